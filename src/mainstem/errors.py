@@ -1,0 +1,249 @@
+"""The whole error tree: a stable code, its HTTP status, whether a retry can help, and what to do about it.
+
+Rules and stores raise these where the fault is known; `problem` is the one place that turns them into a reply.
+"""
+
+from typing import Any, ClassVar
+
+
+class MainstemError(Exception):
+    """Something went wrong that the caller should hear about. Subclasses fix the code and the status."""
+
+    code: ClassVar[str] = "internal_error"
+    status: ClassVar[int] = 500
+    title: ClassVar[str] = "Internal error"
+    retryable: ClassVar[bool] = False
+    hint: ClassVar[str] = ""
+
+    def __init__(self, detail: str, *, headers: dict[str, str] | None = None, **facts: Any) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.headers = headers or {}
+        self.facts = facts
+
+
+def problem(error: MainstemError) -> dict[str, Any]:
+    """The RFC 9457 body of an error: `code` is the stable part, `detail` is for people."""
+    body: dict[str, Any] = {
+        "type": "about:blank",
+        "title": error.title,
+        "status": error.status,
+        "code": error.code,
+        "detail": error.detail,
+        "retryable": error.retryable,
+    }
+    if error.hint:
+        body["hint"] = error.hint
+    body.update(error.facts)
+    return body
+
+
+# 400: the request itself is wrong, and will be wrong again
+
+
+class BadRequest(MainstemError):
+    code = "bad_request"
+    status = 400
+    title = "Bad request"
+
+
+class BadPath(BadRequest):
+    code = "invalid_path"
+    title = "Invalid stream path"
+    hint = "Use 1 to 1024 bytes of UTF-8, without control characters and without '.', '..' or empty segments."
+
+
+class BadOffset(BadRequest):
+    code = "invalid_offset"
+    title = "Invalid offset"
+    hint = "Use -1, now, or a value that this server sent in Stream-Next-Offset."
+
+
+class BadHeader(BadRequest):
+    code = "invalid_header"
+    title = "Invalid header"
+
+
+class RepeatedHeader(BadRequest):
+    code = "repeated_header"
+    title = "A header was sent more than once"
+
+
+class BadQuery(BadRequest):
+    code = "invalid_query"
+    title = "Invalid query parameter"
+
+
+class BadJson(BadRequest):
+    code = "invalid_json"
+    title = "Invalid JSON"
+
+
+class EmptyBody(BadRequest):
+    code = "empty_body"
+    title = "Empty body"
+    hint = "Send data, or Stream-Closed: true to close the stream."
+
+
+class EmptyArray(BadRequest):
+    code = "empty_array"
+    title = "Empty JSON array"
+    hint = "An append must carry at least one message."
+
+
+class MissingContentType(BadRequest):
+    code = "missing_content_type"
+    title = "Missing Content-Type"
+
+
+class BadEpochStart(BadRequest):
+    code = "epoch_must_start_at_zero"
+    title = "A new producer epoch starts at seq 0"
+
+
+class BodyCutShort(BadRequest):
+    code = "body_cut_short"
+    title = "The request body ended early"
+
+
+# 403 to 431: the request is well-formed, but not now, not here, or not so much
+
+
+class StaleEpoch(MainstemError):
+    code = "stale_epoch"
+    status = 403
+    title = "A newer epoch of this producer is active"
+    hint = "Another instance took over. Claim a higher epoch, from seq 0, only if that is intended."
+
+
+class NotFound(MainstemError):
+    code = "not_found"
+    status = 404
+    title = "Not found"
+
+
+class StreamNotFound(NotFound):
+    code = "stream_not_found"
+    title = "No such stream"
+    hint = "Create it with PUT first."
+
+
+class MethodNotAllowed(MainstemError):
+    code = "method_not_allowed"
+    status = 405
+    title = "Method not allowed"
+
+
+class BodyTimeout(MainstemError):
+    code = "body_timeout"
+    status = 408
+    title = "The request body took too long"
+    retryable = True
+
+
+class Conflict(MainstemError):
+    code = "conflict"
+    status = 409
+    title = "Conflict"
+
+
+class StreamExists(Conflict):
+    code = "stream_exists"
+    title = "The stream exists with another configuration"
+
+
+class StreamClosed(Conflict):
+    code = "stream_closed"
+    title = "The stream is closed"
+
+
+class ContentTypeMismatch(Conflict):
+    code = "content_type_mismatch"
+    title = "The content type differs from the stream's"
+
+
+class SequenceRegression(Conflict):
+    code = "sequence_regression"
+    title = "Stream-Seq must increase"
+
+
+class ProducerGap(Conflict):
+    code = "producer_gap"
+    title = "A producer sequence number is missing"
+    hint = "Send the expected sequence number first."
+
+
+class OffsetGone(MainstemError):
+    code = "offset_gone"
+    status = 410
+    title = "The data at this offset is gone"
+    hint = "Read again from the earliest offset that the reply names."
+
+
+class BodyTooLarge(MainstemError):
+    code = "body_too_large"
+    status = 413
+    title = "The request body is too large"
+
+
+class HeadTooLarge(MainstemError):
+    code = "headers_too_large"
+    status = 431
+    title = "The request line and headers are too large"
+
+
+class TooManyReaders(MainstemError):
+    code = "too_many_readers"
+    status = 429
+    title = "Too many live readers"
+    retryable = True
+
+
+# 503: the request was fine; the server cannot take it now
+
+
+class Unavailable(MainstemError):
+    code = "unavailable"
+    status = 503
+    title = "Temporarily unavailable"
+    retryable = True
+
+
+class Overloaded(Unavailable):
+    code = "overloaded"
+    title = "Too many writes are waiting"
+
+
+class StoreFull(Unavailable):
+    code = "store_full"
+    title = "The disk is full"
+    hint = "Nothing was stored. Free space on the data volume; writes then go on by themselves."
+
+
+class StoreFailed(Unavailable):
+    code = "store_failed"
+    title = "The store cannot make writes durable"
+    hint = "Reads go on. Writes are refused until the server has been restarted on a healthy disk."
+
+
+class ShuttingDown(Unavailable):
+    code = "shutting_down"
+    title = "The server is shutting down"
+
+
+# Errors of starting up; they never reach a client
+
+
+class SettingsError(MainstemError):
+    code = "invalid_settings"
+    title = "Invalid settings"
+
+
+class StoreLocked(MainstemError):
+    code = "store_locked"
+    title = "Another server uses this data directory"
+
+
+class StoreTooNew(MainstemError):
+    code = "store_too_new"
+    title = "The data was written by a newer version"

@@ -1,0 +1,65 @@
+"""Every bound of the server in one place: the unit comes last in the name, the reason stands beside it."""
+
+from typing import Final
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+
+# Requests
+BODY_BYTES_MAX: Final = 16 * MIB  # one append is one record in one transaction, held in memory meanwhile
+PARSE_INLINE_BYTES_MAX: Final = 256 * KIB  # JSON up to here is checked in under half a millisecond
+BODY_WAIT_S_MAX: Final = 60.0  # a client that stops sending its body must not hold a task for ever
+REQUEST_HEAD_BYTES_MAX: Final = 64 * KIB  # the parser itself has no bound; curl and browsers stay far below
+HEAD_WAIT_S_MAX: Final = 30.0  # from connecting to the end of the first request head
+KEEP_ALIVE_S: Final = 75  # an idle connection; above the usual 60 s of proxies, so that they close first
+STREAM_PATH_BYTES_MAX: Final = 1024  # a path is a database key and stands in every ETag
+CONTENT_TYPE_BYTES_MAX: Final = 256
+STREAM_SEQ_BYTES_MAX: Final = 256
+PRODUCER_ID_BYTES_MAX: Final = 256
+QUERY_BYTES_MAX: Final = 4 * KIB
+INTEGER_MAX: Final = 2**53 - 1  # what a JavaScript client can hold exactly
+TTL_S_MAX: Final = 100 * 365 * 86_400  # a century: later sums stay far below 2^63 microseconds
+
+# Reads
+PAGE_BYTES: Final = MIB  # one catch-up response, unless a single record is larger
+PAGE_BYTES_MAX: Final = 64 * MIB
+SSE_EVENT_BYTES: Final = 64 * KIB  # a stalled SSE reader holds one event, so keep events small
+LONG_POLL_MS: Final = 30_000
+LONG_POLL_MS_MAX: Final = 600_000
+SSE_LIFETIME_S: Final = 60.0  # protocol 5.8: close about every minute, so that proxies can collapse readers
+SSE_HEARTBEAT_S: Final = 15.0  # below the idle time-outs of common proxies (30 s and more)
+SEND_STALL_S_MAX: Final = 60.0  # a reader that takes nothing for this long is let go
+LIVE_READERS_MAX: Final = 20_000  # long-poll and SSE together; one costs about 15 KB
+
+# Compression
+COMPRESS_BYTES_MIN: Final = KIB  # below this the header costs more than it saves
+COMPRESS_INLINE_BYTES_MAX: Final = 16 * KIB  # larger bodies are compressed off the event loop
+
+# Group commit
+COMMANDS_WAITING_MAX: Final = 20_000  # beyond this a writer is told to come back (503)
+COMMAND_BYTES_WAITING_MAX: Final = 256 * MIB
+BATCH_COMMANDS_MAX: Final = 2_000  # bounds how long one fsync keeps its first caller waiting
+BATCH_BYTES_MAX: Final = 32 * MIB
+
+# Live tail
+TOPICS_HOT_MAX: Final = 4_096
+TOPIC_HOT_BYTES_MAX: Final = 256 * KIB
+HOT_BYTES_MAX: Final = 32 * MIB
+TOPIC_FRAMES_MAX: Final = 16  # readers that fell behind by different amounts encode for themselves
+
+# Stores
+STATES_CACHED_MAX: Final = 65_536  # about 500 bytes each
+READERS: Final = 2  # threads that read the embedded store; more only queue on the same cores
+WAL_PAGES: Final = 4_000  # checkpoint after about 16 MB: short stalls, and a bounded journal
+JOURNAL_BYTES_MAX: Final = 64 * MIB  # what a journal is cut back to after a checkpoint
+
+# Background work
+REAP_EVERY_S: Final = 1.0
+REAP_STREAMS_MAX: Final = 500  # expired streams ended in one round
+TOUCHES_FLUSH_S: Final = 5.0  # how much of a sliding TTL's last reads a crash may forget
+TOUCHES_MAX: Final = 100_000
+ERASE_RECORDS_MAX: Final = 1_000  # records of a deleted stream removed in one transaction
+GARBAGE_TOPICS_MAX: Final = 100
+SHUTDOWN_S_MAX: Final = 10.0
+
+RETRY_AFTER_S: Final = 1  # what a 503 tells a client to wait
