@@ -1,0 +1,1 @@
+"""The commit log: one order, one durable step for many writers. It knows no protocol."""

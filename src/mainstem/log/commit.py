@@ -1,0 +1,122 @@
+"""Group commit: commands wait in a queue, a batch of them shares one durable step, then their callers are answered."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from mainstem import limits
+from mainstem.errors import MainstemError, Overloaded, ShuttingDown
+from mainstem.log.commands import Command, Key, View
+from mainstem.log.live import Live
+from mainstem.log.store.base import Store
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+RETRY = {"Retry-After": str(limits.RETRY_AFTER_S)}
+Clock = Callable[[], int]
+Waiting = tuple[Command[Any], "asyncio.Future[Any]"]
+
+
+class CommitLog:
+    """The one writer of the log. `submit` returns when the command's outcome is durable."""
+
+    def __init__(self, store: Store, live: Live, clock_us: Clock) -> None:
+        self.store = store
+        self.live = live
+        self.clock_us = clock_us
+        self._waiting: deque[Waiting] = deque()
+        self._waiting_bytes = 0
+        self._arrived = asyncio.Event()
+        self._stopping = False
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="mainstem-committer")
+
+    async def stop(self) -> None:
+        """Take no more commands, finish those that wait."""
+        self._stopping = True
+        self._arrived.set()
+        if self._task is not None:
+            await self._task
+
+    async def submit(self, command: Command[T]) -> T:
+        if self._stopping:
+            raise ShuttingDown("this server takes no more writes", headers=RETRY)
+        if (
+            len(self._waiting) >= limits.COMMANDS_WAITING_MAX
+            or self._waiting_bytes + command.size > limits.COMMAND_BYTES_WAITING_MAX
+        ):
+            raise Overloaded(f"{len(self._waiting)} writes wait for the disk already", headers=RETRY)
+        outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._waiting.append((command, outcome))
+        self._waiting_bytes += command.size
+        self._arrived.set()
+        return await outcome
+
+    async def _run(self) -> None:
+        while True:
+            await self._arrived.wait()
+            # One turn of the event loop: whatever is readable on other sockets now still joins this batch.
+            await asyncio.sleep(0)
+            batch = self._take()
+            if batch:
+                try:
+                    await self._commit(batch)
+                except MainstemError as error:
+                    self._fail(batch, error)
+                except Exception as error:
+                    logger.exception("a batch of %d commands failed", len(batch))
+                    self._fail(batch, error)
+            elif self._stopping:
+                return
+            else:
+                self._arrived.clear()
+
+    def _take(self) -> list[Waiting]:
+        batch: list[Waiting] = []
+        size = 0
+        while self._waiting and len(batch) < limits.BATCH_COMMANDS_MAX:
+            command, outcome = self._waiting[0]
+            if batch and size + command.size > limits.BATCH_BYTES_MAX:
+                break
+            self._waiting.popleft()
+            self._waiting_bytes -= command.size
+            if not outcome.cancelled():  # a caller that is gone before its turn has changed nothing
+                size += command.size
+                batch.append((command, outcome))
+        return batch
+
+    async def _commit(self, batch: list[Waiting]) -> None:
+        keys: dict[Key, None] = {}
+        for command, _ in batch:
+            for key in command.needs():
+                keys[key] = None
+        view = View(await self.store.load(keys), self.store.head, self.clock_us())
+        outcomes: list[tuple[asyncio.Future[Any], Any, bool]] = []
+        for command, outcome in batch:
+            try:
+                outcomes.append((outcome, view.run(command), True))
+            except Exception as error:
+                if not isinstance(error, MainstemError):
+                    logger.error("a command raised an unexpected error", exc_info=error)
+                outcomes.append((outcome, error, False))
+        if view.changes or view.records:
+            await self.store.save(view.changes, view.records, view.head)
+            self.live.publish(view.records)
+        for outcome, value, accepted in outcomes:
+            if outcome.cancelled():
+                continue
+            if accepted:
+                outcome.set_result(value)
+            else:
+                outcome.set_exception(value)
+
+    @staticmethod
+    def _fail(batch: list[Waiting], error: Exception) -> None:
+        for _, outcome in batch:
+            if not outcome.done():
+                outcome.set_exception(error)

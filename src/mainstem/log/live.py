@@ -1,0 +1,154 @@
+"""Who is waiting for what: wake-ups, the hot tail of each watched topic, and frames that are encoded once.
+
+Everything here runs on the event loop, after the durable step, so a wake-up never tells of what could still be lost.
+"""
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from mainstem import limits
+from mainstem.log.records import Chunk, Kind, Record, TopicId
+
+Hold = Callable[["asyncio.Future[None]"], None]
+"""Is handed the future of a wait, so that it can end the wait for reasons of its own (the client left)."""
+
+
+class Topic:
+    """A topic that somebody watches, or watched a moment ago."""
+
+    __slots__ = ("_chunks", "_waiters", "frames", "size", "version", "watchers")
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.watchers = 0
+        self.version = 0
+        """Raised with every wake-up: read it before the state, then wait for more than it."""
+        self._chunks: deque[Chunk] = deque()
+        self._waiters: set[asyncio.Future[None]] = set()
+        self.frames: dict[Hashable, Any] = {}
+        """What readers encoded since the last wake-up, so that all others can send the same bytes."""
+
+    def add(self, chunk: Chunk) -> None:
+        if self._chunks and self._chunks[-1].end != chunk.start:
+            self.clear()
+        self._chunks.append(chunk)
+        self.size += len(chunk.data)
+        while self.size > limits.TOPIC_HOT_BYTES_MAX:
+            self.size -= len(self._chunks.popleft().data)
+
+    def clear(self) -> None:
+        self._chunks.clear()
+        self.size = 0
+
+    def wake(self) -> None:
+        self.version += 1
+        self.frames.clear()
+        for waiter in self._waiters:
+            end_wait(waiter)
+        self._waiters.clear()
+
+    def read(self, start: int, bytes_max: int) -> Chunk | None:
+        """A run from exactly `start`, if it is still in memory."""
+        run: list[Chunk] = []
+        for chunk in reversed(self._chunks):
+            run.append(chunk)
+            if chunk.start <= start:
+                break
+        else:
+            return None
+        if chunk.start != start:
+            return None
+        run.reverse()
+        while len(run) > 1 and run[-1].end - start > bytes_max:
+            run.pop()
+        return Chunk(start, run[-1].end, b"".join(chunk.data for chunk in run))
+
+    async def changed(self, seen: int, timeout_s: float, hold: Hold) -> None:
+        """Wait until the version is no longer `seen`, the time is up, or the holder ends the wait."""
+        if self.version != seen:
+            return
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = loop.create_future()
+        timer = loop.call_later(timeout_s, end_wait, waiter)
+        self._waiters.add(waiter)
+        hold(waiter)
+        try:
+            await waiter
+        finally:
+            timer.cancel()
+            self._waiters.discard(waiter)
+
+
+def end_wait(waiter: "asyncio.Future[None]") -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+class Live:
+    """The watched topics, and those that were published to a moment ago."""
+
+    def __init__(self) -> None:
+        self._topics: dict[TopicId, Topic] = {}
+        self._warm: OrderedDict[TopicId, None] = OrderedDict()  # those with chunks, last published last
+        self._size = 0
+        self.readers = 0
+        self.closing = False
+
+    def publish(self, records: Iterable[Record]) -> None:
+        """Tell of records that just became durable, in order."""
+        topics = self._topics
+        if not topics:
+            return
+        woken: set[TopicId] = set()
+        for record in records:
+            topic = topics.get(record.topic)
+            if topic is None:
+                continue
+            if record.kind is Kind.APPEND:
+                before = topic.size
+                topic.add(Chunk(record.start, record.end, record.data))
+                self._size += topic.size - before
+                self._warm[record.topic] = None
+                self._warm.move_to_end(record.topic)
+            woken.add(record.topic)
+        for name in woken:
+            topics[name].wake()
+        while self._size > limits.HOT_BYTES_MAX or len(self._warm) > limits.TOPICS_HOT_MAX:
+            self._cool(self._warm.popitem(last=False)[0])
+
+    def _cool(self, name: TopicId) -> None:
+        topic = self._topics[name]
+        self._size -= topic.size
+        topic.clear()
+        if topic.watchers == 0:
+            del self._topics[name]
+
+    @contextmanager
+    def watch(self, name: TopicId) -> Iterator[Topic]:
+        """Stay on a topic: from now on its new records are kept in memory for a while."""
+        topic = self._topics.get(name)
+        if topic is None:
+            topic = self._topics[name] = Topic()
+        topic.watchers += 1
+        self.readers += 1
+        try:
+            yield topic
+        finally:
+            self.readers -= 1
+            topic.watchers -= 1
+            if topic.watchers == 0 and name not in self._warm and self._topics.get(name) is topic:
+                del self._topics[name]
+
+    def read(self, name: TopicId, start: int, bytes_max: int) -> Chunk | None:
+        """A run of a topic's data from exactly `start`, if it is still in memory."""
+        topic = self._topics.get(name)
+        return None if topic is None else topic.read(start, bytes_max)
+
+    def release(self) -> None:
+        """Shutting down: wake everybody, so that they end their responses."""
+        self.closing = True
+        for topic in self._topics.values():
+            topic.wake()

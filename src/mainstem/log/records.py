@@ -1,0 +1,44 @@
+"""What a committed record is: one accepted change, at one place in the one global order."""
+
+from enum import IntEnum
+from typing import NewType
+
+import msgspec
+
+CommittedId = NewType("CommittedId", int)
+"""Global, increasing by one, never reused, also over restarts."""
+
+TopicId = NewType("TopicId", int)
+"""Which sequence a record belongs to: the committed id of the record that created it."""
+
+
+class Kind(IntEnum):
+    """What happened. The numbers are on disk: add, never change."""
+
+    CREATE = 1
+    APPEND = 2
+    CLOSE = 3
+    DELETE = 4
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """One accepted change. `start` and `end` are positions in its topic; `data` are the wire bytes between them."""
+
+    committed_id: CommittedId
+    committed_at_us: int
+    kind: Kind
+    topic: TopicId
+    start: int
+    end: int
+    messages: int
+    data: bytes
+    source: str | None = None
+    """Who wrote it: a producer's id."""
+
+
+class Chunk(msgspec.Struct, frozen=True, gc=False):
+    """A run of one topic's bytes: what a reader gets."""
+
+    start: int
+    end: int
+    data: bytes

@@ -1,0 +1,67 @@
+"""The Store contract. A store is dumb: load keys, save changes, read ranges. Every rule lives in the commands."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from mainstem.log.commands import Key, Space, State
+from mainstem.log.records import Chunk, CommittedId, Record, TopicId
+
+
+class Store(ABC):
+    """One committer calls `load` and `save` in turn; readers may call everything else at any time.
+
+    Whatever a reader is shown is durable. `save` is all or nothing: after it raised, nothing has changed.
+    """
+
+    @property
+    @abstractmethod
+    def head(self) -> CommittedId:
+        """The highest durable committed id."""
+
+    @property
+    def broken(self) -> str | None:
+        """Why this store refuses writes until it is reopened, if it does."""
+        return None
+
+    @abstractmethod
+    async def open(self) -> None: ...
+
+    @abstractmethod
+    async def close(self) -> None: ...
+
+    @abstractmethod
+    async def load(self, keys: Iterable[Key]) -> dict[Key, State | None]:
+        """The states under these keys, for the committer."""
+
+    @abstractmethod
+    async def save(self, changes: Mapping[Key, State | None], records: Sequence[Record], head: CommittedId) -> None:
+        """Make all of it durable in one step, then visible in one step."""
+
+    @abstractmethod
+    async def get(self, key: Key) -> Any:
+        """One durable state, for a reader; None if there is none."""
+
+    @abstractmethod
+    async def scan(self, space: Space[Any], prefix: str, after: str, limit: int) -> list[tuple[str, Any]]:
+        """Names (by code point order) that start with `prefix` and come after `after`, with their states."""
+
+    @abstractmethod
+    async def due(self, space: Space[Any], until_us: int, limit: int) -> list[str]:
+        """Names of states whose due time has come, earliest first."""
+
+    @abstractmethod
+    async def read(self, topic: TopicId, start: int, until: int, bytes_max: int) -> Chunk | None:
+        """A run of a topic's data: whole records, joined, from the one that contains `start`.
+
+        It ends within `bytes_max` of `start`, but always holds one record if there is one that begins below `until`.
+        The caller trims: the run may begin before `start` and end beyond `until`.
+        """
+
+    @abstractmethod
+    async def read_log(self, after: CommittedId, until: CommittedId, bytes_max: int) -> list[Record]:
+        """Records in committed order, with `after` < id <= `until`, paged in the same way."""
+
+    @abstractmethod
+    async def erase(self, topic: TopicId, limit: int) -> int:
+        """Remove up to `limit` of a topic's data records for good, and say how many went."""

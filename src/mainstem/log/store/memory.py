@@ -1,0 +1,94 @@
+"""The store without a disk: for tests and throw-away servers."""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from mainstem.log.commands import Key, Space, State
+from mainstem.log.records import Chunk, CommittedId, Kind, Record, TopicId
+from mainstem.log.store.base import Store
+
+
+class MemoryStore(Store):
+    def __init__(self) -> None:
+        self._head = CommittedId(0)
+        self._states: dict[Key, State] = {}
+        self._records: dict[CommittedId, Record] = {}
+        self._topics: dict[TopicId, list[Record]] = {}
+
+    @property
+    def head(self) -> CommittedId:
+        return self._head
+
+    async def open(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+    async def load(self, keys: Iterable[Key]) -> dict[Key, State | None]:
+        return {key: self._states.get(key) for key in keys}
+
+    async def save(self, changes: Mapping[Key, State | None], records: Sequence[Record], head: CommittedId) -> None:
+        for key, state in changes.items():
+            if state is None:
+                self._states.pop(key, None)
+            else:
+                self._states[key] = state
+        for record in records:
+            self._records[record.committed_id] = record
+            if record.kind is Kind.APPEND:
+                self._topics.setdefault(record.topic, []).append(record)
+        self._head = head
+
+    async def get(self, key: Key) -> Any:
+        return self._states.get(key)
+
+    async def scan(self, space: Space[Any], prefix: str, after: str, limit: int) -> list[tuple[str, Any]]:
+        names = sorted(
+            key.name for key in self._states if key.space is space and key.name.startswith(prefix) and key.name > after
+        )
+        return [(name, self._states[Key(space, name)]) for name in names[:limit]]
+
+    async def due(self, space: Space[Any], until_us: int, limit: int) -> list[str]:
+        times = [
+            (at, key.name)
+            for key, state in self._states.items()
+            if key.space is space and (at := space.due(state)) is not None and at <= until_us
+        ]
+        return [name for _, name in sorted(times)[:limit]]
+
+    async def read(self, topic: TopicId, start: int, until: int, bytes_max: int) -> Chunk | None:
+        records = self._topics.get(topic, [])
+        run: list[Record] = []
+        for record in records[bisect_right(records, start, key=lambda record: record.end) :]:
+            if record.start >= until or (run and record.end > start + bytes_max):
+                break
+            run.append(record)
+        if not run:
+            return None
+        return Chunk(run[0].start, run[-1].end, b"".join(record.data for record in run))
+
+    async def read_log(self, after: CommittedId, until: CommittedId, bytes_max: int) -> list[Record]:
+        page: list[Record] = []
+        total = 0
+        for number in range(after + 1, min(until, self._head) + 1):
+            record = self._records.get(CommittedId(number))
+            if record is None:
+                continue
+            total += len(record.data)
+            if page and total > bytes_max:
+                break
+            page.append(record)
+        return page
+
+    async def erase(self, topic: TopicId, limit: int) -> int:
+        records = self._topics.get(topic, [])
+        gone, kept = records[:limit], records[limit:]
+        for record in gone:
+            del self._records[record.committed_id]
+        if kept:
+            self._topics[topic] = kept
+        else:
+            self._topics.pop(topic, None)
+        return len(gone)

@@ -1,0 +1,61 @@
+"""How the one writer and the readers open the file, and the lock that keeps a second server away."""
+
+import fcntl
+import os
+from pathlib import Path
+
+import apsw
+
+from mainstem import limits
+from mainstem.errors import StoreLocked
+
+BUSY_MS = 5_000
+
+
+def open_writer(path: Path, vfs: str | None) -> apsw.Connection:
+    db = apsw.Connection(str(path), vfs=vfs)
+    db.set_busy_timeout(BUSY_MS)
+    db.pragma("journal_mode", "wal")
+    # FULL syncs the journal at every commit; NORMAL would lose acknowledged writes with the power.
+    db.pragma("synchronous", "full")
+    db.pragma("journal_size_limit", limits.JOURNAL_BYTES_MAX)
+    db.pragma("cache_size", -16 * limits.KIB)
+    # The store checkpoints between batches, after the callers have their answers.
+    db.wal_autocheckpoint(0)
+    return db
+
+
+def open_reader(path: Path, vfs: str | None) -> apsw.Connection:
+    db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY, vfs=vfs)
+    db.set_busy_timeout(BUSY_MS)
+    db.pragma("query_only", True)
+    db.pragma("cache_size", -4 * limits.KIB)
+    return db
+
+
+class DirectoryLock:
+    """One server a data directory. The kernel lets go of the lock when its holder dies, however it dies."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / "lock"
+        self._file: int | None = None
+
+    def acquire(self) -> None:
+        file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(file, 32).decode("ascii", "replace").strip() or "unknown"
+            os.close(file)
+            raise StoreLocked(
+                f"the data directory {self.path.parent} is in use by another server (process {holder}); "
+                "stop that one, or give this one its own --data"
+            ) from None
+        os.ftruncate(file, 0)
+        os.write(file, f"{os.getpid()}\n".encode())
+        self._file = file
+
+    def release(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None

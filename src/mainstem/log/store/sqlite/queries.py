@@ -1,0 +1,164 @@
+"""Every statement of the embedded store, each a function over a connection."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import apsw
+
+from mainstem.log.commands import Key, Space, State
+from mainstem.log.records import Chunk, CommittedId, Kind, Record, TopicId
+
+COLUMNS = 'committed_id, committed_at_us, kind, topic, "start", "end", messages, source, data'
+LOADED_MAX = 500  # keys in one SELECT
+
+# apsw takes and gives back the interpreter lock around every step, and on a busy server each time costs a wait. So
+# rows go in as few steps as possible. OR ROLLBACK spares SQLite the statement journal that a multi-row INSERT would
+# need; a conflict here is a broken invariant, and rolling everything back is right.
+ROWS_A_STEP = (64, 8, 1)
+
+
+def _groups(rows: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    at = 0
+    for size in ROWS_A_STEP:
+        while len(rows) - at >= size:
+            yield rows[at : at + size]
+            at += size
+
+
+def _insert(table: str, columns: str, width: int, tail: str) -> dict[int, str]:
+    row = "(" + ",".join("?" * width) + ")"
+    return {
+        size: f"INSERT OR ROLLBACK INTO {table} ({columns}) VALUES {','.join([row] * size)} {tail}"
+        for size in ROWS_A_STEP
+    }
+
+
+INSERT_RECORDS = _insert("records", COLUMNS, 9, "")
+SAVE_STATES = _insert(
+    "states",
+    "space, name, due_us, value",
+    4,
+    "ON CONFLICT DO UPDATE SET due_us = excluded.due_us, value = excluded.value",
+)
+
+
+def head(db: apsw.Connection) -> CommittedId:
+    return CommittedId(db.execute("SELECT committed_id FROM head").get)
+
+
+def set_head(db: apsw.Connection, committed_id: CommittedId) -> None:
+    db.execute("UPDATE head SET committed_id = ?", (committed_id,))
+
+
+def insert_records(db: apsw.Connection, records: Sequence[Record]) -> None:
+    for group in _groups(records):
+        values: list[Any] = []
+        for r in group:
+            values += (
+                r.committed_id,
+                r.committed_at_us,
+                r.kind,
+                r.topic,
+                r.start,
+                r.end,
+                r.messages,
+                r.source,
+                r.data,
+            )
+        db.execute(INSERT_RECORDS[len(group)], values)
+
+
+def save_states(db: apsw.Connection, changes: Mapping[Key, State | None]) -> None:
+    rows = [
+        (key.space.number, key.name, key.space.due(state), key.space.encode(state))
+        for key, state in changes.items()
+        if state is not None
+    ]
+    for group in _groups(rows):
+        db.execute(SAVE_STATES[len(group)], [value for row in group for value in row])
+    gone = [(key.space.number, key.name) for key, state in changes.items() if state is None]
+    if gone:
+        db.executemany("DELETE FROM states WHERE space = ? AND name = ?", gone)
+
+
+def load(db: apsw.Connection, keys: Sequence[Key]) -> dict[Key, State | None]:
+    states: dict[Key, State | None] = dict.fromkeys(keys)
+    wanted = {(key.space.number, key.name): key for key in keys}
+    pairs = list(wanted)
+    for at in range(0, len(pairs), LOADED_MAX):
+        some = pairs[at : at + LOADED_MAX]
+        marks = ",".join(["(?,?)"] * len(some))
+        rows = db.execute(
+            f"SELECT space, name, value FROM states WHERE (space, name) IN (VALUES {marks})",
+            [value for pair in some for value in pair],
+        )
+        for space, name, value in rows:
+            key = wanted[space, name]
+            states[key] = key.space.decode(value)
+    return states
+
+
+def scan(db: apsw.Connection, space: Space[Any], prefix: str, after: str, limit: int) -> list[tuple[str, Any]]:
+    rows = db.execute(
+        "SELECT name, value FROM states WHERE space = ? AND name > ? AND name >= ? ORDER BY name LIMIT ?",
+        (space.number, after, prefix, limit),
+    )
+    found: list[tuple[str, Any]] = []
+    for name, value in rows:
+        if not name.startswith(prefix):  # the names with a prefix are one run
+            break
+        found.append((name, space.decode(value)))
+    rows.close()
+    return found
+
+
+def due(db: apsw.Connection, space: Space[Any], until_us: int, limit: int) -> list[str]:
+    rows = db.execute(
+        "SELECT name FROM states WHERE space = ? AND due_us <= ? ORDER BY due_us, name LIMIT ?",
+        (space.number, until_us, limit),
+    )
+    return [name for (name,) in rows]
+
+
+# Positions are bytes, so a page is a range of positions, and SQLite can join it in one step without the
+# interpreter lock. The index gives the rows in order.
+READ = f"""
+    SELECT min("start"), max("end"), CAST(group_concat(data, '') AS BLOB) FROM (
+        SELECT "start", "end", data FROM records INDEXED BY records_by_topic
+        WHERE kind = {Kind.APPEND:d} AND topic = ? AND "end" > ? AND "end" <= ? AND "start" < ? ORDER BY "end"
+    )"""
+READ_ONE = f"""
+    SELECT "start", "end", data FROM records INDEXED BY records_by_topic
+    WHERE kind = {Kind.APPEND:d} AND topic = ? AND "end" > ? AND "start" < ? ORDER BY "end" LIMIT 1"""
+
+
+def read(db: apsw.Connection, topic: TopicId, start: int, until: int, bytes_max: int) -> Chunk | None:
+    row = db.execute(READ, (topic, start, start + bytes_max, until)).fetchone()
+    if row is None or row[0] is None:
+        row = db.execute(READ_ONE, (topic, start, until)).fetchone()
+    return None if row is None else Chunk(*row)
+
+
+def read_log(db: apsw.Connection, after: CommittedId, until: CommittedId, bytes_max: int) -> list[Record]:
+    page: list[Record] = []
+    total = 0
+    rows = db.execute(
+        f"SELECT {COLUMNS} FROM records WHERE committed_id > ? AND committed_id <= ? ORDER BY committed_id",
+        (after, until),
+    )
+    for committed_id, at_us, kind, topic, start, end, messages, source, data in rows:
+        total += len(data)
+        if page and total > bytes_max:
+            break
+        page.append(Record(committed_id, at_us, Kind(kind), topic, start, end, messages, data, source))
+    rows.close()
+    return page
+
+
+def erase(db: apsw.Connection, topic: TopicId, limit: int) -> int:
+    db.execute(
+        "DELETE FROM records WHERE committed_id IN (SELECT committed_id FROM records INDEXED BY records_by_topic"
+        f' WHERE kind = {Kind.APPEND:d} AND topic = ? ORDER BY "end" LIMIT ?)',
+        (topic, limit),
+    )
+    return db.changes()

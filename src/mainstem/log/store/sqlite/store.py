@@ -1,0 +1,213 @@
+"""The embedded store: one writer thread, a few reader threads, and a cache of durable states.
+
+Everything that touches the file runs off the event loop. The cache is only touched on the event loop, and only holds
+what is durable, so a cached state can be shown to a reader without asking the disk.
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+import apsw
+
+from mainstem import limits
+from mainstem.errors import StoreFailed, StoreFull
+from mainstem.log.commands import Key, Space, State
+from mainstem.log.records import Chunk, CommittedId, Record, TopicId
+from mainstem.log.store.base import Store
+from mainstem.log.store.sqlite import queries
+from mainstem.log.store.sqlite.connections import DirectoryLock, open_reader, open_writer
+from mainstem.log.store.sqlite.schema import migrate
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+RETRY = {"Retry-After": str(limits.RETRY_AFTER_S)}
+
+
+class SqliteStore(Store):
+    def __init__(self, directory: Path | str, vfs: str | None = None) -> None:
+        self.directory = Path(directory)
+        self.path = self.directory / "mainstem.db"
+        self._vfs = vfs
+        self._lock = DirectoryLock(self.directory)
+        self._writing = ThreadPoolExecutor(1, "mainstem-writer")
+        self._reading = ThreadPoolExecutor(limits.READERS, "mainstem-reader")
+        self._reader = threading.local()
+        self._readers: list[apsw.Connection] = []
+        self._db: apsw.Connection
+        self._journal_pages = 0
+        self._head = CommittedId(0)
+        self._cache: dict[Key, State | None] = {}
+        self._saves = 0
+        self._broken: str | None = None
+
+    @property
+    def head(self) -> CommittedId:
+        return self._head
+
+    @property
+    def broken(self) -> str | None:
+        return self._broken
+
+    # Opening and closing
+
+    async def open(self) -> None:
+        self._head = await self._write(self._open)
+
+    def _open(self) -> CommittedId:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._lock.acquire()
+        try:
+            self._db = open_writer(self.path, self._vfs)
+            migrate(self._db)
+            self._db.set_wal_hook(self._count_journal)
+            return queries.head(self._db)
+        except BaseException:
+            self._lock.release()
+            raise
+
+    async def close(self) -> None:
+        await self._write(self._close)
+        self._writing.shutdown()
+
+    def _close(self) -> None:
+        self._reading.shutdown()
+        for db in self._readers:
+            db.close()
+        try:
+            self._db.close()
+        except apsw.Error:
+            logger.exception("the store did not close cleanly; its journal will be replayed at the next start")
+        self._lock.release()
+
+    # Threads
+
+    async def _write(self, job: Callable[..., T], *args: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._writing, job, *args)
+
+    async def _read(self, job: Callable[..., T], *args: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._reading, self._with_reader, job, args)
+
+    def _with_reader(self, job: Callable[..., T], args: tuple[Any, ...]) -> T:
+        db: apsw.Connection | None = getattr(self._reader, "db", None)
+        if db is None:
+            db = self._reader.db = open_reader(self.path, self._vfs)
+            self._readers.append(db)
+        return job(db, *args)
+
+    # The committer's side
+
+    async def load(self, keys: Iterable[Key]) -> dict[Key, State | None]:
+        states: dict[Key, State | None] = {}
+        missing: list[Key] = []
+        cache = self._cache
+        for key in keys:
+            if key in cache:
+                states[key] = cache[key]
+            else:
+                missing.append(key)
+        if missing:
+            for key, state in (await self._read(queries.load, missing)).items():
+                states[key] = state
+                self._remember(key, state)
+        return states
+
+    async def save(self, changes: Mapping[Key, State | None], records: Sequence[Record], head: CommittedId) -> None:
+        if self._broken:
+            raise StoreFailed(f"writes are refused since: {self._broken}", headers=RETRY)
+        await self._write(self._save, changes, records, head)
+        self._saves += 1
+        self._head = head
+        for key, state in changes.items():
+            self._remember(key, state)
+        if self._journal_pages >= limits.WAL_PAGES:
+            self._writing.submit(self._checkpoint)
+
+    def _save(self, changes: Mapping[Key, State | None], records: Sequence[Record], head: CommittedId) -> None:
+        db = self._db
+        try:
+            db.execute("BEGIN IMMEDIATE")
+            queries.insert_records(db, records)
+            queries.save_states(db, changes)
+            queries.set_head(db, head)
+            db.execute("COMMIT")
+        except apsw.FullError as error:
+            self._roll_back()
+            raise StoreFull(f"nothing was stored: {error}", headers=RETRY) from error
+        except apsw.Error as error:
+            self._broken = f"{type(error).__name__}: {error}"
+            logger.critical("a write could not be made durable; writes are refused from now on: %s", error)
+            self._roll_back()
+            raise StoreFailed(f"nothing was acknowledged: {error}", headers=RETRY) from error
+        except BaseException:
+            self._roll_back()
+            raise
+
+    def _roll_back(self) -> None:
+        if self._db.in_transaction:
+            try:
+                self._db.execute("ROLLBACK")
+            except apsw.Error as error:
+                self._broken = self._broken or f"{type(error).__name__}: {error}"
+                logger.critical("a transaction could not be rolled back: %s", error)
+
+    # The journal
+
+    def _count_journal(self, db: apsw.Connection, name: str, pages: int) -> int:
+        self._journal_pages = pages
+        return apsw.SQLITE_OK
+
+    def _checkpoint(self) -> None:
+        """Move the journal into the file. PASSIVE: never waits for a reader, goes on another time."""
+        self._journal_pages = 0
+        try:
+            self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        except apsw.FullError as error:
+            logger.error("no space to checkpoint the journal, it grows meanwhile: %s", error)
+        except apsw.Error as error:
+            self._broken = self._broken or f"{type(error).__name__}: {error}"
+            logger.critical("the journal could not be checkpointed; writes are refused: %s", error)
+
+    # The readers' side
+
+    def _remember(self, key: Key, state: State | None) -> None:
+        cache = self._cache
+        cache.pop(key, None)  # so that what was written last is forgotten last
+        cache[key] = state
+        if len(cache) > limits.STATES_CACHED_MAX:
+            for old in list(cache)[: limits.STATES_CACHED_MAX // 8]:
+                del cache[old]
+
+    async def get(self, key: Key) -> Any:
+        if key in self._cache:
+            return self._cache[key]
+        saves = self._saves
+        state = (await self._read(queries.load, [key]))[key]
+        if saves == self._saves:  # else this may be older than what a save has put there meanwhile
+            self._remember(key, state)
+        return state
+
+    async def scan(self, space: Space[Any], prefix: str, after: str, limit: int) -> list[tuple[str, Any]]:
+        return await self._read(queries.scan, space, prefix, after, limit)
+
+    async def due(self, space: Space[Any], until_us: int, limit: int) -> list[str]:
+        return await self._read(queries.due, space, until_us, limit)
+
+    async def read(self, topic: TopicId, start: int, until: int, bytes_max: int) -> Chunk | None:
+        return await self._read(queries.read, topic, start, until, bytes_max)
+
+    async def read_log(self, after: CommittedId, until: CommittedId, bytes_max: int) -> list[Record]:
+        return await self._read(queries.read_log, after, min(until, self._head), bytes_max)
+
+    async def erase(self, topic: TopicId, limit: int) -> int:
+        return await self._write(self._erase, topic, limit)
+
+    def _erase(self, topic: TopicId, limit: int) -> int:
+        with self._db:
+            erased = queries.erase(self._db, topic, limit)
+        return erased
