@@ -1,0 +1,1 @@
+"""Durable Streams over HTTP: append-only streams by URL, on the commit log."""

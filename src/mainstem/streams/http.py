@@ -1,0 +1,254 @@
+"""Requests in, responses out: the Durable Streams protocol as an ASGI handler, with no framework on the way."""
+
+import asyncio
+import random
+from urllib.parse import quote
+
+from mainstem import limits
+from mainstem.errors import (
+    BadHeader,
+    BadQuery,
+    EmptyBody,
+    MainstemError,
+    MethodNotAllowed,
+    MissingContentType,
+    NotFound,
+)
+from mainstem.streams import content_types, json_mode, lifecycle, paths
+from mainstem.streams.commands import Append, Create, Delete
+from mainstem.streams.compression import ENCODERS, choose_encoding
+from mainstem.streams.cursors import JITTER_S_MAX, next_cursor
+from mainstem.streams.etags import make_etag, matches
+from mainstem.streams.json_mode import NOTHING, Messages
+from mainstem.streams.live_reads import LiveReads
+from mainstem.streams.offsets import Sentinel, parse_offset
+from mainstem.streams.requests import (
+    Headers,
+    Receive,
+    Scope,
+    Send,
+    is_true,
+    read_body,
+    read_headers,
+    read_producer,
+    read_query,
+    text_header,
+)
+from mainstem.streams.responses import (
+    ALLOWED_METHODS,
+    OPEN,
+    PREFLIGHT,
+    HeaderList,
+    base_headers,
+    respond,
+    respond_problem,
+)
+from mainstem.streams.service import Page, Streams
+from mainstem.streams.states import StreamState
+
+# Protocol 10.1. A page never changes, but more may follow it, so caches ask again after a minute.
+CACHE = b"public, max-age=60, stale-while-revalidate=300"
+
+
+class StreamsHttp:
+    """The handler of everything under the stream prefix."""
+
+    def __init__(self, streams: Streams, *, body_bytes_max: int, long_poll_ms: int) -> None:
+        self.streams = streams
+        self.body_bytes_max = body_bytes_max
+        self.live = LiveReads(streams, long_poll_ms / 1000)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send, raw_path: bytes) -> None:
+        """`raw_path` is what follows the prefix, still percent-encoded."""
+        method = scope["method"]
+        try:
+            if method == "OPTIONS":
+                await respond(send, 204, PREFLIGHT)
+                return
+            headers = read_headers(scope)
+            path = paths.parse_path(raw_path)
+            if path == paths.RESERVED or path.startswith(paths.RESERVED + "/"):
+                raise NotFound("this path is reserved")
+            if method == "POST":
+                await self._append(path, headers, receive, send)
+            elif method == "GET":
+                await self._read(path, headers, scope, receive, send)
+            elif method == "PUT":
+                await self._create(path, headers, scope, receive, send)
+            elif method == "HEAD":
+                await self._head(path, headers, send)
+            elif method == "DELETE":
+                await self.streams.log.submit(Delete(path, self.streams.touched_us(path)))
+                await respond(send, 204, base_headers(headers))
+            else:
+                raise MethodNotAllowed(
+                    f"{method} means nothing to a stream", headers={"Allow": ALLOWED_METHODS.decode()}
+                )
+        except MainstemError as error:
+            await respond_problem(send, error, head=method == "HEAD")
+
+    # Writing
+
+    async def _append(self, path: str, headers: Headers, receive: Receive, send: Send) -> None:
+        producer = read_producer(headers)
+        stream_seq = text_header(headers, b"stream-seq", limits.STREAM_SEQ_BYTES_MAX)
+        closes = is_true(headers, b"stream-closed")
+        body = await read_body(headers, receive, self.body_bytes_max)
+        content_type = messages = None
+        if body:
+            content_type = text_header(headers, b"content-type", limits.CONTENT_TYPE_BYTES_MAX)
+            if not content_type:
+                raise MissingContentType("an append says what it appends, in Content-Type")
+            messages = await parse_messages(content_type, body)
+        elif not closes:
+            raise EmptyBody("there is nothing to append")
+        done = await self.streams.log.submit(
+            Append(path, content_type, messages, closes, stream_seq, producer, self.streams.touched_us(path))
+        )
+        reply = [*base_headers(headers), (b"stream-next-offset", str(done.state.next_offset).encode())]
+        if done.state.closed:
+            reply.append((b"stream-closed", b"true"))
+        status = 204
+        if done.producer is not None:
+            reply.append((b"producer-epoch", b"%d" % done.producer.epoch))
+            reply.append((b"producer-seq", b"%d" % done.producer.last_seq))
+            if messages is not None and not done.duplicate:
+                status = 200
+        await respond(send, status, reply)
+
+    async def _create(self, path: str, headers: Headers, scope: Scope, receive: Receive, send: Send) -> None:
+        content_type = text_header(headers, b"content-type", limits.CONTENT_TYPE_BYTES_MAX) or content_types.DEFAULT
+        content_types.check_content_type(content_type)
+        ttl = text_header(headers, b"stream-ttl", 64)
+        expires_at = text_header(headers, b"stream-expires-at", 64)
+        if ttl is not None and expires_at is not None:
+            raise BadHeader("Stream-TTL and Stream-Expires-At exclude each other")
+        body = await read_body(headers, receive, self.body_bytes_max)
+        created = await self.streams.log.submit(
+            Create(
+                path,
+                content_type,
+                await parse_messages(content_type, body, creating=True) if body else NOTHING,
+                is_true(headers, b"stream-closed"),
+                None if ttl is None else lifecycle.parse_ttl(ttl),
+                None if expires_at is None else lifecycle.parse_expires_at(expires_at),
+                expires_at,
+                self.streams.touched_us(path),
+            )
+        )
+        reply = [*base_headers(headers), *describe(created.state)]
+        if created.new:
+            reply.append((b"location", location(scope, headers)))
+        await respond(send, 201 if created.new else 200, reply)
+
+    # Reading
+
+    async def _head(self, path: str, headers: Headers, send: Send) -> None:
+        state = await self.streams.find(path)
+        reply = [*OPEN, *describe(state), (b"cache-control", b"no-store")]
+        if state.ttl_s is not None:
+            reply.append((b"stream-ttl", b"%d" % state.ttl_s))
+        if state.expires_at_text is not None:
+            reply.append((b"stream-expires-at", state.expires_at_text.encode()))
+        await send({"type": "http.response.start", "status": 200, "headers": reply})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _read(self, path: str, headers: Headers, scope: Scope, receive: Receive, send: Send) -> None:
+        query = read_query(scope)
+        live = query.get("live")
+        if live not in (None, "false", "long-poll", "sse"):
+            raise BadQuery("live is long-poll or sse")
+        if live in ("long-poll", "sse") and "offset" not in query:
+            raise BadQuery(f"live={live} needs an offset")
+        wanted = query.get("offset", "-1")
+        if live == "sse":
+            wanted = headers.get(b"last-event-id", b"").decode("latin-1") or wanted
+        offset = parse_offset(wanted)
+        state = await self.streams.find(path)
+        self.streams.touch(path, state)
+        start = self.streams.resolve(state, offset)
+        cursor = query.get("cursor")
+        if live == "sse":
+            await self.live.stream_events(path, state, start, cursor, receive, send)
+            return
+        reply: HeaderList = []
+        if live == "long-poll":
+            found = await self.live.wait(path, state, start, receive)
+            if found is None:
+                return
+            state = found
+            if start == state.next_offset:
+                await respond(send, 204, [*OPEN, *self._tail(state, cursor), (b"cache-control", b"no-store")])
+                return
+            reply.append((b"stream-cursor", self._cursor(cursor)))
+        elif offset is Sentinel.NOW:
+            reply += [*self._tail(state, None), (b"cache-control", b"no-store")]
+            reply.append((b"content-type", state.content_type.encode()))
+            await respond(send, 200, [*OPEN, *reply], b"[]" if content_types.is_json(state.content_type) else b"")
+            return
+        page = await self.streams.read(state, start)
+        await self._send_page(path, state, page, reply, headers, send)
+
+    async def _send_page(
+        self, path: str, state: StreamState, page: Page, reply: HeaderList, headers: Headers, send: Send
+    ) -> None:
+        etag = make_etag(path, page.start, page.end, page.closed)
+        reply += [*OPEN, (b"etag", etag.encode()), (b"cache-control", CACHE), (b"vary", b"accept-encoding")]
+        reply.append((b"stream-next-offset", str(page.end).encode()))
+        if page.up_to_date:
+            reply.append((b"stream-up-to-date", b"true"))
+        if page.closed:
+            reply.append((b"stream-closed", b"true"))
+        if b"if-none-match" in headers and matches(headers[b"if-none-match"].decode("latin-1"), etag):
+            await respond(send, 304, reply)
+            return
+        body = json_mode.wrap(page.data) if content_types.is_json(state.content_type) else page.data
+        reply.append((b"content-type", state.content_type.encode()))
+        encoding = choose_encoding(headers.get(b"accept-encoding", b"").decode("latin-1"), len(body))
+        if encoding is not None:
+            encode = ENCODERS[encoding]
+            inline = len(body) <= limits.COMPRESS_INLINE_BYTES_MAX
+            body = encode(body) if inline else await asyncio.to_thread(encode, body)
+            reply.append((b"content-encoding", encoding.encode()))
+        await respond(send, 200, reply, body)
+
+    def _tail(self, state: StreamState, cursor: str | None) -> HeaderList:
+        """What says that a reader has everything."""
+        tail: HeaderList = [
+            (b"stream-next-offset", str(state.next_offset).encode()),
+            (b"stream-up-to-date", b"true"),
+        ]
+        if state.closed:
+            tail.append((b"stream-closed", b"true"))
+        else:
+            tail.append((b"stream-cursor", self._cursor(cursor)))
+        return tail
+
+    def _cursor(self, client: str | None) -> bytes:
+        return next_cursor(client, self.streams.log.clock_us(), random.randint(1, JITTER_S_MAX)).encode()
+
+
+async def parse_messages(content_type: str, body: bytes, *, creating: bool = False) -> Messages:
+    """A body in its stored form; only JSON is looked into, off the event loop when it is large."""
+    if not content_types.is_json(content_type):
+        return Messages(body, 1)
+    if len(body) <= limits.PARSE_INLINE_BYTES_MAX:
+        return json_mode.parse_body(body, empty_array_ok=creating)
+    return await asyncio.to_thread(json_mode.parse_body, body, empty_array_ok=creating)
+
+
+def describe(state: StreamState) -> HeaderList:
+    about: HeaderList = [
+        (b"content-type", state.content_type.encode()),
+        (b"stream-next-offset", str(state.next_offset).encode()),
+    ]
+    if state.closed:
+        about.append((b"stream-closed", b"true"))
+    return about
+
+
+def location(scope: Scope, headers: Headers) -> bytes:
+    """The stream's own absolute URL, as the client addressed it."""
+    scheme = scope.get("scheme", "http").encode()
+    path: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
+    return b"%b://%b%b" % (scheme, headers.get(b"host", b"localhost"), path)

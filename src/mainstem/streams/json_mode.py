@@ -1,0 +1,58 @@
+"""JSON mode: an array is flattened one level, and each message is kept byte for byte, followed by a comma.
+
+So a stream's stored bytes are the inside of a JSON array, and a read of any run of whole messages is `[` + bytes
+without the last comma + `]`. Message boundaries need no index: `messages` finds them again.
+"""
+
+from typing import NamedTuple
+
+import msgspec
+
+from mainstem.errors import BadJson, EmptyArray
+
+JSON = "application/json"
+
+_array = msgspec.json.Decoder(list[msgspec.Raw])
+_value = msgspec.json.Decoder(msgspec.Raw)
+
+
+class Messages(NamedTuple):
+    """A request body in its stored form."""
+
+    data: bytes
+    number: int
+
+
+NOTHING = Messages(b"", 0)
+
+
+def parse_body(body: bytes, *, empty_array_ok: bool = False) -> Messages:
+    """The stored form of a request body."""
+    try:
+        if not body.isascii():
+            body.decode("utf-8")
+        if body.lstrip(b" \t\r\n")[:1] == b"[":
+            parts = _array.decode(body)
+            if parts:
+                return Messages(b",".join(parts) + b",", len(parts))
+        else:
+            return Messages(bytes(_value.decode(body)) + b",", 1)
+    except UnicodeDecodeError as error:
+        raise BadJson(f"the body is not UTF-8: {error.reason} at byte {error.start}") from None
+    except msgspec.DecodeError as error:
+        raise BadJson(f"the body is not JSON: {error}") from None
+    except RecursionError:
+        raise BadJson("the body is nested too deeply") from None
+    if empty_array_ok:
+        return NOTHING
+    raise EmptyArray("an empty array holds no message to append")
+
+
+def wrap(data: bytes) -> bytes:
+    """Stored bytes as the JSON array that a reader gets."""
+    return b"[%b]" % data[:-1]
+
+
+def messages(data: bytes) -> list[msgspec.Raw]:
+    """The messages in stored bytes, each one exactly as it was sent."""
+    return _array.decode(wrap(data))

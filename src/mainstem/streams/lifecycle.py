@@ -1,0 +1,53 @@
+"""How long a stream lives: sliding TTL, absolute expiry, and when it counts as gone."""
+
+import re
+from datetime import UTC, datetime
+
+from mainstem import limits
+from mainstem.errors import BadHeader
+from mainstem.streams.states import StreamState
+
+SECOND_US = 1_000_000
+TTL_FORM = re.compile(r"0|[1-9][0-9]{0,15}")
+# RFC 3339; Python alone would also take week dates, a missing zone and other forms of ISO 8601.
+TIME_FORM = re.compile(r"\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:[Zz]|[+-]\d{2}:\d{2})", re.ASCII)
+
+
+def parse_ttl(text: str) -> int:
+    if not TTL_FORM.fullmatch(text):
+        raise BadHeader(f"Stream-TTL {text[:32]!r} is not a whole number of seconds in plain decimal form")
+    seconds = int(text)
+    if seconds > limits.TTL_S_MAX:
+        raise BadHeader(f"Stream-TTL {seconds} is more than {limits.TTL_S_MAX} seconds")
+    return seconds
+
+
+def parse_expires_at(text: str) -> int:
+    """An RFC 3339 time, in microseconds since 1970."""
+    try:
+        if not TIME_FORM.fullmatch(text):
+            raise ValueError
+        time = datetime.fromisoformat(text.upper())
+        return int((time - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * SECOND_US)
+    except (ValueError, OverflowError):
+        raise BadHeader(f"Stream-Expires-At {text[:64]!r} is not an RFC 3339 time") from None
+
+
+def expiry_us(state: StreamState, touched_us: int) -> int | None:
+    """When the stream ends. `touched_us` is a read that is not durable yet, or 0."""
+    if state.ttl_s is None:
+        return state.expires_at_us
+    assert state.expires_at_us is not None
+    return max(state.expires_at_us, touched_us + state.ttl_s * SECOND_US) if touched_us else state.expires_at_us
+
+
+def is_gone(state: StreamState | None, now_us: int, touched_us: int) -> bool:
+    """Deleted, expired, or never there: to a client it is all the same."""
+    if state is None or state.deleted:
+        return True
+    expiry = expiry_us(state, touched_us)
+    return expiry is not None and expiry <= now_us
+
+
+def window_end(ttl_s: int, now_us: int) -> int:
+    return now_us + ttl_s * SECOND_US

@@ -1,0 +1,33 @@
+"""Which stream a URL names. The path is decoded once, strictly, so one stream has one name."""
+
+from urllib.parse import unquote_to_bytes
+
+from mainstem import limits
+from mainstem.errors import BadPath
+
+PREFIX = b"/v1/stream/"
+RESERVED = "__ds"
+"""The first segment under which the protocol keeps its control APIs (section 6)."""
+
+
+def parse_path(raw: bytes) -> str:
+    """The stream path of a URL's path below the prefix."""
+    try:
+        path = (unquote_to_bytes(raw) if b"%" in raw else raw).decode("utf-8")
+    except UnicodeDecodeError:
+        raise BadPath("the path is not UTF-8 when decoded") from None
+    check_path(path)
+    return path
+
+
+def check_path(path: str) -> None:
+    if not path:
+        raise BadPath("the stream path is empty")
+    if len(path) > limits.STREAM_PATH_BYTES_MAX or len(path.encode()) > limits.STREAM_PATH_BYTES_MAX:
+        raise BadPath(f"the stream path is longer than {limits.STREAM_PATH_BYTES_MAX} bytes")
+    if not path.isprintable() and any(ord(c) < 0x20 or ord(c) == 0x7F for c in path):
+        raise BadPath("the stream path has a control character")
+    if "." in path or "//" in path or path[0] == "/":
+        for segment in path.removesuffix("/").split("/"):
+            if segment in ("", ".", ".."):
+                raise BadPath(f"the stream path has the segment {segment!r}")

@@ -1,0 +1,79 @@
+"""Background work: end expired streams, make reads of sliding TTLs durable, erase the data of deleted streams."""
+
+import asyncio
+import logging
+
+from mainstem import limits
+from mainstem.errors import MainstemError
+from mainstem.streams.commands import Expire, Forget, Touch
+from mainstem.streams.service import Streams
+from mainstem.streams.states import GARBAGE, PRODUCERS, STREAMS, Garbage
+
+logger = logging.getLogger(__name__)
+
+
+class Reaper:
+    def __init__(self, streams: Streams) -> None:
+        self.streams = streams
+        self.log = streams.log
+        self._task: asyncio.Task[None] | None = None
+        self._flushed_s = 0.0
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="mainstem-reaper")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self._flush_touches()
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(limits.REAP_EVERY_S)
+            try:
+                await self.round()
+            except MainstemError as error:
+                logger.warning("background work failed and is tried again: %s", error.detail)
+            except Exception:
+                logger.exception("background work failed and is tried again")
+
+    async def round(self) -> None:
+        """One pass over everything that is due."""
+        now_s = asyncio.get_running_loop().time()
+        touches = self.streams.touches
+        if touches and (now_s - self._flushed_s >= limits.TOUCHES_FLUSH_S or len(touches) > limits.TOUCHES_MAX):
+            self._flushed_s = now_s
+            await self._flush_touches()
+        await self._expire()
+        await self._erase()
+
+    async def _flush_touches(self) -> None:
+        touches = dict(self.streams.touches)
+        await asyncio.gather(*(self.log.submit(Touch(path, at)) for path, at in touches.items()))
+        for path, at in touches.items():
+            if self.streams.touches.get(path) == at:
+                del self.streams.touches[path]
+
+    async def _expire(self) -> None:
+        paths = await self.log.store.due(STREAMS, self.log.clock_us(), limits.REAP_STREAMS_MAX)
+        await asyncio.gather(*(self.log.submit(Expire(path, self.streams.touched_us(path))) for path in paths))
+
+    async def _erase(self) -> None:
+        store = self.log.store
+        for _, garbage in await store.scan(GARBAGE, "", "", limits.GARBAGE_TOPICS_MAX):
+            while await store.erase(garbage.topic, limits.ERASE_RECORDS_MAX):
+                pass
+            await self._forget(garbage)
+
+    async def _forget(self, garbage: Garbage) -> None:
+        prefix = garbage.path + "\0"
+        after = ""
+        while True:
+            found = await self.log.store.scan(PRODUCERS, prefix, after, limits.ERASE_RECORDS_MAX)
+            last = len(found) < limits.ERASE_RECORDS_MAX
+            ids = tuple(name.removeprefix(prefix) for name, _ in found)
+            await self.log.submit(Forget(garbage, ids, last))
+            if last:
+                return
+            after = found[-1][0]

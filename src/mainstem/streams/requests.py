@@ -1,0 +1,140 @@
+"""A request's headers, query and body as typed values. Whatever is malformed or repeated is refused here."""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+from urllib.parse import parse_qsl
+
+from mainstem import limits
+from mainstem.errors import BadHeader, BadQuery, BodyCutShort, BodyTimeout, BodyTooLarge, RepeatedHeader
+from mainstem.streams.states import ProducerTuple
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Headers = dict[bytes, bytes]
+
+# Headers that mean one thing; a second one would leave it to chance which counts.
+SINGLE = frozenset(
+    [
+        b"content-type",
+        b"content-length",
+        b"stream-closed",
+        b"stream-seq",
+        b"stream-ttl",
+        b"stream-expires-at",
+        b"stream-forked-from",
+        b"stream-fork-offset",
+        b"stream-fork-sub-offset",
+        b"producer-id",
+        b"producer-epoch",
+        b"producer-seq",
+        b"last-event-id",
+        b"host",
+        b"origin",
+    ]
+)
+INTEGER = re.compile(rb"0|[1-9][0-9]{0,15}")
+
+
+def read_headers(scope: Scope) -> Headers:
+    headers: Headers = {}
+    for name, value in scope["headers"]:
+        if name not in headers:
+            headers[name] = value
+        elif name in SINGLE:
+            raise RepeatedHeader(f"{name.decode('latin-1')} was sent more than once")
+        else:
+            headers[name] += b", " + value
+    return headers
+
+
+def text_header(headers: Headers, name: bytes, bytes_max: int) -> str | None:
+    """A header as text; None if it is not there."""
+    value = headers.get(name)
+    if value is None:
+        return None
+    if len(value) > bytes_max:
+        raise BadHeader(f"{name.decode()} is longer than {bytes_max} bytes")
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        raise BadHeader(f"{name.decode()} is not UTF-8") from None
+
+
+def is_true(headers: Headers, name: bytes) -> bool:
+    """Only `true`, in any case, counts (protocol 4.1); everything else is as if it were absent."""
+    return headers.get(name, b"").lower() == b"true"
+
+
+def read_producer(headers: Headers) -> ProducerTuple | None:
+    producer_id = text_header(headers, b"producer-id", limits.PRODUCER_ID_BYTES_MAX)
+    epoch, seq = headers.get(b"producer-epoch"), headers.get(b"producer-seq")
+    if producer_id is None and epoch is None and seq is None:
+        return None
+    if producer_id is None or epoch is None or seq is None:
+        raise BadHeader("Producer-Id, Producer-Epoch and Producer-Seq go together")
+    if not producer_id:
+        raise BadHeader("Producer-Id is empty")
+    return ProducerTuple(producer_id, _integer(b"Producer-Epoch", epoch), _integer(b"Producer-Seq", seq))
+
+
+def _integer(name: bytes, value: bytes) -> int:
+    if not INTEGER.fullmatch(value) or int(value) > limits.INTEGER_MAX:
+        raise BadHeader(f"{name.decode()} is not a whole number from 0 to 2^53-1")
+    return int(value)
+
+
+def read_query(scope: Scope) -> dict[str, str]:
+    """The query parameters, percent-decoded. A parameter that we know must not be given twice."""
+    raw: bytes = scope["query_string"]
+    if not raw:
+        return {}
+    if len(raw) > limits.QUERY_BYTES_MAX:
+        raise BadQuery(f"the query is longer than {limits.QUERY_BYTES_MAX} bytes")
+    query: dict[str, str] = {}
+    for name, value in parse_qsl(raw.decode("latin-1"), keep_blank_values=True):
+        if name in query and name in ("offset", "live", "cursor"):
+            raise BadQuery(f"{name} was given more than once")
+        query[name] = value
+    return query
+
+
+async def read_body(headers: Headers, receive: Receive, bytes_max: int) -> bytes:
+    """The whole body, or an error before it grows beyond the limit."""
+    declared = headers.get(b"content-length")
+    if declared is not None and int(declared) > bytes_max:
+        raise _too_large(bytes_max)
+    try:
+        async with asyncio.timeout(limits.BODY_WAIT_S_MAX):
+            message = await receive()
+            if message["type"] == "http.request" and not message.get("more_body", False):
+                body: bytes = message.get("body", b"")
+            else:
+                body = await _gather(message, receive, bytes_max)
+    except TimeoutError:
+        raise BodyTimeout(f"the body was not complete after {limits.BODY_WAIT_S_MAX:g} s") from None
+    if len(body) > bytes_max:
+        raise _too_large(bytes_max)
+    return body
+
+
+async def _gather(message: MutableMapping[str, Any], receive: Receive, bytes_max: int) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        if message["type"] == "http.disconnect":
+            raise BodyCutShort("the client left before its body was complete")
+        part = message.get("body", b"")
+        parts.append(part)
+        size += len(part)
+        if size > bytes_max:
+            raise _too_large(bytes_max)
+        if not message.get("more_body", False):
+            return b"".join(parts)
+        message = await receive()
+
+
+def _too_large(bytes_max: int) -> BodyTooLarge:
+    return BodyTooLarge(f"the body is larger than {bytes_max} bytes", limit_bytes=bytes_max)

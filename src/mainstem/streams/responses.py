@@ -1,0 +1,63 @@
+"""Responses: the headers that every reply carries, problems, and sending them."""
+
+import msgspec
+
+from mainstem.errors import MainstemError, problem
+from mainstem.streams.requests import Headers, Send
+
+HeaderList = list[tuple[bytes, bytes]]
+
+ALLOWED_METHODS = b"GET, HEAD, POST, PUT, DELETE, OPTIONS"
+REQUEST_HEADERS = (
+    b"Content-Type, Authorization, If-None-Match, If-Match, Last-Event-ID, Accept-Encoding, Stream-Seq, Stream-TTL, "
+    b"Stream-Expires-At, Stream-Closed, Stream-Forked-From, Stream-Fork-Offset, Stream-Fork-Sub-Offset, "
+    b"Producer-Id, Producer-Epoch, Producer-Seq"
+)
+EXPOSED_HEADERS = (
+    b"Stream-Next-Offset, Stream-Cursor, Stream-Up-To-Date, Stream-Closed, Stream-TTL, Stream-Expires-At, "
+    b"Stream-SSE-Data-Encoding, Stream-Earliest-Offset, Producer-Epoch, Producer-Seq, Producer-Expected-Seq, "
+    b"Producer-Received-Seq, ETag, Location, Retry-After, Content-Encoding"
+)
+
+# Protocol 12.7: no sniffing, and readable from other origins.
+SAFE: HeaderList = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"cross-origin-resource-policy", b"cross-origin"),
+]
+OPEN: HeaderList = [
+    *SAFE,
+    (b"access-control-allow-origin", b"*"),
+    (b"access-control-expose-headers", EXPOSED_HEADERS),
+]
+PREFLIGHT: HeaderList = [
+    *OPEN,
+    (b"access-control-allow-methods", ALLOWED_METHODS),
+    (b"access-control-allow-headers", REQUEST_HEADERS),
+    (b"access-control-max-age", b"86400"),
+    (b"allow", ALLOWED_METHODS),
+]
+
+
+def base_headers(headers: Headers) -> HeaderList:
+    """What a reply that no cache keeps must carry; only a browser on another origin needs the CORS part."""
+    return OPEN if b"origin" in headers else SAFE
+
+
+async def respond(send: Send, status: int, headers: HeaderList, body: bytes = b"") -> None:
+    if status not in (204, 304):
+        headers = [*headers, (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def respond_problem(send: Send, error: MainstemError, *, head: bool = False) -> None:
+    body = msgspec.json.encode(problem(error))
+    headers = [
+        *OPEN,
+        (b"content-type", b"application/problem+json"),
+        (b"cache-control", b"no-store"),
+        *((name.lower().encode(), value.encode()) for name, value in error.headers.items()),
+    ]
+    if error.status in (408, 413):
+        headers.append((b"connection", b"close"))  # the rest of the body is not read
+    await respond(send, error.status, headers, b"" if head else body)
