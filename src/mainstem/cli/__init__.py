@@ -1,0 +1,15 @@
+"""The command line: one file a noun."""
+
+import click
+
+import mainstem
+from mainstem.cli.serve import serve
+
+
+@click.group()
+@click.version_option(mainstem.__version__, prog_name="mainstem")
+def main() -> None:
+    """One global, ordered, durable commit log, served as Durable Streams over HTTP."""
+
+
+main.add_command(serve)

@@ -1,0 +1,37 @@
+"""`mainstem serve`: run the server."""
+
+import sys
+from typing import Any
+
+import click
+
+
+@click.command()
+@click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
+@click.option("--port", type=int, help="Port to listen on; 0 takes a free one.  [default: 4437]")
+@click.option("--data", help="Directory that holds the log.  [default: ./mainstem-data]")
+@click.option("--store", help="sqlite (durable) or memory (nothing is kept).  [default: sqlite]")
+@click.option("--long-poll-ms", type=int, help="How long a long-poll waits for data.  [default: 30000]")
+@click.option("--page-bytes", type=int, help="Size of one catch-up response.  [default: 1048576]")
+@click.option("--max-body-bytes", type=int, help="Largest request body.  [default: 16777216]")
+@click.option("--allow-local-webhooks", is_flag=True, default=None, help="Let webhooks call loopback addresses.")
+@click.option("--insecure", is_flag=True, default=None, help="Serve a public address without authentication.")
+@click.option("--log-format", help="text or json.  [default: text]")
+@click.option("--log-level", help="debug, info, warning or error.  [default: info]")
+@click.option("--config", metavar="FILE", help="TOML file with the same settings.", envvar="MAINSTEM_CONFIG")
+def serve(config: str | None, **flags: Any) -> None:
+    """Run the server until it gets SIGINT or SIGTERM.
+
+    Each option is also an environment variable (MAINSTEM_PORT) and a key of the --config file (port = 4437). A flag
+    beats the environment, which beats the file.
+    """
+    # Imported here, so that the other commands start without the server.
+    from mainstem.errors import SettingsError
+    from mainstem.server.run import run
+    from mainstem.server.settings import load_settings
+
+    try:
+        settings = load_settings(flags, config=config)
+    except SettingsError as error:
+        raise click.UsageError(error.detail) from None
+    sys.exit(run(settings))

@@ -1,0 +1,141 @@
+"""The ASGI app: routes requests to the protocols, and owns the log that they share."""
+
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from mainstem.errors import MainstemError, NotFound, Unavailable
+from mainstem.log.commit import CommitLog
+from mainstem.log.live import Live
+from mainstem.log.store import MemoryStore, SqliteStore, Store
+from mainstem.server.settings import Settings
+from mainstem.streams.http import StreamsHttp
+from mainstem.streams.paths import PREFIX
+from mainstem.streams.reaper import Reaper
+from mainstem.streams.requests import Receive, Scope, Send
+from mainstem.streams.responses import OPEN, respond, respond_problem
+from mainstem.streams.service import Streams
+
+logger = logging.getLogger(__name__)
+
+
+def wall_clock_us() -> int:
+    return time.time_ns() // 1000
+
+
+def create_app(settings: Settings | None = None, **values: Any) -> "Mainstem":
+    """The server as an ASGI app. Settings come as an object or as keywords: `create_app(data="./log")`.
+
+    Mounted in another app, it must be started and stopped by that app's lifespan: see `Mainstem.lifespan`.
+    """
+    if settings is not None and values:
+        raise TypeError("give a Settings object or keywords, not both")
+    return Mainstem(settings or msgspec.convert(values, Settings))
+
+
+def open_store(settings: Settings) -> Store:
+    return MemoryStore() if settings.store == "memory" else SqliteStore(settings.data)
+
+
+class Mainstem:
+    def __init__(
+        self, settings: Settings, *, store: Store | None = None, clock_us: Callable[[], int] = wall_clock_us
+    ) -> None:
+        self.settings = settings
+        self.store = store or open_store(settings)
+        self.clock_us = clock_us
+        self._http: StreamsHttp | None = None
+        self._live = Live()
+
+    @asynccontextmanager
+    async def lifespan(self, app: object = None) -> AsyncIterator[None]:
+        """Open the log, serve, close it. Fits Starlette's and FastAPI's `lifespan=` argument."""
+        await self.store.open()
+        try:
+            log = CommitLog(self.store, self._live, self.clock_us)
+            streams = Streams(log, self.settings.page_bytes)
+            reaper = Reaper(streams)
+            log.start()
+            reaper.start()
+            self._http = StreamsHttp(
+                streams,
+                body_bytes_max=self.settings.max_body_bytes,
+                long_poll_ms=self.settings.long_poll_ms,
+            )
+            try:
+                yield
+            finally:
+                self.release_readers()
+                await reaper.stop()
+                await log.stop()
+        finally:
+            self._http = None
+            await self.store.close()
+
+    def release_readers(self) -> None:
+        """Let every live reader end its response: the server is about to stop."""
+        self._live.release()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._serve(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await self._live_and_die(receive, send)
+        else:
+            await send({"type": "websocket.close", "code": 1003, "reason": "nothing is served over WebSocket here"})
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
+        root: str = scope.get("root_path", "")
+        if root and path.startswith(root.encode()):
+            path = path[len(root) :]
+        http = self._http
+        if http is None:
+            await respond_problem(send, Unavailable("the log is not open (was the lifespan run?)"))
+        elif path.startswith(PREFIX):
+            await http(scope, receive, send, path[len(PREFIX) :])
+        elif path == b"/healthz":
+            await _respond_json(send, {"status": "ok"})
+        elif path == b"/readyz":
+            await self._respond_ready(send)
+        else:
+            await respond_problem(send, NotFound("nothing is served at this path; streams live under /v1/stream/"))
+
+    async def _respond_ready(self, send: Send) -> None:
+        if self._live.closing:
+            await respond_problem(send, Unavailable("the server is shutting down"))
+        elif self.store.broken:
+            await respond_problem(send, Unavailable(f"writes are refused: {self.store.broken}"))
+        else:
+            await _respond_json(send, {"status": "ready", "head": self.store.head})
+
+    async def _live_and_die(self, receive: Receive, send: Send) -> None:
+        """The ASGI lifespan, for when this app is the one that the server runs."""
+        await receive()
+        lifespan = self.lifespan()
+        try:
+            await lifespan.__aenter__()
+        except Exception as error:
+            if not isinstance(error, MainstemError):
+                logger.exception("the server could not start")
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            return
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        try:
+            await lifespan.__aexit__(None, None, None)
+        except Exception as error:
+            logger.exception("the server did not stop cleanly")
+            await send({"type": "lifespan.shutdown.failed", "message": str(error)})
+            return
+        await send({"type": "lifespan.shutdown.complete"})
+
+
+async def _respond_json(send: Send, body: dict[str, Any]) -> None:
+    headers = [*OPEN, (b"content-type", b"application/json"), (b"cache-control", b"no-store")]
+    await respond(send, 200, headers, msgspec.json.encode(body))

@@ -1,0 +1,63 @@
+"""Settings: a flag beats the environment (`MAINSTEM_*`), which beats the TOML file, which beats the default."""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from mainstem import limits
+from mainstem.errors import SettingsError
+
+ENVIRONMENT_PREFIX = "MAINSTEM_"
+
+Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
+Milliseconds = Annotated[int, msgspec.Meta(ge=1, le=limits.LONG_POLL_MS_MAX)]
+PageBytes = Annotated[int, msgspec.Meta(ge=1, le=limits.PAGE_BYTES_MAX)]
+BodyBytes = Annotated[int, msgspec.Meta(ge=1, le=limits.BATCH_BYTES_MAX)]
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What an operator can choose. Every field is a flag, an environment variable and a key of the TOML file."""
+
+    host: str = "127.0.0.1"
+    port: Port = 4437
+    data: str = "./mainstem-data"
+    store: Literal["sqlite", "memory"] = "sqlite"
+    long_poll_ms: Milliseconds = limits.LONG_POLL_MS
+    page_bytes: PageBytes = limits.PAGE_BYTES
+    max_body_bytes: BodyBytes = limits.BODY_BYTES_MAX
+    allow_local_webhooks: bool = False
+    insecure: bool = False
+    log_format: Literal["text", "json"] = "text"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+def load_settings(
+    flags: Mapping[str, Any], environment: Mapping[str, str] = os.environ, config: str | None = None
+) -> Settings:
+    """The settings in force. `flags` are those that were given; None means not given."""
+    values: dict[str, Any] = {}
+    if config is not None:
+        values.update(_read_file(Path(config)))
+    for name in Settings.__struct_fields__:
+        variable = ENVIRONMENT_PREFIX + name.upper()
+        if variable in environment:
+            values[name] = environment[variable]
+    values.update({name: value for name, value in flags.items() if value is not None})
+    try:
+        # Not strict: the environment knows only text.
+        return msgspec.convert(values, Settings, strict=False)
+    except msgspec.ValidationError as error:
+        raise SettingsError(str(error)) from None
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise SettingsError(f"cannot read {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} is not TOML: {error}") from None
