@@ -134,10 +134,10 @@ class MethodNotAllowed(MainstemError):
     title = "Method not allowed"
 
 
-class BodyTimeout(MainstemError):
-    code = "body_timeout"
+class RequestTimeout(MainstemError):
+    code = "request_timeout"
     status = 408
-    title = "The request body took too long"
+    title = "The request took too long to arrive"
     retryable = True
 
 
@@ -173,11 +173,29 @@ class ProducerGap(Conflict):
     hint = "Send the expected sequence number first."
 
 
+class SourceDeleted(Conflict):
+    code = "source_deleted"
+    title = "The source of the fork was deleted"
+
+
+class StreamGone(MainstemError):
+    code = "stream_gone"
+    status = 410
+    title = "The stream was deleted"
+
+
 class OffsetGone(MainstemError):
     code = "offset_gone"
     status = 410
     title = "The data at this offset is gone"
     hint = "Read again from the earliest offset that the reply names."
+
+
+class TailMoved(MainstemError):
+    code = "tail_moved"
+    status = 412
+    title = "The stream has grown since"
+    hint = "Read from your offset to the new end, then decide again."
 
 
 class BodyTooLarge(MainstemError):

@@ -8,9 +8,8 @@ MIB: Final = 1024 * KIB
 # Requests
 BODY_BYTES_MAX: Final = 16 * MIB  # one append is one record in one transaction, held in memory meanwhile
 PARSE_INLINE_BYTES_MAX: Final = 256 * KIB  # JSON up to here is checked in under half a millisecond
-BODY_WAIT_S_MAX: Final = 60.0  # a client that stops sending its body must not hold a task for ever
 REQUEST_HEAD_BYTES_MAX: Final = 64 * KIB  # the parser itself has no bound; curl and browsers stay far below
-HEAD_WAIT_S_MAX: Final = 30.0  # from connecting to the end of the first request head
+REQUEST_WAIT_S_MAX: Final = 120.0  # from connecting, or from the first byte, until a request is complete
 KEEP_ALIVE_S: Final = 75  # an idle connection; above the usual 60 s of proxies, so that they close first
 STREAM_PATH_BYTES_MAX: Final = 1024  # a path is a database key and stands in every ETag
 CONTENT_TYPE_BYTES_MAX: Final = 256
@@ -38,6 +37,7 @@ COMPRESS_INLINE_BYTES_MAX: Final = 16 * KIB  # larger bodies are compressed off 
 # Group commit
 COMMANDS_WAITING_MAX: Final = 20_000  # beyond this a writer is told to come back (503)
 COMMAND_BYTES_WAITING_MAX: Final = 256 * MIB
+BATCH_COMMANDS_MIN: Final = 16  # up to here a batch takes all that waits
 BATCH_COMMANDS_MAX: Final = 2_000  # bounds how long one fsync keeps its first caller waiting
 BATCH_BYTES_MAX: Final = 32 * MIB
 
@@ -58,6 +58,8 @@ REAP_EVERY_S: Final = 1.0
 REAP_STREAMS_MAX: Final = 500  # expired streams ended in one round
 TOUCHES_FLUSH_S: Final = 5.0  # how much of a sliding TTL's last reads a crash may forget
 TOUCHES_MAX: Final = 100_000
+RETENTION_EVERY_S: Final = 5.0  # how far a stream may overshoot its retention
+RETENTION_STREAMS_MAX: Final = 200  # streams trimmed in one round
 ERASE_RECORDS_MAX: Final = 1_000  # records of a deleted stream removed in one transaction
 GARBAGE_TOPICS_MAX: Final = 100
 SHUTDOWN_S_MAX: Final = 10.0

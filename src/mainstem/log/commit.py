@@ -60,8 +60,6 @@ class CommitLog:
     async def _run(self) -> None:
         while True:
             await self._arrived.wait()
-            # One turn of the event loop: whatever is readable on other sockets now still joins this batch.
-            await asyncio.sleep(0)
             batch = self._take()
             if batch:
                 try:
@@ -77,9 +75,12 @@ class CommitLog:
                 self._arrived.clear()
 
     def _take(self) -> list[Waiting]:
+        """Half of what waits, unless that is few: the disk then works on one half while the event loop answers the
+        other. Taking all would leave each of them idle in turn, as every client waits for the same fsync."""
         batch: list[Waiting] = []
         size = 0
-        while self._waiting and len(batch) < limits.BATCH_COMMANDS_MAX:
+        most = min(max(limits.BATCH_COMMANDS_MIN, len(self._waiting) // 2), limits.BATCH_COMMANDS_MAX)
+        while self._waiting and len(batch) < most:
             command, outcome = self._waiting[0]
             if batch and size + command.size > limits.BATCH_BYTES_MAX:
                 break

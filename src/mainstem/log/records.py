@@ -19,6 +19,7 @@ class Kind(IntEnum):
     APPEND = 2
     CLOSE = 3
     DELETE = 4
+    TRIM = 5
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -34,6 +35,15 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     data: bytes
     source: str | None = None
     """Who wrote it: a producer's id."""
+
+
+class Outline(msgspec.Struct, frozen=True, gc=False):
+    """A record of a topic without its data."""
+
+    start: int
+    end: int
+    messages: int
+    committed_at_us: int
 
 
 class Chunk(msgspec.Struct, frozen=True, gc=False):

@@ -82,14 +82,12 @@ class Mainstem:
         self._live.release()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            await self._serve(scope, receive, send)
-        elif scope["type"] == "lifespan":
+        if scope["type"] == "lifespan":
             await self._live_and_die(receive, send)
-        else:
+            return
+        if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1003, "reason": "nothing is served over WebSocket here"})
-
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+            return
         path: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
         root: str = scope.get("root_path", "")
         if root and path.startswith(root.encode()):

@@ -5,28 +5,28 @@ import ipaddress
 import socket
 import sys
 
-import httptools
 import msgspec
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from mainstem import limits
-from mainstem.errors import BadRequest, HeadTooLarge, MainstemError, SettingsError, problem
+from mainstem.errors import BadRequest, HeadTooLarge, MainstemError, RequestTimeout, SettingsError, problem
 from mainstem.server.app import Mainstem
 from mainstem.server.logs import configure_logs
 from mainstem.server.settings import Settings
 
 
 class BoundedHttpProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP with a bound on the request head, in size and time, and errors as problem documents."""
+    """uvicorn's HTTP with bounds on a request's head and on its time, and with errors as problem documents."""
 
     _in_head = True
+    _incomplete = True
     _head_bytes = 0
-    _head_timer: asyncio.TimerHandle | None = None
+    _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._head_timer = self.loop.call_later(limits.HEAD_WAIT_S_MAX, self._give_up)
+        self._timer = self.loop.call_later(limits.REQUEST_WAIT_S_MAX, self._give_up)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
@@ -34,27 +34,31 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self._in_head:
-            self._head_bytes += len(data)
-            if self._head_bytes > limits.REQUEST_HEAD_BYTES_MAX:
-                self._refuse(HeadTooLarge(f"the request head is larger than {limits.REQUEST_HEAD_BYTES_MAX} bytes"))
+        if self._incomplete:  # most requests come in one piece, and need no timer
+            if self._timer is None:
+                self._timer = self.loop.call_later(limits.REQUEST_WAIT_S_MAX, self._give_up)
+            if self._in_head:
+                self._head_bytes += len(data)
+                if self._head_bytes > limits.REQUEST_HEAD_BYTES_MAX:
+                    self._refuse(HeadTooLarge(f"more than {limits.REQUEST_HEAD_BYTES_MAX} bytes"))
 
     def on_message_begin(self) -> None:
-        self._in_head = True
+        self._in_head = self._incomplete = True
         self._head_bytes = 0
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
         self._in_head = False
-        self._stop_timer()
-        try:
-            super().on_headers_complete()
-        except httptools.HttpParserError as error:
-            # Raised inside the parser's callback it would come out as another error; the URL is what is wrong.
-            self.send_400_response(str(error))
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._incomplete = False
+        if self._timer is not None:
+            self._stop_timer()
+        super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
-        self._refuse(BadRequest(f"this is not a valid HTTP request: {msg}"))
+        self._refuse(BadRequest("this is not a valid HTTP request"))
 
     def _refuse(self, error: MainstemError) -> None:
         if self.transport.is_closing():
@@ -67,13 +71,13 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self.transport.close()
 
     def _give_up(self) -> None:
-        self._head_timer = None
-        self.transport.close()
+        self._timer = None
+        self._refuse(RequestTimeout(f"the request was not complete after {limits.REQUEST_WAIT_S_MAX:g} s"))
 
     def _stop_timer(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
 class Server(uvicorn.Server):
@@ -142,6 +146,7 @@ def run(settings: Settings) -> int:
                 log_config=None,
                 access_log=False,
                 server_header=False,
+                proxy_headers=False,  # a proxy's word counts only in Location, and is read there
                 timeout_keep_alive=limits.KEEP_ALIVE_S,
                 timeout_graceful_shutdown=int(limits.SHUTDOWN_S_MAX),
             )

@@ -1,5 +1,7 @@
 """Content types: compared without case and parameters, kept as the client wrote them."""
 
+from functools import lru_cache
+
 from mainstem import limits
 from mainstem.errors import BadHeader
 from mainstem.streams.json_mode import JSON
@@ -7,10 +9,12 @@ from mainstem.streams.json_mode import JSON
 DEFAULT = "application/octet-stream"
 
 
+@lru_cache(256)
 def media_type(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
 
 
+@lru_cache(256)
 def is_json(content_type: str) -> bool:
     return media_type(content_type) == JSON
 

@@ -14,11 +14,14 @@ from mainstem.errors import (
     MissingContentType,
     NotFound,
 )
-from mainstem.streams import content_types, json_mode, lifecycle, paths
-from mainstem.streams.commands import Append, Create, Delete
+from mainstem.streams import content_types, json_mode, paths
+from mainstem.streams.appends import Append
+from mainstem.streams.beginnings import Create, Created, Lifetime
 from mainstem.streams.compression import ENCODERS, choose_encoding
 from mainstem.streams.cursors import JITTER_S_MAX, next_cursor
+from mainstem.streams.endings import Delete
 from mainstem.streams.etags import make_etag, matches
+from mainstem.streams.forks import Fork, parse_sub_offset
 from mainstem.streams.json_mode import NOTHING, Messages
 from mainstem.streams.live_reads import LiveReads
 from mainstem.streams.offsets import Sentinel, parse_offset
@@ -30,8 +33,11 @@ from mainstem.streams.requests import (
     is_true,
     read_body,
     read_headers,
+    read_if_match,
+    read_lifetime,
     read_producer,
     read_query,
+    read_retention,
     text_header,
 )
 from mainstem.streams.responses import (
@@ -43,6 +49,7 @@ from mainstem.streams.responses import (
     respond,
     respond_problem,
 )
+from mainstem.streams.retention import format_retention
 from mainstem.streams.service import Page, Streams
 from mainstem.streams.states import StreamState
 
@@ -103,7 +110,16 @@ class StreamsHttp:
         elif not closes:
             raise EmptyBody("there is nothing to append")
         done = await self.streams.log.submit(
-            Append(path, content_type, messages, closes, stream_seq, producer, self.streams.touched_us(path))
+            Append(
+                path,
+                content_type,
+                messages,
+                closes,
+                stream_seq,
+                producer,
+                read_if_match(headers),
+                self.streams.touched_us(path),
+            )
         )
         reply = [*base_headers(headers), (b"stream-next-offset", str(done.state.next_offset).encode())]
         if done.state.closed:
@@ -117,29 +133,71 @@ class StreamsHttp:
         await respond(send, status, reply)
 
     async def _create(self, path: str, headers: Headers, scope: Scope, receive: Receive, send: Send) -> None:
-        content_type = text_header(headers, b"content-type", limits.CONTENT_TYPE_BYTES_MAX) or content_types.DEFAULT
-        content_types.check_content_type(content_type)
-        ttl = text_header(headers, b"stream-ttl", 64)
-        expires_at = text_header(headers, b"stream-expires-at", 64)
-        if ttl is not None and expires_at is not None:
-            raise BadHeader("Stream-TTL and Stream-Expires-At exclude each other")
+        content_type = text_header(headers, b"content-type", limits.CONTENT_TYPE_BYTES_MAX)
+        if content_type:
+            content_types.check_content_type(content_type)
+        lifetime = read_lifetime(headers)
+        source = text_header(headers, b"stream-forked-from", 3 * limits.STREAM_PATH_BYTES_MAX)
+        if source is None and (b"stream-fork-offset" in headers or b"stream-fork-sub-offset" in headers):
+            raise BadHeader("Stream-Fork-Offset and Stream-Fork-Sub-Offset need Stream-Forked-From")
         body = await read_body(headers, receive, self.body_bytes_max)
-        created = await self.streams.log.submit(
-            Create(
-                path,
-                content_type,
-                await parse_messages(content_type, body, creating=True) if body else NOTHING,
-                is_true(headers, b"stream-closed"),
-                None if ttl is None else lifecycle.parse_ttl(ttl),
-                None if expires_at is None else lifecycle.parse_expires_at(expires_at),
-                expires_at,
-                self.streams.touched_us(path),
+        if source is not None:
+            created = await self._fork(path, source, content_type, lifetime, headers, body, scope)
+        else:
+            content_type = content_type or content_types.DEFAULT
+            created = await self.streams.log.submit(
+                Create(
+                    path,
+                    content_type,
+                    await parse_messages(content_type, body, creating=True) if body else NOTHING,
+                    is_true(headers, b"stream-closed"),
+                    lifetime,
+                    read_retention(headers),
+                    self.streams.touched_us(path),
+                )
             )
-        )
         reply = [*base_headers(headers), *describe(created.state)]
         if created.new:
             reply.append((b"location", location(scope, headers)))
         await respond(send, 201 if created.new else 200, reply)
+
+    async def _fork(
+        self,
+        path: str,
+        source: str,
+        content_type: str | None,
+        lifetime: Lifetime,
+        headers: Headers,
+        body: bytes,
+        scope: Scope,
+    ) -> Created:
+        source_path = paths.parse_reference(source, scope.get("root_path", ""))
+        anchor = text_header(headers, b"stream-fork-offset", 64)
+        sub_offset = parse_sub_offset(text_header(headers, b"stream-fork-sub-offset", 64) or "0")
+        if b"stream-fork-sub-offset" in headers and not headers[b"stream-fork-sub-offset"]:
+            raise BadHeader("Stream-Fork-Sub-Offset is empty")
+        if anchor is None and sub_offset:
+            raise BadHeader("Stream-Fork-Sub-Offset needs Stream-Fork-Offset")
+        if b"stream-retention" in headers:
+            raise BadHeader("a fork keeps what it inherits: it takes no Stream-Retention")
+        offset = None if anchor is None else parse_offset(anchor)
+        fork = await self.streams.plan_fork(source_path, offset, sub_offset)
+        body_type = content_type or fork.content_type
+        return await self.streams.log.submit(
+            Fork(
+                path,
+                source_path,
+                content_type,
+                fork.anchor,
+                sub_offset,
+                fork.resolved,
+                await parse_messages(body_type, body, creating=True) if body else NOTHING,
+                is_true(headers, b"stream-closed"),
+                lifetime,
+                self.streams.touched_us(path),
+                self.streams.touched_us(source_path),
+            )
+        )
 
     # Reading
 
@@ -150,6 +208,9 @@ class StreamsHttp:
             reply.append((b"stream-ttl", b"%d" % state.ttl_s))
         if state.expires_at_text is not None:
             reply.append((b"stream-expires-at", state.expires_at_text.encode()))
+        if state.retention is not None:
+            reply.append((b"stream-retention", format_retention(state.retention).encode()))
+            reply.append((b"stream-earliest-offset", str(state.earliest_offset).encode()))
         await send({"type": "http.response.start", "status": 200, "headers": reply})
         await send({"type": "http.response.body", "body": b""})
 
@@ -248,7 +309,8 @@ def describe(state: StreamState) -> HeaderList:
 
 
 def location(scope: Scope, headers: Headers) -> bytes:
-    """The stream's own absolute URL, as the client addressed it."""
-    scheme = scope.get("scheme", "http").encode()
+    """The stream's own absolute URL, as the client addressed it, also through a proxy."""
+    scheme = headers.get(b"x-forwarded-proto") or scope.get("scheme", "http").encode()
+    host = headers.get(b"x-forwarded-host") or headers.get(b"host", b"localhost")
     path: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
-    return b"%b://%b%b" % (scheme, headers.get(b"host", b"localhost"), path)
+    return b"%b://%b%b" % (scheme, host, path)

@@ -4,7 +4,7 @@ import re
 from datetime import UTC, datetime
 
 from mainstem import limits
-from mainstem.errors import BadHeader
+from mainstem.errors import BadHeader, StreamGone, StreamNotFound
 from mainstem.streams.states import StreamState
 
 SECOND_US = 1_000_000
@@ -42,11 +42,22 @@ def expiry_us(state: StreamState, touched_us: int) -> int | None:
 
 
 def is_gone(state: StreamState | None, now_us: int, touched_us: int) -> bool:
-    """Deleted, expired, or never there: to a client it is all the same."""
+    """Deleted, expired, or never there. A soft-deleted stream is not gone: its path is still taken."""
     if state is None or state.deleted:
         return True
+    if state.soft_deleted:
+        return False
     expiry = expiry_us(state, touched_us)
     return expiry is not None and expiry <= now_us
+
+
+def check_alive(path: str, state: StreamState | None, now_us: int, touched_us: int) -> StreamState:
+    """The stream, if a client may use it."""
+    if state is None or is_gone(state, now_us, touched_us):
+        raise StreamNotFound(f"there is no stream at {path!r}")
+    if state.soft_deleted:
+        raise StreamGone("the stream was deleted; its data is kept only for its forks")
+    return state
 
 
 def window_end(ttl_s: int, now_us: int) -> int:

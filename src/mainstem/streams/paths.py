@@ -3,7 +3,7 @@
 from urllib.parse import unquote_to_bytes
 
 from mainstem import limits
-from mainstem.errors import BadPath
+from mainstem.errors import BadHeader, BadPath
 
 PREFIX = b"/v1/stream/"
 RESERVED = "__ds"
@@ -18,6 +18,16 @@ def parse_path(raw: bytes) -> str:
         raise BadPath("the path is not UTF-8 when decoded") from None
     check_path(path)
     return path
+
+
+def parse_reference(text: str, root_path: str) -> str:
+    """The stream that a header names by its URL path, as the public protocol does (section 4.2)."""
+    raw = text.encode()
+    if root_path and raw.startswith(root_path.encode() + PREFIX):
+        raw = raw[len(root_path.encode()) :]
+    if not raw.startswith(PREFIX):
+        raise BadHeader(f"{text[:64]!r} is not the path of a stream, {PREFIX.decode()}...")
+    return parse_path(raw[len(PREFIX) :])
 
 
 def check_path(path: str) -> None:

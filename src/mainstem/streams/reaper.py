@@ -5,10 +5,21 @@ import logging
 
 from mainstem import limits
 from mainstem.errors import MainstemError
-from mainstem.streams.commands import Expire, Forget, Touch
+from mainstem.streams.endings import Expire, Forget, Touch
+from mainstem.streams.retention import Trim, surplus
 from mainstem.streams.service import Streams
-from mainstem.streams.states import GARBAGE, PRODUCERS, STREAMS, Garbage
+from mainstem.streams.states import (
+    GARBAGE,
+    PRODUCERS,
+    RETENTION_CHECKS,
+    STREAMS,
+    Garbage,
+    StreamState,
+    stream_key,
+)
 
+EVERYTHING = 2**62
+RETENTION_EVERY_US = int(limits.RETENTION_EVERY_S * 1_000_000)
 logger = logging.getLogger(__name__)
 
 
@@ -46,6 +57,7 @@ class Reaper:
             self._flushed_s = now_s
             await self._flush_touches()
         await self._expire()
+        await self._retain()
         await self._erase()
 
     async def _flush_touches(self) -> None:
@@ -59,10 +71,26 @@ class Reaper:
         paths = await self.log.store.due(STREAMS, self.log.clock_us(), limits.REAP_STREAMS_MAX)
         await asyncio.gather(*(self.log.submit(Expire(path, self.streams.touched_us(path))) for path in paths))
 
+    async def _retain(self) -> None:
+        """Trim streams that keep only their newest part."""
+        store, now_us = self.log.store, self.log.clock_us()
+        for path in await store.due(RETENTION_CHECKS, now_us, limits.RETENTION_STREAMS_MAX):
+            state: StreamState | None = await store.get(stream_key(path))
+            if state is None or state.retention is None:
+                continue
+            oldest = await store.outline(state.topic, state.earliest, state.tail, limits.ERASE_RECORDS_MAX)
+            gone = surplus(state, oldest, now_us)
+            again_us = now_us if len(gone) == limits.ERASE_RECORDS_MAX else now_us + RETENTION_EVERY_US
+            position = gone[-1].end if gone else state.earliest
+            await self.log.submit(Trim(path, state.topic, position, sum(r.messages for r in gone), again_us))
+            if not state.forks:
+                while await store.erase(state.topic, position, limits.ERASE_RECORDS_MAX):
+                    pass
+
     async def _erase(self) -> None:
         store = self.log.store
         for _, garbage in await store.scan(GARBAGE, "", "", limits.GARBAGE_TOPICS_MAX):
-            while await store.erase(garbage.topic, limits.ERASE_RECORDS_MAX):
+            while await store.erase(garbage.topic, EVERYTHING, limits.ERASE_RECORDS_MAX):
                 pass
             await self._forget(garbage)
 

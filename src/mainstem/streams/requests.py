@@ -1,14 +1,17 @@
 """A request's headers, query and body as typed values. Whatever is malformed or repeated is refused here."""
 
-import asyncio
 import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 from urllib.parse import parse_qsl
 
 from mainstem import limits
-from mainstem.errors import BadHeader, BadQuery, BodyCutShort, BodyTimeout, BodyTooLarge, RepeatedHeader
-from mainstem.streams.states import ProducerTuple
+from mainstem.errors import BadHeader, BadQuery, BodyCutShort, BodyTooLarge, RepeatedHeader
+from mainstem.streams.beginnings import Lifetime
+from mainstem.streams.lifecycle import parse_expires_at, parse_ttl
+from mainstem.streams.offsets import Offset, parse_offset
+from mainstem.streams.retention import parse_retention
+from mainstem.streams.states import ProducerTuple, Retention
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -27,6 +30,8 @@ SINGLE = frozenset(
         b"stream-forked-from",
         b"stream-fork-offset",
         b"stream-fork-sub-offset",
+        b"stream-retention",
+        b"if-match",
         b"producer-id",
         b"producer-epoch",
         b"producer-seq",
@@ -80,6 +85,34 @@ def read_producer(headers: Headers) -> ProducerTuple | None:
     return ProducerTuple(producer_id, _integer(b"Producer-Epoch", epoch), _integer(b"Producer-Seq", seq))
 
 
+def read_lifetime(headers: Headers) -> Lifetime:
+    ttl = text_header(headers, b"stream-ttl", 64)
+    expires_at = text_header(headers, b"stream-expires-at", 64)
+    if ttl is not None and expires_at is not None:
+        raise BadHeader("Stream-TTL and Stream-Expires-At exclude each other")
+    if ttl is not None:
+        return Lifetime(ttl_s=parse_ttl(ttl))
+    if expires_at is not None:
+        return Lifetime(expires_at_us=parse_expires_at(expires_at), expires_at_text=expires_at)
+    return Lifetime()
+
+
+def read_retention(headers: Headers) -> Retention | None:
+    text = text_header(headers, b"stream-retention", 256)
+    return None if text is None else parse_retention(text)
+
+
+def read_if_match(headers: Headers) -> Offset | None:
+    """`If-Match: <offset>`, with or without quotes: append only if that is still the end of the stream."""
+    text = text_header(headers, b"if-match", 64)
+    if text is None:
+        return None
+    offset = parse_offset(text.strip('"'))
+    if not isinstance(offset, Offset):
+        raise BadHeader("If-Match takes an offset that this server sent")
+    return offset
+
+
 def _integer(name: bytes, value: bytes) -> int:
     if not INTEGER.fullmatch(value) or int(value) > limits.INTEGER_MAX:
         raise BadHeader(f"{name.decode()} is not a whole number from 0 to 2^53-1")
@@ -106,18 +139,13 @@ async def read_body(headers: Headers, receive: Receive, bytes_max: int) -> bytes
     declared = headers.get(b"content-length")
     if declared is not None and int(declared) > bytes_max:
         raise _too_large(bytes_max)
-    try:
-        async with asyncio.timeout(limits.BODY_WAIT_S_MAX):
-            message = await receive()
-            if message["type"] == "http.request" and not message.get("more_body", False):
-                body: bytes = message.get("body", b"")
-            else:
-                body = await _gather(message, receive, bytes_max)
-    except TimeoutError:
-        raise BodyTimeout(f"the body was not complete after {limits.BODY_WAIT_S_MAX:g} s") from None
-    if len(body) > bytes_max:
-        raise _too_large(bytes_max)
-    return body
+    message = await receive()
+    if message["type"] == "http.request" and not message.get("more_body", False):
+        body: bytes = message.get("body", b"")
+        if len(body) > bytes_max:
+            raise _too_large(bytes_max)
+        return body
+    return await _gather(message, receive, bytes_max)
 
 
 async def _gather(message: MutableMapping[str, Any], receive: Receive, bytes_max: int) -> bytes:

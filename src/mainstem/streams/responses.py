@@ -10,13 +10,13 @@ HeaderList = list[tuple[bytes, bytes]]
 ALLOWED_METHODS = b"GET, HEAD, POST, PUT, DELETE, OPTIONS"
 REQUEST_HEADERS = (
     b"Content-Type, Authorization, If-None-Match, If-Match, Last-Event-ID, Accept-Encoding, Stream-Seq, Stream-TTL, "
-    b"Stream-Expires-At, Stream-Closed, Stream-Forked-From, Stream-Fork-Offset, Stream-Fork-Sub-Offset, "
-    b"Producer-Id, Producer-Epoch, Producer-Seq"
+    b"Stream-Expires-At, Stream-Closed, Stream-Retention, Stream-Forked-From, "
+    b"Stream-Fork-Offset, Stream-Fork-Sub-Offset, Producer-Id, Producer-Epoch, Producer-Seq"
 )
 EXPOSED_HEADERS = (
     b"Stream-Next-Offset, Stream-Cursor, Stream-Up-To-Date, Stream-Closed, Stream-TTL, Stream-Expires-At, "
-    b"Stream-SSE-Data-Encoding, Stream-Earliest-Offset, Producer-Epoch, Producer-Seq, Producer-Expected-Seq, "
-    b"Producer-Received-Seq, ETag, Location, Retry-After, Content-Encoding"
+    b"Stream-SSE-Data-Encoding, Stream-Retention, Stream-Earliest-Offset, Producer-Epoch, Producer-Seq, "
+    b"Producer-Expected-Seq, Producer-Received-Seq, ETag, Location, Retry-After, Content-Encoding"
 )
 
 # Protocol 12.7: no sniffing, and readable from other origins.
@@ -58,6 +58,6 @@ async def respond_problem(send: Send, error: MainstemError, *, head: bool = Fals
         (b"cache-control", b"no-store"),
         *((name.lower().encode(), value.encode()) for name, value in error.headers.items()),
     ]
-    if error.status in (408, 413):
+    if error.status == 413:
         headers.append((b"connection", b"close"))  # the rest of the body is not read
     await respond(send, error.status, headers, b"" if head else body)

@@ -4,9 +4,10 @@ import msgspec
 
 from mainstem.errors import BadOffset, OffsetGone, StreamNotFound
 from mainstem.log.commit import CommitLog
-from mainstem.log.records import TopicId
-from mainstem.streams import lifecycle
+from mainstem.log.records import Chunk, TopicId
+from mainstem.streams import content_types, json_mode, lifecycle
 from mainstem.streams.content_types import is_json
+from mainstem.streams.forks import count_sub_offset, segment_at
 from mainstem.streams.offsets import Offset, Sentinel
 from mainstem.streams.states import StreamState, stream_key
 
@@ -20,6 +21,14 @@ class Page(msgspec.Struct, frozen=True, gc=False):
     up_to_date: bool
     closed: bool
     """The stream is closed, and this page reaches its end."""
+
+
+class ForkPlan(msgspec.Struct, frozen=True, gc=False):
+    """Where a fork would branch off, as far as the data had to be looked at for it."""
+
+    anchor: Offset | None
+    resolved: tuple[TopicId, int] | None
+    content_type: str
 
 
 class Streams:
@@ -55,25 +64,23 @@ class Streams:
 
     async def find(self, path: str, topic: TopicId | None = None) -> StreamState:
         """The stream at a path; with a topic, only that life of it."""
-        state: StreamState | None = await self.log.store.get(stream_key(path))
-        if (
-            state is None
-            or lifecycle.is_gone(state, self.log.clock_us(), self.touched_us(path))
-            or (topic is not None and state.topic != topic)
-        ):
+        state = lifecycle.check_alive(
+            path, await self.log.store.get(stream_key(path)), self.log.clock_us(), self.touched_us(path)
+        )
+        if topic is not None and state.topic != topic:
             raise StreamNotFound(f"there is no stream at {path!r}")
         return state
 
     def resolve(self, state: StreamState, offset: Offset | Sentinel) -> Offset:
         """Where a read begins."""
         if offset is Sentinel.BEGINNING:
-            return Offset(state.read_seq, 0)
+            return state.earliest_offset
         if offset is Sentinel.NOW:
             return state.next_offset
-        if offset.read_seq < state.read_seq:
-            earliest = str(Offset(state.read_seq, 0))
+        if offset < state.earliest_offset:
+            earliest = str(state.earliest_offset)
             raise OffsetGone(
-                "this offset belongs to a stream that was deleted; another one lives at this path now",
+                f"{offset} is no longer kept: the stream begins at {earliest}",
                 headers={"Stream-Earliest-Offset": earliest},
                 earliest_offset=earliest,
             )
@@ -81,24 +88,58 @@ class Streams:
             raise BadOffset(f"{offset} lies beyond the end of the stream, {state.next_offset}")
         return offset
 
+    async def plan_fork(self, path: str, offset: Offset | Sentinel | None, sub_offset: int) -> ForkPlan:
+        """Resolve a fork point in the source. Whether there is such a source is for the command to say."""
+        state: StreamState | None = await self.log.store.get(stream_key(path))
+        if state is None or state.deleted or state.soft_deleted:
+            return ForkPlan(offset if isinstance(offset, Offset) else None, None, content_types.DEFAULT)
+        anchor = None if offset is None else self.resolve(state, offset)
+        if anchor is None or (not sub_offset and anchor == state.next_offset):
+            return ForkPlan(anchor, None, state.content_type)
+        record = b""
+        if anchor.position < state.tail:
+            record, _ = await self._run(state, anchor.position, 1)  # also refuses an anchor within a message
+        if not sub_offset:
+            return ForkPlan(anchor, None, state.content_type)
+        inherited = count_sub_offset(state.content_type, record, sub_offset)
+        return ForkPlan(anchor, (state.topic, anchor.position + inherited), state.content_type)
+
     async def read(self, state: StreamState, start: Offset, bytes_max: int | None = None) -> Page:
         """Data from `start` on, up to a page. `state` fixes what is visible: nothing behind its tail is shown."""
-        position = start.position
-        data = b""
-        if position < state.tail:
-            size = self.page_bytes if bytes_max is None else bytes_max
-            chunk = self.log.live.read(state.topic, position, size) or await self.log.store.read(
-                state.topic, position, state.tail, size
-            )
-            if chunk is None:
-                raise StreamNotFound("the stream was deleted while it was read")
-            if chunk.start != position and is_json(state.content_type):
-                raise BadOffset(f"{start} lies within a message")
-            data = chunk.data
-            if chunk.start != position or chunk.end > state.tail:
-                data = data[position - chunk.start : state.tail - chunk.start]
-            if len(data) > size and not is_json(state.content_type):
+        size = self.page_bytes if bytes_max is None else bytes_max
+        at = start.position
+        parts: list[bytes] = []
+        while at < state.tail and size > 0:
+            data, until = await self._run(state, at, size)
+            if not is_json(state.content_type):
                 data = data[:size]
-        end = Offset(start.read_seq, position + len(data))
-        up_to_date = end.position == state.tail
-        return Page(start, end, data, up_to_date, state.closed and up_to_date)
+            parts.append(data)
+            at += len(data)
+            size -= len(data)
+            if at < until:  # the page is full
+                break
+        up_to_date = at == state.tail
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        return Page(start, Offset(start.read_seq, at), data, up_to_date, state.closed and up_to_date)
+
+    async def _run(self, state: StreamState, at: int, size: int) -> tuple[bytes, int]:
+        """Whole records from a position, about `size` bytes but at least one, and where their segment ends."""
+        topic, until = segment_at(state, at)
+        chunk = self.log.live.read(topic, at, size) or await self.log.store.read(topic, at, until, size)
+        if chunk is None:
+            raise StreamNotFound("the stream was deleted while it was read")
+        if chunk.start == at and chunk.end <= until:
+            return chunk.data, until
+        if chunk.start != at and is_json(state.content_type) and not _begins_message(chunk, at):
+            raise BadOffset(f"{Offset(state.read_seq, at)} lies within a message")
+        return chunk.data[at - chunk.start : until - chunk.start], until
+
+
+def _begins_message(chunk: Chunk, at: int) -> bool:
+    """Whether a message of a JSON record begins there: so it is where a fork was cut off, or a tail read began."""
+    position = chunk.start
+    for message in json_mode.messages(chunk.data):
+        if position >= at:
+            break
+        position += len(bytes(message)) + 1
+    return position == at

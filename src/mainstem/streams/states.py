@@ -15,6 +15,30 @@ class ProducerTuple(msgspec.Struct, frozen=True, gc=False, array_like=True):
     seq: int
 
 
+class Segment(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Inherited data: from the previous segment's end up to `end`, the bytes lie in this topic."""
+
+    topic: TopicId
+    end: int
+
+
+class Origin(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Where a fork branched off, as it was asked for: a repeated PUT must compare equal."""
+
+    path: str
+    topic: TopicId
+    anchor: int
+    sub_offset: int
+
+
+class Retention(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """How much of a stream is kept; None is without bound."""
+
+    max_age_s: int | None = None
+    max_bytes: int | None = None
+    max_messages: int | None = None
+
+
 class StreamState(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A stream, alive or deleted. New fields go last and have a default, so that older files stay readable."""
 
@@ -30,12 +54,29 @@ class StreamState(msgspec.Struct, frozen=True, gc=False, array_like=True):
     expires_at_us: int | None = None
     """The absolute expiry, or with a TTL the end of the window as far as it is durable."""
     expires_at_text: str | None = None
-    """An absolute expiry as the client wrote it: a repeated PUT must compare equal, HEAD must echo it."""
+    """An absolute expiry as the client wrote it, for HEAD to echo."""
     deleted: bool = False
+    """Gone for good: only the readSeq still counts."""
+    soft_deleted: bool = False
+    """Gone for clients, but forks still read its data."""
+    forks: int = 0
+    """How many streams name this one as their origin."""
+    origin: Origin | None = None
+    lineage: tuple[Segment, ...] = ()
+    """A fork's inherited data, oldest first: the chain is flattened, so a read never walks it."""
+    earliest: int = 0
+    """Data before this position is no longer kept."""
+    retention: Retention | None = None
+    messages: int = 0
+    """How many messages this stream has taken itself and still keeps."""
 
     @property
     def next_offset(self) -> Offset:
         return Offset(self.read_seq, self.tail)
+
+    @property
+    def earliest_offset(self) -> Offset:
+        return Offset(self.read_seq, self.earliest)
 
 
 class ProducerState(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -51,15 +92,28 @@ class Garbage(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     path: str
     topic: TopicId
+    origin: Origin | None = None
+
+
+class RetentionCheck(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """When to look again at a stream that keeps only a part of its data."""
+
+    topic: TopicId
+    due_us: int
 
 
 def _expiry(state: StreamState) -> int | None:
-    return None if state.deleted else state.expires_at_us
+    return None if state.deleted or state.soft_deleted else state.expires_at_us
+
+
+def _next_check(check: RetentionCheck) -> int:
+    return check.due_us
 
 
 STREAMS: Space[StreamState] = Space(1, StreamState, due=_expiry)
 PRODUCERS: Space[ProducerState] = Space(2, ProducerState)
 GARBAGE: Space[Garbage] = Space(3, Garbage)
+RETENTION_CHECKS: Space[RetentionCheck] = Space(4, RetentionCheck, due=_next_check)
 
 
 def stream_key(path: str) -> Key:
@@ -73,3 +127,7 @@ def producer_key(path: str, producer_id: str) -> Key:
 
 def garbage_key(topic: TopicId) -> Key:
     return Key(GARBAGE, f"{topic:016d}")
+
+
+def retention_key(path: str) -> Key:
+    return Key(RETENTION_CHECKS, path)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from mainstem.log.commands import Key, Space, State
-from mainstem.log.records import Chunk, CommittedId, Record, TopicId
+from mainstem.log.records import Chunk, CommittedId, Outline, Record, TopicId
 
 
 class Store(ABC):
@@ -59,9 +59,15 @@ class Store(ABC):
         """
 
     @abstractmethod
+    async def outline(
+        self, topic: TopicId, start: int, until: int, limit: int, *, newest_first: bool = False
+    ) -> list[Outline]:
+        """Up to `limit` of the topic's data records between two positions, without their data."""
+
+    @abstractmethod
     async def read_log(self, after: CommittedId, until: CommittedId, bytes_max: int) -> list[Record]:
         """Records in committed order, with `after` < id <= `until`, paged in the same way."""
 
     @abstractmethod
-    async def erase(self, topic: TopicId, limit: int) -> int:
-        """Remove up to `limit` of a topic's data records for good, and say how many went."""
+    async def erase(self, topic: TopicId, until: int, limit: int) -> int:
+        """Remove up to `limit` of a topic's data records that end by `until`, for good, and say how many went."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from mainstem.log.commands import Key, Space, State
-from mainstem.log.records import Chunk, CommittedId, Kind, Record, TopicId
+from mainstem.log.records import Chunk, CommittedId, Kind, Outline, Record, TopicId
 from mainstem.log.store.base import Store
 
 
@@ -69,6 +69,14 @@ class MemoryStore(Store):
             return None
         return Chunk(run[0].start, run[-1].end, b"".join(record.data for record in run))
 
+    async def outline(
+        self, topic: TopicId, start: int, until: int, limit: int, *, newest_first: bool = False
+    ) -> list[Outline]:
+        records = [r for r in self._topics.get(topic, []) if r.end > start and r.start < until]
+        if newest_first:
+            records.reverse()
+        return [Outline(r.start, r.end, r.messages, r.committed_at_us) for r in records[:limit]]
+
     async def read_log(self, after: CommittedId, until: CommittedId, bytes_max: int) -> list[Record]:
         page: list[Record] = []
         total = 0
@@ -82,9 +90,10 @@ class MemoryStore(Store):
             page.append(record)
         return page
 
-    async def erase(self, topic: TopicId, limit: int) -> int:
+    async def erase(self, topic: TopicId, until: int, limit: int) -> int:
         records = self._topics.get(topic, [])
-        gone, kept = records[:limit], records[limit:]
+        number = min(limit, bisect_right(records, until, key=lambda record: record.end))
+        gone, kept = records[:number], records[number:]
         for record in gone:
             del self._records[record.committed_id]
         if kept:

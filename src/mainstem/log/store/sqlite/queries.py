@@ -6,7 +6,7 @@ from typing import Any
 import apsw
 
 from mainstem.log.commands import Key, Space, State
-from mainstem.log.records import Chunk, CommittedId, Kind, Record, TopicId
+from mainstem.log.records import Chunk, CommittedId, Kind, Outline, Record, TopicId
 
 COLUMNS = 'committed_id, committed_at_us, kind, topic, "start", "end", messages, source, data'
 LOADED_MAX = 500  # keys in one SELECT
@@ -139,6 +139,18 @@ def read(db: apsw.Connection, topic: TopicId, start: int, until: int, bytes_max:
     return None if row is None else Chunk(*row)
 
 
+def outline(
+    db: apsw.Connection, topic: TopicId, start: int, until: int, limit: int, newest_first: bool
+) -> list[Outline]:
+    order = "DESC" if newest_first else "ASC"
+    rows = db.execute(
+        'SELECT "start", "end", messages, committed_at_us FROM records INDEXED BY records_by_topic'
+        f' WHERE kind = {Kind.APPEND:d} AND topic = ? AND "end" > ? AND "start" < ? ORDER BY "end" {order} LIMIT ?',
+        (topic, start, until, limit),
+    )
+    return [Outline(*row) for row in rows]
+
+
 def read_log(db: apsw.Connection, after: CommittedId, until: CommittedId, bytes_max: int) -> list[Record]:
     page: list[Record] = []
     total = 0
@@ -155,10 +167,10 @@ def read_log(db: apsw.Connection, after: CommittedId, until: CommittedId, bytes_
     return page
 
 
-def erase(db: apsw.Connection, topic: TopicId, limit: int) -> int:
+def erase(db: apsw.Connection, topic: TopicId, until: int, limit: int) -> int:
     db.execute(
         "DELETE FROM records WHERE committed_id IN (SELECT committed_id FROM records INDEXED BY records_by_topic"
-        f' WHERE kind = {Kind.APPEND:d} AND topic = ? ORDER BY "end" LIMIT ?)',
-        (topic, limit),
+        f' WHERE kind = {Kind.APPEND:d} AND topic = ? AND "end" <= ? ORDER BY "end" LIMIT ?)',
+        (topic, until, limit),
     )
     return db.changes()

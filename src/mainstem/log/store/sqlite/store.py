@@ -17,7 +17,7 @@ import apsw
 from mainstem import limits
 from mainstem.errors import StoreFailed, StoreFull
 from mainstem.log.commands import Key, Space, State
-from mainstem.log.records import Chunk, CommittedId, Record, TopicId
+from mainstem.log.records import Chunk, CommittedId, Outline, Record, TopicId
 from mainstem.log.store.base import Store
 from mainstem.log.store.sqlite import queries
 from mainstem.log.store.sqlite.connections import DirectoryLock, open_reader, open_writer
@@ -201,13 +201,18 @@ class SqliteStore(Store):
     async def read(self, topic: TopicId, start: int, until: int, bytes_max: int) -> Chunk | None:
         return await self._read(queries.read, topic, start, until, bytes_max)
 
+    async def outline(
+        self, topic: TopicId, start: int, until: int, limit: int, *, newest_first: bool = False
+    ) -> list[Outline]:
+        return await self._read(queries.outline, topic, start, until, limit, newest_first)
+
     async def read_log(self, after: CommittedId, until: CommittedId, bytes_max: int) -> list[Record]:
         return await self._read(queries.read_log, after, min(until, self._head), bytes_max)
 
-    async def erase(self, topic: TopicId, limit: int) -> int:
-        return await self._write(self._erase, topic, limit)
+    async def erase(self, topic: TopicId, until: int, limit: int) -> int:
+        return await self._write(self._erase, topic, until, limit)
 
-    def _erase(self, topic: TopicId, limit: int) -> int:
+    def _erase(self, topic: TopicId, until: int, limit: int) -> int:
         with self._db:
-            erased = queries.erase(self._db, topic, limit)
+            erased = queries.erase(self._db, topic, until, limit)
         return erased

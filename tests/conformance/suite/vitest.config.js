@@ -1,0 +1,3 @@
+export default {
+  test: { include: ["conformance.test.js"], testTimeout: 30000, hookTimeout: 30000 },
+}
