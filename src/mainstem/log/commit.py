@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from mainstem import limits
 from mainstem.errors import MainstemError, Overloaded, ShuttingDown
@@ -17,7 +17,18 @@ T = TypeVar("T")
 
 RETRY = {"Retry-After": str(limits.RETRY_AFTER_S)}
 Clock = Callable[[], int]
-Waiting = tuple[Command[Any], "asyncio.Future[Any]"]
+
+
+class Caller(Protocol):
+    """Who waits for a command's outcome: a future, or whatever can be told in the same way."""
+
+    def cancelled(self) -> bool: ...
+    def done(self) -> bool: ...
+    def set_result(self, result: Any, /) -> None: ...
+    def set_exception(self, exception: Any, /) -> None: ...
+
+
+Waiting = tuple[Command[Any], Caller]
 
 
 class CommitLog:
@@ -44,6 +55,12 @@ class CommitLog:
             await self._task
 
     async def submit(self, command: Command[T]) -> T:
+        outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self.enqueue(command, outcome)
+        return await outcome
+
+    def enqueue(self, command: Command[Any], caller: Caller) -> None:
+        """Let a command wait for the next batch; its caller is told on the event loop."""
         if self._stopping:
             raise ShuttingDown("this server takes no more writes", headers=RETRY)
         if (
@@ -51,11 +68,9 @@ class CommitLog:
             or self._waiting_bytes + command.size > limits.COMMAND_BYTES_WAITING_MAX
         ):
             raise Overloaded(f"{len(self._waiting)} writes wait for the disk already", headers=RETRY)
-        outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._waiting.append((command, outcome))
+        self._waiting.append((command, caller))
         self._waiting_bytes += command.size
         self._arrived.set()
-        return await outcome
 
     async def _run(self) -> None:
         while True:
@@ -81,14 +96,14 @@ class CommitLog:
         size = 0
         most = min(max(limits.BATCH_COMMANDS_MIN, len(self._waiting) // 2), limits.BATCH_COMMANDS_MAX)
         while self._waiting and len(batch) < most:
-            command, outcome = self._waiting[0]
+            command, caller = self._waiting[0]
             if batch and size + command.size > limits.BATCH_BYTES_MAX:
                 break
             self._waiting.popleft()
             self._waiting_bytes -= command.size
-            if not outcome.cancelled():  # a caller that is gone before its turn has changed nothing
+            if not caller.cancelled():  # a caller that is gone before its turn has changed nothing
                 size += command.size
-                batch.append((command, outcome))
+                batch.append((command, caller))
         return batch
 
     async def _commit(self, batch: list[Waiting]) -> None:
@@ -97,27 +112,27 @@ class CommitLog:
             for key in command.needs():
                 keys[key] = None
         view = View(await self.store.load(keys), self.store.head, self.clock_us())
-        outcomes: list[tuple[asyncio.Future[Any], Any, bool]] = []
-        for command, outcome in batch:
+        outcomes: list[tuple[Caller, Any, bool]] = []
+        for command, caller in batch:
             try:
-                outcomes.append((outcome, view.run(command), True))
+                outcomes.append((caller, view.run(command), True))
             except Exception as error:
                 if not isinstance(error, MainstemError):
                     logger.error("a command raised an unexpected error", exc_info=error)
-                outcomes.append((outcome, error, False))
+                outcomes.append((caller, error, False))
         if view.changes or view.records:
             await self.store.save(view.changes, view.records, view.head)
             self.live.publish(view.records)
-        for outcome, value, accepted in outcomes:
-            if outcome.cancelled():
+        for caller, value, accepted in outcomes:
+            if caller.cancelled():
                 continue
             if accepted:
-                outcome.set_result(value)
+                caller.set_result(value)
             else:
-                outcome.set_exception(value)
+                caller.set_exception(value)
 
     @staticmethod
     def _fail(batch: list[Waiting], error: Exception) -> None:
-        for _, outcome in batch:
-            if not outcome.done():
-                outcome.set_exception(error)
+        for _, caller in batch:
+            if not caller.done():
+                caller.set_exception(error)

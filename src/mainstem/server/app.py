@@ -49,7 +49,7 @@ class Mainstem:
         self.settings = settings
         self.store = store or open_store(settings)
         self.clock_us = clock_us
-        self._http: StreamsHttp | None = None
+        self.http: StreamsHttp | None = None
         self._live = Live()
 
     @asynccontextmanager
@@ -62,7 +62,7 @@ class Mainstem:
             reaper = Reaper(streams)
             log.start()
             reaper.start()
-            self._http = StreamsHttp(
+            self.http = StreamsHttp(
                 streams,
                 body_bytes_max=self.settings.max_body_bytes,
                 long_poll_ms=self.settings.long_poll_ms,
@@ -74,7 +74,7 @@ class Mainstem:
                 await reaper.stop()
                 await log.stop()
         finally:
-            self._http = None
+            self.http = None
             await self.store.close()
 
     def release_readers(self) -> None:
@@ -92,7 +92,7 @@ class Mainstem:
         root: str = scope.get("root_path", "")
         if root and path.startswith(root.encode()):
             path = path[len(root) :]
-        http = self._http
+        http = self.http
         if http is None:
             await respond_problem(send, Unavailable("the log is not open (was the lifespan run?)"))
         elif path.startswith(PREFIX):

@@ -1,83 +1,17 @@
 """Running the app with uvicorn: sockets, signals, the ready line, and an orderly end."""
 
-import asyncio
 import ipaddress
 import socket
 import sys
 
-import msgspec
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from mainstem import limits
-from mainstem.errors import BadRequest, HeadTooLarge, MainstemError, RequestTimeout, SettingsError, problem
+from mainstem.errors import MainstemError, SettingsError
 from mainstem.server.app import Mainstem
 from mainstem.server.logs import configure_logs
+from mainstem.server.protocol import BoundedHttpProtocol
 from mainstem.server.settings import Settings
-
-
-class BoundedHttpProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP with bounds on a request's head and on its time, and with errors as problem documents."""
-
-    _in_head = True
-    _incomplete = True
-    _head_bytes = 0
-    _timer: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._timer = self.loop.call_later(limits.REQUEST_WAIT_S_MAX, self._give_up)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_timer()
-        super().connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if self._incomplete:  # most requests come in one piece, and need no timer
-            if self._timer is None:
-                self._timer = self.loop.call_later(limits.REQUEST_WAIT_S_MAX, self._give_up)
-            if self._in_head:
-                self._head_bytes += len(data)
-                if self._head_bytes > limits.REQUEST_HEAD_BYTES_MAX:
-                    self._refuse(HeadTooLarge(f"more than {limits.REQUEST_HEAD_BYTES_MAX} bytes"))
-
-    def on_message_begin(self) -> None:
-        self._in_head = self._incomplete = True
-        self._head_bytes = 0
-        super().on_message_begin()
-
-    def on_headers_complete(self) -> None:
-        self._in_head = False
-        super().on_headers_complete()
-
-    def on_message_complete(self) -> None:
-        self._incomplete = False
-        if self._timer is not None:
-            self._stop_timer()
-        super().on_message_complete()
-
-    def send_400_response(self, msg: str) -> None:
-        self._refuse(BadRequest("this is not a valid HTTP request"))
-
-    def _refuse(self, error: MainstemError) -> None:
-        if self.transport.is_closing():
-            return
-        body = msgspec.json.encode(problem(error))
-        self.transport.write(
-            b"HTTP/1.1 %d %b\r\ncontent-type: application/problem+json\r\nx-content-type-options: nosniff\r\n"
-            b"content-length: %d\r\nconnection: close\r\n\r\n%b" % (error.status, error.title.encode(), len(body), body)
-        )
-        self.transport.close()
-
-    def _give_up(self) -> None:
-        self._timer = None
-        self._refuse(RequestTimeout(f"the request was not complete after {limits.REQUEST_WAIT_S_MAX:g} s"))
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
 
 class Server(uvicorn.Server):

@@ -18,7 +18,8 @@ replace = msgspec.structs.replace
 
 class Appended(NamedTuple):
     state: StreamState
-    duplicate: bool
+    wrote: bool
+    """False for a retry of what is stored, and for a close alone."""
     producer: ProducerState | None
 
 
@@ -51,7 +52,7 @@ class Append(msgspec.Struct, frozen=True, gc=False):
             return self._retry_of_close(state, known)
         self._check_content_type(state)
         if self.producer is not None and producers.is_duplicate(known, self.producer):
-            return Appended(state, True, known)
+            return Appended(state, False, known)
         if self.if_match is not None and self.if_match != state.next_offset:
             raise TailMoved(
                 f"the stream ends at {state.next_offset}, not at {self.if_match}",
@@ -72,7 +73,7 @@ class Append(msgspec.Struct, frozen=True, gc=False):
         if self.producer is not None:
             known = ProducerState(state.topic, self.producer.epoch, self.producer.seq)
             view.put(producer_key(self.path, self.producer.id), known)
-        return Appended(state, False, known)
+        return Appended(state, self.messages is not None, known)
 
     def _known_producer(self, view: View, state: StreamState) -> ProducerState | None:
         if self.producer is None:
@@ -94,11 +95,11 @@ class Append(msgspec.Struct, frozen=True, gc=False):
         """On a closed stream only what closed it, or another plain close, is still right."""
         if self.producer is not None:
             if self.producer == state.closed_by:
-                return Appended(state, True, known)
+                return Appended(state, False, known)
             if known is not None and self.producer.epoch < known.epoch:
                 producers.is_duplicate(known, self.producer)  # raises: a fenced producer learns that first
         elif self.messages is None:
-            return Appended(state, True, None)
+            return Appended(state, False, None)
         raise StreamClosed(
             "a closed stream takes no more data",
             headers={"Stream-Closed": "true", "Stream-Next-Offset": str(state.next_offset)},

@@ -15,7 +15,7 @@ from mainstem.errors import (
     NotFound,
 )
 from mainstem.streams import content_types, json_mode, paths
-from mainstem.streams.appends import Append
+from mainstem.streams.appends import Append, Appended
 from mainstem.streams.beginnings import Create, Created, Lifetime
 from mainstem.streams.compression import ENCODERS, choose_encoding
 from mainstem.streams.cursors import JITTER_S_MAX, next_cursor
@@ -30,9 +30,9 @@ from mainstem.streams.requests import (
     Receive,
     Scope,
     Send,
+    collect_headers,
     is_true,
     read_body,
-    read_headers,
     read_if_match,
     read_lifetime,
     read_producer,
@@ -72,9 +72,9 @@ class StreamsHttp:
             if method == "OPTIONS":
                 await respond(send, 204, PREFLIGHT)
                 return
-            headers = read_headers(scope)
+            headers = collect_headers(scope["headers"])
             path = paths.parse_path(raw_path)
-            if path == paths.RESERVED or path.startswith(paths.RESERVED + "/"):
+            if paths.is_reserved(path):
                 raise NotFound("this path is reserved")
             if method == "POST":
                 await self._append(path, headers, receive, send)
@@ -97,40 +97,25 @@ class StreamsHttp:
     # Writing
 
     async def _append(self, path: str, headers: Headers, receive: Receive, send: Send) -> None:
-        producer = read_producer(headers)
-        stream_seq = text_header(headers, b"stream-seq", limits.STREAM_SEQ_BYTES_MAX)
-        closes = is_true(headers, b"stream-closed")
         body = await read_body(headers, receive, self.body_bytes_max)
-        content_type = messages = None
-        if body:
-            content_type = text_header(headers, b"content-type", limits.CONTENT_TYPE_BYTES_MAX)
-            if not content_type:
-                raise MissingContentType("an append says what it appends, in Content-Type")
-            messages = await parse_messages(content_type, body)
-        elif not closes:
-            raise EmptyBody("there is nothing to append")
-        done = await self.streams.log.submit(
-            Append(
-                path,
-                content_type,
-                messages,
-                closes,
-                stream_seq,
-                producer,
-                read_if_match(headers),
-                self.streams.touched_us(path),
-            )
+        content_type = append_content_type(headers, body)
+        messages = None if content_type is None else await parse_messages(content_type, body)
+        done = await self.streams.log.submit(self.append_command(path, headers, content_type, messages))
+        await respond(send, *append_reply(headers, done))
+
+    def append_command(
+        self, path: str, headers: Headers, content_type: str | None, messages: Messages | None
+    ) -> Append:
+        return Append(
+            path,
+            content_type,
+            messages,
+            is_true(headers, b"stream-closed"),
+            text_header(headers, b"stream-seq", limits.STREAM_SEQ_BYTES_MAX),
+            read_producer(headers),
+            read_if_match(headers),
+            self.streams.touched_us(path),
         )
-        reply = [*base_headers(headers), (b"stream-next-offset", str(done.state.next_offset).encode())]
-        if done.state.closed:
-            reply.append((b"stream-closed", b"true"))
-        status = 204
-        if done.producer is not None:
-            reply.append((b"producer-epoch", b"%d" % done.producer.epoch))
-            reply.append((b"producer-seq", b"%d" % done.producer.last_seq))
-            if messages is not None and not done.duplicate:
-                status = 200
-        await respond(send, status, reply)
 
     async def _create(self, path: str, headers: Headers, scope: Scope, receive: Receive, send: Send) -> None:
         content_type = text_header(headers, b"content-type", limits.CONTENT_TYPE_BYTES_MAX)
@@ -289,13 +274,41 @@ class StreamsHttp:
         return next_cursor(client, self.streams.log.clock_us(), random.randint(1, JITTER_S_MAX)).encode()
 
 
-async def parse_messages(content_type: str, body: bytes, *, creating: bool = False) -> Messages:
-    """A body in its stored form; only JSON is looked into, off the event loop when it is large."""
-    if not content_types.is_json(content_type):
-        return Messages(body, 1)
-    if len(body) <= limits.PARSE_INLINE_BYTES_MAX:
+def append_content_type(headers: Headers, body: bytes) -> str | None:
+    """What a POST says that it appends; None if it only closes."""
+    if not body:
+        if is_true(headers, b"stream-closed"):
+            return None
+        raise EmptyBody("there is nothing to append")
+    content_type = text_header(headers, b"content-type", limits.CONTENT_TYPE_BYTES_MAX)
+    if not content_type:
+        raise MissingContentType("an append says what it appends, in Content-Type")
+    return content_type
+
+
+def append_reply(headers: Headers, done: Appended) -> tuple[int, HeaderList]:
+    reply = [*base_headers(headers), (b"stream-next-offset", str(done.state.next_offset).encode())]
+    if done.state.closed:
+        reply.append((b"stream-closed", b"true"))
+    if done.producer is None:
+        return 204, reply
+    reply.append((b"producer-epoch", b"%d" % done.producer.epoch))
+    reply.append((b"producer-seq", b"%d" % done.producer.last_seq))
+    return (200 if done.wrote else 204), reply
+
+
+def parse_messages_now(content_type: str, body: bytes, *, creating: bool = False) -> Messages:
+    """A body in its stored form; only JSON is looked into."""
+    if content_types.is_json(content_type):
         return json_mode.parse_body(body, empty_array_ok=creating)
-    return await asyncio.to_thread(json_mode.parse_body, body, empty_array_ok=creating)
+    return Messages(body, 1)
+
+
+async def parse_messages(content_type: str, body: bytes, *, creating: bool = False) -> Messages:
+    """The same, off the event loop when it could take long."""
+    if len(body) <= limits.PARSE_INLINE_BYTES_MAX or not content_types.is_json(content_type):
+        return parse_messages_now(content_type, body, creating=creating)
+    return await asyncio.to_thread(parse_messages_now, content_type, body, creating=creating)
 
 
 def describe(state: StreamState) -> HeaderList:

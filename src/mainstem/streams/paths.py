@@ -10,6 +10,10 @@ RESERVED = "__ds"
 """The first segment under which the protocol keeps its control APIs (section 6)."""
 
 
+def is_reserved(path: str) -> bool:
+    return path == RESERVED or path.startswith(RESERVED + "/")
+
+
 def parse_path(raw: bytes) -> str:
     """The stream path of a URL's path below the prefix."""
     try:

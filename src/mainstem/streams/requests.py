@@ -1,7 +1,7 @@
 """A request's headers, query and body as typed values. Whatever is malformed or repeated is refused here."""
 
 import re
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -43,9 +43,9 @@ SINGLE = frozenset(
 INTEGER = re.compile(rb"0|[1-9][0-9]{0,15}")
 
 
-def read_headers(scope: Scope) -> Headers:
+def collect_headers(pairs: Iterable[tuple[bytes, bytes]]) -> Headers:
     headers: Headers = {}
-    for name, value in scope["headers"]:
+    for name, value in pairs:
         if name not in headers:
             headers[name] = value
         elif name in SINGLE:

@@ -50,14 +50,17 @@ async def respond(send: Send, status: int, headers: HeaderList, body: bytes = b"
     await send({"type": "http.response.body", "body": body})
 
 
-async def respond_problem(send: Send, error: MainstemError, *, head: bool = False) -> None:
-    body = msgspec.json.encode(problem(error))
-    headers = [
+def problem_headers(error: MainstemError) -> HeaderList:
+    return [
         *OPEN,
         (b"content-type", b"application/problem+json"),
         (b"cache-control", b"no-store"),
         *((name.lower().encode(), value.encode()) for name, value in error.headers.items()),
     ]
+
+
+async def respond_problem(send: Send, error: MainstemError, *, head: bool = False) -> None:
+    headers = problem_headers(error)
     if error.status == 413:
         headers.append((b"connection", b"close"))  # the rest of the body is not read
-    await respond(send, error.status, headers, b"" if head else body)
+    await respond(send, error.status, headers, b"" if head else msgspec.json.encode(problem(error)))

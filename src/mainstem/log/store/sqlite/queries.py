@@ -43,11 +43,14 @@ SAVE_STATES = _insert(
 
 
 def head(db: apsw.Connection) -> CommittedId:
-    return CommittedId(db.execute("SELECT committed_id FROM head").get)
+    """The newest record's id; or, when newer ones were erased, the id that was noted before they were."""
+    newest, noted = db.execute("SELECT (SELECT max(committed_id) FROM records), committed_id FROM head").get
+    return CommittedId(max(newest or 0, noted))
 
 
-def set_head(db: apsw.Connection, committed_id: CommittedId) -> None:
-    db.execute("UPDATE head SET committed_id = ?", (committed_id,))
+def keep_head(db: apsw.Connection) -> None:
+    """Note the newest id before records are erased. Saves need not: that would cost a page in every commit."""
+    db.execute("UPDATE head SET committed_id = max(committed_id, (SELECT ifnull(max(committed_id), 0) FROM records))")
 
 
 def insert_records(db: apsw.Connection, records: Sequence[Record]) -> None:

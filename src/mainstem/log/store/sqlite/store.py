@@ -22,6 +22,7 @@ from mainstem.log.store.base import Store
 from mainstem.log.store.sqlite import queries
 from mainstem.log.store.sqlite.connections import DirectoryLock, open_reader, open_writer
 from mainstem.log.store.sqlite.schema import migrate
+from mainstem.log.store.sqlite.writer import Writer
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -35,7 +36,7 @@ class SqliteStore(Store):
         self.path = self.directory / "mainstem.db"
         self._vfs = vfs
         self._lock = DirectoryLock(self.directory)
-        self._writing = ThreadPoolExecutor(1, "mainstem-writer")
+        self._writer = Writer("mainstem-writer")
         self._reading = ThreadPoolExecutor(limits.READERS, "mainstem-reader")
         self._reader = threading.local()
         self._readers: list[apsw.Connection] = []
@@ -57,7 +58,8 @@ class SqliteStore(Store):
     # Opening and closing
 
     async def open(self) -> None:
-        self._head = await self._write(self._open)
+        self._writer.start()
+        self._head = await self._writer.run(self._open)
 
     def _open(self) -> CommittedId:
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -72,8 +74,8 @@ class SqliteStore(Store):
             raise
 
     async def close(self) -> None:
-        await self._write(self._close)
-        self._writing.shutdown()
+        await self._writer.run(self._close)
+        self._writer.stop()
 
     def _close(self) -> None:
         self._reading.shutdown()
@@ -86,9 +88,6 @@ class SqliteStore(Store):
         self._lock.release()
 
     # Threads
-
-    async def _write(self, job: Callable[..., T], *args: Any) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._writing, job, *args)
 
     async def _read(self, job: Callable[..., T], *args: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._reading, self._with_reader, job, args)
@@ -120,21 +119,20 @@ class SqliteStore(Store):
     async def save(self, changes: Mapping[Key, State | None], records: Sequence[Record], head: CommittedId) -> None:
         if self._broken:
             raise StoreFailed(f"writes are refused since: {self._broken}", headers=RETRY)
-        await self._write(self._save, changes, records, head)
+        await self._writer.run(self._save, changes, records)
         self._saves += 1
         self._head = head
         for key, state in changes.items():
             self._remember(key, state)
         if self._journal_pages >= limits.WAL_PAGES:
-            self._writing.submit(self._checkpoint)
+            self._writer.post(self._checkpoint)
 
-    def _save(self, changes: Mapping[Key, State | None], records: Sequence[Record], head: CommittedId) -> None:
+    def _save(self, changes: Mapping[Key, State | None], records: Sequence[Record]) -> None:
         db = self._db
         try:
             db.execute("BEGIN IMMEDIATE")
             queries.insert_records(db, records)
             queries.save_states(db, changes)
-            queries.set_head(db, head)
             db.execute("COMMIT")
         except apsw.FullError as error:
             self._roll_back()
@@ -210,9 +208,10 @@ class SqliteStore(Store):
         return await self._read(queries.read_log, after, min(until, self._head), bytes_max)
 
     async def erase(self, topic: TopicId, until: int, limit: int) -> int:
-        return await self._write(self._erase, topic, until, limit)
+        return await self._writer.run(self._erase, topic, until, limit)
 
     def _erase(self, topic: TopicId, until: int, limit: int) -> int:
         with self._db:
+            queries.keep_head(self._db)
             erased = queries.erase(self._db, topic, until, limit)
         return erased
