@@ -217,6 +217,84 @@ class TooManyReaders(MainstemError):
     retryable = True
 
 
+# Subscriptions: the public protocol names these codes itself, in `error.code`
+
+
+class SubscriptionError(MainstemError):
+    """An error of the subscription APIs; `facts["error"]` is the body that the public protocol asks for."""
+
+    public_code: ClassVar[str] = "INVALID_REQUEST"
+
+    def __init__(self, detail: str, **facts: Any) -> None:
+        super().__init__(detail, error={"code": self.public_code, "message": detail, **facts})
+
+
+class InvalidSubscription(SubscriptionError):
+    code = "invalid_request"
+    status = 400
+    title = "Invalid subscription request"
+
+
+class WebhookUrlRejected(SubscriptionError):
+    code = "webhook_url_rejected"
+    public_code = "WEBHOOK_URL_REJECTED"
+    status = 400
+    title = "This webhook URL is not allowed"
+    hint = "Use https to a public address; --allow-local-webhooks allows http to this machine, for development."
+
+
+class InvalidOffset(SubscriptionError):
+    code = "invalid_ack_offset"
+    public_code = "INVALID_OFFSET"
+    status = 400
+    title = "Invalid acknowledged offset"
+
+
+class TokenInvalid(SubscriptionError):
+    code = "token_invalid"
+    public_code = "TOKEN_INVALID"
+    status = 401
+    title = "The token is missing or not one of this server"
+
+
+class SubscriptionNotFound(SubscriptionError):
+    code = "subscription_not_found"
+    public_code = "SUBSCRIPTION_NOT_FOUND"
+    status = 404
+    title = "No such subscription"
+
+
+class SubscriptionExists(SubscriptionError):
+    code = "subscription_exists"
+    public_code = "SUBSCRIPTION_ALREADY_EXISTS"
+    status = 409
+    title = "The subscription exists with another configuration"
+
+
+class Fenced(SubscriptionError):
+    code = "fenced"
+    public_code = "FENCED"
+    status = 409
+    title = "The wake is over"
+
+
+class NoPendingWork(SubscriptionError):
+    code = "no_pending_work"
+    public_code = "NO_PENDING_WORK"
+    status = 409
+    title = "Nothing is pending"
+
+
+class AlreadyClaimed(SubscriptionError):
+    code = "already_claimed"
+    public_code = "ALREADY_CLAIMED"
+    status = 409
+    title = "Another worker holds the lease"
+
+    def __init__(self, holder: str, generation: int) -> None:
+        super().__init__(f"{holder!r} holds the lease", current_holder=holder, generation=generation)
+
+
 # 503: the request was fine; the server cannot take it now
 
 

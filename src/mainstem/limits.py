@@ -54,7 +54,28 @@ READERS: Final = 2  # threads that read the embedded store; more only queue on t
 WAL_PAGES: Final = 4_000  # checkpoint after about 16 MB: short stalls, and a bounded journal
 JOURNAL_BYTES_MAX: Final = 64 * MIB  # what a journal is cut back to after a checkpoint
 
+# Subscriptions
+SUBSCRIPTION_ID_BYTES_MAX: Final = 256
+SUBSCRIPTION_STREAMS_MAX: Final = 1_000  # explicit streams in one request
+CONTROL_BODY_BYTES_MAX: Final = MIB
+LEASE_MS_MIN: Final = 1_000  # protocol 6.2
+LEASE_MS_MAX: Final = 600_000
+LEASE_CHECK_S: Final = 0.25
+WAKE_STREAMS_MAX: Final = 500  # streams in one wake; the others come with the next
+WAKES_AT_ONCE: Final = 200  # subscriptions woken by one round of commands
+SPREAD_PATHS_MAX: Final = 100_000  # beyond this, appends to further streams are looked at one by one
+LISTED_LINKS_MAX: Final = 10_000
+WEBHOOK_URL_BYTES_MAX: Final = 2_048
+WEBHOOK_S_MAX: Final = 15.0  # connecting, sending and reading the answer together
+WEBHOOK_ANSWER_BYTES_MAX: Final = 64 * KIB
+WEBHOOK_BACKOFF_S: Final = 1.0  # protocol 7.1: from 1 s up to 60 s, with 20 % jitter
+WEBHOOK_BACKOFF_S_MAX: Final = 60.0
+WEBHOOKS_AT_ONCE: Final = 1_000
+SIGNING_KEY_US_MAX: Final = 90 * 86_400 * 1_000_000  # a signing key is replaced after 90 days
+RETIRED_KEYS_MAX: Final = 8  # old keys still published; each for a day
+
 # Background work
+SCAN_PAGE: Final = 1_000
 REAP_EVERY_S: Final = 1.0
 REAP_STREAMS_MAX: Final = 500  # expired streams ended in one round
 TOUCHES_FLUSH_S: Final = 5.0  # how much of a sliding TTL's last reads a crash may forget

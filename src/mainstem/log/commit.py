@@ -3,12 +3,12 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from mainstem import limits
 from mainstem.errors import MainstemError, Overloaded, ShuttingDown
-from mainstem.log.commands import Command, Key, View
+from mainstem.log.commands import Command, Key, State, View
 from mainstem.log.live import Live
 from mainstem.log.store.base import Store
 
@@ -38,6 +38,8 @@ class CommitLog:
         self.store = store
         self.live = live
         self.clock_us = clock_us
+        self.observers: list[Callable[[Mapping[Key, State | None]], None]] = []
+        """Told of every batch of changed states once it is durable, on the event loop: they must be quick."""
         self._waiting: deque[Waiting] = deque()
         self._waiting_bytes = 0
         self._arrived = asyncio.Event()
@@ -123,6 +125,8 @@ class CommitLog:
         if view.changes or view.records:
             await self.store.save(view.changes, view.records, view.head)
             self.live.publish(view.records)
+            for observe in self.observers:
+                observe(view.changes)
         for caller, value, accepted in outcomes:
             if caller.cancelled():
                 continue

@@ -14,12 +14,15 @@ from mainstem.log.commit import CommitLog
 from mainstem.log.live import Live
 from mainstem.log.store import MemoryStore, SqliteStore, Store
 from mainstem.server.settings import Settings
+from mainstem.streams.control import ControlHttp
+from mainstem.streams.deliveries import Deliveries
 from mainstem.streams.http import StreamsHttp
 from mainstem.streams.paths import PREFIX
 from mainstem.streams.reaper import Reaper
 from mainstem.streams.requests import Receive, Scope, Send
 from mainstem.streams.responses import OPEN, respond, respond_problem
 from mainstem.streams.service import Streams
+from mainstem.streams.webhooks import WebhookCaller
 
 logger = logging.getLogger(__name__)
 
@@ -60,10 +63,14 @@ class Mainstem:
             log = CommitLog(self.store, self._live, self.clock_us)
             streams = Streams(log, self.settings.page_bytes)
             reaper = Reaper(streams)
+            allow_local = self.settings.allow_local_webhooks
+            deliveries = Deliveries(log, WebhookCaller(allow_local=allow_local))
             log.start()
             reaper.start()
+            await deliveries.start()
             self.http = StreamsHttp(
                 streams,
+                ControlHttp(deliveries, allow_local_webhooks=allow_local),
                 body_bytes_max=self.settings.max_body_bytes,
                 long_poll_ms=self.settings.long_poll_ms,
             )
@@ -71,6 +78,7 @@ class Mainstem:
                 yield
             finally:
                 self.release_readers()
+                await deliveries.stop()
                 await reaper.stop()
                 await log.stop()
         finally:

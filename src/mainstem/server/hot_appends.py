@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from mainstem import limits
-from mainstem.errors import MainstemError, MethodNotAllowed, problem
+from mainstem.errors import MainstemError, problem
 from mainstem.streams import paths
 from mainstem.streams.appends import Appended
 from mainstem.streams.http import StreamsHttp, append_content_type, append_reply, parse_messages_now
@@ -74,8 +74,6 @@ class AppendCycle:
         """The request is complete: let its command wait for the next batch."""
         try:
             path = paths.parse_path(self.raw_path)
-            if paths.is_reserved(path):
-                raise MethodNotAllowed("this path is reserved")
             body = bytes(self.body)
             content_type = append_content_type(self.headers, body)
             messages = None if content_type is None else parse_messages_now(content_type, body)

@@ -11,7 +11,7 @@ from mainstem import limits
 from mainstem.errors import BadRequest, HeadTooLarge, MainstemError, RequestTimeout, problem
 from mainstem.server.app import Mainstem
 from mainstem.server.hot_appends import AppendCycle, fits
-from mainstem.streams.paths import PREFIX
+from mainstem.streams.paths import CONTROL, PREFIX
 from mainstem.streams.requests import collect_headers
 
 
@@ -63,6 +63,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             http is None
             or not self.url.startswith(PREFIX)
             or b"?" in self.url
+            or self.url.startswith(CONTROL)
             or not (self.cycle is None or self.cycle.response_complete)
         ):
             return False

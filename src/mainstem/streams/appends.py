@@ -109,8 +109,8 @@ class Append(msgspec.Struct, frozen=True, gc=False):
 def write(view: View, state: StreamState, messages: Messages, producer: ProducerTuple | None) -> StreamState:
     start, end = state.tail, state.tail + len(messages.data)
     source = None if producer is None else producer.id
-    view.append(Kind.APPEND, state.topic, start, end, messages.number, messages.data, source)
-    return replace(state, tail=end, messages=state.messages + messages.number)
+    last_id = view.append(Kind.APPEND, state.topic, start, end, messages.number, messages.data, source)
+    return replace(state, tail=end, messages=state.messages + messages.number, last_id=last_id)
 
 
 def close(view: View, state: StreamState, producer: ProducerTuple | None) -> StreamState:

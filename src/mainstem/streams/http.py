@@ -12,12 +12,12 @@ from mainstem.errors import (
     MainstemError,
     MethodNotAllowed,
     MissingContentType,
-    NotFound,
 )
 from mainstem.streams import content_types, json_mode, paths
 from mainstem.streams.appends import Append, Appended
 from mainstem.streams.beginnings import Create, Created, Lifetime
 from mainstem.streams.compression import ENCODERS, choose_encoding
+from mainstem.streams.control import ControlHttp
 from mainstem.streams.cursors import JITTER_S_MAX, next_cursor
 from mainstem.streams.endings import Delete
 from mainstem.streams.etags import make_etag, matches
@@ -60,8 +60,9 @@ CACHE = b"public, max-age=60, stale-while-revalidate=300"
 class StreamsHttp:
     """The handler of everything under the stream prefix."""
 
-    def __init__(self, streams: Streams, *, body_bytes_max: int, long_poll_ms: int) -> None:
+    def __init__(self, streams: Streams, control: ControlHttp, *, body_bytes_max: int, long_poll_ms: int) -> None:
         self.streams = streams
+        self.control = control
         self.body_bytes_max = body_bytes_max
         self.live = LiveReads(streams, long_poll_ms / 1000)
 
@@ -75,8 +76,8 @@ class StreamsHttp:
             headers = collect_headers(scope["headers"])
             path = paths.parse_path(raw_path)
             if paths.is_reserved(path):
-                raise NotFound("this path is reserved")
-            if method == "POST":
+                await self.control(path.removeprefix(paths.RESERVED + "/"), headers, scope, receive, send)
+            elif method == "POST":
                 await self._append(path, headers, receive, send)
             elif method == "GET":
                 await self._read(path, headers, scope, receive, send)

@@ -15,6 +15,14 @@ class Offset(NamedTuple):
     position: int
     """Bytes from the start of the stream."""
 
+    @classmethod
+    def parse(cls, text: str) -> "Offset":
+        """An offset that this server made; the sentinels do not count."""
+        match = FORM.fullmatch(text)
+        if match is None:
+            raise BadOffset(f"{text[:64]!r} is not an offset of this server")
+        return cls(int(match[1]), int(match[2]))
+
     def __str__(self) -> str:
         return f"{self.read_seq:016d}_{self.position:016d}"
 
@@ -29,7 +37,4 @@ def parse_offset(text: str) -> Offset | Sentinel:
         return Sentinel.BEGINNING
     if text == "now":
         return Sentinel.NOW
-    match = FORM.fullmatch(text)
-    if match is None:
-        raise BadOffset(f"{text[:64]!r} is not an offset of this server")
-    return Offset(int(match[1]), int(match[2]))
+    return Offset.parse(text)

@@ -10,6 +10,9 @@ RESERVED = "__ds"
 """The first segment under which the protocol keeps its control APIs (section 6)."""
 
 
+CONTROL = PREFIX + RESERVED.encode()
+
+
 def is_reserved(path: str) -> bool:
     return path == RESERVED or path.startswith(RESERVED + "/")
 

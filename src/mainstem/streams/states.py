@@ -69,6 +69,8 @@ class StreamState(msgspec.Struct, frozen=True, gc=False, array_like=True):
     retention: Retention | None = None
     messages: int = 0
     """How many messages this stream has taken itself and still keeps."""
+    last_id: int = 0
+    """The committed id of its newest data."""
 
     @property
     def next_offset(self) -> Offset:

@@ -43,6 +43,10 @@ class Store(ABC):
         """One durable state, for a reader; None if there is none."""
 
     @abstractmethod
+    async def get_many(self, keys: Sequence[Key]) -> dict[Key, Any]:
+        """The same for many keys at once."""
+
+    @abstractmethod
     async def scan(self, space: Space[Any], prefix: str, after: str, limit: int) -> list[tuple[str, Any]]:
         """Names (by code point order) that start with `prefix` and come after `after`, with their states."""
 
@@ -57,6 +61,10 @@ class Store(ABC):
         It ends within `bytes_max` of `start`, but always holds one record if there is one that begins below `until`.
         The caller trims: the run may begin before `start` and end beyond `until`.
         """
+
+    @abstractmethod
+    async def first_after(self, topic: TopicId, committed_id: CommittedId) -> int | None:
+        """Where the topic's first data record behind this place in the log begins."""
 
     @abstractmethod
     async def outline(

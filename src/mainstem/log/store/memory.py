@@ -44,6 +44,9 @@ class MemoryStore(Store):
     async def get(self, key: Key) -> Any:
         return self._states.get(key)
 
+    async def get_many(self, keys: Sequence[Key]) -> dict[Key, Any]:
+        return {key: self._states.get(key) for key in keys}
+
     async def scan(self, space: Space[Any], prefix: str, after: str, limit: int) -> list[tuple[str, Any]]:
         names = sorted(
             key.name for key in self._states if key.space is space and key.name.startswith(prefix) and key.name > after
@@ -68,6 +71,9 @@ class MemoryStore(Store):
         if not run:
             return None
         return Chunk(run[0].start, run[-1].end, b"".join(record.data for record in run))
+
+    async def first_after(self, topic: TopicId, committed_id: CommittedId) -> int | None:
+        return next((r.start for r in self._topics.get(topic, []) if r.committed_id > committed_id), None)
 
     async def outline(
         self, topic: TopicId, start: int, until: int, limit: int, *, newest_first: bool = False

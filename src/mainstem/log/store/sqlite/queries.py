@@ -142,6 +142,22 @@ def read(db: apsw.Connection, topic: TopicId, start: int, until: int, bytes_max:
     return None if row is None else Chunk(*row)
 
 
+def first_after(db: apsw.Connection, topic: TopicId, committed_id: CommittedId) -> int | None:
+    """From the newest backwards: whoever asks has usually seen all but the last few."""
+    first: int | None = None
+    rows = db.execute(
+        'SELECT "start", committed_id FROM records INDEXED BY records_by_topic'
+        f' WHERE kind = {Kind.APPEND:d} AND topic = ? ORDER BY "end" DESC',
+        (topic,),
+    )
+    for start, number in rows:
+        if number <= committed_id:
+            break
+        first = start
+    rows.close()
+    return first
+
+
 def outline(
     db: apsw.Connection, topic: TopicId, start: int, until: int, limit: int, newest_first: bool
 ) -> list[Outline]:

@@ -184,11 +184,19 @@ class SqliteStore(Store):
     async def get(self, key: Key) -> Any:
         if key in self._cache:
             return self._cache[key]
-        saves = self._saves
-        state = (await self._read(queries.load, [key]))[key]
-        if saves == self._saves:  # else this may be older than what a save has put there meanwhile
-            self._remember(key, state)
-        return state
+        return (await self.get_many([key]))[key]
+
+    async def get_many(self, keys: Sequence[Key]) -> dict[Key, Any]:
+        states = {key: self._cache[key] for key in keys if key in self._cache}
+        missing = [key for key in keys if key not in states]
+        if missing:
+            saves = self._saves
+            found = await self._read(queries.load, missing)
+            states.update(found)
+            if saves == self._saves:  # else some may be older than what a save has put there meanwhile
+                for key, state in found.items():
+                    self._remember(key, state)
+        return states
 
     async def scan(self, space: Space[Any], prefix: str, after: str, limit: int) -> list[tuple[str, Any]]:
         return await self._read(queries.scan, space, prefix, after, limit)
@@ -198,6 +206,9 @@ class SqliteStore(Store):
 
     async def read(self, topic: TopicId, start: int, until: int, bytes_max: int) -> Chunk | None:
         return await self._read(queries.read, topic, start, until, bytes_max)
+
+    async def first_after(self, topic: TopicId, committed_id: CommittedId) -> int | None:
+        return await self._read(queries.first_after, topic, committed_id)
 
     async def outline(
         self, topic: TopicId, start: int, until: int, limit: int, *, newest_first: bool = False

@@ -1,0 +1,252 @@
+"""The reserved control APIs under `__ds`: subscriptions and the webhook signing keys (protocol sections 6 and 7)."""
+
+import secrets
+from datetime import UTC, datetime
+from typing import Any, Literal
+from urllib.parse import quote, unquote
+
+import msgspec
+
+from mainstem import limits
+from mainstem.errors import BadOffset, InvalidOffset, InvalidSubscription, MethodNotAllowed, NotFound, TokenInvalid
+from mainstem.streams import paths
+from mainstem.streams.deliveries import Deliveries
+from mainstem.streams.offsets import Offset
+from mainstem.streams.requests import Headers, Receive, Scope, Send, read_body
+from mainstem.streams.responses import OPEN, respond
+from mainstem.streams.signing import jwks, read_token
+from mainstem.streams.subscriptions import (
+    AddStreams,
+    Config,
+    DeleteSubscription,
+    PutSubscription,
+    RemoveStream,
+    Subscription,
+    check_config,
+)
+from mainstem.streams.wakes import Grip, LinkedStream, Release
+from mainstem.streams.webhooks import check_url
+
+JSON_TYPE = (b"content-type", b"application/json")
+
+
+class WebhookTarget(msgspec.Struct):
+    url: str
+
+
+class SubscriptionRequest(msgspec.Struct):
+    type: Literal["webhook", "pull-wake"]
+    pattern: str | None = None
+    streams: list[str] = []
+    webhook: WebhookTarget | None = None
+    wake_stream: str | None = None
+    lease_ttl_ms: int = 30_000
+    description: str | None = None
+
+
+class StreamsRequest(msgspec.Struct):
+    streams: list[str]
+
+
+class ClaimRequest(msgspec.Struct):
+    worker: str
+
+
+class Ack(msgspec.Struct):
+    stream: str
+    offset: str
+
+
+class WakeRequest(msgspec.Struct):
+    wake_id: str
+    generation: int
+    acks: list[Ack] = []
+    done: bool = False
+
+
+class ClaimReply(msgspec.Struct):
+    wake_id: str
+    generation: int
+    token: str
+    streams: tuple[LinkedStream, ...]
+    lease_ttl_ms: int
+
+
+class ControlHttp:
+    """Everything under the reserved prefix. `rest` is the decoded path behind `__ds/`."""
+
+    def __init__(self, deliveries: Deliveries, *, allow_local_webhooks: bool) -> None:
+        self.deliveries = deliveries
+        self.log = deliveries.log
+        self.allow_local_webhooks = allow_local_webhooks
+
+    async def __call__(self, rest: str, headers: Headers, scope: Scope, receive: Receive, send: Send) -> None:
+        method: str = scope["method"]
+        if rest == "jwks.json" and method in ("GET", "HEAD"):
+            await self._send_keys(send)
+        elif rest == "keys/rotate" and method == "POST":
+            ring = await self.deliveries.rotate_keys()
+            await _respond_json(send, 200, {"kid": ring.active.kid})
+        elif rest.startswith("subscriptions/"):
+            subscription_id, _, action = rest.removeprefix("subscriptions/").partition("/")
+            self._check_id(subscription_id)
+            body = await read_body(headers, receive, limits.CONTROL_BODY_BYTES_MAX)
+            await self._subscription(method, subscription_id, action, headers, body, scope, send)
+        else:
+            raise NotFound("nothing is served at this reserved path")
+
+    def _check_id(self, subscription_id: str) -> None:
+        if not subscription_id or len(subscription_id.encode()) > limits.SUBSCRIPTION_ID_BYTES_MAX:
+            raise InvalidSubscription(f"a subscription id is 1 to {limits.SUBSCRIPTION_ID_BYTES_MAX} bytes")
+
+    async def _send_keys(self, send: Send) -> None:
+        headers = [
+            *OPEN,
+            (b"content-type", b"application/jwk-set+json"),
+            (b"cache-control", b"public, max-age=300"),
+        ]
+        await respond(send, 200, headers, msgspec.json.encode(jwks(self.deliveries.ring)))
+
+    async def _subscription(
+        self, method: str, name: str, action: str, headers: Headers, body: bytes, scope: Scope, send: Send
+    ) -> None:
+        if not action and method == "PUT":
+            await self._put(name, _decode(body, SubscriptionRequest), base_url(scope, headers), send)
+        elif not action and method == "GET":
+            await _respond_json(send, 200, await self._describe(name))
+        elif not action and method == "DELETE":
+            state = await self.deliveries.find(name)
+            await self.log.submit(DeleteSubscription(name, state.nonce))
+            await respond(send, 204, OPEN)
+        elif action == "streams" and method == "POST":
+            state = await self.deliveries.find(name)
+            streams = _check_streams(_decode(body, StreamsRequest).streams)
+            await self.log.submit(AddStreams(name, state.nonce, streams))
+            await respond(send, 204, OPEN)
+        elif action.startswith("streams/") and method == "DELETE":
+            state = await self.deliveries.find(name)
+            path = _check_streams([unquote(action.removeprefix("streams/"))])[0]
+            await self.log.submit(RemoveStream(name, state.nonce, path))
+            await respond(send, 204, OPEN)
+        elif action == "claim" and method == "POST":
+            await self._claim(name, _decode(body, ClaimRequest).worker, send)
+        elif action in ("callback", "ack") and method == "POST":
+            await self._acknowledge(name, action, headers, _decode(body, WakeRequest), send)
+        elif action == "release" and method == "POST":
+            grip = await self._grip(name, headers, _decode(body, WakeRequest))
+            await self.log.submit(Release(name, grip))
+            await respond(send, 204, OPEN)
+        else:
+            raise MethodNotAllowed(f"{method} means nothing here")
+
+    async def _put(self, name: str, request: SubscriptionRequest, base: str, send: Send) -> None:
+        if not limits.LEASE_MS_MIN <= request.lease_ttl_ms <= limits.LEASE_MS_MAX:
+            raise InvalidSubscription(f"lease_ttl_ms is {limits.LEASE_MS_MIN} to {limits.LEASE_MS_MAX}")
+        if request.type == "webhook":
+            if request.webhook is None:
+                raise InvalidSubscription("a webhook subscription needs webhook.url")
+            check_url(request.webhook.url, allow_local=self.allow_local_webhooks)
+        elif request.wake_stream is None:
+            raise InvalidSubscription("a pull-wake subscription needs wake_stream")
+        config = Config(
+            request.type,
+            None if request.pattern is None else request.pattern.lstrip("/"),
+            request.webhook.url if request.webhook is not None and request.type == "webhook" else None,
+            _check_streams([request.wake_stream])[0] if request.type == "pull-wake" and request.wake_stream else None,
+            request.lease_ttl_ms,
+            request.description,
+        )
+        streams = _check_streams(request.streams)
+        check_config(config, streams)
+        new = await self.log.submit(PutSubscription(name, secrets.token_urlsafe(12), config, streams, base))
+        await _respond_json(send, 201 if new else 200, await self._describe(name))
+
+    async def _describe(self, name: str) -> dict[str, Any]:
+        state = await self.deliveries.find(name)
+        config = state.config
+        links = await self.deliveries.links(state)
+        return {
+            "id": name,
+            "subscription_id": name,
+            "type": config.type,
+            "pattern": config.pattern,
+            "streams": [{"path": path, "link_type": kind, "acked_offset": acked} for path, kind, acked in links],
+            "webhook": self._describe_webhook(state),
+            "wake_stream": config.wake_stream,
+            "lease_ttl_ms": config.lease_ttl_ms,
+            "created_at": format_time(state.created_at_us),
+            "status": "failed" if state.next_attempt_us is not None else "active",
+            "description": config.description,
+            "generation": state.generation,
+        }
+
+    def _describe_webhook(self, state: Subscription) -> dict[str, Any] | None:
+        if state.config.webhook_url is None:
+            return None
+        signing = {
+            "alg": "ed25519",
+            "kid": self.deliveries.ring.active.kid,
+            "jwks_url": f"{state.base_url}/{paths.RESERVED}/jwks.json",
+        }
+        return {"url": state.config.webhook_url, "signing": signing}
+
+    async def _claim(self, name: str, worker: str, send: Send) -> None:
+        if not worker or len(worker) > limits.SUBSCRIPTION_ID_BYTES_MAX:
+            raise InvalidSubscription(f"a worker's name is 1 to {limits.SUBSCRIPTION_ID_BYTES_MAX} characters")
+        woken, token = await self.deliveries.claim(name, worker)
+        state = woken.state
+        assert state.wake_id is not None
+        reply = ClaimReply(state.wake_id, state.generation, token, woken.streams, state.config.lease_ttl_ms)
+        await respond(send, 200, [*OPEN, JSON_TYPE], msgspec.json.encode(reply))
+
+    async def _acknowledge(self, name: str, action: str, headers: Headers, request: WakeRequest, send: Send) -> None:
+        grip = await self._grip(name, headers, request)
+        state = await self.deliveries.find(name)
+        if (action == "callback") != (state.config.type == "webhook"):
+            raise InvalidSubscription("a webhook uses callback, a pull-wake worker uses ack")
+        try:
+            acks = tuple((_check_streams([ack.stream])[0], Offset.parse(ack.offset)) for ack in request.acks)
+        except BadOffset as error:
+            raise InvalidOffset(error.detail) from None
+        more = await self.deliveries.acknowledge(name, grip, acks, request.done)
+        await _respond_json(send, 200, {"ok": True, "next_wake": more})
+
+    async def _grip(self, name: str, headers: Headers, request: WakeRequest) -> Grip:
+        await self.deliveries.find(name)
+        scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+        if scheme.lower() != "bearer" or not token:
+            raise TokenInvalid("send the token of this wake as Authorization: Bearer")
+        claims = read_token(self.deliveries.ring, token.strip(), name)
+        return Grip(claims.nonce, claims.generation, request.generation, request.wake_id)
+
+
+def base_url(scope: Scope, headers: Headers) -> str:
+    """The stream root as the client addressed it: callback and key URLs begin with it."""
+    scheme = headers.get(b"x-forwarded-proto", scope.get("scheme", "http").encode()).decode("latin-1")
+    host = headers.get(b"x-forwarded-host", headers.get(b"host", b"localhost")).decode("latin-1")
+    root = quote(scope.get("root_path", ""))
+    return f"{scheme}://{host}{root}{paths.PREFIX.decode().rstrip('/')}"
+
+
+def format_time(us: int) -> str:
+    return datetime.fromtimestamp(us / 1_000_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _check_streams(streams: list[str]) -> tuple[str, ...]:
+    if len(streams) > limits.SUBSCRIPTION_STREAMS_MAX:
+        raise InvalidSubscription(f"more than {limits.SUBSCRIPTION_STREAMS_MAX} streams in one request")
+    checked = tuple(dict.fromkeys(path.lstrip("/") for path in streams))
+    for path in checked:
+        paths.check_path(path)
+    return checked
+
+
+def _decode(body: bytes, type_: type[Any]) -> Any:
+    try:
+        return msgspec.json.decode(body, type=type_)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidSubscription(f"the body is not as it should be: {error}") from None
+
+
+async def _respond_json(send: Send, status: int, body: Any) -> None:
+    await respond(send, status, [*OPEN, JSON_TYPE, (b"cache-control", b"no-store")], msgspec.json.encode(body))
