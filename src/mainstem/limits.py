@@ -16,7 +16,7 @@ STREAM_PATH_BYTES_MAX: Final = 1024  # a path is a database key and stands in ev
 CONTENT_TYPE_BYTES_MAX: Final = 256
 STREAM_SEQ_BYTES_MAX: Final = 256
 PRODUCER_ID_BYTES_MAX: Final = 256
-QUERY_BYTES_MAX: Final = 4 * KIB
+QUERY_BYTES_MAX: Final = 16 * KIB
 INTEGER_MAX: Final = 2**53 - 1  # what a JavaScript client can hold exactly
 TTL_S_MAX: Final = 100 * 365 * 86_400  # a century: later sums stay far below 2^63 microseconds
 
@@ -30,6 +30,11 @@ SSE_LIFETIME_S: Final = 60.0  # protocol 5.8: close about every minute, so that 
 SSE_HEARTBEAT_S: Final = 15.0  # below the idle time-outs of common proxies (30 s and more)
 SEND_STALL_S_MAX: Final = 60.0  # a reader that takes nothing for this long is let go
 LIVE_READERS_MAX: Final = 20_000  # long-poll and SSE together; one costs about 15 KB
+
+TAIL_MESSAGES_MAX: Final = 10_000
+LISTED_STREAMS: Final = 100
+LISTED_STREAMS_MAX: Final = 1_000
+SET_STREAMS_MAX: Final = 100  # streams over one connection
 
 # Compression
 COMPRESS_BYTES_MIN: Final = KIB  # below this the header costs more than it saves

@@ -5,7 +5,7 @@ Everything here runs on the event loop, after the durable step, so a wake-up nev
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,7 +19,7 @@ Hold = Callable[["asyncio.Future[None]"], None]
 class Topic:
     """A topic that somebody watches, or watched a moment ago."""
 
-    __slots__ = ("_chunks", "_waiters", "frames", "size", "version", "watchers")
+    __slots__ = ("_chunks", "frames", "size", "version", "waiters", "watchers")
 
     def __init__(self) -> None:
         self.size = 0
@@ -27,7 +27,7 @@ class Topic:
         self.version = 0
         """Raised with every wake-up: read it before the state, then wait for more than it."""
         self._chunks: deque[Chunk] = deque()
-        self._waiters: set[asyncio.Future[None]] = set()
+        self.waiters: set[asyncio.Future[None]] = set()
         self.frames: dict[Hashable, Any] = {}
         """What readers encoded since the last wake-up, so that all others can send the same bytes."""
 
@@ -46,9 +46,9 @@ class Topic:
     def wake(self) -> None:
         self.version += 1
         self.frames.clear()
-        for waiter in self._waiters:
+        for waiter in self.waiters:
             end_wait(waiter)
-        self._waiters.clear()
+        self.waiters.clear()
 
     def read(self, start: int, bytes_max: int) -> Chunk | None:
         """A run from exactly `start`, if it is still in memory."""
@@ -66,20 +66,23 @@ class Topic:
             run.pop()
         return Chunk(start, run[-1].end, b"".join(chunk.data for chunk in run))
 
-    async def changed(self, seen: int, timeout_s: float, hold: Hold) -> None:
-        """Wait until the version is no longer `seen`, the time is up, or the holder ends the wait."""
-        if self.version != seen:
-            return
-        loop = asyncio.get_running_loop()
-        waiter: asyncio.Future[None] = loop.create_future()
-        timer = loop.call_later(timeout_s, end_wait, waiter)
-        self._waiters.add(waiter)
-        hold(waiter)
-        try:
-            await waiter
-        finally:
-            timer.cancel()
-            self._waiters.discard(waiter)
+
+async def changed(topics: Sequence[Topic], seen: Sequence[int], timeout_s: float, hold: Hold) -> None:
+    """Wait until one of the topics has another version than `seen`, the time is up, or the holder ends the wait."""
+    if any(topic.version != version for topic, version in zip(topics, seen, strict=True)):
+        return
+    loop = asyncio.get_running_loop()
+    waiter: asyncio.Future[None] = loop.create_future()
+    timer = loop.call_later(timeout_s, end_wait, waiter)
+    hold(waiter)
+    for topic in topics:
+        topic.waiters.add(waiter)
+    try:
+        await waiter
+    finally:
+        timer.cancel()
+        for topic in topics:
+            topic.waiters.discard(waiter)
 
 
 def end_wait(waiter: "asyncio.Future[None]") -> None:

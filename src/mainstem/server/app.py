@@ -17,11 +17,13 @@ from mainstem.server.settings import Settings
 from mainstem.streams.control import ControlHttp
 from mainstem.streams.deliveries import Deliveries
 from mainstem.streams.http import StreamsHttp
+from mainstem.streams.listing import StreamsListing
 from mainstem.streams.paths import PREFIX
 from mainstem.streams.reaper import Reaper
-from mainstem.streams.requests import Receive, Scope, Send
-from mainstem.streams.responses import OPEN, respond, respond_problem
+from mainstem.streams.requests import Receive, Scope, Send, collect_headers
+from mainstem.streams.responses import OPEN, answer, respond, respond_problem
 from mainstem.streams.service import Streams
+from mainstem.streams.stream_sets import StreamSets
 from mainstem.streams.webhooks import WebhookCaller
 
 logger = logging.getLogger(__name__)
@@ -74,6 +76,8 @@ class Mainstem:
                 body_bytes_max=self.settings.max_body_bytes,
                 long_poll_ms=self.settings.long_poll_ms,
             )
+            self._listing = StreamsListing(streams)
+            self._sets = StreamSets(streams)
             try:
                 yield
             finally:
@@ -105,6 +109,10 @@ class Mainstem:
             await respond_problem(send, Unavailable("the log is not open (was the lifespan run?)"))
         elif path.startswith(PREFIX):
             await http(scope, receive, send, path[len(PREFIX) :])
+        elif path == b"/v1/streams" and scope["method"] == "GET":
+            await answer(send, self._listing(scope, send))
+        elif path == b"/v1/stream-set" and scope["method"] == "GET":
+            await answer(send, self._sets(collect_headers(scope["headers"]), scope, receive, send))
         elif path == b"/healthz":
             await _respond_json(send, {"status": "ok"})
         elif path == b"/readyz":

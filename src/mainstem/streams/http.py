@@ -23,6 +23,7 @@ from mainstem.streams.endings import Delete
 from mainstem.streams.etags import make_etag, matches
 from mainstem.streams.forks import Fork, parse_sub_offset
 from mainstem.streams.json_mode import NOTHING, Messages
+from mainstem.streams.listing import parse_count
 from mainstem.streams.live_reads import LiveReads
 from mainstem.streams.offsets import Sentinel, parse_offset
 from mainstem.streams.requests import (
@@ -207,6 +208,11 @@ class StreamsHttp:
             raise BadQuery("live is long-poll or sse")
         if live in ("long-poll", "sse") and "offset" not in query:
             raise BadQuery(f"live={live} needs an offset")
+        if "tail" in query:
+            if live not in (None, "false") or "offset" in query:
+                raise BadQuery("tail stands for an offset, and reads what is there")
+            await self._read_tail(path, parse_count(query["tail"], "tail", limits.TAIL_MESSAGES_MAX), headers, send)
+            return
         wanted = query.get("offset", "-1")
         if live == "sse":
             wanted = headers.get(b"last-event-id", b"").decode("latin-1") or wanted
@@ -235,6 +241,13 @@ class StreamsHttp:
             return
         page = await self.streams.read(state, start)
         await self._send_page(path, state, page, reply, headers, send)
+
+    async def _read_tail(self, path: str, count: int, headers: Headers, send: Send) -> None:
+        """Beyond the protocol: the last messages of a stream, then as any other read."""
+        state = await self.streams.find(path)
+        self.streams.touch(path, state)
+        page = await self.streams.read(state, await self.streams.find_tail(state, count))
+        await self._send_page(path, state, page, [], headers, send)
 
     async def _send_page(
         self, path: str, state: StreamState, page: Page, reply: HeaderList, headers: Headers, send: Send

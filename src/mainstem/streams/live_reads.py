@@ -9,7 +9,7 @@ import random
 
 from mainstem import limits
 from mainstem.errors import StreamNotFound, TooManyReaders
-from mainstem.log.live import Topic, end_wait
+from mainstem.log.live import Live, Topic, changed, end_wait
 from mainstem.streams import content_types, json_mode, sse
 from mainstem.streams.cursors import JITTER_S_MAX, current_interval, is_ahead, next_cursor
 from mainstem.streams.offsets import Offset
@@ -45,25 +45,26 @@ class Departure:
         self._task.cancel()
 
 
+def check_room(live: Live) -> None:
+    if live.readers >= limits.LIVE_READERS_MAX:
+        raise TooManyReaders(
+            f"{live.readers} readers wait already",
+            headers={"Retry-After": str(limits.RETRY_AFTER_S)},
+            limit_readers=limits.LIVE_READERS_MAX,
+        )
+
+
 class LiveReads:
     def __init__(self, streams: Streams, long_poll_s: float) -> None:
         self.streams = streams
         self.live = streams.log.live
         self.long_poll_s = long_poll_s
 
-    def _check_room(self) -> None:
-        if self.live.readers >= limits.LIVE_READERS_MAX:
-            raise TooManyReaders(
-                f"{self.live.readers} readers wait already",
-                headers={"Retry-After": str(limits.RETRY_AFTER_S)},
-                limit_readers=limits.LIVE_READERS_MAX,
-            )
-
     async def wait(self, path: str, state: StreamState, start: Offset, receive: Receive) -> StreamState | None:
         """The stream once it has something behind `start`, or at the end of the wait; None if the client left."""
         if start != state.next_offset or state.closed:
             return state
-        self._check_room()
+        check_room(self.live)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.long_poll_s
         client = Departure(receive)
@@ -76,7 +77,7 @@ class LiveReads:
                     left_s = deadline - loop.time()
                     if start != state.next_offset or state.closed or left_s <= 0 or self.live.closing:
                         return state
-                    await topic.changed(seen, left_s, client.hold)
+                    await changed((topic,), (seen,), left_s, client.hold)
                     if client.left:
                         return None
         finally:
@@ -86,7 +87,7 @@ class LiveReads:
     async def stream_events(
         self, path: str, state: StreamState, start: Offset, cursor: str | None, receive: Receive, send: Send
     ) -> None:
-        self._check_room()
+        check_room(self.live)
         headers = [
             *OPEN,
             (b"content-type", b"text/event-stream"),
@@ -140,7 +141,7 @@ class LiveReads:
             left_s = deadline - loop.time()
             if left_s <= 0 or self.live.closing:
                 return
-            await topic.changed(seen, min(left_s, limits.SSE_HEARTBEAT_S), client.hold)
+            await changed((topic,), (seen,), min(left_s, limits.SSE_HEARTBEAT_S), client.hold)
             if topic.version == seen and not client.left and loop.time() < deadline:
                 await _send_body(send, sse.HEARTBEAT)
 

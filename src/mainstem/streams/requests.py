@@ -119,16 +119,21 @@ def _integer(name: bytes, value: bytes) -> int:
     return int(value)
 
 
-def read_query(scope: Scope) -> dict[str, str]:
-    """The query parameters, percent-decoded. A parameter that we know must not be given twice."""
+def parse_query(scope: Scope) -> list[tuple[str, str]]:
+    """The query parameters in order, percent-decoded."""
     raw: bytes = scope["query_string"]
     if not raw:
-        return {}
+        return []
     if len(raw) > limits.QUERY_BYTES_MAX:
         raise BadQuery(f"the query is longer than {limits.QUERY_BYTES_MAX} bytes")
+    return parse_qsl(raw.decode("latin-1"), keep_blank_values=True)
+
+
+def read_query(scope: Scope) -> dict[str, str]:
+    """The query parameters by name. One that we know must not be given twice."""
     query: dict[str, str] = {}
-    for name, value in parse_qsl(raw.decode("latin-1"), keep_blank_values=True):
-        if name in query and name in ("offset", "live", "cursor"):
+    for name, value in parse_query(scope):
+        if name in query and name in ("offset", "live", "cursor", "tail", "prefix", "after", "limit"):
             raise BadQuery(f"{name} was given more than once")
         query[name] = value
     return query

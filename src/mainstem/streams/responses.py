@@ -1,5 +1,7 @@
 """Responses: the headers that every reply carries, problems, and sending them."""
 
+from collections.abc import Awaitable
+
 import msgspec
 
 from mainstem.errors import MainstemError, problem
@@ -57,6 +59,14 @@ def problem_headers(error: MainstemError) -> HeaderList:
         (b"cache-control", b"no-store"),
         *((name.lower().encode(), value.encode()) for name, value in error.headers.items()),
     ]
+
+
+async def answer(send: Send, response: Awaitable[None]) -> None:
+    """Run a handler; what it refuses becomes a problem document."""
+    try:
+        await response
+    except MainstemError as error:
+        await respond_problem(send, error)
 
 
 async def respond_problem(send: Send, error: MainstemError, *, head: bool = False) -> None:

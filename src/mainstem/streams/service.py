@@ -122,6 +122,40 @@ class Streams:
         data = parts[0] if len(parts) == 1 else b"".join(parts)
         return Page(start, Offset(start.read_seq, at), data, up_to_date, state.closed and up_to_date)
 
+    async def find_tail(self, state: StreamState, count: int) -> Offset:
+        """Where the last `count` messages begin; in a stream of bytes, the last appends."""
+        until = state.tail
+        while until > state.earliest:
+            topic, segment_start = self._segment_before(state, until)
+            records = await self.log.store.outline(topic, segment_start, until, count, newest_first=True)
+            for record in records:
+                start = max(record.start, segment_start)
+                if record.messages < count and record.end <= until:
+                    count -= record.messages
+                elif is_json(state.content_type):
+                    data, _ = await self._run(state, start, 1)
+                    sizes = [len(bytes(m)) + 1 for m in json_mode.messages(data[: until - start])]
+                    if len(sizes) >= count:
+                        return Offset(state.read_seq, start + sum(sizes[: len(sizes) - count]))
+                    count -= len(sizes)
+                elif count == 1:
+                    return Offset(state.read_seq, start)
+                else:
+                    count -= 1
+                until = start
+            if not records:
+                break
+        return state.earliest_offset
+
+    def _segment_before(self, state: StreamState, position: int) -> tuple[TopicId, int]:
+        """Which topic holds the byte before a position, and where that topic's part begins."""
+        start = 0
+        for segment in state.lineage:
+            if position <= segment.end:
+                return segment.topic, max(start, state.earliest)
+            start = segment.end
+        return state.topic, max(start, state.earliest)
+
     async def _run(self, state: StreamState, at: int, size: int) -> tuple[bytes, int]:
         """Whole records from a position, about `size` bytes but at least one, and where their segment ends."""
         topic, until = segment_at(state, at)

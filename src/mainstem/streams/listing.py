@@ -1,0 +1,68 @@
+"""Beyond the protocol: the list of streams, page by page."""
+
+from typing import Any
+
+import msgspec
+
+from mainstem import limits
+from mainstem.errors import BadQuery
+from mainstem.streams import lifecycle
+from mainstem.streams.control import format_time
+from mainstem.streams.requests import Scope, Send, read_query
+from mainstem.streams.responses import OPEN, respond
+from mainstem.streams.service import Streams
+from mainstem.streams.states import STREAMS, StreamState
+
+
+class StreamsListing:
+    """`GET /v1/streams?prefix=&after=&limit=`: streams in the order of their paths."""
+
+    def __init__(self, streams: Streams) -> None:
+        self.streams = streams
+
+    async def __call__(self, scope: Scope, send: Send) -> None:
+        query = read_query(scope)
+        limit = parse_count(query.get("limit", str(limits.LISTED_STREAMS)), "limit", limits.LISTED_STREAMS_MAX)
+        found, more = await self._find(query.get("prefix", ""), query.get("after", ""), limit)
+        body = {
+            "streams": [describe(path, state) for path, state in found],
+            "next": found[-1][0] if more else None,
+        }
+        headers = [*OPEN, (b"content-type", b"application/json"), (b"cache-control", b"no-store")]
+        await respond(send, 200, headers, msgspec.json.encode(body))
+
+    async def _find(self, prefix: str, after: str, limit: int) -> tuple[list[tuple[str, StreamState]], bool]:
+        """Deleted streams leave tombstones among the others, so one page may take several scans."""
+        log = self.streams.log
+        found: list[tuple[str, StreamState]] = []
+        while True:
+            page = await log.store.scan(STREAMS, prefix, after, limits.SCAN_PAGE)
+            for path, state in page:
+                if state.soft_deleted or lifecycle.is_gone(state, log.clock_us(), self.streams.touched_us(path)):
+                    continue
+                if len(found) == limit:
+                    return found, True
+                found.append((path, state))
+            if len(page) < limits.SCAN_PAGE:
+                return found, False
+            after = page[-1][0]
+
+
+def describe(path: str, state: StreamState) -> dict[str, Any]:
+    return {
+        "path": path,
+        "content_type": state.content_type,
+        "next_offset": str(state.next_offset),
+        "earliest_offset": str(state.earliest_offset),
+        "closed": state.closed,
+        "created_at": format_time(state.created_at_us),
+        "ttl_seconds": state.ttl_s,
+        "expires_at": state.expires_at_text,
+        "forked_from": None if state.origin is None else state.origin.path,
+    }
+
+
+def parse_count(text: str, name: str, most: int) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= most):
+        raise BadQuery(f"{name} is a whole number from 1 to {most}")
+    return int(text)
