@@ -1,0 +1,97 @@
+"""`python -m bench`: runs the benchmark, prints its table and writes table, JSON and chart."""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import sys
+from fnmatch import fnmatch
+from pathlib import Path
+
+from bench.chart import draw_chart
+from bench.machine import describe_machine
+from bench.node import MissingNode
+from bench.peers import CACHE, HERE, Peer, PeerFailed, find_mainstem, find_node_peer
+from bench.report import Report, format_json, format_table
+from bench.runner import run_scenarios
+from bench.scenarios import SCENARIOS, Pace, Scenario
+
+WHOLE = Pace(seconds=5.0, warmup_s=1.0)
+QUICK = Pace(seconds=2.0, warmup_s=0.5)
+REPEATS = 3
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure Mainstem against its peers.")
+    parser.add_argument("--quick", action="store_true", help="2 s a load, one repeat: a smoke test, not a figure")
+    parser.add_argument("--only", metavar="PATTERN", help="scenarios whose name holds PATTERN (may use * and ?)")
+    parser.add_argument("--repeat", type=int, metavar="N", help=f"repeats to take medians of ({REPEATS})")
+    parser.add_argument("--big", action="store_true", help="also the 1 GB stream and the 100 000 streams")
+    parser.add_argument("--peer", choices=["node", "none"], default="node", help="whom to compare with (node)")
+    parser.add_argument("--output", type=Path, metavar="DIR", help="where to write (bench/results)")
+    # For work on the benchmark itself, when there is no server of ours to run.
+    parser.add_argument("--skip-ours", action="store_true", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def choose_scenarios(only: str | None, big: bool) -> list[Scenario]:
+    chosen = [scenario for scenario in SCENARIOS if big or not scenario.big]
+    if only is None:
+        return chosen
+    found = [scenario for scenario in SCENARIOS if fnmatch(scenario.name, f"*{only}*")]
+    if not found:
+        sys.exit(f"no scenario matches {only!r}; there are: {', '.join(item.name for item in SCENARIOS)}")
+    return found
+
+
+def choose_peers(arguments: argparse.Namespace) -> list[Peer]:
+    peers = [] if arguments.skip_ours else [find_mainstem()]
+    return peers if arguments.peer == "none" else [*peers, find_node_peer()]
+
+
+def choose_output(arguments: argparse.Namespace) -> Path:
+    """A partial run must not replace the figures of a whole one, unless it is told to."""
+    if arguments.output is not None:
+        return Path(arguments.output)
+    partial = arguments.quick or arguments.only or arguments.skip_ours or arguments.peer == "none"
+    return CACHE / "results" if partial else HERE / "results"
+
+
+def raise_file_limit() -> None:
+    """A thousand connections need more open files than many shells allow; servers inherit the limit."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def write_report(report: Report, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    table = format_table(report) + "\n"
+    print(table)
+    (folder / "bench.txt").write_text(table)
+    (folder / "bench.json").write_text(format_json(report))
+    chart = draw_chart(report)
+    # Without a peer there is nothing to draw, and a chart of an earlier run must not stay beside these figures.
+    (folder / "bench.svg").unlink(missing_ok=True)
+    if chart is not None:
+        (folder / "bench.svg").write_text(chart)
+    print(f"written to {folder}")
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    raise_file_limit()
+    scenarios = choose_scenarios(arguments.only, arguments.big)
+    pace = QUICK if arguments.quick else WHOLE
+    repeat = arguments.repeat or (1 if arguments.quick else REPEATS)
+    try:
+        peers = choose_peers(arguments)
+    except (PeerFailed, MissingNode) as error:
+        sys.exit(str(error))
+    machine = describe_machine(CACHE)
+    results = run_scenarios(peers, scenarios, repeat, pace)
+    write_report(Report(machine, peers, pace, repeat, results), choose_output(arguments))
+    sys.exit(1 if results.failures else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""The load generator, a process of its own: `python -m bench.load JOB` prints the figures of one job."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Coroutine
+from typing import Any
+
+import uvloop
+
+from bench.jobs import (
+    AnyJob,
+    Append,
+    CatchUp,
+    Create,
+    FanOut,
+    Figures,
+    Fill,
+    Idle,
+    ReadLast,
+    ReadOnce,
+    Touch,
+    decode_job,
+    encode_figures,
+)
+from bench.readers import run_catch_up, run_read_last, run_read_once
+from bench.subscribers import run_fan_out, run_idle
+from bench.wire import UnexpectedReply
+from bench.writers import run_append, run_create, run_fill, run_touch
+
+
+def run_job(job: AnyJob) -> Figures:
+    match job:
+        case Append():
+            return run_loop(run_append(job), job.limit_s)
+        case Create():
+            return run_loop(run_create(job), job.limit_s)
+        case Touch():
+            return run_loop(run_touch(job), job.limit_s)
+        case Fill():
+            return run_loop(run_fill(job), job.limit_s)
+        case FanOut():
+            return run_loop(run_fan_out(job), job.limit_s)
+        case Idle():
+            return run_loop(run_idle(job), job.limit_s)
+        case CatchUp():
+            return run_catch_up(job)
+        case ReadLast():
+            return run_read_last(job)
+        case ReadOnce():
+            return run_read_once(job)
+
+
+def run_loop(work: Coroutine[Any, Any, Figures], limit_s: float) -> Figures:
+    async def bounded() -> Figures:
+        return await asyncio.wait_for(work, limit_s)
+
+    return uvloop.run(bounded())
+
+
+def main() -> None:
+    try:
+        figures = run_job(decode_job(sys.argv[1]))
+    except (UnexpectedReply, OSError, TimeoutError, ValueError) as error:
+        sys.exit(f"{type(error).__name__}: {error}")
+    print(encode_figures(figures))
+
+
+if __name__ == "__main__":
+    main()

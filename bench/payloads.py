@@ -1,0 +1,22 @@
+"""The bytes that are appended. Every message is 100 bytes long, so rates in messages and in bytes compare."""
+
+from __future__ import annotations
+
+from bench.jobs import Content
+
+MESSAGE_BYTES = 100
+CONTENT_TYPES: dict[Content, str] = {"json": "application/json", "bytes": "application/octet-stream"}
+
+
+def make_message(label: str) -> bytes:
+    """One JSON message of exactly MESSAGE_BYTES that carries the label."""
+    start = f'{{"id":"{label}","pad":"'
+    return (start + "x" * (MESSAGE_BYTES - len(start) - 2) + '"}').encode()
+
+
+def make_body(content: Content, messages: int) -> bytes:
+    """A request body of that many messages; in JSON a batch is an array, which the server flattens."""
+    if content == "bytes":
+        return (b"0123456789" * (MESSAGE_BYTES // 10)) * messages
+    parts = [make_message(f"{index:06d}") for index in range(messages)]
+    return parts[0] if messages == 1 else b"[" + b",".join(parts) + b"]"

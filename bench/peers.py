@@ -1,0 +1,152 @@
+"""The servers that are measured: how each is started on a fresh data folder, and how it is ended."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+
+from bench.node import find_node, install_package, read_version
+from bench.wire import HOST, build_request
+
+HERE = Path(__file__).parent
+# On the disk of the checkout: /tmp may be memory, where a durable write costs nothing.
+CACHE = HERE / ".cache"
+START_S_MAX = 120.0
+STOP_S_MAX = 20.0
+LOG_LINES_SHOWN = 15
+
+
+class PeerFailed(Exception):
+    """A server did not start, or ended while it was measured."""
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A server under test.
+
+    `shown` is its command as the report prints it, without this machine's paths. `faults` names the scenarios
+    that the server cannot get through, with the reason; they are left out and noted.
+    """
+
+    name: str
+    version: str
+    shown: str
+    make_command: Callable[[int, Path], list[str]]
+    faults: Mapping[str, str] = field(default_factory=dict)
+
+
+NODE_FAULTS = {"append-c64-s1000": "it pools 100 file handles, and answers 404 when one is evicted before its fsync"}
+
+
+def find_mainstem() -> Peer:
+    program = Path(sys.executable).parent / "mainstem"
+    if not program.exists():
+        raise PeerFailed(f"{program.name} is not installed beside {Path(sys.executable).name}")
+
+    def make_command(port: int, data: Path) -> list[str]:
+        return [str(program), "serve", "--port", str(port), "--data", str(data), "--store", "sqlite"]
+
+    version = f"mainstem {metadata.version('mainstem')} on Python {sys.version.split()[0]}"
+    return Peer("mainstem", version, "mainstem serve --port PORT --data DIR --store sqlite", make_command)
+
+
+def find_node_peer() -> Peer:
+    node = find_node()
+    package = install_package(node, CACHE / "node")
+
+    def make_command(port: int, data: Path) -> list[str]:
+        return [node, str(HERE / "node_peer.mjs"), str(package), str(port), str(data)]
+
+    version = read_version(node, package)
+    return Peer("node", version, "node node_peer.mjs PACKAGE PORT DIR", make_command, NODE_FAULTS)
+
+
+@dataclass
+class Server:
+    """A started peer. It may be restarted on the same data."""
+
+    peer: Peer
+    folder: Path
+    port: int = 0
+    start_s: float = 0.0
+    process: subprocess.Popen[bytes] = field(init=False)
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def start(self) -> None:
+        self.port = find_free_port()
+        command = self.peer.make_command(self.port, self.folder / "data")
+        started = time.perf_counter()
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        while not self._answers():
+            if self.process.poll() is not None:
+                raise PeerFailed(f"{self.peer.name} ended as it started\n{self.read_log()}")
+            if time.perf_counter() - started > START_S_MAX:
+                self.stop()
+                raise PeerFailed(f"{self.peer.name} gave no answer for {START_S_MAX} s\n{self.read_log()}")
+            time.sleep(0.005)
+        self.start_s = time.perf_counter() - started
+
+    def _answers(self) -> bool:
+        """Ready means that a request is answered, not only that the port is open."""
+        try:
+            with socket.create_connection((HOST, self.port), timeout=START_S_MAX) as connection:
+                connection.sendall(build_request("HEAD", "nothing"))
+                return connection.recv(16).startswith(b"HTTP/1.1 ")
+        except OSError:
+            return False
+
+    def stop(self) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(STOP_S_MAX)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def restart(self) -> None:
+        self.stop()
+        os.sync()
+        self.start()
+
+    def read_log(self) -> str:
+        lines = (self.folder / "log").read_text(errors="replace").splitlines()
+        return "\n".join(lines[-LOG_LINES_SHOWN:])
+
+
+def find_free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def serve(peer: Peer) -> Iterator[Server]:
+    """Runs a peer on an empty data folder and removes the folder afterwards."""
+    CACHE.mkdir(exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=f"{peer.name}-", dir=CACHE))
+    # What the last server left dirty must not be written at the expense of this one.
+    os.sync()
+    try:
+        server = Server(peer, folder)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,114 @@
+"""Load that reads stored data: whole streams, and the last message of a long one."""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+
+from bench.jobs import CatchUp, Figures, ReadLast, ReadOnce
+from bench.payloads import CONTENT_TYPES, MESSAGE_BYTES, make_message
+from bench.quantiles import find_quantile
+from bench.sockets import BlockingConnection, fetch_tail
+from bench.wire import UnexpectedReply, build_request, check_status, find_header, require_header
+
+PAGES_MAX = 1_000_000
+LAST_READS_MAX = 5_000
+UP_TO_DATE = b'"upToDate"'
+
+
+def read_stream(connection: BlockingConnection, stream: str, pages: list[bytes] | None = None) -> int:
+    """Follows the pages of a stream from its start until up to date; gives back the bytes of all bodies."""
+    offset, total = "-1", 0
+    for _ in range(PAGES_MAX):
+        kept = bytearray() if pages is not None else None
+        head, length = connection.fetch(build_request("GET", stream, query=f"?offset={offset}"), kept)
+        check_status(head, b"", b"200")
+        total += length
+        if pages is not None and kept is not None:
+            pages.append(bytes(kept))
+        if find_header(head, "Stream-Up-To-Date") == "true":
+            return total
+        offset = require_header(head, "Stream-Next-Offset")
+    raise UnexpectedReply(f"{stream} never came up to date")
+
+
+def count_messages(job: CatchUp, pages: list[bytes]) -> int:
+    if job.content == "bytes":
+        return sum(map(len, pages)) // MESSAGE_BYTES
+    return sum(len(msgspec.json.decode(page)) for page in pages)
+
+
+def run_catch_up(job: CatchUp) -> Figures:
+    with BlockingConnection(job.port) as connection:
+        # The first pass is untimed: it proves that every message is there, and warms both sides.
+        pages: list[bytes] = []
+        read_stream(connection, job.stream, pages)
+        found, page_count = count_messages(job, pages), len(pages)
+        if found != job.messages:
+            raise UnexpectedReply(f"{job.stream} holds {found} messages, not {job.messages}")
+        del pages
+        times_s: list[float] = []
+        begin, cpu_s = time.perf_counter(), -time.process_time()
+        while sum(times_s) < job.seconds:
+            started = time.perf_counter()
+            read_stream(connection, job.stream)
+            times_s.append(time.perf_counter() - started)
+        cpu_s += time.process_time()
+    # Message bytes, not body bytes: servers differ in the separators that they store and send.
+    megabytes = job.messages * MESSAGE_BYTES * len(times_s) / 1e6
+    return {
+        "mb_per_s": megabytes / sum(times_s),
+        "reads": float(len(times_s)),
+        "pages": float(page_count),
+        "generator_cpu": cpu_s / (time.perf_counter() - begin),
+    }
+
+
+def run_read_once(job: ReadOnce) -> Figures:
+    started = time.perf_counter()
+    with BlockingConnection(job.port) as connection:
+        read = read_live if job.live else read_stream
+        total = read(connection, job.stream)
+    if total < job.payload_bytes:
+        raise UnexpectedReply(f"{job.stream} gave {total} bytes of {job.payload_bytes}")
+    return {"mb_per_s": job.payload_bytes / 1e6 / (time.perf_counter() - started)}
+
+
+def read_live(connection: BlockingConnection, stream: str) -> int:
+    """Follows a stream by SSE from its start until the server says that the reader is up to date."""
+    head = connection.open(build_request("GET", stream, query="?offset=-1&live=sse"))
+    check_status(head, b"", b"200")
+    total, tail = 0, b""
+    while True:
+        piece = bytes(connection.read_piece())
+        total += len(piece)
+        if UP_TO_DATE in tail + piece:
+            return total
+        tail = piece[-len(UP_TO_DATE) :]
+
+
+def run_read_last(job: ReadLast) -> Figures:
+    with BlockingConnection(job.port) as connection:
+        before_last = fetch_tail(connection, job.stream)
+        message = make_message("last")
+        headers = {"Content-Type": CONTENT_TYPES["json"]}
+        head, _ = connection.fetch(build_request("POST", job.stream, headers=headers, body=message))
+        check_status(head, b"", b"204")
+        request = build_request("GET", job.stream, query=f"?offset={before_last}")
+        latencies = time_reads(connection, request, message, job.seconds)
+    return {"p50_ms": find_quantile(latencies, 0.50) * 1000, "p99_ms": find_quantile(latencies, 0.99) * 1000}
+
+
+def time_reads(connection: BlockingConnection, request: bytes, message: bytes, seconds: float) -> list[float]:
+    latencies: list[float] = []
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end and len(latencies) < LAST_READS_MAX:
+        kept = bytearray()
+        started = time.perf_counter()
+        head, _ = connection.fetch(request, kept)
+        latencies.append(time.perf_counter() - started)
+        check_status(head, bytes(kept), b"200")
+        if msgspec.json.decode(kept) != [msgspec.json.decode(message)]:
+            raise UnexpectedReply(f"not the last message: {bytes(kept[:200])!r}")
+    return sorted(latencies)

@@ -1,0 +1,63 @@
+"""Samples of all repeats, and the medians and ratios that are drawn from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from statistics import median
+
+from bench.jobs import Figures
+from bench.scenarios import Better, Measurement
+
+
+@dataclass
+class Row:
+    """One measurement of every peer, a sample for each repeat."""
+
+    name: str
+    title: str
+    unit: str
+    better: Better
+    samples: dict[str, list[float]] = field(default_factory=dict)
+    details: dict[str, list[Figures]] = field(default_factory=dict)
+
+    def find_median(self, peer: str) -> float | None:
+        samples = self.samples.get(peer)
+        return median(samples) if samples else None
+
+    def find_spread(self, peer: str) -> float | None:
+        """The range of the samples as a share of their median: a smaller difference says nothing."""
+        samples = self.samples.get(peer, [])
+        middle = self.find_median(peer)
+        if len(samples) < 2 or not middle:
+            return None
+        return (max(samples) - min(samples)) / abs(middle)
+
+    def find_ratio(self, ours: str, other: str) -> float | None:
+        """How many times better ours is than the other; below 1 it is worse, whatever the unit."""
+        mine, theirs = self.find_median(ours), self.find_median(other)
+        if mine is None or theirs is None or mine <= 0 or theirs <= 0:
+            return None
+        return mine / theirs if self.better == "more" else theirs / mine
+
+    def find_generator_cpu(self, peer: str) -> float:
+        return max((figures.get("generator_cpu", 0.0) for figures in self.details.get(peer, [])), default=0.0)
+
+
+@dataclass
+class Results:
+    rows: dict[str, Row] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+
+    def add(self, peer: str, found: Measurement) -> None:
+        fresh = Row(found.name, found.title, found.unit, found.better)
+        row = self.rows.setdefault(found.name, fresh)
+        row.samples.setdefault(peer, []).append(found.value)
+        row.details.setdefault(peer, []).append(found.details)
+
+    def find_medians(self, peer: str) -> dict[str, float]:
+        found = {name: row.find_median(peer) for name, row in self.rows.items()}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def find_ratios(self, ours: str, other: str) -> dict[str, float]:
+        found = {name: row.find_ratio(ours, other) for name, row in self.rows.items()}
+        return {name: value for name, value in found.items() if value is not None}

@@ -1,0 +1,223 @@
+"""Load that waits: live subscribers on one stream, by SSE or long-poll, and what idle ones cost."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from bench.jobs import FanOut, Figures, Idle
+from bench.memory import measure_rss
+from bench.payloads import CONTENT_TYPES, make_message
+from bench.quantiles import find_quantile
+from bench.sockets import BlockingConnection, fetch_tail
+from bench.wire import (
+    HEAD_END,
+    Connection,
+    UnexpectedReply,
+    build_request,
+    check_status,
+    connect_all,
+    require_header,
+)
+from bench.writers import create_streams, wait_for_failure
+
+STREAM = "live"
+SETTLE_S = 0.5
+ROUND_GAP_S = 0.02
+ROUND_S_MAX = 30.0
+ROUNDS_MIN = 5
+IDLE_WARM_CONNECTIONS = 50
+IDLE_SETTLE_S = 2.0
+
+
+class Round:
+    """One append on its way to all subscribers."""
+
+    def __init__(self, number: int, subscribers: int) -> None:
+        self.label = f"round-{number:06d}"
+        self.marker = self.label.encode()
+        self.missing = subscribers
+        self.sent_at = 0.0
+        self.latencies_s: list[float] = []
+        self.complete: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def record_arrival(self) -> None:
+        self.latencies_s.append(time.perf_counter() - self.sent_at)
+        self.missing -= 1
+        if self.missing == 0:
+            self.complete.set_result(None)
+
+
+class Audience:
+    """The subscribers of a job: which of them are connected, and which round they wait for."""
+
+    def __init__(self, size: int, tail: str) -> None:
+        loop = asyncio.get_running_loop()
+        self.size = size
+        # Not "now": a subscriber that the server takes in late must still get the first round.
+        self.tail = tail
+        self.outcome: asyncio.Future[None] = loop.create_future()
+        self.ready = 0
+        self.all_ready: asyncio.Future[None] = loop.create_future()
+        self.round: Round | None = None
+
+    def record_ready(self) -> None:
+        self.ready += 1
+        if self.ready == self.size:
+            self.all_ready.set_result(None)
+
+
+class SseSubscriber(Connection):
+    """Looks for the round's marker in what arrives. Parsing the events would cost more than it could show."""
+
+    def __init__(self, audience: Audience) -> None:
+        super().__init__(audience.outcome)
+        self.audience = audience
+        self.head = b""
+        self.open = False
+        self.tail = b""
+        self.arrived: Round | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        query = f"?offset={self.audience.tail}&live=sse"
+        self.transport.write(build_request("GET", STREAM, query=query))
+
+    def data_received(self, data: bytes) -> None:
+        if not self.open:
+            data = self._read_head(data)
+        current = self.audience.round
+        if current is None or current is self.arrived:
+            return
+        # A segment may end within the marker, so the end of the last one is looked at again.
+        if current.marker in self.tail + data:
+            self.arrived = current
+            self.tail = b""
+            current.record_arrival()
+        else:
+            self.tail = data[-len(current.marker) :]
+
+    def _read_head(self, data: bytes) -> bytes:
+        """Takes the head off; gives back what came after it."""
+        self.head += data
+        head, end, rest = self.head.partition(HEAD_END)
+        if not end:
+            return b""
+        try:
+            check_status(head, rest, b"200")
+        except UnexpectedReply as error:
+            self.fail(error)
+            return b""
+        self.open = True
+        self.audience.record_ready()
+        return rest
+
+
+class PollSubscriber(Connection):
+    """Asks again as soon as it is answered, from where the answer ended."""
+
+    def __init__(self, audience: Audience) -> None:
+        super().__init__(audience.outcome)
+        self.audience = audience
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.ask(self.audience.tail)
+        self.audience.record_ready()
+
+    def ask(self, offset: str) -> None:
+        self.transport.write(build_request("GET", STREAM, query=f"?offset={offset}&live=long-poll"))
+
+    def handle_reply(self, head: bytes, body: bytes) -> None:
+        if head[9:12] != b"204":
+            check_status(head, body, b"200")
+            current = self.audience.round
+            if current is None or current.marker not in body:
+                raise UnexpectedReply(f"a long-poll answered without the message: {body[:200]!r}")
+            current.record_arrival()
+        self.ask(require_header(head, "Stream-Next-Offset"))
+
+
+class Publisher(Connection):
+    """Appends one message a round."""
+
+    replied: asyncio.Future[None]
+
+    def publish(self, message: bytes) -> None:
+        self.replied = asyncio.get_running_loop().create_future()
+        headers = {"Content-Type": CONTENT_TYPES["json"]}
+        self.transport.write(build_request("POST", STREAM, headers=headers, body=message))
+
+    def handle_reply(self, head: bytes, body: bytes) -> None:
+        check_status(head, body, b"204")
+        self.replied.set_result(None)
+
+
+async def gather_audience(
+    port: int, size: int, make: Callable[[Audience], Connection]
+) -> tuple[Audience, list[Connection]]:
+    """Connects that many subscribers and waits until the server has taken them all in."""
+    with BlockingConnection(port) as connection:
+        audience = Audience(size, fetch_tail(connection, STREAM))
+    subscribers = await connect_all(port, [lambda: make(audience)] * size)
+    await asyncio.wait([audience.all_ready, audience.outcome], return_when=asyncio.FIRST_COMPLETED)
+    await wait_for_failure(audience.outcome, SETTLE_S)
+    return audience, subscribers
+
+
+async def run_fan_out(job: FanOut) -> Figures:
+    await create_streams(job.port, [STREAM], CONTENT_TYPES["json"])
+    make: Callable[[Audience], Connection] = SseSubscriber if job.mode == "sse" else PollSubscriber
+    audience, subscribers = await gather_audience(job.port, job.subscribers, make)
+    [publisher] = await connect_all(job.port, [lambda: Publisher(audience.outcome)])
+    await play_round(audience, publisher, 0)
+    latencies: list[float] = []
+    rounds, cpu_s = 0, -time.process_time()
+    begin = time.perf_counter()
+    while time.perf_counter() < begin + job.seconds or rounds < ROUNDS_MIN:
+        rounds += 1
+        latencies += await play_round(audience, publisher, rounds)
+    elapsed_s = time.perf_counter() - begin
+    cpu_s += time.process_time()
+    for connection in [*subscribers, publisher]:
+        connection.close()
+    latencies.sort()
+    return {
+        "p50_ms": find_quantile(latencies, 0.50) * 1000,
+        "p99_ms": find_quantile(latencies, 0.99) * 1000,
+        "rounds": float(rounds),
+        "generator_cpu": cpu_s / elapsed_s,
+    }
+
+
+async def play_round(audience: Audience, publisher: Publisher, number: int) -> list[float]:
+    current = audience.round = Round(number, audience.size)
+    message = make_message(current.label)
+    current.sent_at = time.perf_counter()
+    publisher.publish(message)
+    deadline = current.sent_at + ROUND_S_MAX
+    for event in (current.complete, publisher.replied):
+        left_s = deadline - time.perf_counter()
+        await asyncio.wait([event, audience.outcome], timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+        if audience.outcome.done():
+            audience.outcome.result()
+    if not current.complete.done() or not publisher.replied.done():
+        raise UnexpectedReply(f"{current.missing} of {audience.size} subscribers missed {current.label}")
+    # A pause lets the next long-polls reach the server before the next round.
+    await wait_for_failure(audience.outcome, ROUND_GAP_S)
+    return current.latencies_s
+
+
+async def run_idle(job: Idle) -> Figures:
+    await create_streams(job.port, [STREAM], CONTENT_TYPES["json"])
+    # The first connections load code and grow pools once; that is not the cost of a connection.
+    first, warm = await gather_audience(job.port, IDLE_WARM_CONNECTIONS, SseSubscriber)
+    await wait_for_failure(first.outcome, IDLE_SETTLE_S)
+    before = measure_rss(job.pid)
+    audience, idle = await gather_audience(job.port, job.connections, SseSubscriber)
+    await wait_for_failure(audience.outcome, IDLE_SETTLE_S)
+    after = measure_rss(job.pid)
+    for connection in [*warm, *idle]:
+        connection.close()
+    return {"rss_mb_before": before / 1e6, "kb_each": (after - before) / job.connections / 1000}

@@ -1,0 +1,107 @@
+"""The figures that the project promises, and the rule by which each is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Mark = Literal["pass", "MISS", "-"]
+# Our medians by measurement name, and how many times better than the peer each is.
+Values = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class AtLeast:
+    value: float
+
+    def describe(self) -> str:
+        return f">= {format_number(self.value)}"
+
+    def judge(self, name: str, values: Values, ratios: Values) -> Mark:
+        return mark_pass(values[name] >= self.value)
+
+
+@dataclass(frozen=True)
+class Below:
+    value: float
+
+    def describe(self) -> str:
+        return f"< {format_number(self.value)}"
+
+    def judge(self, name: str, values: Values, ratios: Values) -> Mark:
+        return mark_pass(values[name] < self.value)
+
+
+@dataclass(frozen=True)
+class TimesPeer:
+    times: float
+
+    def describe(self) -> str:
+        return f">= {self.times:g}x"
+
+    def judge(self, name: str, values: Values, ratios: Values) -> Mark:
+        return mark_pass(ratios[name] >= self.times) if name in ratios else "-"
+
+
+@dataclass(frozen=True)
+class Near:
+    """At most that share below another measurement of ours."""
+
+    other: str
+    share: float
+
+    def describe(self) -> str:
+        return f"within {self.share:.0%} of {self.other}"
+
+    def judge(self, name: str, values: Values, ratios: Values) -> Mark:
+        if self.other not in values:
+            return "-"
+        return mark_pass(values[name] >= values[self.other] * (1 - self.share))
+
+
+Target = AtLeast | Below | TimesPeer | Near
+
+TARGETS: dict[str, list[Target]] = {
+    "append-c1": [TimesPeer(4)],
+    "append-c64": [TimesPeer(20), AtLeast(18_000)],
+    "append-c64-s64": [Near("append-c64", 0.25)],
+    "append-c64-s1000": [Near("append-c64", 0.25)],
+    "append-batches": [AtLeast(300_000)],
+    "catch-up-json": [TimesPeer(4), AtLeast(400)],
+    "last-message": [Below(2)],
+    "sse-200-p50": [Below(10)],
+    "sse-200-p99": [Below(60)],
+    "rss-sse": [Below(20)],
+    "rss-reading": [Below(64)],
+    "rss-tailing": [Below(64)],
+    "start-many": [Below(2)],
+    "rss-many": [Below(250)],
+}
+
+
+def describe_targets(name: str) -> str:
+    return ", ".join(target.describe() for target in TARGETS.get(name, []))
+
+
+def judge_measurement(name: str, values: Values, ratios: Values) -> Mark:
+    """One miss is a miss; a target that could not be judged (no peer was run) leaves the mark open."""
+    if name not in values:
+        return "-"
+    marks = [target.judge(name, values, ratios) for target in TARGETS.get(name, [])]
+    if "MISS" in marks:
+        return "MISS"
+    return "pass" if marks and "-" not in marks else "-"
+
+
+def mark_pass(reached: bool) -> Mark:
+    return "pass" if reached else "MISS"
+
+
+def format_number(value: float) -> str:
+    """Three figures are enough, and more than noise allows; thousands are set apart by spaces."""
+    if abs(value) >= 100:
+        return f"{value:,.0f}".replace(",", " ")
+    if abs(value) >= 10:
+        return f"{value:.1f}".removesuffix(".0")
+    return f"{value:.2f}".rstrip("0").rstrip(".")
