@@ -1,0 +1,66 @@
+# Two commands are all you need: `make serve` and `make test`.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: help install serve test test-quick check format bench docs lock clean
+
+help:
+	@echo "make serve       install what serving needs, and run the server on http://127.0.0.1:4437"
+	@echo "make test        install everything else, and run all tests (make test-quick: the fast half)"
+	@echo "make check       formatting, lint, types, layers"
+	@echo "make bench       measure beside the Node reference server"
+	@echo "make docs        build the documentation into site/"
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Mainstem needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.serve: $(BIN)/python pyproject.toml requirements/serve.txt
+	$(BIN)/pip install --quiet --require-hashes -r requirements/serve.txt
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.serve requirements/dev.txt
+	$(BIN)/pip install --quiet --require-hashes -r requirements/dev.txt
+	@touch $@
+
+install: $(VENV)/.dev
+
+serve: $(VENV)/.serve
+	$(BIN)/mainstem serve $(ARGS)
+
+test: install
+	$(BIN)/pytest $(ARGS)
+
+test-quick: install
+	$(BIN)/pytest -m "not slow" $(ARGS)
+
+check: install
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: install
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: install
+	$(BIN)/python -m bench $(ARGS)
+
+docs: install
+	$(BIN)/zensical build --clean
+
+# Pins every dependency for every supported Python; run it after changing pyproject.toml.
+lock:
+	$(PYTHON) -m venv .cache/lock
+	.cache/lock/bin/pip install --quiet uv
+	.cache/lock/bin/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --no-header \
+		--python-version 3.11 pyproject.toml requirements/build.in -o requirements/serve.txt
+	.cache/lock/bin/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --no-header \
+		--python-version 3.11 --extra dev pyproject.toml requirements/build.in -o requirements/dev.txt
+
+clean:
+	rm -rf $(VENV) .cache site
