@@ -340,6 +340,11 @@ class StoreLocked(MainstemError):
     title = "Another server uses this data directory"
 
 
+class StoreUnusable(MainstemError):
+    code = "store_unusable"
+    title = "The data directory cannot be used"
+
+
 class StoreTooNew(MainstemError):
     code = "store_too_new"
     title = "The data was written by a newer version"

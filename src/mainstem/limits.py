@@ -13,6 +13,7 @@ HOT_APPEND_BYTES_MAX: Final = 64 * KIB  # larger bodies take the way with flow c
 REQUEST_WAIT_S_MAX: Final = 120.0  # from connecting, or from the first byte, until a request is complete
 KEEP_ALIVE_S: Final = 75  # an idle connection; above the usual 60 s of proxies, so that they close first
 STREAM_PATH_BYTES_MAX: Final = 1024  # a path is a database key and stands in every ETag
+JSON_DEPTH_MAX: Final = 500  # far below what the parser's stack allows
 CONTENT_TYPE_BYTES_MAX: Final = 256
 STREAM_SEQ_BYTES_MAX: Final = 256
 PRODUCER_ID_BYTES_MAX: Final = 256

@@ -125,18 +125,32 @@ class CommitLog:
         if view.changes or view.records:
             await self.store.save(view.changes, view.records, view.head)
             self.live.publish(view.records)
-            for observe in self.observers:
-                observe(view.changes)
+            self._tell_observers(view)
         for caller, value, accepted in outcomes:
-            if caller.cancelled():
-                continue
-            if accepted:
-                caller.set_result(value)
-            else:
-                caller.set_exception(value)
+            _tell(caller, value, accepted)
+
+    def _tell_observers(self, view: View) -> None:
+        for observe in self.observers:
+            try:
+                observe(view.changes)
+            except Exception:  # what is durable stays durable, whatever an observer makes of it
+                logger.exception("an observer of the log failed")
 
     @staticmethod
     def _fail(batch: list[Waiting], error: Exception) -> None:
         for _, caller in batch:
             if not caller.done():
-                caller.set_exception(error)
+                _tell(caller, error, False)
+
+
+def _tell(caller: Caller, value: Any, accepted: bool) -> None:
+    """One caller that cannot be told must not keep the others from being told."""
+    try:
+        if caller.cancelled():
+            return
+        if accepted:
+            caller.set_result(value)
+        else:
+            caller.set_exception(value)
+    except Exception:
+        logger.exception("the caller of a command could not be told of its outcome")

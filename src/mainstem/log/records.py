@@ -12,6 +12,10 @@ TopicId = NewType("TopicId", int)
 """Which sequence a record belongs to: the committed id of the record that created it."""
 
 
+RECORD_BYTES = 100
+"""What a record counts for in a page besides its data, so that pages of records without data end too."""
+
+
 class Kind(IntEnum):
     """What happened. The numbers are on disk: add, never change."""
 

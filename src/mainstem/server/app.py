@@ -3,13 +3,13 @@
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 from urllib.parse import quote
 
 import msgspec
 
-from mainstem.errors import MainstemError, NotFound, Unavailable
+from mainstem.errors import NotFound, Unavailable
 from mainstem.log.commit import CommitLog
 from mainstem.log.live import Live
 from mainstem.log.store import MemoryStore, SqliteStore, Store
@@ -56,38 +56,40 @@ class Mainstem:
         self.clock_us = clock_us
         self.http: StreamsHttp | None = None
         self._live = Live()
+        self.start_error: Exception | None = None
+        """Why the lifespan could not begin, for whoever runs the server to tell."""
 
     @asynccontextmanager
     async def lifespan(self, app: object = None) -> AsyncIterator[None]:
         """Open the log, serve, close it. Fits Starlette's and FastAPI's `lifespan=` argument."""
-        await self.store.open()
-        try:
+        async with AsyncExitStack() as stack:
+            await self.store.open()
+            stack.push_async_callback(self.store.close)
             log = CommitLog(self.store, self._live, self.clock_us)
-            streams = Streams(log, self.settings.page_bytes)
-            reaper = Reaper(streams)
-            allow_local = self.settings.allow_local_webhooks
-            deliveries = Deliveries(log, WebhookCaller(allow_local=allow_local))
             log.start()
-            reaper.start()
-            await deliveries.start()
-            self.http = StreamsHttp(
-                streams,
-                ControlHttp(deliveries, allow_local_webhooks=allow_local),
-                body_bytes_max=self.settings.max_body_bytes,
-                long_poll_ms=self.settings.long_poll_ms,
-            )
-            self._listing = StreamsListing(streams)
-            self._sets = StreamSets(streams)
-            try:
-                yield
-            finally:
-                self.release_readers()
-                await deliveries.stop()
-                await reaper.stop()
-                await log.stop()
-        finally:
-            self.http = None
-            await self.store.close()
+            stack.push_async_callback(log.stop)
+            await self._open_streams(log, stack)
+            stack.callback(self.release_readers)
+            yield
+        self.http = None
+
+    async def _open_streams(self, log: CommitLog, stack: AsyncExitStack) -> None:
+        settings = self.settings
+        streams = Streams(log, settings.page_bytes)
+        reaper = Reaper(streams)
+        reaper.start()
+        stack.push_async_callback(reaper.stop)
+        deliveries = Deliveries(log, WebhookCaller(allow_local=settings.allow_local_webhooks))
+        await deliveries.start()
+        stack.push_async_callback(deliveries.stop)
+        self._listing = StreamsListing(streams)
+        self._sets = StreamSets(streams)
+        self.http = StreamsHttp(
+            streams,
+            ControlHttp(deliveries, allow_local_webhooks=settings.allow_local_webhooks),
+            body_bytes_max=settings.max_body_bytes,
+            long_poll_ms=settings.long_poll_ms,
+        )
 
     def release_readers(self) -> None:
         """Let every live reader end its response: the server is about to stop."""
@@ -134,10 +136,9 @@ class Mainstem:
         lifespan = self.lifespan()
         try:
             await lifespan.__aenter__()
-        except Exception as error:
-            if not isinstance(error, MainstemError):
-                logger.exception("the server could not start")
-            await send({"type": "lifespan.startup.failed", "message": str(error)})
+        except Exception as error:  # noqa: BLE001 - whoever runs the server tells of it
+            self.start_error = error
+            await send({"type": "lifespan.startup.failed", "message": ""})
             return
         await send({"type": "lifespan.startup.complete"})
         await receive()

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 STATUS_LINES = {status: b"HTTP/1.1 %d %b\r\n" % (status, status.phrase.encode()) for status in HTTPStatus}
 
 
-def fits(headers: Headers) -> bool:
-    """Whether a POST can wait for its last byte in memory."""
+def fits(headers: Headers, body_bytes_max: int) -> bool:
+    """Whether a POST can wait for its last byte in memory. One that is too large is refused on the ordinary way."""
     length = headers.get(b"content-length", b"0")
     return (
         b"transfer-encoding" not in headers
         and b"expect" not in headers
         and length.isdigit()
-        and int(length) <= limits.HOT_APPEND_BYTES_MAX
+        and int(length) <= min(limits.HOT_APPEND_BYTES_MAX, body_bytes_max)
     )
 
 
@@ -91,6 +91,8 @@ class AppendCycle:
         return self.response_complete
 
     def set_result(self, done: Appended) -> None:
+        if done.state.ttl_s is not None:
+            self.http.keep_alive(paths.parse_path(self.raw_path), done)
         status, headers = append_reply(self.headers, done)
         self._finish(status, headers, b"")
 

@@ -22,6 +22,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     _in_head = True
     _incomplete = True
     _head_bytes = 0
+    _messages = 0
     _timer: asyncio.TimerHandle | None = None
 
     def __init__(self, config: Config, *args: Any, **kwargs: Any) -> None:
@@ -37,24 +38,32 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        messages = self._messages
         super().data_received(data)
         if self._incomplete:  # most requests come in one piece, and need no timer
             if self._timer is None:
                 self._timer = self.loop.call_later(limits.REQUEST_WAIT_S_MAX, self._give_up)
-            if self._in_head:
+            if self._in_head and self._messages == messages:  # all of it belongs to a head that goes on
                 self._head_bytes += len(data)
-                if self._head_bytes > limits.REQUEST_HEAD_BYTES_MAX:
-                    self._refuse(HeadTooLarge(f"more than {limits.REQUEST_HEAD_BYTES_MAX} bytes"))
+                self._check_head(self._head_bytes)
 
     def on_message_begin(self) -> None:
         self._in_head = self._incomplete = True
         self._head_bytes = 0
+        self._messages += 1
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
         self._in_head = False
+        self._check_head(len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers))
+        if self.transport.is_closing():
+            return
         if not (self.parser.get_method() == b"POST" and self._begin_append()):
             super().on_headers_complete()
+
+    def _check_head(self, size: int) -> None:
+        if size > limits.REQUEST_HEAD_BYTES_MAX:
+            self._refuse(HeadTooLarge(f"more than {limits.REQUEST_HEAD_BYTES_MAX} bytes"))
 
     def _begin_append(self) -> bool:
         """Take a POST to a stream the short way, if it fits and nothing is before it on this connection."""
@@ -71,7 +80,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             headers = collect_headers(self.headers)
         except MainstemError:
             return False  # the ordinary way answers it
-        if not fits(headers) or self.parser.should_upgrade():
+        if not fits(headers, http.body_bytes_max) or self.parser.should_upgrade():
             return False
         keep_alive = self.parser.get_http_version() != "1.0" and self.parser.should_keep_alive()
         self.cycle = AppendCycle(self, http, self.url[len(PREFIX) :], headers, keep_alive)

@@ -64,6 +64,22 @@ def check_exposure(settings: Settings) -> None:
         )
 
 
+def configure(app: Mainstem) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        loop="uvloop",
+        http=BoundedHttpProtocol,
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,  # a proxy's word counts only in URLs that we make, and is read there
+        timeout_keep_alive=limits.KEEP_ALIVE_S,
+        timeout_graceful_shutdown=int(limits.SHUTDOWN_S_MAX),
+    )
+
+
 def run(settings: Settings) -> int:
     """Serve until a signal comes. Returns the exit code."""
     configure_logs(settings)
@@ -71,22 +87,13 @@ def run(settings: Settings) -> int:
         check_exposure(settings)
         app = Mainstem(settings)
         with bind(settings) as listener:
-            config = uvicorn.Config(
-                app,
-                loop="uvloop",
-                http=BoundedHttpProtocol,
-                ws="none",
-                lifespan="on",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                proxy_headers=False,  # a proxy's word counts only in Location, and is read there
-                timeout_keep_alive=limits.KEEP_ALIVE_S,
-                timeout_graceful_shutdown=int(limits.SHUTDOWN_S_MAX),
-            )
-            server = Server(config, app)
-            server.run(sockets=[listener])
-            return 0 if server.started else 2
+            try:
+                Server(configure(app), app).run(sockets=[listener])
+            except SystemExit:
+                if app.start_error is None:
+                    raise
+                raise app.start_error from None  # uvicorn ends the process itself when the app does not start
     except MainstemError as error:
         print(f"mainstem: {error.detail}", file=sys.stderr)
         return 2
+    return 0

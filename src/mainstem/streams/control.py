@@ -12,7 +12,7 @@ from mainstem.errors import BadOffset, InvalidOffset, InvalidSubscription, Metho
 from mainstem.streams import paths
 from mainstem.streams.deliveries import Deliveries
 from mainstem.streams.offsets import Offset
-from mainstem.streams.requests import Headers, Receive, Scope, Send, read_body
+from mainstem.streams.requests import Headers, Receive, Scope, Send, origin, read_body
 from mainstem.streams.responses import OPEN, respond
 from mainstem.streams.signing import jwks, read_token
 from mainstem.streams.subscriptions import (
@@ -222,10 +222,7 @@ class ControlHttp:
 
 def base_url(scope: Scope, headers: Headers) -> str:
     """The stream root as the client addressed it: callback and key URLs begin with it."""
-    scheme = headers.get(b"x-forwarded-proto", scope.get("scheme", "http").encode()).decode("latin-1")
-    host = headers.get(b"x-forwarded-host", headers.get(b"host", b"localhost")).decode("latin-1")
-    root = quote(scope.get("root_path", ""))
-    return f"{scheme}://{host}{root}{paths.PREFIX.decode().rstrip('/')}"
+    return origin(scope, headers) + quote(scope.get("root_path", "")) + paths.PREFIX.decode().rstrip("/")
 
 
 def format_time(us: int) -> str:

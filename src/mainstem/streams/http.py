@@ -33,6 +33,7 @@ from mainstem.streams.requests import (
     Send,
     collect_headers,
     is_true,
+    origin,
     read_body,
     read_if_match,
     read_lifetime,
@@ -103,7 +104,13 @@ class StreamsHttp:
         content_type = append_content_type(headers, body)
         messages = None if content_type is None else await parse_messages(content_type, body)
         done = await self.streams.log.submit(self.append_command(path, headers, content_type, messages))
+        self.keep_alive(path, done)
         await respond(send, *append_reply(headers, done))
+
+    def keep_alive(self, path: str, done: Appended) -> None:
+        """An append that stored nothing, as a retry, is a use of the stream all the same."""
+        if done.state.ttl_s is not None:
+            self.streams.touch(path, done.state)
 
     def append_command(
         self, path: str, headers: Headers, content_type: str | None, messages: Messages | None
@@ -337,7 +344,5 @@ def describe(state: StreamState) -> HeaderList:
 
 def location(scope: Scope, headers: Headers) -> bytes:
     """The stream's own absolute URL, as the client addressed it, also through a proxy."""
-    scheme = headers.get(b"x-forwarded-proto") or scope.get("scheme", "http").encode()
-    host = headers.get(b"x-forwarded-host") or headers.get(b"host", b"localhost")
     path: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
-    return b"%b://%b%b" % (scheme, host, path)
+    return origin(scope, headers).encode("latin-1") + path

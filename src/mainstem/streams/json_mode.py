@@ -4,13 +4,19 @@ So a stream's stored bytes are the inside of a JSON array, and a read of any run
 without the last comma + `]`. Message boundaries need no index: `messages` finds them again.
 """
 
+import re
 from typing import NamedTuple
 
 import msgspec
 
+from mainstem import limits
 from mainstem.errors import BadJson, EmptyArray
 
 JSON = "application/json"
+
+STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+BRACKETS = bytes.maketrans(b"{}", b"[]")
+NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 _array = msgspec.json.Decoder(list[msgspec.Raw])
 _value = msgspec.json.Decoder(msgspec.Raw)
@@ -31,6 +37,7 @@ def parse_body(body: bytes, *, empty_array_ok: bool = False) -> Messages:
     try:
         if not body.isascii():
             body.decode("utf-8")
+        _check_depth(body)
         if body.lstrip(b" \t\r\n")[:1] == b"[":
             parts = _array.decode(body)
             if parts:
@@ -46,6 +53,21 @@ def parse_body(body: bytes, *, empty_array_ok: bool = False) -> Messages:
     if empty_array_ok:
         return NOTHING
     raise EmptyArray("an empty array holds no message to append")
+
+
+def _check_depth(body: bytes) -> None:
+    """The parser's depth ends with the stack, which is not always the same; ours must be, or what is stored here could
+    not be read elsewhere. Innermost pairs are taken out until none is left: as many rounds as there are levels."""
+    if body.count(b"[") + body.count(b"{") <= limits.JSON_DEPTH_MAX:
+        return
+    brackets = STRING.sub(b"", body).translate(BRACKETS, NO_BRACKETS)
+    for _ in range(limits.JSON_DEPTH_MAX):
+        rest = brackets.replace(b"[]", b"")
+        if len(rest) == len(brackets):
+            return  # nothing is left, or it is not JSON, and the parser says so
+        brackets = rest
+    if brackets:
+        raise BadJson(f"the body is nested more than {limits.JSON_DEPTH_MAX} levels deep")
 
 
 def wrap(data: bytes) -> bytes:

@@ -1,7 +1,7 @@
 """How long a stream lives: sliding TTL, absolute expiry, and when it counts as gone."""
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from mainstem import limits
 from mainstem.errors import BadHeader, StreamGone, StreamNotFound
@@ -28,7 +28,7 @@ def parse_expires_at(text: str) -> int:
         if not TIME_FORM.fullmatch(text):
             raise ValueError
         time = datetime.fromisoformat(text.upper())
-        return int((time - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * SECOND_US)
+        return (time - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
     except (ValueError, OverflowError):
         raise BadHeader(f"Stream-Expires-At {text[:64]!r} is not an RFC 3339 time") from None
 

@@ -8,7 +8,7 @@ import asyncio
 import random
 
 from mainstem import limits
-from mainstem.errors import StreamNotFound, TooManyReaders
+from mainstem.errors import OffsetGone, StreamGone, StreamNotFound, TooManyReaders
 from mainstem.log.live import Live, Topic, changed, end_wait
 from mainstem.streams import content_types, json_mode, sse
 from mainstem.streams.cursors import JITTER_S_MAX, current_interval, is_ahead, next_cursor
@@ -96,6 +96,8 @@ class LiveReads:
         ]
         if not content_types.is_text(state.content_type):
             headers.append((b"stream-sse-data-encoding", b"base64"))
+        if start != state.next_offset:
+            await self.streams.read(state, start, 1)  # an offset that cannot be read is an error, not a stream
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         client = Departure(receive)
         self.streams.begin_watch(path)
@@ -126,23 +128,26 @@ class LiveReads:
             seen = topic.version
             try:
                 state = await self.streams.find(path, state.topic)
-            except StreamNotFound:
+                if told != (state.next_offset, state.closed):
+                    frame, at, done = await self._frame(state, at, cursor, topic)
+                    await _send_body(send, frame)
+                    if not done:
+                        continue
+                    told = (state.next_offset, state.closed)
+                    if state.closed:
+                        return
+            except (StreamNotFound, StreamGone):
                 await _send_body(send, sse.DELETED)
                 return
-            if told is None or told[0] != state.next_offset or told[1] != state.closed:
-                frame, at, done = await self._frame(state, at, cursor, topic)
-                if frame:
-                    await _send_body(send, frame)
-                if not done:
-                    continue
-                told = (state.next_offset, state.closed)
-                if state.closed:
-                    return
+            except OffsetGone:
+                return  # retention has overtaken this reader; it is told so when it comes back
             left_s = deadline - loop.time()
             if left_s <= 0 or self.live.closing:
                 return
             await changed((topic,), (seen,), min(left_s, limits.SSE_HEARTBEAT_S), client.hold)
-            if topic.version == seen and not client.left and loop.time() < deadline:
+            if topic.version == seen and not client.left:
+                if left_s <= limits.SSE_HEARTBEAT_S:
+                    return  # it was the deadline that was waited for; timers may be a little early
                 await _send_body(send, sse.HEARTBEAT)
 
     async def _frame(

@@ -1,5 +1,6 @@
 """Which stream a URL names. The path is decoded once, strictly, so one stream has one name."""
 
+import re
 from urllib.parse import unquote_to_bytes
 
 from mainstem import limits
@@ -10,6 +11,7 @@ RESERVED = "__ds"
 """The first segment under which the protocol keeps its control APIs (section 6)."""
 
 
+BROKEN_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 CONTROL = PREFIX + RESERVED.encode()
 
 
@@ -20,11 +22,17 @@ def is_reserved(path: str) -> bool:
 def parse_path(raw: bytes) -> str:
     """The stream path of a URL's path below the prefix."""
     try:
-        path = (unquote_to_bytes(raw) if b"%" in raw else raw).decode("utf-8")
+        path = (_unquote(raw) if b"%" in raw else raw).decode("utf-8")
     except UnicodeDecodeError:
         raise BadPath("the path is not UTF-8 when decoded") from None
     check_path(path)
     return path
+
+
+def _unquote(raw: bytes) -> bytes:
+    if BROKEN_ESCAPE.search(raw):
+        raise BadPath("a percent sign is not followed by two hexadecimal digits")
+    return unquote_to_bytes(raw)
 
 
 def parse_reference(text: str, root_path: str) -> str:

@@ -5,6 +5,7 @@ import logging
 
 from mainstem import limits
 from mainstem.errors import MainstemError
+from mainstem.log.records import TopicId
 from mainstem.streams.endings import Expire, Forget, Touch
 from mainstem.streams.retention import Trim, surplus
 from mainstem.streams.service import Streams
@@ -37,7 +38,10 @@ class Reaper:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        await self._flush_touches()
+        try:
+            await self._flush_touches()
+        except MainstemError as error:
+            logger.warning("the last reads of streams with a TTL are not durable: %s", error.detail)
 
     async def _run(self) -> None:
         while True:
@@ -61,11 +65,15 @@ class Reaper:
         await self._erase()
 
     async def _flush_touches(self) -> None:
-        touches = dict(self.streams.touches)
-        await asyncio.gather(*(self.log.submit(Touch(path, at)) for path, at in touches.items()))
-        for path, at in touches.items():
-            if self.streams.touches.get(path) == at:
-                del self.streams.touches[path]
+        """In slices, so that clients' commands find room between them."""
+        touches = list(self.streams.touches.items())
+        size = min(limits.BATCH_COMMANDS_MAX, limits.COMMANDS_WAITING_MAX // 2)
+        for at in range(0, len(touches), size):
+            some = touches[at : at + size]
+            await asyncio.gather(*(self.log.submit(Touch(path, touched_us)) for path, touched_us in some))
+            for path, touched_us in some:
+                if self.streams.touches.get(path) == touched_us:
+                    del self.streams.touches[path]
 
     async def _expire(self) -> None:
         paths = await self.log.store.due(STREAMS, self.log.clock_us(), limits.REAP_STREAMS_MAX)
@@ -83,9 +91,14 @@ class Reaper:
             again_us = now_us if len(gone) == limits.ERASE_RECORDS_MAX else now_us + RETENTION_EVERY_US
             position = gone[-1].end if gone else state.earliest
             await self.log.submit(Trim(path, state.topic, position, sum(r.messages for r in gone), again_us))
-            if not state.forks:
-                while await store.erase(state.topic, position, limits.ERASE_RECORDS_MAX):
-                    pass
+            await self._erase_trimmed(path, state.topic)
+
+    async def _erase_trimmed(self, path: str, topic: TopicId) -> None:
+        """Only what the durable state has given up: a fork may have been made since the trim was planned."""
+        state: StreamState | None = await self.log.store.get(stream_key(path))
+        if state is not None and state.topic == topic and not state.forks:
+            while await self.log.store.erase(topic, state.earliest, limits.ERASE_RECORDS_MAX):
+                pass
 
     async def _erase(self) -> None:
         store = self.log.store

@@ -55,6 +55,13 @@ def collect_headers(pairs: Iterable[tuple[bytes, bytes]]) -> Headers:
     return headers
 
 
+def origin(scope: Scope, headers: Headers) -> str:
+    """Scheme and host as the client addressed them; behind a proxy, as the outermost one was addressed."""
+    scheme = headers.get(b"x-forwarded-proto") or scope.get("scheme", "http").encode()
+    host = headers.get(b"x-forwarded-host") or headers.get(b"host", b"localhost")
+    return "://".join(value.partition(b",")[0].strip().decode("latin-1") for value in (scheme, host))
+
+
 def text_header(headers: Headers, name: bytes, bytes_max: int) -> str | None:
     """A header as text; None if it is not there."""
     value = headers.get(name)

@@ -78,12 +78,7 @@ class Streams:
         if offset is Sentinel.NOW:
             return state.next_offset
         if offset < state.earliest_offset:
-            earliest = str(state.earliest_offset)
-            raise OffsetGone(
-                f"{offset} is no longer kept: the stream begins at {earliest}",
-                headers={"Stream-Earliest-Offset": earliest},
-                earliest_offset=earliest,
-            )
+            raise _gone(offset, state.earliest_offset)
         if offset > state.next_offset:
             raise BadOffset(f"{offset} lies beyond the end of the stream, {state.next_offset}")
         return offset
@@ -116,7 +111,7 @@ class Streams:
             parts.append(data)
             at += len(data)
             size -= len(data)
-            if at < until:  # the page is full
+            if at < until and is_json(state.content_type):  # the next message does not fit into this page
                 break
         up_to_date = at == state.tail
         data = parts[0] if len(parts) == 1 else b"".join(parts)
@@ -162,11 +157,21 @@ class Streams:
         chunk = self.log.live.read(topic, at, size) or await self.log.store.read(topic, at, until, size)
         if chunk is None:
             raise StreamNotFound("the stream was deleted while it was read")
+        if chunk.start > at:
+            raise _gone(Offset(state.read_seq, at), Offset(state.read_seq, chunk.start))
         if chunk.start == at and chunk.end <= until:
             return chunk.data, until
         if chunk.start != at and is_json(state.content_type) and not _begins_message(chunk, at):
             raise BadOffset(f"{Offset(state.read_seq, at)} lies within a message")
         return chunk.data[at - chunk.start : until - chunk.start], until
+
+
+def _gone(offset: Offset, earliest: Offset) -> OffsetGone:
+    return OffsetGone(
+        f"{offset} is no longer kept: the stream begins at {earliest}",
+        headers={"Stream-Earliest-Offset": str(earliest)},
+        earliest_offset=str(earliest),
+    )
 
 
 def _begins_message(chunk: Chunk, at: int) -> bool:

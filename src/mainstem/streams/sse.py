@@ -26,9 +26,13 @@ class Control(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True):
 
 def encode_text(data: bytes) -> bytes:
     """A data event of UTF-8 text."""
-    if b"\n" not in data and b"\r" not in data:
-        return b"event: data\ndata:%b\n\n" % data
-    return b"event: data\ndata:%b\n\n" % LINE_END.sub(b"\ndata:", data)
+    return b"event: data\n%b\n" % encode_lines(data)
+
+
+def encode_lines(data: bytes) -> bytes:
+    """Data as `data:` lines. A receiver drops one space after the colon, so a line that begins with one gets two."""
+    lines = LINE_END.split(data) if b"\n" in data or b"\r" in data else [data]
+    return b"".join(b"data: %b\n" % line if line[:1] == b" " else b"data:%b\n" % line for line in lines)
 
 
 def encode_binary(data: bytes) -> bytes:
@@ -47,11 +51,13 @@ def whole_characters(data: bytes) -> int:
     Appends may cut a character in two; an event must not. Bytes that can never be UTF-8 are not held back.
     """
     for back in range(1, min(4, len(data) + 1)):
-        byte = data[-back]
-        if byte & 0xC0 == 0x80:
-            continue
-        needed = 2 if byte & 0xE0 == 0xC0 else 3 if byte & 0xF0 == 0xE0 else 4 if byte & 0xF8 == 0xF0 else 1
-        return len(data) - back if needed > back else len(data)
+        if data[-back] >= 0xC0:  # the first byte of a character
+            try:
+                data[-back:].decode("utf-8")
+            except UnicodeDecodeError as error:
+                if error.reason == "unexpected end of data":
+                    return len(data) - back
+            break
     return len(data)
 
 

@@ -1,6 +1,6 @@
 """Beyond the protocol: many streams over one SSE connection, since browsers allow six connections a host.
 
-    GET /v1/stream-set?stream=a&stream=b&live=sse[&token=...]
+    GET /v1/stream-set?stream=a&stream=b&live=sse[&resume=...]
 
 Each `event: data` names its stream and carries the token that resumes all of them behind it. A token is the offsets of
 all streams, so one Last-Event-ID is enough.
@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from mainstem import limits
-from mainstem.errors import BadQuery, StreamGone, StreamNotFound
+from mainstem.errors import BadQuery, OffsetGone, StreamGone, StreamNotFound
 from mainstem.log.live import Live, changed
 from mainstem.streams import content_types, json_mode, sse
 from mainstem.streams.live_reads import Departure, check_room
@@ -85,7 +85,7 @@ class StreamSets:
         names = list(dict.fromkeys(value for name, value in query if name == "stream"))
         if not 1 <= len(names) <= limits.SET_STREAMS_MAX:
             raise BadQuery(f"name 1 to {limits.SET_STREAMS_MAX} streams")
-        tokens = [value for name, value in query if name == "token"]
+        tokens = [value for name, value in query if name == "resume"]
         token = headers.get(b"last-event-id", b"").decode("latin-1") or (tokens[-1] if tokens else "")
         start = next((value for name, value in query if name == "offset"), "-1")
         offsets = read_set_token(token) if token else {}
@@ -110,7 +110,9 @@ class StreamSets:
                 if left_s <= 0 or self.live.closing or all(member.over for member in members):
                     return
                 await changed(topics, seen, min(left_s, limits.SSE_HEARTBEAT_S), client.hold)
-                if [topic.version for topic in topics] == seen and not client.left and loop.time() < deadline:
+                if [topic.version for topic in topics] == seen and not client.left:
+                    if left_s <= limits.SSE_HEARTBEAT_S:
+                        return
                     await send({"type": "http.response.body", "body": sse.HEARTBEAT, "more_body": True})
 
     async def _tell_all(self, members: list[Member], client: Departure, send: Send) -> None:
@@ -130,7 +132,7 @@ class StreamSets:
         try:
             member.state = await self.streams.find(member.path, member.state.topic)
             page = await self.streams.read(member.state, member.at, limits.SSE_EVENT_BYTES)
-        except (StreamNotFound, StreamGone):
+        except (StreamNotFound, StreamGone, OffsetGone):
             member.over = True
             return SetEvent(member.path, str(member.at), deleted=True), True
         if not page.data and member.told_end and not page.closed:
@@ -163,8 +165,8 @@ def _event(member: Member, page: Page) -> SetEvent:
 def _encode(event: SetEvent, members: list[Member]) -> bytes:
     """JSON messages may hold line breaks between their tokens, so the event is split like any other."""
     kind = b"deleted" if event.deleted else b"control" if event.encoding is None else b"data"
-    lines = sse.LINE_END.sub(b"\ndata:", msgspec.json.encode(event))
-    return b"event: %b\ndata:%b\nid:%b\n\n" % (kind, lines, make_set_token(members).encode())
+    lines = sse.encode_lines(msgspec.json.encode(event))
+    return b"event: %b\n%bid:%b\n\n" % (kind, lines, make_set_token(members).encode())
 
 
 def make_set_token(members: list[Member]) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from mainstem.log.commands import Key, Space, State
-from mainstem.log.records import Chunk, CommittedId, Kind, Outline, Record, TopicId
+from mainstem.log.records import RECORD_BYTES, Chunk, CommittedId, Kind, Outline, Record, TopicId
 from mainstem.log.store.base import Store
 
 
@@ -90,7 +90,7 @@ class MemoryStore(Store):
             record = self._records.get(CommittedId(number))
             if record is None:
                 continue
-            total += len(record.data)
+            total += len(record.data) + RECORD_BYTES
             if page and total > bytes_max:
                 break
             page.append(record)

@@ -6,7 +6,7 @@ from typing import Any
 import apsw
 
 from mainstem.log.commands import Key, Space, State
-from mainstem.log.records import Chunk, CommittedId, Kind, Outline, Record, TopicId
+from mainstem.log.records import RECORD_BYTES, Chunk, CommittedId, Kind, Outline, Record, TopicId
 
 COLUMNS = 'committed_id, committed_at_us, kind, topic, "start", "end", messages, source, data'
 LOADED_MAX = 500  # keys in one SELECT
@@ -178,7 +178,7 @@ def read_log(db: apsw.Connection, after: CommittedId, until: CommittedId, bytes_
         (after, until),
     )
     for committed_id, at_us, kind, topic, start, end, messages, source, data in rows:
-        total += len(data)
+        total += len(data) + RECORD_BYTES
         if page and total > bytes_max:
             break
         page.append(Record(committed_id, at_us, Kind(kind), topic, start, end, messages, data, source))

@@ -7,15 +7,16 @@ what is durable, so a cached state can be shown to a reader without asking the d
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import apsw
 
 from mainstem import limits
-from mainstem.errors import StoreFailed, StoreFull
+from mainstem.errors import StoreFailed, StoreFull, StoreUnusable
 from mainstem.log.commands import Key, Space, State
 from mainstem.log.records import Chunk, CommittedId, Outline, Record, TopicId
 from mainstem.log.store.base import Store
@@ -59,16 +60,26 @@ class SqliteStore(Store):
 
     async def open(self) -> None:
         self._writer.start()
-        self._head = await self._writer.run(self._open)
+        try:
+            self._head = await self._writer.run(self._open)
+        except BaseException:
+            self._writer.stop()
+            raise
 
     def _open(self) -> CommittedId:
-        self.directory.mkdir(parents=True, exist_ok=True)
-        self._lock.acquire()
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            self._lock.acquire()
+        except OSError as error:
+            raise StoreUnusable(f"cannot use the data directory {self.directory}: {error.strerror}") from None
         try:
             self._db = open_writer(self.path, self._vfs)
             migrate(self._db)
             self._db.set_wal_hook(self._count_journal)
             return queries.head(self._db)
+        except apsw.Error as error:
+            self._lock.release()
+            raise StoreUnusable(f"cannot open {self.path}: {error}") from error
         except BaseException:
             self._lock.release()
             raise
@@ -117,8 +128,6 @@ class SqliteStore(Store):
         return states
 
     async def save(self, changes: Mapping[Key, State | None], records: Sequence[Record], head: CommittedId) -> None:
-        if self._broken:
-            raise StoreFailed(f"writes are refused since: {self._broken}", headers=RETRY)
         await self._writer.run(self._save, changes, records)
         self._saves += 1
         self._head = head
@@ -128,12 +137,19 @@ class SqliteStore(Store):
             self._writer.post(self._checkpoint)
 
     def _save(self, changes: Mapping[Key, State | None], records: Sequence[Record]) -> None:
-        db = self._db
-        try:
-            db.execute("BEGIN IMMEDIATE")
+        with self._transaction() as db:
             queries.insert_records(db, records)
             queries.save_states(db, changes)
-            db.execute("COMMIT")
+
+    @contextmanager
+    def _transaction(self) -> Iterator[apsw.Connection]:
+        """All or nothing. What cannot be made durable raises, and after a failed sync nothing more is tried."""
+        if self._broken:
+            raise StoreFailed(f"writes are refused since: {self._broken}", headers=RETRY)
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            yield self._db
+            self._db.execute("COMMIT")
         except apsw.FullError as error:
             self._roll_back()
             raise StoreFull(f"nothing was stored: {error}", headers=RETRY) from error
@@ -222,7 +238,6 @@ class SqliteStore(Store):
         return await self._writer.run(self._erase, topic, until, limit)
 
     def _erase(self, topic: TopicId, until: int, limit: int) -> int:
-        with self._db:
-            queries.keep_head(self._db)
-            erased = queries.erase(self._db, topic, until, limit)
-        return erased
+        with self._transaction() as db:
+            queries.keep_head(db)
+            return queries.erase(db, topic, until, limit)

@@ -5,11 +5,13 @@ third of an append's time.
 """
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
+logger = logging.getLogger(__name__)
 T = TypeVar("T")
 Job = tuple[Callable[..., Any], tuple[Any, ...], "asyncio.Future[Any] | None", asyncio.AbstractEventLoop | None]
 
@@ -34,14 +36,17 @@ class Writer:
         return outcome
 
     def post(self, job: Callable[..., None], *args: Any) -> None:
-        """Run a job that nobody waits for; it must handle its own errors."""
+        """Run a job that nobody waits for."""
         self._jobs.put((job, args, None, None))
 
     def _work(self) -> None:
         while (item := self._jobs.get()) is not None:
             job, args, outcome, loop = item
             if outcome is None or loop is None:
-                job(*args)
+                try:
+                    job(*args)
+                except Exception:  # the thread must live on, or every later save would wait for ever
+                    logger.exception("a job of the writer failed")
                 continue
             try:
                 value = job(*args)

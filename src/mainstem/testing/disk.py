@@ -1,0 +1,189 @@
+"""A disk that can be told to fail: full, unable to sync, slow to sync, or without power.
+
+It stands between SQLite and the real disk, as a VFS under a name of its own:
+
+    with FaultyDisk() as disk:
+        store = SqliteStore(directory, vfs=disk.name)
+        ...
+        disk.fill_up()
+        ...
+        disk.heal()
+
+Only what SQLite reads and writes through its VFS goes this way. Shared memory (the index of the journal) does not, and
+need not: it is rebuilt from the journal.
+"""
+
+import itertools
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import apsw
+
+_numbers = itertools.count(1)
+
+HELD_S_MAX = 30.0  # a test that forgets to let a sync go should fail, not hang
+
+
+class Image:
+    """One file as it would be found after the power failed: what was synced, and nothing else."""
+
+    def __init__(self, synced: bytes) -> None:
+        self.synced = bytearray(synced)
+        self._pending: list[tuple[int, bytes | None]] = []  # writes at an offset; None cuts the file there
+
+    def write(self, offset: int, data: bytes) -> None:
+        self._pending.append((offset, data))
+
+    def truncate(self, size: int) -> None:
+        self._pending.append((size, None))
+
+    def sync(self) -> None:
+        for offset, data in self._pending:
+            if data is None:
+                del self.synced[offset:]
+            else:
+                self.synced.extend(bytes(max(0, offset - len(self.synced))))
+                self.synced[offset : offset + len(data)] = data
+        self._pending.clear()
+
+
+class FaultyDisk(apsw.VFS):
+    """Give `name` to whoever opens a database. Faults are switched at run time, from any thread."""
+
+    def __init__(self, name: str | None = None) -> None:
+        self.name = name or f"faulty-disk-{os.getpid()}-{next(_numbers)}"
+        self.syncs = 0
+        """Syncs that were asked for, failed ones included."""
+        self.writes = 0
+        self._changing = threading.Lock()
+        self._writes_left: int | None = None
+        self._syncs_left: int | None = None
+        self._hold: threading.Event | None = None
+        self._held = threading.Event()
+        self._images: dict[str, Image] = {}
+        super().__init__(self.name, base="")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, type_: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.heal()
+        self.unregister()
+
+    # Faults
+
+    def fill_up(self, *, after_writes: int = 0) -> None:
+        """From now on writes fail with SQLITE_FULL; the first few may still find room, so that a transaction tears."""
+        self._writes_left = after_writes
+
+    def fail_syncs(self, *, after_syncs: int = 0) -> None:
+        """From now on a sync fails with SQLITE_IOERR_FSYNC, and what it should have made durable is in doubt."""
+        self._syncs_left = after_syncs
+
+    def hold_syncs(self) -> None:
+        """From now on a sync waits until the disk is healed. `wait_for_sync` tells when one does."""
+        self._held.clear()
+        self._hold = threading.Event()
+
+    def wait_for_sync(self) -> None:
+        """Return once a sync is being held."""
+        if not self._held.wait(HELD_S_MAX):
+            raise TimeoutError("nothing was synced")
+
+    def heal(self) -> None:
+        self._writes_left = None
+        self._syncs_left = None
+        hold, self._hold = self._hold, None
+        if hold is not None:
+            hold.set()
+
+    def lose_power(self, into: Path) -> None:
+        """Write the files, as a computer that lost its power now would find them, into another directory."""
+        into.mkdir(parents=True, exist_ok=True)
+        with self._changing:
+            for path, image in self._images.items():
+                (into / Path(path).name).write_bytes(image.synced)
+
+    # What SQLite calls
+
+    def xOpen(self, name: "str | apsw.URIFilename | None", flags: list[int]) -> "_File":
+        return _File(self, name, flags)
+
+    def xDelete(self, filename: str, syncdir: bool) -> None:
+        super().xDelete(filename, syncdir)
+        with self._changing:
+            self._images.pop(filename, None)
+
+    def excepthook(
+        self, etype: type[BaseException] | None, evalue: BaseException | None, etraceback: TracebackType | None
+    ) -> bool:
+        return True  # SQLite tries some of what fails again, and nobody waits for those errors
+
+    def image(self, path: str) -> Image:
+        with self._changing:
+            if path not in self._images:
+                found = Path(path)
+                self._images[path] = Image(found.read_bytes() if found.exists() else b"")
+            return self._images[path]
+
+    def write(self, image: Image | None, data: bytes, offset: int, do: Callable[[], None]) -> None:
+        with self._changing:
+            self.writes += 1
+            if self._writes_left is not None:
+                if self._writes_left == 0:
+                    raise _error(apsw.SQLITE_FULL, "the disk is full")
+                self._writes_left -= 1
+            do()
+            if image is not None:
+                image.write(offset, data)
+
+    def truncate(self, image: Image | None, size: int, do: Callable[[], None]) -> None:
+        with self._changing:
+            do()
+            if image is not None:
+                image.truncate(size)
+
+    def sync(self, image: Image | None, do: Callable[[], None]) -> None:
+        hold = self._hold
+        if hold is not None:
+            self._held.set()
+            if not hold.wait(HELD_S_MAX):
+                raise TimeoutError("a sync was held and never let go")
+        with self._changing:
+            self.syncs += 1
+            if self._syncs_left is not None:
+                if self._syncs_left == 0:
+                    raise _error(apsw.SQLITE_IOERR_FSYNC, "the disk could not sync")
+                self._syncs_left -= 1
+            do()
+            if image is not None:
+                image.sync()
+
+
+class _File(apsw.VFSFile):
+    def __init__(self, disk: FaultyDisk, name: "str | apsw.URIFilename | None", flags: list[int]) -> None:
+        super().__init__("", name, flags)
+        self._disk = disk
+        path = name.filename() if isinstance(name, apsw.URIFilename) else name
+        self._image = None if path is None else disk.image(path)
+
+    def xWrite(self, data: bytes, offset: int) -> None:
+        self._disk.write(self._image, bytes(data), offset, lambda: super(_File, self).xWrite(data, offset))
+
+    def xTruncate(self, newsize: int) -> None:
+        self._disk.truncate(self._image, newsize, lambda: super(_File, self).xTruncate(newsize))
+
+    def xSync(self, flags: int) -> None:
+        self._disk.sync(self._image, lambda: super(_File, self).xSync(flags))
+
+
+def _error(code: int, text: str) -> Exception:
+    error = apsw.exception_for(code)
+    error.args = (text,)
+    return error

@@ -1,0 +1,50 @@
+"""For pytest: `async def` tests without another plugin, and servers that end with their test.
+
+Use it with `pytest_plugins = ["mainstem.testing.plugin"]` in the top conftest.py.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from mainstem.testing.disk import FaultyDisk
+from mainstem.testing.loops import run
+from mainstem.testing.server import ServerProcess
+
+pytest.register_assert_rewrite("mainstem.testing.store_contract")
+
+StartServer = Callable[..., ServerProcess]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run an `async def` test on an event loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names if name in pyfuncitem.funcargs}))
+    return True
+
+
+@pytest.fixture
+def start_server(tmp_path: Path) -> Iterator[StartServer]:
+    """Starts servers, on one data directory of this test unless told otherwise, and ends them with it."""
+    servers: list[ServerProcess] = []
+
+    def start(*flags: str, data: Path | None = None) -> ServerProcess:
+        server = ServerProcess(data or tmp_path / "data", *flags)
+        servers.append(server)
+        server.start()
+        return server
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+@pytest.fixture
+def disk() -> Iterator[FaultyDisk]:
+    with FaultyDisk() as disk:
+        yield disk
