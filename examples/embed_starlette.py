@@ -1,0 +1,37 @@
+"""Mainstem inside a Starlette app that has a lifespan of its own.
+
+pip install "mainstem" starlette
+python examples/embed_starlette.py
+curl http://127.0.0.1:8000/log/healthz
+"""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Mount, Route
+
+from mainstem.server import create_app
+
+log = create_app(data=os.environ.get("DATA", "./mainstem-data"))
+
+
+@asynccontextmanager
+async def lifespan(app: Starlette) -> AsyncIterator[None]:
+    # What the app opens for itself comes here, before or after the log.
+    async with log.lifespan(app):
+        yield
+
+
+async def home(request: Request) -> JSONResponse:
+    return JSONResponse({"streams": "/log/v1/stream/"})
+
+
+app = Starlette(routes=[Route("/", home), Mount("/log", log)], lifespan=lifespan)
+
+if __name__ == "__main__":
+    uvicorn.run(app, port=int(os.environ.get("PORT", "8000")), timeout_graceful_shutdown=5)

@@ -1,0 +1,35 @@
+"""Every store keeps the one contract."""
+
+from pathlib import Path
+
+import pytest
+
+from mainstem.log.store import MemoryStore, SqliteStore, Store
+from mainstem.testing.disk import FaultyDisk
+from mainstem.testing.store_contract import DurableStoreContract, StoreContract
+
+
+class TestMemoryStore(StoreContract):
+    def open_store(self) -> Store:
+        return MemoryStore()
+
+
+class TestSqliteStore(DurableStoreContract):
+    @pytest.fixture(autouse=True)
+    def place(self, tmp_path: Path) -> None:
+        self.directory = tmp_path
+
+    def open_store(self) -> Store:
+        return SqliteStore(self.directory)
+
+
+class TestSqliteStoreOnAFaultyDiskThatIsWell(DurableStoreContract):
+    """The disk of the fault tests must not itself be the fault."""
+
+    @pytest.fixture(autouse=True)
+    def place(self, tmp_path: Path, disk: FaultyDisk) -> None:
+        self.directory = tmp_path
+        self.disk = disk
+
+    def open_store(self) -> Store:
+        return SqliteStore(self.directory, vfs=self.disk.name)

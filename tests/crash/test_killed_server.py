@@ -1,0 +1,118 @@
+"""A server that is killed again and again, under load, keeps every promise that it has made."""
+
+import random
+from collections import defaultdict
+
+import pytest
+
+from mainstem.log.store import SqliteStore
+from mainstem.testing.loops import run
+from mainstem.testing.plugin import StartServer
+from mainstem.testing.server import ServerProcess
+from mainstem.testing.store_contract import read_whole_log
+from wire import JSON, TEXT, ask, read_stream
+from writers import LOAD, Creator, Endpoint, PlainWriter, ProducerWriter, Writer
+
+ROUNDS = 8
+
+
+def read_numbers(server: ServerProcess) -> dict[str, list[int]]:
+    """The numbers that each writer's lines have, in the order of the stream."""
+    numbers: dict[str, list[int]] = defaultdict(list)
+    for line in read_stream(server, LOAD).decode().splitlines():
+        name, number = line.split(":")
+        numbers[name].append(int(number))
+    return numbers
+
+
+async def committed_ids(server: ServerProcess) -> tuple[int, list[int]]:
+    store = SqliteStore(server.data)
+    await store.open()
+    try:
+        return store.head, [record.committed_id async for record in read_whole_log(store, bytes_max=65_536)]
+    finally:
+        await store.close()
+
+
+def stop(endpoint: Endpoint, writers: list[Writer]) -> None:
+    endpoint.stop()
+    for writer in writers:
+        writer.join(60)
+        assert not writer.is_alive()
+        if writer.failure is not None:
+            raise writer.failure
+
+
+@pytest.mark.slow
+def test_every_acknowledged_append_is_there_once_and_in_order_after_many_kills(start_server: StartServer) -> None:
+    chance = random.Random(4437)
+    server = start_server()
+    assert ask(server, "PUT", LOAD, headers=TEXT).status == 201
+    endpoint = Endpoint()
+    plain = [PlainWriter(endpoint, f"plain-{number}") for number in range(3)]
+    plain.append(PlainWriter(endpoint, "large", line_bytes=100_000))  # so that checkpoints are among what is killed
+    producers = [ProducerWriter(endpoint, f"producer-{number}") for number in range(3)]
+    creator = Creator(endpoint, "creator")
+    writers: list[Writer] = [*plain, *producers, creator]
+    for writer in writers:
+        writer.start()
+    try:
+        for _ in range(ROUNDS):
+            endpoint.move(server.address)
+            endpoint.wait_for_answers(more=chance.randint(1, 800))
+            server.kill()
+            server.restart()
+        endpoint.move(server.address)
+        endpoint.wait_for_answers(more=len(writers) * 20)
+    finally:
+        stop(endpoint, writers)
+
+    found = read_numbers(server)
+    for writer in plain:
+        assert found[writer.name] == sorted(set(found[writer.name]))
+        assert set(writer.acknowledged) <= set(found[writer.name])
+    for writer in producers:
+        assert writer.acknowledged == list(range(len(writer.acknowledged)))
+        assert found[writer.name] == writer.acknowledged
+    assert set(found) == {writer.name for writer in [*plain, *producers]}
+    for number in creator.acknowledged:
+        assert ask(server, "GET", creator.path(number)).body == creator.line(number)
+
+    server.terminate()
+    head, ids = run(committed_ids(server))
+    assert ids == list(range(1, head + 1))
+
+
+def test_a_producer_whose_answer_was_lost_learns_after_the_restart_that_it_was_heard(
+    start_server: StartServer,
+) -> None:
+    server = start_server()
+    path = "/v1/stream/a"
+    producer = {"Producer-Id": "p", "Producer-Epoch": "3", "Producer-Seq": "0"}
+    ask(server, "PUT", path, headers=JSON)
+    assert ask(server, "POST", path, b'{"n": 1}', JSON | producer).status == 200
+    server.kill()
+    server.restart()
+    again = ask(server, "POST", path, b'{"n": 1}', JSON | producer)
+    assert again.status == 204
+    assert (again.headers["Producer-Epoch"], again.headers["Producer-Seq"]) == ("3", "0")
+    assert ask(server, "POST", path, b'{"n": 2}', JSON | producer | {"Producer-Seq": "1"}).status == 200
+    assert ask(server, "GET", path).body == b'[{"n": 1},{"n": 2}]'
+
+
+def test_closure_expiry_and_deletion_survive_a_kill(start_server: StartServer) -> None:
+    server = start_server()
+    ask(server, "PUT", "/v1/stream/closed", b"last words", TEXT | {"Stream-Closed": "true"})
+    ask(server, "PUT", "/v1/stream/kept", b"x", TEXT | {"Stream-TTL": "3600"})
+    ask(server, "PUT", "/v1/stream/gone", b"first life", TEXT)
+    assert ask(server, "DELETE", "/v1/stream/gone").status == 204
+    server.kill()
+    server.restart()
+    closed = ask(server, "POST", "/v1/stream/closed", b"more", TEXT)
+    assert (closed.status, closed.headers["Stream-Closed"]) == (409, "true")
+    assert ask(server, "HEAD", "/v1/stream/kept").headers["Stream-TTL"] == "3600"
+    assert ask(server, "GET", "/v1/stream/gone").status == 404
+    # The path's next life has offsets of its own, though the first was before the kill.
+    again = ask(server, "PUT", "/v1/stream/gone", b"second life", TEXT)
+    assert again.status == 201
+    assert again.headers["Stream-Next-Offset"].startswith(f"{1:016d}_")

@@ -1,0 +1,113 @@
+"""Every example runs as it is."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx2
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+EMBEDDED = ("embed_fastapi.py", "embed_starlette.py")
+TEXT = {"content-type": "text/plain"}
+
+
+@contextmanager
+def running(example, **environment):
+    """The example as a process that serves on a free port; gives its URL."""
+    process = subprocess.Popen(
+        [sys.executable, EXAMPLES / example],
+        env=os.environ | {"PORT": "0"} | environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        said = []
+        for line in process.stderr:
+            said.append(line)
+            if ready := re.search(r"running on (http://\S+)", line):
+                yield ready[1]
+                return
+        pytest.fail("".join(said))
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
+
+
+def run(example, *arguments, **options):
+    command = [sys.executable, str(EXAMPLES / example), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **options)
+
+
+def test_every_example_is_tested_here():
+    here = Path(__file__).read_text()
+    for example in EXAMPLES.glob("*.py"):
+        assert f'"{example.name}"' in here
+
+
+def test_every_example_is_listed():
+    page = (EXAMPLES / "README.md").read_text()
+    for example in EXAMPLES.glob("*.py"):
+        assert f"({example.name})" in page
+
+
+@pytest.mark.parametrize("example", EMBEDDED)
+def test_a_mounted_mainstem_serves_streams_below_its_mount(example, tmp_path):
+    with running(example, DATA=str(tmp_path / "data")) as url, httpx2.Client(base_url=url, trust_env=False) as client:
+        assert client.get("/").json() == {"streams": "/log/v1/stream/"}
+        created = client.put("/log/v1/stream/a%20b", headers=TEXT, content=b"hello")
+        assert created.status_code == 201
+        assert created.headers["location"] == f"{url}/log/v1/stream/a%20b"
+        assert client.get(created.headers["location"]).content == b"hello"
+        assert client.get("/log/healthz").json() == {"status": "ok"}
+        assert client.get("/log/v1/stream/..%2Fx").status_code == 400
+        assert client.get("/v1/stream/a%20b").status_code == 404
+
+
+@pytest.mark.parametrize("example", EMBEDDED)
+def test_a_mounted_mainstem_keeps_its_data_over_a_restart(example, tmp_path):
+    for expected in (b"x", b"xx", b"xxx"):
+        with running(example, DATA=str(tmp_path / "data")) as url:
+            httpx2.put(f"{url}/log/v1/stream/s", headers=TEXT, trust_env=False)
+            httpx2.post(f"{url}/log/v1/stream/s", headers=TEXT, content=b"x", trust_env=False)
+            assert httpx2.get(f"{url}/log/v1/stream/s", trust_env=False).content == expected
+
+
+def test_tail_sse_prints_everything_once_and_ends_with_the_stream(start_server):
+    server = start_server("--store", "memory")
+    url = f"{server.url}/v1/stream/s"
+    with httpx2.Client(trust_env=False) as client:
+        client.put(url, headers={"content-type": "application/json"}, content=b'[{"n":0}]')
+        command = [sys.executable, str(EXAMPLES / "tail_sse.py"), url]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as tail:
+            for number in range(1, 5):
+                assert json.loads(tail.stdout.readline()) == [{"n": number - 1}]
+                client.post(url, headers={"content-type": "application/json"}, json={"n": number})
+            client.post(url, headers={"stream-closed": "true"})
+            rest = tail.stdout.read()
+            assert tail.wait(30) == 0
+    assert json.loads(rest) == [{"n": 4}]
+
+
+def test_tail_sse_shows_octets_and_starts_where_it_is_told(start_server):
+    server = start_server("--store", "memory")
+    url = f"{server.url}/v1/stream/s"
+    end = httpx2.put(url, content=b"old ", trust_env=False).headers["stream-next-offset"]
+    octets = {"content-type": "application/octet-stream", "stream-closed": "true"}
+    httpx2.post(url, headers=octets, content=b"new", trust_env=False)
+    assert run("tail_sse.py", url, end).stdout == "new\n"
+    assert run("tail_sse.py", f"{url}/missing").returncode == 1
+
+
+def test_write_exactly_once_stores_each_line_once(start_server):
+    server = start_server("--store", "memory")
+    url = f"{server.url}/v1/stream/numbers"
+    lines = "".join(f"{number}\n" for number in range(50))
+    done = run("write_exactly_once.py", url, input=lines)
+    assert done.returncode == 0, done.stderr
+    assert httpx2.get(url, trust_env=False).text == lines

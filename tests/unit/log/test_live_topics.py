@@ -1,0 +1,311 @@
+"""Live topics: who is woken, what is still in memory, and when it is let go."""
+
+import asyncio
+
+import pytest
+
+from mainstem import limits
+from mainstem.log.live import Live, Topic, changed, end_wait
+from mainstem.log.records import Chunk, CommittedId, Kind, Record, TopicId
+
+ONE, TWO, THREE = TopicId(1), TopicId(2), TopicId(3)
+LONG_S = 3_600.0
+SOON_S = 10.0  # a wake-up that is missed should fail its test, not hold up the others
+
+
+def record(topic: TopicId, start: int, data: bytes, kind: Kind = Kind.APPEND) -> Record:
+    return Record(CommittedId(1), 0, kind, topic, start, start + len(data), 1, data)
+
+
+def ignore(waiter: "asyncio.Future[None]") -> None:
+    pass
+
+
+async def turn() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def wait_for_change(topic: Topic) -> "asyncio.Task[None]":
+    return asyncio.create_task(changed([topic], [topic.version], LONG_S, ignore))
+
+
+# The hot tail
+
+
+def test_a_watched_topic_keeps_what_is_published() -> None:
+    live = Live()
+    with live.watch(ONE):
+        live.publish([record(ONE, 0, b"abc"), record(TWO, 0, b"other"), record(ONE, 3, b"de")])
+        assert live.read(ONE, 0, 100) == Chunk(0, 5, b"abcde")
+        assert live.read(ONE, 3, 100) == Chunk(3, 5, b"de")
+        assert live.read(TWO, 0, 100) is None
+
+
+def test_what_was_published_before_anybody_watched_is_not_there() -> None:
+    live = Live()
+    live.publish([record(ONE, 0, b"abc")])
+    with live.watch(ONE):
+        live.publish([record(ONE, 3, b"de")])
+        assert live.read(ONE, 0, 100) is None
+        assert live.read(ONE, 3, 100) == Chunk(3, 5, b"de")
+
+
+def test_only_a_start_at_a_records_beginning_is_found() -> None:
+    live = Live()
+    with live.watch(ONE):
+        live.publish([record(ONE, 10, b"abc"), record(ONE, 13, b"de")])
+        for start in (0, 9, 11, 12, 14, 15, 16):
+            assert live.read(ONE, start, 100) is None
+
+
+def test_a_run_ends_within_its_bytes_but_holds_one_record() -> None:
+    live = Live()
+    with live.watch(ONE):
+        live.publish([record(ONE, 0, b"abc"), record(ONE, 3, b"de"), record(ONE, 5, b"f")])
+        for bytes_max, end in [(0, 3), (2, 3), (3, 3), (4, 3), (5, 5), (6, 6)]:
+            run = live.read(ONE, 0, bytes_max)
+            assert run is not None
+            assert run.end == end
+            assert run.data == b"abcdef"[:end]
+
+
+def test_a_hole_in_what_is_published_forgets_what_lies_before_it() -> None:
+    live = Live()
+    with live.watch(ONE):
+        live.publish([record(ONE, 0, b"abc")])
+        live.publish([record(ONE, 7, b"hi")])
+        assert live.read(ONE, 0, 100) is None
+        assert live.read(ONE, 7, 100) == Chunk(7, 9, b"hi")
+
+
+def test_a_topic_keeps_only_its_newest_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "TOPIC_HOT_BYTES_MAX", 5)
+    live = Live()
+    with live.watch(ONE) as topic:
+        live.publish([record(ONE, 0, b"ab"), record(ONE, 2, b"cd"), record(ONE, 4, b"ef")])
+        assert topic.size == 4
+        assert live.read(ONE, 0, 100) is None
+        assert live.read(ONE, 2, 100) == Chunk(2, 6, b"cdef")
+
+
+def test_a_record_that_is_too_large_is_not_kept_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "TOPIC_HOT_BYTES_MAX", 5)
+    live = Live()
+    with live.watch(ONE) as topic:
+        live.publish([record(ONE, 0, b"ab"), record(ONE, 2, b"far too large")])
+        assert topic.size == 0
+        assert live.read(ONE, 2, 100) is None
+        live.publish([record(ONE, 15, b"ab")])
+        assert live.read(ONE, 15, 100) == Chunk(15, 17, b"ab")
+
+
+def test_all_topics_together_keep_only_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "HOT_BYTES_MAX", 5)
+    live = Live()
+    with live.watch(ONE), live.watch(TWO), live.watch(THREE):
+        live.publish([record(ONE, 0, b"ab")])
+        live.publish([record(TWO, 0, b"cd")])
+        live.publish([record(ONE, 2, b"e")])
+        live.publish([record(THREE, 0, b"f")])
+        # TWO is the one that was published to longest ago.
+        assert live.read(TWO, 0, 100) is None
+        assert live.read(ONE, 0, 100) == Chunk(0, 3, b"abe")
+        assert live.read(THREE, 0, 100) == Chunk(0, 1, b"f")
+
+
+def test_what_was_let_go_makes_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "TOPIC_HOT_BYTES_MAX", 3)
+    monkeypatch.setattr(limits, "HOT_BYTES_MAX", 6)
+    live = Live()
+    with live.watch(ONE), live.watch(TWO), live.watch(THREE):
+        for at in range(0, 60, 3):
+            for topic in (ONE, TWO, THREE):
+                live.publish([record(topic, at, b"abc")])
+            assert live.read(ONE, at, 100) is None
+            assert live.read(TWO, at, 100) == live.read(THREE, at, 100) == Chunk(at, at + 3, b"abc")
+
+
+def test_only_so_many_topics_are_kept_warm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "TOPICS_HOT_MAX", 2)
+    live = Live()
+    with live.watch(ONE), live.watch(TWO), live.watch(THREE):
+        for topic in (ONE, TWO, THREE):
+            live.publish([record(topic, 0, b"x")])
+        assert [live.read(topic, 0, 1) is not None for topic in (ONE, TWO, THREE)] == [False, True, True]
+
+
+# Coming and going
+
+
+def test_a_topic_stays_warm_for_a_reader_that_comes_back() -> None:
+    live = Live()
+    with live.watch(ONE):
+        live.publish([record(ONE, 0, b"abc")])
+    live.publish([record(ONE, 3, b"de")])
+    with live.watch(ONE):
+        assert live.read(ONE, 0, 100) == Chunk(0, 5, b"abcde")
+
+
+def test_a_topic_that_nobody_watches_and_nothing_was_published_to_is_forgotten() -> None:
+    live = Live()
+    with live.watch(ONE) as first:
+        pass
+    live.publish([record(ONE, 0, b"abc")])
+    assert live.read(ONE, 0, 100) is None
+    with live.watch(ONE) as second:
+        assert second is not first
+
+
+def test_a_topic_is_shared_and_stays_until_its_last_reader_leaves() -> None:
+    live = Live()
+    with live.watch(ONE) as first:
+        with live.watch(ONE) as second:
+            assert second is first
+            assert live.readers == 2
+        live.publish([record(ONE, 0, b"abc")])
+        assert first.version == 1
+        assert live.readers == 1
+    assert live.readers == 0
+
+
+def test_an_unwatched_topic_that_cools_down_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "TOPICS_HOT_MAX", 1)
+    live = Live()
+    with live.watch(TWO):
+        with live.watch(ONE) as before:
+            live.publish([record(ONE, 0, b"abc")])
+        live.publish([record(TWO, 0, b"x")])
+        assert live.read(ONE, 0, 100) is None
+        with live.watch(ONE) as after:
+            assert after is not before
+
+
+def test_a_watched_topic_that_cools_down_is_still_woken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "TOPICS_HOT_MAX", 1)
+    live = Live()
+    with live.watch(ONE) as topic, live.watch(TWO):
+        live.publish([record(ONE, 0, b"abc")])
+        live.publish([record(TWO, 0, b"x")])
+        live.publish([record(ONE, 3, b"de")])
+        assert topic.version == 2
+        assert live.read(ONE, 0, 100) is None
+        assert live.read(ONE, 3, 100) == Chunk(3, 5, b"de")
+
+
+def test_a_reader_that_fails_has_left_too() -> None:
+    live = Live()
+    with pytest.raises(RuntimeError), live.watch(ONE):
+        raise RuntimeError
+    assert live.readers == 0
+
+
+# Waking
+
+
+async def test_readers_of_a_topic_are_woken_and_others_are_not() -> None:
+    live = Live()
+    with live.watch(ONE) as one, live.watch(TWO) as two:
+        waits = [wait_for_change(one), wait_for_change(one)]
+        other = wait_for_change(two)
+        await turn()
+        assert not any(wait.done() for wait in waits)
+        live.publish([record(ONE, 0, b"abc")])
+        await asyncio.wait_for(asyncio.gather(*waits), SOON_S)
+        await turn()
+        assert not other.done()
+        other.cancel()
+
+
+@pytest.mark.parametrize("kind", [Kind.CLOSE, Kind.DELETE])
+async def test_an_end_wakes_as_well_as_data_does(kind: Kind) -> None:
+    live = Live()
+    with live.watch(ONE) as topic:
+        waiting = wait_for_change(topic)
+        await turn()
+        live.publish([record(ONE, 0, b"", kind)])
+        await asyncio.wait_for(waiting, SOON_S)
+        assert live.read(ONE, 0, 100) is None
+
+
+async def test_a_batch_wakes_once() -> None:
+    live = Live()
+    with live.watch(ONE) as topic:
+        live.publish([record(ONE, number, b"x") for number in range(5)])
+        assert topic.version == 1
+
+
+async def test_a_change_between_looking_and_waiting_is_not_missed() -> None:
+    live = Live()
+    with live.watch(ONE) as topic:
+        seen = topic.version
+        live.publish([record(ONE, 0, b"abc")])
+        await asyncio.wait_for(changed([topic], [seen], LONG_S, ignore), SOON_S)
+
+
+async def test_a_wait_for_several_topics_ends_with_the_first_of_them() -> None:
+    live = Live()
+    with live.watch(ONE) as one, live.watch(TWO) as two:
+        waiting = asyncio.create_task(changed([one, two], [0, 0], LONG_S, ignore))
+        await turn()
+        live.publish([record(THREE, 0, b"x")])
+        await turn()
+        assert not waiting.done()
+        live.publish([record(TWO, 0, b"x")])
+        await asyncio.wait_for(waiting, SOON_S)
+        await asyncio.wait_for(changed([one, two], [0, 0], LONG_S, ignore), SOON_S)
+        assert not one.waiters
+        assert not two.waiters
+
+
+async def test_a_wait_ends_when_its_time_is_up() -> None:
+    live = Live()
+    with live.watch(ONE) as topic:
+        await changed([topic], [topic.version], 0.0, ignore)
+        assert topic.version == 0
+
+
+async def test_a_wait_ends_when_its_holder_says_so() -> None:
+    live = Live()
+    held: list[asyncio.Future[None]] = []
+    with live.watch(ONE) as topic:
+        waiting = asyncio.create_task(changed([topic], [topic.version], LONG_S, held.append))
+        await turn()
+        end_wait(held[0])
+        await asyncio.wait_for(waiting, SOON_S)
+        end_wait(held[0])
+        assert topic.version == 0
+        live.publish([record(ONE, 0, b"abc")])
+
+
+async def test_a_cancelled_wait_is_no_longer_woken() -> None:
+    live = Live()
+    held: list[asyncio.Future[None]] = []
+    with live.watch(ONE) as topic:
+        waiting = asyncio.create_task(changed([topic], [topic.version], LONG_S, held.append))
+        await turn()
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        live.publish([record(ONE, 0, b"abc")])
+        assert held[0].cancelled()
+
+
+def test_frames_are_shared_until_the_next_change() -> None:
+    live = Live()
+    with live.watch(ONE) as topic:
+        topic.frames["name"] = b"frame"
+        live.publish([record(TWO, 0, b"x")])
+        assert topic.frames == {"name": b"frame"}
+        live.publish([record(ONE, 0, b"x")])
+        assert topic.frames == {}
+
+
+async def test_release_wakes_everybody_for_the_end() -> None:
+    live = Live()
+    with live.watch(ONE) as one, live.watch(TWO) as two:
+        waits = [wait_for_change(one), wait_for_change(two)]
+        await turn()
+        assert not live.closing
+        live.release()
+        await asyncio.wait_for(asyncio.gather(*waits), SOON_S)
+        assert live.closing

@@ -1,0 +1,349 @@
+"""The embedded store beyond the contract: its file, its lock, its journal, and a disk that fails."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import apsw
+import pytest
+
+from mainstem import limits
+from mainstem.errors import StoreFailed, StoreFull, StoreLocked, StoreTooNew
+from mainstem.log.commands import Key, State
+from mainstem.log.records import CommittedId, Kind, Record, TopicId
+from mainstem.log.store import SqliteStore
+from mainstem.log.store.sqlite import queries
+from mainstem.log.store.sqlite.schema import STEPS, migrate
+from mainstem.testing.disk import FaultyDisk
+from mainstem.testing.store_contract import COUNTS, MUCH, NOTES, Count, Note, Writing, count, note, read_whole_log
+
+
+@asynccontextmanager
+async def opened(directory: Path, vfs: str | None = None) -> AsyncIterator[SqliteStore]:
+    store = SqliteStore(directory, vfs=vfs)
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def data(store: SqliteStore, topic: int = 1) -> bytes:
+    chunk = await store.read(TopicId(topic), 0, MUCH, MUCH)
+    return b"" if chunk is None else chunk.data
+
+
+@pytest.fixture
+def db() -> apsw.Connection:
+    db = apsw.Connection(":memory:")
+    migrate(db)
+    return db
+
+
+# Statements
+
+
+@pytest.mark.parametrize("number", [0, 1, 7, 8, 9, 63, 64, 65, 71, 72, 73, 128, 137, 500])
+def test_groups_of_rows_cover_every_row_once(db: apsw.Connection, number: int) -> None:
+    changes: dict[Key, State | None] = {count(f"{n:04d}"): Count(n) for n in range(number)}
+    queries.save_states(db, changes)
+    queries.save_states(db, {key: Count(n + 1) for n, key in enumerate(changes)})
+    found = queries.scan(db, COUNTS, "", "", MUCH)
+    assert found == [(f"{n:04d}", Count(n + 1)) for n in range(number)]
+
+
+@pytest.mark.parametrize("number", [1, 499, 500, 501, 1_001])
+def test_loading_goes_in_parts_and_loses_no_key(db: apsw.Connection, number: int) -> None:
+    states: dict[Key, State | None] = {count(str(n)): Count(n) for n in range(number)}
+    queries.save_states(db, states)
+    assert queries.load(db, [*states, note("none")]) == {**states, note("none"): None}
+
+
+def test_removing_and_saving_in_one_step_do_not_disturb_each_other(db: apsw.Connection) -> None:
+    queries.save_states(db, {note("a"): Note("a", 1), note("b"): Note("b", 2)})
+    queries.save_states(db, {note("a"): None, note("c"): Note("c", 3), note("b"): Note("b")})
+    assert [name for name, _ in queries.scan(db, NOTES, "", "", 10)] == ["b", "c"]
+    assert queries.due(db, NOTES, 10, 10) == ["c"]
+
+
+def test_a_read_and_an_erase_go_by_the_index(db: apsw.Connection) -> None:
+    """A plan that scans the table would make every read as slow as the log is long."""
+    for statement, values in [(queries.READ, (1, 0, 10, 10)), (queries.READ_ONE, (1, 0, 10))]:
+        plan = " ".join(row[3] for row in db.execute("EXPLAIN QUERY PLAN " + statement, values))
+        assert "USING INDEX records_by_topic (topic=? AND end>?" in plan
+        assert "SCAN records" not in plan
+        assert "TEMP B-TREE" not in plan
+
+
+def test_the_head_does_not_go_back_with_the_records(db: apsw.Connection) -> None:
+    assert queries.head(db) == 0
+    queries.insert_records(db, [Record(CommittedId(n), 0, Kind.APPEND, TopicId(1), n, n + 1, 1, b"x") for n in (1, 2)])
+    assert queries.head(db) == 2
+    queries.keep_head(db)
+    assert queries.erase(db, TopicId(1), MUCH, 10) == 2
+    assert queries.head(db) == 2
+    queries.keep_head(db)
+    assert queries.head(db) == 2
+
+
+# The file
+
+
+def test_the_tables_are_made_once(db: apsw.Connection) -> None:
+    migrate(db)
+    assert db.pragma("user_version") == len(STEPS)
+
+
+async def test_a_file_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
+    async with opened(tmp_path):
+        pass
+    newer = apsw.Connection(str(tmp_path / "mainstem.db"))
+    newer.pragma("user_version", len(STEPS) + 1)
+    newer.close()
+    with pytest.raises(StoreTooNew):
+        await SqliteStore(tmp_path).open()
+    # It let go of the lock, so that the right version can start.
+    newer = apsw.Connection(str(tmp_path / "mainstem.db"))
+    newer.pragma("user_version", len(STEPS))
+    newer.close()
+    async with opened(tmp_path) as store:
+        assert store.head == 0
+
+
+async def test_a_second_store_on_the_directory_is_refused_with_the_holders_process(tmp_path: Path) -> None:
+    async with opened(tmp_path):
+        with pytest.raises(StoreLocked, match=f"in use by another server \\(process {os.getpid()}\\)"):
+            await SqliteStore(tmp_path).open()
+    async with opened(tmp_path) as store:
+        assert store.head == 0
+
+
+async def test_the_directory_is_made_if_it_is_not_there(tmp_path: Path) -> None:
+    async with opened(tmp_path / "a" / "b") as store:
+        await store.save({note("a"): Note()}, [], CommittedId(0))
+    assert (tmp_path / "a" / "b" / "mainstem.db").exists()
+
+
+# The cache
+
+
+async def test_a_state_that_fell_out_of_the_cache_is_found_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "STATES_CACHED_MAX", 8)
+    async with opened(tmp_path) as store:
+        states: dict[Key, State | None] = {count(str(number)): Count(number) for number in range(50)}
+        for key, state in states.items():
+            await store.save({key: state}, [], CommittedId(0))
+        for key, state in states.items():
+            assert await store.get(key) == state
+        assert await store.load(states) == states
+
+
+async def test_a_failed_save_does_not_reach_the_cache(tmp_path: Path, disk: FaultyDisk) -> None:
+    async with opened(tmp_path, disk.name) as store:
+        await store.save({note("a"): Note("kept")}, [], CommittedId(0))
+        disk.fill_up()
+        with pytest.raises(StoreFull):
+            await store.save({note("a"): Note("lost"), note("b"): Note("lost")}, [], CommittedId(0))
+        disk.heal()
+        assert await store.load([note("a"), note("b")]) == {note("a"): Note("kept"), note("b"): None}
+
+
+# The journal
+
+
+async def test_the_journal_is_moved_into_the_file_when_it_has_grown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "WAL_PAGES", 20)
+    async with opened(tmp_path) as store:
+        writing = Writing(store)
+        for _ in range(100):
+            await writing.append(1, b"x" * 10_000).save()
+        # Without checkpoints it would hold all of the 250 pages and more.
+        assert (tmp_path / "mainstem.db-wal").stat().st_size < 100 * 4_096
+        assert await data(store) == b"x" * 1_000_000
+
+
+async def test_a_full_disk_stops_checkpoints_but_not_for_ever(
+    tmp_path: Path, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "WAL_PAGES", 20)
+    async with opened(tmp_path, disk.name) as store:
+        kept = 0
+        for number in range(60):
+            if number == 20:
+                disk.fill_up(after_writes=30)
+            if number == 40:
+                disk.heal()
+            try:
+                await Writing(store, {1: kept}).append(1, b"x" * 10_000).save()
+            except StoreFull:
+                continue
+            kept += 10_000
+        assert store.broken is None
+        assert 0 < kept < 600_000
+        assert await data(store) == b"x" * kept
+        assert store.head == kept // 10_000
+
+
+# A disk without room
+
+
+@pytest.mark.parametrize("after_writes", range(0, 12, 2))
+async def test_a_save_that_runs_out_of_room_half_way_leaves_nothing(
+    tmp_path: Path, disk: FaultyDisk, after_writes: int
+) -> None:
+    async with opened(tmp_path, disk.name) as store:
+        await Writing(store).append(1, b"kept").save()
+        disk.fill_up(after_writes=after_writes)
+        lost = Writing(store, {1: 4}).append(1, b"lost" * 20_000)
+        lost.changes = {note("a"): Note("lost")}
+        with pytest.raises(StoreFull):
+            await lost.save()
+        assert store.head == 1
+        assert await data(store) == b"kept"
+        assert await store.get(note("a")) is None
+        disk.heal()
+        await Writing(store, {1: 4}).append(1, b" on").save()
+    async with opened(tmp_path) as store:
+        assert store.head == 2
+        assert await data(store) == b"kept on"
+
+
+async def test_erasing_on_a_full_disk_is_refused_and_leaves_everything(tmp_path: Path, disk: FaultyDisk) -> None:
+    async with opened(tmp_path, disk.name) as store:
+        await Writing(store).append(1, b"a", b"b").save()
+        disk.fill_up()
+        with pytest.raises(StoreFull):
+            await store.erase(TopicId(1), MUCH, 10)
+        assert await data(store) == b"ab"
+        disk.heal()
+        assert store.broken is None
+        await Writing(store, {1: 2}).append(1, b"c").save()
+        assert await store.erase(TopicId(1), MUCH, 10) == 3
+
+
+# A disk that cannot sync
+
+
+async def test_after_a_failed_sync_saves_are_refused_until_the_store_is_opened_again(
+    tmp_path: Path, disk: FaultyDisk
+) -> None:
+    async with opened(tmp_path, disk.name) as store:
+        await Writing(store).append(1, b"kept").save()
+        disk.fail_syncs()
+        with pytest.raises(StoreFailed):
+            await Writing(store, {1: 4}).append(1, b"lost").save()
+        disk.heal()
+        assert store.broken is not None
+        with pytest.raises(StoreFailed):
+            await Writing(store, {1: 4}).append(1, b"refused").save()
+        assert await data(store) == b"kept"
+        assert store.head == 1
+    async with opened(tmp_path, disk.name) as store:
+        assert store.broken is None
+        assert (await data(store)).startswith(b"kept")
+        assert b"refused" not in await data(store)
+        await Writing(store, {1: len(await data(store))}).append(1, b" on").save()
+
+
+async def test_after_a_failed_sync_erasing_is_refused_as_well(tmp_path: Path, disk: FaultyDisk) -> None:
+    """It writes to the same journal, and what that holds is in doubt."""
+    async with opened(tmp_path, disk.name) as store:
+        await Writing(store).append(1, b"kept").save()
+        disk.fail_syncs()
+        with pytest.raises(StoreFailed):
+            await Writing(store, {1: 4}).append(1, b"lost").save()
+        disk.heal()
+        before = disk.writes
+        with pytest.raises(StoreFailed):
+            await store.erase(TopicId(1), MUCH, 10)
+        assert disk.writes == before
+        assert await data(store) == b"kept"
+
+
+async def test_a_sync_that_fails_while_erasing_breaks_the_store(tmp_path: Path, disk: FaultyDisk) -> None:
+    async with opened(tmp_path, disk.name) as store:
+        await Writing(store).append(1, b"kept").save()
+        disk.fail_syncs()
+        with pytest.raises(StoreFailed):
+            await store.erase(TopicId(1), MUCH, 10)
+        disk.heal()
+        assert store.broken is not None
+        with pytest.raises(StoreFailed):
+            await Writing(store, {1: 4}).append(1, b"refused").save()
+
+
+async def test_a_sync_that_fails_in_a_checkpoint_breaks_the_store(
+    tmp_path: Path, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(tmp_path, disk.name) as store:
+        writing = Writing(store)
+        await writing.append(1, b"kept").save()
+        monkeypatch.setattr(limits, "WAL_PAGES", 1)
+        disk.fail_syncs(after_syncs=1)  # the save's own; those after it are the checkpoint's
+        await writing.append(1, b" too").save()
+        with pytest.raises(StoreFailed):
+            await writing.append(1, b"refused").save()
+        disk.heal()
+        assert store.broken is not None
+        assert await data(store) == b"kept too"
+
+
+# A computer without power
+
+
+async def test_a_save_survives_the_power_failing_right_after_it(tmp_path: Path, disk: FaultyDisk) -> None:
+    async with opened(tmp_path / "data", disk.name) as store:
+        writing = Writing(store)
+        for number in range(8):
+            writing.changes = {count("a"): Count(number)}
+            await writing.append(1, b"%d" % number).save()
+            found = tmp_path / f"found-{number}"
+            disk.lose_power(found)
+            async with opened(found) as other:
+                assert other.head == number + 1
+                assert await data(other) == b"01234567"[: number + 1]
+                assert await other.get(count("a")) == Count(number)
+
+
+async def test_the_power_may_fail_around_checkpoints_too(
+    tmp_path: Path, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "WAL_PAGES", 10)
+    async with opened(tmp_path / "data", disk.name) as store:
+        writing = Writing(store)
+        for number in range(40):
+            await writing.append(1, b"x" * 5_000).save()
+            found = tmp_path / f"found-{number}"
+            disk.lose_power(found)
+            async with opened(found) as other:
+                # A checkpoint may be under way: the store answers before it begins.
+                assert other.head == number + 1
+                ids = [record.committed_id async for record in read_whole_log(other)]
+                assert ids == list(range(1, number + 2))
+                integrity = apsw.Connection(str(found / "mainstem.db"), flags=apsw.SQLITE_OPEN_READONLY)
+                assert integrity.pragma("integrity_check") == "ok"
+                integrity.close()
+
+
+async def test_a_save_that_was_not_synced_yet_is_whole_or_absent_after_the_power_failed(
+    tmp_path: Path, disk: FaultyDisk
+) -> None:
+    async with opened(tmp_path / "data", disk.name) as store:
+        await Writing(store).append(1, b"kept").save()
+        disk.hold_syncs()
+        late = Writing(store, {1: 4}).append(1, b"late" * 5_000)
+        late.add(Kind.CLOSE, 1)
+        saving = asyncio.create_task(late.save())
+        await asyncio.to_thread(disk.wait_for_sync)
+        disk.lose_power(tmp_path / "found")
+        disk.heal()
+        await saving
+    async with opened(tmp_path / "found") as store:
+        assert store.head == 1
+        assert await data(store) == b"kept"

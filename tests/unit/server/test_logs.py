@@ -1,0 +1,58 @@
+import json
+import logging
+import re
+
+import pytest
+
+from mainstem.server.logs import configure_logs
+from mainstem.server.settings import Settings
+
+
+@pytest.fixture(autouse=True)
+def root_logger():
+    """Leave logging as it was."""
+    root, uvicorn = logging.getLogger(), logging.getLogger("uvicorn")
+    before = root.handlers[:], root.level, uvicorn.level
+    yield
+    for handler in root.handlers:
+        if handler not in before[0]:
+            handler.close()
+    root.handlers[:], root.level, uvicorn.level = before
+
+
+def test_json_lines_have_one_event_each(capsys):
+    configure_logs(Settings(log_format="json"))
+    logging.getLogger("mainstem.x").warning("two\nlines and %s", "é")
+    try:
+        raise ValueError("the cause")
+    except ValueError:
+        logging.getLogger("mainstem.x").exception("failed")
+    first, second = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert (first["level"], first["logger"], first["message"]) == ("warning", "mainstem.x", "two\nlines and é")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", first["time"])
+    assert "error" not in first
+    assert second["message"] == "failed"
+    assert "ValueError: the cause" in second["error"]
+
+
+def test_text_lines_have_level_and_logger(capsys):
+    configure_logs(Settings(log_format="text"))
+    logging.getLogger("mainstem.x").info("hello")
+    captured = capsys.readouterr()
+    assert re.search(r"INFO +mainstem\.x +hello", captured.err)
+    assert captured.out == ""
+
+
+@pytest.mark.parametrize(("level", "seen"), [("debug", 4), ("info", 3), ("warning", 2), ("error", 1)])
+def test_the_level_says_what_is_written(capsys, level, seen):
+    configure_logs(Settings(log_level=level))
+    for name in ("debug", "info", "warning", "error"):
+        getattr(logging.getLogger("mainstem"), name)("x")
+    assert len(capsys.readouterr().err.splitlines()) == seen
+
+
+def test_uvicorn_only_speaks_up_when_something_is_wrong(capsys):
+    configure_logs(Settings(log_level="info"))
+    logging.getLogger("uvicorn.error").info("Started server process")
+    logging.getLogger("uvicorn.error").warning("odd")
+    assert [line.split()[-1] for line in capsys.readouterr().err.splitlines()] == ["odd"]

@@ -1,0 +1,8 @@
+import pytest
+
+from .book import Book
+
+
+@pytest.fixture
+def book():
+    return Book()
