@@ -58,3 +58,13 @@ def test_the_public_suite_passes(start_server, vitest, tmp_path, store):
     failed = {test["fullName"]: test["failureMessages"] for test in tests if test["status"] == "failed"}
     assert not failed
     assert Counter(test["status"] for test in tests) == {"passed": PASSED}
+    assert "Traceback" not in server.stderr
+
+
+def test_the_lock_file_pins_packages_and_no_registry():
+    """`resolved` would tie the suite to the registry of whoever wrote the file."""
+    packages = json.loads((SUITE / "package-lock.json").read_text())["packages"]
+    pinned = {name: package for name, package in packages.items() if name}
+    assert pinned
+    assert all("version" in package and "integrity" in package for package in pinned.values())
+    assert not [name for name, package in pinned.items() if "resolved" in package]
