@@ -44,7 +44,6 @@ COMPRESS_INLINE_BYTES_MAX: Final = 16 * KIB  # larger bodies are compressed off 
 # Group commit
 COMMANDS_WAITING_MAX: Final = 20_000  # beyond this a writer is told to come back (503)
 COMMAND_BYTES_WAITING_MAX: Final = 256 * MIB
-BATCH_COMMANDS_MIN: Final = 16  # up to here a batch takes all that waits
 BATCH_COMMANDS_MAX: Final = 2_000  # bounds how long one fsync keeps its first caller waiting
 BATCH_BYTES_MAX: Final = 32 * MIB
 

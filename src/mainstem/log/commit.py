@@ -92,12 +92,9 @@ class CommitLog:
                 self._arrived.clear()
 
     def _take(self) -> list[Waiting]:
-        """Half of what waits, unless that is few: the disk then works on one half while the event loop answers the
-        other. Taking all would leave each of them idle in turn, as every client waits for the same fsync."""
         batch: list[Waiting] = []
         size = 0
-        most = min(max(limits.BATCH_COMMANDS_MIN, len(self._waiting) // 2), limits.BATCH_COMMANDS_MAX)
-        while self._waiting and len(batch) < most:
+        while self._waiting and len(batch) < limits.BATCH_COMMANDS_MAX:
             command, caller = self._waiting[0]
             if batch and size + command.size > limits.BATCH_BYTES_MAX:
                 break

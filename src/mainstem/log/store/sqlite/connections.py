@@ -8,12 +8,13 @@ import apsw
 
 from mainstem import limits
 from mainstem.errors import StoreLocked
+from mainstem.log.store.sqlite.queries import STATEMENTS_CACHED
 
 BUSY_MS = 5_000
 
 
 def open_writer(path: Path, vfs: str | None) -> apsw.Connection:
-    db = apsw.Connection(str(path), vfs=vfs)
+    db = apsw.Connection(str(path), vfs=vfs, statementcachesize=STATEMENTS_CACHED)
     db.set_busy_timeout(BUSY_MS)
     db.pragma("journal_mode", "wal")
     # FULL syncs the journal at every commit; NORMAL would lose acknowledged writes with the power.

@@ -1,45 +1,41 @@
 """Every statement of the embedded store, each a function over a connection."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from functools import cache
+from typing import Any, TypeVar
 
 import apsw
 
 from mainstem.log.commands import Key, Space, State
 from mainstem.log.records import RECORD_BYTES, Chunk, CommittedId, Kind, Outline, Record, TopicId
 
+T = TypeVar("T")
 COLUMNS = 'committed_id, committed_at_us, kind, topic, "start", "end", messages, source, data'
 LOADED_MAX = 500  # keys in one SELECT
 
-# apsw takes and gives back the interpreter lock around every step, and on a busy server each time costs a wait. So
-# rows go in as few steps as possible. OR ROLLBACK spares SQLite the statement journal that a multi-row INSERT would
-# need; a conflict here is a broken invariant, and rolling everything back is right.
-ROWS_A_STEP = (64, 8, 1)
+# apsw gives back the interpreter lock for every step and takes it again, and on a busy server each time costs a wait.
+# So rows go in as few steps as can be: one statement for each number of rows, prepared once. OR ROLLBACK spares SQLite
+# the statement journal that a multi-row INSERT would need; a conflict is a broken invariant, and undoing all is right.
+ROWS_A_STEP = 64
+STATEMENTS_CACHED = 2 * ROWS_A_STEP + 50
 
 
-def _groups(rows: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    at = 0
-    for size in ROWS_A_STEP:
-        while len(rows) - at >= size:
-            yield rows[at : at + size]
-            at += size
+def _groups(rows: Sequence[T]) -> Iterator[Sequence[T]]:
+    for at in range(0, len(rows), ROWS_A_STEP):
+        yield rows[at : at + ROWS_A_STEP]
 
 
-def _insert(table: str, columns: str, width: int, tail: str) -> dict[int, str]:
-    row = "(" + ",".join("?" * width) + ")"
-    return {
-        size: f"INSERT OR ROLLBACK INTO {table} ({columns}) VALUES {','.join([row] * size)} {tail}"
-        for size in ROWS_A_STEP
-    }
+@cache
+def _insert_records(rows: int) -> str:
+    return f"INSERT OR ROLLBACK INTO records ({COLUMNS}) VALUES {','.join(['(?,?,?,?,?,?,?,?,?)'] * rows)}"
 
 
-INSERT_RECORDS = _insert("records", COLUMNS, 9, "")
-SAVE_STATES = _insert(
-    "states",
-    "space, name, due_us, value",
-    4,
-    "ON CONFLICT DO UPDATE SET due_us = excluded.due_us, value = excluded.value",
-)
+@cache
+def _save_states(rows: int) -> str:
+    return (
+        f"INSERT OR ROLLBACK INTO states (space, name, due_us, value) VALUES {','.join(['(?,?,?,?)'] * rows)}"
+        " ON CONFLICT DO UPDATE SET due_us = excluded.due_us, value = excluded.value"
+    )
 
 
 def head(db: apsw.Connection) -> CommittedId:
@@ -68,7 +64,7 @@ def insert_records(db: apsw.Connection, records: Sequence[Record]) -> None:
                 r.source,
                 r.data,
             )
-        db.execute(INSERT_RECORDS[len(group)], values)
+        db.execute(_insert_records(len(group)), values)
 
 
 def save_states(db: apsw.Connection, changes: Mapping[Key, State | None]) -> None:
@@ -78,7 +74,7 @@ def save_states(db: apsw.Connection, changes: Mapping[Key, State | None]) -> Non
         if state is not None
     ]
     for group in _groups(rows):
-        db.execute(SAVE_STATES[len(group)], [value for row in group for value in row])
+        db.execute(_save_states(len(group)), [value for row in group for value in row])
     gone = [(key.space.number, key.name) for key, state in changes.items() if state is None]
     if gone:
         db.executemany("DELETE FROM states WHERE space = ? AND name = ?", gone)
