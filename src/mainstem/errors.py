@@ -106,6 +106,31 @@ class BodyCutShort(BadRequest):
     title = "The request body ended early"
 
 
+# 401 and 403: who asks, and what they may
+
+
+class Unauthorized(MainstemError):
+    code = "unauthorized"
+    status = 401
+    title = "A valid token is needed"
+    hint = "Send a token of this server's issuer as Authorization: Bearer."
+
+    def __init__(self, detail: str, **facts: Any) -> None:
+        super().__init__(detail, headers={"WWW-Authenticate": "Bearer"}, **facts)
+
+
+class Forbidden(MainstemError):
+    code = "forbidden"
+    status = 403
+    title = "The token does not allow this"
+
+
+class TokenInUrl(BadRequest):
+    code = "token_in_url"
+    title = "A token does not belong into a URL"
+    hint = "URLs end up in logs. Send the token as Authorization: Bearer."
+
+
 # 403 to 431: the request is well-formed, but not now, not here, or not so much
 
 
@@ -293,6 +318,57 @@ class AlreadyClaimed(SubscriptionError):
 
     def __init__(self, holder: str, generation: int) -> None:
         super().__init__(f"{holder!r} holds the lease", current_holder=holder, generation=generation)
+
+
+# The sync protocol: the code goes into an `error` message, and `closes` says whether the connection ends with it
+
+
+class SyncError(MainstemError):
+    """An error of the sync protocol; `facts` become its details."""
+
+    code = "server_error"
+    closes: ClassVar[bool] = True
+
+
+class SyncAuthFailed(SyncError):
+    code = "auth_failed"
+    status = 401
+
+
+class SyncVersionUnsupported(SyncError):
+    code = "protocol_version_unsupported"
+    status = 400
+
+
+class SyncBadRequest(SyncError):
+    code = "bad_request"
+    status = 400
+    closes = False
+
+
+class SyncForbidden(SyncError):
+    code = "forbidden"
+    status = 403
+    closes = False
+
+
+class ValidationFailed(SyncError):
+    """`field` names the part of the item that is wrong."""
+
+    code = "validation_failed"
+    status = 422
+    closes = False
+
+    def __init__(self, detail: str, field: str) -> None:
+        super().__init__(detail, field=field)
+        self.field = field
+
+
+class SyncRateLimited(SyncError):
+    code = "rate_limited"
+    status = 429
+    closes = False
+    retryable = True
 
 
 # 503: the request was fine; the server cannot take it now

@@ -57,6 +57,7 @@ class Create(msgspec.Struct, frozen=True, gc=False):
     def apply(self, view: View) -> Created:
         old: StreamState | None = view.get(stream_key(self.path))
         if old is not None and not lifecycle.is_gone(old, view.now_us, self.touched_us):
+            check_not_kept(old, view.now_us, self.touched_us)
             if old.origin is not None:
                 raise StreamExists("the stream exists, as a fork")
             if old.retention != self.retention:
@@ -103,10 +104,13 @@ def write_first(view: View, path: str, state: StreamState, messages: Messages, c
     return state
 
 
+def check_not_kept(old: StreamState, now_us: int, touched_us: int) -> None:
+    if lifecycle.is_soft_deleted(old, now_us, touched_us):
+        raise StreamExists("the path is taken until the last fork of its deleted stream is gone")
+
+
 def confirm(old: StreamState, content_type: str | None, lifetime: Lifetime | None, closed: bool) -> None:
     """Whether a stream is as a repeated PUT asks for it; None asks for nothing in particular."""
-    if old.soft_deleted:
-        raise StreamExists("the path is taken until the last fork of its deleted stream is gone")
     if content_type is not None and media_type(content_type) != media_type(old.content_type):
         raise StreamExists(f"the stream exists and holds {old.content_type}")
     if lifetime is not None:

@@ -3,12 +3,23 @@
 import secrets
 from datetime import UTC, datetime
 from typing import Any, Literal
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 import msgspec
 
 from mainstem import limits
-from mainstem.errors import BadOffset, InvalidOffset, InvalidSubscription, MethodNotAllowed, NotFound, TokenInvalid
+from mainstem.access import Identity
+from mainstem.errors import (
+    BadOffset,
+    BadPath,
+    BadRequest,
+    Forbidden,
+    InvalidOffset,
+    InvalidSubscription,
+    MethodNotAllowed,
+    NotFound,
+    TokenInvalid,
+)
 from mainstem.streams import paths
 from mainstem.streams.deliveries import Deliveries
 from mainstem.streams.offsets import Offset
@@ -16,6 +27,7 @@ from mainstem.streams.requests import Headers, Receive, Scope, Send, origin, rea
 from mainstem.streams.responses import OPEN, respond
 from mainstem.streams.signing import jwks, read_token
 from mainstem.streams.subscriptions import (
+    LINKS,
     AddStreams,
     Config,
     DeleteSubscription,
@@ -23,6 +35,7 @@ from mainstem.streams.subscriptions import (
     RemoveStream,
     Subscription,
     check_config,
+    link_prefix,
 )
 from mainstem.streams.wakes import Grip, LinkedStream, Release
 from mainstem.streams.webhooks import check_url
@@ -85,6 +98,8 @@ class ControlHttp:
         if rest == "jwks.json" and method in ("GET", "HEAD"):
             await self._send_keys(send)
         elif rest == "keys/rotate" and method == "POST":
+            identity: Identity = scope["mainstem.identity"]
+            identity.require_admin()
             ring = await self.deliveries.rotate_keys()
             await _respond_json(send, 200, {"kid": ring.active.kid})
         elif rest.startswith("subscriptions/"):
@@ -110,25 +125,30 @@ class ControlHttp:
     async def _subscription(
         self, method: str, name: str, action: str, headers: Headers, body: bytes, scope: Scope, send: Send
     ) -> None:
+        identity: Identity = scope["mainstem.identity"]
         if not action and method == "PUT":
-            await self._put(name, _decode(body, SubscriptionRequest), base_url(scope, headers), send)
+            await self._put(name, _decode(body, SubscriptionRequest), base_url(scope, headers), identity, send)
         elif not action and method == "GET":
-            await _respond_json(send, 200, await self._describe(name))
+            await _respond_json(send, 200, await self._describe(name, await self._find(name, identity)))
         elif not action and method == "DELETE":
-            state = await self.deliveries.find(name)
+            state = await self._find(name, identity)
             await self.log.submit(DeleteSubscription(name, state.nonce))
             await respond(send, 204, OPEN)
         elif action == "streams" and method == "POST":
-            state = await self.deliveries.find(name)
+            state = await self._find(name, identity)
             streams = _check_streams(_decode(body, StreamsRequest).streams)
-            await self.log.submit(AddStreams(name, state.nonce, streams))
+            for path in streams:
+                identity.require_read(path)
+            starts = await self.deliveries.implied_starts(state, streams)
+            await self.log.submit(AddStreams(name, state.nonce, streams, starts))
             await respond(send, 204, OPEN)
         elif action.startswith("streams/") and method == "DELETE":
-            state = await self.deliveries.find(name)
-            path = _check_streams([unquote(action.removeprefix("streams/"))])[0]
+            state = await self._find(name, identity)
+            path = _check_streams([action.removeprefix("streams/")])[0]
             await self.log.submit(RemoveStream(name, state.nonce, path))
             await respond(send, 204, OPEN)
         elif action == "claim" and method == "POST":
+            await self._find(name, identity)
             await self._claim(name, _decode(body, ClaimRequest).worker, send)
         elif action in ("callback", "ack") and method == "POST":
             await self._acknowledge(name, action, headers, _decode(body, WakeRequest), send)
@@ -139,7 +159,26 @@ class ControlHttp:
         else:
             raise MethodNotAllowed(f"{method} means nothing here")
 
-    async def _put(self, name: str, request: SubscriptionRequest, base: str, send: Send) -> None:
+    async def _find(self, name: str, identity: Identity) -> Subscription:
+        """A subscription, for a caller who may read everything that it tells of."""
+        state = await self.deliveries.find(name)
+        if not await self._may_see(state, identity):
+            raise Forbidden("this token does not allow to read all that this subscription tells of")
+        return state
+
+    async def _may_see(self, state: Subscription, identity: Identity) -> bool:
+        if identity.may_read_all("**"):
+            return True
+        if state.config.pattern is not None and not identity.may_read_all(state.config.pattern):
+            return False
+        prefix, after = link_prefix(state.nonce), ""
+        while page := await self.log.store.scan(LINKS, prefix, after, limits.SCAN_PAGE):
+            if any(link.explicit and not identity.may_read(key.removeprefix(prefix)) for key, link in page):
+                return False
+            after = page[-1][0]
+        return True
+
+    async def _put(self, name: str, request: SubscriptionRequest, base: str, identity: Identity, send: Send) -> None:
         if not limits.LEASE_MS_MIN <= request.lease_ttl_ms <= limits.LEASE_MS_MAX:
             raise InvalidSubscription(f"lease_ttl_ms is {limits.LEASE_MS_MIN} to {limits.LEASE_MS_MAX}")
         if request.type == "webhook":
@@ -148,21 +187,27 @@ class ControlHttp:
             check_url(request.webhook.url, allow_local=self.allow_local_webhooks)
         elif request.wake_stream is None:
             raise InvalidSubscription("a pull-wake subscription needs wake_stream")
+        wake_stream = request.wake_stream if request.type == "pull-wake" else None
         config = Config(
             request.type,
             None if request.pattern is None else request.pattern.lstrip("/"),
             request.webhook.url if request.webhook is not None and request.type == "webhook" else None,
-            _check_streams([request.wake_stream])[0] if request.type == "pull-wake" and request.wake_stream else None,
+            None if wake_stream is None else _check_streams([wake_stream])[0],
             request.lease_ttl_ms,
             request.description,
         )
         streams = _check_streams(request.streams)
-        check_config(config, streams)
+        try:
+            check_config(config, streams)
+        except BadRequest as error:
+            raise InvalidSubscription(error.detail) from None
+        require_all(identity, config, streams)
         new = await self.log.submit(PutSubscription(name, secrets.token_urlsafe(12), config, streams, base))
-        await _respond_json(send, 201 if new else 200, await self._describe(name))
+        # One that was there may have got more streams since, so it is looked at like any other.
+        state = await self._find(name, identity)
+        await _respond_json(send, 201 if new else 200, await self._describe(name, state))
 
-    async def _describe(self, name: str) -> dict[str, Any]:
-        state = await self.deliveries.find(name)
+    async def _describe(self, name: str, state: Subscription) -> dict[str, Any]:
         config = state.config
         links = await self.deliveries.links(state)
         return {
@@ -220,6 +265,16 @@ class ControlHttp:
         return Grip(claims.nonce, claims.generation, request.generation, request.wake_id)
 
 
+def require_all(identity: Identity, config: Config, streams: tuple[str, ...]) -> None:
+    """Whoever makes a subscription is told of its streams, and lets the server write wakes."""
+    if config.pattern is not None and not identity.may_read_all(config.pattern):
+        raise Forbidden(f"this token does not allow to read all of {config.pattern!r}")
+    for path in streams:
+        identity.require_read(path)
+    if config.wake_stream is not None:
+        identity.require_write(config.wake_stream)
+
+
 def base_url(scope: Scope, headers: Headers) -> str:
     """The stream root as the client addressed it: callback and key URLs begin with it."""
     return origin(scope, headers) + quote(scope.get("root_path", "")) + paths.PREFIX.decode().rstrip("/")
@@ -233,8 +288,11 @@ def _check_streams(streams: list[str]) -> tuple[str, ...]:
     if len(streams) > limits.SUBSCRIPTION_STREAMS_MAX:
         raise InvalidSubscription(f"more than {limits.SUBSCRIPTION_STREAMS_MAX} streams in one request")
     checked = tuple(dict.fromkeys(path.lstrip("/") for path in streams))
-    for path in checked:
-        paths.check_path(path)
+    try:
+        for path in checked:
+            paths.check_path(path)
+    except BadPath as error:
+        raise InvalidSubscription(error.detail) from None
     return checked
 
 

@@ -9,16 +9,18 @@ import asyncio
 import logging
 import random
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
 from mainstem import limits
 from mainstem.errors import MainstemError, SubscriptionNotFound
+from mainstem.globs import GlobIndex, matches
 from mainstem.log.commands import Key, State
 from mainstem.log.commit import CommitLog
-from mainstem.streams.globs import GlobIndex
+from mainstem.log.records import Record, TopicId
 from mainstem.streams.offsets import Offset
 from mainstem.streams.signing import EnsureKeys, Keyring, TokenClaims, make_token, sign_webhook
 from mainstem.streams.states import STREAMS, StreamState, stream_key
@@ -79,7 +81,7 @@ class Deliveries:
         self._spread: set[str] = set()
         """Dirty paths that stand in the pending set of every matching subscription already."""
         self._changes: dict[str, int] = {}
-        """When such a path changed again, counted in observed changes: it is not settled by an older look."""
+        """When a path changed last, counted in observed changes: a look that began before that settles nothing."""
         self._count = 0
         self._nonces: dict[str, str] = {}
         self._dirty: set[str] = set()
@@ -94,7 +96,7 @@ class Deliveries:
         self.ring = await self._ensure_keys()
         self.log.observers.append(self._observe)
         await self._load()
-        for job in (self._follow(), self._watch_times()):
+        for job in (self._follow(), self._watch_times(), self._watch_keys()):
             self._spawn(job)
 
     async def stop(self) -> None:
@@ -126,8 +128,6 @@ class Deliveries:
             for name, state in page:
                 self._index(name, state)
             after = page[-1][0]
-        if not self._subscriptions:
-            return
         after = ""
         orphans: set[str] = set()
         while page := await store.scan(LINKS, "", after, limits.SCAN_PAGE):
@@ -140,6 +140,8 @@ class Deliveries:
             after = page[-1][0]
         for nonce in orphans:
             self._spawn(self._drop_links(nonce))
+        if not self._subscriptions:
+            return
         oldest = min(state.created_id for state in self._subscriptions.values())
         after = ""
         while page := await store.scan(STREAMS, "", after, limits.SCAN_PAGE):
@@ -150,7 +152,7 @@ class Deliveries:
 
     # What the log tells
 
-    def _observe(self, changes: Mapping[Key, State | None]) -> None:
+    def _observe(self, changes: Mapping[Key, State | None], records: Sequence[Record]) -> None:
         for key, state in changes.items():
             if key.space is STREAMS:
                 self._note_change(key.name)
@@ -163,10 +165,9 @@ class Deliveries:
         """A stream changed. This is all that an append costs while its subscriptions know already."""
         if not self._subscriptions:
             return
-        if path in self._spread:
-            self._count += 1
-            self._changes[path] = self._count
-        else:
+        self._count += 1
+        self._changes[path] = self._count
+        if path not in self._spread:
             self._dirty.add(path)
             self._changed.set()
 
@@ -202,7 +203,6 @@ class Deliveries:
     def _forget_spread(self) -> None:
         self._dirty |= self._spread
         self._spread.clear()
-        self._changes.clear()
 
     def _unlink_pattern(self, name: str, pattern: str | None) -> None:
         if pattern is not None:
@@ -218,21 +218,20 @@ class Deliveries:
             return
         if link is not None and link.explicit:
             self._explicit.setdefault(path, set()).add(subscription_id)
-            self._unspread(path)
+            self._spread.discard(path)
+            self._dirty.add(path)
+            self._changed.set()
         elif path in self._explicit:
             self._explicit[path].discard(subscription_id)
             if not self._explicit[path]:
                 del self._explicit[path]
 
-    def _unspread(self, path: str) -> None:
-        self._spread.discard(path)
-        self._changes.pop(path, None)
-
     def linked_to(self, path: str) -> set[str]:
+        """Subscriptions to a stream. A wake stream wakes nobody who writes to it: that would never end."""
         found = set(self._explicit.get(path, ()))
         for pattern in self._globs.find(path):
             found |= self._by_pattern.get(pattern, set())
-        return found
+        return {name for name in found if self._subscriptions[name].config.wake_stream != path}
 
     # Finding out what is new, and waking
 
@@ -255,12 +254,13 @@ class Deliveries:
     def _spread_dirty(self) -> None:
         while self._dirty:
             path = self._dirty.pop()
-            for name in self.linked_to(path):
-                pending = self._pending.get(name)
-                if pending is not None and path not in pending:
-                    pending[path] = None
-                    if self._subscriptions[name].wake_id is None:
-                        self._ready.add(name)
+            linked = self.linked_to(path)
+            for name in linked:
+                self._pending[name][path] = None
+                if self._subscriptions[name].wake_id is None:
+                    self._ready.add(name)
+            if not linked:
+                self._changes.pop(path, None)
             if len(self._spread) < limits.SPREAD_PATHS_MAX:
                 self._spread.add(path)
 
@@ -297,11 +297,22 @@ class Deliveries:
         found: list[Candidate] = []
         for path in paths:
             link, stream = states[link_key(state.nonce, path)], states[stream_key(path)]
-            if link is None and has_pending(state, None, stream):
+            if link is None and has_pending(state, path, None, stream):
                 start = await self.log.store.first_after(stream.topic, state.created_id)
                 found.append(Candidate(path, stream.topic, start))
             else:
                 found.append(Candidate(path))
+        return tuple(found)
+
+    async def implied_starts(self, state: Subscription, paths: tuple[str, ...]) -> tuple[tuple[str, TopicId, int], ...]:
+        """Where the links begin that the pattern implies and that have something pending."""
+        found: list[tuple[str, TopicId, int]] = []
+        for path in paths:
+            stream: StreamState | None = await self.log.store.get(stream_key(path))
+            if stream is not None and has_pending(state, path, None, stream):
+                start = await self.log.store.first_after(stream.topic, state.created_id)
+                if start is not None:
+                    found.append((path, stream.topic, start))
         return tuple(found)
 
     def _settle(self, name: str, quiet: Iterable[str], since: int) -> None:
@@ -312,10 +323,10 @@ class Deliveries:
         for path in quiet:
             if self._changes.get(path, 0) <= since:
                 pending.pop(path, None)
-                self._unspread(path)
-            else:
-                self._ready.add(name)
-                self._changed.set()
+                self._spread.discard(path)
+        if pending:
+            self._ready.add(name)
+            self._changed.set()
 
     # What workers do
 
@@ -328,18 +339,18 @@ class Deliveries:
         self._settle(name, woken.quiet, since)
         return woken, self.token(name, woken.state)
 
-    async def acknowledge(self, name: str, grip: Grip, acks: tuple[tuple[str, Offset], ...], done: bool) -> bool:
+    async def acknowledge(
+        self, name: str, grip: Grip, acks: tuple[tuple[str, Offset], ...], done: bool, *, of_snapshot: bool = False
+    ) -> bool:
         self._spread_dirty()
         since = self._count
         candidates = await self.candidates(name) if done else ()
-        more = await self.log.submit(Acknowledge(name, grip, acks, done, candidates))
+        more = await self.log.submit(Acknowledge(name, grip, acks, done, candidates, of_snapshot))
         if done and name in self._subscriptions:
-            if more:  # which of them it is, the next wake finds out
-                self._ready.add(name)
-                self._changed.set()
-            else:
-                self._settle(name, list(self._pending[name]), since)
-        return more
+            # If something is left, the next wake finds out what; if not, what was looked at just now is settled.
+            looked_at = {path for path, _ in acks} | {candidate.path for candidate in candidates}
+            self._settle(name, () if more else looked_at, since)
+        return more or (done and bool(self._pending.get(name)))
 
     def token(self, name: str, state: Subscription) -> str:
         return make_token(self.ring, TokenClaims(name, state.nonce, state.generation))
@@ -355,7 +366,7 @@ class Deliveries:
                 state.wake_id,
                 state.generation,
                 streams,
-                f"{state.base_url}/__ds/subscriptions/{name}/callback",
+                f"{state.base_url}/__ds/subscriptions/{quote(name, safe='')}/callback",
                 self.token(name, state),
             )
         )
@@ -380,7 +391,7 @@ class Deliveries:
             if done:
                 acks = tuple((path, Offset.parse(offset)) for path, offset in state.snapshot)
                 grip = Grip(state.nonce, state.generation, state.generation, state.wake_id)
-                await self.acknowledge(name, grip, acks, True)
+                await self.acknowledge(name, grip, acks, True, of_snapshot=True)
             else:
                 await self.log.submit(Delivered(name, state.wake_id))
         except MainstemError as error:
@@ -398,6 +409,15 @@ class Deliveries:
             logger.warning("the retry of webhook %s could not be noted: %s", name, error.detail)
 
     # Leases and retries, by the clock
+
+    async def _watch_keys(self) -> None:
+        """Replace the signing key when it is old, and stop publishing those that were replaced."""
+        while True:
+            await asyncio.sleep(limits.SIGNING_KEY_CHECK_S)
+            try:
+                self.ring = await self._ensure_keys()
+            except MainstemError as error:
+                logger.warning("the signing keys could not be checked: %s", error.detail)
 
     async def _watch_times(self) -> None:
         while True:
@@ -464,14 +484,16 @@ class Deliveries:
         while len(found) < limits.LISTED_LINKS_MAX:
             page = await self.log.store.scan(STREAMS, literal, after, limits.SCAN_PAGE)
             for path, stream in page:
-                if path not in found and not stream.deleted and pattern in self._globs.find(path):
+                if path in found or stream.deleted or stream.soft_deleted:
+                    continue
+                if matches(pattern, path) and path != state.config.wake_stream:
                     found[path] = (path, "glob", await self._implied_offset(state, stream))
             if len(page) < limits.SCAN_PAGE:
                 return
             after = page[-1][0]
 
     async def _implied_offset(self, state: Subscription, stream: StreamState) -> str:
-        if not has_pending(state, None, stream):
+        if stream.last_id <= state.created_id:
             return str(stream.next_offset)
         start = await self.log.store.first_after(stream.topic, state.created_id)
         return str(msgspec.structs.replace(stream, tail=start or 0).next_offset)

@@ -52,7 +52,9 @@ class Expire(msgspec.Struct, Sizeless, frozen=True, gc=False):
         state: StreamState | None = view.get(stream_key(self.path))
         if state is None or state.deleted or state.soft_deleted:
             return False
-        if lifecycle.is_gone(state, view.now_us, self.touched_us):
+        if lifecycle.is_gone(state, view.now_us, self.touched_us) or lifecycle.is_soft_deleted(
+            state, view.now_us, self.touched_us
+        ):
             end(view, self.path, state)
             return True
         if self.touched_us:

@@ -9,7 +9,7 @@ from mainstem.errors import BadHeader, BadOffset, ContentTypeMismatch, SourceDel
 from mainstem.log.commands import Key, View
 from mainstem.log.records import TopicId
 from mainstem.streams import lifecycle
-from mainstem.streams.beginnings import Created, Lifetime, begin, confirm, write_first
+from mainstem.streams.beginnings import Created, Lifetime, begin, check_not_kept, confirm, write_first
 from mainstem.streams.content_types import is_json, media_type
 from mainstem.streams.json_mode import NOTHING, Messages, messages
 from mainstem.streams.offsets import Offset
@@ -80,6 +80,7 @@ class Fork(msgspec.Struct, frozen=True, gc=False):
     def apply(self, view: View) -> Created:
         old: StreamState | None = view.get(stream_key(self.path))
         if old is not None and not lifecycle.is_gone(old, view.now_us, self.touched_us):
+            check_not_kept(old, view.now_us, self.touched_us)
             return self._confirm(old)
         source = self._source(view)
         if self.content_type is not None and media_type(self.content_type) != media_type(source.content_type):
@@ -108,7 +109,7 @@ class Fork(msgspec.Struct, frozen=True, gc=False):
 
     def _source(self, view: View) -> StreamState:
         source: StreamState | None = view.get(stream_key(self.source_path))
-        if source is not None and source.soft_deleted:
+        if source is not None and lifecycle.is_soft_deleted(source, view.now_us, self.source_touched_us):
             raise SourceDeleted("the source was deleted; its data is kept only for the forks that it has")
         return lifecycle.check_alive(self.source_path, source, view.now_us, self.source_touched_us)
 

@@ -5,6 +5,7 @@ import random
 from urllib.parse import quote
 
 from mainstem import limits
+from mainstem.access import Identity
 from mainstem.errors import (
     BadHeader,
     BadQuery,
@@ -24,7 +25,7 @@ from mainstem.streams.etags import make_etag, matches
 from mainstem.streams.forks import Fork, parse_sub_offset
 from mainstem.streams.json_mode import NOTHING, Messages
 from mainstem.streams.listing import parse_count
-from mainstem.streams.live_reads import LiveReads
+from mainstem.streams.live_reads import LiveReads, seconds_left
 from mainstem.streams.offsets import Sentinel, parse_offset
 from mainstem.streams.requests import (
     Headers,
@@ -34,6 +35,7 @@ from mainstem.streams.requests import (
     collect_headers,
     is_true,
     origin,
+    parse_read,
     read_body,
     read_if_match,
     read_lifetime,
@@ -52,7 +54,7 @@ from mainstem.streams.responses import (
     respond_problem,
 )
 from mainstem.streams.retention import format_retention
-from mainstem.streams.service import Page, Streams
+from mainstem.streams.service import Page, Streams, StreamSource
 from mainstem.streams.states import StreamState
 
 # Protocol 10.1. A page never changes, but more may follow it, so caches ask again after a minute.
@@ -66,7 +68,7 @@ class StreamsHttp:
         self.streams = streams
         self.control = control
         self.body_bytes_max = body_bytes_max
-        self.live = LiveReads(streams, long_poll_ms / 1000)
+        self.live = LiveReads(streams.log.live, streams.log.clock_us, long_poll_ms / 1000)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send, raw_path: bytes) -> None:
         """`raw_path` is what follows the prefix, still percent-encoded."""
@@ -77,17 +79,23 @@ class StreamsHttp:
                 return
             headers = collect_headers(scope["headers"])
             path = paths.parse_path(raw_path)
+            identity: Identity = scope["mainstem.identity"]
             if paths.is_reserved(path):
                 await self.control(path.removeprefix(paths.RESERVED + "/"), headers, scope, receive, send)
             elif method == "POST":
+                identity.require_write(path)
                 await self._append(path, headers, receive, send)
             elif method == "GET":
+                identity.require_read(path)
                 await self._read(path, headers, scope, receive, send)
             elif method == "PUT":
+                identity.require_write(path)
                 await self._create(path, headers, scope, receive, send)
             elif method == "HEAD":
+                identity.require_read(path)
                 await self._head(path, headers, send)
             elif method == "DELETE":
+                identity.require_write(path)
                 await self.streams.log.submit(Delete(path, self.streams.touched_us(path)))
                 await respond(send, 204, base_headers(headers))
             else:
@@ -166,6 +174,8 @@ class StreamsHttp:
         scope: Scope,
     ) -> Created:
         source_path = paths.parse_reference(source, scope.get("root_path", ""))
+        identity: Identity = scope["mainstem.identity"]
+        identity.require_read(source_path)
         anchor = text_header(headers, b"stream-fork-offset", 64)
         sub_offset = parse_sub_offset(text_header(headers, b"stream-fork-sub-offset", 64) or "0")
         if b"stream-fork-sub-offset" in headers and not headers[b"stream-fork-sub-offset"]:
@@ -210,33 +220,25 @@ class StreamsHttp:
 
     async def _read(self, path: str, headers: Headers, scope: Scope, receive: Receive, send: Send) -> None:
         query = read_query(scope)
-        live = query.get("live")
-        if live not in (None, "false", "long-poll", "sse"):
-            raise BadQuery("live is long-poll or sse")
-        if live in ("long-poll", "sse") and "offset" not in query:
-            raise BadQuery(f"live={live} needs an offset")
         if "tail" in query:
-            if live not in (None, "false") or "offset" in query:
+            if query.get("live", "false") != "false" or "offset" in query:
                 raise BadQuery("tail stands for an offset, and reads what is there")
             await self._read_tail(path, parse_count(query["tail"], "tail", limits.TAIL_MESSAGES_MAX), headers, send)
             return
-        wanted = query.get("offset", "-1")
-        if live == "sse":
-            wanted = headers.get(b"last-event-id", b"").decode("latin-1") or wanted
-        offset = parse_offset(wanted)
+        live, offset, cursor = parse_read(headers, scope)
         state = await self.streams.find(path)
         self.streams.touch(path, state)
         start = self.streams.resolve(state, offset)
-        cursor = query.get("cursor")
+        source = StreamSource(self.streams, path, state)
+        seconds_max = seconds_left(scope["mainstem.identity"], self.streams.log.clock_us())
         if live == "sse":
-            await self.live.stream_events(path, state, start, cursor, receive, send)
+            await self.live.stream_events(source, start, cursor, receive, send, seconds_max)
             return
         reply: HeaderList = []
         if live == "long-poll":
-            found = await self.live.wait(path, state, start, receive)
-            if found is None:
+            if await self.live.wait(source, start, receive, seconds_max) is None:
                 return
-            state = found
+            state = source.state
             if start == state.next_offset:
                 await respond(send, 204, [*OPEN, *self._tail(state, cursor), (b"cache-control", b"no-store")])
                 return
@@ -254,13 +256,21 @@ class StreamsHttp:
         state = await self.streams.find(path)
         self.streams.touch(path, state)
         page = await self.streams.read(state, await self.streams.find_tail(state, count))
-        await self._send_page(path, state, page, [], headers, send)
+        await self._send_page(path, state, page, [], headers, send, cache=b"no-store")
 
     async def _send_page(
-        self, path: str, state: StreamState, page: Page, reply: HeaderList, headers: Headers, send: Send
+        self,
+        path: str,
+        state: StreamState,
+        page: Page,
+        reply: HeaderList,
+        headers: Headers,
+        send: Send,
+        *,
+        cache: bytes = CACHE,
     ) -> None:
         etag = make_etag(path, page.start, page.end, page.closed)
-        reply += [*OPEN, (b"etag", etag.encode()), (b"cache-control", CACHE), (b"vary", b"accept-encoding")]
+        reply += [*OPEN, (b"etag", etag.encode()), (b"cache-control", cache), (b"vary", b"accept-encoding")]
         reply.append((b"stream-next-offset", str(page.end).encode()))
         if page.up_to_date:
             reply.append((b"stream-up-to-date", b"true"))

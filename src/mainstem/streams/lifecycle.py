@@ -42,11 +42,18 @@ def expiry_us(state: StreamState, touched_us: int) -> int | None:
 
 
 def is_gone(state: StreamState | None, now_us: int, touched_us: int) -> bool:
-    """Deleted, expired, or never there. A soft-deleted stream is not gone: its path is still taken."""
+    """Deleted, expired, or never there. A stream that forks still read is not gone: its path is taken."""
     if state is None or state.deleted:
         return True
-    if state.soft_deleted:
-        return False
+    return not state.forks and not state.soft_deleted and _has_expired(state, now_us, touched_us)
+
+
+def is_soft_deleted(state: StreamState, now_us: int, touched_us: int) -> bool:
+    """Gone for clients, kept for forks: so it is after a DELETE, and when it expires."""
+    return state.soft_deleted or (state.forks > 0 and _has_expired(state, now_us, touched_us))
+
+
+def _has_expired(state: StreamState, now_us: int, touched_us: int) -> bool:
     expiry = expiry_us(state, touched_us)
     return expiry is not None and expiry <= now_us
 
@@ -55,7 +62,7 @@ def check_alive(path: str, state: StreamState | None, now_us: int, touched_us: i
     """The stream, if a client may use it."""
     if state is None or is_gone(state, now_us, touched_us):
         raise StreamNotFound(f"there is no stream at {path!r}")
-    if state.soft_deleted:
+    if is_soft_deleted(state, now_us, touched_us):
         raise StreamGone("the stream was deleted; its data is kept only for its forks")
     return state
 

@@ -1,10 +1,12 @@
 """Beyond the protocol: the list of streams, page by page."""
 
+from os.path import commonprefix
 from typing import Any
 
 import msgspec
 
 from mainstem import limits
+from mainstem.access import Identity
 from mainstem.errors import BadQuery
 from mainstem.streams import lifecycle
 from mainstem.streams.control import format_time
@@ -23,22 +25,28 @@ class StreamsListing:
     async def __call__(self, scope: Scope, send: Send) -> None:
         query = read_query(scope)
         limit = parse_count(query.get("limit", str(limits.LISTED_STREAMS)), "limit", limits.LISTED_STREAMS_MAX)
-        found, more = await self._find(query.get("prefix", ""), query.get("after", ""), limit)
+        identity: Identity = scope["mainstem.identity"]
+        found, more = await self._find(query.get("prefix", ""), query.get("after", ""), limit, identity)
         body = {
-            "streams": [describe(path, state) for path, state in found],
+            "streams": [describe(path, state, identity) for path, state in found],
             "next": found[-1][0] if more else None,
         }
         headers = [*OPEN, (b"content-type", b"application/json"), (b"cache-control", b"no-store")]
         await respond(send, 200, headers, msgspec.json.encode(body))
 
-    async def _find(self, prefix: str, after: str, limit: int) -> tuple[list[tuple[str, StreamState]], bool]:
-        """Deleted streams leave tombstones among the others, so one page may take several scans."""
+    async def _find(
+        self, prefix: str, after: str, limit: int, identity: Identity
+    ) -> tuple[list[tuple[str, StreamState]], bool]:
+        """Deleted streams, and those of others, lie among the wanted ones, so one page may take several scans."""
         log = self.streams.log
+        prefix = narrow_prefix(prefix, identity)
         found: list[tuple[str, StreamState]] = []
         while True:
             page = await log.store.scan(STREAMS, prefix, after, limits.SCAN_PAGE)
             for path, state in page:
                 if state.soft_deleted or lifecycle.is_gone(state, log.clock_us(), self.streams.touched_us(path)):
+                    continue
+                if not identity.may_read(path):
                     continue
                 if len(found) == limit:
                     return found, True
@@ -48,7 +56,17 @@ class StreamsListing:
             after = page[-1][0]
 
 
-def describe(path: str, state: StreamState) -> dict[str, Any]:
+def narrow_prefix(prefix: str, identity: Identity) -> str:
+    """A prefix that leaves out as much of what the caller may not read as one prefix can."""
+    if identity.admin or not identity.stream_reads:
+        return prefix
+    literals = [pattern.partition("*")[0].removesuffix("/") for pattern in identity.stream_reads]
+    common = commonprefix(literals)  # noqa: RUF071 (of characters: that is what a scan takes)
+    return common if common.startswith(prefix) else prefix
+
+
+def describe(path: str, state: StreamState, identity: Identity) -> dict[str, Any]:
+    origin = state.origin
     return {
         "path": path,
         "content_type": state.content_type,
@@ -58,7 +76,7 @@ def describe(path: str, state: StreamState) -> dict[str, Any]:
         "created_at": format_time(state.created_at_us),
         "ttl_seconds": state.ttl_s,
         "expires_at": state.expires_at_text,
-        "forked_from": None if state.origin is None else state.origin.path,
+        "forked_from": None if origin is None or not identity.may_read(origin.path) else origin.path,
     }
 
 

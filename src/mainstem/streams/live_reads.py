@@ -5,18 +5,22 @@ where all readers at the same offset share one encoded frame, or from the store 
 """
 
 import asyncio
+import math
 import random
+from collections.abc import Callable
+from typing import Protocol
 
 from mainstem import limits
+from mainstem.access import Identity
 from mainstem.errors import OffsetGone, StreamGone, StreamNotFound, TooManyReaders
 from mainstem.log.live import Live, Topic, changed, end_wait
+from mainstem.log.records import TopicId
 from mainstem.streams import content_types, json_mode, sse
 from mainstem.streams.cursors import JITTER_S_MAX, current_interval, is_ahead, next_cursor
 from mainstem.streams.offsets import Offset
 from mainstem.streams.requests import Receive, Send
 from mainstem.streams.responses import OPEN
-from mainstem.streams.service import Streams
-from mainstem.streams.states import StreamState
+from mainstem.streams.service import Page
 
 
 class Departure:
@@ -54,38 +58,73 @@ def check_room(live: Live) -> None:
         )
 
 
+def seconds_left(identity: Identity, now_us: int) -> float:
+    """How long a live read may go on: it ends with the token that it was asked with."""
+    return math.inf if identity.expires_at_s is None else identity.expires_at_s - now_us / 1_000_000
+
+
+class Source(Protocol):
+    """What can be read live: a stream, or a partition."""
+
+    content_type: str
+
+    @property
+    def key(self) -> TopicId | str:
+        """What the log wakes its readers by."""
+
+    def begin(self) -> None:
+        """A live reader comes."""
+
+    def end(self) -> None:
+        """A live reader leaves."""
+
+    async def look(self) -> tuple[Offset, bool]:
+        """Where it ends now, and whether for good; raises when it is gone."""
+
+    async def read(self, at: Offset, bytes_max: int) -> Page: ...
+
+
 class LiveReads:
-    def __init__(self, streams: Streams, long_poll_s: float) -> None:
-        self.streams = streams
-        self.live = streams.log.live
+    def __init__(self, live: Live, clock_us: Callable[[], int], long_poll_s: float) -> None:
+        self.live = live
+        self.clock_us = clock_us
         self.long_poll_s = long_poll_s
 
-    async def wait(self, path: str, state: StreamState, start: Offset, receive: Receive) -> StreamState | None:
-        """The stream once it has something behind `start`, or at the end of the wait; None if the client left."""
-        if start != state.next_offset or state.closed:
-            return state
+    async def wait(
+        self, source: Source, start: Offset, receive: Receive, seconds_max: float = math.inf
+    ) -> tuple[Offset, bool] | None:
+        """The end of the source once it lies behind `start`, or when the wait is over; None if the client left."""
+        now = await source.look()
+        if _has_news(now, start):
+            return now
         check_room(self.live)
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self.long_poll_s
+        deadline = loop.time() + min(self.long_poll_s, seconds_max)
         client = Departure(receive)
-        self.streams.begin_watch(path)
+        source.begin()
         try:
-            with self.live.watch(state.topic) as topic:
+            with self.live.watch(source.key) as topic:
                 while True:
                     seen = topic.version
-                    state = await self.streams.find(path, state.topic)
+                    now = await source.look()
                     left_s = deadline - loop.time()
-                    if start != state.next_offset or state.closed or left_s <= 0 or self.live.closing:
-                        return state
+                    if _has_news(now, start) or left_s <= 0 or self.live.closing:
+                        return now
                     await changed((topic,), (seen,), left_s, client.hold)
                     if client.left:
                         return None
         finally:
-            self.streams.end_watch(path, state)
+            source.end()
             client.close()
 
     async def stream_events(
-        self, path: str, state: StreamState, start: Offset, cursor: str | None, receive: Receive, send: Send
+        self,
+        source: Source,
+        start: Offset,
+        cursor: str | None,
+        receive: Receive,
+        send: Send,
+        seconds_max: float = math.inf,
     ) -> None:
         check_room(self.live)
         headers = [
@@ -94,47 +133,46 @@ class LiveReads:
             (b"cache-control", b"no-cache"),
             (b"x-accel-buffering", b"no"),
         ]
-        if not content_types.is_text(state.content_type):
+        if not content_types.is_text(source.content_type):
             headers.append((b"stream-sse-data-encoding", b"base64"))
-        if start != state.next_offset:
-            await self.streams.read(state, start, 1)  # an offset that cannot be read is an error, not a stream
+        await source.read(start, 1)  # an offset that cannot be read is an error, not a stream
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         client = Departure(receive)
-        self.streams.begin_watch(path)
+        source.begin()
         try:
-            with self.live.watch(state.topic) as topic:
-                await self._send_events(path, state, start, cursor, topic, client, send)
+            with self.live.watch(source.key) as topic:
+                await self._send_events(source, start, cursor, topic, client, send, seconds_max)
         finally:
-            self.streams.end_watch(path, state)
+            source.end()
             client.close()
         if not client.left:
             await send({"type": "http.response.body", "body": b""})
 
     async def _send_events(
         self,
-        path: str,
-        state: StreamState,
+        source: Source,
         at: Offset,
         cursor: str | None,
         topic: Topic,
         client: Departure,
         send: Send,
+        seconds_max: float,
     ) -> None:
         loop = asyncio.get_running_loop()
         # A little spread, or all readers of a popular stream would come back in the same second.
-        deadline = loop.time() + limits.SSE_LIFETIME_S * random.uniform(0.9, 1.1)
+        deadline = loop.time() + min(limits.SSE_LIFETIME_S * random.uniform(0.9, 1.1), seconds_max)
         told: tuple[Offset, bool] | None = None
         while not client.left:
             seen = topic.version
             try:
-                state = await self.streams.find(path, state.topic)
-                if told != (state.next_offset, state.closed):
-                    frame, at, done = await self._frame(state, at, cursor, topic)
+                now = await source.look()
+                if told != now:
+                    frame, at, done = await self._frame(source, now, at, cursor, topic)
                     await _send_body(send, frame)
                     if not done:
                         continue
-                    told = (state.next_offset, state.closed)
-                    if state.closed:
+                    told = now
+                    if now[1]:
                         return
             except (StreamNotFound, StreamGone):
                 await _send_body(send, sse.DELETED)
@@ -151,31 +189,40 @@ class LiveReads:
                 await _send_body(send, sse.HEARTBEAT)
 
     async def _frame(
-        self, state: StreamState, at: Offset, cursor: str | None, topic: Topic
+        self, source: Source, now: tuple[Offset, bool], at: Offset, cursor: str | None, topic: Topic
     ) -> tuple[bytes, Offset, bool]:
         """The next events for a reader at `at`, where it is then, and whether it has everything."""
-        now_us = self.streams.log.clock_us()
+        now_us = self.clock_us()
         shared = not is_ahead(cursor, now_us)
-        name = (at.position, state.tail, state.closed, current_interval(now_us))
+        name = (at, now, current_interval(now_us))
         known: tuple[bytes, Offset, bool] | None = topic.frames.get(name) if shared else None
         if known is not None:
             return known
-        page = await self.streams.read(state, at, limits.SSE_EVENT_BYTES)
-        data, end, done = page.data, page.end, page.up_to_date
-        if content_types.is_json(state.content_type):
-            event = sse.encode_text(json_mode.wrap(data)) if data else b""
-        elif content_types.is_text(state.content_type):
-            if not page.closed:
-                data = data[: sse.whole_characters(data)]
-                end = Offset(at.read_seq, at.position + len(data))
-            event = sse.encode_text(sse.repair(data)) if data else b""
-        else:
-            event = sse.encode_binary(data) if data else b""
+        page = await source.read(at, limits.SSE_EVENT_BYTES)
+        event, end = _encode_page(source.content_type, page)
         tag = next_cursor(cursor, now_us, random.randint(1, JITTER_S_MAX))
-        frame = event + sse.encode_control(end, tag, done, page.closed)
-        if shared and done and len(topic.frames) < limits.TOPIC_FRAMES_MAX:
-            topic.frames[name] = frame, end, done
-        return frame, end, done
+        frame = event + sse.encode_control(end, tag, page.up_to_date, page.closed)
+        if shared and page.up_to_date and len(topic.frames) < limits.TOPIC_FRAMES_MAX:
+            topic.frames[name] = frame, end, page.up_to_date
+        return frame, end, page.up_to_date
+
+
+def _has_news(now: tuple[Offset, bool], start: Offset) -> bool:
+    end, closed = now
+    return end > start or closed
+
+
+def _encode_page(content_type: str, page: Page) -> tuple[bytes, Offset]:
+    """A data event, if there is data, and up to where it goes: a character that is cut off waits for its rest."""
+    data, end = page.data, page.end
+    if content_types.is_json(content_type):
+        return (sse.encode_text(json_mode.wrap(data)) if data else b""), end
+    if not content_types.is_text(content_type):
+        return (sse.encode_binary(data) if data else b""), end
+    if not page.closed:
+        data = data[: sse.whole_characters(data)]
+        end = Offset(page.start.read_seq, page.start.position + len(data))
+    return (sse.encode_text(sse.repair(data)) if data else b""), end
 
 
 async def _send_body(send: Send, body: bytes) -> None:

@@ -21,18 +21,19 @@ def is_reserved(path: str) -> bool:
 
 def parse_path(raw: bytes) -> str:
     """The stream path of a URL's path below the prefix."""
-    try:
-        path = (_unquote(raw) if b"%" in raw else raw).decode("utf-8")
-    except UnicodeDecodeError:
-        raise BadPath("the path is not UTF-8 when decoded") from None
+    path = unquote_text(raw) if b"%" in raw or not raw.isascii() else raw.decode("ascii")
     check_path(path)
     return path
 
 
-def _unquote(raw: bytes) -> bytes:
+def unquote_text(raw: bytes) -> str:
+    """Part of a URL's path, decoded strictly: what cannot be decoded is no name of anything."""
     if BROKEN_ESCAPE.search(raw):
         raise BadPath("a percent sign is not followed by two hexadecimal digits")
-    return unquote_to_bytes(raw)
+    try:
+        return unquote_to_bytes(raw).decode("utf-8")
+    except UnicodeDecodeError:
+        raise BadPath("the path is not UTF-8 when decoded") from None
 
 
 def parse_reference(text: str, root_path: str) -> str:

@@ -9,7 +9,7 @@ from mainstem import limits
 from mainstem.errors import BadHeader, BadQuery, BodyCutShort, BodyTooLarge, RepeatedHeader
 from mainstem.streams.beginnings import Lifetime
 from mainstem.streams.lifecycle import parse_expires_at, parse_ttl
-from mainstem.streams.offsets import Offset, parse_offset
+from mainstem.streams.offsets import Offset, Sentinel, parse_offset
 from mainstem.streams.retention import parse_retention
 from mainstem.streams.states import ProducerTuple, Retention
 
@@ -144,6 +144,22 @@ def read_query(scope: Scope) -> dict[str, str]:
             raise BadQuery(f"{name} was given more than once")
         query[name] = value
     return query
+
+
+def parse_read(headers: Headers, scope: Scope) -> tuple[str | None, Offset | Sentinel, str | None]:
+    """What a GET asks for: the live mode (None for catch-up), the offset, and the client's cursor."""
+    query = read_query(scope)
+    live = query.get("live")
+    if live not in (None, "false", "long-poll", "sse"):
+        raise BadQuery("live is long-poll or sse")
+    if live == "false":
+        live = None
+    if live is not None and "offset" not in query:
+        raise BadQuery(f"live={live} needs an offset")
+    wanted = query.get("offset", "-1")
+    if live == "sse":
+        wanted = headers.get(b"last-event-id", b"").decode("latin-1") or wanted
+    return live, parse_offset(wanted), query.get("cursor")
 
 
 async def read_body(headers: Headers, receive: Receive, bytes_max: int) -> bytes:

@@ -45,6 +45,17 @@ def base_headers(headers: Headers) -> HeaderList:
     return OPEN if b"origin" in headers else SAFE
 
 
+def make_private(headers: HeaderList) -> HeaderList:
+    """The same headers, such that a cache which serves many callers keeps nothing of it."""
+    directives = next((value for name, value in headers if name == b"cache-control"), b"no-store")
+    if b"no-store" in directives:
+        return headers
+    private = b"private, " + directives.removeprefix(b"private, ").removeprefix(b"public, ")
+    vary = b", ".join([*(value for name, value in headers if name == b"vary"), b"authorization"])
+    kept = [header for header in headers if header[0] not in (b"cache-control", b"vary")]
+    return [*kept, (b"cache-control", private), (b"vary", vary)]
+
+
 async def respond(send: Send, status: int, headers: HeaderList, body: bytes = b"") -> None:
     if status not in (204, 304):
         headers = [*headers, (b"content-length", str(len(body)).encode())]

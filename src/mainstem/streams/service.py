@@ -166,6 +166,30 @@ class Streams:
         return chunk.data[at - chunk.start : until - chunk.start], until
 
 
+class StreamSource:
+    """One life of a stream, for its live readers."""
+
+    def __init__(self, streams: Streams, path: str, state: StreamState) -> None:
+        self.streams = streams
+        self.path = path
+        self.state = state
+        self.content_type = state.content_type
+        self.key = state.topic
+
+    def begin(self) -> None:
+        self.streams.begin_watch(self.path)
+
+    def end(self) -> None:
+        self.streams.end_watch(self.path, self.state)
+
+    async def look(self) -> tuple[Offset, bool]:
+        self.state = await self.streams.find(self.path, self.key)
+        return self.state.next_offset, self.state.closed
+
+    async def read(self, at: Offset, bytes_max: int) -> Page:
+        return await self.streams.read(self.state, at, bytes_max)
+
+
 def _gone(offset: Offset, earliest: Offset) -> OffsetGone:
     return OffsetGone(
         f"{offset} is no longer kept: the stream begins at {earliest}",

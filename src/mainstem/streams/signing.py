@@ -74,13 +74,15 @@ class EnsureKeys(msgspec.Struct, Sizeless, frozen=True, gc=False):
         old: Keyring | None = view.get(KEYRING_KEY)
         if old is None:
             ring = Keyring(self.secret, (make_key(self.seed, view.now_us),))
-        elif self.rotate or old.active.created_at_us + self.max_age_us <= view.now_us:
-            kept = [key for key in old.signing[:-1] if (key.retired_at_us or 0) + DAY_US > view.now_us]
-            retired = msgspec.structs.replace(old.active, retired_at_us=view.now_us)
-            recent = [*kept, retired][-limits.RETIRED_KEYS_MAX :]
-            ring = Keyring(old.token_secret, (*recent, make_key(self.seed, view.now_us)))
         else:
-            return old
+            kept = [key for key in old.signing[:-1] if (key.retired_at_us or 0) + DAY_US > view.now_us]
+            active = old.active
+            if self.rotate or active.created_at_us + self.max_age_us <= view.now_us:
+                kept.append(msgspec.structs.replace(active, retired_at_us=view.now_us))
+                active = make_key(self.seed, view.now_us)
+            ring = Keyring(old.token_secret, (*kept[-limits.RETIRED_KEYS_MAX :], active))
+            if ring == old:
+                return old
         view.put(KEYRING_KEY, ring)
         return ring
 

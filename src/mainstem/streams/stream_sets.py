@@ -15,13 +15,14 @@ from typing import Any
 import msgspec
 
 from mainstem import limits
+from mainstem.access import Identity
 from mainstem.errors import BadQuery, OffsetGone, StreamGone, StreamNotFound
 from mainstem.log.live import Live, changed
 from mainstem.streams import content_types, json_mode, sse
-from mainstem.streams.live_reads import Departure, check_room
+from mainstem.streams.live_reads import Departure, check_room, seconds_left
 from mainstem.streams.offsets import Offset, parse_offset
 from mainstem.streams.paths import check_path
-from mainstem.streams.requests import Headers, Receive, Scope, Send, parse_query
+from mainstem.streams.requests import Headers, Receive, Scope, Send, collect_headers, parse_query
 from mainstem.streams.responses import OPEN
 from mainstem.streams.service import Page, Streams
 from mainstem.streams.signing import decode_base64url, encode_base64url
@@ -38,6 +39,7 @@ class SetEvent(msgspec.Struct, rename="camel", omit_defaults=True):
     up_to_date: bool = False
     closed: bool = False
     deleted: bool = False
+    gone: bool = False
 
 
 class Member:
@@ -56,7 +58,8 @@ class StreamSets:
         self.streams = streams
         self.live: Live = streams.log.live
 
-    async def __call__(self, headers: Headers, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = collect_headers(scope["headers"])
         members = await self._members(headers, scope)
         check_room(self.live)
         reply = [
@@ -70,7 +73,8 @@ class StreamSets:
         for member in members:
             self.streams.begin_watch(member.path)
         try:
-            await self._serve(members, client, send)
+            seconds_max = seconds_left(scope["mainstem.identity"], self.streams.log.clock_us())
+            await self._serve(members, client, send, seconds_max)
         finally:
             for member in members:
                 self.streams.end_watch(member.path, member.state)
@@ -89,18 +93,21 @@ class StreamSets:
         token = headers.get(b"last-event-id", b"").decode("latin-1") or (tokens[-1] if tokens else "")
         start = next((value for name, value in query if name == "offset"), "-1")
         offsets = read_set_token(token) if token else {}
+        identity: Identity = scope["mainstem.identity"]
+        for path in names:  # all of them before one is looked up: a refusal must not tell what exists
+            check_path(path)
+            identity.require_read(path)
         members: list[Member] = []
         for path in names:
-            check_path(path)
             state = await self.streams.find(path)
             self.streams.touch(path, state)
             at = self.streams.resolve(state, parse_offset(offsets.get(path, start)))
             members.append(Member(path, state, at))
         return members
 
-    async def _serve(self, members: list[Member], client: Departure, send: Send) -> None:
+    async def _serve(self, members: list[Member], client: Departure, send: Send, seconds_max: float) -> None:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + limits.SSE_LIFETIME_S * random.uniform(0.9, 1.1)
+        deadline = loop.time() + min(limits.SSE_LIFETIME_S * random.uniform(0.9, 1.1), seconds_max)
         with ExitStack() as stack:
             topics = [stack.enter_context(self.live.watch(member.state.topic)) for member in members]
             while not client.left:
@@ -132,12 +139,17 @@ class StreamSets:
         try:
             member.state = await self.streams.find(member.path, member.state.topic)
             page = await self.streams.read(member.state, member.at, limits.SSE_EVENT_BYTES)
-        except (StreamNotFound, StreamGone, OffsetGone):
+        except (StreamNotFound, StreamGone):
             member.over = True
             return SetEvent(member.path, str(member.at), deleted=True), True
+        except OffsetGone:  # retention has overtaken this reader
+            member.over = True
+            return SetEvent(member.path, str(member.at), gone=True), True
         if not page.data and member.told_end and not page.closed:
             return None, True
         event = _event(member, page)
+        if event.encoding is None and member.told_end and not page.closed:
+            return None, page.up_to_date  # only the beginning of a character has come
         member.told_end = page.up_to_date
         member.over = page.closed
         return event, page.up_to_date
@@ -157,14 +169,14 @@ def _event(member: Member, page: Page) -> SetEvent:
     else:
         encoding, value = "base64", b64encode(data).decode()
     member.at = end
-    if not page.data:
+    if end == page.start:
         encoding = value = None
     return SetEvent(member.path, str(end), encoding, value, page.up_to_date, page.closed)
 
 
 def _encode(event: SetEvent, members: list[Member]) -> bytes:
     """JSON messages may hold line breaks between their tokens, so the event is split like any other."""
-    kind = b"deleted" if event.deleted else b"control" if event.encoding is None else b"data"
+    kind = b"deleted" if event.deleted else b"gone" if event.gone else b"control" if event.encoding is None else b"data"
     lines = sse.encode_lines(msgspec.json.encode(event))
     return b"event: %b\n%bid:%b\n\n" % (kind, lines, make_set_token(members).encode())
 

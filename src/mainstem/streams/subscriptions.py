@@ -9,10 +9,11 @@ from typing import Literal
 
 import msgspec
 
+from mainstem import globs
 from mainstem.errors import InvalidSubscription, SubscriptionExists, SubscriptionNotFound
 from mainstem.log.commands import Key, Space, View
-from mainstem.log.records import CommittedId
-from mainstem.streams import globs, lifecycle
+from mainstem.log.records import CommittedId, TopicId
+from mainstem.streams import lifecycle
 from mainstem.streams.endings import Sizeless
 from mainstem.streams.offsets import Offset
 from mainstem.streams.states import StreamState, stream_key
@@ -101,13 +102,17 @@ def find_subscription(view: View, subscription_id: str, nonce: str) -> Subscript
     return state
 
 
-def has_pending(state: Subscription, link: Link | None, stream: StreamState | None) -> bool:
+def has_pending(state: Subscription, path: str, link: Link | None, stream: StreamState | None) -> bool:
     """Whether a linked stream holds more than was processed."""
     if stream is None or stream.deleted or stream.soft_deleted:
         return False
     if link is None:
-        return stream.last_id > state.created_id
+        return matches_pattern(state, path) and stream.last_id > state.created_id
     return stream.next_offset > link.acked
+
+
+def matches_pattern(state: Subscription, path: str) -> bool:
+    return state.config.pattern is not None and globs.matches(state.config.pattern, path)
 
 
 class PutSubscription(msgspec.Struct, Sizeless, frozen=True, gc=False):
@@ -146,6 +151,8 @@ class AddStreams(msgspec.Struct, Sizeless, frozen=True, gc=False):
     id: str
     nonce: str
     streams: tuple[str, ...]
+    starts: tuple[tuple[str, TopicId, int], ...] = ()
+    """Where links that the pattern implies begin, as far as something is pending there: path, topic, position."""
 
     def needs(self) -> list[Key]:
         return [
@@ -156,8 +163,9 @@ class AddStreams(msgspec.Struct, Sizeless, frozen=True, gc=False):
 
     def apply(self, view: View) -> None:
         find_subscription(view, self.id, self.nonce)
+        implied = {path: (topic, start) for path, topic, start in self.starts}
         for path in self.streams:
-            _link(view, self.nonce, path)
+            _link(view, self.nonce, path, implied.get(path))
 
 
 class RemoveStream(msgspec.Struct, Sizeless, frozen=True, gc=False):
@@ -176,8 +184,7 @@ class RemoveStream(msgspec.Struct, Sizeless, frozen=True, gc=False):
         link: Link | None = view.get(key)
         if link is None or not link.explicit:
             return
-        by_glob = state.config.pattern is not None and globs.matches(state.config.pattern, self.path)
-        view.put(key, replace(link, explicit=False) if by_glob else None)
+        view.put(key, replace(link, explicit=False) if matches_pattern(state, self.path) else None)
 
 
 class DeleteSubscription(msgspec.Struct, Sizeless, frozen=True, gc=False):
@@ -208,7 +215,7 @@ class DropLinks(msgspec.Struct, Sizeless, frozen=True, gc=False):
             view.put(key, None)
 
 
-def _link(view: View, nonce: str, path: str) -> None:
+def _link(view: View, nonce: str, path: str, implied: tuple[TopicId, int] | None = None) -> None:
     key = link_key(nonce, path)
     link: Link | None = view.get(key)
     if link is not None:
@@ -216,10 +223,11 @@ def _link(view: View, nonce: str, path: str) -> None:
         return
     stream: StreamState | None = view.get(stream_key(path))
     if lifecycle.is_gone(stream, view.now_us, 0):
-        view.put(key, Link(stream.read_seq if stream else 0, 0, True))
+        view.put(key, Link(0 if stream is None else stream.read_seq + 1, 0, True))  # its next life
     else:
         assert stream is not None
-        view.put(key, Link(stream.read_seq, stream.tail, True))
+        position = implied[1] if implied is not None and implied[0] == stream.topic else stream.tail
+        view.put(key, Link(stream.read_seq, position, True))
 
 
 def check_config(config: Config, streams: tuple[str, ...]) -> None:

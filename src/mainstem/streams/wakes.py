@@ -91,7 +91,7 @@ def _look(view: View, state: Subscription, candidates: tuple[Candidate, ...]) ->
         key = link_key(state.nonce, candidate.path)
         link: Link | None = view.get(key)
         stream: StreamState | None = view.get(stream_key(candidate.path))
-        if not has_pending(state, link, stream):
+        if not has_pending(state, candidate.path, link, stream):
             quiet.append(candidate.path)
             continue
         assert stream is not None
@@ -167,7 +167,10 @@ class Wake(msgspec.Struct, Sizeless, frozen=True, gc=False):
         data = msgspec.json.encode(message)
         if is_json(stream.content_type):
             data += b","
-        view.put(key, write(view, stream, json_mode.Messages(data, 1), None))
+        stream = write(view, stream, json_mode.Messages(data, 1), None)
+        if stream.ttl_s is not None:
+            stream = replace(stream, expires_at_us=lifecycle.window_end(stream.ttl_s, view.now_us))
+        view.put(key, stream)
         return True
 
 
@@ -235,6 +238,8 @@ class Acknowledge(msgspec.Struct, Sizeless, frozen=True, gc=False):
     acks: tuple[tuple[str, Offset], ...]
     done: bool
     candidates: tuple[Candidate, ...] = ()
+    of_snapshot: bool = False
+    """The acks are what the wake told of, not what a worker names: links that were removed since are passed over."""
 
     def needs(self) -> list[Key]:
         named = tuple(Candidate(path) for path, _ in self.acks)
@@ -249,7 +254,7 @@ class Acknowledge(msgspec.Struct, Sizeless, frozen=True, gc=False):
             return False
         view.put(subscription_key(self.id), _idle(state))
         return any(
-            has_pending(state, view.get(link_key(state.nonce, path)), view.get(stream_key(path)))
+            has_pending(state, path, view.get(link_key(state.nonce, path)), view.get(stream_key(path)))
             for path in {*(path for path, _ in self.acks), *(candidate.path for candidate in self.candidates)}
         )
 
@@ -258,8 +263,10 @@ class Acknowledge(msgspec.Struct, Sizeless, frozen=True, gc=False):
         link: Link | None = view.get(key)
         stream: StreamState | None = view.get(stream_key(path))
         if link is None:
+            if self.of_snapshot:
+                return
             raise InvalidOffset(f"{path!r} is not linked to this subscription")
-        if stream is not None and offset > max(stream.next_offset, link.acked):
+        if offset > max(link.acked if stream is None else stream.next_offset, link.acked):
             raise InvalidOffset(f"{offset} lies beyond the end of {path!r}")
         if offset > link.acked:
             view.put(key, replace(link, read_seq=offset.read_seq, position=offset.position))

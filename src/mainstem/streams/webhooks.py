@@ -6,6 +6,7 @@ Names are resolved here and the connection goes to the very address that passed,
 
 import asyncio
 import ipaddress
+import re
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
@@ -16,6 +17,10 @@ import msgspec
 
 from mainstem import limits
 from mainstem.errors import WebhookUrlRejected
+
+PRINTABLE = re.compile(r"[!-~]+")
+NUMBER = re.compile(r"[0-9]+|0[xX][0-9a-fA-F]*")
+LOCAL_DOMAINS = frozenset(["localhost", "local", "internal"])
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 
@@ -50,7 +55,7 @@ def check_url(url: str, *, allow_local: bool) -> SplitResult:
         host, port = parts.hostname, parts.port
     except ValueError:
         raise WebhookUrlRejected("this is not a URL") from None
-    if not host or len(url) > limits.WEBHOOK_URL_BYTES_MAX or not url.isascii() or not url.isprintable() or port == 0:
+    if not host or len(url) > limits.WEBHOOK_URL_BYTES_MAX or not PRINTABLE.fullmatch(url) or port == 0:
         raise WebhookUrlRejected("this is not a URL of a web server")
     if parts.username is not None or parts.password is not None:
         raise WebhookUrlRejected("a webhook URL carries no user name or password")
@@ -58,10 +63,13 @@ def check_url(url: str, *, allow_local: bool) -> SplitResult:
         return parts
     if parts.scheme != "https":
         raise WebhookUrlRejected("a webhook URL must use https")
+    name = host.lower().removesuffix(".")
     try:
-        public = _is_public(host)
+        public = _is_public(name)
     except ValueError:  # a name: it is checked when it is resolved
-        public = "." in host.rstrip(".") and not host.lower().endswith((".localhost", ".local", ".internal"))
+        # A last label that is a number makes the whole an address to most resolvers, in forms that we do not parse.
+        last = name.rpartition(".")[2]
+        public = "." in name and last not in LOCAL_DOMAINS and not NUMBER.fullmatch(last)
     if not public:
         raise WebhookUrlRejected("a webhook URL must lead to a public address")
     return parts
@@ -85,7 +93,7 @@ class WebhookCaller:
                 return await self._call(url, body, signature)
         except TimeoutError:
             raise WebhookFailed(f"no answer within {limits.WEBHOOK_S_MAX:g} s") from None
-        except (OSError, ssl.SSLError, WebhookUrlRejected) as error:
+        except (OSError, ssl.SSLError, UnicodeError, WebhookUrlRejected) as error:
             raise WebhookFailed(str(error)) from None
 
     async def _call(self, url: str, body: bytes, signature: str) -> Answer:
@@ -130,6 +138,15 @@ class _AnswerParser:
     def __init__(self) -> None:
         self.body = bytearray()
         self.complete = False
+        self.has_length = False
+        self.has_head = False
+
+    def on_headers_complete(self) -> None:
+        self.has_head = True
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if name.lower() in (b"content-length", b"transfer-encoding"):
+            self.has_length = True
 
     def on_body(self, body: bytes) -> None:
         self.body += body
@@ -148,12 +165,14 @@ async def _read_answer(reader: asyncio.StreamReader) -> Answer:
         if received > limits.WEBHOOK_ANSWER_BYTES_MAX:
             raise WebhookFailed(f"the answer is larger than {limits.WEBHOOK_ANSWER_BYTES_MAX} bytes")
         if not data:
+            if answer.has_length:
+                raise WebhookFailed("the answer was cut off")
             break  # an answer without a length ends with its connection
         try:
             parser.feed_data(data)
-        except httptools.HttpParserError as error:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             raise WebhookFailed(f"the answer is not HTTP: {error}") from None
     status = parser.get_status_code()
-    if not status:
+    if not status or not answer.has_head:
         raise WebhookFailed("the connection ended without an answer")
     return Answer(status, bytes(answer.body))

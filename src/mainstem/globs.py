@@ -1,22 +1,18 @@
 """Globs over stream paths: `*` within one segment, `**` for any number of segments (protocol section 6.2)."""
 
-import re
 from functools import lru_cache
 
 from mainstem.errors import BadRequest
 
+ANY = None
+"""`**` as a segment of a compiled glob."""
+Segment = tuple[str, ...] | None
+"""The literal pieces between the stars of a segment; one piece is a literal segment."""
+
 
 @lru_cache(4096)
-def compile_glob(pattern: str) -> re.Pattern[str]:
-    """An expression for the path with a slash before it, so that every segment begins with one."""
-    expression = ""
-    for segment in pattern.split("/"):
-        if segment == "**":
-            # Any number of whole segments, none included; it takes the slash before it along.
-            expression += "(?:/[^/]+)*"
-        else:
-            expression += "/" + ("[^/]+" if segment == "*" else "[^/]*".join(map(re.escape, segment.split("*"))))
-    return re.compile(expression)
+def compile_glob(pattern: str) -> tuple[Segment, ...]:
+    return tuple(ANY if part == "**" else tuple(part.split("*")) for part in pattern.split("/"))
 
 
 def check_glob(pattern: str) -> None:
@@ -27,7 +23,39 @@ def check_glob(pattern: str) -> None:
 
 
 def matches(pattern: str, path: str) -> bool:
-    return compile_glob(pattern).fullmatch("/" + path) is not None
+    """Whether a glob matches a whole path. No expression engine: its time could be made to explode."""
+    glob, segments = compile_glob(pattern), path.removesuffix("/").split("/")
+    at = number = 0
+    star, star_number = -1, 0
+    while number < len(segments):
+        if at < len(glob) and glob[at] is ANY:
+            star, star_number = at, number
+            at += 1
+        elif at < len(glob) and _matches_segment(glob[at], segments[number]):
+            at += 1
+            number += 1
+        elif star >= 0:  # let the last ** take one segment more
+            star_number += 1
+            at, number = star + 1, star_number
+        else:
+            return False
+    return all(segment is ANY for segment in glob[at:])
+
+
+def _matches_segment(pieces: Segment, segment: str) -> bool:
+    assert pieces is not None
+    if len(pieces) == 1:
+        return segment == pieces[0]
+    first, *middle, last = pieces
+    if len(segment) < len(first) + len(last) or not (segment.startswith(first) and segment.endswith(last)):
+        return False
+    at, end = len(first), len(segment) - len(last)
+    for piece in middle:
+        at = segment.find(piece, at, end)
+        if at < 0:
+            return False
+        at += len(piece)
+    return bool(segment)
 
 
 class GlobIndex:

@@ -1,0 +1,57 @@
+"""Who asks, and what they may: the claims of a verified token, as questions."""
+
+from typing import Final
+
+import msgspec
+
+from mainstem.errors import Forbidden
+from mainstem.globs import matches
+
+
+class Identity(msgspec.Struct, frozen=True, gc=False):
+    """A caller. Subscriptions are delivery filters; only what stands here is a grant."""
+
+    client_id: str | None = None
+    admin: bool = False
+    partitions: frozenset[str] = frozenset()
+    partition_prefixes: tuple[str, ...] = ()
+    stream_reads: tuple[str, ...] = ()
+    """Globs of streams."""
+    stream_writes: tuple[str, ...] = ()
+    expires_at_s: float | None = None
+    """When the token ends; None if there is none."""
+
+    def may_read(self, path: str) -> bool:
+        return self.admin or any(matches(pattern, path) for pattern in self.stream_reads)
+
+    def may_write(self, path: str) -> bool:
+        return self.admin or any(matches(pattern, path) for pattern in self.stream_writes)
+
+    def may_read_all(self, pattern: str) -> bool:
+        """Whether every stream that a glob could match may be read: it is granted, or lies below a granted one."""
+        return self.admin or any(
+            granted in (pattern, "**") or (granted.endswith("/**") and pattern.startswith(granted[:-2]))
+            for granted in self.stream_reads
+        )
+
+    def may_use(self, partition: str) -> bool:
+        return self.admin or partition in self.partitions or partition.startswith(self.partition_prefixes)
+
+    def has_expired(self, now_us: int) -> bool:
+        return self.expires_at_s is not None and now_us >= self.expires_at_s * 1_000_000
+
+    def require_read(self, path: str) -> None:
+        if not self.may_read(path):
+            raise Forbidden(f"this token does not allow to read {path!r}")
+
+    def require_write(self, path: str) -> None:
+        if not self.may_write(path):
+            raise Forbidden(f"this token does not allow to write {path!r}")
+
+    def require_admin(self) -> None:
+        if not self.admin:
+            raise Forbidden("this needs a token with the admin claim")
+
+
+EVERYBODY: Final = Identity(admin=True)
+"""The caller when the server runs without authentication, on loopback."""

@@ -1,0 +1,3 @@
+from clients.threads import client, connect_to, hasty, path, server, start_thread
+
+__all__ = ["client", "connect_to", "hasty", "path", "server", "start_thread"]

@@ -1,0 +1,125 @@
+"""No wake is lost between looking for news and deciding about it.
+
+Here commands are put into the same batch of the log in an order that over HTTP is a matter of luck.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from mainstem.log.commit import CommitLog
+from mainstem.log.live import Live
+from mainstem.log.store import MemoryStore
+from mainstem.streams.appends import Append
+from mainstem.streams.beginnings import Create
+from mainstem.streams.deliveries import Deliveries
+from mainstem.streams.json_mode import NOTHING, Messages
+from mainstem.streams.offsets import Offset
+from mainstem.streams.signing import read_token
+from mainstem.streams.states import stream_key
+from mainstem.streams.subscriptions import Config, PutSubscription
+from mainstem.streams.wakes import Grip, Woken
+from mainstem.streams.webhooks import WebhookCaller
+from mainstem.testing.clock import FakeClock
+
+from .subscribers import Subscriber, WakeStream, append, create
+
+LOOKS_MAX = 500
+TEXT = "text/plain"
+
+
+@asynccontextmanager
+async def subscribed(*names: str) -> AsyncIterator[tuple[CommitLog, Deliveries]]:
+    """A log in memory with pull-wake subscriptions to everything under `e`."""
+    store = MemoryStore()
+    await store.open()
+    log = CommitLog(store, Live(), FakeClock())
+    log.start()
+    deliveries = Deliveries(log, WebhookCaller(allow_local=False))
+    await deliveries.start()
+    try:
+        for name in names:
+            await log.submit(Create(f"wakes/{name}", "application/json", NOTHING))
+            config = Config("pull-wake", "e/*", wake_stream=f"wakes/{name}")
+            await log.submit(PutSubscription(name, f"nonce-{name}", config, (), "http://server/v1/stream"))
+        yield log, deliveries
+    finally:
+        await deliveries.stop()
+        await log.stop()
+        await store.close()
+
+
+async def eventually(look: Callable[[], Awaitable[bool]]) -> bool:
+    """Whether it comes true. The event loop goes round meanwhile, and nothing here waits for anything else."""
+    for _ in range(LOOKS_MAX):
+        if await look():
+            return True
+        await asyncio.sleep(0.002)
+    return False
+
+
+async def come_to_rest() -> None:
+    """Everything that was woken gets its turn; with a store in memory nothing waits for anything but turns."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+def appending(path: str) -> Append:
+    return Append(path, TEXT, Messages(b"data", 1))
+
+
+async def is_woken(log: CommitLog, deliveries: Deliveries, name: str, generation: int) -> bool:
+    return (await deliveries.find(name)).generation >= generation
+
+
+def grip_of(deliveries: Deliveries, name: str, woken: Woken, token: str) -> Grip:
+    claims = read_token(deliveries.ring, token, name)
+    assert woken.state.wake_id is not None
+    return Grip(claims.nonce, claims.generation, woken.state.generation, woken.state.wake_id)
+
+
+async def finish(deliveries: Deliveries, name: str, woken: Woken, token: str) -> bool:
+    acks = tuple((stream.path, Offset.parse(stream.tail_offset)) for stream in woken.streams)
+    return await deliveries.acknowledge(name, grip_of(deliveries, name, woken, token), acks, True)
+
+
+async def test_an_append_that_comes_while_its_empty_stream_is_looked_at_wakes():
+    """The look finds nothing yet; the append is committed before the wake that follows from the look."""
+    async with subscribed("ann") as (log, deliveries):
+        await log.submit(Create("e/1", TEXT, NOTHING))
+        await log.submit(appending("e/1"))
+        assert await eventually(lambda: is_woken(log, deliveries, "ann", 1))
+
+
+async def test_an_append_in_one_batch_with_the_last_acknowledgement_wakes():
+    async with subscribed("ann", "bob") as (log, deliveries):
+        await log.submit(Create("e/1", TEXT, Messages(b"data", 1)))
+        claims = {name: await deliveries.claim(name, "worker") for name in ("ann", "bob")}
+        await finish(deliveries, "bob", *claims["bob"])  # from now on nobody but ann waits for this stream
+        await come_to_rest()
+        await asyncio.gather(finish(deliveries, "ann", *claims["ann"]), log.submit(appending("e/1")))
+        tail = (await log.store.get(stream_key("e/1"))).next_offset
+        assert tail == Offset(0, 8)
+        for name in ("ann", "bob"):
+            assert await eventually(lambda name=name: is_woken(log, deliveries, name, 2)), name
+
+
+async def test_an_append_in_one_batch_before_the_last_acknowledgement_wakes():
+    async with subscribed("ann", "bob") as (log, deliveries):
+        await log.submit(Create("e/1", TEXT, Messages(b"data", 1)))
+        claims = {name: await deliveries.claim(name, "worker") for name in ("ann", "bob")}
+        await finish(deliveries, "bob", *claims["bob"])
+        await come_to_rest()
+        await asyncio.gather(log.submit(appending("e/1")), finish(deliveries, "ann", *claims["ann"]))
+        for name in ("ann", "bob"):
+            assert await eventually(lambda name=name: is_woken(log, deliveries, name, 2)), name
+
+
+def test_a_stream_that_is_filled_right_after_it_was_made_wakes_every_time(client, path):
+    wakes = WakeStream(client, path + "/wakes")
+    subscriber = Subscriber(client, path.replace("/", "-")).pull(wakes.path, pattern=path + "/e/*")
+    for number in range(30):
+        create(client, f"{path}/e/{number}")
+        append(client, f"{path}/e/{number}")
+        assert wakes.next()["stream"] == f"{path}/e/{number}"
+        assert subscriber.finish(subscriber.claimed()) is False

@@ -1,0 +1,7 @@
+import pytest
+from ledger import Ledger
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    return Ledger()

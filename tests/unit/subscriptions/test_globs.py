@@ -1,0 +1,143 @@
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainstem.globs import GlobIndex, matches
+
+TABLE = [
+    # pattern, paths that match, paths that do not
+    ("a", ["a"], ["b", "aa", "a/b", "A"]),
+    ("a/b", ["a/b"], ["a", "a/b/c", "a/bb"]),
+    ("*", ["a", "abc", "ü", "a.b"], ["a/b", "a/b/c"]),
+    ("a/*", ["a/b", "a/bcd", "a/*"], ["a", "a/b/c", "b/a", "ab/c"]),
+    ("*/b", ["a/b", "x.y/b"], ["b", "a/b/b", "a/c"]),
+    ("a/*/c", ["a/b/c"], ["a/c", "a/b/b/c"]),
+    ("*/*", ["a/b"], ["a", "a/b/c"]),
+    ("**", ["a", "a/b", "a/b/c/d"], []),
+    ("a/**", ["a", "a/b", "a/b/c"], ["b", "ab", "ab/c", "b/a"]),
+    ("**/c", ["c", "a/c", "a/b/c"], ["cc", "a/cc", "c/a"]),
+    ("a/**/c", ["a/c", "a/b/c", "a/x/y/c"], ["a", "c", "ac", "a/cx", "xa/c"]),
+    ("**/b/**", ["b", "a/b", "b/c", "a/b/c", "b/b"], ["a", "a/bb/c"]),
+    ("**/*", ["a", "a/b"], []),
+    ("*/**", ["a", "a/b", "a/b/c"], []),
+    ("**/**", ["a", "a/b"], []),
+    ("a*", ["a", "ab", "a.b"], ["ba", "a/b", "ab/c"]),
+    ("*a", ["a", "ba"], ["ab", "b/a"]),
+    ("a*c", ["ac", "abc", "abbc"], ["a", "c", "a/c", "abcd"]),
+    ("a*b*c", ["abc", "axbxc", "abbc"], ["ac", "acb"]),
+    (
+        "user-*/events-*.json",
+        ["user-1/events-2.json", "user-/events-.json"],
+        ["user-1/events-2xjson", "user-1/events-2"],
+    ),
+    ("a.b", ["a.b"], ["axb"]),
+    ("a+(b)[c]?", ["a+(b)[c]?"], ["aa(b)c", "abc"]),
+    ("a?", ["a?"], ["ab", "a"]),
+    ("[ab]", ["[ab]"], ["a"]),
+    ("{a,b}", ["{a,b}"], ["a", "b"]),
+    ("é/*", ["é/ü"], ["e/ü"]),
+]
+
+
+@pytest.mark.parametrize(("pattern", "hits", "misses"), TABLE, ids=[row[0] for row in TABLE])
+def test_a_star_is_within_a_segment_and_two_are_any_number_of_segments(pattern, hits, misses):
+    assert [path for path in hits if not matches(pattern, path)] == []
+    assert [path for path in misses if matches(pattern, path)] == []
+
+
+@pytest.mark.parametrize(("pattern", "hits", "misses"), TABLE, ids=[row[0] for row in TABLE])
+def test_the_index_finds_what_matches(pattern, hits, misses):
+    index = GlobIndex()
+    index.add(pattern)
+    assert [path for path in hits if index.find(path) != {pattern}] == []
+    assert [path for path in misses if index.find(path)] == []
+
+
+def test_the_index_agrees_with_every_single_pattern():
+    index = GlobIndex()
+    patterns = [row[0] for row in TABLE]
+    for pattern in patterns:
+        index.add(pattern)
+    for path in {path for _, hits, misses in TABLE for path in hits + misses}:
+        expected = {pattern for pattern in patterns if matches(pattern, path)}
+        assert index.find(path) == expected
+        assert index.find(path) == expected  # also from what is remembered
+
+
+def test_a_pattern_counts_as_often_as_it_was_added():
+    index = GlobIndex()
+    index.add("a/*")
+    index.add("a/*")
+    index.remove("a/*")
+    assert index.find("a/b") == {"a/*"}
+    index.remove("a/*")
+    assert index.find("a/b") == frozenset()
+
+
+def test_the_index_forgets_its_answers_when_patterns_change():
+    index = GlobIndex()
+    assert index.find("a/b") == frozenset()
+    index.add("a/*")
+    assert index.find("a/b") == {"a/*"}
+    index.add("**")
+    assert index.find("a/b") == {"a/*", "**"}
+    index.remove("a/*")
+    assert index.find("a/b") == {"**"}
+
+
+def test_many_patterns_and_paths():
+    index = GlobIndex()
+    chance = random.Random(7)
+    patterns = {f"tenant-{number}/**" for number in range(500)} | {f"*/kind-{number}" for number in range(50)}
+    for pattern in patterns:
+        index.add(pattern)
+    for _ in range(500):
+        tenant, kind = chance.randrange(600), chance.randrange(60)
+        expected = {f"tenant-{tenant}/**", f"*/kind-{kind}"} & patterns
+        assert index.find(f"tenant-{tenant}/kind-{kind}") == expected
+
+
+SEGMENTS = st.lists(st.text("ab*", min_size=1, max_size=3).filter(lambda s: "**" not in s) | st.just("**"), min_size=1)
+
+
+def match_slowly(pattern: list[str], path: list[str]) -> bool:
+    """The rule as the protocol words it, one segment at a time."""
+    if not pattern:
+        return not path
+    if pattern[0] == "**":
+        return match_slowly(pattern[1:], path) or (bool(path) and match_slowly(pattern, path[1:]))
+    return bool(path) and match_segment(pattern[0], path[0]) and match_slowly(pattern[1:], path[1:])
+
+
+def match_segment(pattern: str, text: str) -> bool:
+    if not pattern:
+        return not text
+    if pattern[0] == "*":
+        return match_segment(pattern[1:], text) or (bool(text) and match_segment(pattern, text[1:]))
+    return text[:1] == pattern[0] and match_segment(pattern[1:], text[1:])
+
+
+@given(SEGMENTS.filter(lambda s: len(s) <= 4), st.lists(st.text("ab", min_size=1, max_size=3), min_size=1, max_size=4))
+def test_patterns_mean_what_the_rule_says(pattern, path):
+    assert matches("/".join(pattern), "/".join(path)) is match_slowly(pattern, path)
+
+
+@pytest.mark.timeout(5)
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [
+        ("/".join(["**"] * 340), "/".join("a" * 500) + "/" + "b" * 20),
+        ("/".join(["**"] * 300) + "/x", "/".join("a" * 500)),
+        ("**/a/" * 100 + "x", "/".join("a" * 500)),
+        ("*a" * 400 + "*b", "a" * 1000),
+        ("*" + "a*" * 400 + "b", "a" * 1000),
+    ],
+    ids=["wildcards", "wildcards-and-end", "wildcards-and-segments", "stars", "stars-between"],
+)
+def test_no_pattern_makes_the_server_think_for_long(pattern, path):
+    """Anybody may send a pattern, and every append is matched with it on the event loop: a search that goes back again
+    and again would stop the server for years."""
+    assert len(pattern.encode()) <= 1024
+    assert matches(pattern, path) is pattern.endswith("**")
