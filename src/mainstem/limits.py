@@ -77,7 +77,29 @@ WEBHOOK_BACKOFF_S: Final = 1.0  # protocol 7.1: from 1 s up to 60 s, with 20 % j
 WEBHOOK_BACKOFF_S_MAX: Final = 60.0
 WEBHOOKS_AT_ONCE: Final = 1_000
 SIGNING_KEY_US_MAX: Final = 90 * 86_400 * 1_000_000  # a signing key is replaced after 90 days
+SIGNING_KEY_CHECK_S: Final = 3_600.0
 RETIRED_KEYS_MAX: Final = 8  # old keys still published; each for a day
+
+# Sync protocol (the first ones are advertised in `connected`)
+SYNC_MESSAGE_BYTES_MAX: Final = MIB
+SYNC_BATCH_ITEMS_MAX: Final = 100
+SYNC_DRAFTS_MAX: Final = 200  # items of one client that wait for their commit
+SYNC_MESSAGES_S_MAX: Final = 20_000  # a connection's message rate, averaged over a second
+SYNC_PAGE_MIN: Final = 50
+SYNC_PAGE: Final = 500
+SYNC_PAGE_MAX: Final = 1_000
+SYNC_PAGE_BYTES_MAX: Final = 4 * MIB  # a page ends here too, so that large events do not make a huge message
+EVENT_ID_BYTES_MAX: Final = 256
+CLIENT_ID_BYTES_MAX: Final = 256
+CONNECT_WAIT_S_MAX: Final = 10.0  # from the handshake to `connect`
+RATE_STRIKES_MAX: Final = 20  # refused messages in a row after which a connection is closed
+OUTBOX_BYTES_MAX: Final = 256 * KIB  # beyond this a connection is fed from the log, at its own pace
+GOODBYE_S_MAX: Final = 5.0  # for the last messages of a connection that is being closed
+SYNC_CONNECTIONS_MAX: Final = 20_000
+FEED_EVENTS: Final = 200  # events read at once for a connection that is behind
+PRUNE_EVENTS_MAX: Final = 500  # events pruned in one transaction
+SNAPSHOT_BYTES_MAX: Final = 16 * MIB
+FLOORS_MAX: Final = 1_000  # partitions in one prune request
 
 # Background work
 SCAN_PAGE: Final = 1_000

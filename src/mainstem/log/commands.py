@@ -23,8 +23,12 @@ def _never(state: Any) -> int | None:
 class Space(Generic[S]):
     """A family of states of one type. `number` is on disk: it never changes and is never used again."""
 
-    def __init__(self, number: int, type_: type[S], due: Callable[[S], int | None] = _never) -> None:
+    def __init__(
+        self, number: int, type_: type[S], due: Callable[[S], int | None] = _never, *, cached: bool = True
+    ) -> None:
         self.number = number
+        self.cached = cached
+        """False for states that are looked at once and then hardly ever again: they would crowd out the others."""
         self.due = due
         """When (in microseconds) somebody should look at this state again; stores keep an index of it."""
         self.encode = msgspec.msgpack.Encoder().encode
@@ -86,11 +90,15 @@ class View:
         messages: int = 0,
         data: bytes = b"",
         source: str | None = None,
+        tags: tuple[str, ...] = (),
+        origin: int = 0,
     ) -> CommittedId:
         """Take the next committed id. A topic of None begins a topic that is named by this very id."""
         committed_id = CommittedId(self._base + len(self.records) + 1)
         of = TopicId(committed_id) if topic is None else topic
-        self.records.append(Record(committed_id, self.now_us, kind, of, start, end, messages, data, source))
+        self.records.append(
+            Record(committed_id, self.now_us, kind, of, start, end, messages, data, source, tags, origin)
+        )
         return committed_id
 
     def run(self, command: Command[T_co]) -> T_co:

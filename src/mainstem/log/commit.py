@@ -3,13 +3,14 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from mainstem import limits
 from mainstem.errors import MainstemError, Overloaded, ShuttingDown
 from mainstem.log.commands import Command, Key, State, View
 from mainstem.log.live import Live
+from mainstem.log.records import Record
 from mainstem.log.store.base import Store
 
 logger = logging.getLogger(__name__)
@@ -29,6 +30,8 @@ class Caller(Protocol):
 
 
 Waiting = tuple[Command[Any], Caller]
+Observer = Callable[[Mapping[Key, State | None], Sequence[Record]], None]
+"""Is told of every batch once it is durable, on the event loop: it must be quick."""
 
 
 class CommitLog:
@@ -38,8 +41,7 @@ class CommitLog:
         self.store = store
         self.live = live
         self.clock_us = clock_us
-        self.observers: list[Callable[[Mapping[Key, State | None]], None]] = []
-        """Told of every batch of changed states once it is durable, on the event loop: they must be quick."""
+        self.observers: list[Observer] = []
         self._waiting: deque[Waiting] = deque()
         self._waiting_bytes = 0
         self._arrived = asyncio.Event()
@@ -129,7 +131,7 @@ class CommitLog:
     def _tell_observers(self, view: View) -> None:
         for observe in self.observers:
             try:
-                observe(view.changes)
+                observe(view.changes, view.records)
             except Exception:  # what is durable stays durable, whatever an observer makes of it
                 logger.exception("an observer of the log failed")
 

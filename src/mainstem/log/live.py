@@ -94,8 +94,8 @@ class Live:
     """The watched topics, and those that were published to a moment ago."""
 
     def __init__(self) -> None:
-        self._topics: dict[TopicId, Topic] = {}
-        self._warm: OrderedDict[TopicId, None] = OrderedDict()  # those with chunks, last published last
+        self._topics: dict[TopicId | str, Topic] = {}
+        self._warm: OrderedDict[TopicId | str, None] = OrderedDict()  # those with chunks, last published last
         self._size = 0
         self.readers = 0
         self.closing = False
@@ -105,8 +105,11 @@ class Live:
         topics = self._topics
         if not topics:
             return
-        woken: set[TopicId] = set()
+        woken: set[TopicId | str] = set()
         for record in records:
+            for tag in record.tags:
+                if tag in topics:
+                    woken.add(tag)
             topic = topics.get(record.topic)
             if topic is None:
                 continue
@@ -122,7 +125,7 @@ class Live:
         while self._size > limits.HOT_BYTES_MAX or len(self._warm) > limits.TOPICS_HOT_MAX:
             self._cool(self._warm.popitem(last=False)[0])
 
-    def _cool(self, name: TopicId) -> None:
+    def _cool(self, name: TopicId | str) -> None:
         topic = self._topics[name]
         self._size -= topic.size
         topic.clear()
@@ -130,8 +133,8 @@ class Live:
             del self._topics[name]
 
     @contextmanager
-    def watch(self, name: TopicId) -> Iterator[Topic]:
-        """Stay on a topic: from now on its new records are kept in memory for a while."""
+    def watch(self, name: TopicId | str) -> Iterator[Topic]:
+        """Stay on a topic, or on a tag: from now on a topic's new records are kept in memory for a while."""
         topic = self._topics.get(name)
         if topic is None:
             topic = self._topics[name] = Topic()

@@ -24,6 +24,8 @@ class Kind(IntEnum):
     CLOSE = 3
     DELETE = 4
     TRIM = 5
+    EVENT = 6
+    PRUNE = 7
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -38,7 +40,11 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     messages: int
     data: bytes
     source: str | None = None
-    """Who wrote it: a producer's id."""
+    """Who wrote it: a producer's or a client's id."""
+    tags: tuple[str, ...] = ()
+    """What it is found by besides its topic. Stored as an index, so only a record that was just committed has it."""
+    origin: int = 0
+    """Which connection brought it, for live delivery alone; never stored."""
 
 
 class Outline(msgspec.Struct, frozen=True, gc=False):

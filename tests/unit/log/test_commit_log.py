@@ -424,7 +424,7 @@ async def test_a_caller_that_cannot_be_told_does_not_disturb_the_others() -> Non
 async def test_observers_are_told_of_every_durable_change(tmp_path: Path, disk: FaultyDisk) -> None:
     async with on_disk(tmp_path, disk) as log:
         told: list[dict[Key, object]] = []
-        log.observers.append(lambda changes: told.append(dict(changes)))
+        log.observers.append(lambda changes, records: told.append(dict(changes)))
         await log.submit(Add("a"))
         await log.submit(Look("a"))
         disk.fill_up()
@@ -434,7 +434,7 @@ async def test_observers_are_told_of_every_durable_change(tmp_path: Path, disk: 
 
 
 async def test_an_observer_that_fails_does_not_make_a_durable_command_fail() -> None:
-    def fail(changes: object) -> None:
+    def fail(changes: object, records: object) -> None:
         raise RuntimeError("a bug")
 
     async with opened(MemoryStore()) as log:

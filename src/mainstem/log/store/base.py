@@ -77,5 +77,22 @@ class Store(ABC):
         """Records in committed order, with `after` < id <= `until`, paged in the same way."""
 
     @abstractmethod
+    async def read_tagged(
+        self, tags: Sequence[str], after: CommittedId, until: CommittedId, limit: int, bytes_max: int
+    ) -> list[Record]:
+        """Records with any of these tags, once each, in committed order, with `after` < id <= `until`.
+
+        Up to `limit`, and within `bytes_max` as the pages of the log are.
+        """
+
+    @abstractmethod
+    async def last_tagged(self, tag: str) -> CommittedId:
+        """The newest record with this tag; 0 if there is none."""
+
+    @abstractmethod
+    async def erase_tagged(self, committed_ids: Sequence[CommittedId], tags: Sequence[tuple[str, CommittedId]]) -> None:
+        """Remove these records, and these tags, for good. The caller knows the tags; the store has no list of them."""
+
+    @abstractmethod
     async def erase(self, topic: TopicId, until: int, limit: int) -> int:
         """Remove up to `limit` of a topic's data records that end by `until`, for good, and say how many went."""

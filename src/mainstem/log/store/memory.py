@@ -4,6 +4,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from mainstem.log.commands import Key, Space, State
 from mainstem.log.records import RECORD_BYTES, Chunk, CommittedId, Kind, Outline, Record, TopicId
 from mainstem.log.store.base import Store
@@ -15,6 +17,7 @@ class MemoryStore(Store):
         self._states: dict[Key, State] = {}
         self._records: dict[CommittedId, Record] = {}
         self._topics: dict[TopicId, list[Record]] = {}
+        self._tags: dict[str, list[CommittedId]] = {}
 
     @property
     def head(self) -> CommittedId:
@@ -36,6 +39,9 @@ class MemoryStore(Store):
             else:
                 self._states[key] = state
         for record in records:
+            for tag in record.tags:
+                self._tags.setdefault(tag, []).append(record.committed_id)
+            record = msgspec.structs.replace(record, tags=(), origin=0)
             self._records[record.committed_id] = record
             if record.kind is Kind.APPEND:
                 self._topics.setdefault(record.topic, []).append(record)
@@ -95,6 +101,34 @@ class MemoryStore(Store):
                 break
             page.append(record)
         return page
+
+    async def read_tagged(
+        self, tags: Sequence[str], after: CommittedId, until: CommittedId, limit: int, bytes_max: int
+    ) -> list[Record]:
+        found: set[CommittedId] = set()
+        for tag in tags:
+            ids = self._tags.get(tag, [])
+            found.update(ids[bisect_right(ids, after) : bisect_right(ids, until)][:limit])
+        page: list[Record] = []
+        total = 0
+        for committed_id in sorted(found)[:limit]:
+            record = self._records[committed_id]
+            total += len(record.data) + RECORD_BYTES
+            if page and total > bytes_max:
+                break
+            page.append(record)
+        return page
+
+    async def last_tagged(self, tag: str) -> CommittedId:
+        ids = self._tags.get(tag)
+        return ids[-1] if ids else CommittedId(0)
+
+    async def erase_tagged(self, committed_ids: Sequence[CommittedId], tags: Sequence[tuple[str, CommittedId]]) -> None:
+        for tag, committed_id in tags:
+            if committed_id in self._tags.get(tag, []):
+                self._tags[tag].remove(committed_id)
+        for committed_id in committed_ids:
+            self._records.pop(committed_id, None)
 
     async def erase(self, topic: TopicId, until: int, limit: int) -> int:
         records = self._topics.get(topic, [])

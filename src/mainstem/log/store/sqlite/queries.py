@@ -1,6 +1,6 @@
 """Every statement of the embedded store, each a function over a connection."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
@@ -17,7 +17,7 @@ LOADED_MAX = 500  # keys in one SELECT
 # So rows go in as few steps as can be: one statement for each number of rows, prepared once. OR ROLLBACK spares SQLite
 # the statement journal that a multi-row INSERT would need; a conflict is a broken invariant, and undoing all is right.
 ROWS_A_STEP = 64
-STATEMENTS_CACHED = 2 * ROWS_A_STEP + 50
+STATEMENTS_CACHED = 3 * ROWS_A_STEP + 50
 
 
 def _groups(rows: Sequence[T]) -> Iterator[Sequence[T]]:
@@ -28,6 +28,11 @@ def _groups(rows: Sequence[T]) -> Iterator[Sequence[T]]:
 @cache
 def _insert_records(rows: int) -> str:
     return f"INSERT OR ROLLBACK INTO records ({COLUMNS}) VALUES {','.join(['(?,?,?,?,?,?,?,?,?)'] * rows)}"
+
+
+@cache
+def _insert_tags(rows: int) -> str:
+    return f"INSERT OR ROLLBACK INTO tags (tag, committed_id) VALUES {','.join(['(?,?)'] * rows)}"
 
 
 @cache
@@ -65,6 +70,12 @@ def insert_records(db: apsw.Connection, records: Sequence[Record]) -> None:
                 r.data,
             )
         db.execute(_insert_records(len(group)), values)
+
+
+def insert_tags(db: apsw.Connection, records: Sequence[Record]) -> None:
+    rows = [(tag, record.committed_id) for record in records for tag in record.tags]
+    for group in _groups(rows):
+        db.execute(_insert_tags(len(group)), [value for row in group for value in row])
 
 
 def save_states(db: apsw.Connection, changes: Mapping[Key, State | None]) -> None:
@@ -167,19 +178,53 @@ def outline(
 
 
 def read_log(db: apsw.Connection, after: CommittedId, until: CommittedId, bytes_max: int) -> list[Record]:
-    page: list[Record] = []
-    total = 0
     rows = db.execute(
         f"SELECT {COLUMNS} FROM records WHERE committed_id > ? AND committed_id <= ? ORDER BY committed_id",
         (after, until),
     )
+    page = _page(rows, bytes_max)
+    rows.close()
+    return page
+
+
+def _page(rows: Iterable[Any], bytes_max: int) -> list[Record]:
+    page: list[Record] = []
+    total = 0
     for committed_id, at_us, kind, topic, start, end, messages, source, data in rows:
         total += len(data) + RECORD_BYTES
         if page and total > bytes_max:
             break
         page.append(Record(committed_id, at_us, Kind(kind), topic, start, end, messages, data, source))
-    rows.close()
     return page
+
+
+def read_tagged(
+    db: apsw.Connection, tags: Sequence[str], after: CommittedId, until: CommittedId, limit: int, bytes_max: int
+) -> list[Record]:
+    """The first ids of each tag, merged: no tag is read further than the page could need."""
+    ids: set[int] = set()
+    for tag in tags:
+        rows = db.execute(
+            "SELECT committed_id FROM tags WHERE tag = ? AND committed_id > ? AND committed_id <= ?"
+            " ORDER BY committed_id LIMIT ?",
+            (tag, after, until, limit),
+        )
+        ids.update(committed_id for (committed_id,) in rows)
+    return _page(_by_id(db, sorted(ids)[:limit]), bytes_max)
+
+
+def last_tagged(db: apsw.Connection, tag: str) -> CommittedId:
+    return CommittedId(db.execute("SELECT max(committed_id) FROM tags WHERE tag = ?", (tag,)).get or 0)
+
+
+def _by_id(db: apsw.Connection, ids: Sequence[int]) -> Iterator[Any]:
+    for committed_id in ids:
+        yield from db.execute(f"SELECT {COLUMNS} FROM records WHERE committed_id = ?", (committed_id,))
+
+
+def erase_tagged(db: apsw.Connection, ids: Sequence[CommittedId], tags: Sequence[tuple[str, CommittedId]]) -> None:
+    db.executemany("DELETE FROM tags WHERE tag = ? AND committed_id = ?", tags)
+    db.executemany("DELETE FROM records WHERE committed_id = ?", [(committed_id,) for committed_id in ids])
 
 
 def erase(db: apsw.Connection, topic: TopicId, until: int, limit: int) -> int:

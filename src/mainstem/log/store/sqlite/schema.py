@@ -35,6 +35,13 @@ STEPS = [
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX states_by_due ON states (space, due_us) WHERE due_us IS NOT NULL;
     """,
+    """
+    CREATE TABLE tags (
+        tag TEXT NOT NULL,
+        committed_id INTEGER NOT NULL,
+        PRIMARY KEY (tag, committed_id)
+    ) STRICT, WITHOUT ROWID;
+    """,
 ]
 
 

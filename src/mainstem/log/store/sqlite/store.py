@@ -68,7 +68,8 @@ class SqliteStore(Store):
 
     def _open(self) -> CommittedId:
         try:
-            self.directory.mkdir(parents=True, exist_ok=True)
+            # It holds the signing keys besides the data: nobody else needs to read it.
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock.acquire()
         except OSError as error:
             raise StoreUnusable(f"cannot use the data directory {self.directory}: {error.strerror}") from None
@@ -139,6 +140,7 @@ class SqliteStore(Store):
     def _save(self, changes: Mapping[Key, State | None], records: Sequence[Record]) -> None:
         with self._transaction() as db:
             queries.insert_records(db, records)
+            queries.insert_tags(db, records)
             queries.save_states(db, changes)
 
     @contextmanager
@@ -190,6 +192,8 @@ class SqliteStore(Store):
     # The readers' side
 
     def _remember(self, key: Key, state: State | None) -> None:
+        if not key.space.cached:
+            return
         cache = self._cache
         cache.pop(key, None)  # so that what was written last is forgotten last
         cache[key] = state
@@ -233,6 +237,22 @@ class SqliteStore(Store):
 
     async def read_log(self, after: CommittedId, until: CommittedId, bytes_max: int) -> list[Record]:
         return await self._read(queries.read_log, after, min(until, self._head), bytes_max)
+
+    async def read_tagged(
+        self, tags: Sequence[str], after: CommittedId, until: CommittedId, limit: int, bytes_max: int
+    ) -> list[Record]:
+        return await self._read(queries.read_tagged, tags, after, min(until, self._head), limit, bytes_max)
+
+    async def last_tagged(self, tag: str) -> CommittedId:
+        return await self._read(queries.last_tagged, tag)
+
+    async def erase_tagged(self, committed_ids: Sequence[CommittedId], tags: Sequence[tuple[str, CommittedId]]) -> None:
+        await self._writer.run(self._erase_tagged, committed_ids, tags)
+
+    def _erase_tagged(self, committed_ids: Sequence[CommittedId], tags: Sequence[tuple[str, CommittedId]]) -> None:
+        with self._transaction() as db:
+            queries.keep_head(db)
+            queries.erase_tagged(db, committed_ids, tags)
 
     async def erase(self, topic: TopicId, until: int, limit: int) -> int:
         return await self._writer.run(self._erase, topic, until, limit)

@@ -1,0 +1,83 @@
+"""The hub: hands every committed event to the connections that subscribe to one of its partitions, encoded once."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from mainstem.log.commands import Key, State
+from mainstem.log.commit import CommitLog
+from mainstem.log.records import Kind, Record
+from mainstem.sync.frames import encode_broadcast, frame_text
+
+
+class Outgoing:
+    """A message on its way to one connection or to many; its WebSocket frame is made once."""
+
+    __slots__ = ("_frame", "payload")
+
+    def __init__(self, payload: bytes) -> None:
+        self.payload = payload
+        self._frame: bytes | None = None
+
+    @property
+    def frame(self) -> bytes:
+        if self._frame is None:
+            self._frame = frame_text(self.payload)
+        return self._frame
+
+
+class Receiver(Protocol):
+    def offer(self, record: Record, message: Outgoing) -> None: ...
+
+
+def broadcast(record: Record) -> Outgoing:
+    return Outgoing(encode_broadcast(record.data, record.committed_id, record.committed_at_us))
+
+
+class Hub:
+    def __init__(self, log: CommitLog) -> None:
+        self.log = log
+        self.seen: int = log.store.head
+        """The newest id that every live connection has been offered."""
+        self.connections = 0
+        self.drafts: dict[str, int] = {}
+        """Items that wait for their commit, by client."""
+        self._by_partition: dict[str, set[Receiver]] = {}
+
+    def start(self) -> None:
+        self.seen = self.log.store.head
+        self.log.observers.append(self._observe)
+
+    def stop(self) -> None:
+        self.log.observers.remove(self._observe)
+
+    def subscribe(self, receiver: Receiver, partitions: Sequence[str]) -> None:
+        for name in partitions:
+            self._by_partition.setdefault(name, set()).add(receiver)
+
+    def unsubscribe(self, receiver: Receiver, partitions: Sequence[str]) -> None:
+        for name in partitions:
+            receivers = self._by_partition.get(name)
+            if receivers is not None:
+                receivers.discard(receiver)
+                if not receivers:
+                    del self._by_partition[name]
+
+    def _observe(self, changes: Mapping[Key, State | None], records: Sequence[Record]) -> None:
+        for record in records:
+            if record.kind is Kind.EVENT:
+                self._offer(record)
+            self.seen = record.committed_id
+
+    def _offer(self, record: Record) -> None:
+        tags = record.tags
+        receivers = self._by_partition.get(tags[0], set()) if len(tags) == 1 else self._union(tags)
+        if receivers:
+            message = broadcast(record)
+            for receiver in receivers:
+                receiver.offer(record, message)
+
+    def _union(self, tags: Sequence[str]) -> set[Receiver]:
+        found: set[Receiver] = set()
+        for name in tags:
+            found |= self._by_partition.get(name, set())
+        return found

@@ -1,0 +1,83 @@
+"""Pages of a sync cycle: events of some partitions behind a cursor, with snapshots where history is gone."""
+
+from typing import Any
+
+import msgspec
+
+from mainstem import limits
+from mainstem.log.commit import CommitLog
+from mainstem.log.records import CommittedId, Record
+from mainstem.sync.frames import complete_event
+from mainstem.sync.session import Cycle
+from mainstem.sync.states import PartitionState, Snapshot, partition_key, snapshot_key
+
+
+class SyncPage(msgspec.Struct, frozen=True):
+    cycle: Cycle
+    records: list[Record]
+    next_since: int
+    has_more: bool
+    snapshots: list[dict[str, Any]]
+    truncated: list[str]
+
+    def describe(self, subscriptions: list[str]) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "partitions": self.cycle.partitions,
+            "effective_subscriptions": sorted(subscriptions),
+            "events": [
+                msgspec.Raw(complete_event(record.data, record.committed_id, record.committed_at_us))
+                for record in self.records
+            ],
+            "next_since_committed_id": self.next_since,
+            "sync_to_committed_id": self.cycle.until,
+            "has_more": self.has_more,
+        }
+        if self.snapshots:
+            body["snapshots"] = self.snapshots
+        if self.truncated:
+            body["history_truncated"] = self.truncated
+        return body
+
+
+class SyncPages:
+    def __init__(self, log: CommitLog) -> None:
+        self.log = log
+
+    async def read(self, cycle: Cycle, since: int, limit: int) -> SyncPage:
+        snapshots: list[dict[str, Any]] = []
+        truncated: list[str] = []
+        if since == cycle.began_since:
+            snapshots, truncated = await self._missing_history(cycle, since)
+        records: list[Record] = []
+        if cycle.partitions and since < cycle.until:
+            records = await self._read(cycle, since, limit + 1)
+        has_more = len(records) > limit
+        records = records[:limit]
+        next_since = records[-1].committed_id if records else since
+        if records and not has_more and next_since < cycle.until:
+            # The page may have ended for its bytes; one more look tells.
+            has_more = bool(await self._read(cycle, next_since, 1))
+        return SyncPage(cycle, records, next_since, has_more, snapshots, truncated)
+
+    async def _read(self, cycle: Cycle, since: int, limit: int) -> list[Record]:
+        return await self.log.store.read_tagged(
+            cycle.partitions, CommittedId(since), CommittedId(cycle.until), limit, limits.SYNC_PAGE_BYTES_MAX
+        )
+
+    async def _missing_history(self, cycle: Cycle, since: int) -> tuple[list[dict[str, Any]], list[str]]:
+        """What stands for events that were pruned, partition by partition."""
+        keys = [partition_key(name) for name in cycle.partitions]
+        states = await self.log.store.get_many(keys)
+        snapshots: list[dict[str, Any]] = []
+        truncated: list[str] = []
+        for name in cycle.partitions:
+            state: PartitionState | None = states[partition_key(name)]
+            if state is None or state.floor <= since:
+                continue
+            snapshot: Snapshot | None = await self.log.store.get(snapshot_key(name))
+            if snapshot is not None and snapshot.committed_id >= state.floor:
+                body = msgspec.Raw(snapshot.state)
+                snapshots.append({"partition": name, "committed_id": snapshot.committed_id, "state": body})
+            else:
+                truncated.append(name)
+        return snapshots, truncated

@@ -1,0 +1,68 @@
+"""Partition names: NFC, compared byte for byte, kept as a sorted set (seed 003).
+
+Nothing else is rewritten: no trimming, no case folding. Sorting strings by code points is sorting them by their UTF-8
+bytes, so no name is encoded just for that.
+"""
+
+import unicodedata
+from collections.abc import Sequence
+from typing import Final
+
+from mainstem.errors import ValidationFailed
+
+NAME_BYTES_MAX: Final = 128  # seed 003, after NFC
+PARTITIONS_MAX: Final = 64  # seed 003, of one event
+FILTER_PARTITIONS_MAX: Final = 1_024  # of one list in a sync request; each name costs an index lookup
+
+# A composed character decomposes into four at most, so a longer name cannot have come from NAME_BYTES_MAX bytes. It is
+# refused before it is normalised: the cost of that grows with the square of a run of combining marks.
+NAME_CHARS_MAX: Final = 4 * NAME_BYTES_MAX
+
+
+def normalise(names: Sequence[str]) -> tuple[str, ...]:
+    """The partitions of an event as they are stored, hashed and authorised; `ValidationFailed` for a broken limit."""
+    partitions = _as_set(names)
+    if not partitions:
+        raise ValidationFailed("an event belongs to at least one partition", field="partitions")
+    if len(partitions) > PARTITIONS_MAX:
+        raise ValidationFailed(f"an event belongs to at most {PARTITIONS_MAX} partitions", field="partitions")
+    return partitions
+
+
+def normalise_filter(names: Sequence[str]) -> tuple[str, ...]:
+    """A list of a sync request: the same rules for names, but it may be empty, and holds up to
+    `FILTER_PARTITIONS_MAX` names, since a reader may follow more partitions than one event belongs to."""
+    partitions = _as_set(names)
+    if len(partitions) > FILTER_PARTITIONS_MAX:
+        raise ValidationFailed(f"a request names at most {FILTER_PARTITIONS_MAX} partitions", field="partitions")
+    return partitions
+
+
+def _as_set(names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(sorted({_normalise_name(name) for name in names}))
+
+
+def _normalise_name(name: str) -> str:
+    if name.isascii():  # NFC already, and a character is a byte
+        size = len(name)
+    else:
+        if len(name) > NAME_CHARS_MAX:
+            raise _too_long()
+        name = unicodedata.normalize("NFC", name)
+        size = _utf8_size(name)
+    if not size:
+        raise ValidationFailed("a partition name is not empty", field="partitions")
+    if size > NAME_BYTES_MAX:
+        raise _too_long()
+    return name
+
+
+def _utf8_size(name: str) -> int:
+    try:
+        return len(name.encode())
+    except UnicodeEncodeError:
+        raise ValidationFailed("a partition name holds a lone surrogate", field="partitions") from None
+
+
+def _too_long() -> ValidationFailed:
+    return ValidationFailed(f"a partition name takes at most {NAME_BYTES_MAX} bytes of UTF-8", field="partitions")

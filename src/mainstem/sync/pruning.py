@@ -1,0 +1,96 @@
+"""Pruning: erase events that all of their partitions have given up, in small transactions.
+
+An event's entry in the dedupe index stays, so a late retry still gets its first commit.
+"""
+
+import asyncio
+import logging
+
+from mainstem import limits
+from mainstem.errors import MainstemError
+from mainstem.log.commit import CommitLog
+from mainstem.log.records import CommittedId
+from mainstem.sync.commands import NotePruned, prunable
+from mainstem.sync.frames import stored_partitions
+from mainstem.sync.states import PARTITIONS, PartitionState, partition_key
+
+logger = logging.getLogger(__name__)
+
+
+class Pruner:
+    """Looks at every partition whose floor has risen above what was pruned."""
+
+    def __init__(self, log: CommitLog) -> None:
+        self.log = log
+        self._wanted = asyncio.Event()
+        self._wanted.set()  # a crash may have left work
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="mainstem-pruner")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def wake(self) -> None:
+        self._wanted.set()
+
+    async def _run(self) -> None:
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            try:
+                await self.round()
+            except MainstemError as error:
+                logger.warning("pruning failed and is tried again: %s", error.detail)
+                await self._again()
+            except Exception:
+                logger.exception("pruning failed and is tried again")
+                await self._again()
+
+    async def _again(self) -> None:
+        await asyncio.sleep(limits.REAP_EVERY_S)
+        self._wanted.set()
+
+    async def round(self) -> int:
+        """One pass over all partitions; how many events went."""
+        gone = 0
+        after = ""
+        while page := await self.log.store.scan(PARTITIONS, "", after, limits.SCAN_PAGE):
+            for name, state in page:
+                if state.floor > state.pruned:
+                    gone += await self._prune(name, state)
+            after = page[-1][0]
+        return gone
+
+    async def _prune(self, name: str, state: PartitionState) -> int:
+        """What this partition gives up goes, if the other partitions of the event have given it up too.
+
+        An event that stays is looked at again when the floor of another of its partitions rises.
+        """
+        gone, at = 0, 0
+        while True:
+            records = await self.log.store.read_tagged(
+                [name],
+                CommittedId(at),
+                CommittedId(state.floor),
+                limits.PRUNE_EVENTS_MAX,
+                limits.SYNC_PAGE_BYTES_MAX,
+            )
+            if not records:
+                break
+            at = records[-1].committed_id
+            tags = {record.committed_id: stored_partitions(record.data) for record in records}
+            floors = await self._floors({name for names in tags.values() for name in names})
+            ids = [number for number, names in tags.items() if prunable(number, [floors[name] for name in names])]
+            await self.log.store.erase_tagged(ids, [(name, number) for number in ids for name in tags[number]])
+            gone += len(ids)
+        await self.log.submit(NotePruned(name, state.floor))
+        return gone
+
+    async def _floors(self, names: set[str]) -> dict[str, int]:
+        states = await self.log.store.get_many([partition_key(name) for name in names])
+        found = {name: states[partition_key(name)] for name in names}
+        return {name: 0 if state is None else state.floor for name, state in found.items()}

@@ -1,0 +1,62 @@
+"""From a submit request to items: the shape of the whole request first, then each draft for itself."""
+
+import msgspec
+
+from mainstem import limits
+from mainstem.access import Identity
+from mainstem.errors import SyncBadRequest, ValidationFailed
+from mainstem.sync.canonical import content_hash
+from mainstem.sync.commands import Item
+from mainstem.sync.frames import MARK, EventPayload
+from mainstem.sync.partitions import normalise
+from mainstem.sync.validation import FieldError
+
+
+def check_shape(events: list[EventPayload]) -> None:
+    """Any failure is one bad_request for the whole request, and nothing is processed."""
+    if not 1 <= len(events) <= limits.SYNC_BATCH_ITEMS_MAX:
+        raise SyncBadRequest(f"a request holds 1 to {limits.SYNC_BATCH_ITEMS_MAX} events")
+    seen: set[str] = set()
+    for draft in events:
+        if not draft.id or len(draft.id.encode("utf-8", "surrogatepass")) > limits.EVENT_ID_BYTES_MAX:
+            raise SyncBadRequest(f"an id is 1 to {limits.EVENT_ID_BYTES_MAX} bytes")
+        if draft.id in seen:
+            raise SyncBadRequest(f"the id {draft.id!r} stands twice in one request")
+        seen.add(draft.id)
+        if bytes(draft.event)[:1] != b"{":
+            raise SyncBadRequest("event must be an object")
+        _check_legacy(draft)
+
+
+def _check_legacy(draft: EventPayload) -> None:
+    """Seed 003: the singular `partition` alone is refused on the wire, and must not disagree with `partitions`."""
+    if draft.partitions is None:
+        raise SyncBadRequest("partitions is missing")
+    if draft.partition is not None:
+        try:
+            same = normalise([draft.partition]) == normalise(draft.partitions)
+        except ValidationFailed:
+            same = False
+        if not same:
+            raise SyncBadRequest("partition and partitions disagree")
+
+
+def judge(draft: EventPayload, identity: Identity) -> Item:
+    """One draft: partitions, then authorisation for all of them, then its canonical content."""
+    assert draft.partitions is not None
+    try:
+        partitions = normalise(draft.partitions)
+        for name in partitions:
+            if not identity.may_use(name):
+                error = FieldError("partitions", f"{name!r} is not allowed")
+                return Item(draft.id, refusal="forbidden", errors=(error,))
+        event = bytes(draft.event)
+        if MARK in event:
+            raise ValidationFailed("a string has half of a surrogate pair", "event")
+        return Item(draft.id, partitions, event, content_hash(partitions, event))
+    except ValidationFailed as fault:
+        return Item(draft.id, refusal="validation_failed", errors=(FieldError(fault.field, fault.detail),))
+
+
+def as_dict(error: FieldError) -> dict[str, str]:
+    return msgspec.structs.asdict(error)

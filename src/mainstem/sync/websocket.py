@@ -1,0 +1,109 @@
+"""The WebSocket binding at `/v1/sync`: accepts connections, runs them, and closes them in an orderly way."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from mainstem import limits
+from mainstem.errors import SyncAuthFailed, SyncBadRequest, SyncError
+from mainstem.sync.connection import Identify, SyncConnection
+from mainstem.sync.frames import encode_error
+from mainstem.sync.hub import Hub, Outgoing
+from mainstem.sync.outbox import Outbox
+from mainstem.sync.pages import SyncPages
+from mainstem.sync.session import State
+from mainstem.sync.validation import Validator
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+class SyncSocket:
+    def __init__(self, hub: Hub, identify: Identify, *, validate: Validator | None, implicit: bool) -> None:
+        self.hub = hub
+        self.identify = identify
+        self.validate = validate
+        self.implicit = implicit
+        self.pages = SyncPages(hub.log)
+        self._open: set[SyncConnection] = set()
+
+    def release(self) -> None:
+        """Shutting down: end every connection."""
+        for connection in self._open:
+            connection.close_soon(None)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send, *, core: bool) -> None:
+        await receive()
+        if len(self._open) >= limits.SYNC_CONNECTIONS_MAX:
+            await send({"type": "websocket.close", "code": 1013, "reason": "too many connections"})
+            return
+        await send({"type": "websocket.accept"})
+        outbox = Outbox(send, scope.get("extensions", {}).get("mainstem.frames"))
+        connection = SyncConnection(
+            self.hub,
+            self.pages,
+            self.identify,
+            outbox,
+            implicit=core or self.implicit,
+            validate=self.validate,
+        )
+        self._open.add(connection)
+        writing = asyncio.create_task(outbox.run())
+        reading = asyncio.create_task(self._read(connection, receive))
+        watching = asyncio.create_task(self._watch_times(connection))
+        try:
+            ends: set[asyncio.Future[Any]] = {reading, connection.closing, writing}
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            if connection.closing.done() and not writing.done():
+                await self._say_goodbye(connection, send)
+        finally:
+            self._open.discard(connection)
+            connection.close()
+            for task in (reading, writing, watching):
+                task.cancel()
+            await asyncio.gather(reading, writing, watching, return_exceptions=True)
+
+    async def _read(self, connection: SyncConnection, receive: Receive) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "websocket.disconnect":
+                return
+            if connection.state is State.CLOSED:
+                continue
+            text = message.get("text")
+            if text is not None:
+                await connection.receive(text.encode())
+            elif message.get("mainstem.text"):
+                await connection.receive(message["bytes"])
+            else:
+                error = SyncBadRequest("messages are text, not binary")
+                connection.outbox.put(Outgoing(encode_error(error, self.hub.log.clock_us())))
+
+    async def _watch_times(self, connection: SyncConnection) -> None:
+        """Nobody holds a connection open without saying who they are, or longer than their token lasts."""
+        await asyncio.sleep(limits.CONNECT_WAIT_S_MAX)
+        if connection.state is State.AWAIT_CONNECT:
+            self._end(connection, SyncAuthFailed("no connect message came in time"))
+            return
+        while connection.identity.expires_at_s is not None:
+            now_us = self.hub.log.clock_us()
+            if connection.identity.has_expired(now_us):
+                self._end(connection, SyncAuthFailed("the token has expired"))
+                return
+            left_s = connection.identity.expires_at_s - now_us / 1_000_000
+            await asyncio.sleep(min(max(left_s, 0.01), 60))
+
+    def _end(self, connection: SyncConnection, error: SyncError) -> None:
+        connection.state = State.CLOSED
+        connection.outbox.put(Outgoing(encode_error(error, self.hub.log.clock_us())))
+        connection.close_soon(error)
+
+    async def _say_goodbye(self, connection: SyncConnection, send: Send) -> None:
+        error = connection.closing.result()
+        try:
+            async with asyncio.timeout(limits.GOODBYE_S_MAX):
+                code = await connection.finish(error)
+                await send({"type": "websocket.close", "code": code, "reason": error.code if error else ""})
+        except TimeoutError:
+            return  # it does not read: the socket is closed over its head
