@@ -4,6 +4,7 @@ import click
 
 import mainstem
 from mainstem.cli.serve import serve
+from mainstem.cli.token import token
 
 
 @click.group()
@@ -13,3 +14,4 @@ def main() -> None:
 
 
 main.add_command(serve)
+main.add_command(token)

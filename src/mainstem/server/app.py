@@ -2,17 +2,20 @@
 
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, MutableMapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 from urllib.parse import quote
 
 import msgspec
 
-from mainstem.errors import NotFound, Unavailable
+from mainstem.access import EVERYBODY, Identity
+from mainstem.errors import MainstemError, NotFound, SettingsError, Unavailable
 from mainstem.log.commit import CommitLog
 from mainstem.log.live import Live
 from mainstem.log.store import MemoryStore, SqliteStore, Store
+from mainstem.server.gate import open_gate
+from mainstem.server.partitions import PARTITION, PRUNE, SNAPSHOT, PartitionsHttp
 from mainstem.server.settings import Settings
 from mainstem.streams.control import ControlHttp
 from mainstem.streams.deliveries import Deliveries
@@ -20,13 +23,21 @@ from mainstem.streams.http import StreamsHttp
 from mainstem.streams.listing import StreamsListing
 from mainstem.streams.paths import PREFIX
 from mainstem.streams.reaper import Reaper
-from mainstem.streams.requests import Receive, Scope, Send, collect_headers
-from mainstem.streams.responses import OPEN, answer, respond, respond_problem
+from mainstem.streams.requests import Receive, Scope, Send
+from mainstem.streams.responses import OPEN, PREFLIGHT, answer, respond, respond_problem
 from mainstem.streams.service import Streams
 from mainstem.streams.stream_sets import StreamSets
 from mainstem.streams.webhooks import WebhookCaller
+from mainstem.sync.hub import Hub
+from mainstem.sync.pruning import Pruner
+from mainstem.sync.tree import tree_validator
+from mainstem.sync.validation import Validator, load_hook, load_schemas, model_validator
+from mainstem.sync.websocket import SyncSocket
 
 logger = logging.getLogger(__name__)
+
+SYNC = b"/v1/sync"
+SYNC_CORE = b"/v1/sync/core"
 
 
 def wall_clock_us() -> int:
@@ -47,15 +58,32 @@ def open_store(settings: Settings) -> Store:
     return MemoryStore() if settings.store == "memory" else SqliteStore(settings.data)
 
 
+def choose_validator(settings: Settings) -> Validator | None:
+    """The domain validation that the settings ask for; None takes any object."""
+    if settings.sync_validation == "model":
+        if not settings.sync_schemas:
+            raise SettingsError("sync_validation = model needs sync_schemas, a directory of JSON Schemas")
+        return model_validator(load_schemas(settings.sync_schemas))
+    if settings.sync_validation == "tree":
+        return tree_validator
+    if settings.sync_validation == "hook":
+        if not settings.sync_hook:
+            raise SettingsError("sync_validation = hook needs sync_hook, as package.module:callable")
+        return load_hook(settings.sync_hook)
+    return None
+
+
 class Mainstem:
     def __init__(
         self, settings: Settings, *, store: Store | None = None, clock_us: Callable[[], int] = wall_clock_us
     ) -> None:
         self.settings = settings
+        self.gate = open_gate(settings, clock_us)
         self.store = store or open_store(settings)
         self.clock_us = clock_us
         self.http: StreamsHttp | None = None
         self._live = Live()
+        self._sync: SyncSocket | None = None
         self.start_error: Exception | None = None
         """Why the lifespan could not begin, for whoever runs the server to tell."""
 
@@ -68,10 +96,15 @@ class Mainstem:
             log = CommitLog(self.store, self._live, self.clock_us)
             log.start()
             stack.push_async_callback(log.stop)
+            if self.gate is not None and self.gate.authenticator is not None:
+                await self.gate.authenticator.start()
+                stack.push_async_callback(self.gate.authenticator.stop)
             await self._open_streams(log, stack)
+            self._open_sync(log, stack)
             stack.callback(self.release_readers)
             yield
         self.http = None
+        self._sync = None
 
     async def _open_streams(self, log: CommitLog, stack: AsyncExitStack) -> None:
         settings = self.settings
@@ -91,36 +124,87 @@ class Mainstem:
             long_poll_ms=settings.long_poll_ms,
         )
 
+    def _open_sync(self, log: CommitLog, stack: AsyncExitStack) -> None:
+        settings = self.settings
+        hub = Hub(log)
+        hub.start()
+        stack.callback(hub.stop)
+        pruner = Pruner(log)
+        pruner.start()
+        stack.push_async_callback(pruner.stop)
+        self._partitions = PartitionsHttp(
+            hub, pruner, long_poll_ms=settings.long_poll_ms, page_bytes=settings.page_bytes
+        )
+        self._sync = SyncSocket(
+            hub,
+            self._identify,
+            validate=choose_validator(settings),
+            implicit=settings.implicit_subscriptions,
+        )
+
+    async def _identify(self, token: str) -> Identity:
+        if self.gate is None or self.gate.authenticator is None:
+            return EVERYBODY
+        return await self.gate.authenticator.identify(token)
+
     def release_readers(self) -> None:
         """Let every live reader end its response: the server is about to stop."""
         self._live.release()
+        if self._sync is not None:
+            self._sync.release()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._live_and_die(receive, send)
             return
-        if scope["type"] != "http":
-            await send({"type": "websocket.close", "code": 1003, "reason": "nothing is served over WebSocket here"})
-            return
         path: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
         root: str = scope.get("root_path", "")
         if root and path.startswith(root.encode()):
             path = path[len(root) :]
+        if scope["type"] != "http":
+            await self._serve_socket(path, scope, receive, send)
+            return
+        if self.gate is None:
+            scope["mainstem.identity"] = EVERYBODY
+        else:
+            try:
+                send = await self.gate.admit(scope, path, send)
+            except MainstemError as error:
+                await respond_problem(send, error, head=scope["method"] == "HEAD")
+                return
         http = self.http
         if http is None:
             await respond_problem(send, Unavailable("the log is not open (was the lifespan run?)"))
         elif path.startswith(PREFIX):
             await http(scope, receive, send, path[len(PREFIX) :])
+        elif scope["method"] == "OPTIONS" and path.startswith(b"/v1/"):
+            await respond(send, 204, PREFLIGHT)  # browsers ask before they send a token anywhere
         elif path == b"/v1/streams" and scope["method"] == "GET":
             await answer(send, self._listing(scope, send))
         elif path == b"/v1/stream-set" and scope["method"] == "GET":
-            await answer(send, self._sets(collect_headers(scope["headers"]), scope, receive, send))
+            await answer(send, self._sets(scope, receive, send))
+        elif path.startswith((PARTITION, SNAPSHOT)) or path == PRUNE:
+            await answer(send, self._partitions(path, scope, receive, send))
         elif path == b"/healthz":
             await _respond_json(send, {"status": "ok"})
         elif path == b"/readyz":
             await self._respond_ready(send)
         else:
             await respond_problem(send, NotFound("nothing is served at this path; streams live under /v1/stream/"))
+
+    async def _serve_socket(self, path: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._sync is None or self._live.closing or path not in (SYNC, SYNC_CORE):
+            await receive()
+            await send({"type": "websocket.close", "code": 1008, "reason": "the sync protocol is served at /v1/sync"})
+            return
+        if self.gate is not None:
+            try:
+                self.gate.check_url(scope)
+            except MainstemError as error:
+                await receive()
+                await respond_problem(in_handshake(send), error)
+                return
+        await self._sync(scope, receive, send, core=path == SYNC_CORE)
 
     async def _respond_ready(self, send: Send) -> None:
         if self._live.closing:
@@ -149,6 +233,15 @@ class Mainstem:
             await send({"type": "lifespan.shutdown.failed", "message": str(error)})
             return
         await send({"type": "lifespan.shutdown.complete"})
+
+
+def in_handshake(send: Send) -> Send:
+    """Answers a WebSocket's handshake with an ordinary response (the ASGI extension for it)."""
+
+    async def send_denial(message: MutableMapping[str, Any]) -> None:
+        await send({**message, "type": "websocket." + message["type"]})
+
+    return send_denial
 
 
 async def _respond_json(send: Send, body: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from mainstem import limits
+from mainstem.access import Identity
 from mainstem.errors import MainstemError, problem
 from mainstem.streams import paths
 from mainstem.streams.appends import Appended
@@ -43,6 +44,7 @@ class AppendCycle:
         "disconnected",
         "headers",
         "http",
+        "identity",
         "keep_alive",
         "more_body",
         "protocol",
@@ -51,10 +53,17 @@ class AppendCycle:
     )
 
     def __init__(
-        self, protocol: "BoundedHttpProtocol", http: StreamsHttp, raw_path: bytes, headers: Headers, keep_alive: bool
+        self,
+        protocol: "BoundedHttpProtocol",
+        http: StreamsHttp,
+        identity: Identity,
+        raw_path: bytes,
+        headers: Headers,
+        keep_alive: bool,
     ) -> None:
         self.protocol = protocol
         self.http = http
+        self.identity = identity
         self.raw_path = raw_path
         self.headers = headers
         self.keep_alive = keep_alive
@@ -74,6 +83,7 @@ class AppendCycle:
         """The request is complete: let its command wait for the next batch."""
         try:
             path = paths.parse_path(self.raw_path)
+            self.identity.require_write(path)
             body = bytes(self.body)
             content_type = append_content_type(self.headers, body)
             messages = None if content_type is None else parse_messages_now(content_type, body)

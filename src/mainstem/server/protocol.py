@@ -8,6 +8,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from mainstem import limits
+from mainstem.access import EVERYBODY
 from mainstem.errors import BadRequest, HeadTooLarge, MainstemError, RequestTimeout, problem
 from mainstem.server.app import Mainstem
 from mainstem.server.hot_appends import AppendCycle, fits
@@ -82,8 +83,12 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             return False  # the ordinary way answers it
         if not fits(headers, http.body_bytes_max) or self.parser.should_upgrade():
             return False
+        gate = self.mainstem.gate
+        identity = EVERYBODY if gate is None else gate.admit_known(headers, self.client)
+        if identity is None:
+            return False
         keep_alive = self.parser.get_http_version() != "1.0" and self.parser.should_keep_alive()
-        self.cycle = AppendCycle(self, http, self.url[len(PREFIX) :], headers, keep_alive)
+        self.cycle = AppendCycle(self, http, identity, self.url[len(PREFIX) :], headers, keep_alive)
         return True
 
     def on_message_complete(self) -> None:

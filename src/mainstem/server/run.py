@@ -12,6 +12,7 @@ from mainstem.server.app import Mainstem
 from mainstem.server.logs import configure_logs
 from mainstem.server.protocol import BoundedHttpProtocol
 from mainstem.server.settings import Settings
+from mainstem.server.websocket_protocol import FramedWebSocketProtocol
 
 
 class Server(uvicorn.Server):
@@ -57,10 +58,10 @@ def check_exposure(settings: Settings) -> None:
         loopback = ipaddress.ip_address(settings.host).is_loopback
     except ValueError:
         loopback = settings.host == "localhost"
-    if not loopback and not settings.insecure:
+    if not (loopback or settings.authenticates or settings.insecure):
         raise SettingsError(
             f"{settings.host} is not a loopback address, and anybody who reaches it could read and write everything; "
-            "put an authenticating proxy in front, or insist with --insecure"
+            "ask for tokens with --jwt-secret-file or --jwks, or insist with --insecure"
         )
 
 
@@ -69,7 +70,9 @@ def configure(app: Mainstem) -> uvicorn.Config:
         app,
         loop="uvloop",
         http=BoundedHttpProtocol,
-        ws="none",
+        ws=FramedWebSocketProtocol,
+        ws_max_size=limits.SYNC_MESSAGE_BYTES_MAX,
+        ws_per_message_deflate=False,  # the same frame goes to many
         lifespan="on",
         log_config=None,
         access_log=False,

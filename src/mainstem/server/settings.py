@@ -16,6 +16,7 @@ ENVIRONMENT_PREFIX = "MAINSTEM_"
 Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 Milliseconds = Annotated[int, msgspec.Meta(ge=1, le=limits.LONG_POLL_MS_MAX)]
 PageBytes = Annotated[int, msgspec.Meta(ge=1, le=limits.PAGE_BYTES_MAX)]
+Rate = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 BodyBytes = Annotated[int, msgspec.Meta(ge=1, le=limits.BATCH_BYTES_MAX)]
 
 
@@ -30,9 +31,23 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     page_bytes: PageBytes = limits.PAGE_BYTES
     max_body_bytes: BodyBytes = limits.BODY_BYTES_MAX
     allow_local_webhooks: bool = False
+    jwt_secret_file: str | None = None
+    jwks: str | None = None
+    jwt_issuer: str | None = None
+    jwt_audience: str | None = None
+    max_requests_per_second: Rate = 0
     insecure: bool = False
+    sync_validation: Literal["none", "model", "tree", "hook"] = "none"
+    sync_schemas: str | None = None
+    sync_hook: str | None = None
+    implicit_subscriptions: bool = False
     log_format: Literal["text", "json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @property
+    def authenticates(self) -> bool:
+        """Whether callers must show a token."""
+        return self.jwt_secret_file is not None or self.jwks is not None
 
 
 def load_settings(

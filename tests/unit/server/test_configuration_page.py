@@ -22,7 +22,7 @@ def test_every_setting_is_documented_as_key_flag_and_variable_with_its_default(p
     default = getattr(Settings(), name)
     assert f"`--{name.replace('_', '-')}`" in row
     assert f"`{ENVIRONMENT_PREFIX}{name.upper()}`" in row
-    assert f"`{str(default).lower() if isinstance(default, bool) else default}`" in row
+    assert f"`{str(default).lower() if isinstance(default, bool | None) else default}`" in row
 
 
 def test_the_page_documents_no_setting_that_does_not_exist(page):

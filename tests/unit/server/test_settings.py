@@ -42,6 +42,13 @@ def test_every_setting_can_come_from_the_environment_and_from_the_file(config, n
         "store": "memory",
         "log_format": "json",
         "log_level": "error",
+        "jwt_secret_file": "/run/secret",
+        "sync_validation": "tree",
+        "sync_schemas": "/etc/schemas",
+        "sync_hook": "package.module:validate",
+        "jwks": "https://issuer.example/jwks.json",
+        "jwt_issuer": "https://issuer.example",
+        "jwt_audience": "mainstem",
     }.get(name, True if isinstance(getattr(Settings(), name), bool) else 77)
     if value == 77 and not isinstance(getattr(Settings(), name), int):
         pytest.fail(f"give this test a value for {name}")
@@ -75,6 +82,8 @@ def test_a_switch_in_the_environment_is_true_or_false(text, value):
         ("max_body_bytes", "0"),
         ("max_body_bytes", "1e9"),
         ("insecure", "maybe"),
+        ("max_requests_per_second", "-1"),
+        ("max_requests_per_second", "fast"),
         ("log_format", "xml"),
         ("log_level", "loud"),
     ],
@@ -119,4 +128,5 @@ def test_the_help_of_a_flag_tells_its_default(name):
     if option.is_flag:
         assert option.default is None  # not given is not false: the environment may say true
     else:
-        assert f"[default: {getattr(Settings(), name)}]" in option.help
+        default = getattr(Settings(), name)
+        assert f"[default: {'none' if default is None else default}]" in option.help

@@ -1,0 +1,77 @@
+"""The claims of a token and what they grant. A claim of the wrong kind spoils the token: it is never ignored."""
+
+from typing import Any
+from unicodedata import normalize
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from mainstem import limits
+from mainstem.access import Identity
+from mainstem.errors import BadRequest, Unauthorized
+from mainstem.globs import check_glob
+
+
+class StreamGrants(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+
+
+class Claims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Absent is not null: a token with `"exp": null` was meant to end some time."""
+
+    client_id: str | UnsetType = UNSET
+    admin: bool = False
+    allowed_partitions: tuple[str, ...] = ()
+    allowed_partition_prefixes: tuple[str, ...] = ()
+    streams: tuple[str, ...] | StreamGrants = ()
+    """Globs, for reading and writing alike or for each."""
+    iss: str | UnsetType = UNSET
+    aud: str | tuple[str, ...] | UnsetType = UNSET
+    iat: float | UnsetType = UNSET
+    nbf: float | UnsetType = UNSET
+    exp: float | UnsetType = UNSET
+
+
+def parse_claims(payload: bytes) -> Claims:
+    try:
+        claims = msgspec.json.decode(payload, type=Claims)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise Unauthorized(f"the token's claims are not as they should be: {error}") from None
+    if claims.client_id is not UNSET and not 1 <= len(claims.client_id.encode()) <= limits.CLIENT_ID_BYTES_MAX:
+        raise Unauthorized(f"the token's client_id is not 1 to {limits.CLIENT_ID_BYTES_MAX} bytes")
+    return claims
+
+
+def grant(claims: Claims) -> Identity:
+    """The caller that the claims describe."""
+    streams = claims.streams
+    grants = streams if isinstance(streams, StreamGrants) else StreamGrants(streams, streams)
+    for pattern in (*grants.read, *grants.write):
+        try:
+            check_glob(pattern)
+        except BadRequest as error:
+            raise Unauthorized(f"the token's streams claim has a bad glob: {error.detail}") from None
+    return Identity(
+        client_id=_given(claims.client_id),
+        admin=claims.admin,
+        # Names of partitions are compared in this form everywhere (sync protocol: NFC first).
+        partitions=frozenset(normalize("NFC", name) for name in claims.allowed_partitions),
+        partition_prefixes=tuple(normalize("NFC", prefix) for prefix in claims.allowed_partition_prefixes),
+        stream_reads=grants.read,
+        stream_writes=grants.write,
+        expires_at_s=_given(claims.exp),
+    )
+
+
+def check_addressee(claims: Claims, issuer: str | None, audience: str | None) -> None:
+    """Whether the token comes from the issuer, and is meant for the audience, that the operator named."""
+    if issuer is not None and claims.iss != issuer:
+        raise Unauthorized("the token is of another issuer")
+    audiences = (claims.aud,) if isinstance(claims.aud, str) else claims.aud
+    if audience is not None and (audiences is UNSET or audience not in audiences):
+        raise Unauthorized("the token is for another audience")
+
+
+def _given(value: Any) -> Any:
+    return None if value is UNSET else value

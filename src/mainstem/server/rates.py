@@ -1,0 +1,62 @@
+"""Rate limits: a token bucket for each caller, in a table that cannot grow without bound."""
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+from mainstem.errors import MainstemError
+
+CALLERS_MAX: Final = 10_000  # the one that was silent longest goes first; its bucket is full again anyway
+
+
+class RateLimited(MainstemError):
+    code = "rate_limited"
+    status = 429
+    title = "Too many requests"
+    retryable = True
+    hint = "Wait for Retry-After. The operator sets the rate with max_requests_per_second."
+
+
+class Bucket:
+    __slots__ = ("filled_us", "tokens")
+
+    def __init__(self, tokens: float, filled_us: int) -> None:
+        self.tokens = tokens
+        self.filled_us = filled_us
+
+
+class RateLimits:
+    """Each caller has so many requests a second, and may save up those of one second."""
+
+    def __init__(self, per_second: int, clock_us: Callable[[], int]) -> None:
+        self._per_second = per_second
+        self._clock_us = clock_us
+        self._buckets: OrderedDict[str, Bucket] = OrderedDict()
+
+    def take(self, caller: str) -> float:
+        """Count a request. Returns 0, or the seconds until there is room: then nothing was counted."""
+        now_us = self._clock_us()
+        bucket = self._buckets.get(caller)
+        if bucket is None:
+            if len(self._buckets) >= CALLERS_MAX:
+                self._buckets.popitem(last=False)
+            bucket = self._buckets[caller] = Bucket(self._per_second, now_us)
+        else:
+            self._buckets.move_to_end(caller)
+            gained = max(now_us - bucket.filled_us, 0) / 1_000_000 * self._per_second
+            bucket.tokens = min(bucket.tokens + gained, self._per_second)
+            bucket.filled_us = now_us
+        if bucket.tokens < 1:
+            return (1 - bucket.tokens) / self._per_second
+        bucket.tokens -= 1
+        return 0.0
+
+    def require(self, caller: str) -> None:
+        wait_s = self.take(caller)
+        if wait_s:
+            raise RateLimited(
+                f"more than {self._per_second} requests a second",
+                headers={"Retry-After": str(math.ceil(wait_s))},
+                limit_requests_per_second=self._per_second,
+            )

@@ -1,0 +1,102 @@
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import httpx2
+import pytest
+
+from clients.threads import ServerThread, connect_to, path, start_thread
+from mainstem.server.settings import Settings
+
+from .issuers import Issuer, bearer, jwks, sign, unsigned
+
+__all__ = ["connect_to", "path", "start_thread"]
+
+
+class Guarded(NamedTuple):
+    """A server that wants tokens: of a shared secret, and of an issuer with RSA keys."""
+
+    server: ServerThread
+    secret: Issuer
+    rsa: Issuer
+
+
+@pytest.fixture(scope="session")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    folder = tmp_path_factory.mktemp("guarded")
+    secret, rsa = Issuer("HS256"), Issuer("RS256", "rsa")
+    settings = Settings(
+        port=0,
+        data=str(folder / "data"),
+        jwt_secret_file=write_secret(folder / "secret", secret),
+        jwks=write_jwks(folder / "jwks.json", rsa),
+        long_poll_ms=10_000,
+        allow_local_webhooks=True,
+    )
+    server = ServerThread(settings)
+    server.start()
+    yield Guarded(server, secret, rsa)
+    server.stop()
+
+
+def write_secret(path: Path, issuer: Issuer) -> str:
+    path.write_bytes(issuer.key.raw_value.hex().encode() + b"\n")
+    issuer.key = type(issuer.key).import_key(issuer.key.raw_value.hex().encode())
+    return str(path)
+
+
+def write_jwks(path: Path, *issuers: Issuer) -> str:
+    path.write_bytes(jwks(*issuers))
+    return str(path)
+
+
+@pytest.fixture
+def secret_file(tmp_path) -> tuple[str, Issuer]:
+    issuer = Issuer("HS256")
+    return write_secret(tmp_path / "secret", issuer), issuer
+
+
+@pytest.fixture
+def client(guarded: Guarded, connect_to: Callable[..., httpx2.Client]) -> httpx2.Client:
+    """A client without a token."""
+    return connect_to(guarded.server)
+
+
+@pytest.fixture
+def admin(guarded: Guarded, connect_to: Callable[..., httpx2.Client]) -> httpx2.Client:
+    client = connect_to(guarded.server)
+    client.headers.update(bearer(guarded.secret.token(client_id="root", admin=True)))
+    return client
+
+
+def wrong_tokens(guarded: Guarded) -> dict[str, str | None]:
+    """Everything that is not a valid token of somebody who may do everything."""
+    now_s = time.time()
+    public_pem = guarded.rsa.key.as_pem(private=False)
+    stranger = Issuer("HS256")
+    return {
+        "no token": None,
+        "bad signature": f"Bearer {stranger.token(admin=True)}",
+        "alg none": f"Bearer {unsigned(admin=True)}",
+        "public key as secret": f"Bearer {sign_with_public_key(public_pem)}",
+        "another RSA key": f"Bearer {sign(Issuer('RS256').key, 'RS256', {'admin': True}, kid='rsa')}",
+        "HS512": f"Bearer {sign(guarded.secret.key, 'HS512', {'admin': True})}",
+        "expired": f"Bearer {guarded.secret.token(admin=True, exp=now_s - 1)}",
+        "early": f"Bearer {guarded.secret.token(admin=True, nbf=now_s + 3600)}",
+        "not a token": "Bearer letmein",
+        "another scheme": "Basic cm9vdDpyb290",
+    }
+
+
+def sign_with_public_key(pem: bytes) -> str:
+    """The classic forgery: a verifier that believes the token's alg takes the public key for an HMAC secret."""
+    import base64
+    import hashlib
+    import hmac
+
+    from .issuers import encode
+
+    text = f"{encode({'alg': 'HS256', 'kid': 'rsa'})}.{encode({'admin': True})}"
+    digest = hmac.new(pem, text.encode(), hashlib.sha256).digest()
+    return f"{text}.{base64.urlsafe_b64encode(digest).rstrip(b'=').decode()}"

@@ -1,0 +1,113 @@
+"""Every endpoint, and what it needs: each is called against a stream of its own that an admin has prepared."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import httpx2
+
+ROOT = "/v1/stream/"
+SUBSCRIPTIONS = ROOT + "__ds/subscriptions/"
+TEXT = {"content-type": "text/plain"}
+
+Prepare = Callable[[httpx2.Client, str], None]
+
+
+class Endpoint(NamedTuple):
+    name: str
+    method: str
+    url: str
+    needs: frozenset[str]
+    """read, write, partition, admin; nothing means that any token will do."""
+    prepare: Prepare = lambda admin, path: None
+    options: Callable[[str], dict[str, Any]] = lambda path: {}
+
+    def call(self, client: httpx2.Client, path: str, headers: dict[str, str] | None = None) -> httpx2.Response:
+        options = self.options(path)
+        merged = {**options.pop("headers", {}), **(headers or {})}
+        url = self.url.format(path=path, id=path.replace("/", "-"))
+        return client.request(self.method, url, headers=merged, **options)
+
+
+def make_stream(admin: httpx2.Client, path: str) -> None:
+    assert admin.put(ROOT + path, headers=TEXT, content=b"data").status_code == 201
+
+
+def make_closed(admin: httpx2.Client, path: str) -> None:
+    assert admin.put(ROOT + path, headers={**TEXT, "stream-closed": "true"}, content=b"data").status_code == 201
+
+
+def make_source(admin: httpx2.Client, path: str) -> None:
+    make_stream(admin, path + "/source")
+
+
+def make_subscription(admin: httpx2.Client, path: str) -> None:
+    """A pull-wake with work to do."""
+    url = SUBSCRIPTIONS + path.replace("/", "-")
+    make_stream(admin, path + "/a")
+    made = admin.put(url, json={"type": "pull-wake", "streams": [path + "/a"], "wake_stream": path + "/wakes"})
+    assert made.status_code == 201, made.text
+    assert admin.post(ROOT + path + "/a", headers=TEXT, content=b"more").status_code == 204
+
+
+def needs(*rights: str) -> frozenset[str]:
+    return frozenset(rights)
+
+
+def pull_wake(path: str) -> dict[str, Any]:
+    return {"json": {"type": "pull-wake", "pattern": path + "/**", "wake_stream": path + "/wakes"}}
+
+
+def webhook(path: str) -> dict[str, Any]:
+    return {"json": {"type": "webhook", "streams": [path], "webhook": {"url": "http://127.0.0.1:9/"}}}
+
+
+def fork(path: str) -> dict[str, Any]:
+    return {"headers": {"stream-forked-from": ROOT + path + "/source"}}
+
+
+def text(path: str) -> dict[str, Any]:
+    return {"headers": TEXT, "content": b"x"}
+
+
+SUBSCRIPTION = SUBSCRIPTIONS + "{id}"
+READ = needs("read")
+
+GUARDED = [
+    Endpoint("read", "GET", ROOT + "{path}", READ, make_stream),
+    Endpoint("read the tail", "GET", ROOT + "{path}?tail=1", READ, make_stream),
+    Endpoint("long-poll", "GET", ROOT + "{path}?offset=-1&live=long-poll", READ, make_stream),
+    Endpoint("SSE", "GET", ROOT + "{path}?offset=-1&live=sse", READ, make_closed),
+    Endpoint("head", "HEAD", ROOT + "{path}", READ, make_stream),
+    Endpoint("create", "PUT", ROOT + "{path}", needs("write"), options=text),
+    Endpoint("fork", "PUT", ROOT + "{path}", needs("read", "write"), make_source, fork),
+    Endpoint("append", "POST", ROOT + "{path}", needs("write"), make_stream, text),
+    Endpoint("append with a query", "POST", ROOT + "{path}?a=b", needs("write"), make_stream, text),
+    Endpoint("delete", "DELETE", ROOT + "{path}", needs("write"), make_stream),
+    Endpoint("list", "GET", "/v1/streams?prefix={path}", needs(), make_stream),
+    Endpoint("set", "GET", "/v1/stream-set?stream={path}&live=sse", READ, make_closed),
+    Endpoint("subscribe by webhook", "PUT", SUBSCRIPTION, READ, options=webhook),
+    Endpoint("subscribe to pull", "PUT", SUBSCRIPTION, needs("read", "write"), options=pull_wake),
+    Endpoint("see a subscription", "GET", SUBSCRIPTION, READ, make_subscription),
+    Endpoint("delete a subscription", "DELETE", SUBSCRIPTION, READ, make_subscription),
+    Endpoint(
+        "link", "POST", SUBSCRIPTION + "/streams", READ, make_subscription, lambda p: {"json": {"streams": [p + "/b"]}}
+    ),
+    Endpoint("unlink", "DELETE", SUBSCRIPTION + "/streams/{path}/a", READ, make_subscription),
+    Endpoint("claim", "POST", SUBSCRIPTION + "/claim", READ, make_subscription, lambda p: {"json": {"worker": "w"}}),
+    Endpoint("rotate keys", "POST", ROOT + "__ds/keys/rotate", needs("admin")),
+    Endpoint("read a partition", "GET", "/v1/partition/{id}", needs("partition")),
+    Endpoint("head of a partition", "HEAD", "/v1/partition/{id}", needs("partition")),
+]
+OPEN = [
+    Endpoint("health", "GET", "/healthz", needs()),
+    Endpoint("readiness", "GET", "/readyz", needs()),
+    Endpoint("signing keys", "GET", ROOT + "__ds/jwks.json", needs()),
+    Endpoint("preflight of a stream", "OPTIONS", ROOT + "{path}", needs()),
+    Endpoint("preflight of the list", "OPTIONS", "/v1/streams", needs()),
+    Endpoint("preflight of a set", "OPTIONS", "/v1/stream-set", needs()),
+    Endpoint("preflight of a partition", "OPTIONS", "/v1/partition/p", needs()),
+]
+
+
+def by_name(endpoint: Endpoint) -> str:
+    return endpoint.name.replace(" ", "-")

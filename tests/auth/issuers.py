@@ -1,0 +1,114 @@
+"""Issuers of tokens, honest ones and others."""
+
+import base64
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from joserfc import jws
+from joserfc.jwk import ECKey, Key, OctKey, OKPKey, RSAKey
+
+ALGORITHMS = ["HS256", "RS256", "ES256", "EdDSA", "Ed25519"]
+
+
+def encode(value: Any) -> str:
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=").decode()
+
+
+def sign(key: Key, alg: str, claims: dict[str, Any], **header: Any) -> str:
+    registry = jws.JWSRegistry(algorithms=[alg], strict_check_header=False)
+    if alg == "EdDSA":  # joserfc warns of the old name, which many issuers still use
+        registry.get_alg = registry.algorithms.__getitem__
+    return jws.serialize_compact({"alg": alg, "typ": "JWT", **header}, json.dumps(claims), key, registry=registry)
+
+
+class Issuer:
+    """Has a key of one kind, and signs with it."""
+
+    def __init__(self, alg: str, kid: str | None = None) -> None:
+        self.alg = alg
+        self.kid = kid
+        self.key: Key = {
+            "HS256": lambda: OctKey.generate_key(512),
+            "RS256": lambda: RSAKey.generate_key(2048),
+            "ES256": lambda: ECKey.generate_key("P-256"),
+            "EdDSA": lambda: OKPKey.generate_key("Ed25519"),
+            "Ed25519": lambda: OKPKey.generate_key("Ed25519"),
+        }[alg]()
+
+    def token(self, **claims: Any) -> str:
+        return sign(self.key, self.alg, claims, **({} if self.kid is None else {"kid": self.kid}))
+
+    @property
+    def jwk(self) -> dict[str, Any]:
+        jwk: dict[str, Any] = self.key.as_dict(private=False)
+        jwk.pop("kid", None)
+        return jwk if self.kid is None else {**jwk, "kid": self.kid}
+
+
+def jwks(*issuers: Issuer) -> bytes:
+    return json.dumps({"keys": [issuer.jwk for issuer in issuers]}).encode()
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {token}"}
+
+
+def unsigned(**claims: Any) -> str:
+    return f"{encode({'alg': 'none', 'typ': 'JWT'})}.{encode(claims)}."
+
+
+class KeyServer:
+    """An issuer's web server. What it serves can change, and it counts how often it was asked."""
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+        self.status = 200
+        self.headers: dict[str, str] = {}
+        self.asked = 0
+        self.again = threading.Condition()
+        keys = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                with keys.again:
+                    keys.asked += 1
+                    keys.again.notify_all()
+                self.send_response(keys.status)
+                for name, value in keys.headers.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(keys.body)))
+                self.end_headers()
+                self.wfile.write(keys.body)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/jwks.json"
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
+
+    def wait_until_asked(self, times: int) -> None:
+        with self.again:
+            assert self.again.wait_for(lambda: self.asked >= times, timeout=30)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+@contextmanager
+def serve_keys(body: bytes) -> Iterator[KeyServer]:
+    server = KeyServer(body)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()

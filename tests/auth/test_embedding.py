@@ -1,0 +1,36 @@
+"""The guarded app inside another one."""
+
+import httpx2
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from mainstem.errors import SettingsError
+from mainstem.server.app import create_app
+
+from .endpoints import TEXT
+from .issuers import bearer
+
+
+async def test_a_mounted_app_wants_tokens_too(secret_file):
+    file, issuer = secret_file
+    mainstem = create_app(store="memory", jwt_secret_file=file)
+    host = Starlette(routes=[Mount("/streams", mainstem)])
+    token = bearer(issuer.token(streams=["a/**"]))
+    async with (
+        mainstem.lifespan(),
+        httpx2.AsyncClient(transport=httpx2.ASGITransport(host), base_url="http://host/streams") as client,
+    ):
+        assert (await client.put("/v1/stream/a/b", headers=TEXT)).status_code == 401
+        assert (await client.put("/v1/stream/a/b", headers={**TEXT, **token}, content=b"x")).status_code == 201
+        assert (await client.put("/v1/stream/b", headers={**TEXT, **token})).status_code == 403
+        assert (await client.get("/v1/stream/a/b", headers=token)).content == b"x"
+        fork = {"stream-forked-from": "/streams/v1/stream/b", **token}
+        assert (await client.put("/v1/stream/a/c", headers=fork)).status_code == 403
+        assert (await client.get("/healthz")).status_code == 200
+        assert (await client.get("/v1/stream/a/b?token=x", headers=token)).status_code == 400
+
+
+def test_an_app_with_bad_settings_is_not_made(tmp_path):
+    with pytest.raises(SettingsError, match="missing"):
+        create_app(store="memory", jwt_secret_file=str(tmp_path / "missing"))

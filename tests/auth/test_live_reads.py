@@ -1,0 +1,93 @@
+"""Live reads with a token: they work, they are private, and they end with it."""
+
+import threading
+import time
+
+import pytest
+
+from clients.event_streams import open_events
+
+from .endpoints import ROOT, TEXT, make_closed, make_stream
+from .issuers import bearer
+
+
+@pytest.fixture
+def reader(guarded, path, connect_to):
+    client = connect_to(guarded.server)
+    client.headers.update(bearer(guarded.secret.token(streams={"read": [path]})))
+    return client
+
+
+def test_an_sse_reader_gets_what_is_appended_later(admin, reader, path):
+    make_stream(admin, path)
+    with open_events(reader, f"{ROOT}{path}?offset=-1&live=sse") as events:
+        assert next(events).data == "data"
+        assert next(events).json["upToDate"]
+        admin.post(ROOT + path, headers=TEXT, content=b"more")
+        assert next(events).data == "more"
+
+
+def test_a_long_poll_gets_what_is_appended_later(admin, reader, path):
+    make_stream(admin, path)
+    at = admin.head(ROOT + path).headers["stream-next-offset"]
+    found = []
+    poll = threading.Thread(target=lambda: found.append(reader.get(f"{ROOT}{path}?offset={at}&live=long-poll")))
+    poll.start()
+    admin.post(ROOT + path, headers=TEXT, content=b"more")
+    poll.join()
+    assert (found[0].status_code, found[0].content) == (200, b"more")
+
+
+@pytest.mark.parametrize("url", [ROOT + "{path}?offset=-1&live=sse", "/v1/stream-set?stream={path}&live=sse"])
+def test_an_sse_stream_ends_with_its_token(admin, guarded, connect_to, path, url):
+    make_stream(admin, path)
+    client = connect_to(guarded.server)
+    end_s = time.time() + 0.5
+    client.headers.update(bearer(guarded.secret.token(streams=[path], exp=end_s)))
+    with client.stream("GET", url.format(path=path)) as response:
+        assert response.status_code == 200
+        assert "data" in response.read().decode()  # in whole, far before a stream's usual end
+    assert end_s <= time.time() < end_s + 20
+    assert client.get(ROOT + path).status_code == 401
+
+
+def test_a_long_poll_ends_with_its_token(admin, guarded, connect_to, path):
+    make_stream(admin, path)
+    client = connect_to(guarded.server)
+    end_s = time.time() + 0.5
+    client.headers.update(bearer(guarded.secret.token(streams=[path], exp=end_s)))
+    assert client.get(f"{ROOT}{path}?offset=now&live=long-poll").status_code == 204
+    assert end_s <= time.time() < end_s + 9
+
+
+@pytest.mark.parametrize("query", ["", "?offset=-1&live=long-poll", "?offset=-1&live=sse"])
+def test_what_a_token_reads_stays_out_of_shared_caches(admin, reader, path, query):
+    make_closed(admin, path)
+    reply = reader.get(ROOT + path + query)
+    assert reply.status_code == 200
+    assert "private" in reply.headers["cache-control"]
+    assert "public" not in reply.headers["cache-control"]
+    assert "authorization" in reply.headers["vary"]
+    if "sse" not in query:
+        assert reply.headers["cache-control"] == "private, max-age=60, stale-while-revalidate=300"
+        assert reply.headers["vary"] == "accept-encoding, authorization"
+        again = reader.get(ROOT + path + query, headers={"if-none-match": reply.headers["etag"]})
+        assert (again.status_code, again.headers["vary"]) == (304, "accept-encoding, authorization")
+
+
+def test_a_set_is_private_too(admin, reader, path):
+    make_closed(admin, path)
+    reply = reader.get(f"/v1/stream-set?stream={path}&live=sse")
+    assert (reply.headers["cache-control"], reply.headers["vary"]) == ("private, no-cache", "authorization")
+
+
+def test_what_everybody_may_have_stays_public(client):
+    assert client.get(ROOT + "__ds/jwks.json").headers["cache-control"] == "public, max-age=300"
+
+
+def test_without_tokens_everything_stays_public(start_thread, connect_to, path):
+    open_client = connect_to(start_thread(store="memory"))
+    make_stream(open_client, path)
+    reply = open_client.get(f"{ROOT}{path}?token=mine")
+    assert reply.headers["cache-control"] == "public, max-age=60, stale-while-revalidate=300"
+    assert reply.headers["vary"] == "accept-encoding"

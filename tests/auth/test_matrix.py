@@ -1,0 +1,211 @@
+"""Every endpoint with every kind of caller."""
+
+import time
+
+import pytest
+
+from .conftest import wrong_tokens
+from .endpoints import GUARDED, OPEN, ROOT, SUBSCRIPTIONS, TEXT, by_name, make_stream
+from .issuers import Issuer, bearer
+
+WRONG = [
+    "no token",
+    "bad signature",
+    "alg none",
+    "public key as secret",
+    "another RSA key",
+    "HS512",
+    "expired",
+    "early",
+    "not a token",
+    "another scheme",
+]
+
+
+@pytest.fixture(scope="module")
+def refused(guarded):
+    tokens = wrong_tokens(guarded)
+    assert list(tokens) == WRONG
+    return {name: {} if token is None else {"authorization": token} for name, token in tokens.items()}
+
+
+@pytest.fixture
+def callers(guarded, path):
+    """Tokens that differ only in what they allow."""
+    own = [path, path + "/**"]
+    token = guarded.secret.token
+    return {
+        "other": token(client_id="c", streams=["elsewhere/**"], allowed_partitions=["elsewhere"]),
+        "nothing": token(client_id="c"),
+        "read": token(client_id="c", streams={"read": own}),
+        "write": token(client_id="c", streams={"write": own}),
+        "both": token(client_id="c", streams=own),
+        "partition": token(client_id="c", allowed_partitions=[path.replace("/", "-")]),
+        "prefix": token(client_id="c", allowed_partition_prefixes=[path.replace("/", "-")[:3]]),
+        "admin": guarded.rsa.token(admin=True),
+    }
+
+
+RIGHTS = {
+    "other": set(),
+    "nothing": set(),
+    "read": {"read"},
+    "write": {"write"},
+    "both": {"read", "write"},
+    "partition": {"partition"},
+    "prefix": {"partition"},
+    "admin": {"read", "write", "partition", "admin"},
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize("endpoint", GUARDED, ids=by_name)
+def test_without_a_valid_token_nothing_is_served(client, refused, path, endpoint, wrong):
+    reply = endpoint.call(client, path, refused[wrong])
+    assert reply.status_code == 401
+    assert reply.headers["www-authenticate"] == "Bearer"
+    assert reply.headers["content-type"] == "application/problem+json"
+    assert reply.headers["cache-control"] == "no-store"
+    if endpoint.method != "HEAD":
+        assert reply.json()["code"] == "unauthorized"
+
+
+@pytest.mark.parametrize("caller", RIGHTS)
+@pytest.mark.parametrize("endpoint", GUARDED, ids=by_name)
+def test_a_token_allows_what_its_claims_say_and_no_more(admin, client, callers, path, endpoint, caller):
+    endpoint.prepare(admin, path)
+    allowed = endpoint.needs <= RIGHTS[caller]
+    replies = [endpoint.call(client, path, bearer(callers[caller]))]
+    if endpoint.method == "POST":  # now the token is known, and an append takes the short way
+        replies.append(endpoint.call(client, path, bearer(callers[caller])))
+    for reply in replies:
+        if allowed:
+            assert reply.status_code < 300 or reply.json()["code"] == "already_claimed", reply.text
+        else:
+            assert reply.status_code == 403
+            assert reply.headers["content-type"] == "application/problem+json"
+            assert endpoint.method == "HEAD" or reply.json()["code"] == "forbidden"
+
+
+@pytest.mark.parametrize("caller", ["other", "nothing"])
+@pytest.mark.parametrize("endpoint", [e for e in GUARDED if e.needs and "{id}/" not in e.url + "/"], ids=by_name)
+def test_a_refusal_does_not_tell_whether_the_stream_exists(admin, client, callers, path, endpoint, caller):
+    """Those that name a subscription have tests of their own."""
+    before = endpoint.call(client, path, bearer(callers[caller]))
+    endpoint.prepare(admin, path)
+    after = endpoint.call(client, path, bearer(callers[caller]))
+    assert before.status_code == after.status_code == 403
+    assert before.content == after.content
+
+
+@pytest.mark.parametrize("wrong", ["no token", "bad signature", "expired"])
+@pytest.mark.parametrize("endpoint", OPEN, ids=by_name)
+def test_some_things_are_for_everybody(client, refused, path, endpoint, wrong):
+    assert endpoint.call(client, path, refused[wrong]).status_code in (200, 204)
+
+
+@pytest.mark.parametrize("action", ["callback", "ack", "release"])
+@pytest.mark.parametrize("caller", ["nothing", "admin"])
+def test_a_wake_is_answered_with_its_own_token_and_no_other(client, callers, path, action, caller):
+    body = {"wake_id": "w", "generation": 1}
+    make = {"type": "pull-wake", "pattern": path + "/**", "wake_stream": path + "/wakes"}
+    url = SUBSCRIPTIONS + path.replace("/", "-")
+    assert client.put(url, json=make, headers=bearer(callers["both"])).status_code == 201
+    reply = client.post(f"{url}/{action}", json=body, headers=bearer(callers[caller]))
+    assert (reply.status_code, reply.json()["code"]) == (401, "token_invalid")
+
+
+def test_a_worker_claims_with_its_token_and_goes_on_with_the_one_of_the_wake(admin, client, callers, path):
+    url = SUBSCRIPTIONS + path.replace("/", "-")
+    make = {"type": "pull-wake", "pattern": path + "/**", "wake_stream": path + "/wakes"}
+    assert client.put(url, json=make, headers=bearer(callers["both"])).status_code == 201
+    make_stream(admin, path + "/a")
+    claimed = client.post(url + "/claim", json={"worker": "w"}, headers=bearer(callers["read"])).json()
+    grip = {"wake_id": claimed["wake_id"], "generation": claimed["generation"]}
+    acked = client.post(url + "/ack", json=grip, headers=bearer(claimed["token"]))
+    assert acked.status_code == 200, acked.text
+    assert client.post(url + "/release", json=grip, headers=bearer(claimed["token"])).status_code == 204
+    # The token of the wake opens nothing else.
+    assert client.get(ROOT + path + "/a", headers=bearer(claimed["token"])).status_code == 401
+    assert client.get(url, headers=bearer(claimed["token"])).status_code == 401
+
+
+@pytest.mark.parametrize("what", ["POST /v1/stream/__ds/keys/rotate", "PUT /v1/snapshot/p", "POST /v1/prune"])
+def test_the_admin_has_the_last_word(admin, client, callers, what):
+    method, url = what.split()
+    assert client.request(method, url, headers=bearer(callers["both"]), json={}).status_code in (403, 404)
+    assert admin.request(method, url, json={}).status_code not in (401, 403)
+
+
+@pytest.mark.parametrize("url", ["/", "/v1/nothing", "/v1/stream/", "/v1/stream/__ds/nothing", "/v1/stream/%zz"])
+def test_even_paths_that_do_not_exist_need_a_token(admin, client, url):
+    assert client.get(url).status_code == 401
+    assert admin.get(url).status_code in (400, 404)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "/v1/stream/%5F_ds/jwks.json",
+        "/v1/stream/__ds/subscriptions/x%2Fcallback",
+        "/v1/stream/__ds/subscriptions/x/callback/",
+        "/v1/stream/__ds/subscriptions/x/y/callback",
+        "/healthz/",
+        "/v1/stream/a/__ds/jwks.json",
+    ],
+)
+def test_only_the_very_paths_that_are_open_are_open(client, url):
+    assert client.post(url, json={}).status_code == 401
+
+
+def test_an_escaped_path_is_judged_by_the_stream_that_it_names(admin, client, guarded, path):
+    make_stream(admin, path)
+    token = bearer(guarded.secret.token(streams=[path]))
+    escaped = ROOT + path.replace("t", "%74").replace("/", "%2F")
+    assert client.get(escaped, headers=token).status_code == 200
+    assert client.get(escaped, headers=bearer(guarded.secret.token(streams=["x"]))).status_code == 403
+
+
+@pytest.mark.parametrize("alg", ["RS256", "HS256"])
+def test_both_kinds_of_keys_work_side_by_side(guarded, client, admin, path, alg):
+    make_stream(admin, path)
+    issuer: Issuer = guarded.rsa if alg == "RS256" else guarded.secret
+    good = issuer.token(streams=["**"], exp=time.time() + 60, nbf=time.time() - 60)
+    assert client.get(ROOT + path, headers=bearer(good)).status_code == 200
+
+
+def test_two_tokens_are_none(guarded, client):
+    good = guarded.secret.token(admin=True)
+    two = [("authorization", f"Bearer {good}"), ("authorization", f"Bearer {good}")]
+    for _ in range(2):
+        assert client.post(ROOT + "x", headers=[*two, ("content-type", "text/plain")], content=b"x").status_code == 401
+
+
+def test_the_scheme_may_be_written_in_any_case(guarded, client, admin, path):
+    make_stream(admin, path)
+    token = guarded.secret.token(admin=True)
+    for _ in range(2):
+        headers = {"authorization": f"bEARER  {token}", **TEXT}
+        assert client.post(ROOT + path, headers=headers, content=b"x").status_code == 204
+
+
+@pytest.mark.parametrize("url", ["/v1/streams", "/healthz", "/v1/stream/__ds/jwks.json", "/v1/stream/a"])
+@pytest.mark.parametrize("name", ["token", "access_token", "jwt", "authorization", "Access_Token", "%74oken"])
+def test_a_token_in_a_url_is_refused_even_beside_a_good_one(admin, url, name):
+    reply = admin.get(f"{url}?a=b&{name}=abc")
+    assert (reply.status_code, reply.json()["code"]) == (400, "token_in_url")
+    assert "abc" not in reply.text
+
+
+def test_other_parameters_stay_the_applications_own(admin, path):
+    make_stream(admin, path)
+    assert admin.get(f"{ROOT}{path}?tokens=1&my_token=2").status_code == 200
+
+
+def test_the_refused_request_has_changed_nothing(admin, client, callers, path):
+    make_stream(admin, path)
+    for method in ("PUT", "POST", "DELETE"):
+        assert client.request(method, ROOT + path, headers=TEXT, content=b"x").status_code == 401
+        refused = {**TEXT, **bearer(callers["read"])}
+        assert client.request(method, ROOT + path, headers=refused, content=b"x").status_code == 403
+    assert admin.get(ROOT + path).content == b"data"

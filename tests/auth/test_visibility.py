@@ -1,0 +1,129 @@
+"""What a token shows of things that hold more than one stream."""
+
+import pytest
+
+from .endpoints import ROOT, SUBSCRIPTIONS, make_closed, make_stream
+from .issuers import bearer
+
+
+@pytest.fixture
+def holder(guarded, connect_to):
+    """A client with a token of these claims."""
+
+    def connect(**claims):
+        client = connect_to(guarded.server)
+        client.headers.update(bearer(guarded.secret.token(**claims)))
+        return client
+
+    return connect
+
+
+def list_all(client, limit, **query):
+    paths, after, pages = [], "", 0
+    while True:
+        page = client.get("/v1/streams", params={"limit": limit, "after": after, **query}).json()
+        paths += [stream["path"] for stream in page["streams"]]
+        pages += 1
+        if page["next"] is None:
+            return paths, pages
+        assert len(page["streams"]) == limit
+        after = page["next"]
+
+
+def test_the_list_shows_what_may_be_read_in_full_pages(admin, holder, path):
+    for number in range(7):
+        make_stream(admin, f"{path}/mine/{number}")
+        make_stream(admin, f"{path}/theirs/{number}")
+    mine = [f"{path}/mine/{number}" for number in range(7)]
+    reader = holder(streams={"read": [f"{path}/mine/**"]})
+    assert list_all(reader, 3) == (mine, 3)
+    assert list_all(reader, 7) == (mine, 1)
+    assert list_all(reader, 3, prefix=path) == (mine, 3)
+    assert list_all(reader, 3, prefix=f"{path}/theirs") == ([], 1)
+    assert list_all(reader, 3, prefix=f"{path}/mine/6") == (mine[6:], 1)
+    odd = holder(streams={"read": [f"{path}/*/1", f"{path}/mine/3"]})
+    assert list_all(odd, 2) == ([f"{path}/mine/1", f"{path}/mine/3", f"{path}/theirs/1"], 2)
+    assert list_all(holder(streams={"write": [f"{path}/**"]}), 3) == ([], 1)
+    assert list_all(admin, 4, prefix=path + "/")[1] == 4
+
+
+def test_a_stream_with_the_name_of_a_granted_folder_is_listed(admin, holder, path):
+    make_stream(admin, path)
+    make_stream(admin, path + "/a")
+    make_stream(admin, path + "x")
+    assert list_all(holder(streams=[path + "/**"]), 10) == ([path, path + "/a"], 1)
+
+
+def test_the_list_names_the_source_of_a_fork_only_to_its_readers(admin, holder, path):
+    make_stream(admin, path + "/source")
+    forked = admin.put(f"{ROOT}{path}/fork", headers={"stream-forked-from": f"{ROOT}{path}/source"})
+    assert forked.status_code == 201
+    for claims, told in [({"streams": [path + "/**"]}, path + "/source"), ({"streams": [path + "/fork"]}, None)]:
+        listed = holder(**claims).get("/v1/streams", params={"prefix": path + "/fork"}).json()["streams"]
+        assert [stream["forked_from"] for stream in listed] == [told]
+
+
+def test_a_fork_needs_its_source_to_be_readable(admin, holder, path):
+    make_stream(admin, path + "/source")
+    fork = {"stream-forked-from": f"{ROOT}{path}/source"}
+    writer = holder(streams=[path + "/fork"])
+    assert writer.put(f"{ROOT}{path}/fork", headers=fork).status_code == 403
+    missing = {"stream-forked-from": f"{ROOT}{path}/missing"}
+    assert writer.put(f"{ROOT}{path}/fork", headers=missing).status_code == 403
+    both = holder(streams={"read": [path + "/source"], "write": [path + "/fork"]})
+    assert both.put(f"{ROOT}{path}/fork", headers=fork).status_code == 201
+
+
+def test_a_set_needs_each_of_its_streams_to_be_readable(admin, holder, path):
+    make_closed(admin, path + "/a")
+    make_closed(admin, path + "/b")
+    reader = holder(streams=[path + "/a", path + "/c"])
+    url = "/v1/stream-set?live=sse"
+    assert reader.get(f"{url}&stream={path}/a").status_code == 200
+    assert reader.get(f"{url}&stream={path}/a&stream={path}/b").status_code == 403
+    # Whether c exists is told, b is refused: and the refusal comes first, whatever else is wrong.
+    assert reader.get(f"{url}&stream={path}/c&stream={path}/b").status_code == 403
+    assert reader.get(f"{url}&stream={path}/c").status_code == 404
+
+
+def test_a_subscription_needs_its_whole_pattern(admin, holder, path):
+    wakes = path + "/wakes"
+    url = SUBSCRIPTIONS + path.replace("/", "-")
+
+    def subscribe(client, **config):
+        return client.put(url, json={"type": "pull-wake", "wake_stream": wakes, **config}).status_code
+
+    part = holder(streams={"read": [path + "/a/*"], "write": [wakes]})
+    assert subscribe(part, pattern=path + "/a/**") == 403
+    assert subscribe(part, pattern="**") == 403
+    assert subscribe(part, pattern=path + "/a/*", streams=[path + "/b"]) == 403
+    assert subscribe(part, pattern="/" + path + "/a/*") == 201
+    unable = holder(streams={"read": [path + "/a/*"]})
+    assert subscribe(unable, pattern=path + "/a/*") == 403  # it may not write wakes
+    assert unable.get(url).status_code == 200
+
+
+def test_a_subscription_that_grew_beyond_a_token_is_closed_to_it(admin, holder, path):
+    url = SUBSCRIPTIONS + path.replace("/", "-")
+    config = {"type": "pull-wake", "wake_stream": path + "/wakes", "streams": [path + "/a"]}
+    holder_of_a = holder(streams=[path + "/a", path + "/wakes"])
+    assert holder_of_a.put(url, json=config).status_code == 201
+    assert holder_of_a.put(url, json=config).status_code == 200
+    assert holder_of_a.post(url + "/streams", json={"streams": [path + "/secret"]}).status_code == 403
+    assert admin.post(url + "/streams", json={"streams": [path + "/secret"]}).status_code == 204
+    refused = [
+        holder_of_a.get(url),
+        holder_of_a.put(url, json=config),
+        holder_of_a.delete(url),
+        holder_of_a.post(url + "/claim", json={"worker": "w"}),
+        holder_of_a.delete(f"{url}/streams/{path}/a"),
+    ]
+    for reply in refused:
+        assert reply.status_code == 403
+        assert "secret" not in reply.text
+    assert admin.delete(f"{url}/streams/{path}/secret").status_code == 204
+    assert holder_of_a.get(url).status_code == 200
+
+
+def test_a_subscription_that_is_not_there_is_not_found(holder):
+    assert holder(streams=["a"]).get(SUBSCRIPTIONS + "nobody-made-this").status_code == 404
