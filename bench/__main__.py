@@ -10,23 +10,26 @@ from pathlib import Path
 
 from bench.chart import draw_chart
 from bench.machine import describe_machine
+from bench.measurements import Pace, Scenario
 from bench.node import MissingNode
 from bench.peers import CACHE, HERE, Peer, PeerFailed, find_mainstem, find_node_peer
 from bench.report import Report, format_json, format_table
 from bench.runner import run_scenarios
-from bench.scenarios import SCENARIOS, Pace, Scenario
+from bench.scenarios import SCENARIOS
 
 WHOLE = Pace(seconds=5.0, warmup_s=1.0)
-QUICK = Pace(seconds=2.0, warmup_s=0.5)
+QUICK = Pace(seconds=2.0, warmup_s=0.5, fill=0.1)
 REPEATS = 3
 
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure Mainstem against its peers.")
-    parser.add_argument("--quick", action="store_true", help="2 s a load, one repeat: a smoke test, not a figure")
+    parser.add_argument(
+        "--quick", action="store_true", help="2 s a load, one repeat, small fills: a smoke test, not a figure"
+    )
     parser.add_argument("--only", metavar="PATTERN", help="scenarios whose name holds PATTERN (may use * and ?)")
     parser.add_argument("--repeat", type=int, metavar="N", help=f"repeats to take medians of ({REPEATS})")
-    parser.add_argument("--big", action="store_true", help="also the 1 GB stream and the 100 000 streams")
+    parser.add_argument("--big", action="store_true", help="also what fills gigabytes or 100 000 streams first")
     parser.add_argument("--peer", choices=["node", "none"], default="node", help="whom to compare with (node)")
     parser.add_argument("--output", type=Path, metavar="DIR", help="where to write (bench/results)")
     # For work on the benchmark itself, when there is no server of ours to run.
@@ -70,7 +73,7 @@ def write_report(report: Report, folder: Path) -> None:
     (folder / "bench.txt").write_text(table)
     (folder / "bench.json").write_text(format_json(report))
     chart = draw_chart(report)
-    # Without a peer there is nothing to draw, and a chart of an earlier run must not stay beside these figures.
+    # A run without targets has nothing to draw, and a chart of an earlier one must not stay beside its figures.
     (folder / "bench.svg").unlink(missing_ok=True)
     if chart is not None:
         (folder / "bench.svg").write_text(chart)

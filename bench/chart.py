@@ -1,24 +1,27 @@
-"""The ratios as an SVG bar chart, written by hand so that the benchmark needs no drawing library."""
+"""Ratios to the peer, and to the targets where it has no figure, as SVG bars drawn without a library."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from html import escape
 
 from bench.report import Report
 from bench.results import Row
 from bench.runner import OURS
-from bench.targets import TARGETS, TimesPeer, format_number
+from bench.targets import TARGETS, TimesPeer, describe_targets, find_margin, format_number
 
-WIDTH = 980
-LABELS = 300
-VALUES = 210
+WIDTH = 1080
+LABELS = 330
+VALUES = 250
 ROW = 30
 BAR = 16
 LABEL_WIDTH = 44
-TOP = 116
-BOTTOM = 52
+TOP = 92
+PANEL_TOP = 48
+PANEL_GAP = 18
+BOTTOM = 46
 TICKS = (0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 BETTER, WORSE, TARGET = "#1f7a6d", "#c2571a", "#1b1f24"
@@ -45,25 +48,78 @@ class Scale:
         return [tick for tick in TICKS if self.low <= tick <= self.high]
 
 
+@dataclass(frozen=True)
+class Bar:
+    title: str
+    ratio: float
+    values: str
+    goal: float | None = None
+
+
+@dataclass(frozen=True)
+class Panel:
+    heading: str
+    bars: Sequence[Bar]
+
+    @property
+    def height(self) -> int:
+        return PANEL_TOP + ROW * len(self.bars) + PANEL_GAP
+
+
 def draw_chart(report: Report) -> str | None:
-    """None when there is no peer to compare with."""
-    ratios = report.find_ratios()
-    if report.other is None or not ratios:
+    """None when there is nothing to compare with, neither a peer nor a target."""
+    panels = [panel for panel in (compare_with_peer(report), compare_with_targets(report)) if panel.bars]
+    if not panels:
         return None
-    rows = [report.results.rows[name] for name in ratios]
-    height = TOP + ROW * len(rows) + BOTTOM
-    scale = Scale([*ratios.values(), *(find_goal(name) or 1.0 for name in ratios)])
+    height = TOP + sum(panel.height for panel in panels) + BOTTOM
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
         f'viewBox="0 0 {WIDTH} {height}" {STYLE}>',
         f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
         *draw_title(report),
-        *draw_grid(scale, len(rows)),
     ]
-    for index, row in enumerate(rows):
-        parts += draw_row(row, ratios[row.name], scale, TOP + ROW * index, report.other)
-    parts += [*draw_legend(height, report.other), "</svg>"]
+    top = TOP
+    for panel in panels:
+        parts += draw_panel(panel, top)
+        top += panel.height
+    parts += [*draw_legend(height), "</svg>"]
     return "\n".join(parts) + "\n"
+
+
+def compare_with_peer(report: Report) -> Panel:
+    bars = []
+    for name, ratio in report.find_ratios().items():
+        row = report.results.rows[name]
+        mine, theirs = row.find_median(OURS) or 0, row.find_median(report.other or "") or 0
+        values = f"{format_number(mine)} / {format_number(theirs)} {row.unit}"
+        bars.append(Bar(row.title, ratio, values, find_goal(name)))
+    return Panel(f"times better than {report.other}", bars)
+
+
+def compare_with_targets(report: Report) -> Panel:
+    """What has no figure of a peer beside it."""
+    compared, medians = report.find_ratios(), report.results.find_medians(OURS)
+    bars = []
+    for row in report.results.rows.values():
+        margin = find_margin(row.name, medians)
+        if row.name not in compared and margin is not None:
+            bars.append(Bar(row.title, margin, describe_margin(row, medians[row.name], margin)))
+    return Panel("times better than the target", bars)
+
+
+def describe_margin(row: Row, value: float, margin: float) -> str:
+    # A target that refers to another measurement is shown as the number that it comes to.
+    target = f">= {format_number(value / margin)}" if row.better == "more" else describe_targets(row.name)
+    return f"{format_number(value)} {row.unit}, target {target}"
+
+
+def draw_panel(panel: Panel, top: int) -> list[str]:
+    scale = Scale([*(bar.ratio for bar in panel.bars), *(bar.goal or 1.0 for bar in panel.bars)])
+    first = top + PANEL_TOP
+    parts = [write(24, top + 16, panel.heading, size=14, weight=600), *draw_grid(scale, first, len(panel.bars))]
+    for index, bar in enumerate(panel.bars):
+        parts += draw_bar(bar, scale, first + ROW * index)
+    return parts
 
 
 def find_goal(name: str) -> float | None:
@@ -75,43 +131,40 @@ def draw_title(report: Report) -> list[str]:
     versions = ", ".join(peer.version for peer in report.peers)
     setting = f"durable stores, medians of {report.repeat}, {machine.cores} cores, {machine.cpu}, {machine.date}"
     return [
-        write(24, 34, f"{OURS} against {report.other}: how many times better", size=20, weight=600),
+        write(24, 34, OURS + (f" against {report.other}" if report.other else ""), size=20, weight=600),
         write(24, 56, versions, size=12, fill=FAINT),
         write(24, 74, setting, size=12, fill=FAINT),
     ]
 
 
-def draw_grid(scale: Scale, rows: int) -> list[str]:
-    bottom = TOP + ROW * rows
+def draw_grid(scale: Scale, top: int, rows: int) -> list[str]:
+    bottom = top + ROW * rows
     parts = []
     for tick in scale.list_ticks():
         x = scale.place(tick)
         colour, width = (INK, 1.2) if tick == 1 else (GRID, 1)
         parts.append(
-            f'<line x1="{x:.1f}" y1="{TOP - 6}" x2="{x:.1f}" y2="{bottom}" stroke="{colour}" stroke-width="{width}"/>'
+            f'<line x1="{x:.1f}" y1="{top - 6}" x2="{x:.1f}" y2="{bottom}" stroke="{colour}" stroke-width="{width}"/>'
         )
-        parts.append(write(x, TOP - 12, f"{tick:g}x", size=11, fill=FAINT, anchor="middle"))
+        parts.append(write(x, top - 12, f"{tick:g}x", size=11, fill=FAINT, anchor="middle"))
     return parts
 
 
-def draw_row(row: Row, ratio: float, scale: Scale, top: float, other: str) -> list[str]:
+def draw_bar(bar: Bar, scale: Scale, top: float) -> list[str]:
     middle = top + ROW / 2
     text_y = middle + 4
-    one, end = scale.place(1), scale.place(ratio)
+    one, end = scale.place(1), scale.place(bar.ratio)
     left, width = min(one, end), max(abs(end - one), 1.5)
-    mine, theirs = row.find_median(OURS), row.find_median(other)
-    target = find_goal(row.name)
-    goal = scale.place(target) if target is not None else None
+    goal = scale.place(bar.goal) if bar.goal is not None else None
     label = max(one, end) + 7
     if goal is not None and label - 7 < goal < label + LABEL_WIDTH:
         label = goal + 7
-    values = f"{format_number(mine or 0)} / {format_number(theirs or 0)} {row.unit}"
     parts = [
-        write(LABELS - 16, text_y, row.title, size=12.5, anchor="end"),
+        write(LABELS - 16, text_y, bar.title, size=12.5, anchor="end"),
         f'<rect x="{left:.1f}" y="{middle - BAR / 2:.1f}" width="{width:.1f}" height="{BAR}" rx="2" '
-        f'fill="{BETTER if ratio >= 1 else WORSE}"/>',
-        write(label, text_y, f"{format_number(ratio)}x", size=12, weight=600),
-        write(WIDTH - 24, text_y, values, size=11.5, fill=FAINT, anchor="end"),
+        f'fill="{BETTER if bar.ratio >= 1 else WORSE}"/>',
+        write(label, text_y, f"{format_number(bar.ratio)}x", size=12, weight=600),
+        write(WIDTH - 24, text_y, bar.values, size=11.5, fill=FAINT, anchor="end"),
     ]
     if goal is not None:
         parts.append(
@@ -121,7 +174,7 @@ def draw_row(row: Row, ratio: float, scale: Scale, top: float, other: str) -> li
     return parts
 
 
-def draw_legend(height: int, other: str) -> list[str]:
+def draw_legend(height: int) -> list[str]:
     y = height - 20
     return [
         f'<rect x="{LABELS}" y="{y - 10}" width="12" height="12" rx="2" fill="{BETTER}"/>',
@@ -131,7 +184,6 @@ def draw_legend(height: int, other: str) -> list[str]:
         f'<line x1="{LABELS + 156}" y1="{y - 12}" x2="{LABELS + 156}" y2="{y + 4}" stroke="{TARGET}" '
         'stroke-width="2.5"/>',
         write(LABELS + 164, y, "target ratio", size=11.5, fill=FAINT),
-        write(WIDTH - 24, y, f"{OURS} / {other}", size=11.5, fill=FAINT, anchor="end"),
     ]
 
 

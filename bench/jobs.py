@@ -12,17 +12,26 @@ LiveMode = Literal["sse", "long-poll"]
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A job talks to one server on the loopback address and must end within `limit_s`."""
+    """A job must end within `limit_s`."""
 
-    port: int
     limit_s: float = 120.0
 
 
-class Append(Job, frozen=True, kw_only=True):
-    """Appends in a closed loop: every connection has one request in flight."""
+class Load(Job, frozen=True, kw_only=True):
+    """Talks to one server on the loopback address."""
+
+    port: int
+
+
+class Append(Load, frozen=True, kw_only=True):
+    """Appends in a closed loop: every connection has one request in flight.
+
+    The streams are made for the job, unless `stream` names one that is there already.
+    """
 
     connections: int
-    streams: int
+    streams: int = 1
+    stream: str | None = None
     content: Content = "bytes"
     messages: int = 1
     producers: bool = False
@@ -30,19 +39,19 @@ class Append(Job, frozen=True, kw_only=True):
     warmup_s: float
 
 
-class Create(Job, frozen=True, kw_only=True):
+class Create(Load, frozen=True, kw_only=True):
     """Creates streams, each with one 100-byte message."""
 
     streams: int
 
 
-class Touch(Job, frozen=True, kw_only=True):
+class Touch(Load, frozen=True, kw_only=True):
     """Reads each stream of a Create job once."""
 
     streams: int
 
 
-class Fill(Job, frozen=True, kw_only=True):
+class Fill(Load, frozen=True, kw_only=True):
     """Creates one stream and fills it with equal appends of `messages` messages of 100 bytes."""
 
     stream: str
@@ -51,7 +60,7 @@ class Fill(Job, frozen=True, kw_only=True):
     messages: int
 
 
-class CatchUp(Job, frozen=True, kw_only=True):
+class CatchUp(Load, frozen=True, kw_only=True):
     """Reads a filled stream from its start until up to date, again and again."""
 
     stream: str
@@ -60,7 +69,7 @@ class CatchUp(Job, frozen=True, kw_only=True):
     seconds: float
 
 
-class ReadOnce(Job, frozen=True, kw_only=True):
+class ReadOnce(Load, frozen=True, kw_only=True):
     """Reads a filled stream once, without the checking pass: nothing but the read touches the server."""
 
     stream: str
@@ -68,14 +77,14 @@ class ReadOnce(Job, frozen=True, kw_only=True):
     live: bool = False
 
 
-class ReadLast(Job, frozen=True, kw_only=True):
+class ReadLast(Load, frozen=True, kw_only=True):
     """Appends one message to a JSON stream, then reads just that message again and again."""
 
     stream: str
     seconds: float
 
 
-class FanOut(Job, frozen=True, kw_only=True):
+class FanOut(Load, frozen=True, kw_only=True):
     """Holds live subscribers on one stream and times the way from an append to each of them."""
 
     mode: LiveMode
@@ -83,14 +92,95 @@ class FanOut(Job, frozen=True, kw_only=True):
     seconds: float
 
 
-class Idle(Job, frozen=True, kw_only=True):
+class Idle(Load, frozen=True, kw_only=True):
     """Opens idle SSE connections and measures what they add to the memory of the process tree of `pid`."""
 
     pid: int
     connections: int
 
 
-AnyJob = Append | Create | Touch | Fill | CatchUp | ReadOnce | ReadLast | FanOut | Idle
+class Forks(Load, frozen=True, kw_only=True):
+    """Forks a filled JSON stream that many times at its tail, and as often at its middle."""
+
+    stream: str
+    payload_bytes: int
+    forks: int
+
+
+class Subscribe(Load, frozen=True, kw_only=True):
+    """Makes pull-wake subscriptions that match `stream`, creates it with one message, and waits until all are woken."""
+
+    stream: str
+    pattern: str
+    subscriptions: int
+
+
+class SyncSubmit(Load, frozen=True, kw_only=True):
+    """Submits single events in a closed loop. Each client has a partition of its own, or all share and follow one."""
+
+    clients: int
+    in_flight: int
+    shared: bool = False
+    seconds: float
+    warmup_s: float
+
+
+class SyncFanOut(Load, frozen=True, kw_only=True):
+    """One writer submits at a steady pace; times the way of each event to each subscriber of its partition."""
+
+    subscribers: int
+    events_per_s: float
+    seconds: float
+
+
+class SyncFill(Load, frozen=True, kw_only=True):
+    """Submits batches of events to many partitions, and among them, evenly, `kept` events more to `partition`."""
+
+    events: int
+    partition: str
+    kept: int
+
+
+class SyncPage(Load, frozen=True, kw_only=True):
+    """Asks for all events of a partition, in one page, again and again."""
+
+    partition: str
+    events: int
+    seconds: float
+
+
+class PlainLoop(Job, frozen=True, kw_only=True):
+    """Commits one event after the other to an SQLite file of its own: what a server is without group commit."""
+
+    path: str
+    seconds: float
+
+
+class Hash(Job, frozen=True, kw_only=True):
+    """Times the canonical hash of an event."""
+
+    seconds: float
+
+
+AnyJob = (
+    Append
+    | Create
+    | Touch
+    | Fill
+    | CatchUp
+    | ReadOnce
+    | ReadLast
+    | FanOut
+    | Idle
+    | Forks
+    | Subscribe
+    | SyncSubmit
+    | SyncFanOut
+    | SyncFill
+    | SyncPage
+    | PlainLoop
+    | Hash
+)
 
 
 def encode_job(job: AnyJob) -> str:

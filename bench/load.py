@@ -9,6 +9,7 @@ from typing import Any
 
 import uvloop
 
+from bench.forks import run_forks
 from bench.jobs import (
     AnyJob,
     Append,
@@ -17,15 +18,27 @@ from bench.jobs import (
     FanOut,
     Figures,
     Fill,
+    Forks,
+    Hash,
     Idle,
+    PlainLoop,
     ReadLast,
     ReadOnce,
+    Subscribe,
+    SyncFanOut,
+    SyncFill,
+    SyncPage,
+    SyncSubmit,
     Touch,
     decode_job,
     encode_figures,
 )
+from bench.local import run_hash, run_plain_loop
 from bench.readers import run_catch_up, run_read_last, run_read_once
 from bench.subscribers import run_fan_out, run_idle
+from bench.subscriptions import run_subscribe
+from bench.sync_readers import run_sync_fan_out, run_sync_page
+from bench.sync_writers import run_fill_partitions, run_submit
 from bench.wire import UnexpectedReply
 from bench.writers import run_append, run_create, run_fill, run_touch
 
@@ -50,6 +63,22 @@ def run_job(job: AnyJob) -> Figures:
             return run_read_last(job)
         case ReadOnce():
             return run_read_once(job)
+        case Forks():
+            return run_forks(job)
+        case Subscribe():
+            return run_loop(run_subscribe(job), job.limit_s)
+        case SyncSubmit():
+            return run_loop(run_submit(job), job.limit_s)
+        case SyncFanOut():
+            return run_loop(run_sync_fan_out(job), job.limit_s)
+        case SyncFill():
+            return run_loop(run_fill_partitions(job), job.limit_s)
+        case SyncPage():
+            return run_loop(run_sync_page(job), job.limit_s)
+        case PlainLoop():
+            return run_plain_loop(job)
+        case Hash():
+            return run_hash(job)
 
 
 def run_loop(work: Coroutine[Any, Any, Figures], limit_s: float) -> Figures:

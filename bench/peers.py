@@ -82,12 +82,16 @@ class Server:
     process: subprocess.Popen[bytes] = field(init=False)
 
     @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    @property
     def pid(self) -> int:
         return self.process.pid
 
     def start(self) -> None:
         self.port = find_free_port()
-        command = self.peer.make_command(self.port, self.folder / "data")
+        command = self.peer.make_command(self.port, self.data)
         started = time.perf_counter()
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)

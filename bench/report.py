@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from bench.machine import Machine
+from bench.measurements import Pace
 from bench.peers import Peer
 from bench.results import Results, Row
 from bench.runner import OURS
-from bench.scenarios import Pace
 from bench.targets import describe_targets, format_number, judge_measurement
 
 GENERATOR_BUSY = 0.9

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from bench.jobs import Figures
-from bench.scenarios import Better, Measurement
+from bench.measurements import Better, Measurement
 
 
 @dataclass

@@ -7,9 +7,9 @@ import time
 from collections.abc import Sequence
 
 from bench.generator import LoadFailed
+from bench.measurements import Measurement, Pace, Scenario
 from bench.peers import Peer, PeerFailed, serve
 from bench.results import Results
-from bench.scenarios import Measurement, Pace, Scenario
 from bench.targets import format_number
 
 OURS = "mainstem"

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Literal
+from statistics import fmean
 
+from bench.disk import measure_folder
 from bench.generator import run_load
 from bench.jobs import (
     Append,
@@ -16,17 +15,19 @@ from bench.jobs import (
     FanOut,
     Figures,
     Fill,
+    Forks,
     Idle,
     LiveMode,
     ReadLast,
     ReadOnce,
+    Subscribe,
     Touch,
 )
+from bench.measurements import Measurement, Pace, Scenario
 from bench.memory import measure_peak, measure_rss, reset_peak
 from bench.payloads import MESSAGE_BYTES
-from bench.peers import Server
-
-Better = Literal["more", "less"]
+from bench.peers import Server, serve
+from bench.sync_scenarios import SYNC_SCENARIOS
 
 BATCH = 100
 LONG_STREAM_APPENDS = 5_000
@@ -34,35 +35,11 @@ BIG_STREAM_APPENDS = 10_000
 BIG_BATCH = 1_000
 BIG_LIMIT_S = 900.0
 MANY_STREAMS = 100_000
+FORKS = 20
+SUBSCRIPTIONS = 10_000
+SUBSCRIBED_STREAM = "events/x"
+SUBSCRIBED_PATTERN = "events/*"
 IDLE_S = 1.0
-
-
-@dataclass(frozen=True)
-class Measurement:
-    name: str
-    title: str
-    value: float
-    unit: str
-    better: Better = "more"
-    details: Figures = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Pace:
-    """How long a time-bounded load runs."""
-
-    seconds: float
-    warmup_s: float
-
-
-@dataclass(frozen=True)
-class Scenario:
-    """`ours_only` scenarios are about our own limits; `big` ones take minutes and run only when asked for."""
-
-    name: str
-    run: Callable[[Server, Pace], list[Measurement]]
-    ours_only: bool = False
-    big: bool = False
 
 
 def measure_appends(name: str, title: str, connections: int, streams: int, *, producers: bool = False) -> Scenario:
@@ -184,6 +161,63 @@ def measure_many_streams(server: Server, pace: Pace) -> list[Measurement]:
     ]
 
 
+def measure_forks(server: Server, pace: Pace) -> list[Measurement]:
+    appends = int(BIG_STREAM_APPENDS * pace.fill)
+    payload = appends * BIG_BATCH * MESSAGE_BYTES
+    fill = Fill(
+        port=server.port, stream="big", content="json", appends=appends, messages=BIG_BATCH, limit_s=BIG_LIMIT_S
+    )
+    run_load(fill)
+    # A stopped server has emptied its journal, so that only what stays is measured.
+    server.stop()
+    before = measure_folder(server.data)
+    server.start()
+    forks = Forks(port=server.port, stream="big", payload_bytes=payload, forks=FORKS, limit_s=BIG_LIMIT_S)
+    figures = run_load(forks)
+    figures["journal_mb"] = (measure_folder(server.data) - before) / 1e6
+    server.stop()
+    growth_mb = (measure_folder(server.data) - before) / 1e6
+    size = f"{payload / 1e9:g} GB"
+    return [
+        Measurement("fork-tail", f"fork of {size} at its tail, p50", figures["tail_p50_ms"], "ms", "less", figures),
+        Measurement(
+            "fork-middle", f"fork of {size} at its middle, p50", figures["middle_p50_ms"], "ms", "less", figures
+        ),
+        Measurement("fork-space", f"disk space of {2 * FORKS} such forks", growth_mb, "MB", "less", figures),
+    ]
+
+
+def measure_subscriptions(server: Server, pace: Pace) -> list[Measurement]:
+    """Two servers take turns, one with the subscriptions and one without; the other is idle meanwhile."""
+    subscribe = Subscribe(
+        port=server.port, stream=SUBSCRIBED_STREAM, pattern=SUBSCRIBED_PATTERN, subscriptions=SUBSCRIPTIONS
+    )
+    made = run_load(subscribe)
+    rates: dict[int, list[Figures]] = {}
+    with serve(server.peer) as bare:
+        run_load(Fill(port=bare.port, stream=SUBSCRIBED_STREAM, content="bytes", appends=1, messages=1))
+        for port in (bare.port, server.port) * 2:
+            job = Append(
+                port=port, connections=64, stream=SUBSCRIBED_STREAM, seconds=pace.seconds, warmup_s=pace.warmup_s
+            )
+            rates.setdefault(port, []).append(run_load(job))
+    without, with_all = (average_figures(rates[port]) for port in (bare.port, server.port))
+    title = "appends, 64 connections"
+    return [
+        Measurement("subscriptions-none", f"{title}, no subscription", without["per_s"], "appends/s", details=without),
+        Measurement(
+            "subscriptions-10k", f"{title}, 10 000 subscribed", with_all["per_s"], "appends/s", details=with_all
+        ),
+        Measurement("subscriptions-create", "creation of 10 000 subscriptions", made["create_s"], "s", "less", made),
+        Measurement("subscriptions-wake", "first append until 10 000 are woken", made["wake_s"], "s", "less", made),
+    ]
+
+
+def average_figures(runs: list[Figures]) -> Figures:
+    each = {f"per_s_{number}": figures["per_s"] for number, figures in enumerate(runs, start=1)}
+    return {name: fmean(figures[name] for figures in runs) for name in runs[0]} | each
+
+
 SCENARIOS = [
     measure_appends("append-c1", "appends, 1 connection, 1 stream", 1, 1),
     measure_appends("append-c64", "appends, 64 connections, 1 stream", 64, 1),
@@ -200,4 +234,7 @@ SCENARIOS = [
     Scenario("memory", measure_memory),
     Scenario("big-stream", measure_big_stream, ours_only=True, big=True),
     Scenario("many-streams", measure_many_streams, ours_only=True, big=True),
+    Scenario("fork-big", measure_forks, ours_only=True, big=True),
+    Scenario("subscriptions-10k", measure_subscriptions, ours_only=True),
+    *SYNC_SCENARIOS,
 ]

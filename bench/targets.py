@@ -9,6 +9,7 @@ from typing import Literal
 Mark = Literal["pass", "MISS", "-"]
 # Our medians by measurement name, and how many times better than the peer each is.
 Values = Mapping[str, float]
+MARGIN_MAX = 1_000.0
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,9 @@ class AtLeast:
     def judge(self, name: str, values: Values, ratios: Values) -> Mark:
         return mark_pass(values[name] >= self.value)
 
+    def find_margin(self, name: str, values: Values) -> float | None:
+        return values[name] / self.value
+
 
 @dataclass(frozen=True)
 class Below:
@@ -32,6 +36,10 @@ class Below:
     def judge(self, name: str, values: Values, ratios: Values) -> Mark:
         return mark_pass(values[name] < self.value)
 
+    def find_margin(self, name: str, values: Values) -> float | None:
+        # Differences may be zero or less, when noise is larger than they are.
+        return self.value / values[name] if values[name] > self.value / MARGIN_MAX else MARGIN_MAX
+
 
 @dataclass(frozen=True)
 class TimesPeer:
@@ -42,6 +50,9 @@ class TimesPeer:
 
     def judge(self, name: str, values: Values, ratios: Values) -> Mark:
         return mark_pass(ratios[name] >= self.times) if name in ratios else "-"
+
+    def find_margin(self, name: str, values: Values) -> float | None:
+        return None
 
 
 @dataclass(frozen=True)
@@ -58,6 +69,9 @@ class Near:
         if self.other not in values:
             return "-"
         return mark_pass(values[name] >= values[self.other] * (1 - self.share))
+
+    def find_margin(self, name: str, values: Values) -> float | None:
+        return values[name] / (values[self.other] * (1 - self.share)) if self.other in values else None
 
 
 Target = AtLeast | Below | TimesPeer | Near
@@ -77,6 +91,16 @@ TARGETS: dict[str, list[Target]] = {
     "rss-tailing": [Below(64)],
     "start-many": [Below(2)],
     "rss-many": [Below(250)],
+    "fork-tail": [Below(10)],
+    "fork-middle": [Below(10)],
+    "fork-space": [Below(1)],
+    "subscriptions-10k": [Near("subscriptions-none", 0.20)],
+    "sync-one": [AtLeast(10_000)],
+    "sync-50x4": [AtLeast(12_000)],
+    "sync-shared": [AtLeast(60_000)],
+    "sync-fan-out-p50": [Below(5)],
+    "sync-page": [Below(5)],
+    "sync-hash": [Below(15)],
 }
 
 
@@ -94,6 +118,12 @@ def judge_measurement(name: str, values: Values, ratios: Values) -> Mark:
     return "pass" if marks and "-" not in marks else "-"
 
 
+def find_margin(name: str, values: Values) -> float | None:
+    """How many times better than its hardest target a measurement of ours is; below 1 it is missed."""
+    found = [target.find_margin(name, values) for target in TARGETS.get(name, [])] if name in values else []
+    return min((margin for margin in found if margin is not None), default=None)
+
+
 def mark_pass(reached: bool) -> Mark:
     return "pass" if reached else "MISS"
 
@@ -104,4 +134,5 @@ def format_number(value: float) -> str:
         return f"{value:,.0f}".replace(",", " ")
     if abs(value) >= 10:
         return f"{value:.1f}".removesuffix(".0")
-    return f"{value:.2f}".rstrip("0").rstrip(".")
+    digits = 2 if abs(value) >= 0.1 else 4
+    return f"{value:.{digits}f}".rstrip("0").rstrip(".")

@@ -128,8 +128,9 @@ async def run_fill(job: Fill) -> Figures:
 
 
 async def run_append(job: Append) -> Figures:
-    names = [f"append-{index:04d}" for index in range(job.streams)]
-    await create_streams(job.port, names, CONTENT_TYPES[job.content])
+    names = [f"append-{index:04d}" for index in range(job.streams)] if job.stream is None else [job.stream]
+    if job.stream is None:
+        await create_streams(job.port, names, CONTENT_TYPES[job.content])
     outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     sources = make_sources(job, names)
     # A new append by a producer is 200; 204 there would be a duplicate, which stores nothing.

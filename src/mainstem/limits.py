@@ -11,6 +11,7 @@ PARSE_INLINE_BYTES_MAX: Final = 256 * KIB  # JSON up to here is checked in under
 REQUEST_HEAD_BYTES_MAX: Final = 64 * KIB  # the parser itself has no bound; curl and browsers stay far below
 HOT_APPEND_BYTES_MAX: Final = 64 * KIB  # larger bodies take the way with flow control
 REQUEST_WAIT_S_MAX: Final = 120.0  # from connecting, or from the first byte, until a request is complete
+LINGER_S: Final = 1.0  # how long a refused client may go on sending, unread, before its connection is closed
 KEEP_ALIVE_S: Final = 75  # an idle connection; above the usual 60 s of proxies, so that they close first
 STREAM_PATH_BYTES_MAX: Final = 1024  # a path is a database key and stands in every ETag
 JSON_DEPTH_MAX: Final = 500  # far below what the parser's stack allows

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
+from mainstem import limits
 from mainstem.log.commit import CommitLog
 from mainstem.log.live import Live
 from mainstem.log.store import MemoryStore
@@ -113,6 +114,21 @@ async def test_an_append_in_one_batch_before_the_last_acknowledgement_wakes():
         await asyncio.gather(log.submit(appending("e/1")), finish(deliveries, "ann", *claims["ann"]))
         for name in ("ann", "bob"):
             assert await eventually(lambda name=name: is_woken(log, deliveries, name, 2)), name
+
+
+async def test_a_claim_right_after_an_acknowledgement_finds_what_is_left(monkeypatch):
+    """What was acknowledged just now must not stand before it and fill the look."""
+    monkeypatch.setattr(limits, "WAKE_STREAMS_MAX", 2)
+    async with subscribed("ann") as (log, deliveries):
+        for number in range(5):
+            await log.submit(Create(f"e/{number}", TEXT, Messages(b"data", 1)))
+        told: set[str] = set()
+        more = True
+        while more:
+            woken, token = await deliveries.claim("ann", "worker")
+            told |= {stream.path for stream in woken.streams}
+            more = await finish(deliveries, "ann", woken, token)
+        assert told == {f"e/{number}" for number in range(5)}
 
 
 def test_a_stream_that_is_filled_right_after_it_was_made_wakes_every_time(client, path):

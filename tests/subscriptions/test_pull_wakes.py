@@ -159,6 +159,21 @@ def test_a_wake_with_many_streams_comes_in_parts_until_all_are_told(start_thread
     assert told == {f"e/{number}" for number in range(10)}
 
 
+def test_a_worker_that_heard_of_more_may_claim_at_once(start_thread, connect_to, monkeypatch):
+    """Also when what was acknowledged just now would fill a whole wake."""
+    monkeypatch.setattr("mainstem.limits.WAKE_STREAMS_MAX", 3)
+    client = connect_to(start_thread())
+    subscriber = Subscriber(client, "sub").pull("wakes", pattern="e/*")
+    for number in range(10):
+        append(client, f"e/{number}")
+    told, more = set(), True
+    while more:
+        wake = subscriber.claimed()
+        told |= {stream["path"] for stream in wake["streams"]}
+        more = subscriber.finish(wake)
+    assert told == {f"e/{number}" for number in range(10)}
+
+
 # Links that change while something is pending
 
 

@@ -24,6 +24,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     _incomplete = True
     _head_bytes = 0
     _messages = 0
+    _refused = False
     _timer: asyncio.TimerHandle | None = None
 
     def __init__(self, config: Config, *args: Any, **kwargs: Any) -> None:
@@ -39,6 +40,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self._refused:
+            return
         messages = self._messages
         super().data_received(data)
         if self._incomplete:  # most requests come in one piece, and need no timer
@@ -57,7 +60,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._in_head = False
         self._check_head(len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers))
-        if self.transport.is_closing():
+        if self._refused:
             return
         if not (self.parser.get_method() == b"POST" and self._begin_append()):
             super().on_headers_complete()
@@ -103,14 +106,19 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._refuse(BadRequest("this is not a valid HTTP request"))
 
     def _refuse(self, error: MainstemError) -> None:
-        if self.transport.is_closing():
+        """Answer and close, but take in for a moment what is still on its way: closing over unread data would reset the
+        connection, and the client might never see why."""
+        if self._refused or self.transport.is_closing():
             return
+        self._refused = True
         body = msgspec.json.encode(problem(error))
         self.transport.write(
             b"HTTP/1.1 %d %b\r\ncontent-type: application/problem+json\r\nx-content-type-options: nosniff\r\n"
             b"content-length: %d\r\nconnection: close\r\n\r\n%b" % (error.status, error.title.encode(), len(body), body)
         )
-        self.transport.close()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.loop.call_later(limits.LINGER_S, self.transport.close)
 
     def _give_up(self) -> None:
         self._timer = None

@@ -113,6 +113,15 @@ def test_an_old_key_is_published_for_a_day_after_it_was_replaced(ledger):
     assert first not in published(ring)
 
 
+def test_an_old_key_goes_after_its_day_without_another_rotation(ledger):
+    first = ensure(ledger).active.kid
+    second = ensure(ledger, rotate=True).active.kid
+    ledger.now_us += DAY_US - 1
+    assert published(ensure(ledger)) == [second, first]
+    ledger.now_us += 1
+    assert published(ensure(ledger)) == [second]
+
+
 def test_a_key_is_replaced_when_it_is_too_old(ledger):
     first = ensure(ledger)
     ledger.now_us += MAX_AGE_US - 1
