@@ -48,6 +48,9 @@ COMMAND_BYTES_WAITING_MAX: Final = 256 * MIB
 BATCH_COMMANDS_MAX: Final = 2_000  # bounds how long one fsync keeps its first caller waiting
 BATCH_BYTES_MAX: Final = 32 * MIB
 
+# Memory
+GC_ALLOCATIONS: Final = 20_000  # requests leave no cycles: Python's 700 would look for them thousands of times a second
+
 # Live tail
 TOPICS_HOT_MAX: Final = 4_096
 TOPIC_HOT_BYTES_MAX: Final = 256 * KIB

@@ -209,3 +209,19 @@ def test_the_refused_request_has_changed_nothing(admin, client, callers, path):
         refused = {**TEXT, **bearer(callers["read"])}
         assert client.request(method, ROOT + path, headers=refused, content=b"x").status_code == 403
     assert admin.get(ROOT + path).content == b"data"
+
+
+def test_an_append_with_a_known_token_takes_the_short_way(guarded, client, path, monkeypatch):
+    gate = guarded.server.app.gate
+    ordinary = []
+
+    async def admit(scope, *rest):
+        ordinary.append(scope["method"])
+        return await type(gate).admit(gate, scope, *rest)
+
+    monkeypatch.setattr(gate, "admit", admit)
+    headers = {**TEXT, **bearer(guarded.secret.token(streams=[path]))}
+    assert client.put(ROOT + path, headers=headers).status_code == 201
+    for _ in range(3):
+        assert client.post(ROOT + path, headers=headers, content=b"x").status_code == 204
+    assert ordinary == ["PUT"]

@@ -1,5 +1,6 @@
 """Running the app with uvicorn: sockets, signals, the ready line, and an orderly end."""
 
+import gc
 import ipaddress
 import socket
 import sys
@@ -88,6 +89,7 @@ def run(settings: Settings) -> int:
     configure_logs(settings)
     try:
         check_exposure(settings)
+        gc.set_threshold(limits.GC_ALLOCATIONS, 20, 50)
         app = Mainstem(settings)
         with bind(settings) as listener:
             try:

@@ -263,6 +263,9 @@ class Deliveries:
                 self._changes.pop(path, None)
             if len(self._spread) < limits.SPREAD_PATHS_MAX:
                 self._spread.add(path)
+        if len(self._changes) > 2 * limits.SPREAD_PATHS_MAX:
+            waiting = {path for pending in self._pending.values() for path in pending}
+            self._changes = {path: at for path, at in self._changes.items() if path in waiting}
 
     async def _wake_ready(self) -> None:
         while self._ready:
