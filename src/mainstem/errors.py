@@ -235,6 +235,14 @@ class HeadTooLarge(MainstemError):
     title = "The request line and headers are too large"
 
 
+class RateLimited(MainstemError):
+    code = "rate_limited"
+    status = 429
+    title = "Too many requests"
+    retryable = True
+    hint = "Wait for Retry-After. The operator sets the rate with max_requests_per_second."
+
+
 class TooManyReaders(MainstemError):
     code = "too_many_readers"
     status = 429
@@ -328,6 +336,8 @@ class SyncError(MainstemError):
 
     code = "server_error"
     closes: ClassVar[bool] = True
+    msg_id: str | int | None = None
+    """The message that it answers, where that is known before the message is."""
 
 
 class SyncAuthFailed(SyncError):

@@ -84,6 +84,17 @@ SIGNING_KEY_US_MAX: Final = 90 * 86_400 * 1_000_000  # a signing key is replaced
 SIGNING_KEY_CHECK_S: Final = 3_600.0
 RETIRED_KEYS_MAX: Final = 8  # old keys still published; each for a day
 
+# Authorisation
+TOKEN_BYTES_MAX: Final = 8 * KIB
+TOKENS_KNOWN_MAX: Final = 10_000  # verified tokens that are remembered; about 2 KB each
+JWKS_REFRESH_S: Final = 600.0  # how long a key that its issuer withdrew may still count
+JWKS_RETRY_S_MIN: Final = 30.0  # unknown key ids fetch again, but strangers must not make us hammer the issuer
+JWKS_BYTES_MAX: Final = 256 * KIB
+JWKS_KEYS_MAX: Final = 100  # a token without a key id is tried with each
+JWKS_WAIT_S_MAX: Final = 10.0  # connecting and reading together
+SECRET_BYTES_MIN: Final = 32  # RFC 7518 3.2: an HS256 key is at least as long as its hash
+CALLERS_MAX: Final = 10_000  # whose rate is counted; the one that was silent longest is forgotten first
+
 # Sync protocol (the first ones are advertised in `connected`)
 SYNC_MESSAGE_BYTES_MAX: Final = MIB
 SYNC_BATCH_ITEMS_MAX: Final = 100
@@ -93,6 +104,9 @@ SYNC_PAGE_MIN: Final = 50
 SYNC_PAGE: Final = 500
 SYNC_PAGE_MAX: Final = 1_000
 SYNC_PAGE_BYTES_MAX: Final = 4 * MIB  # a page ends here too, so that large events do not make a huge message
+PARTITION_NAME_BYTES_MAX: Final = 128  # seed 003, after NFC
+EVENT_PARTITIONS_MAX: Final = 64  # seed 003
+FILTER_PARTITIONS_MAX: Final = 1_024  # of one list in a sync request; each name costs an index lookup
 EVENT_ID_BYTES_MAX: Final = 256
 CLIENT_ID_BYTES_MAX: Final = 256
 CONNECT_WAIT_S_MAX: Final = 10.0  # from the handshake to `connect`

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec import UNSET
 
+from mainstem import limits
 from mainstem.access import Identity
 from mainstem.errors import SettingsError, Unauthorized, Unavailable
 from mainstem.server import keys
@@ -23,10 +24,10 @@ from mainstem.server.settings import Settings
 
 logger = logging.getLogger(__name__)
 
-TOKEN_BYTES_MAX: Final = 8 * 1024
-TOKENS_KNOWN_MAX: Final = 10_000  # about 2 KB each
-JWKS_REFRESH_S: Final = 600.0  # how long a key that its issuer withdrew may still count
-JWKS_RETRY_S_MIN: Final = 30.0  # unknown key ids fetch again, but strangers must not make us hammer the issuer
+TOKEN_BYTES_MAX: Final = limits.TOKEN_BYTES_MAX
+TOKENS_KNOWN_MAX: Final = limits.TOKENS_KNOWN_MAX
+JWKS_REFRESH_S: Final = limits.JWKS_REFRESH_S
+JWKS_RETRY_S_MIN: Final = limits.JWKS_RETRY_S_MIN
 
 Clock = Callable[[], int]
 

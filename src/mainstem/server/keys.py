@@ -22,15 +22,16 @@ from joserfc import jws
 from joserfc.errors import JoseError, UnsupportedAlgorithmError
 from joserfc.jwk import ECKey, Key, OctKey, OKPKey, RSAKey
 
+from mainstem import limits
 from mainstem.errors import SettingsError
 from mainstem.streams.signing import decode_base64url
 
 logger = logging.getLogger(__name__)
 
-SECRET_BYTES_MIN: Final = 32  # RFC 7518 3.2: an HS256 key is at least as long as its hash
-JWKS_BYTES_MAX: Final = 256 * 1024
-JWKS_KEYS_MAX: Final = 100  # a token without a key id is tried with each
-JWKS_WAIT_S_MAX: Final = 10.0  # connecting and reading together
+SECRET_BYTES_MIN: Final = limits.SECRET_BYTES_MIN
+JWKS_BYTES_MAX: Final = limits.JWKS_BYTES_MAX
+JWKS_KEYS_MAX: Final = limits.JWKS_KEYS_MAX
+JWKS_WAIT_S_MAX: Final = limits.JWKS_WAIT_S_MAX
 RSA_BITS_MIN: Final = 2048  # RFC 7518 3.3
 
 SECRET_ALGORITHMS: Final = frozenset(["HS256"])

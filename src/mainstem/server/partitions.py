@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from mainstem import limits
-from mainstem.access import EVERYBODY, Identity
+from mainstem.access import Identity
 from mainstem.errors import BadOffset, BadRequest, Forbidden, MethodNotAllowed, NotFound, OffsetGone, ValidationFailed
 from mainstem.log.commit import CommitLog
 from mainstem.log.records import CommittedId
@@ -61,7 +61,8 @@ class PartitionSource:
         pass
 
     async def look(self) -> tuple[Offset, bool]:
-        self.tail = Offset(0, await self.log.store.last_tagged(self.key))
+        state: PartitionState = await self.log.store.get(partition_key(self.key)) or PartitionState()
+        self.tail = Offset(0, max(await self.log.store.last_tagged(self.key), state.floor))
         return self.tail, False
 
     async def read(self, at: Offset, bytes_max: int) -> Page:
@@ -83,7 +84,7 @@ class PartitionsHttp:
 
     async def __call__(self, path: bytes, scope: Scope, receive: Receive, send: Send) -> None:
         headers = collect_headers(scope["headers"])
-        identity: Identity = scope.get("mainstem.identity", EVERYBODY)
+        identity: Identity = scope["mainstem.identity"]
         method: str = scope["method"]
         if path.startswith(PARTITION) and method in ("GET", "HEAD"):
             name = parse_name(path[len(PARTITION) :])

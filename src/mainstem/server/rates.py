@@ -5,17 +5,10 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-from mainstem.errors import MainstemError
+from mainstem import limits
+from mainstem.errors import RateLimited
 
-CALLERS_MAX: Final = 10_000  # the one that was silent longest goes first; its bucket is full again anyway
-
-
-class RateLimited(MainstemError):
-    code = "rate_limited"
-    status = 429
-    title = "Too many requests"
-    retryable = True
-    hint = "Wait for Retry-After. The operator sets the rate with max_requests_per_second."
+CALLERS_MAX: Final = limits.CALLERS_MAX
 
 
 class Bucket:

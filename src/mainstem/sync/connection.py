@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from mainstem import limits
-from mainstem.access import Identity
+from mainstem.access import EVERYBODY, Identity
 from mainstem.errors import (
     MainstemError,
     SyncAuthFailed,
@@ -22,6 +22,7 @@ from mainstem.errors import (
     SyncError,
     SyncForbidden,
     SyncRateLimited,
+    Unavailable,
 )
 from mainstem.log.records import CommittedId, Record
 from mainstem.sync import submit
@@ -75,6 +76,7 @@ class Reply:
         return self.payload is not None
 
     def set_result(self, results: tuple[Result, ...]) -> None:
+        self.connection.note_own(results)
         now_us = self.connection.log.clock_us()
         if self.single:
             self.payload = encode_single(results[0], now_us, self.msg_id)
@@ -85,12 +87,19 @@ class Reply:
 
     def set_exception(self, error: BaseException) -> None:
         fault = SyncError("the submit could not be stored; send it again", phase="submit")
-        if isinstance(error, MainstemError) and error.retryable:
-            fault = SyncRateLimited(error.detail, retry_after_ms=limits.RETRY_AFTER_S * 1000)
+        if isinstance(error, MainstemError):
+            fault = translate(error, "submit")
         self.payload = encode_error(fault, self.connection.log.clock_us(), self.msg_id)
         self.connection.settle(self)
         if fault.closes:
             self.connection.close_soon(fault)
+
+
+def translate(error: MainstemError, phase: str) -> SyncError:
+    """An error of the log in the words of the protocol: what a retry can mend keeps the connection open."""
+    if error.retryable:
+        return SyncRateLimited(error.detail, retry_after_ms=limits.RETRY_AFTER_S * 1000)
+    return SyncError(error.detail, phase=phase)
 
 
 def describe_result(result: Result) -> dict[str, Any]:
@@ -137,6 +146,7 @@ class SyncConnection:
         self.validate = validate
         self.number = next(numbers)
         self.state = State.AWAIT_CONNECT
+        self.connected = asyncio.Event()
         self.identity = Identity()
         self.client_id = ""
         self.feed = Feed(hub.seen)
@@ -167,18 +177,30 @@ class SyncConnection:
         msg_id: str | int | None = None
         try:
             self._check_rate()
-            envelope = parse_envelope(text)
+            envelope, mark = parse_envelope(text)
             msg_id = envelope.msg_id
             self._check_expiry()
             admit(self.state, envelope.type)
-            await self._handle(envelope)
+            await self._handle(envelope, mark)
         except SyncError as error:
-            self._answer_error(error, msg_id)
+            self._answer_error(error, error.msg_id if msg_id is None else msg_id)
         except MainstemError as error:
-            self._answer_error(SyncError(error.detail, phase="storage"), msg_id)
+            self._answer_error(translate(error, "storage"), msg_id)
         except Exception:
             logger.exception("a sync message failed unexpectedly")
             self._answer_error(SyncError("something unexpected went wrong", phase="handling"), msg_id)
+
+    def refuse(self, error: SyncError) -> None:
+        """Answer what is not even a message."""
+        try:
+            self._check_rate()
+        except SyncRateLimited as limited:
+            error = limited
+        self._answer_error(error, None)
+
+    def end(self, error: SyncError) -> None:
+        """The server ends the connection, for reasons of its own."""
+        self._answer_error(error, None)
 
     def _answer_error(self, error: SyncError, msg_id: str | int | None) -> None:
         self._reply(Outgoing(encode_error(error, self.log.clock_us(), msg_id)))
@@ -206,14 +228,14 @@ class SyncConnection:
         if self.state is State.ACTIVE and self.identity.has_expired(self.log.clock_us()):
             raise SyncAuthFailed("the token has expired")
 
-    async def _handle(self, envelope: Envelope) -> None:
+    async def _handle(self, envelope: Envelope, mark: str | None) -> None:
         payload = parse_payload(envelope)
         if envelope.type == "submit_events":
-            self._submit(payload.events, envelope.msg_id, single=False)
+            self._submit(payload.events, envelope.msg_id, mark, single=False)
         elif envelope.type == "submit_event":
-            self._submit([payload], envelope.msg_id, single=True)
+            self._submit([payload], envelope.msg_id, mark, single=True)
         elif envelope.type == "sync":
-            await self._sync(payload, envelope.msg_id)
+            await self._sync(payload, envelope.msg_id, mark)
         elif envelope.type == "heartbeat":
             self._send("heartbeat_ack", {}, envelope.msg_id)
         elif envelope.type == "connect":
@@ -228,15 +250,18 @@ class SyncConnection:
             raise SyncBadRequest(f"client_id is 1 to {limits.CLIENT_ID_BYTES_MAX} bytes")
         try:
             identity = await self.identify(payload.token)
+        except Unavailable as error:
+            raise SyncError(error.detail, phase="connect") from None
         except MainstemError as error:
             raise SyncAuthFailed(error.detail) from None
-        if identity.client_id is not None and identity.client_id != payload.client_id:
-            raise SyncAuthFailed("the token is for another client_id")
+        if identity is not EVERYBODY and identity.client_id != payload.client_id:
+            raise SyncAuthFailed("the token is for another client_id, or for none")
         if identity.has_expired(self.log.clock_us()):
             raise SyncAuthFailed("the token has expired")
         self.identity = identity
         self.client_id = payload.client_id
         self.state = State.ACTIVE
+        self.connected.set()
         self.feed = Feed(self.hub.seen)
         self._send("connected", self._welcome(), msg_id)
 
@@ -259,17 +284,22 @@ class SyncConnection:
 
     # Submitting
 
-    def _submit(self, events: list[EventPayload], msg_id: str | int | None, *, single: bool) -> None:
+    def _submit(self, events: list[EventPayload], msg_id: str | int | None, mark: str | None, *, single: bool) -> None:
         submit.check_shape(events)
         waiting = self.hub.drafts.get(self.client_id, 0)
         if waiting + len(events) > limits.SYNC_DRAFTS_MAX:
             raise SyncRateLimited(f"{waiting} drafts of this client wait already", retry_after_ms=100)
-        items = tuple(submit.judge(draft, self.identity) for draft in events)
+        items = tuple(submit.judge(draft, self.identity, mark) for draft in events)
         reply = Reply(self, msg_id, len(items), single)
         self.log.enqueue(Submit(items, self.client_id, self.number, self.validate), reply)
         self.hub.drafts[self.client_id] = waiting + len(items)
         self._line.append(reply)
         self._line_empty.clear()
+
+    def note_own(self, results: tuple[Result, ...]) -> None:
+        """Its own events must not come back, also if it subscribes to their partitions only later in a cycle."""
+        if not self.feed.live:
+            self.feed.own.update(result.committed_id for result in results if result.committed_id is not None)
 
     def settle(self, reply: Reply) -> None:
         """A submit has its outcome: let every reply go whose turn it is."""
@@ -295,9 +325,10 @@ class SyncConnection:
 
     # Syncing
 
-    async def _sync(self, payload: SyncPayload, msg_id: str | int | None) -> None:
+    async def _sync(self, payload: SyncPayload, msg_id: str | int | None, mark: str | None) -> None:
         if payload.since_committed_id < 0:
             raise SyncBadRequest("since_committed_id is an integer from 0 on")
+        submit.check_names([*payload.partitions, *(payload.subscription_partitions or ())], mark)
         partitions = normalise_filter(payload.partitions)
         wanted = payload.subscription_partitions
         subscriptions = None if wanted is None else normalise_filter(wanted)
@@ -312,7 +343,7 @@ class SyncConnection:
         if subscriptions is not None:
             self._replace_subscriptions(subscriptions, cycle.until)
         page = await self.pages.read(cycle, since, clamp_limit(payload.limit))
-        self.feed.cycle = msgspec.structs.replace(cycle, next_since=page.next_since)
+        self.feed.cycle = msgspec.structs.replace(cycle, next_since=page.next_since, told=page.told)
         body = page.describe(list(self.feed.subscriptions))
         self._send("sync_response", body, msg_id)
         if not page.has_more:
@@ -324,7 +355,7 @@ class SyncConnection:
         if cycle is not None and cycle.is_continued_by(partitions, since):
             return cycle
         if cycle is not None:
-            self.feed.end_cycle()
+            self.feed.abandon_cycle()
         cycle = Cycle(partitions, since, self.hub.seen, since)
         self.feed.begin_cycle(cycle, self.hub.seen)
         return cycle
@@ -339,10 +370,7 @@ class SyncConnection:
     def offer(self, record: Record, message: Outgoing) -> None:
         """The hub has a new event for this connection."""
         feed = self.feed
-        if record.origin == self.number:
-            if not feed.live:
-                feed.own.add(record.committed_id)
-        elif feed.live:
+        if feed.live and record.origin != self.number:
             self.outbox.put(message)
             if self.outbox.is_full:
                 feed.pause(record.committed_id)
@@ -401,6 +429,7 @@ class SyncConnection:
 
     async def finish(self, error: SyncError | None) -> int:
         """Let what is ready leave, and say with which code to close."""
+        await self._line_empty.wait()
         await self.outbox.drained()
         if error is None:
             return 1000

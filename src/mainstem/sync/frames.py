@@ -69,8 +69,12 @@ _envelope = msgspec.json.Decoder(Envelope)
 _anything = msgspec.json.Decoder()
 
 
-def parse_envelope(text: bytes) -> Envelope:
-    """The outer message. Only when it does not fit is it looked at closely, to say what is wrong."""
+def parse_envelope(text: bytes) -> tuple[Envelope, str | None]:
+    """The outer message, and the mark that stands in it for halves of surrogate pairs, if it had any.
+
+    Only when it does not fit is it looked at closely, to say what is wrong.
+    """
+    mark: str | None = None
     if len(text) > limits.SYNC_MESSAGE_BYTES_MAX:
         raise OversizeMessage(f"a message is at most {limits.SYNC_MESSAGE_BYTES_MAX} bytes")
     try:
@@ -82,36 +86,49 @@ def parse_envelope(text: bytes) -> Envelope:
     except RecursionError:
         raise SyncBadRequest("the message is nested too deeply") from None
     except (msgspec.DecodeError, ValueError) as error:
-        envelope = _decode_marked(text, error)
+        envelope, mark = _decode_marked(text, error)
     if bytes(envelope.payload)[:1] != b"{":
-        raise SyncBadRequest("payload must be an object")
+        raise _about(envelope.msg_id, SyncBadRequest("payload must be an object"))
     if envelope.protocol_version != VERSION:
-        raise _unsupported()
-    return envelope
+        raise _about(envelope.msg_id, _unsupported())
+    return envelope, mark
 
 
-# An escape of half a surrogate pair. The parser refuses the whole message for it; the contract refuses only the item.
-LONE_SURROGATE = re.compile(
-    rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+# Half of a surrogate pair, as an escape. The parser refuses the whole message for it, the contract only the item.
+ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
 )
-MARK = b"\\uFdD0"
-"""Stands in for such an escape while the message is taken apart: no encoder writes it so, and no text needs it."""
 
 
-def _decode_marked(text: bytes, error: Exception) -> Envelope:
-    marked = LONE_SURROGATE.sub(lambda _: MARK, text)
-    if marked != text:
-        try:
-            return _envelope.decode(marked)
-        except (msgspec.MsgspecError, ValueError, RecursionError):
-            pass  # more is wrong than that
-    raise _explain(text, error) from None
+def _decode_marked(text: bytes, error: Exception) -> tuple[Envelope, str]:
+    """Take the message apart with a mark in place of each such escape: a code point that it does not use itself."""
+    lowered = text.lower()
+    for code in range(0xFDD0, 0xFDF0):  # noncharacters: no text has use for them
+        escape = b"\\u%x" % code
+        if escape not in lowered and chr(code).encode() not in text:
+            break
+    else:
+        raise _explain(text, error) from None
+    marked = ESCAPE.sub(lambda match: escape if match[1] else match[0], text)
+    if marked == text:
+        raise _explain(text, error) from None
+    try:
+        return _envelope.decode(marked), chr(code)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        raise _explain(text, error) from None
 
 
 class OversizeMessage(SyncBadRequest):
     """The one bad request that ends the connection: whoever sends it did not read the limits."""
 
     closes = True
+
+
+def _about(msg_id: Any, error: SyncError) -> SyncError:
+    """An error that names the message that it answers, if that could be read."""
+    if isinstance(msg_id, str | int) and not isinstance(msg_id, bool):
+        error.msg_id = msg_id
+    return error
 
 
 def _unsupported() -> SyncVersionUnsupported:
@@ -127,10 +144,10 @@ def _explain(text: bytes, error: Exception) -> SyncError:
         return SyncBadRequest("the message is not a JSON object")
     for field, kind in (("type", str), ("payload", dict), ("protocol_version", str)):
         if not isinstance(value.get(field), kind):
-            return SyncBadRequest(f"{field} is missing or of the wrong type")
+            return _about(value.get("msg_id"), SyncBadRequest(f"{field} is missing or of the wrong type"))
     if value["protocol_version"] != VERSION:
-        return _unsupported()
-    return SyncBadRequest(f"the message is not as it should be: {error}")
+        return _about(value.get("msg_id"), _unsupported())
+    return _about(value.get("msg_id"), SyncBadRequest(f"the message is not as it should be: {error}"))
 
 
 def parse_payload(envelope: Envelope) -> Any:

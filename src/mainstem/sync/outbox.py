@@ -19,11 +19,15 @@ class FrameWriter(Protocol):
 
 
 class Outbox:
+    """With a frame writer, what gathers in one turn of the event loop leaves at its end, without a task of its own."""
+
     def __init__(self, send: Send, writer: FrameWriter | None) -> None:
         self._send = send
         self._writer = writer
+        self._loop = asyncio.get_running_loop()
         self._items: list[Outgoing] = []
         self._size = 0
+        self._flushing = False
         self._ready = asyncio.Event()
         self._empty = asyncio.Event()
         self._empty.set()
@@ -35,27 +39,45 @@ class Outbox:
     def put(self, message: Outgoing) -> None:
         self._items.append(message)
         self._size += len(message.payload)
+        if self._flushing:
+            return
         self._empty.clear()
-        self._ready.set()
+        if self._writer is not None and self._writer.writable.is_set():
+            self._flushing = True
+            self._loop.call_soon(self._flush)
+        else:
+            self._ready.set()
+
+    def _flush(self) -> None:
+        assert self._writer is not None
+        self._flushing = False
+        items, self._items = self._items, []
+        self._size = 0
+        self._writer.write_frames(b"".join([item.frame for item in items]))
+        self._empty.set()
 
     async def drained(self) -> None:
-        """When everything has been handed to the socket."""
+        """When everything has been handed to the socket, and the socket takes more."""
         await self._empty.wait()
+        if self._writer is not None:
+            await self._writer.writable.wait()
 
     async def run(self) -> None:
+        """Sends what could not leave at once."""
         while True:
             await self._ready.wait()
             self._ready.clear()
-            items, self._items = self._items, []
-            await self._write(items)
-            self._size -= sum(len(item.payload) for item in items)
-            if not self._items:
-                self._empty.set()
+            if self._writer is not None:
+                await self._writer.writable.wait()
+                if self._items and not self._flushing:
+                    self._flush()
+            else:
+                await self._send_all()
 
-    async def _write(self, items: list[Outgoing]) -> None:
-        if self._writer is None:
+    async def _send_all(self) -> None:
+        while self._items:
+            items, self._items = self._items, []
             for item in items:
                 await self._send({"type": "websocket.send", "text": item.payload.decode()})
-            return
-        self._writer.write_frames(b"".join([item.frame for item in items]))
-        await self._writer.writable.wait()
+                self._size -= len(item.payload)
+        self._empty.set()

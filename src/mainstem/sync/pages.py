@@ -19,6 +19,7 @@ class SyncPage(msgspec.Struct, frozen=True):
     has_more: bool
     snapshots: list[dict[str, Any]]
     truncated: list[str]
+    told: tuple[tuple[str, int], ...]
 
     def describe(self, subscriptions: list[str]) -> dict[str, Any]:
         body: dict[str, Any] = {
@@ -44,10 +45,7 @@ class SyncPages:
         self.log = log
 
     async def read(self, cycle: Cycle, since: int, limit: int) -> SyncPage:
-        snapshots: list[dict[str, Any]] = []
-        truncated: list[str] = []
-        if since == cycle.began_since:
-            snapshots, truncated = await self._missing_history(cycle, since)
+        snapshots, truncated, told = await self._missing_history(cycle, since)
         records: list[Record] = []
         if cycle.partitions and since < cycle.until:
             records = await self._read(cycle, since, limit + 1)
@@ -57,27 +55,33 @@ class SyncPages:
         if records and not has_more and next_since < cycle.until:
             # The page may have ended for its bytes; one more look tells.
             has_more = bool(await self._read(cycle, next_since, 1))
-        return SyncPage(cycle, records, next_since, has_more, snapshots, truncated)
+        return SyncPage(cycle, records, next_since, has_more, snapshots, truncated, told)
 
     async def _read(self, cycle: Cycle, since: int, limit: int) -> list[Record]:
         return await self.log.store.read_tagged(
             cycle.partitions, CommittedId(since), CommittedId(cycle.until), limit, limits.SYNC_PAGE_BYTES_MAX
         )
 
-    async def _missing_history(self, cycle: Cycle, since: int) -> tuple[list[dict[str, Any]], list[str]]:
-        """What stands for events that were pruned, partition by partition."""
-        keys = [partition_key(name) for name in cycle.partitions]
-        states = await self.log.store.get_many(keys)
+    async def _missing_history(
+        self, cycle: Cycle, since: int
+    ) -> tuple[list[dict[str, Any]], list[str], tuple[tuple[str, int], ...]]:
+        """What stands for events that were pruned, partition by partition, and the floors that are told with it.
+
+        A floor is told once in a cycle: on its first page, or on the page after it rose.
+        """
+        states = await self.log.store.get_many([partition_key(name) for name in cycle.partitions])
+        known = dict(cycle.told)
         snapshots: list[dict[str, Any]] = []
         truncated: list[str] = []
         for name in cycle.partitions:
             state: PartitionState | None = states[partition_key(name)]
-            if state is None or state.floor <= since:
+            if state is None or state.floor <= since or known.get(name) == state.floor:
                 continue
+            known[name] = state.floor
             snapshot: Snapshot | None = await self.log.store.get(snapshot_key(name))
             if snapshot is not None and snapshot.committed_id >= state.floor:
                 body = msgspec.Raw(snapshot.state)
                 snapshots.append({"partition": name, "committed_id": snapshot.committed_id, "state": body})
             else:
                 truncated.append(name)
-        return snapshots, truncated
+        return snapshots, truncated, tuple(known.items())

@@ -8,11 +8,12 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Final
 
+from mainstem import limits
 from mainstem.errors import ValidationFailed
 
-NAME_BYTES_MAX: Final = 128  # seed 003, after NFC
-PARTITIONS_MAX: Final = 64  # seed 003, of one event
-FILTER_PARTITIONS_MAX: Final = 1_024  # of one list in a sync request; each name costs an index lookup
+NAME_BYTES_MAX: Final = limits.PARTITION_NAME_BYTES_MAX
+PARTITIONS_MAX: Final = limits.EVENT_PARTITIONS_MAX
+FILTER_PARTITIONS_MAX: Final = limits.FILTER_PARTITIONS_MAX
 
 # A composed character decomposes into four at most, so a longer name cannot have come from NAME_BYTES_MAX bytes. It is
 # refused before it is normalised: the cost of that grows with the square of a run of combining marks.

@@ -42,6 +42,8 @@ class Cycle(msgspec.Struct, frozen=True, gc=False):
     began_since: int
     until: int
     next_since: int
+    told: tuple[tuple[str, int], ...] = ()
+    """The floors that the pages have told of."""
 
     def is_continued_by(self, partitions: tuple[str, ...], since: int) -> bool:
         return partitions == self.partitions and since == self.next_since
@@ -88,9 +90,19 @@ class Feed:
         self.cycle = cycle
 
     def end_cycle(self) -> None:
+        """The last page has left."""
         assert self.cycle is not None
-        if self.cursor < self.cycle.until:  # it was behind when the cycle began: what the pages held comes not again
-            self._covered.append(self.cycle)
+        self._cover(self.cycle)
+
+    def abandon_cycle(self) -> None:
+        """Another cycle begins instead: only the pages that were sent count."""
+        assert self.cycle is not None
+        self._cover(msgspec.structs.replace(self.cycle, until=self.cycle.next_since))
+
+    def _cover(self, cycle: Cycle) -> None:
+        """What the pages held is not broadcast again, if this connection was behind when the cycle began."""
+        if self.cursor < cycle.until:
+            self._covered.append(cycle)
         self.cycle = None
 
     def pause(self, seen: int) -> None:

@@ -7,7 +7,7 @@ from mainstem.access import Identity
 from mainstem.errors import SyncBadRequest, ValidationFailed
 from mainstem.sync.canonical import content_hash
 from mainstem.sync.commands import Item
-from mainstem.sync.frames import MARK, EventPayload
+from mainstem.sync.frames import EventPayload
 from mainstem.sync.partitions import normalise
 from mainstem.sync.validation import FieldError
 
@@ -41,21 +41,35 @@ def _check_legacy(draft: EventPayload) -> None:
             raise SyncBadRequest("partition and partitions disagree")
 
 
-def judge(draft: EventPayload, identity: Identity) -> Item:
+def judge(draft: EventPayload, identity: Identity, mark: str | None) -> Item:
     """One draft: partitions, then authorisation for all of them, then its canonical content."""
     assert draft.partitions is not None
     try:
+        if mark is not None:
+            _check_mark(draft, mark)
         partitions = normalise(draft.partitions)
         for name in partitions:
             if not identity.may_use(name):
                 error = FieldError("partitions", f"{name!r} is not allowed")
                 return Item(draft.id, refusal="forbidden", errors=(error,))
         event = bytes(draft.event)
-        if MARK in event:
-            raise ValidationFailed("a string has half of a surrogate pair", "event")
         return Item(draft.id, partitions, event, content_hash(partitions, event))
     except ValidationFailed as fault:
         return Item(draft.id, refusal="validation_failed", errors=(FieldError(fault.field, fault.detail),))
+
+
+def _check_mark(draft: EventPayload, mark: str) -> None:
+    """Where half of a surrogate pair stood, the draft has no canonical form."""
+    if mark in draft.id:
+        raise ValidationFailed("an id has half of a surrogate pair", "id")
+    check_names(draft.partitions or [], mark)
+    if b"\\u%x" % ord(mark) in bytes(draft.event):
+        raise ValidationFailed("a string has half of a surrogate pair", "event")
+
+
+def check_names(names: list[str], mark: str | None) -> None:
+    if mark is not None and any(mark in name for name in names):
+        raise ValidationFailed("a name has half of a surrogate pair", "partitions")
 
 
 def as_dict(error: FieldError) -> dict[str, str]:

@@ -5,10 +5,10 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from mainstem import limits
-from mainstem.errors import SyncAuthFailed, SyncBadRequest, SyncError
+from mainstem.errors import SyncAuthFailed, SyncBadRequest
 from mainstem.sync.connection import Identify, SyncConnection
-from mainstem.sync.frames import encode_error
-from mainstem.sync.hub import Hub, Outgoing
+from mainstem.sync.frames import OversizeMessage
+from mainstem.sync.hub import Hub
 from mainstem.sync.outbox import Outbox
 from mainstem.sync.pages import SyncPages
 from mainstem.sync.session import State
@@ -66,6 +66,8 @@ class SyncSocket:
 
     async def _read(self, connection: SyncConnection, receive: Receive) -> None:
         while True:
+            if connection.outbox.is_full:
+                await connection.outbox.drained()  # who does not read its replies is not read from either
             message = await receive()
             if message["type"] == "websocket.disconnect":
                 return
@@ -74,30 +76,28 @@ class SyncSocket:
             text = message.get("text")
             if text is not None:
                 await connection.receive(text.encode())
+            elif message.get("mainstem.oversize"):
+                connection.end(OversizeMessage(f"a message is at most {limits.SYNC_MESSAGE_BYTES_MAX} bytes"))
             elif message.get("mainstem.text"):
                 await connection.receive(message["bytes"])
             else:
-                error = SyncBadRequest("messages are text, not binary")
-                connection.outbox.put(Outgoing(encode_error(error, self.hub.log.clock_us())))
+                connection.refuse(SyncBadRequest("messages are text, not binary"))
 
     async def _watch_times(self, connection: SyncConnection) -> None:
         """Nobody holds a connection open without saying who they are, or longer than their token lasts."""
-        await asyncio.sleep(limits.CONNECT_WAIT_S_MAX)
-        if connection.state is State.AWAIT_CONNECT:
-            self._end(connection, SyncAuthFailed("no connect message came in time"))
+        try:
+            async with asyncio.timeout(limits.CONNECT_WAIT_S_MAX):
+                await connection.connected.wait()
+        except TimeoutError:
+            connection.end(SyncAuthFailed("no connect message came in time"))
             return
         while connection.identity.expires_at_s is not None:
             now_us = self.hub.log.clock_us()
             if connection.identity.has_expired(now_us):
-                self._end(connection, SyncAuthFailed("the token has expired"))
+                connection.end(SyncAuthFailed("the token has expired"))
                 return
             left_s = connection.identity.expires_at_s - now_us / 1_000_000
             await asyncio.sleep(min(max(left_s, 0.01), 60))
-
-    def _end(self, connection: SyncConnection, error: SyncError) -> None:
-        connection.state = State.CLOSED
-        connection.outbox.put(Outgoing(encode_error(error, self.hub.log.clock_us())))
-        connection.close_soon(error)
 
     async def _say_goodbye(self, connection: SyncConnection, send: Send) -> None:
         error = connection.closing.result()

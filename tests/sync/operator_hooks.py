@@ -1,0 +1,20 @@
+"""Validation hooks such as an operator would write, named by tests in `sync_hook`."""
+
+from mainstem.sync.validation import FieldError
+
+refused: set[str] = set()
+"""Names that are not wanted any more: a hook may change its mind."""
+
+
+def check_name(event, earlier):
+    if event["name"] in refused:
+        return [FieldError("event.name", "is not wanted")]
+    if any(event["name"] == other["name"] for other in earlier):
+        return [FieldError("event.name", "stands in this batch already")]
+    return []
+
+
+def explode(event, earlier):
+    if event.get("bomb"):
+        raise RuntimeError("the secret of the operator")
+    return []

@@ -1,0 +1,216 @@
+"""Readers that are slow or never read, rates, and connections that hold out: nobody else is harmed."""
+
+import asyncio
+import json
+
+import pytest
+
+from mainstem import limits
+from mainstem.testing.clock import FakeClock
+from mainstem.testing.plugin import StartServer
+from peers import TEXT, ConnectionEnded, Peer, Peers, draft, encode_frame, envelope, ids_of
+
+SMALL_WINDOW = 4_096
+
+
+async def commit_pipelined(peer: Peer, room: str, requests: int, event: dict) -> list[int]:
+    """Full batches, two at a time in flight."""
+    ids: list[int] = []
+    for number in range(requests + 1):
+        if number < requests:
+            await peer.send("submit_events", {"events": [draft(room, event) for _ in range(100)]})
+        if number > 0:
+            ids += ids_of((await peer.next_of("submit_events_result"))["results"])
+    return ids
+
+
+async def test_a_reader_that_stops_gets_everything_later_in_order_and_once_and_slows_nobody(sync_server, room):
+    async with Peers(sync_server.address) as peers:
+        writer, brisk = await peers.join(), await peers.join(room)
+        slow = await peers.join(room, receive_bytes=SMALL_WINDOW)
+        reading = asyncio.create_task(brisk.next_broadcasts(4_000))
+        ids = await commit_pipelined(writer, room, 40, {"pad": "x" * 1_000})
+        assert ids_of(await reading) == ids, "others do not wait for the slow one"
+        assert ids_of(await slow.next_broadcasts(4_000)) == ids
+        live = await writer.commit(draft(room))
+        assert ids_of(await slow.next_broadcasts(1)) == live
+        assert await slow.flush() == []
+
+
+async def test_a_slow_reader_does_not_get_its_own_events_from_the_log(sync_server, room):
+    async with Peers(sync_server.address) as peers:
+        writer, slow = await peers.join(), await peers.join(room, receive_bytes=SMALL_WINDOW)
+        ids = await commit_pipelined(writer, room, 20, {"pad": "x" * 1_000})
+        await slow.send("submit_events", {"events": [draft(room)]}, msg_id="own")
+        more = await commit_pipelined(writer, room, 2, {"pad": "x"})
+        got: list[int] = []
+        own: list[int] = []
+        while len(got) < len(ids) + len(more) or not own:
+            message = await slow.next()
+            if message["type"] == "event_broadcast":
+                got.append(message["payload"]["committed_id"])
+            else:
+                assert message["msg_id"] == "own"
+                own = ids_of(message["payload"]["results"])
+        assert got == ids + more
+        assert await slow.flush() == []
+
+
+async def test_a_slow_reader_that_syncs_meanwhile_gets_each_event_by_broadcast_or_page(sync_server, room):
+    async with Peers(sync_server.address) as peers:
+        writer, slow = await peers.join(), await peers.join(room, receive_bytes=SMALL_WINDOW)
+        ids = await commit_pipelined(writer, room, 20, {"pad": "x" * 1_000})
+        await slow.ask_sync([room], ids[1_000] - 1, limit=1_000)
+        before, message = [], await slow.next()
+        while message["type"] == "event_broadcast":
+            before.append(message["payload"]["committed_id"])
+            message = await slow.next()
+        page = message["payload"]
+        assert ids_of(page["events"]) == ids[1_000:]
+        assert not page["has_more"]
+        rest = [number for number in ids[:1_000] if number not in before]
+        after = ids_of(await slow.next_broadcasts(len(rest)))
+        assert before + after == sorted(set(before + after)), "in order, none twice"
+        assert set(ids[:1_000]) <= set(before + after)
+        live = await writer.commit(draft(room))
+        assert ids_of(await slow.next_broadcasts(1)) == live
+
+
+async def test_a_client_that_never_reads_harms_nobody(sync_server, room):
+    async with Peers(sync_server.address) as peers:
+        writer, watcher = await peers.join(), await peers.join(room)
+        deaf = await peers.join(room, receive_bytes=SMALL_WINDOW)
+        reading = asyncio.create_task(watcher.next_broadcasts(3_000))
+        ids = await commit_pipelined(writer, room, 30, {"pad": "x" * 1_000})
+        assert ids_of(await reading) == ids
+        await deaf.hang_up()
+        assert ids_of((await watcher.sync([room], ids[-1] - 1))["events"]) == ids[-1:]
+
+
+def peak_bytes(pid: int) -> int:
+    with open(f"/proc/{pid}/status") as status:
+        [line] = [line for line in status if line.startswith("VmHWM")]
+    return int(line.split()[1]) * 1024
+
+
+async def test_replies_that_nobody_reads_do_not_pile_up_in_memory(start_server: StartServer, room):
+    """A client that asks for page after page and reads none is held back, not buffered for."""
+    server = start_server()
+    async with Peers(server.address) as peers:
+        other = await peers.join()
+        for _ in range(4):
+            await other.commit(draft(room, {"pad": "x" * 500_000}))
+        deaf = await peers.join(receive_bytes=SMALL_WINDOW)
+        page = await other.sync([room])
+        assert len(page["events"]) == 4
+        before = peak_bytes(server.pid)
+        ask = json.dumps(envelope("sync", {"partitions": [room], "since_committed_id": 0})).encode()
+        await deaf.send_bytes(encode_frame(TEXT, ask) * 80)  # 160 MB of pages
+        for _ in range(100):  # the server has had as many turns for the one as for the other
+            await other.sync([room])
+        assert peak_bytes(server.pid) - before < 80_000_000
+
+
+async def test_a_rate_above_the_limit_is_answered_with_rate_limited_and_time_heals_it(start_sync, monkeypatch):
+    monkeypatch.setattr(limits, "SYNC_MESSAGES_S_MAX", 5)
+    clock = FakeClock()
+    server = start_sync(clock_us=clock, store="memory")
+    async with Peers(server.address) as peers:
+        peer, other = await peers.join(), await peers.join()
+        for _ in range(4):
+            await peer.send("heartbeat", {})
+            await peer.next_of("heartbeat_ack")
+        await peer.send("heartbeat", {})
+        error = await peer.next_error()
+        assert error["code"] == "rate_limited"
+        assert error["details"]["retry_after_ms"] > 0
+        await other.send("heartbeat", {})
+        await other.next_of("heartbeat_ack")
+        clock.advance(error["details"]["retry_after_ms"] / 1000)
+        await peer.send("heartbeat", {})
+        await peer.next_of("heartbeat_ack")
+
+
+async def test_a_message_that_is_rate_limited_is_not_processed(start_sync, room, monkeypatch):
+    monkeypatch.setattr(limits, "SYNC_MESSAGES_S_MAX", 2)
+    server = start_sync(clock_us=FakeClock(), store="memory")
+    async with Peers(server.address) as peers:
+        peer, other = await peers.join(), await peers.join()
+        await peer.send("heartbeat", {})
+        await peer.next_of("heartbeat_ack")
+        await peer.send("submit_events", {"events": [draft(room)]})
+        assert (await peer.next_error())["code"] == "rate_limited"
+        assert (await other.sync([room]))["events"] == []
+
+
+async def test_sustained_abuse_closes_the_connection(start_sync, monkeypatch):
+    monkeypatch.setattr(limits, "SYNC_MESSAGES_S_MAX", 2)
+    monkeypatch.setattr(limits, "RATE_STRIKES_MAX", 4)
+    server = start_sync(clock_us=FakeClock(), store="memory")
+    async with Peers(server.address) as peers:
+        peer = await peers.join()
+        await peer.send("heartbeat", {})
+        await peer.next_of("heartbeat_ack")
+        for _ in range(4):
+            await peer.send("heartbeat", {})
+            error = await peer.next_error()
+            assert error["code"] == "rate_limited"
+            assert error["details"]["retry_after_ms"] > 0
+        assert await peer.close_code() == 1008
+        await peers.join()
+
+
+async def test_binary_messages_count_for_the_rate_as_well(start_sync, monkeypatch):
+    monkeypatch.setattr(limits, "SYNC_MESSAGES_S_MAX", 3)
+    server = start_sync(clock_us=FakeClock(), store="memory")
+    async with Peers(server.address) as peers:
+        peer = await peers.join()
+        codes = []
+        for _ in range(4):
+            await peer.send_frame(2, b"x")
+            codes.append((await peer.next_error())["code"])
+        assert codes == ["bad_request", "bad_request", "rate_limited", "rate_limited"]
+
+
+async def test_a_connection_that_never_says_connect_is_closed(start_sync, monkeypatch):
+    monkeypatch.setattr(limits, "CONNECT_WAIT_S_MAX", 0.05)
+    server = start_sync(store="memory")
+    async with Peers(server.address) as peers:
+        silent = await peers.dial()
+        assert (await silent.next_error())["code"] == "auth_failed"
+        assert await silent.close_code() == 1008
+
+
+async def test_heartbeats_do_not_stand_in_for_connect(start_sync, monkeypatch):
+    monkeypatch.setattr(limits, "CONNECT_WAIT_S_MAX", 0.05)
+    server = start_sync(store="memory")
+    async with Peers(server.address) as peers:
+        peer = await peers.dial()
+        codes = []
+        while not codes:
+            await peer.send("heartbeat", {})
+            message = await peer.next()
+            if message["type"] == "error":
+                codes.append(message["payload"]["code"])
+        assert codes == ["auth_failed"]
+
+
+async def test_a_connection_beyond_the_number_allowed_is_refused(start_sync, monkeypatch):
+    monkeypatch.setattr(limits, "SYNC_CONNECTIONS_MAX", 1)
+    server = start_sync(store="memory")
+    async with Peers(server.address) as peers:
+        first = await peers.join()
+        with pytest.raises((ConnectionRefusedError, ConnectionEnded)):
+            await (await peers.dial()).next()
+        assert await first.flush() == []
+
+
+async def test_a_server_that_stops_in_an_orderly_way_sends_its_clients_a_close(start_server: StartServer, room):
+    server = start_server()
+    async with Peers(server.address) as peers:
+        peer, idle = await peers.join(room), await peers.dial()
+        await peer.commit(draft(room))
+        ending = asyncio.create_task(asyncio.to_thread(server.terminate))
+        codes = {await peer.close_code(), await idle.close_code()}
+        assert codes <= {1000, 1001, 1012}
+        await ending

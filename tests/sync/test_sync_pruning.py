@@ -1,0 +1,253 @@
+"""Snapshots and pruning: history goes only when every partition has given it up, and dedupe never forgets."""
+
+import httpx2
+import pytest
+
+from mainstem.testing.plugin import StartServer
+from peers import Peers, draft, fresh, ids_of
+
+
+@pytest.fixture
+def http(sync_server, browse) -> httpx2.Client:
+    return browse(sync_server)
+
+
+def give_up(http: httpx2.Client, floors: dict[str, int]) -> None:
+    assert http.post("/v1/prune", json={"floors": floors}).status_code == 202
+
+
+async def gone_or_kept(peer, room: str, wanted: list[int]) -> list[int]:
+    """What a partition still holds; erasing goes on in the background, so ask until it has come so far."""
+    held: list[int] = []
+    for _ in range(2_000):
+        held = ids_of((await peer.sync([room], limit=1000))["events"])
+        if held == wanted:
+            break
+    return held
+
+
+async def test_an_event_is_pruned_only_when_every_one_of_its_partitions_has_passed_it(
+    sync_server, http, room, other_room
+):
+    async with Peers(sync_server.address) as peers:
+        peer = await peers.join()
+        only, both, late, tail = await peer.commit(
+            draft(room), draft([room, other_room]), draft([room, other_room]), draft(room)
+        )
+        give_up(http, {room: late})
+        assert await gone_or_kept(peer, room, [both, late, tail]) == [both, late, tail]
+        assert ids_of((await peer.sync([other_room]))["events"]) == [both, late]
+        give_up(http, {other_room: both})
+        assert await gone_or_kept(peer, other_room, [late]) == [late]
+        assert await gone_or_kept(peer, room, [late, tail]) == [late, tail]
+        assert only < both
+
+
+async def test_dedupe_survives_pruning(sync_server, http, room):
+    """The same id after a prune returns the old commit, and other content is still refused."""
+    async with Peers(sync_server.address) as peers:
+        peer, watcher = await peers.join(), await peers.join(room)
+        item = draft(room, {"n": 1})
+        first = await peer.submit(item)
+        give_up(http, {room: first[0]["committed_id"]})
+        assert await gone_or_kept(peer, room, []) == []
+        await watcher.next_broadcasts(1)
+        assert await peer.submit(item) == first
+        [other] = await peer.submit({**item, "event": {"n": 2}})
+        assert (other["status"], other["reason"]) == ("rejected", "validation_failed")
+        assert await watcher.flush() == []
+
+
+async def test_ids_are_not_used_again_after_pruning(start_server: StartServer, room):
+    server = start_server()
+    async with Peers(server.address) as peers:
+        peer = await peers.join()
+        ids = await peer.commit(*[draft(room) for _ in range(5)])
+        with httpx2.Client(base_url=server.url, trust_env=False) as http:
+            give_up(http, {room: ids[-1]})
+        assert await gone_or_kept(peer, room, []) == []
+    server.kill()
+    server.restart()
+    async with Peers(server.address) as peers:
+        assert (await (await peers.join()).commit(draft(room)))[0] > ids[-1]
+
+
+async def test_snapshots_and_truncation_are_told_on_the_first_page_only(sync_server, http, room, other_room):
+    async with Peers(sync_server.address) as peers:
+        writer, reader = await peers.join(), await peers.join()
+        floor = (await writer.commit(draft(room), draft(other_room)))[-1]
+        history = await writer.commit_many(room, 60)
+        snapshot = {"committed_id": floor, "state": {"any": ["thing", 1]}}
+        assert http.put(f"/v1/snapshot/{room}", json=snapshot).status_code == 204
+        give_up(http, {room: floor, other_room: floor})
+        untouched = fresh("room")
+        first = await reader.sync([room, other_room, untouched], limit=50)
+        assert first["snapshots"] == [{"partition": room, **snapshot}]
+        assert first["history_truncated"] == [other_room]
+        assert first["has_more"]
+        rest = await reader.sync([room, other_room, untouched], first["next_since_committed_id"], limit=50)
+        assert not {"snapshots", "history_truncated"} & rest.keys()
+        ids = ids_of(first["events"]) + ids_of(rest["events"])
+        assert [number for number in ids if number > floor] == history
+
+
+async def test_a_cursor_at_the_floor_needs_no_snapshot(sync_server, http, room):
+    async with Peers(sync_server.address) as peers:
+        peer = await peers.join()
+        ids = await peer.commit(draft(room), draft(room), draft(room))
+        give_up(http, {room: ids[1]})
+        page = await peer.sync([room], ids[1])
+        assert ids_of(page["events"]) == ids[2:]
+        assert not {"snapshots", "history_truncated"} & page.keys()
+        assert (await peer.sync([room], ids[0]))["history_truncated"] == [room]
+
+
+async def test_a_snapshot_that_ends_below_the_floor_does_not_hide_the_gap(sync_server, http, room):
+    async with Peers(sync_server.address) as peers:
+        peer = await peers.join()
+        ids = await peer.commit(draft(room), draft(room), draft(room))
+        assert http.put(f"/v1/snapshot/{room}", json={"committed_id": ids[0], "state": {}}).status_code == 204
+        give_up(http, {room: ids[1]})
+        page = await peer.sync([room])
+        assert page["history_truncated"] == [room]
+        assert "snapshots" not in page
+
+
+async def test_history_that_goes_within_a_cycle_is_told(sync_server, http, room):
+    """When the cursor is below a floor the client hears of it: a page must not skip events without a word."""
+    async with Peers(sync_server.address) as peers:
+        writer, reader = await peers.join(), await peers.join()
+        history = await writer.commit_many(room, 120)
+        first = await reader.sync([room], limit=50)
+        give_up(http, {room: history[99]})
+        assert await gone_or_kept(writer, room, history[100:]) == history[100:]
+        rest = await reader.sync([room], first["next_since_committed_id"], limit=100)
+        complete = ids_of(rest["events"]) == history[50:]
+        assert complete or {"snapshots", "history_truncated"} & rest.keys()
+
+
+async def test_a_snapshot_comes_back_as_it_was_put(http, room):
+    body = '{"committed_id": 0, "state": {"z": 1.0, "a": [12345678901234567890, "☃"]}}'
+    assert http.put(f"/v1/snapshot/{room}", content=body.encode()).status_code == 204
+    reply = http.get(f"/v1/snapshot/{room}")
+    assert reply.status_code == 200
+    assert '{"z": 1.0, "a": [12345678901234567890, "☃"]}' in reply.text
+    assert (reply.json()["partition"], reply.json()["committed_id"]) == (room, 0)
+    assert http.get(f"/v1/snapshot/{room}-other").status_code == 404
+
+
+async def test_a_snapshot_neither_goes_back_nor_lies_in_the_future(sync_server, http, room):
+    async with Peers(sync_server.address) as peers:
+        ids = await (await peers.join()).commit(draft(room), draft(room))
+
+    def put(committed_id: object) -> int:
+        return http.put(f"/v1/snapshot/{room}", json={"committed_id": committed_id, "state": {}}).status_code
+
+    assert put(ids[1] + 1_000) == 400
+    assert put(ids[1]) == 204
+    assert put(ids[0]) == 400
+    assert put(ids[1]) == 204
+    assert put(-1) == 400
+    assert put("1") == 400
+    assert http.get(f"/v1/snapshot/{room}").json()["committed_id"] == ids[1]
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{}", b"[]", b'{"floors": {}}', b'{"floors": {"a": "1"}}', b'{"floors": {"": 1}}', b"\xff"]
+)
+async def test_a_malformed_prune_is_a_400(http, body):
+    reply = http.post("/v1/prune", content=body)
+    assert reply.status_code == 400
+    assert reply.json()["code"] == "bad_request"
+
+
+async def test_nothing_can_be_pruned_beyond_the_end_of_the_log(sync_server, http, room):
+    async with Peers(sync_server.address) as peers:
+        peer = await peers.join()
+        ids = await peer.commit(draft(room))
+        reply = http.post("/v1/prune", json={"floors": {room: ids[0], "other": ids[0] + 10_000}})
+        assert reply.status_code == 400
+        page = await peer.sync([room])
+        assert ids_of(page["events"]) == ids
+        assert "history_truncated" not in page
+
+
+async def test_floors_do_not_go_back(sync_server, http, room):
+    async with Peers(sync_server.address) as peers:
+        peer = await peers.join()
+        ids = await peer.commit(draft(room), draft(room))
+        give_up(http, {room: ids[1]})
+        give_up(http, {room: ids[0]})
+        assert (await peer.sync([room], ids[0]))["history_truncated"] == [room]
+
+
+# Over HTTP
+
+
+def offset(committed_id: int) -> str:
+    return f"{0:016d}_{committed_id:016d}"
+
+
+async def test_an_offset_below_the_floor_is_a_410_that_names_the_earliest(sync_server, http, room):
+    async with Peers(sync_server.address) as peers:
+        ids = await (await peers.join()).commit(draft(room), draft(room), draft(room))
+    give_up(http, {room: ids[1]})
+    for live in ({}, {"live": "long-poll"}, {"live": "sse"}):
+        reply = http.get(f"/v1/partition/{room}", params={"offset": offset(ids[0]), **live})
+        assert reply.status_code == 410
+        assert reply.json()["code"] == "offset_gone"
+        assert reply.headers["stream-earliest-offset"] == offset(ids[1])
+    for start in ("-1", offset(ids[1])):
+        reply = http.get(f"/v1/partition/{room}", params={"offset": start})
+        assert ids_of(reply.json()) == ids[2:]
+
+
+async def test_what_head_calls_the_end_can_be_read_from_after_everything_was_pruned(sync_server, http, room):
+    async with Peers(sync_server.address) as peers:
+        peer = await peers.join()
+        ids = await peer.commit(draft(room), draft(room))
+        give_up(http, {room: ids[-1]})
+        assert await gone_or_kept(peer, room, []) == []
+        end = http.head(f"/v1/partition/{room}").headers["stream-next-offset"]
+        reply = http.get(f"/v1/partition/{room}", params={"offset": end})
+        assert (reply.status_code, reply.content) == (200, b"[]")
+        more = await peer.commit(draft(room))
+        assert ids_of(http.get(f"/v1/partition/{room}", params={"offset": end}).json()) == more
+
+
+# Killed while it prunes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", [0, 1, 3])
+async def test_a_kill_during_pruning_loses_nothing_that_is_to_stay_and_pruning_goes_on(
+    start_server: StartServer, room, other_room, moment
+):
+    server = start_server()
+    async with Peers(server.address) as peers:
+        peer = await peers.join()
+        gone = await peer.commit_many(room, 3_000)
+        item = draft([room, other_room], {"kept": True})
+        kept = await peer.commit(item)
+        also_gone = await peer.commit_many(room, 1_000)
+        tail = await peer.commit(draft(room))
+        with httpx2.Client(base_url=server.url, trust_env=False) as http:
+            give_up(http, {room: also_gone[-1]})
+        for _ in range(moment):
+            await peer.sync([room])
+        server.kill()
+    server.restart()
+    async with Peers(server.address) as peers:
+        peer = await peers.join()
+        page = await peer.sync([room])
+        assert page["history_truncated"] == [room]
+        held: list[int] = []
+        for _ in range(5_000):
+            page = await peer.sync([room], limit=1000)
+            held = ids_of(page["events"])
+            if held == kept + tail:
+                break
+        assert held == kept + tail
+        assert ids_of((await peer.sync([other_room]))["events"]) == kept
+        assert await peer.commit(item) == kept
+        assert (await peer.commit(draft(room)))[0] > tail[0] > gone[0]

@@ -1,0 +1,50 @@
+"""Validation modes and implicit subscriptions as an operator sets them."""
+
+import json
+
+from peers import Peers, draft, ids_of
+
+
+async def test_mode_none_takes_any_object(start_sync, room):
+    server = start_sync(store="memory")
+    async with Peers(server.address) as peers:
+        assert len(await (await peers.join()).commit(draft(room, {}), draft(room, {"any": ["thing"]}))) == 2
+
+
+async def test_mode_model_checks_events_by_the_schema_that_they_name(start_sync, room, tmp_path):
+    schemas = tmp_path / "schemas"
+    schemas.mkdir()
+    schema = {"type": "object", "required": ["title"], "properties": {"title": {"type": "string"}}}
+    (schemas / "note.json").write_text(json.dumps(schema))
+    server = start_sync(store="memory", sync_validation="model", sync_schemas=str(schemas))
+    async with Peers(server.address) as peers:
+        peer, watcher = await peers.join(), await peers.join(room)
+        results = await peer.submit(
+            draft(room, {"type": "note", "title": "x"}),
+            draft(room, {"type": "note"}),
+            draft(room, {"type": "unknown"}),
+            draft(room, {}),
+        )
+        assert [result["status"] for result in results] == ["committed", "rejected", "rejected", "rejected"]
+        assert {result["reason"] for result in results[1:]} == {"validation_failed"}
+        assert results[1]["errors"][0]["field"] == "event.title"
+        assert ids_of(await watcher.next_broadcasts(1)) == ids_of(results[:1])
+        assert await watcher.flush() == []
+
+
+async def test_mode_tree_refuses_what_is_no_action(start_sync, room):
+    server = start_sync(store="memory", sync_validation="tree")
+    async with Peers(server.address) as peers:
+        [result] = await (await peers.join()).submit(draft(room, {"type": "no such action"}))
+        assert (result["status"], result["reason"]) == ("rejected", "validation_failed")
+
+
+async def test_implicit_subscriptions_can_be_set_for_all(start_sync, room, other_room):
+    server = start_sync(store="memory", implicit_subscriptions=True)
+    async with Peers(server.address) as peers:
+        writer, reader = await peers.join(), await peers.join()
+        assert (await reader.sync([room]))["effective_subscriptions"] == [room]
+        ids = await writer.commit(draft(room), draft(other_room))
+        assert ids_of(await reader.next_broadcasts(1)) == ids[:1]
+        page = await reader.sync([room], subscription_partitions=[])
+        assert page["effective_subscriptions"] == []
