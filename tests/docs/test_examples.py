@@ -111,3 +111,15 @@ def test_write_exactly_once_stores_each_line_once(start_server):
     done = run("write_exactly_once.py", url, input=lines)
     assert done.returncode == 0, done.stderr
     assert httpx2.get(url, trust_env=False).text == lines
+
+
+def test_sync_client_prints_what_both_runs_added(start_server):
+    server = start_server("--store", "memory")
+    url = f"{server.url.replace('http', 'ws', 1)}/v1/sync"
+    first, second = run("sync_client.py", url, "shopping"), run("sync_client.py", url, "shopping")
+    assert first.returncode == 0, first.stderr
+    added = ['{"buy": "milk"}', '{"buy": "bread"}', '{"buy": "tea"}']
+    assert [line.partition(" ")[2] for line in first.stdout.splitlines()] == added
+    assert second.stdout.startswith(first.stdout)
+    assert [line.partition(" ")[2] for line in second.stdout.splitlines()] == added * 2
+    assert run("sync_client.py", url, "").returncode == 1

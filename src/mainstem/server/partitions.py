@@ -18,7 +18,7 @@ from mainstem.log.records import CommittedId
 from mainstem.streams import json_mode, paths
 from mainstem.streams.cursors import JITTER_S_MAX, next_cursor
 from mainstem.streams.etags import make_etag, matches
-from mainstem.streams.live_reads import LiveReads
+from mainstem.streams.live_reads import LiveReads, seconds_left
 from mainstem.streams.offsets import Offset, Sentinel
 from mainstem.streams.requests import Headers, Receive, Scope, Send, collect_headers, parse_read, read_body
 from mainstem.streams.responses import OPEN, HeaderList, respond
@@ -100,7 +100,7 @@ class PartitionsHttp:
         elif path == PRUNE and method == "POST":
             await self._prune(headers, receive, send)
         else:
-            raise MethodNotAllowed(f"{method} means nothing here")
+            raise MethodNotAllowed(f"{method} means nothing here", headers={"Allow": "GET, HEAD, PUT, POST, OPTIONS"})
 
     # Reading
 
@@ -114,12 +114,13 @@ class PartitionsHttp:
             await send({"type": "http.response.start", "status": 200, "headers": [*OPEN, *about, NO_STORE]})
             await send({"type": "http.response.body", "body": b""})
             return
+        seconds_max = seconds_left(scope["mainstem.identity"], self.log.clock_us())
         if live == "sse":
-            await self.live.stream_events(source, start, cursor, receive, send)
+            await self.live.stream_events(source, start, cursor, receive, send, seconds_max)
             return
         reply: HeaderList = [*OPEN, (b"content-type", json_mode.JSON.encode())]
         if live == "long-poll":
-            if await self.live.wait(source, start, receive) is None:
+            if await self.live.wait(source, start, receive, seconds_max) is None:
                 return
             reply.append((b"stream-cursor", self._cursor(cursor)))
             if source.tail <= start:
