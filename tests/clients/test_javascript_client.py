@@ -28,7 +28,7 @@ def node() -> list[str]:
     if not (HERE / "node_modules" / "@durable-streams" / "client").exists():
         # What npm runs while it installs looks for node itself.
         path = os.pathsep.join([*(str(Path(part).parent) for part in node if os.sep in part), os.environ["PATH"]])
-        command = [*npm, "ci", "--no-audit", "--no-fund"]
+        command = [*npm, "install", "--no-save", "--no-audit", "--no-fund"]
         subprocess.run(command, cwd=HERE, env=os.environ | {"PATH": path}, check=True, timeout=300)
     return node
 

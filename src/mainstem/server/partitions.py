@@ -5,7 +5,6 @@ PUT, GET  /v1/snapshot/<name>           {"committed_id": 7, "state": ...}
 POST      /v1/prune                     {"floors": {"<name>": 7}}
 """
 
-import random
 from typing import Any
 
 import msgspec
@@ -16,8 +15,9 @@ from mainstem.errors import BadOffset, BadRequest, Forbidden, MethodNotAllowed, 
 from mainstem.log.commit import CommitLog
 from mainstem.log.records import CommittedId
 from mainstem.streams import json_mode, paths
-from mainstem.streams.cursors import JITTER_S_MAX, next_cursor
+from mainstem.streams.cursors import next_cursor
 from mainstem.streams.etags import make_etag, matches
+from mainstem.streams.jitter import draw_cursor_jitter_s
 from mainstem.streams.live_reads import LiveReads, seconds_left
 from mainstem.streams.offsets import Offset, Sentinel
 from mainstem.streams.requests import Headers, Receive, Scope, Send, collect_headers, parse_read, read_body
@@ -168,7 +168,7 @@ class PartitionsHttp:
         return offset
 
     def _cursor(self, client: str | None) -> bytes:
-        return next_cursor(client, self.log.clock_us(), random.randint(1, JITTER_S_MAX)).encode()
+        return next_cursor(client, self.log.clock_us(), draw_cursor_jitter_s()).encode()
 
     # Tending
 

@@ -7,7 +7,6 @@ told. What is kept in memory only says where to look; whether something is new i
 
 import asyncio
 import logging
-import random
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -21,6 +20,7 @@ from mainstem.globs import GlobIndex, matches
 from mainstem.log.commands import Key, State
 from mainstem.log.commit import CommitLog
 from mainstem.log.records import Record, TopicId
+from mainstem.streams.jitter import spread
 from mainstem.streams.offsets import Offset
 from mainstem.streams.signing import EnsureKeys, Keyring, TokenClaims, make_token, sign_webhook
 from mainstem.streams.states import STREAMS, StreamState, stream_key
@@ -403,7 +403,7 @@ class Deliveries:
     async def _postpone(self, name: str, state: Subscription, failure: WebhookFailed) -> None:
         assert state.wake_id is not None
         delay_s = min(limits.WEBHOOK_BACKOFF_S * 2**state.attempts, limits.WEBHOOK_BACKOFF_S_MAX)
-        delay_s *= random.uniform(0.8, 1.2)
+        delay_s = spread(delay_s, 0.2)
         logger.info("webhook %s failed, again in %.1f s: %s", name, delay_s, failure)
         at_us = self.log.clock_us() + int(delay_s * 1_000_000)
         try:

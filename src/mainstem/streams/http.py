@@ -1,7 +1,6 @@
 """Requests in, responses out: the Durable Streams protocol as an ASGI handler, with no framework on the way."""
 
 import asyncio
-import random
 from urllib.parse import quote
 
 from mainstem import limits
@@ -19,10 +18,11 @@ from mainstem.streams.appends import Append, Appended
 from mainstem.streams.beginnings import Create, Created, Lifetime
 from mainstem.streams.compression import ENCODERS, choose_encoding
 from mainstem.streams.control import ControlHttp
-from mainstem.streams.cursors import JITTER_S_MAX, next_cursor
+from mainstem.streams.cursors import next_cursor
 from mainstem.streams.endings import Delete
 from mainstem.streams.etags import make_etag, matches
 from mainstem.streams.forks import Fork, parse_sub_offset
+from mainstem.streams.jitter import draw_cursor_jitter_s
 from mainstem.streams.json_mode import NOTHING, Messages
 from mainstem.streams.listing import parse_count
 from mainstem.streams.live_reads import LiveReads, seconds_left
@@ -302,7 +302,7 @@ class StreamsHttp:
         return tail
 
     def _cursor(self, client: str | None) -> bytes:
-        return next_cursor(client, self.streams.log.clock_us(), random.randint(1, JITTER_S_MAX)).encode()
+        return next_cursor(client, self.streams.log.clock_us(), draw_cursor_jitter_s()).encode()
 
 
 def append_content_type(headers: Headers, body: bytes) -> str | None:

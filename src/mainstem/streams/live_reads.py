@@ -6,7 +6,6 @@ where all readers at the same offset share one encoded frame, or from the store 
 
 import asyncio
 import math
-import random
 from collections.abc import Callable
 from typing import Protocol
 
@@ -16,7 +15,8 @@ from mainstem.errors import OffsetGone, StreamGone, StreamNotFound, TooManyReade
 from mainstem.log.live import Live, Topic, changed, end_wait
 from mainstem.log.records import TopicId
 from mainstem.streams import content_types, json_mode, sse
-from mainstem.streams.cursors import JITTER_S_MAX, current_interval, is_ahead, next_cursor
+from mainstem.streams.cursors import current_interval, is_ahead, next_cursor
+from mainstem.streams.jitter import draw_cursor_jitter_s, spread
 from mainstem.streams.offsets import Offset
 from mainstem.streams.requests import Receive, Send
 from mainstem.streams.responses import OPEN
@@ -160,7 +160,7 @@ class LiveReads:
     ) -> None:
         loop = asyncio.get_running_loop()
         # A little spread, or all readers of a popular stream would come back in the same second.
-        deadline = loop.time() + min(limits.SSE_LIFETIME_S * random.uniform(0.9, 1.1), seconds_max)
+        deadline = loop.time() + min(spread(limits.SSE_LIFETIME_S, 0.1), seconds_max)
         told: tuple[Offset, bool] | None = None
         while not client.left:
             seen = topic.version
@@ -200,7 +200,7 @@ class LiveReads:
             return known
         page = await source.read(at, limits.SSE_EVENT_BYTES)
         event, end = _encode_page(source.content_type, page)
-        tag = next_cursor(cursor, now_us, random.randint(1, JITTER_S_MAX))
+        tag = next_cursor(cursor, now_us, draw_cursor_jitter_s())
         frame = event + sse.encode_control(end, tag, page.up_to_date, page.closed)
         if shared and page.up_to_date and len(topic.frames) < limits.TOPIC_FRAMES_MAX:
             topic.frames[name] = frame, end, page.up_to_date

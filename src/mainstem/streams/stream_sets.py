@@ -7,7 +7,6 @@ all streams, so one Last-Event-ID is enough.
 """
 
 import asyncio
-import random
 from base64 import b64encode
 from contextlib import ExitStack
 from typing import Any
@@ -19,6 +18,7 @@ from mainstem.access import Identity
 from mainstem.errors import BadQuery, OffsetGone, StreamGone, StreamNotFound
 from mainstem.log.live import Live, changed
 from mainstem.streams import content_types, json_mode, sse
+from mainstem.streams.jitter import spread
 from mainstem.streams.live_reads import Departure, check_room, seconds_left
 from mainstem.streams.offsets import Offset, parse_offset
 from mainstem.streams.paths import check_path
@@ -107,7 +107,7 @@ class StreamSets:
 
     async def _serve(self, members: list[Member], client: Departure, send: Send, seconds_max: float) -> None:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + min(limits.SSE_LIFETIME_S * random.uniform(0.9, 1.1), seconds_max)
+        deadline = loop.time() + min(spread(limits.SSE_LIFETIME_S, 0.1), seconds_max)
         with ExitStack() as stack:
             topics = [stack.enter_context(self.live.watch(member.state.topic)) for member in members]
             while not client.left:
