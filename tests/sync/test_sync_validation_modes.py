@@ -2,6 +2,10 @@
 
 import json
 
+from sync_servers import ThreadedServer
+
+from mainstem.server import Settings, create_app
+from mainstem.sync.validation import FieldError, model_validator
 from peers import Peers, draft, ids_of
 
 
@@ -48,3 +52,19 @@ async def test_implicit_subscriptions_can_be_set_for_all(start_sync, room, other
         assert ids_of(await reader.next_broadcasts(1)) == ids[:1]
         page = await reader.sync([room], subscription_partitions=[])
         assert page["effective_subscriptions"] == []
+
+
+def check_task(event, earlier, /):
+    return [] if event.get("title") else [FieldError("event.title", "a task has a title")]
+
+
+async def test_registered_validators_are_chosen_by_the_name_of_the_schema(room):
+    server = ThreadedServer(Settings(port=0, store="memory"))
+    server.app.validate = create_app(store="memory", validate=model_validator({"task": check_task})).validate
+    with server:
+        async with Peers(server.address) as peers:
+            results = await (await peers.join()).submit(
+                draft(room, {"schema": "task", "title": "x"}), draft(room, {"schema": "task"}), draft(room, {})
+            )
+    assert [result["status"] for result in results] == ["committed", "rejected", "rejected"]
+    assert results[1]["errors"] == [{"field": "event.title", "message": "a task has a title"}]

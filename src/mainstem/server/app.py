@@ -44,14 +44,17 @@ def wall_clock_us() -> int:
     return time.time_ns() // 1000
 
 
-def create_app(settings: Settings | None = None, **values: Any) -> "Mainstem":
+def create_app(settings: Settings | None = None, *, validate: Validator | None = None, **values: Any) -> "Mainstem":
     """The server as an ASGI app. Settings come as an object or as keywords: `create_app(data="./log")`.
+
+    `validate` checks sync events in place of what `sync_validation` names, for example
+    `model_validator({"task": check_task})` with callables of your own.
 
     Mounted in another app, it must be started and stopped by that app's lifespan: see `Mainstem.lifespan`.
     """
     if settings is not None and values:
         raise TypeError("give a Settings object or keywords, not both")
-    return Mainstem(settings or msgspec.convert(values, Settings))
+    return Mainstem(settings or msgspec.convert(values, Settings), validate=validate)
 
 
 def open_store(settings: Settings) -> Store:
@@ -75,12 +78,18 @@ def choose_validator(settings: Settings) -> Validator | None:
 
 class Mainstem:
     def __init__(
-        self, settings: Settings, *, store: Store | None = None, clock_us: Callable[[], int] = wall_clock_us
+        self,
+        settings: Settings,
+        *,
+        store: Store | None = None,
+        clock_us: Callable[[], int] = wall_clock_us,
+        validate: Validator | None = None,
     ) -> None:
         self.settings = settings
         self.gate = open_gate(settings, clock_us)
         self.store = store or open_store(settings)
         self.clock_us = clock_us
+        self.validate = validate
         self.http: StreamsHttp | None = None
         self._live = Live()
         self._sync: SyncSocket | None = None
@@ -138,7 +147,7 @@ class Mainstem:
         self._sync = SyncSocket(
             hub,
             self._identify,
-            validate=choose_validator(settings),
+            validate=self.validate or choose_validator(settings),
             implicit=settings.implicit_subscriptions,
         )
 
