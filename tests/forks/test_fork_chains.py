@@ -7,6 +7,8 @@ import pytest
 
 from .branches import JSON, ROOT, TEXT, Branch, fork, read_all
 
+pytestmark = pytest.mark.slow
+
 DEPTH = 5
 
 

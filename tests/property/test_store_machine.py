@@ -5,6 +5,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -14,6 +15,8 @@ from mainstem.log.records import RECORD_BYTES, Chunk, CommittedId, Kind, Outline
 from mainstem.log.store import MemoryStore, SqliteStore, Store
 from mainstem.testing.loops import new_runner
 from mainstem.testing.store_contract import COUNTS, MUCH, NOTES, NOW_US, Count, Note, count, note
+
+pytestmark = pytest.mark.slow
 
 # Few names, so that they meet again; among them what sorts differently in UTF-16, in bytes, and in a locale.
 NAMES = st.text(st.sampled_from("aB/\0é\uffee\U0001f30a"), min_size=1, max_size=3)

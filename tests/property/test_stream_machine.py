@@ -28,6 +28,8 @@ from mainstem.testing.clock import START_US, FakeClock
 from mainstem.testing.loops import new_runner
 from mainstem.testing.store_contract import read_whole_log
 
+pytestmark = pytest.mark.slow
+
 PATHS = st.sampled_from(["a", "a/b", "é"])
 TYPES = st.sampled_from(["text/plain", "text/plain", "Text/PLAIN; charset=utf-8", "application/octet-stream"])
 DATA = st.binary(min_size=1, max_size=6)

@@ -2,10 +2,14 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from clients.waiting import eventually
 
 from .receivers import DONE
 from .subscribers import Subscriber, append, create
+
+pytestmark = pytest.mark.slow
 
 SUBSCRIPTIONS = 40
 

@@ -8,6 +8,8 @@ from mainstem.testing.clock import FakeClock
 from .receivers import DONE, FAILED, TAKEN
 from .subscribers import ROOT, Subscriber, WakeStream, append, create
 
+pytestmark = pytest.mark.slow
+
 BEGINNING = "0000000000000000_0000000000000000"
 
 

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from mainstem.testing.loops import new_runner
 from peers import BINARY, TEXT, ConnectionEnded, Peer, draft, encode_frame, envelope
 
+pytestmark = pytest.mark.slow
+
 # The error table: whether the connection goes on (for bad_request, unless the message was too large).
 KEEPS = {"bad_request": True, "forbidden": True, "validation_failed": True, "rate_limited": True}
 CLOSES = {"protocol_version_unsupported": 1002, "auth_failed": 1008}

@@ -5,6 +5,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
@@ -14,6 +15,8 @@ from mainstem import limits
 from mainstem.server.settings import Settings
 from mainstem.testing.loops import new_runner
 from peers import Json, Peer, fresh
+
+pytestmark = pytest.mark.slow
 
 PARTITIONS = ["a", "b", "c"]
 MEMBERS_MAX = 3
