@@ -8,6 +8,7 @@ import httpx2
 ROOT = "/v1/stream/"
 SUBSCRIPTIONS = ROOT + "__ds/subscriptions/"
 TEXT = {"content-type": "text/plain"}
+SNAPSHOT = {"committed_id": 0, "state": {}}
 
 Prepare = Callable[[httpx2.Client, str], None]
 
@@ -26,6 +27,10 @@ class Endpoint(NamedTuple):
         merged = {**options.pop("headers", {}), **(headers or {})}
         url = self.url.format(path=path, id=path.replace("/", "-"))
         return client.request(self.method, url, headers=merged, **options)
+
+
+def make_snapshot(admin: httpx2.Client, path: str) -> None:
+    assert admin.put("/v1/snapshot/" + path.replace("/", "-"), json=SNAPSHOT).status_code == 204
 
 
 def make_stream(admin: httpx2.Client, path: str) -> None:
@@ -97,6 +102,9 @@ GUARDED = [
     Endpoint("rotate keys", "POST", ROOT + "__ds/keys/rotate", needs("admin")),
     Endpoint("read a partition", "GET", "/v1/partition/{id}", needs("partition")),
     Endpoint("head of a partition", "HEAD", "/v1/partition/{id}", needs("partition")),
+    Endpoint("put a snapshot", "PUT", "/v1/snapshot/{id}", needs("admin"), options=lambda path: {"json": SNAPSHOT}),
+    Endpoint("read a snapshot", "GET", "/v1/snapshot/{id}", needs("admin"), make_snapshot),
+    Endpoint("prune", "POST", "/v1/prune", needs("admin"), options=lambda path: {"json": {"floors": {path: 0}}}),
 ]
 OPEN = [
     Endpoint("health", "GET", "/healthz", needs()),
