@@ -22,7 +22,9 @@ from mainstem.streams.responses import HeaderList, problem_headers
 if TYPE_CHECKING:
     from mainstem.server.protocol import BoundedHttpProtocol
 
-STATUS_LINES = {status: b"HTTP/1.1 %d %b\r\n" % (status, status.phrase.encode()) for status in HTTPStatus}
+STATUS_LINES: dict[int, bytes] = {
+    status: b"HTTP/1.1 %d %b\r\n" % (status, status.phrase.encode()) for status in HTTPStatus
+}
 
 
 def fits(headers: Headers, body_bytes_max: int) -> bool:
@@ -115,7 +117,7 @@ class AppendCycle:
         self.response_complete = True
         if self.disconnected:
             return
-        parts = [STATUS_LINES[HTTPStatus(status)]]
+        parts = [STATUS_LINES[status]]
         for name, value in self.protocol.server_state.default_headers:
             parts += (name, b": ", value, b"\r\n")
         for name, value in headers:
