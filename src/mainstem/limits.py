@@ -25,6 +25,17 @@ TTL_S_MAX: Final = 100 * 365 * 86_400  # a century: later sums stay far below 2^
 # Reads
 PAGE_BYTES: Final = MIB  # one catch-up response, unless a single record is larger
 PAGE_BYTES_MAX: Final = 64 * MIB
+LOG_PAGE_BYTES: Final = 8 * MIB  # one response of /v1/log
+LOG_PAGE_BYTES_MAX: Final = 64 * MIB
+LOG_EVENT_BYTES: Final = 256 * KIB  # one event of a tail of the log
+LOG_SCAN_IDS_MAX: Final = 2_000_000  # ids looked at for one page, however few of them pass the filters
+LOG_TAGGED_MAX: Final = 20_000  # events of one page that is filtered by partition
+LOG_TOPICS_MAX: Final = 10_000  # streams that a filter names; beyond this the log is read whole and filtered after
+LOG_NAMES_MAX: Final = 100_000  # names of streams remembered while reading the log
+LOG_EXPORTERS: Final = 2  # pages of the log made at once; each takes a core
+LOG_EXPORTER_IDLE_S: Final = 60.0  # a process that makes pages holds about 80 MB, so it ends when nobody reads
+LOG_READS_WAITING_MAX: Final = 64
+MEASURE_PAGE_BYTES: Final = 4 * MIB  # what is held at once of a log that is only counted
 SSE_EVENT_BYTES: Final = 64 * KIB  # a stalled SSE reader holds one event, so keep events small
 LONG_POLL_MS: Final = 30_000
 LONG_POLL_MS_MAX: Final = 600_000
@@ -62,6 +73,27 @@ STATES_CACHED_MAX: Final = 65_536  # about 500 bytes each
 READERS: Final = 2  # threads that read the embedded store; more only queue on the same cores
 WAL_PAGES: Final = 4_000  # checkpoint after about 16 MB: short stalls, and a bounded journal
 JOURNAL_BYTES_MAX: Final = 64 * MIB  # what a journal is cut back to after a checkpoint
+BACKUP_STEP_PAGES: Final = 2_000  # about 8 MB: progress is seen, and an interrupt heard, between two steps
+CHECK_FAULTS_MAX: Final = 1_000  # a file with more than this is beyond a list
+CHECK_CACHE_BYTES: Final = 64 * MIB  # a check goes through the whole file, and looks many things up
+
+# PostgreSQL
+POSTGRES_READERS: Final = 4  # connections that read; each is a process there
+STATEMENT_S_MAX: Final = 30.0  # one statement
+COMMAND_S_MAX: Final = 40.0  # the same, counted here: a database that says nothing any more is given up
+HEAD_WAIT_S_MAX: Final = 10.0  # for the other nodes' commits before one's own
+HEAD_HOLD_S_MAX: Final = 10.0  # a node that holds the log and does nothing with it is cut off
+CONNECT_S_MAX: Final = 5.0  # one attempt
+RECONNECT_S_MAX: Final = 5.0  # how long a request waits for the database to come back before it is told to retry
+RECONNECT_PAUSE_S: Final = 0.1
+OUTCOME_S_MAX: Final = 20.0  # to find out what became of a commit whose connection broke
+DATABASE_START_S_MAX: Final = 60.0  # for the database to be there when a node starts
+FOLLOW_POLL_S: Final = 1.0  # looks for other nodes' commits, should a notification be lost
+FOLLOW_BYTES_MAX: Final = 4 * MIB  # other nodes' records told at once
+SAVES_KEPT_S: Final = 120.0  # how long a node may be cut off before it must forget all states that it remembers
+SAVES_DROPPED_MAX: Final = 5_000  # old notes of commits removed in one statement
+TEND_CHECK_S: Final = 1.0  # how soon another node takes over the background work of one that died
+CLOCK_STEP_US: Final = 20_000  # smaller differences to the database's clock are the network's
 
 # Subscriptions
 SUBSCRIPTION_ID_BYTES_MAX: Final = 256
@@ -119,6 +151,52 @@ PRUNE_EVENTS_MAX: Final = 500  # events pruned in one transaction
 SNAPSHOT_BYTES_MAX: Final = 16 * MIB
 FLOORS_MAX: Final = 1_000  # partitions in one prune request
 
+# Clients
+CLIENT_ATTEMPTS: Final = 10  # with the pauses between them 10 to 21 s: a server has restarted by then
+PRODUCER_ATTEMPTS: Final = 30  # about two minutes: its caller does not wait, so an outage may be longer
+CLIENT_TIMEOUT_S: Final = 30.0  # of silence; an append waits for one fsync, which is far quicker
+CLIENT_RETRY_AFTER_S_MAX: Final = 60.0  # a server that asks for more is asked again earlier
+CLIENT_SSE_SILENCE_S: Final = 20.0  # a heartbeat that did not come
+CLIENT_SSE_FAILURES: Final = 3  # event streams in a row that end before their first event, before long-poll is taken
+CLIENT_LONG_POLL_S: Final = 90.0  # three times what servers wait by default; then it is asked again
+CLIENT_RESPONSE_BYTES_MAX: Final = 128 * MIB  # the largest page, with base64 around it
+CLIENT_READ_BYTES_MAX: Final = 256 * MIB  # what read_bytes and its like collect unless told otherwise
+CLIENT_CONNECTIONS_MAX: Final = 1_000  # each follow holds one
+CLIENT_KEEP_ALIVE_S: Final = 60.0  # below the server's 75 s, so that the client closes first
+CLIENT_REDIRECTS_MAX: Final = 5
+CLIENT_STREAMS_KNOWN_MAX: Final = 10_000  # content types, and producers of plain appends, that are remembered
+PRODUCER_BATCH_BYTES: Final = 256 * KIB  # the server parses up to here without a thread
+PRODUCER_BATCH_MESSAGES_MAX: Final = 10_000
+PRODUCER_BUFFER_BYTES: Final = 32 * MIB  # beyond this append() waits
+PRODUCER_LINGER_S: Final = 0.005  # about one fsync
+PRODUCER_IN_FLIGHT: Final = 5  # seed 004
+FAULTS_MAX: Final = 1_000  # injected by tests, with --test-endpoints
+
+# Sync client (the offline-first one, `mainstem.client.sync`)
+SYNC_CLIENT_DRAFTS_MAX: Final = 100_000  # what may wait for a connection; beyond this submit is refused
+SYNC_CLIENT_DRAFTS_BYTES_MAX: Final = 512 * MIB  # the same by size
+SYNC_CLIENT_REJECTIONS_MAX: Final = 10_000  # kept until the application has dismissed them; then submit is refused
+SYNC_CLIENT_WAITING_MAX: Final = 1_000  # submits in one transaction; further callers wait for their turn
+SYNC_CLIENT_PAGE: Final = 1_000  # events asked for at once; halved, down to SYNC_PAGE_MIN, when a page takes too long
+SYNC_CLIENT_MESSAGE_BYTES_MAX: Final = 64 * MIB  # a page with some snapshots of 16 MiB
+SYNC_CLIENT_INBOX_MAX: Final = 64  # messages that were read and not yet applied; then the socket is not read
+SYNC_CLIENT_EARLY_EVENTS_MAX: Final = 10_000  # broadcasts that came during a cycle; lost ones are fetched again
+SYNC_CLIENT_EARLY_BYTES_MAX: Final = 32 * MIB
+SYNC_CLIENT_RENEW_EVENTS: Final = 2_000  # received live until the cursor is moved: what a reconnect fetches again
+SYNC_CLIENT_CHANGES_MAX: Final = 1_000  # that wait for one listener; then it is told that it missed some
+SYNC_CLIENT_EVENTS_MAX: Final = 10_000  # of one read of a partition, held in memory
+SYNC_CLIENT_FOLD_EVENTS: Final = 1_000  # read at once for a view
+SYNC_CLIENT_VIEWS_MAX: Final = 100  # each holds its state in memory
+SYNC_CLIENT_VIEW_EVENTS: Final = 5_000  # folded until a view's state is stored: what an opening folds again
+SYNC_CLIENT_VIEW_BYTES_MAX: Final = 64 * MIB  # a view's state, which is stored as a whole
+SYNC_CLIENT_OPEN_S_MAX: Final = 10.0  # for connecting and the handshake
+SYNC_CLIENT_HEARTBEAT_S: Final = 20.0  # of silence, after which the server is asked for a sign of life
+SYNC_CLIENT_SILENCE_S_MAX: Final = 60.0  # without any message; a page of 4 MiB passes in it at 70 KiB/s
+SYNC_CLIENT_BACKOFF_S: Final = 0.2  # before the second attempt to connect; it doubles
+SYNC_CLIENT_BACKOFF_S_MAX: Final = 30.0
+SYNC_CLIENT_REFUSED_S: Final = 30.0  # until a partition that was not allowed is asked for again, with a new token
+SYNC_CLIENT_GOODBYE_S_MAX: Final = 2.0  # for closing a connection in order
+
 # Background work
 SCAN_PAGE: Final = 1_000
 REAP_EVERY_S: Final = 1.0
@@ -130,5 +208,25 @@ RETENTION_STREAMS_MAX: Final = 200  # streams trimmed in one round
 ERASE_RECORDS_MAX: Final = 1_000  # records of a deleted stream removed in one transaction
 GARBAGE_TOPICS_MAX: Final = 100
 SHUTDOWN_S_MAX: Final = 10.0
+
+# Spark pipeline
+JAVA_VERSION_S_MAX: Final = 10.0  # for `java -version`, where no `release` file tells it
+PIPELINE_WAIT_S_MAX: Final = 60.0  # for one answer of the server, connecting included
+PIPELINE_RETRY_S: Final = 120.0  # how long a server may be away; a restart with recovery takes seconds
+PIPELINE_RETRY_S_MAX: Final = 86_400.0
+PIPELINE_BACKOFF_S: Final = 0.1  # between two attempts; it doubles
+PIPELINE_BACKOFF_S_MAX: Final = 5.0
+LOG_READ_BYTES: Final = (
+    8 * MIB
+)  # one page of the log in a Spark task, held in memory as a whole so that it can be retried
+SPLIT_ROWS: Final = 250_000  # of a batch read, for one task: about half a second's work
+SPLITS_MAX: Final = 512  # tasks of one read
+STREAM_SPLITS: Final = 4  # tasks of one micro-batch: each costs about 20 ms
+PUSHED_BYTES_MAX: Final = 8 * KIB  # stream names of one filter that go into the URL; more are compared by Spark
+SINK_CHUNK_BYTES: Final = MIB  # one append of the sink; also bounds what the server holds for it
+SINK_CHUNK_BYTES_MAX: Final = 16 * MIB
+SINK_BUFFER_BYTES_MAX: Final = 64 * MIB  # rows of many streams in one task, until they are staged
+SINK_LANES: Final = 8  # connections over which the driver appends to many streams
+SINK_LANE_CHUNKS_MAX: Final = 4  # chunks that wait for one of them
 
 RETRY_AFTER_S: Final = 1  # what a 503 tells a client to wait

@@ -104,6 +104,10 @@ GUARDED = [
     Endpoint("head of a partition", "HEAD", "/v1/partition/{id}", needs("partition")),
     Endpoint("put a snapshot", "PUT", "/v1/snapshot/{id}", needs("admin"), options=lambda path: {"json": SNAPSHOT}),
     Endpoint("read a snapshot", "GET", "/v1/snapshot/{id}", needs("admin"), make_snapshot),
+    Endpoint("read the log", "GET", "/v1/log?prefix={path}", needs("admin")),
+    Endpoint("tail the log", "GET", "/v1/log?live=sse&until=0&prefix={path}", needs("admin")),
+    Endpoint("head of the log", "GET", "/v1/log/head", needs("admin")),
+    Endpoint("bounds of the log", "GET", "/v1/log/bounds?rows=1", needs("admin")),
     Endpoint("prune", "POST", "/v1/prune", needs("admin"), options=lambda path: {"json": {"floors": {path: 0}}}),
 ]
 OPEN = [
@@ -113,6 +117,7 @@ OPEN = [
     Endpoint("preflight of a stream", "OPTIONS", ROOT + "{path}", needs()),
     Endpoint("preflight of the list", "OPTIONS", "/v1/streams", needs()),
     Endpoint("preflight of a set", "OPTIONS", "/v1/stream-set", needs()),
+    Endpoint("preflight of the log", "OPTIONS", "/v1/log", needs()),
     Endpoint("preflight of a partition", "OPTIONS", "/v1/partition/p", needs()),
 ]
 

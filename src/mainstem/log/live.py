@@ -12,6 +12,8 @@ from typing import Any
 from mainstem import limits
 from mainstem.log.records import Chunk, Kind, Record, TopicId
 
+EVERYTHING = ""
+"""What a reader of the whole log watches. No tag is empty."""
 Hold = Callable[["asyncio.Future[None]"], None]
 """Is handed the future of a wait, so that it can end the wait for reasons of its own (the client left)."""
 
@@ -105,7 +107,7 @@ class Live:
         topics = self._topics
         if not topics:
             return
-        woken: set[TopicId | str] = set()
+        woken: set[TopicId | str] = {EVERYTHING} if EVERYTHING in topics else set()
         for record in records:
             for tag in record.tags:
                 if tag in topics:
@@ -124,6 +126,10 @@ class Live:
             topics[name].wake()
         while self._size > limits.HOT_BYTES_MAX or len(self._warm) > limits.TOPICS_HOT_MAX:
             self._cool(self._warm.popitem(last=False)[0])
+
+    def watched(self) -> list[TopicId]:
+        """The topics that somebody watches, or watched a moment ago."""
+        return [name for name in self._topics if isinstance(name, int)]
 
     def _cool(self, name: TopicId | str) -> None:
         topic = self._topics[name]

@@ -28,6 +28,12 @@ class Kind(IntEnum):
     PRUNE = 7
 
 
+DATA_KINDS = (Kind.APPEND, Kind.EVENT)
+"""What clients wrote; the other kinds tell of changes to streams and partitions."""
+KINDS = {kind.value: kind for kind in Kind}
+"""By number: a page of a million records must not ask the enum a million times."""
+
+
 class Record(msgspec.Struct, frozen=True, gc=False):
     """One accepted change. `start` and `end` are positions in its topic; `data` are the wire bytes between them."""
 
@@ -54,6 +60,24 @@ class Outline(msgspec.Struct, frozen=True, gc=False):
     end: int
     messages: int
     committed_at_us: int
+    committed_id: CommittedId = CommittedId(0)
+
+
+class Extent(msgspec.Struct, frozen=True, gc=False):
+    """A run of the log up to an id, and how much data it holds."""
+
+    until: int
+    rows: int
+    bytes: int
+
+
+class Counts(msgspec.Struct, frozen=True, gc=False):
+    """How much the log keeps: appends to streams, events, and the messages and bytes in both."""
+
+    appends: int
+    events: int
+    rows: int
+    bytes: int
 
 
 class Chunk(msgspec.Struct, frozen=True, gc=False):

@@ -14,6 +14,7 @@ from mainstem.errors import MainstemError, NotFound, SettingsError, Unavailable
 from mainstem.log.commit import CommitLog
 from mainstem.log.live import Live
 from mainstem.log.store import MemoryStore, SqliteStore, Store
+from mainstem.server.export.http import LOG, LogHttp
 from mainstem.server.gate import open_gate
 from mainstem.server.partitions import PARTITION, PRUNE, SNAPSHOT, PartitionsHttp
 from mainstem.server.settings import Settings
@@ -110,6 +111,8 @@ class Mainstem:
                 stack.push_async_callback(self.gate.authenticator.stop)
             await self._open_streams(log, stack)
             self._open_sync(log, stack)
+            self._log = LogHttp(log)
+            stack.push_async_callback(self._log.stop)
             stack.callback(self.release_readers)
             yield
         self.http = None
@@ -194,6 +197,8 @@ class Mainstem:
             await answer(send, self._sets(scope, receive, send))
         elif path.startswith((PARTITION, SNAPSHOT)) or path == PRUNE:
             await answer(send, self._partitions(path, scope, receive, send))
+        elif path == LOG or path.startswith(LOG + b"/"):
+            await answer(send, self._log(path, scope, receive, send))
         elif path == b"/healthz":
             await _respond_json(send, {"status": "ok"})
         elif path == b"/readyz":

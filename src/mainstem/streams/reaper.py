@@ -5,7 +5,7 @@ import logging
 
 from mainstem import limits
 from mainstem.errors import MainstemError
-from mainstem.log.records import TopicId
+from mainstem.log.records import CommittedId, TopicId
 from mainstem.streams.endings import Expire, Forget, Touch
 from mainstem.streams.retention import Trim, surplus
 from mainstem.streams.service import Streams
@@ -89,8 +89,9 @@ class Reaper:
             oldest = await store.outline(state.topic, state.earliest, state.tail, limits.ERASE_RECORDS_MAX)
             gone = surplus(state, oldest, now_us)
             again_us = now_us if len(gone) == limits.ERASE_RECORDS_MAX else now_us + RETENTION_EVERY_US
-            position = gone[-1].end if gone else state.earliest
-            await self.log.submit(Trim(path, state.topic, position, sum(r.messages for r in gone), again_us))
+            position, last_id = (gone[-1].end, gone[-1].committed_id) if gone else (state.earliest, CommittedId(0))
+            messages = sum(record.messages for record in gone)
+            await self.log.submit(Trim(path, state.topic, position, messages, again_us, last_id))
             await self._erase_trimmed(path, state.topic)
 
     async def _erase_trimmed(self, path: str, topic: TopicId) -> None:

@@ -8,7 +8,8 @@ import msgspec
 from mainstem import limits
 from mainstem.errors import BadHeader
 from mainstem.log.commands import Key, View
-from mainstem.log.records import Kind, Outline, TopicId
+from mainstem.log.losses import LOSSES_KEY, note_loss
+from mainstem.log.records import CommittedId, Kind, Outline, TopicId
 from mainstem.streams.endings import Sizeless
 from mainstem.streams.lifecycle import SECOND_US
 from mainstem.streams.states import Retention, RetentionCheck, StreamState, retention_key, stream_key
@@ -63,9 +64,11 @@ class Trim(msgspec.Struct, Sizeless, frozen=True, gc=False):
     position: int
     messages: int
     check_again_us: int
+    last_id: CommittedId = CommittedId(0)
+    """The newest record that goes."""
 
     def needs(self) -> list[Key]:
-        return [stream_key(self.path), retention_key(self.path)]
+        return [stream_key(self.path), retention_key(self.path), LOSSES_KEY]
 
     def apply(self, view: View) -> bool:
         state: StreamState | None = view.get(stream_key(self.path))
@@ -75,6 +78,7 @@ class Trim(msgspec.Struct, Sizeless, frozen=True, gc=False):
         if state.forks or self.position <= state.earliest:  # forks still read what this stream would give up
             return False
         view.append(Kind.TRIM, self.topic, self.position, self.position)
+        note_loss(view, self.last_id)
         view.put(
             stream_key(self.path),
             msgspec.structs.replace(state, earliest=self.position, messages=max(0, state.messages - self.messages)),

@@ -9,6 +9,7 @@ import logging
 from mainstem import limits
 from mainstem.errors import MainstemError
 from mainstem.log.commit import CommitLog
+from mainstem.log.losses import NoteLoss
 from mainstem.log.records import CommittedId
 from mainstem.sync.commands import NotePruned, prunable
 from mainstem.sync.frames import stored_partitions
@@ -85,6 +86,8 @@ class Pruner:
             tags = {record.committed_id: stored_partitions(record.data) for record in records}
             floors = await self._floors({name for names in tags.values() for name in names})
             ids = [number for number, names in tags.items() if prunable(number, [floors[name] for name in names])]
+            if ids:
+                await self.log.submit(NoteLoss(ids[-1]))
             await self.log.store.erase_tagged(ids, [(name, number) for number in ids for name in tags[number]])
             gone += len(ids)
         await self.log.submit(NotePruned(name, state.floor))

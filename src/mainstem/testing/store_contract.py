@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from mainstem.log.commands import Key, Space, State
-from mainstem.log.records import RECORD_BYTES, CommittedId, Kind, Outline, Record, TopicId
+from mainstem.log.records import RECORD_BYTES, CommittedId, Counts, Extent, Kind, Outline, Record, TopicId
 from mainstem.log.store.base import Store
 from mainstem.testing.loops import run
 
@@ -429,7 +429,7 @@ class StoreContract(ABC):
         writing.append(1, b"0123", b"4567").append(2, b"other").append(1, b"89")
         saved = await writing.save()
         outlines = [
-            Outline(record.start, record.end, record.messages, record.committed_at_us)
+            Outline(record.start, record.end, record.messages, record.committed_at_us, record.committed_id)
             for record in saved
             if record.kind is Kind.APPEND and record.topic == 1
         ]
@@ -500,6 +500,50 @@ class StoreContract(ABC):
             bytes_max = data_bytes + number * RECORD_BYTES
             page = await store.read_log(CommittedId(after), store.head, bytes_max)
             assert page == saved[after : after + number]
+
+    @over_store
+    async def test_a_page_of_the_log_can_be_of_some_topics_alone(self, store: Store) -> None:
+        saved = await Writing(store).append(1, b"a", b"b").append(2, b"c").append(3, b"d").append(1, b"e").save()
+        for topics in ([1], [2, 3], [], [9], [1, 2, 3]):
+            wanted = [record for record in saved if record.topic in topics]
+            ids = [TopicId(number) for number in topics]
+            assert await store.read_log(CommittedId(0), CommittedId(MUCH), MUCH, ids) == wanted
+            assert (
+                await store.read_log(CommittedId(1), CommittedId(4), 0, ids)
+                == [record for record in wanted if 1 < record.committed_id <= 4][:1]
+            )
+
+    # Measuring
+
+    @over_store
+    async def test_measure_finds_how_far_a_number_of_messages_reaches(self, store: Store) -> None:
+        writing = Writing(store).append(1, b"aa", b"bb").append(2, b"cc")
+        writing.add(Kind.CLOSE, 1)
+        await writing.append(2, b"dddd").save()
+        head = store.head
+        for rows, size, extent in [
+            (1, MUCH, Extent(1, 1, 2)),
+            (2, MUCH, Extent(2, 2, 4)),
+            (3, MUCH, Extent(3, 3, 6)),
+            (4, MUCH, Extent(5, 4, 10)),
+            (9, MUCH, Extent(5, 4, 10)),
+            (MUCH, 1, Extent(1, 1, 2)),
+            (MUCH, 5, Extent(2, 2, 4)),
+            (MUCH, 10, Extent(5, 4, 10)),
+        ]:
+            assert await store.measure(CommittedId(0), head, rows, size) == extent
+        assert await store.measure(head, head, 1, MUCH) == Extent(head, 0, 0)
+        assert await store.measure(CommittedId(3), CommittedId(4), 1, MUCH) == Extent(4, 0, 0)
+
+    @over_store
+    async def test_count_tells_what_is_kept(self, store: Store) -> None:
+        assert await store.count() == Counts(0, 0, 0, 0)
+        writing = Writing(store).append(1, b"aa", b"bb")
+        writing.add(Kind.CLOSE, 1)
+        await writing.save()
+        assert await store.count() == Counts(2, 0, 2, 4)
+        await store.erase(TopicId(1), MUCH, 1)
+        assert await store.count() == Counts(1, 0, 1, 2)
 
     # Erasing
 

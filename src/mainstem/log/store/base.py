@@ -1,11 +1,25 @@
 """The Store contract. A store is dumb: load keys, save changes, read ranges. Every rule lives in the commands."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
+from mainstem import limits
 from mainstem.log.commands import Key, Space, State
-from mainstem.log.records import Chunk, CommittedId, Outline, Record, TopicId
+from mainstem.log.records import DATA_KINDS, Chunk, CommittedId, Counts, Extent, Kind, Outline, Record, TopicId
+
+
+class Follower(Protocol):
+    """Who must hear of what other nodes commit to the same log, just as of its own commits."""
+
+    def watched(self) -> Sequence[TopicId]:
+        """The topics whose data is wanted at once; appends to others are left out."""
+
+    def tell(self, changes: Mapping[Key, State | None], records: Sequence[Record]) -> None:
+        """Something became durable, in committed order, each once."""
+
+    def lose_track(self) -> None:
+        """States have changed, and nobody knows any more which."""
 
 
 class Store(ABC):
@@ -24,6 +38,26 @@ class Store(ABC):
         """Why this store refuses writes until it is reopened, if it does."""
         return None
 
+    @property
+    def shared(self) -> bool:
+        """Whether other nodes write to the same log."""
+        return False
+
+    @property
+    def tending(self) -> bool:
+        """Whether this node does the work that only one node should do: expiry, retention, pruning, webhooks."""
+        return True
+
+    def clock(self, local: Callable[[], int]) -> Callable[[], int]:
+        """The clock that the log goes by; nodes of one log must go by the same."""
+        return local
+
+    def follow(self, follower: Follower) -> None:  # noqa: B027 - whoever is alone has nothing to tell
+        """From now on tell of what other nodes commit."""
+
+    async def catch_up(self) -> None:  # noqa: B027
+        """Return when all that was durable when this was called has been told."""
+
     @abstractmethod
     async def open(self) -> None: ...
 
@@ -32,7 +66,10 @@ class Store(ABC):
 
     @abstractmethod
     async def load(self, keys: Iterable[Key]) -> dict[Key, State | None]:
-        """The states under these keys, for the committer."""
+        """The states under these keys, for the committer. `head` is exact from here until `save` or `release`."""
+
+    async def release(self) -> None:  # noqa: B027
+        """A batch changes nothing, or failed: let go of what `load` holds. Never raises."""
 
     @abstractmethod
     async def save(self, changes: Mapping[Key, State | None], records: Sequence[Record], head: CommittedId) -> None:
@@ -73,8 +110,42 @@ class Store(ABC):
         """Up to `limit` of the topic's data records between two positions, without their data."""
 
     @abstractmethod
-    async def read_log(self, after: CommittedId, until: CommittedId, bytes_max: int) -> list[Record]:
-        """Records in committed order, with `after` < id <= `until`, paged in the same way."""
+    async def read_log(
+        self, after: CommittedId, until: CommittedId, bytes_max: int, topics: Collection[TopicId] | None = None
+    ) -> list[Record]:
+        """Records in committed order, with `after` < id <= `until`, paged in the same way; of some topics or of all."""
+
+    async def measure(self, after: CommittedId, until: CommittedId, rows_max: int, bytes_max: int) -> Extent:
+        """The longest run behind `after` with at most so many messages and bytes, but with one record that has any.
+
+        It ends with its last data, or at `until` if no more data follows.
+        """
+        rows = size = 0
+        last = after
+        while page := await self.read_log(after, until, limits.MEASURE_PAGE_BYTES):
+            for record in page:
+                if record.kind in DATA_KINDS:
+                    if rows and (rows + record.messages > rows_max or size + len(record.data) > bytes_max):
+                        return Extent(last, rows, size)
+                    rows += record.messages
+                    size += len(record.data)
+                    last = record.committed_id
+            after = page[-1].committed_id
+        return Extent(until, rows, size)
+
+    async def count(self) -> Counts:
+        """How much is kept. It looks at everything, so it takes its time."""
+        appends = events = rows = size = 0
+        after = CommittedId(0)
+        while page := await self.read_log(after, self.head, limits.MEASURE_PAGE_BYTES):
+            for record in page:
+                if record.kind in DATA_KINDS:
+                    appends += record.kind is Kind.APPEND
+                    events += record.kind is Kind.EVENT
+                    rows += record.messages
+                    size += len(record.data)
+            after = page[-1].committed_id
+        return Counts(appends, events, rows, size)
 
     @abstractmethod
     async def read_tagged(

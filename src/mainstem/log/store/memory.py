@@ -1,7 +1,7 @@
 """The store without a disk: for tests and throw-away servers."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -87,14 +87,16 @@ class MemoryStore(Store):
         records = [r for r in self._topics.get(topic, []) if r.end > start and r.start < until]
         if newest_first:
             records.reverse()
-        return [Outline(r.start, r.end, r.messages, r.committed_at_us) for r in records[:limit]]
+        return [Outline(r.start, r.end, r.messages, r.committed_at_us, r.committed_id) for r in records[:limit]]
 
-    async def read_log(self, after: CommittedId, until: CommittedId, bytes_max: int) -> list[Record]:
+    async def read_log(
+        self, after: CommittedId, until: CommittedId, bytes_max: int, topics: Collection[TopicId] | None = None
+    ) -> list[Record]:
         page: list[Record] = []
         total = 0
         for number in range(after + 1, min(until, self._head) + 1):
             record = self._records.get(CommittedId(number))
-            if record is None:
+            if record is None or (topics is not None and record.topic not in topics):
                 continue
             total += len(record.data) + RECORD_BYTES
             if page and total > bytes_max:

@@ -1,5 +1,5 @@
 """The embedded store, on SQLite through apsw."""
 
-from mainstem.log.store.sqlite.store import SqliteStore
+from mainstem.log.store.sqlite.store import ReadOnlySqliteStore, SqliteStore
 
-__all__ = ["SqliteStore"]
+__all__ = ["ReadOnlySqliteStore", "SqliteStore"]

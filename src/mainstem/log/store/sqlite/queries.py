@@ -1,13 +1,25 @@
 """Every statement of the embedded store, each a function over a connection."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
 import apsw
 
 from mainstem.log.commands import Key, Space, State
-from mainstem.log.records import RECORD_BYTES, Chunk, CommittedId, Kind, Outline, Record, TopicId
+from mainstem.log.records import (
+    DATA_KINDS,
+    KINDS,
+    RECORD_BYTES,
+    Chunk,
+    CommittedId,
+    Counts,
+    Extent,
+    Kind,
+    Outline,
+    Record,
+    TopicId,
+)
 
 T = TypeVar("T")
 COLUMNS = 'committed_id, committed_at_us, kind, topic, "start", "end", messages, source, data'
@@ -170,21 +182,57 @@ def outline(
 ) -> list[Outline]:
     order = "DESC" if newest_first else "ASC"
     rows = db.execute(
-        'SELECT "start", "end", messages, committed_at_us FROM records INDEXED BY records_by_topic'
+        'SELECT "start", "end", messages, committed_at_us, committed_id FROM records INDEXED BY records_by_topic'
         f' WHERE kind = {Kind.APPEND:d} AND topic = ? AND "end" > ? AND "start" < ? ORDER BY "end" {order} LIMIT ?',
         (topic, start, until, limit),
     )
     return [Outline(*row) for row in rows]
 
 
-def read_log(db: apsw.Connection, after: CommittedId, until: CommittedId, bytes_max: int) -> list[Record]:
+def read_log(
+    db: apsw.Connection, after: CommittedId, until: CommittedId, bytes_max: int, topics: Collection[TopicId] | None
+) -> list[Record]:
+    only = "" if topics is None else " AND topic IN (SELECT value FROM json_each(?))"
     rows = db.execute(
-        f"SELECT {COLUMNS} FROM records WHERE committed_id > ? AND committed_id <= ? ORDER BY committed_id",
-        (after, until),
+        f"SELECT {COLUMNS} FROM records WHERE committed_id > ? AND committed_id <= ?{only} ORDER BY committed_id",
+        (after, until) if topics is None else (after, until, f"[{','.join(map(str, topics))}]"),
     )
     page = _page(rows, bytes_max)
     rows.close()
     return page
+
+
+# One row, so that the interpreter lock is given back for the whole of it.
+DATA = f"kind IN ({', '.join(f'{kind:d}' for kind in DATA_KINDS)})"
+MEASURE = f"""
+    SELECT max(committed_id), max(so_far), max(bytes) FROM (
+        SELECT committed_id,
+            sum(messages) OVER (ORDER BY committed_id) AS so_far,
+            sum(length(data)) OVER (ORDER BY committed_id) AS bytes,
+            row_number() OVER (ORDER BY committed_id) AS number
+        FROM (
+            SELECT committed_id, messages, data FROM records
+            WHERE committed_id > ? AND committed_id <= ? AND {DATA} ORDER BY committed_id LIMIT ?
+        )
+    ) WHERE number = 1 OR (so_far <= ? AND bytes <= ?)"""
+
+
+def measure(db: apsw.Connection, after: CommittedId, until: CommittedId, rows_max: int, bytes_max: int) -> Extent:
+    last, rows, size = db.execute(MEASURE, (after, until, rows_max + 1, rows_max, bytes_max)).get
+    if last is None:
+        return Extent(until, 0, 0)
+    more = db.execute(
+        f"SELECT 1 FROM records WHERE committed_id > ? AND committed_id <= ? AND {DATA} LIMIT 1", (last, until)
+    ).get
+    return Extent(last if more else until, rows, size)
+
+
+def count(db: apsw.Connection) -> Counts:
+    appends, events, rows, size = db.execute(
+        f"SELECT count(*) FILTER (WHERE kind = {Kind.APPEND:d}), count(*) FILTER (WHERE kind = {Kind.EVENT:d}),"
+        f" ifnull(sum(messages), 0), ifnull(sum(length(data)), 0) FROM records WHERE {DATA}"
+    ).get
+    return Counts(appends, events, rows, size)
 
 
 def _page(rows: Iterable[Any], bytes_max: int) -> list[Record]:
@@ -194,7 +242,7 @@ def _page(rows: Iterable[Any], bytes_max: int) -> list[Record]:
         total += len(data) + RECORD_BYTES
         if page and total > bytes_max:
             break
-        page.append(Record(committed_id, at_us, Kind(kind), topic, start, end, messages, data, source))
+        page.append(Record(committed_id, at_us, KINDS[kind], topic, start, end, messages, data, source))
     return page
 
 

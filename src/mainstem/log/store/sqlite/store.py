@@ -7,7 +7,7 @@ what is durable, so a cached state can be shown to a reader without asking the d
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +18,7 @@ import apsw
 from mainstem import limits
 from mainstem.errors import StoreFailed, StoreFull, StoreUnusable
 from mainstem.log.commands import Key, Space, State
-from mainstem.log.records import Chunk, CommittedId, Outline, Record, TopicId
+from mainstem.log.records import Chunk, CommittedId, Counts, Extent, Outline, Record, TopicId
 from mainstem.log.store.base import Store
 from mainstem.log.store.sqlite import queries
 from mainstem.log.store.sqlite.connections import DirectoryLock, open_reader, open_writer
@@ -235,13 +235,21 @@ class SqliteStore(Store):
     ) -> list[Outline]:
         return await self._read(queries.outline, topic, start, until, limit, newest_first)
 
-    async def read_log(self, after: CommittedId, until: CommittedId, bytes_max: int) -> list[Record]:
-        return await self._read(queries.read_log, after, min(until, self._head), bytes_max)
+    async def read_log(
+        self, after: CommittedId, until: CommittedId, bytes_max: int, topics: Collection[TopicId] | None = None
+    ) -> list[Record]:
+        return await self._read(queries.read_log, after, min(until, self.head), bytes_max, topics)
+
+    async def measure(self, after: CommittedId, until: CommittedId, rows_max: int, bytes_max: int) -> Extent:
+        return await self._read(queries.measure, after, min(until, self.head), rows_max, bytes_max)
+
+    async def count(self) -> Counts:
+        return await self._read(queries.count)
 
     async def read_tagged(
         self, tags: Sequence[str], after: CommittedId, until: CommittedId, limit: int, bytes_max: int
     ) -> list[Record]:
-        return await self._read(queries.read_tagged, tags, after, min(until, self._head), limit, bytes_max)
+        return await self._read(queries.read_tagged, tags, after, min(until, self.head), limit, bytes_max)
 
     async def last_tagged(self, tag: str) -> CommittedId:
         return await self._read(queries.last_tagged, tag)
@@ -261,3 +269,19 @@ class SqliteStore(Store):
         with self._transaction() as db:
             queries.keep_head(db)
             return queries.erase(db, topic, until, limit)
+
+
+class ReadOnlySqliteStore(SqliteStore):
+    """The same file beside the server that writes it. Whoever reads it says up to which id: this one knows no head."""
+
+    @property
+    def head(self) -> CommittedId:
+        return CommittedId(limits.INTEGER_MAX)
+
+    async def open(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        self._reading.shutdown()
+        for db in self._readers:
+            db.close()

@@ -1,0 +1,184 @@
+"""`/v1/log`, `/v1/log/head`, `/v1/log/bounds`: for whoever may see everything."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from mainstem import limits
+from mainstem.access import Identity
+from mainstem.errors import BadQuery, MethodNotAllowed, NotAcceptable, NotFound
+from mainstem.log.commit import CommitLog
+from mainstem.log.live import EVERYTHING, Topic, changed
+from mainstem.log.losses import LOSSES_KEY, Losses
+from mainstem.log.records import CommittedId
+from mainstem.server.export.exporters import EncodedPage, Exporters
+from mainstem.server.export.formats import ARROW, NDJSON
+from mainstem.server.export.selection import Selection, parse_number, parse_selection
+from mainstem.streams import sse
+from mainstem.streams.live_reads import Departure, check_room, seconds_left
+from mainstem.streams.requests import Receive, Scope, Send, collect_headers, parse_query
+from mainstem.streams.responses import SAFE, HeaderList, respond
+
+LOG: Final = b"/v1/log"
+PRIVATE: Final[HeaderList] = [
+    *SAFE,
+    (b"access-control-allow-origin", b"*"),
+    (b"access-control-expose-headers", b"Log-Next, Log-Head, Log-Rows, Log-Up-To-Date, Retry-After"),
+    (b"cache-control", b"no-store"),
+]
+
+
+class LogHttp:
+    def __init__(self, log: CommitLog) -> None:
+        self.log = log
+        self.exporters = Exporters(log.store)
+
+    async def stop(self) -> None:
+        await self.exporters.stop()
+
+    async def __call__(self, path: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+        identity: Identity = scope["mainstem.identity"]
+        identity.require_admin()
+        if scope["method"] != "GET":
+            raise MethodNotAllowed(f"{scope['method']} means nothing here", headers={"Allow": "GET, OPTIONS"})
+        if path == LOG:
+            await self._read(scope, receive, send)
+        elif path == LOG + b"/head":
+            await _respond_json(send, await self.describe(dict(parse_query(scope))))
+        elif path == LOG + b"/bounds":
+            await _respond_json(send, await self.bounds(dict(parse_query(scope))))
+        else:
+            raise NotFound("the log is at /v1/log, /v1/log/head and /v1/log/bounds")
+
+    # About the log
+
+    async def describe(self, query: Mapping[str, str]) -> dict[str, Any]:
+        _check_names(query, "counts")
+        if query.get("counts", "false") not in ("true", "false"):
+            raise BadQuery("counts is true or false")
+        store = self.log.store
+        first = await store.read_log(CommittedId(0), store.head, 1)
+        losses: Losses | None = await store.get(LOSSES_KEY)
+        about: dict[str, Any] = {
+            "head": store.head,
+            "lowest": first[0].committed_id if first else store.head + 1,
+            "pruned": 0 if losses is None else losses.until,
+        }
+        if query.get("counts") == "true":
+            about |= msgspec.structs.asdict(await store.count())
+        return about
+
+    async def bounds(self, query: Mapping[str, str]) -> dict[str, Any]:
+        """How far a reader may go that wants about so many rows, or bytes."""
+        _check_names(query, "after", "until", "rows", "bytes")
+        numbers = {name: parse_number(name, text) for name, text in query.items()}
+        if not (numbers.get("rows") or numbers.get("bytes")):
+            raise BadQuery("give rows, or bytes, as a whole number above 0")
+        head = self.log.store.head
+        extent = await self.log.store.measure(
+            CommittedId(numbers.get("after", 0)),
+            CommittedId(min(numbers.get("until", head), head)),
+            numbers.get("rows") or limits.INTEGER_MAX,
+            numbers.get("bytes") or limits.INTEGER_MAX,
+        )
+        return msgspec.structs.asdict(extent)
+
+    # Reading
+
+    async def _read(self, scope: Scope, receive: Receive, send: Send) -> None:
+        selection = parse_selection(scope)
+        headers = collect_headers(scope["headers"])
+        if dict(parse_query(scope)).get("live") == "sse":
+            last = headers.get(b"last-event-id", b"").decode("latin-1")
+            if last:
+                selection = msgspec.structs.replace(selection, after=parse_number("Last-Event-ID", last))
+            await self._tail(selection, scope["mainstem.identity"], receive, send)
+            return
+        format_ = choose_format(headers.get(b"accept", b"").decode("latin-1"))
+        page = await self.exporters.page(selection, format_)
+        await respond(
+            send, 200, [*PRIVATE, (b"content-type", format_.encode()), *self._place(selection, page)], page.body
+        )
+
+    def _place(self, selection: Selection, page: EncodedPage) -> HeaderList:
+        place = [
+            (b"log-next", str(page.next).encode()),
+            (b"log-head", str(self.log.store.head).encode()),
+            (b"log-rows", str(page.rows).encode()),
+        ]
+        return [*place, (b"log-up-to-date", b"true")] if self._is_up_to_date(selection, page) else place
+
+    def _is_up_to_date(self, selection: Selection, page: EncodedPage) -> bool:
+        return page.next >= min(selection.until, self.log.store.head)
+
+    async def _tail(self, selection: Selection, identity: Identity, receive: Receive, send: Send) -> None:
+        live = self.log.live
+        check_room(live)
+        headers = [*PRIVATE, (b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        seconds_max = min(limits.SSE_LIFETIME_S, seconds_left(identity, self.log.clock_us()))
+        small = msgspec.structs.replace(selection, bytes_max=min(selection.bytes_max, limits.LOG_EVENT_BYTES))
+        client = Departure(receive)
+        try:
+            with live.watch(EVERYTHING) as topic:
+                await self._send_events(small, seconds_max, topic, client, send)
+        finally:
+            client.close()
+        if not client.left:
+            await send({"type": "http.response.body", "body": b""})
+
+    async def _send_events(
+        self, selection: Selection, seconds_max: float, topic: Topic, client: Departure, send: Send
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds_max
+        told = -1
+        while not (client.left or self.log.live.closing):
+            seen = topic.version
+            page = await self.exporters.page(selection, NDJSON)
+            up_to_date = self._is_up_to_date(selection, page)
+            if page.next != told:
+                told = page.next
+                await _send_body(send, self._frame(page, up_to_date))
+            selection = msgspec.structs.replace(selection, after=page.next)
+            if page.next >= selection.until:
+                return
+            while up_to_date and topic.version == seen and not client.left:
+                left_s = deadline - loop.time()
+                if left_s <= 0 or self.log.live.closing:
+                    return
+                await changed((topic,), (seen,), min(left_s, limits.SSE_HEARTBEAT_S), client.hold)
+                if topic.version == seen and not client.left:
+                    await _send_body(send, sse.HEARTBEAT)
+
+    def _frame(self, page: EncodedPage, up_to_date: bool) -> bytes:
+        data = b"event: data\n%b\n" % sse.encode_lines(page.body[:-1]) if page.rows else b""
+        control = {"next": page.next, "head": self.log.store.head, "upToDate": up_to_date}
+        return data + b"event: control\ndata:%b\nid:%d\n\n" % (msgspec.json.encode(control), page.next)
+
+
+def choose_format(accept: str) -> str:
+    """The first that we have; whoever does not care gets the one that can be read as it is."""
+    for item in accept.split(","):
+        media = item.partition(";")[0].strip().lower()
+        if media in (ARROW, NDJSON):
+            return media
+        if media in ("", "*/*", "application/*"):
+            return NDJSON
+    raise NotAcceptable(f"the log comes as {ARROW} or as {NDJSON}")
+
+
+def _check_names(query: Mapping[str, str], *known: str) -> None:
+    for name in query:
+        if name not in known:
+            raise BadQuery(f"there is no parameter {name[:64]!r} here")
+
+
+async def _respond_json(send: Send, body: dict[str, Any]) -> None:
+    await respond(send, 200, [*PRIVATE, (b"content-type", b"application/json")], msgspec.json.encode(body))
+
+
+async def _send_body(send: Send, body: bytes) -> None:
+    await send({"type": "http.response.body", "body": body, "more_body": True})

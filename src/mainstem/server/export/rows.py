@@ -1,0 +1,65 @@
+"""From records to rows: one row a message, column by column, since that is how Arrow wants them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from mainstem.log.records import Kind, Record, TopicId
+from mainstem.streams import json_mode
+from mainstem.streams.beginnings import CreateDescription
+from mainstem.streams.content_types import is_json
+from mainstem.sync.frames import decode_stored
+
+Names = Mapping[TopicId, CreateDescription]
+"""What each topic is called: what its CREATE record says."""
+
+
+class Rows:
+    """Messages in committed order. What the messages of one record share stands once, at `record[i]` for row i."""
+
+    def __init__(self, records: Sequence[Record], names: Names) -> None:
+        self.names = names
+        self.committed_id = [record.committed_id for record in records]
+        self.committed_at_us = [record.committed_at_us for record in records]
+        self.is_event = [record.kind is Kind.EVENT for record in records]
+        self.topic = [record.topic for record in records]
+        self.source = [record.source for record in records]
+        self.id: list[str | None] = [None] * len(records)
+        self.partitions: list[tuple[str, ...] | None] = [None] * len(records)
+
+        self.record: Sequence[int] = range(len(records))
+        self.position: list[int] = []
+        self.start: list[int] = []
+        self.data: list[bytes] = []
+        in_json = {topic: is_json(about.content_type) for topic, about in names.items()}
+        if any(self.is_event) or any(record.messages != 1 for record in records):
+            self._take_apart(records, in_json)
+        else:
+            self.position = [0] * len(records)
+            self.start = [record.start for record in records]
+            self.data = [record.data[:-1] if in_json[record.topic] else record.data for record in records]
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def _take_apart(self, records: Sequence[Record], in_json: dict[TopicId, bool]) -> None:
+        """Records of several messages into their messages, and events out of their envelopes."""
+        numbers: list[int] = []
+        for number, record in enumerate(records):
+            data, start = record.data, record.start
+            parts: Iterable[bytes]
+            if record.kind is Kind.EVENT:
+                stored = decode_stored(data)
+                self.id[number], self.partitions[number] = stored.id, stored.partitions
+                parts = (bytes(stored.event),)
+            elif not in_json[record.topic]:
+                parts = (data,)
+            elif record.messages == 1:
+                parts = (data[:-1],)
+            else:
+                parts = map(bytes, json_mode.messages(data))
+            for position, part in enumerate(parts):
+                numbers.append(number)
+                self.position.append(position)
+                self.start.append(start)
+                self.data.append(part)
+                start += len(part) + 1
+        self.record = numbers
