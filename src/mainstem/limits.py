@@ -25,7 +25,7 @@ TTL_S_MAX: Final = 100 * 365 * 86_400  # a century: later sums stay far below 2^
 # Reads
 PAGE_BYTES: Final = MIB  # one catch-up response, unless a single record is larger
 PAGE_BYTES_MAX: Final = 64 * MIB
-LOG_PAGE_BYTES: Final = 8 * MIB  # one response of /v1/log
+LOG_PAGE_BYTES: Final = 4 * MIB  # one response of /v1/log; larger ones only cost memory
 LOG_PAGE_BYTES_MAX: Final = 64 * MIB
 LOG_EVENT_BYTES: Final = 256 * KIB  # one event of a tail of the log
 LOG_SCAN_IDS_MAX: Final = 2_000_000  # ids looked at for one page, however few of them pass the filters
@@ -35,6 +35,8 @@ LOG_NAMES_MAX: Final = 100_000  # names of streams remembered while reading the 
 LOG_EXPORTERS: Final = 2  # pages of the log made at once; each takes a core
 LOG_EXPORTER_IDLE_S: Final = 60.0  # a process that makes pages holds about 80 MB, so it ends when nobody reads
 LOG_READS_WAITING_MAX: Final = 64
+INDEX_PAGE_MAX: Final = 10_000  # entries of one page of /v1/log/index: some 20 ms of a thread
+LOG_PIPE_BYTES: Final = MIB  # what the server reads ahead of that process before it pauses it
 MEASURE_PAGE_BYTES: Final = 4 * MIB  # what is held at once of a log that is only counted
 SSE_EVENT_BYTES: Final = 64 * KIB  # a stalled SSE reader holds one event, so keep events small
 LONG_POLL_MS: Final = 30_000
@@ -104,6 +106,7 @@ LEASE_MS_MAX: Final = 600_000
 LEASE_CHECK_S: Final = 0.25
 WAKE_STREAMS_MAX: Final = 500  # streams in one wake; the others come with the next
 WAKES_AT_ONCE: Final = 200  # subscriptions woken by one round of commands
+PENDING_REVIEW_S: Final = 10.0  # how often a node that wakes nobody forgets streams that another one has settled
 SPREAD_PATHS_MAX: Final = 100_000  # beyond this, appends to further streams are looked at one by one
 LISTED_LINKS_MAX: Final = 10_000
 WEBHOOK_URL_BYTES_MAX: Final = 2_048
@@ -165,11 +168,12 @@ CLIENT_CONNECTIONS_MAX: Final = 1_000  # each follow holds one
 CLIENT_KEEP_ALIVE_S: Final = 60.0  # below the server's 75 s, so that the client closes first
 CLIENT_REDIRECTS_MAX: Final = 5
 CLIENT_STREAMS_KNOWN_MAX: Final = 10_000  # content types, and producers of plain appends, that are remembered
-PRODUCER_BATCH_BYTES: Final = 256 * KIB  # the server parses up to here without a thread
+PRODUCER_BATCH_BYTES: Final = 240 * KIB  # below what the server parses without a thread
 PRODUCER_BATCH_MESSAGES_MAX: Final = 10_000
 PRODUCER_BUFFER_BYTES: Final = 32 * MIB  # beyond this append() waits
 PRODUCER_LINGER_S: Final = 0.005  # about one fsync
 PRODUCER_IN_FLIGHT: Final = 5  # seed 004
+PRODUCER_IN_FLIGHT_MAX: Final = 100  # each has a connection of its own, and in the sync client a thread
 FAULTS_MAX: Final = 1_000  # injected by tests, with --test-endpoints
 
 # Sync client (the offline-first one, `mainstem.client.sync`)
@@ -203,6 +207,7 @@ REAP_EVERY_S: Final = 1.0
 REAP_STREAMS_MAX: Final = 500  # expired streams ended in one round
 TOUCHES_FLUSH_S: Final = 5.0  # how much of a sliding TTL's last reads a crash may forget
 TOUCHES_MAX: Final = 100_000
+EXPIRY_GRACE_S: Final = 3.0  # with many nodes: until a read at another one is known, and its stream is not erased
 RETENTION_EVERY_S: Final = 5.0  # how far a stream may overshoot its retention
 RETENTION_STREAMS_MAX: Final = 200  # streams trimmed in one round
 ERASE_RECORDS_MAX: Final = 1_000  # records of a deleted stream removed in one transaction
@@ -219,14 +224,29 @@ PIPELINE_BACKOFF_S_MAX: Final = 5.0
 LOG_READ_BYTES: Final = (
     8 * MIB
 )  # one page of the log in a Spark task, held in memory as a whole so that it can be retried
-SPLIT_ROWS: Final = 250_000  # of a batch read, for one task: about half a second's work
-SPLITS_MAX: Final = 512  # tasks of one read
-STREAM_SPLITS: Final = 4  # tasks of one micro-batch: each costs about 20 ms
+BATCH_SPLITS: Final = 8  # tasks of one batch read: enough that uneven shares even out, while each costs about 20 ms
+STREAM_SPLITS: Final = 4  # tasks of one micro-batch
+SPLITS_MAX: Final = 10_000
 PUSHED_BYTES_MAX: Final = 8 * KIB  # stream names of one filter that go into the URL; more are compared by Spark
 SINK_CHUNK_BYTES: Final = MIB  # one append of the sink; also bounds what the server holds for it
 SINK_CHUNK_BYTES_MAX: Final = 16 * MIB
 SINK_BUFFER_BYTES_MAX: Final = 64 * MIB  # rows of many streams in one task, until they are staged
+SINK_SUBMIT_BYTES: Final = 512 * KIB  # events in one message; half of what the server takes
+SINK_SUBMITS_MAX: Final = 2  # messages under way; together the drafts that a client may have waiting
+SINK_PARTITIONS_KNOWN_MAX: Final = 10_000  # lists of partitions that a task has checked already
 SINK_LANES: Final = 8  # connections over which the driver appends to many streams
 SINK_LANE_CHUNKS_MAX: Final = 4  # chunks that wait for one of them
+
+# Command line
+CLI_ATTEMPTS: Final = 3  # of a first request, within half a second: a server that is not there is told at once
+CLI_APPEND_BYTES: Final = 256 * KIB  # input is sent in pieces of this size: one page in memory, and few requests
+CLI_APPEND_MESSAGES_MAX: Final = 1_000  # JSON messages in one append
+CLI_LINE_BYTES_MAX: Final = MIB  # a longer line of a stream is shown in pieces
+CLI_WHOLE_BYTES_MAX: Final = 16 * MIB  # one message, or one append as a whole; more could not be stored anyway
+CLI_SYNC_WAIT_S: Final = 30.0  # for one answer over the WebSocket
+CLI_SYNC_MESSAGE_BYTES_MAX: Final = 64 * MIB  # a page with the largest snapshots
+BENCH_APPENDS_MAX: Final = 1_000_000  # a bench is a small load, not an attack
+BENCH_S_MAX: Final = 600.0
+BENCH_CONNECTIONS_MAX: Final = 64  # each is a thread of the bench
 
 RETRY_AFTER_S: Final = 1  # what a 503 tells a client to wait

@@ -97,7 +97,10 @@ class Worker:
     async def start(cls, directory: str) -> "Worker":
         # A session of its own: Ctrl-C is for the server, which then ends its workers.
         command = [sys.executable, "-c", "from mainstem.server.export.worker import main; main()", directory]
-        return cls(await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, start_new_session=True))
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=PIPE, stdout=PIPE, start_new_session=True, limit=limits.LOG_PIPE_BYTES
+        )
+        return cls(process)
 
     async def page(self, request: PageRequest) -> EncodedPage:
         stdin, stdout = self.process.stdin, self.process.stdout

@@ -1,8 +1,9 @@
-"""`/v1/log`, `/v1/log/head`, `/v1/log/bounds`: for whoever may see everything."""
+"""`/v1/log`, `/v1/log/head`, `/v1/log/bounds`, `/v1/log/index`: for whoever may see everything."""
 
 import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
+from urllib.parse import quote
 
 import msgspec
 
@@ -15,6 +16,7 @@ from mainstem.log.losses import LOSSES_KEY, Losses
 from mainstem.log.records import CommittedId
 from mainstem.server.export.exporters import EncodedPage, Exporters
 from mainstem.server.export.formats import ARROW, NDJSON
+from mainstem.server.export.index import encode_index, find_index, parse_index_query
 from mainstem.server.export.selection import Selection, parse_number, parse_selection
 from mainstem.streams import sse
 from mainstem.streams.live_reads import Departure, check_room, seconds_left
@@ -34,6 +36,7 @@ class LogHttp:
     def __init__(self, log: CommitLog) -> None:
         self.log = log
         self.exporters = Exporters(log.store)
+        self._index_turn = asyncio.Semaphore(1)  # one page of an index at a time: its thread is the server's
 
     async def stop(self) -> None:
         await self.exporters.stop()
@@ -49,8 +52,10 @@ class LogHttp:
             await _respond_json(send, await self.describe(dict(parse_query(scope))))
         elif path == LOG + b"/bounds":
             await _respond_json(send, await self.bounds(dict(parse_query(scope))))
+        elif path == LOG + b"/index":
+            await self._read_index(scope, send)
         else:
-            raise NotFound("the log is at /v1/log, /v1/log/head and /v1/log/bounds")
+            raise NotFound("the log is at /v1/log, /v1/log/head, /v1/log/bounds and /v1/log/index")
 
     # About the log
 
@@ -84,6 +89,17 @@ class LogHttp:
             numbers.get("bytes") or limits.INTEGER_MAX,
         )
         return msgspec.structs.asdict(extent)
+
+    async def _read_index(self, scope: Scope, send: Send) -> None:
+        query = parse_index_query(dict(parse_query(scope)))
+        format_ = choose_format(collect_headers(scope["headers"]).get(b"accept", b"").decode("latin-1"))
+        async with self._index_turn:
+            page = await find_index(self.log.store, query)
+            body = await asyncio.to_thread(encode_index, page, query.of, format_)
+        headers = [*PRIVATE, (b"content-type", format_.encode()), (b"log-rows", str(len(page.found)).encode())]
+        if page.next is not None:
+            headers.append((b"log-next", quote(page.next, safe="").encode()))
+        await respond(send, 200, headers, body)
 
     # Reading
 

@@ -1,6 +1,7 @@
 """From records to rows: one row a message, column by column, since that is how Arrow wants them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, repeat
 
 from mainstem.log.records import Kind, Record, TopicId
 from mainstem.streams import json_mode
@@ -44,22 +45,25 @@ class Rows:
         """Records of several messages into their messages, and events out of their envelopes."""
         numbers: list[int] = []
         for number, record in enumerate(records):
-            data, start = record.data, record.start
-            parts: Iterable[bytes]
-            if record.kind is Kind.EVENT:
-                stored = decode_stored(data)
-                self.id[number], self.partitions[number] = stored.id, stored.partitions
-                parts = (bytes(stored.event),)
-            elif not in_json[record.topic]:
-                parts = (data,)
-            elif record.messages == 1:
-                parts = (data[:-1],)
-            else:
-                parts = map(bytes, json_mode.messages(data))
-            for position, part in enumerate(parts):
-                numbers.append(number)
-                self.position.append(position)
-                self.start.append(start)
-                self.data.append(part)
-                start += len(part) + 1
+            parts = self._parts(number, record, in_json)
+            numbers.extend(repeat(number, len(parts)))
+            self.position.extend(range(len(parts)))
+            self.start.extend(accumulate(map(len, parts[:-1]), _behind, initial=record.start))
+            self.data.extend(parts)
         self.record = numbers
+
+    def _parts(self, number: int, record: Record, in_json: dict[TopicId, bool]) -> list[bytes]:
+        if record.kind is Kind.EVENT:
+            stored = decode_stored(record.data)
+            self.id[number], self.partitions[number] = stored.id, stored.partitions
+            return [bytes(stored.event)]
+        if not in_json[record.topic]:
+            return [record.data]
+        if record.messages == 1:
+            return [record.data[:-1]]
+        return list(map(bytes, json_mode.messages(record.data)))
+
+
+def _behind(start: int, size: int) -> int:
+    """Where the next message begins: a comma follows each."""
+    return start + size + 1

@@ -59,15 +59,15 @@ async def answer(pages: LogPages, request: PageRequest) -> tuple[PageReply, byte
 
 def serve(directory: str, requests: BinaryIO, replies: BinaryIO) -> None:
     pages = LogPages(ReadOnlySqliteStore(directory))
-    with asyncio.Runner() as runner:
-        while head := requests.read(LENGTH.size):
-            request = decode_request(requests.read(*LENGTH.unpack(head)))
-            reply, body = runner.run(answer(pages, request))
-            about = encode_message(reply)
-            replies.write(LENGTH.pack(len(about)))
-            replies.write(about)
-            replies.write(body)
-            replies.flush()
+    loop = asyncio.new_event_loop()  # not a Runner: it sets signal handlers anew for each page, at a surprising cost
+    while head := requests.read(LENGTH.size):
+        request = decode_request(requests.read(*LENGTH.unpack(head)))
+        reply, body = loop.run_until_complete(answer(pages, request))
+        about = encode_message(reply)
+        replies.write(LENGTH.pack(len(about)))
+        replies.write(about)
+        replies.write(body)
+        replies.flush()
 
 
 def main() -> None:
