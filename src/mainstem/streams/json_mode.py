@@ -37,12 +37,15 @@ def parse_body(body: bytes, *, empty_array_ok: bool = False) -> Messages:
     try:
         if not body.isascii():
             body.decode("utf-8")
-        _check_depth(body)
         if body.lstrip(b" \t\r\n")[:1] == b"[":
             parts = _array.decode(body)
+            for part in parts:
+                if len(part) > limits.JSON_DEPTH_MAX:  # a shorter one cannot be nested too deeply
+                    _check_depth(bytes(part), limits.JSON_DEPTH_MAX - 1)
             if parts:
                 return Messages(b",".join(parts) + b",", len(parts))
         else:
+            _check_depth(body, limits.JSON_DEPTH_MAX)
             return Messages(bytes(_value.decode(body)) + b",", 1)
     except UnicodeDecodeError as error:
         raise BadJson(f"the body is not UTF-8: {error.reason} at byte {error.start}") from None
@@ -55,13 +58,13 @@ def parse_body(body: bytes, *, empty_array_ok: bool = False) -> Messages:
     raise EmptyArray("an empty array holds no message to append")
 
 
-def _check_depth(body: bytes) -> None:
+def _check_depth(body: bytes, levels_max: int) -> None:
     """The parser's depth ends with the stack, which is not always the same; ours must be, or what is stored here could
     not be read elsewhere. Innermost pairs are taken out until none is left: as many rounds as there are levels."""
-    if body.count(b"[") + body.count(b"{") <= limits.JSON_DEPTH_MAX:
+    if body.count(b"[") + body.count(b"{") <= levels_max:
         return
     brackets = STRING.sub(b"", body).translate(BRACKETS, NO_BRACKETS)
-    for _ in range(limits.JSON_DEPTH_MAX):
+    for _ in range(levels_max):
         rest = brackets.replace(b"[]", b"")
         if len(rest) == len(brackets):
             return  # nothing is left, or it is not JSON, and the parser says so
