@@ -92,6 +92,7 @@ OUTCOME_S_MAX: Final = 20.0  # to find out what became of a commit whose connect
 DATABASE_START_S_MAX: Final = 60.0  # for the database to be there when a node starts
 FOLLOW_POLL_S: Final = 1.0  # looks for other nodes' commits, should a notification be lost
 FOLLOW_BYTES_MAX: Final = 4 * MIB  # other nodes' records told at once
+ALONE_S: Final = 1.0  # without other nodes' commits for so long, a node commits without locking the head before
 SAVES_KEPT_S: Final = 120.0  # how long a node may be cut off before it must forget all states that it remembers
 SAVES_DROPPED_MAX: Final = 5_000  # old notes of commits removed in one statement
 TEND_CHECK_S: Final = 1.0  # how soon another node takes over the background work of one that died
@@ -199,6 +200,7 @@ SYNC_CLIENT_SILENCE_S_MAX: Final = 60.0  # without any message; a page of 4 MiB 
 SYNC_CLIENT_BACKOFF_S: Final = 0.2  # before the second attempt to connect; it doubles
 SYNC_CLIENT_BACKOFF_S_MAX: Final = 30.0
 SYNC_CLIENT_REFUSED_S: Final = 30.0  # until a partition that was not allowed is asked for again, with a new token
+SYNC_CLIENT_MISMATCHES: Final = 3  # connections in a row that find the log too short: one node may lag behind another
 SYNC_CLIENT_GOODBYE_S_MAX: Final = 2.0  # for closing a connection in order
 
 # Background work
@@ -236,6 +238,39 @@ SINK_SUBMITS_MAX: Final = 2  # messages under way; together the drafts that a cl
 SINK_PARTITIONS_KNOWN_MAX: Final = 10_000  # lists of partitions that a task has checked already
 SINK_LANES: Final = 8  # connections over which the driver appends to many streams
 SINK_LANE_CHUNKS_MAX: Final = 4  # chunks that wait for one of them
+COPY_ROWS: Final = 1_000_000  # of the log in one commit of an archive or export: some seconds, which a kill may cost
+COPY_BYTES: Final = 256 * MIB  # the same, for large messages
+COPY_PIECE_ROWS_MIN: Final = 20_000  # a task for fewer rows takes longer to start than to run
+COPY_TASKS_MAX: Final = 1_000  # of one commit
+PARQUET_GROUP_ROWS: Final = 128_000  # rows that a task holds until they are a row group
+PARQUET_GROUP_BYTES: Final = 64 * MIB
+COMPACT_FILES: Final = 16  # small files in one partition of an archive, from which on they are made into larger ones
+COMPACT_SMALL_BYTES: Final = 4 * MIB  # first into files of this size,
+COMPACT_LARGE_BYTES: Final = 32 * MIB  # then of this: a row is written again two or three times, not with every round
+COMPACT_TASKS_MAX: Final = 2  # files rewritten at a time, each in the memory of the driver
+IMPORT_FILES_MAX: Final = 100_000  # of one import; its plan is a document that is held and written as a whole
+IMPORT_GROUP_FILES: Final = 64  # files in one write of the sink: each is a scan in one plan of Spark
+IMPORT_GROUP_BYTES: Final = 256 * MIB  # the same, of larger files; they are staged on disk until they are sent
+IMPORT_SPLIT_BYTES: Final = 32 * MIB  # of a file in one task
+ROLLUP_ROWS: Final = 1_000_000  # one micro-batch of a rollup: what a kill makes it do again
+AUDIT_TASK_IDS: Final = (
+    50_000  # committed ids that one task of an audit examines: a second or less, and what a kill undoes
+)
+AUDIT_BUFFER_ROWS: Final = 10_000  # findings that a task holds before it writes them
+AUDIT_RUNS_OPEN_MAX: Final = 100_000  # streams that a task follows at once; beyond this it begins new runs
+AUDIT_EXAMPLES: Final = 5  # faults of each kind that are shown
+AUDIT_EXAMPLES_MAX: Final = 1_000  # they are held by the driver
+
+FOLD_TASK_IDS: Final = 100_000  # ids of the log that one task of snapshot or retain reads
+FOLD_TASK_IDS_MIN: Final = 2_000  # a smaller task costs more to begin than it does
+TARGETS_KNOWN_MAX: Final = 100_000  # partitions and streams for which a task remembers whether they are chosen
+COMBINED_KEYS_MAX: Final = 100_000  # entries that a task holds before it hands them on
+COMBINED_BYTES_MAX: Final = 64 * MIB
+SNAPSHOTS_BEHIND_MAX: Final = 1_000  # targets that could not be folded and are caught up by name; more repeat the round
+PROBLEMS_TOLD_MAX: Final = 20  # of one round, in its summary
+POLICIES_MAX: Final = 1_000  # of one file; each glob is tried for each name
+POLICY_FILE_BYTES_MAX: Final = MIB
+PRUNED_TOLD_MAX: Final = 1_000  # partitions and streams in the list of what would go
 
 # Command line
 CLI_ATTEMPTS: Final = 3  # of a first request, within half a second: a server that is not there is told at once
@@ -243,10 +278,12 @@ CLI_APPEND_BYTES: Final = 256 * KIB  # input is sent in pieces of this size: one
 CLI_APPEND_MESSAGES_MAX: Final = 1_000  # JSON messages in one append
 CLI_LINE_BYTES_MAX: Final = MIB  # a longer line of a stream is shown in pieces
 CLI_WHOLE_BYTES_MAX: Final = 16 * MIB  # one message, or one append as a whole; more could not be stored anyway
+CLI_SUBMIT_BYTES: Final = 512 * KIB  # drafts in one message, well below what a message may be
 CLI_SYNC_WAIT_S: Final = 30.0  # for one answer over the WebSocket
 CLI_SYNC_MESSAGE_BYTES_MAX: Final = 64 * MIB  # a page with the largest snapshots
 BENCH_APPENDS_MAX: Final = 1_000_000  # a bench is a small load, not an attack
 BENCH_S_MAX: Final = 600.0
+BENCH_STREAMS_MAX: Final = 1_000
 BENCH_CONNECTIONS_MAX: Final = 64  # each is a thread of the bench
 
 RETRY_AFTER_S: Final = 1  # what a 503 tells a client to wait

@@ -1,0 +1,28 @@
+"""Append the lines of standard input with a producer: in batches, in order, each one once.
+
+    seq 1 1000000 | python examples/produce_lines.py http://127.0.0.1:4437 numbers
+
+What could not be stored is written to standard error, and the exit code is 1.
+"""
+
+import sys
+
+from mainstem.client import Failed, IdempotentProducer, Streams
+
+
+def produce(url: str, path: str) -> int:
+    failures: list[Failed] = []
+    with Streams(url) as streams:
+        streams.create(path, "text/plain")
+        with IdempotentProducer(streams, path, on_error=failures.append) as producer:
+            for line in sys.stdin.buffer:
+                producer.append(line)
+    for failed in failures:
+        print(f"{len(failed.messages)} lines are not stored: {failed.error}", file=sys.stderr)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: produce_lines.py URL STREAM < LINES")
+    sys.exit(produce(sys.argv[1], sys.argv[2]))

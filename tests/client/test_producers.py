@@ -1,0 +1,360 @@
+"""The producer over the wire: batches, order, retries, claims, errors and back-pressure."""
+
+import itertools
+import threading
+import time
+
+import pytest
+
+from client.canned import canned, reply
+from mainstem.client import (
+    BadArgument,
+    BodyTooLarge,
+    NotFound,
+    OutcomeUnknown,
+    ProducerClosed,
+    Retries,
+    StaleEpoch,
+    StreamClosed,
+)
+
+JSON = "application/json"
+QUICK = Retries(attempts_max=8, delay_s=0.01, delay_s_max=0.05)
+
+
+@pytest.fixture
+def produce(streams):
+    def make(path, **options):
+        return streams.producer(path, **{"retries": QUICK, **options})
+
+    return make
+
+
+def test_messages_of_a_json_stream_stay_messages(streams, path, produce):
+    streams.create(path, JSON)
+    messages = [{"msg": 1}, [1, 2], [], "text", 4.5, None, True]
+    with produce(path) as producer:
+        producer.append_all(messages)
+        producer.append(b'{"raw":  1}')
+    assert streams.read_json(path) == [*messages, {"raw": 1}]
+
+
+def test_one_message_is_a_batch_too(streams, path, produce):
+    streams.create(path, JSON)
+    with produce(path) as producer:
+        producer.append({"only": 1})
+    assert streams.read_json(path) == [{"only": 1}]
+
+
+def test_bytes_and_text_are_joined(streams, path, produce):
+    streams.create(path, "text/plain")
+    with produce(path) as producer:
+        producer.append_all(["a", b"b", bytearray(b"c"), "ü"])
+    assert streams.read_text(path) == "abcü"
+
+
+def test_a_thousand_messages_need_few_requests(twins):
+    with canned(reply(200, {"stream-next-offset": "1"})) as peer:
+        with twins(peer.url).producer("s", content_type="text/plain", linger_s=0.05) as producer:
+            producer.append_all(["x"] * 1_000)
+        assert 1 <= len(peer.asked) < 20
+        assert b"".join(asked.body for asked in peer.asked) == b"x" * 1_000
+        assert [asked.headers["producer-seq"] for asked in peer.asked] == [str(seq) for seq in range(len(peer.asked))]
+        assert len({asked.headers["producer-id"] for asked in peer.asked}) == 1
+
+
+def test_a_batch_is_bounded_by_bytes_and_by_messages(twins):
+    with canned(reply(200, {"stream-next-offset": "1"})) as peer:
+        streams = twins(peer.url)
+        with streams.producer("s", content_type=JSON, linger_s=60, batch_bytes=100) as producer:
+            producer.append_all(["x" * 20] * 40)
+        assert max(len(asked.body) for asked in peer.asked) <= 101
+        del peer.asked[:]
+        with streams.producer("s", content_type="text/plain", linger_s=60, batch_messages=7) as producer:
+            producer.append_all(["x"] * 70)
+        assert [len(asked.body) for asked in peer.asked] == [7] * 10
+
+
+def test_five_are_in_flight_and_everything_arrives_in_order(streams, path, produce, faults):
+    streams.create(path, JSON)
+    faults.inject(path, method="POST", delayMs=5, jitterMs=20, count=100)
+    with produce(path, batch_messages=3, linger_s=0) as producer:
+        producer.append_all(list(range(200)))
+    assert streams.read_json(path) == list(range(200))
+
+
+def test_requests_really_overlap(twins):
+    """With one at a time the peer would wait for ever for the third."""
+    together = threading.Barrier(3, timeout=15)
+    numbers = itertools.count()
+
+    def meet(_, connection):
+        if next(numbers) < 3:
+            together.wait()
+        connection.sendall(reply(200, {"stream-next-offset": "1"}))
+
+    with canned(reply(200, {"stream-next-offset": "1"}), meet) as peer:
+        with twins(peer.url).producer("s", content_type="text/plain", batch_messages=1) as producer:
+            producer.append_all(["x"] * 4)
+        assert len(peer.asked) == 4
+
+
+@pytest.mark.parametrize("fault", [{"dropConnection": True}, {"dropReply": True}, {"status": 503}, {"status": 500}])
+def test_faults_lose_and_double_nothing(streams, path, produce, faults, fault):
+    streams.create(path, JSON)
+    patient = Retries(attempts_max=30, delay_s=0.01, delay_s_max=0.05)  # all faults may meet the same request
+    with produce(path, batch_messages=5, linger_s=0, retries=patient) as producer:
+        for start in range(0, 100, 10):
+            faults.inject(path, method="POST", **fault, count=2)
+            producer.append_all(list(range(start, start + 10)))
+        producer.flush()
+    assert streams.read_json(path) == list(range(100))
+
+
+def test_retry_after_holds_everything_back(streams, path, produce, faults):
+    streams.create(path, JSON)
+    faults.inject(path, method="POST", status=429, retryAfter=1)
+    began_s = time.monotonic()
+    with produce(path) as producer:
+        producer.append_all([1, 2])
+    assert time.monotonic() - began_s >= 1.0
+    assert streams.read_json(path) == [1, 2]
+
+
+def test_flush_waits_until_everything_is_stored(streams, path, produce):
+    streams.create(path, JSON)
+    with produce(path, linger_s=60) as producer:
+        producer.append_all([1, 2, 3])
+        assert streams.read_json(path) == []
+        producer.flush()
+        assert streams.read_json(path) == [1, 2, 3]
+        producer.flush()
+        producer.append(4)
+    assert streams.read_json(path) == [1, 2, 3, 4]
+
+
+def test_appending_does_not_wait_for_the_server(streams, path, produce, faults):
+    streams.create(path, JSON)
+    faults.inject(path, method="POST", delayMs=500)
+    with produce(path, linger_s=0) as producer:
+        producer.append(0)
+        began_s = time.monotonic()
+        producer.append_all(list(range(1, 1_000)))
+        assert streams.read_json(path) == []
+        assert time.monotonic() - began_s < 0.5
+    assert streams.read_json(path) == list(range(1_000))
+
+
+def test_a_full_buffer_makes_append_wait(streams, path, produce, faults):
+    streams.create(path, JSON)
+    faults.inject(path, method="POST", delayMs=300)
+    with produce(path, linger_s=0, buffer_bytes=1_000, batch_bytes=500) as producer:
+        began_s = time.monotonic()
+        producer.append_all(["x" * 100] * 50)
+        assert time.monotonic() - began_s >= 0.3, "the first reply takes so long, and 5000 bytes do not fit"
+    assert streams.read_json(path) == ["x" * 100] * 50
+
+
+# Closing
+
+
+def test_leaving_the_block_leaves_the_stream_open(streams, path, produce):
+    streams.create(path, "text/plain")
+    with produce(path) as producer:
+        producer.append("mine ")
+    assert not streams.head(path).closed
+    streams.append(path, "yours")
+    assert streams.read_text(path) == "mine yours"
+
+
+def test_a_closed_producer_takes_nothing_more(streams, path, produce):
+    streams.create(path, "text/plain")
+    producer = produce(path)
+    producer.append("a")
+    producer.close()
+    producer.close()
+    with pytest.raises(ProducerClosed, match="closed"):
+        producer.append("b")
+    assert streams.read_text(path) == "a"
+
+
+def test_a_producer_that_was_never_used_closes_too(produce, path):
+    produce(path).close()
+
+
+def test_the_stream_is_closed_behind_the_last_message(streams, path, produce, faults):
+    streams.create(path, JSON)
+    producer = produce(path)
+    producer.append_all([1, 2])
+    faults.inject(path, method="POST", dropReply=True, count=2)
+    producer.close_stream({"last": 3})
+    producer.close_stream()
+    (batch,) = streams.read(path)
+    assert (batch.messages, batch.closed) == ([1, 2, {"last": 3}], True)
+
+
+def test_the_stream_is_closed_without_a_message_too(streams, path, produce):
+    streams.create(path, "text/plain")
+    produce(path).close_stream()
+    assert streams.head(path).closed
+    with pytest.raises(StreamClosed):
+        produce(path).close_stream()
+
+
+# Epochs
+
+
+def test_a_stale_epoch_fails_unless_it_may_be_claimed(streams, path, produce):
+    streams.create(path, "text/plain")
+    streams.append(path, "other ", producer=("shared", 5, 0))
+    producer = produce(path, producer_id="shared")
+    producer.append("fenced")
+    with pytest.raises(StaleEpoch) as caught:
+        producer.flush()
+    assert caught.value.current_epoch == 5
+    with pytest.raises(ProducerClosed) as refused:
+        producer.append("more")
+    assert isinstance(refused.value.__cause__, StaleEpoch)
+    with produce(path, producer_id="shared", auto_claim=True, batch_messages=1, linger_s=0) as claiming:
+        claiming.append_all(["a", "b", "c", "d", "e", "f"])
+    assert claiming.epoch == 6
+    assert streams.read_text(path) == "other abcdef"
+
+
+def test_a_producer_that_is_fenced_in_between_claims_and_goes_on(streams, path, produce):
+    streams.create(path, JSON)
+    with produce(path, producer_id="shared", auto_claim=True) as producer:
+        producer.append(1)
+        producer.flush()
+        streams.append(path, "intruder", producer=("shared", 9, 0))
+        producer.append_all([2, 3])
+    assert (producer.epoch, streams.read_json(path)) == (10, [1, "intruder", 2, 3])
+
+
+def test_the_same_numbers_again_store_nothing_twice_and_are_counted(streams, path, produce):
+    streams.create(path, JSON)
+    for expected in (0, 2):
+        with produce(path, producer_id="replayed", linger_s=0.05) as producer:
+            producer.append_all([{"msg": "first"}, {"msg": "second"}])
+        assert producer.duplicates == expected
+    assert streams.read_json(path) == [{"msg": "first"}, {"msg": "second"}]
+
+
+def test_a_new_instance_that_claims_stores_what_it_was_given(streams, path, produce):
+    streams.create(path, JSON)
+    for run in range(3):
+        with produce(path, producer_id="restarted", auto_claim=True) as producer:
+            producer.append({"run": run})
+    assert streams.read_json(path) == [{"run": 0}, {"run": 1}, {"run": 2}]
+
+
+# Errors
+
+
+def test_on_error_hears_of_what_is_not_stored(streams, path, produce):
+    streams.create(path, "text/plain")
+    streams.close(path)
+    failures = []
+    with produce(path, on_error=failures.append) as producer:
+        producer.append_all(["a", "b"])
+        producer.flush()
+    assert [message for failed in failures for message in failed.messages] == [b"a", b"b"]
+    assert all(isinstance(failed.error, StreamClosed) for failed in failures)
+
+
+def test_without_on_error_the_next_flush_or_close_raises(streams, path, produce):
+    streams.create(path, "text/plain")
+    producer = produce(path)
+    producer.append("a")
+    producer.flush()
+    streams.delete(path)
+    producer.append("b")
+    with pytest.raises(NotFound):
+        producer.close()
+    producer.close()
+
+
+def test_a_stream_that_is_not_there_is_told_at_the_first_append(produce, path):
+    with pytest.raises(NotFound, match=path):
+        produce(path).append("a")
+
+
+def test_an_on_error_that_raises_stops_nothing(streams, path, produce, caplog):
+    streams.create(path, "text/plain", closed=True)
+
+    def fail(_) -> None:
+        raise LookupError("handler")
+
+    with produce(path, on_error=fail) as producer:
+        producer.append("a")
+    assert "on_error" in caplog.text
+
+
+def test_a_server_that_stays_away_ends_in_an_unknown_outcome(streams, path, produce, faults):
+    streams.create(path, JSON)
+    faults.inject(path, method="POST", dropReply=True, count=8)
+    failures = []
+    with produce(path, on_error=failures.append) as producer:
+        producer.append(1)
+    (failed,) = failures
+    assert isinstance(failed.error, OutcomeUnknown)
+    assert streams.read_json(path) == [1], "it was stored, which nobody could know"
+
+
+def test_a_message_that_is_too_large_fails_and_the_others_do_not(start_server, twins, path):
+    server = start_server("--max-body-bytes", "1000")
+    streams = twins(server.url)
+    streams.create(path, JSON)
+    failures = []
+    with streams.producer(path, on_error=failures.append, linger_s=0.05) as producer:
+        producer.append_all([*range(200), "x" * 2_000, *range(200, 400)])
+    assert streams.read_json(path) == list(range(400))
+    (failed,) = failures
+    assert isinstance(failed.error, BodyTooLarge)
+    assert failed.error.limit_bytes == 1_000
+    assert failed.messages == [b'"' + b"x" * 2_000 + b'"']
+
+
+def test_a_token_callable_that_fails_fails_the_producer(twins, server, path):
+    tokens = iter(["for create", "for the first append"])
+    streams = twins(server.url, token=lambda: next(tokens))
+    streams.create(path, "text/plain")
+    failures = []
+    with streams.producer(path, on_error=failures.append) as producer:
+        producer.append("a")
+        producer.flush()
+        producer.append("b")
+        producer.flush()
+    (failed,) = failures
+    assert failed.messages == [b"b"]
+    assert "StopIteration" in str(failed.error)
+
+
+@pytest.mark.parametrize("options", [{"producer_id": ""}, {"epoch": -1}, {"batch_bytes": 0}, {"in_flight_max": 0}])
+def test_options_that_make_no_sense_are_refused(streams, path, options):
+    with pytest.raises(BadArgument):
+        streams.producer(path, **options)
+
+
+@pytest.mark.parametrize(("content_type", "message"), [(JSON, object()), ("text/plain", {"a": 1}), ("text/plain", "")])
+def test_a_message_that_cannot_be_sent_is_refused_at_once(streams, path, produce, content_type, message):
+    streams.create(path, content_type)
+    with produce(path) as producer, pytest.raises(BadArgument):
+        producer.append(message)
+    assert streams.read_bytes(path) in (b"", b"[]")
+
+
+def test_many_threads_may_share_a_producer(streams, path, produce):
+    streams.create(path, JSON)
+    with produce(path, batch_messages=10) as producer:
+        threads = [
+            threading.Thread(target=producer.append_all, args=([[name, n] for n in range(100)],)) for name in range(8)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    stored = streams.read_json(path)
+    assert len(stored) == 800
+    for name in range(8):
+        assert [n for who, n in stored if who == name] == list(range(100))

@@ -1,0 +1,137 @@
+"""Reading what is there: batches with their offsets, and everything at once."""
+
+import pytest
+
+from mainstem.client import BadRequest, Batch, NotFound, TooMuchData
+
+JSON = "application/json"
+
+
+def test_an_empty_stream_gives_one_empty_batch_that_is_up_to_date(streams, path):
+    offset = streams.create(path, "text/plain").next_offset
+    (batch,) = streams.read(path)
+    assert batch == Batch(data=b"", offset=offset, content_type="text/plain", up_to_date=True)
+    assert batch.empty
+    streams.create(f"{path}/json", JSON)
+    assert streams.read_json(f"{path}/json") == []
+
+
+def test_a_long_stream_comes_in_batches_that_join_without_gap_or_overlap(streams, path):
+    streams.create(path, JSON)
+    for start in range(0, 600, 100):
+        streams.append_json(path, *({"number": number, "pad": "x" * 30} for number in range(start, start + 100)))
+    batches = list(streams.read(path))
+    assert len(batches) > 3
+    assert [batch.up_to_date for batch in batches] == [False] * (len(batches) - 1) + [True]
+    offsets = [batch.offset for batch in batches]
+    assert offsets == sorted(set(offsets))
+    numbers = [message["number"] for batch in batches for message in batch.messages]
+    assert numbers == list(range(600))
+    for at, batch in enumerate(batches[:-1]):
+        rest = [message["number"] for message in streams.read_json(path, batch.offset)]
+        assert rest == numbers[sum(len(done.messages) for done in batches[: at + 1]) :]
+
+
+def test_one_batch_can_be_read_alone(streams, path):
+    streams.create(path, body=b"x" * 3000)
+    for _ in range(3):
+        streams.append(path, b"y" * 3000)
+    (first,) = streams.read(path, until_up_to_date=False)
+    assert not first.up_to_date
+    assert not first.closed
+    (second,) = streams.read(path, first.offset, until_up_to_date=False)
+    assert first.data + second.data + streams.read_bytes(path, second.offset) == b"x" * 3000 + b"y" * 9000
+
+
+def test_any_offset_that_was_given_can_be_read_from(streams, path):
+    streams.create(path, "text/plain")
+    offsets = [streams.append(path, f"{number} ").next_offset for number in range(5)]
+    assert offsets == sorted(offsets)
+    for at, offset in enumerate(offsets):
+        assert streams.read_text(path, offset) == "".join(f"{number} " for number in range(at + 1, 5))
+    assert streams.head(path).next_offset == offsets[-1]
+    assert streams.read_text(path, "-1") == streams.read_text(path)
+    assert streams.read_text(path, offsets[0]) == streams.read_text(path, offsets[0]), "it does not change"
+    before = streams.read_text(path)
+    streams.append(path, "more")
+    assert streams.read_text(path).startswith(before)
+
+
+def test_now_gives_the_end_and_no_data(streams, path):
+    streams.create(path, JSON, body=[1])
+    (batch,) = streams.read(path, "now")
+    assert (batch.messages, batch.offset, batch.up_to_date) == ([], streams.head(path).next_offset, True)
+    streams.append(path, 2)
+    assert streams.read_json(path, batch.offset) == [2]
+
+
+def test_an_offset_serves_another_client(twins, server, path):
+    writer, reader = twins(server.url), twins(server.url)
+    writer.create(path, "text/plain")
+    offset = writer.append(path, "a").next_offset
+    writer.append(path, "b")
+    assert reader.read_text(path, offset) == "b"
+
+
+@pytest.mark.parametrize("offset", ["nonsense", "0", "", "-2"])
+def test_an_offset_that_is_none_is_refused_with_a_reason(streams, path, offset):
+    streams.create(path, "text/plain")
+    with pytest.raises(BadRequest, match="offset") as caught:
+        list(streams.read(path, offset))
+    assert caught.value.code == "invalid_offset"
+    assert "Stream-Next-Offset" in caught.value.hint
+
+
+@pytest.mark.parametrize("offset", ["now", "-1"])
+def test_now_does_not_hide_that_a_stream_is_missing(streams, path, offset):
+    with pytest.raises(NotFound):
+        list(streams.read(path, offset))
+
+
+def test_text_that_was_cut_inside_a_character_is_read_whole(streams, path):
+    streams.create(path, "text/plain")
+    for byte in "ü🌊".encode():
+        streams.append(path, bytes([byte]))
+    assert streams.read_text(path) == "ü🌊"
+
+
+def test_the_last_messages_can_be_read_alone(streams, path):
+    streams.create(path, JSON)
+    streams.append_json(path, *range(10))
+    batch = streams.read_tail(path, 3)
+    assert (batch.messages, batch.up_to_date) == ([7, 8, 9], True)
+
+
+def test_raw_messages_are_as_they_were_sent(streams, path):
+    streams.create(path, JSON)
+    streams.append(path, b'[1.0, {"b":1,"a":2}, 123456789012345678901234567890]')
+    (batch,) = streams.read(path)
+    assert batch.raw_messages == [b"1.0", b'{"b":1,"a":2}', b"123456789012345678901234567890"]
+
+
+def test_a_stream_that_is_not_json_has_no_messages_and_says_what_it_has(streams, path):
+    streams.create(path, "text/plain", body="x")
+    (batch,) = streams.read(path)
+    with pytest.raises(TypeError, match="use data or text"):
+        batch.messages  # noqa: B018
+
+
+def test_more_than_asked_for_is_not_collected(streams, path):
+    streams.create(path)
+    streams.append(path, bytes(10_000))
+    with pytest.raises(TooMuchData) as caught:
+        streams.read_bytes(path, bytes_max=9_999)
+    assert "read()" in caught.value.hint
+    assert len(streams.read_bytes(path, bytes_max=10_000)) == 10_000
+
+
+def test_a_message_that_is_an_empty_array_is_a_message():
+    batch = Batch(data=b"[[]]", offset="1", content_type=JSON)
+    assert (batch.empty, batch.messages) == (False, [[]])
+    assert Batch(data=b" [ ] ", offset="1", content_type=JSON).empty
+
+
+def test_compressed_pages_are_read_like_others(streams, path):
+    streams.create(path, "text/plain")
+    streams.append(path, "long " * 2_000)
+    assert streams.read_text(path) == "long " * 2_000
