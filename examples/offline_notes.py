@@ -1,0 +1,48 @@
+"""Notes that are taken online or not: every run adds one, shows all, and brings them to the server when it is there.
+
+    python examples/offline_notes.py ws://127.0.0.1:4437/v1/sync notes.db "buy milk" [TOKEN]
+
+Run it with the server stopped, a few times, and then with the server running: what was written meanwhile is committed,
+once and in its order. `*` marks what no server has yet.
+"""
+
+import asyncio
+import sys
+from typing import Any
+
+from mainstem.client.sync import Event, SyncClient, SyncClientError
+
+PARTITION = "notes"
+WAIT_S = 3.0
+
+
+def collect(notes: list[dict[str, Any]], event: Event) -> list[dict[str, Any]]:
+    """The view: a list of notes. Drafts come last, and are marked."""
+    notes.append({"text": event.event["text"], "mark": "*" if event.is_draft else " "})
+    return notes
+
+
+async def run(url: str, path: str, text: str, token: str) -> None:
+    async with SyncClient(url, client_id="notes-example", token=token, store=path, partitions=[PARTITION]) as client:
+        client.register_view("notes", collect, [])
+        await client.submit([PARTITION], {"text": text})  # durable here when it returns
+        try:
+            async with asyncio.timeout(WAIT_S):
+                await client.synced()
+        except TimeoutError:
+            print(f"offline: {client.waiting} to be sent", file=sys.stderr)
+        for note in await client.view("notes"):
+            print(f"{note['mark']} {note['text']}")
+        for rejection in await client.rejections():
+            print(f"rejected: {rejection.reason} {rejection.event.decode()}", file=sys.stderr)
+            await client.dismiss(rejection.id)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) not in (4, 5):
+        sys.exit("usage: offline_notes.py URL FILE TEXT [TOKEN]")
+    try:
+        url, path, text, token = [*sys.argv[1:], ""][:4]
+        asyncio.run(run(url, path, text, token))
+    except SyncClientError as error:
+        sys.exit(str(error))
