@@ -1,0 +1,102 @@
+"""`mainstem context`: servers by name."""
+
+import sys
+
+import click
+import msgspec
+
+from mainstem.cli import options, output
+from mainstem.cli.addresses import Book, Context, book_path, check_url, find_address, find_context, load_book, save_book
+
+
+@click.group()
+def context() -> None:
+    """Name servers, and choose the one to speak to.
+
+    Contexts are kept in $XDG_CONFIG_HOME/mainstem/contexts.json, which only you can read.
+    """
+
+
+@context.command()
+@click.argument("name")
+@click.option("--url", required=True, help="The server.")
+@click.option("--token", help="The token to send there; - reads it from standard input.")
+@click.option("--token-file", metavar="FILE", help="A file that holds the token, read anew by each command.")
+@click.option("--use/--no-use", default=None, help="Choose it at once.  [default: if it is the first]")
+@options.common
+def add(name: str, url: str, token: str | None, token_file: str | None, use: bool | None, as_json: bool) -> None:
+    """Keep a server under a NAME, or change it."""
+    if token is not None and token_file is not None:
+        raise click.UsageError("--token and --token-file exclude each other")
+    if not name or not name.isprintable() or name.strip() != name:
+        raise click.UsageError(f"{name!r} cannot be a name")
+    if token == "-":
+        token = sys.stdin.readline().strip()
+    book = load_book()
+    chosen = use if use is not None else book.current is None
+    contexts = {**book.contexts, name: Context(check_url(url), token or None, token_file)}
+    save_book(Book(contexts, name if chosen else book.current))
+    said = f"{name} is {check_url(url)}" + (", and in use" if chosen else "")
+    output.write_result({"name": name, "url": check_url(url), "current": chosen}, said, as_json)
+
+
+@context.command()
+@click.argument("name")
+@options.common
+def use(name: str, as_json: bool) -> None:
+    """Speak to the server NAME from now on."""
+    book = load_book()
+    found = find_context(book, name)
+    save_book(msgspec.structs.replace(book, current=name))
+    output.write_result({"name": name, "url": found.url, "current": True}, f"{name} ({found.url}) is in use", as_json)
+
+
+@context.command("ls")
+@options.common
+def list_(as_json: bool) -> None:
+    """List the contexts. Tokens are not shown."""
+    book = load_book()
+    rows = [_describe(name, book) for name in sorted(book.contexts)]
+    if as_json:
+        for row in rows:
+            output.write_json(row)
+    else:
+        output.write_rows([("*" if row["current"] else " ", row["name"], row["url"], row["token"]) for row in rows])
+
+
+@context.command()
+@click.argument("name", required=False)
+@options.common
+def show(name: str | None, as_json: bool) -> None:
+    """Show the context NAME, or where a command without options would go."""
+    if name is not None:
+        book = load_book()
+        find_context(book, name)
+        output.write_facts(_describe(name, book), as_json)
+        return
+    address = find_address(None, None, None)
+    facts = {
+        "name": address.context,
+        "url": address.url,
+        "token": "kept" if address.token else "none",
+        "file": str(book_path()),
+    }
+    output.write_facts(facts, as_json)
+
+
+@context.command()
+@click.argument("name")
+@options.common
+def rm(name: str, as_json: bool) -> None:
+    """Forget the server NAME."""
+    book = load_book()
+    find_context(book, name)
+    contexts = {other: value for other, value in book.contexts.items() if other != name}
+    save_book(Book(contexts, None if book.current == name else book.current))
+    output.write_result({"name": name, "removed": True}, f"{name} is forgotten", as_json)
+
+
+def _describe(name: str, book: Book) -> dict[str, str | bool]:
+    found = book.contexts[name]
+    token = f"from {found.token_file}" if found.token_file else "kept" if found.token else "none"
+    return {"name": name, "url": found.url, "token": token, "current": book.current == name}

@@ -1,0 +1,58 @@
+"""Server-sent events of endpoints that the streams client does not know: read for ever, over reconnects."""
+
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import httpx2
+
+from mainstem import limits
+from mainstem.cli.addresses import Address
+from mainstem.client import Retries, transports
+from mainstem.client.errors import ClientError, ConnectionFailed, error_of
+from mainstem.client.exchanges import Lost
+from mainstem.client.sse import Event, EventParser
+
+Query = Sequence[tuple[str, str]]
+
+
+def listen(address: Address, path: str, query: Callable[[], Query]) -> Iterator[Event]:
+    """Events as they come. `query` is asked before each connection, so it says where to go on.
+
+    A first connection that fails is an error; later ones are tried again until the server is back.
+    """
+    retries = Retries(attempts_max=None)
+    headers = {"accept": "text/event-stream", "accept-encoding": "identity"}
+    if address.token is not None:
+        headers["authorization"] = f"Bearer {address.token}"
+    reached, failures = False, 0
+    with httpx2.Client(**transports.client_options(address.url, limits.CLIENT_TIMEOUT_S, True)) as http:
+        while True:
+            try:
+                for event in _connection(http, address.url + path, query(), headers):
+                    reached, failures = True, 0
+                    yield event
+                failures = 0 if reached else 1
+            except transports.FAILURES as error:
+                lost = transports.translate(error)
+                if not isinstance(lost, Lost):
+                    raise lost from None
+                if not reached:
+                    raise ConnectionFailed(f"GET {path} at {address.url}: {lost.reason}") from None
+                failures += 1
+            except ClientError as error:
+                if not (reached and error.retryable):
+                    raise
+                failures += 1
+            if failures:
+                time.sleep(retries.delay(failures, random.random))
+
+
+def _connection(http: httpx2.Client, url: str, query: Query, headers: dict[str, str]) -> Iterator[Event]:
+    timeout = httpx2.Timeout(limits.CLIENT_TIMEOUT_S, read=limits.CLIENT_SSE_SILENCE_S)
+    with http.stream("GET", url, params=list(query), headers=headers, timeout=timeout) as response:
+        if not response.is_success:
+            raise error_of(f"GET {response.url.path}", response.status_code, dict(response.headers), response.read())
+        parser = EventParser()
+        for piece in response.iter_raw():
+            yield from parser.feed(piece)

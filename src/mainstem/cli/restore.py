@@ -1,0 +1,32 @@
+"""`mainstem restore`: a backup becomes the store of a data directory."""
+
+from pathlib import Path
+
+import click
+
+from mainstem.cli import options, output, progress
+from mainstem.cli.backup import describe
+from mainstem.cli.faults import ExitCode, Failure
+from mainstem.cli.stores import find_store
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@options.store
+@click.option("--force", is_flag=True, help="Replace the store that the directory holds.")
+@options.common
+def restore(file: Path, data: str | None, store: str | None, config: str | None, force: bool, as_json: bool) -> None:
+    """Make the backup FILE the store of the data directory, which no server may be using.
+
+    FILE is verified first. The directory must be empty, unless --force replaces what it holds.
+    """
+    from mainstem.cli.invariants import check_everything
+    from mainstem.log.store.sqlite.backup import restore as put_back
+
+    target = find_store(data, store, config)
+    if isinstance(target, str):
+        raise Failure("a PostgreSQL store is brought back with `pg_restore --dbname=URL FILE`", ExitCode.USAGE)
+    with progress.bar("Restoring", then="Verifying", shown=progress.watched(as_json)) as advance:
+        copied = put_back(file, target.parent, check_everything, force=force, progress=advance)
+    said = f"{target.parent} holds the log up to {copied.figures.head}: start the server there"
+    output.write_result(describe(copied), said, as_json)

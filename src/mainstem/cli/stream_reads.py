@@ -1,0 +1,203 @@
+"""`mainstem stream read`, `tail` and `watch`: streams onto standard output."""
+
+import sys
+from collections import deque
+from collections.abc import Iterable
+from contextlib import ExitStack
+from itertools import islice
+
+import click
+
+from mainstem import limits
+from mainstem.cli import options, output, progress
+from mainstem.cli.addresses import Address
+from mainstem.cli.clients import connect
+from mainstem.cli.faults import ExitCode, Failure
+from mainstem.cli.messages import Message, Splitter, position, split_lines, step_back
+from mainstem.cli.stream import STREAM_PATH
+from mainstem.client import Batch, Streams
+from mainstem.streams.content_types import is_json
+
+LETTERS = {"o": "the offset behind it", "v": "the message", "p": "the path", "n": "its number"}
+
+
+format_option = output.format_option(LETTERS)
+
+
+class Printer:
+    """Prints the batches of one stream: as they are, or message by message if a format or JSON asks for that."""
+
+    def __init__(self, path: str, form: output.Format | None, as_json: bool, *, live: bool = False) -> None:
+        self._path = path
+        self._form = form
+        self._as_json = as_json
+        self._live = live
+        self._splitter = Splitter()
+        self._number = 0
+
+    def print(self, batch: Batch, number_max: int | None = None) -> bool:
+        """False when enough was printed."""
+        if number_max is None and not self._as_json and self._form is None and not is_json(batch.content_type):
+            output.write(batch.data, flush=self._live)
+            return True
+        for message in self._splitter.feed(batch):
+            self._print_message(message, is_json(batch.content_type))
+            if self._number == number_max:
+                return False
+        self._flush()
+        return True
+
+    def end(self) -> None:
+        for message in self._splitter.end():
+            self._print_message(message, False, ended=False)
+        self._flush()
+
+    def _flush(self) -> None:
+        if self._live:
+            sys.stdout.flush()
+
+    def _print_message(self, message: Message, in_json: bool, *, ended: bool = True) -> None:
+        self._number += 1
+        if self._as_json:
+            facts = {"path": self._path, "offset": message.offset, **output.as_value(message.value, in_json)}
+            output.write_json(facts)
+        elif self._form is not None:
+            parts = {
+                "o": message.offset.encode(),
+                "v": message.value,
+                "p": self._path.encode("utf-8", "surrogateescape"),
+                "n": str(self._number).encode(),
+            }
+            output.write(self._form.fill(parts))
+        else:
+            output.write(message.value + b"\n" if ended else message.value)
+
+
+@click.command()
+@click.argument("path", type=STREAM_PATH)
+@click.option("--offset", default="-1", show_default=True, help="Where to begin: -1 is the beginning, or an offset.")
+@click.option("-n", "--number", type=click.IntRange(min=1), help="The first so many messages (of JSON) or lines.")
+@format_option
+@options.server
+def read(
+    path: str, offset: str, number: int | None, form: output.Format | None, address: Address, as_json: bool
+) -> None:
+    """Print what the stream PATH holds, and end.
+
+    Of a JSON stream each message is a line. Anything else is printed as it is, or line by line with a format.
+    """
+    with connect(address) as streams:
+        end = position(streams.head(path).next_offset)
+    printer = Printer(path, form, as_json)
+    with ExitStack() as stack:
+        shown = progress.watched() and not sys.stdout.isatty()
+        advance = stack.enter_context(progress.bar(f"Reading {path}", shown=shown))
+        streams = stack.enter_context(connect(address, patient=True))
+        start = position(offset) or 0
+        for batch in streams.read(path, offset):
+            if not printer.print(batch, number):
+                return
+            at = position(batch.offset)
+            advance((at or 0) - start, None if end is None or at is None else max(end, at) - start)
+        printer.end()
+
+
+@click.command()
+@click.argument("path", type=STREAM_PATH)
+@click.option("-n", "--number", type=click.IntRange(0, limits.TAIL_MESSAGES_MAX), default=10, show_default=True,
+              help="The last so many messages (of JSON) or lines to begin with.")  # fmt: skip
+@format_option
+@click.option("--no-follow", is_flag=True, help="End at the end of the stream, and do not wait for more.")
+@options.server
+def tail(path: str, number: int, form: output.Format | None, no_follow: bool, address: Address, as_json: bool) -> None:
+    """Print the end of the stream PATH, and go on with what is appended, until it is closed or Ctrl-C is pressed.
+
+    A server that restarts meanwhile is waited for, and nothing is lost or printed twice.
+    """
+    printer = Printer(path, form, as_json, live=True)
+    try:
+        with connect(address) as streams:
+            first, offset = find_end(streams, path, number)
+        if first is not None:
+            printer.print(first)
+            if first.closed:
+                return printer.end()
+        with connect(address, patient=True) as streams:
+            for batch in streams.read(path, offset) if no_follow else streams.follow(path, offset):
+                printer.print(batch)
+        printer.end()
+    except KeyboardInterrupt:
+        raise click.exceptions.Exit(ExitCode.INTERRUPTED) from None  # the usual way to end it: nothing to say
+
+
+def find_end(streams: Streams, path: str, number: int) -> tuple[Batch | None, str]:
+    """The last messages of a JSON stream and what follows them, or where the last lines of another one begin."""
+    if not number:
+        return None, streams.head(path).next_offset
+    batch = streams.read_tail(path, number)
+    if is_json(batch.content_type):
+        return batch, batch.offset
+    return None, find_lines(streams, path, number)
+
+
+def find_lines(streams: Streams, path: str, number: int) -> str:
+    """The offset at which the last lines begin. An append may hold a part of a line or many, so it takes some looks.
+
+    The first line of a look may be the end of one, so one more is wanted, unless the look holds the whole stream.
+    """
+    appends, seen = min(number + 1, limits.TAIL_MESSAGES_MAX), -1
+    while True:
+        first = streams.read_tail(path, appends)
+        starts: deque[str] = deque(maxlen=number + 1)
+        size, begun = 0, False
+        for batch in rest_of(streams, path, first):
+            left = len(batch.data)
+            size += left
+            for line in split_lines(batch.data):
+                if not begun:
+                    starts.append(step_back(batch.offset, left))
+                left -= len(line)
+                begun = not line.endswith(b"\n")
+        if len(starts) > number or size == seen or appends == limits.TAIL_MESSAGES_MAX:
+            return starts[-min(number, len(starts))] if starts else first.offset
+        seen, appends = size, min(appends * 10, limits.TAIL_MESSAGES_MAX)
+
+
+def rest_of(streams: Streams, path: str, first: Batch) -> Iterable[Batch]:
+    yield first
+    if not first.up_to_date:
+        yield from streams.read(path, first.offset)
+
+
+@click.command()
+@click.argument("paths", type=STREAM_PATH, nargs=-1, metavar="PATH...")
+@click.option("--prefix", help="All streams that are there now and whose paths begin with this.")
+@click.option("--offset", default="now", show_default=True, help="Where to begin: now, or -1 for the beginning.")
+@format_option
+@options.server
+def watch(
+    paths: tuple[str, ...],
+    prefix: str | None,
+    offset: str,
+    form: output.Format | None,
+    address: Address,
+    as_json: bool,
+) -> None:
+    """Print what comes into many streams, over one connection, until all are closed or Ctrl-C is pressed.
+
+    Each line begins with the path, unless a format says otherwise.
+    """
+    from mainstem.cli.watching import Watch
+
+    if prefix is not None:
+        with connect(address) as streams:
+            paths = (*paths, *(info.path for info in islice(streams.list(prefix), limits.SET_STREAMS_MAX + 1)))
+    if not paths:
+        raise Failure("there is nothing to watch: name streams, or another --prefix", ExitCode.USAGE)
+    if len(set(paths)) > limits.SET_STREAMS_MAX:
+        raise Failure(f"up to {limits.SET_STREAMS_MAX} streams can be watched, not {len(set(paths))}", ExitCode.USAGE)
+    form = form or output.Format("%p %v\\n", LETTERS)
+    try:
+        Watch(address, list(dict.fromkeys(paths)), offset).run(lambda path: Printer(path, form, as_json, live=True))
+    except KeyboardInterrupt:
+        raise click.exceptions.Exit(ExitCode.INTERRUPTED) from None

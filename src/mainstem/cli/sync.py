@@ -1,0 +1,214 @@
+"""`mainstem sync`: events in partitions, over the sync protocol."""
+
+import uuid
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from mainstem import limits
+from mainstem.cli import options, output
+from mainstem.cli.addresses import Address
+from mainstem.cli.faults import ExitCode, Failure
+
+if TYPE_CHECKING:
+    from mainstem.cli.sync_session import Event, Page, Result
+
+LETTERS = {
+    "i": "the committed id",
+    "v": "the event",
+    "p": "its partitions",
+    "c": "its client",
+    "k": "its id",
+    "t": "the time",
+}
+
+
+@click.group()
+def sync() -> None:
+    """Submit events to partitions, and read them."""
+
+
+def with_client(function: Any) -> Any:
+    for option in (
+        click.option("--client-id", help="Who you are.  [default: the token's client, or mainstem-cli]"),
+        click.option("-p", "--partition", "partitions", multiple=True, help="A partition; may be repeated."),
+    ):
+        function = option(function)
+    return function
+
+
+@sync.command()
+@click.argument("file", default="-")
+@with_client
+@click.option("-m", "--message", "messages", multiple=True, help="This event, not standard input; may be repeated.")
+@click.option("--id", "event_id", help="The id of a single event: a retry with the same id commits nothing new.")
+@click.option("--drafts", is_flag=True, help="Each line is a draft with id, partitions and event.")
+@options.server
+def submit(
+    file: str,
+    partitions: tuple[str, ...],
+    client_id: str | None,
+    messages: tuple[str, ...],
+    event_id: str | None,
+    drafts: bool,
+    address: Address,
+    as_json: bool,
+) -> None:
+    """Submit the events in FILE, or standard input: one JSON object a line.
+
+    Each event is committed or rejected by itself, and the command ends with 1 if one was rejected.
+    """
+    from mainstem.cli.sync_session import Session
+
+    if not partitions and not drafts:
+        raise click.UsageError("say where the events belong, with -p, or give whole --drafts")
+    lines = ((number, text.encode()) for number, text in enumerate(messages, 1)) if messages else _lines(file)
+    found = (_draft(line, number, partitions, event_id, drafts) for number, line in lines)
+    rejected = 0
+    with Session(address, client_id) as session:
+        for batch in _batches(found, event_id is not None):
+            for result in session.submit(batch):
+                rejected += result.status != "committed"
+                _tell(result, as_json)
+    if rejected:
+        raise Failure(f"{rejected} events were rejected: mend them, and submit them with new ids")
+
+
+def _lines(file: str) -> Iterator[tuple[int, bytes]]:
+    from mainstem.cli.stream_writes import open_input
+
+    with open_input(file) as source:
+        number = 0
+        while line := source.readline(limits.SYNC_MESSAGE_BYTES_MAX + 1):
+            number += 1
+            if len(line) > limits.SYNC_MESSAGE_BYTES_MAX:
+                raise Failure(f"line {number} is longer than a message can be", ExitCode.USAGE)
+            if line.strip():
+                yield number, line
+
+
+def _draft(line: bytes, number: int, partitions: tuple[str, ...], event_id: str | None, drafts: bool) -> dict[str, Any]:
+    try:
+        if drafts:
+            draft: dict[str, Any] = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+            return {"id": uuid.uuid4().hex, "partitions": partitions, **draft}
+        msgspec.json.decode(line, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Failure(f"event {number} is not a JSON object: {error}", ExitCode.USAGE) from None
+    return {"id": event_id or uuid.uuid4().hex, "partitions": partitions, "event": msgspec.Raw(line.strip())}
+
+
+def _batches(drafts: Iterator[dict[str, Any]], single: bool) -> Iterator[list[dict[str, Any]]]:
+    """As many drafts as one message may hold."""
+    batch: list[dict[str, Any]] = []
+    size = 0
+    for number, draft in enumerate(drafts, start=1):
+        if single and number > 1:
+            raise Failure("--id is for a single event, and there are more", ExitCode.USAGE)
+        this = len(msgspec.json.encode(draft)) + 1
+        if batch and (len(batch) == limits.SYNC_BATCH_ITEMS_MAX or size + this > limits.CLI_SUBMIT_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(draft)
+        size += this
+    if batch:
+        yield batch
+
+
+def _tell(result: "Result", as_json: bool) -> None:
+    if as_json:
+        output.write_json(result)
+    elif result.committed_id is not None:
+        output.write_line(f"{result.committed_id} {result.id}")
+    else:
+        errors = "; ".join(f"{error.get('field')}: {error.get('message')}" for error in result.errors)
+        output.write_line(f"rejected {result.id} {result.reason}" + (f" ({errors})" if errors else ""))
+
+
+@sync.command()
+@with_client
+@click.option(
+    "--since", type=click.IntRange(min=0), default=0, show_default=True, help="Only what came behind this id."
+)
+@output.format_option(LETTERS)
+@options.server
+def pull(
+    partitions: tuple[str, ...],
+    client_id: str | None,
+    since: int,
+    form: output.Format | None,
+    address: Address,
+    as_json: bool,
+) -> None:
+    """Print the events of partitions up to now, and end."""
+    from mainstem.cli.sync_session import Session
+
+    show = _printer(form, as_json)
+    with Session(address, client_id) as session:
+        for page in session.pages(_some(partitions), since):
+            show(page)
+
+
+@sync.command()
+@with_client
+@click.option("--since", type=click.IntRange(min=0), help="Begin behind this committed id.  [default: now]")
+@output.format_option(LETTERS)
+@options.server
+def tail(
+    partitions: tuple[str, ...],
+    client_id: str | None,
+    since: int | None,
+    form: output.Format | None,
+    address: Address,
+    as_json: bool,
+) -> None:
+    """Print the events of partitions as they are committed, until Ctrl-C is pressed."""
+    from mainstem.cli.sync_session import Session
+
+    show = _printer(form, as_json)
+    try:
+        with Session(address, client_id) as session:
+            for page in session.events(_some(partitions), session.head if since is None else since):
+                show(page)
+    except KeyboardInterrupt:
+        raise click.exceptions.Exit(ExitCode.INTERRUPTED) from None
+
+
+def _some(partitions: tuple[str, ...]) -> tuple[str, ...]:
+    if not partitions:
+        raise click.UsageError("name at least one partition, with -p")
+    return partitions
+
+
+def _printer(form: output.Format | None, as_json: bool) -> "Callable[[Page], None]":
+    template = form or output.Format("%i %v\\n", LETTERS)
+
+    def show(page: "Page") -> None:
+        for snapshot in page.snapshots:
+            if as_json:
+                output.write_json({"snapshot": snapshot})
+            else:
+                click.echo(
+                    f"mainstem: {snapshot.partition}: what came up to {snapshot.committed_id} is in its snapshot",
+                    err=True,
+                )
+        for partition in page.history_truncated:
+            click.echo(f"mainstem: {partition}: older events were pruned, and there is no snapshot", err=True)
+        for event in page.events:
+            output.write(template.fill(_parts(event))) if not as_json else output.write_json(event)
+        output.write(b"", flush=True)
+
+    return show
+
+
+def _parts(event: "Event") -> dict[str, bytes]:
+    return {
+        "i": str(event.committed_id).encode(),
+        "v": bytes(event.event),
+        "p": ",".join(event.partitions).encode(),
+        "c": event.client_id.encode(),
+        "k": event.id.encode(),
+        "t": event.status_updated_at.encode(),
+    }

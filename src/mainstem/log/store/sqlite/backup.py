@@ -1,0 +1,181 @@
+"""Copies of a store: taken while its server runs, verified, and put into place in one step."""
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import apsw
+
+from mainstem import limits
+from mainstem.errors import BackupFailed, BackupTargetFull
+from mainstem.log.store.sqlite.check import Figures, Report, figures, snapshot
+from mainstem.log.store.sqlite.connections import DirectoryLock, open_writer
+
+STORE_NAME = "mainstem.db"
+LOCK_NAME = "lock"
+
+Progress = Callable[[int, int], None]
+"""Told how many bytes are copied, of how many."""
+Verify = Callable[[apsw.Connection], Report]
+
+
+class Copied(NamedTuple):
+    path: Path
+    size_bytes: int
+    figures: Figures
+
+
+def quiet(done_bytes: int, total_bytes: int) -> None:
+    """Nobody watches."""
+
+
+def back_up(
+    source: Path,
+    target: Path,
+    verify: Verify,
+    *,
+    force: bool = False,
+    progress: Progress = quiet,
+    vfs: str | None = None,
+) -> Copied:
+    """Copy one consistent snapshot of a store that may be in use, and leave nothing behind if that fails."""
+    if target.exists() and not force:
+        raise BackupFailed(f"{target} exists already; name another file, or replace it with --force")
+    if target.exists() and target.samefile(source):
+        raise BackupFailed(f"{target} is the store itself; name another file")
+    with _unfinished(target) as partial:
+        copied = _copy(source, partial, progress, vfs)
+        _verify(partial, copied, verify)
+        _settle(partial, target)
+    return Copied(target, target.stat().st_size, copied)
+
+
+def restore(
+    backup: Path, directory: Path, verify: Verify, *, force: bool = False, progress: Progress = quiet
+) -> Copied:
+    """Verify a backup, and make it the store of a directory that no server uses."""
+    with snapshot(backup) as db:
+        _refuse_faults(backup, verify(db))
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise BackupFailed(f"cannot make the data directory {directory}: {error.strerror}") from None
+    taken = sorted(entry.name for entry in directory.iterdir() if entry.name != LOCK_NAME)
+    if taken and not force:
+        raise BackupFailed(
+            f"the data directory {directory} is not empty ({taken[0]} is there); restore into another one, or replace "
+            "what it holds with --force"
+        )
+    target = directory / STORE_NAME
+    if target.exists() and target.samefile(backup):
+        raise BackupFailed(f"{backup} is the store itself; there is nothing to restore")
+    lock = DirectoryLock(directory)
+    lock.acquire()
+    try:
+        with _unfinished(target) as partial:
+            copied = _copy(backup, partial, progress, None)
+            _verify(partial, copied, verify)
+            _fold_journal(target)
+            _settle(partial, target)
+    finally:
+        lock.release()
+    return Copied(target, target.stat().st_size, copied)
+
+
+@contextmanager
+def _unfinished(target: Path) -> Iterator[Path]:
+    """The name that a copy has until it is whole. It is removed however the copy ends."""
+    partial = target.with_name(target.name + ".partial")
+    try:
+        partial.unlink(missing_ok=True)
+        # Made here, so that nobody else may ever read it: it holds the signing keys besides the data.
+        os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        yield partial
+    except apsw.FullError:
+        raise _full(target) from None
+    except apsw.Error as error:
+        raise BackupFailed(f"the copy to {target} failed: {error}; nothing was changed") from error
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise _full(target) from None
+        raise BackupFailed(f"the copy to {target} failed: {error.strerror}; nothing was changed") from error
+    finally:
+        for leftover in (partial, *_journals(partial)):
+            leftover.unlink(missing_ok=True)
+
+
+def _full(target: Path) -> BackupTargetFull:
+    return BackupTargetFull(
+        f"the disk of {target} is full; nothing was changed and the unfinished copy was removed: free some space, or "
+        "name a file on another disk"
+    )
+
+
+def _journals(path: Path) -> list[Path]:
+    return [path.with_name(path.name + suffix) for suffix in ("-journal", "-wal", "-shm")]
+
+
+def _copy(source: Path, partial: Path, progress: Progress, vfs: str | None) -> Figures:
+    """Page by page, in steps. The source's snapshot is held, or each write to it would begin the copy anew."""
+    with snapshot(source) as reader:
+        found = figures(reader)
+        page_bytes: int = reader.pragma("page_size")
+        writer = apsw.Connection(str(partial), vfs=vfs)
+        try:
+            writer.pragma("synchronous", "off")  # it is synced as a whole, once, before it counts
+            with writer.backup("main", reader, "main") as copying:
+                while not copying.done:
+                    copying.step(limits.BACKUP_STEP_PAGES)
+                    total = copying.page_count
+                    progress((total - copying.remaining) * page_bytes, total * page_bytes)
+            # A single file that can also be read where nothing may be written. The server turns the journal on again.
+            writer.pragma("journal_mode", "delete")
+        finally:
+            writer.close()
+    return found
+
+
+def _verify(partial: Path, expected: Figures, verify: Verify) -> None:
+    with snapshot(partial) as db:
+        found = figures(db)
+        if found != expected:
+            raise BackupFailed(f"the copy differs from its source: {found} instead of {expected}; try again")
+        _refuse_faults(partial, verify(db))
+
+
+def _refuse_faults(path: Path, report: Report) -> None:
+    if report.faults:
+        number = f"more than {len(report.faults)}" if report.more else str(len(report.faults))
+        raise BackupFailed(
+            f"{path} has faults ({number}), the first: {report.faults[0].detail}; nothing was changed: look at all of "
+            "them with `mainstem check`"
+        )
+
+
+def _fold_journal(store: Path) -> None:
+    """Move a journal that was left behind into its own store: it must never meet the one that takes its place."""
+    if any(journal.exists() for journal in _journals(store)):
+        try:
+            open_writer(store, None).close()
+        except apsw.Error:
+            pass  # a damaged store is being replaced, and its journal goes with it
+        for journal in _journals(store):
+            journal.unlink(missing_ok=True)
+
+
+def _settle(partial: Path, target: Path) -> None:
+    """Durable first, then visible, in one step."""
+    _sync(partial)
+    os.replace(partial, target)
+    _sync(target.parent)
+
+
+def _sync(path: Path) -> None:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

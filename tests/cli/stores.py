@@ -1,0 +1,85 @@
+"""A store with some of everything in it, written by a real server over both protocols."""
+
+import json
+import time
+from pathlib import Path
+
+import apsw
+import httpx2
+from websockets.sync.client import connect
+
+from mainstem.testing.server import ServerProcess
+
+TEXT = {"content-type": "text/plain"}
+JSON = {"content-type": "application/json"}
+WAIT_S_MAX = 20
+
+
+def producer(seq: int) -> dict[str, str]:
+    return {"producer-id": "p", "producer-epoch": "0", "producer-seq": str(seq)}
+
+
+def fill(server: ServerProcess) -> None:
+    """Streams plain, closed, trimmed, forked, deleted and soft-deleted; events kept and pruned; a snapshot."""
+    with httpx2.Client(base_url=server.url, trust_env=False) as client:
+        _fill_streams(client)
+        submit(server, [(f"e{n}", ["a", "b"] if n % 2 else ["a"], {"n": n}) for n in range(6)])
+        head = client.get("/readyz").json()["head"]
+        client.put("/v1/snapshot/a", json={"committed_id": head, "state": {"n": 5}}).raise_for_status()
+        # The first event is in partition a alone, so this much of its history can go.
+        client.post("/v1/prune", json={"floors": {"a": head - 5}}).raise_for_status()
+        _wait_until_pruned(server)
+
+
+def _fill_streams(client: httpx2.Client) -> None:
+    def put(path: str, headers: dict[str, str], content: bytes = b"") -> None:
+        client.put(f"/v1/stream/{path}", headers=headers, content=content).raise_for_status()
+
+    def post(path: str, headers: dict[str, str], content: bytes) -> None:
+        client.post(f"/v1/stream/{path}", headers=headers, content=content).raise_for_status()
+
+    put("plain", TEXT)
+    for number in range(5):
+        post("plain", {**TEXT, **producer(number)}, b"line %d\n" % number)
+    put("json", JSON, b'[{"n":1},{"n":2}]')
+    post("json", {**JSON, "stream-closed": "true"}, b'{"n":3}')
+    put("kept", {**TEXT, "stream-retention": "max-messages=2", "stream-ttl": "3600"})
+    put("source", TEXT, b"0123456789")
+    put("branch", {"stream-forked-from": "/v1/stream/source"}, b"abc")
+    put("twig", {"stream-forked-from": "/v1/stream/branch"}, b"def")
+    put("gone", TEXT, b"gone")
+    client.delete("/v1/stream/gone").raise_for_status()
+    client.delete("/v1/stream/branch").raise_for_status()
+
+
+def submit(server: ServerProcess, events: list[tuple[str, list[str], dict[str, int]]]) -> None:
+    with connect(f"{server.url.replace('http', 'ws', 1)}/v1/sync", proxy=None) as socket:
+        _send(socket, "connect", {"client_id": "me", "token": ""})
+        drafts = [{"id": id_, "partitions": names, "event": event} for id_, names, event in events]
+        results = _send(socket, "submit_events", {"events": drafts})["results"]
+        assert {result["status"] for result in results} == {"committed"}
+
+
+def _send(socket, type_, payload):
+    socket.send(json.dumps({"type": type_, "payload": payload, "protocol_version": "1.0"}))
+    return json.loads(socket.recv(timeout=30))["payload"]
+
+
+def _wait_until_pruned(server: ServerProcess) -> None:
+    """The floor is durable at once; what it gives up, and what was deleted, is erased in the background."""
+    db = apsw.Connection(str(server.data / "mainstem.db"), flags=apsw.SQLITE_OPEN_READONLY)
+    deadline_s = time.monotonic() + WAIT_S_MAX
+    while db.execute(
+        "SELECT 1 FROM records WHERE kind = 6 AND instr(data, '\"e0\"') UNION SELECT 1 FROM states WHERE space = 3"
+    ).get:
+        assert time.monotonic() < deadline_s, "nothing was erased"
+        time.sleep(0.02)
+    db.close()
+
+
+def make_store(directory: Path) -> Path:
+    """The file of a filled store, its server stopped in an orderly way."""
+    with ServerProcess(directory) as server:
+        fill(server)
+        server.terminate()
+    return directory / "mainstem.db"

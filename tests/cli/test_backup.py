@@ -1,0 +1,203 @@
+"""Copies of a store: taken under load, verified, put back; and what stands in their way."""
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import threading
+
+import apsw
+import httpx2
+import pytest
+
+from mainstem.cli.invariants import check_everything
+from mainstem.errors import BackupFailed, BackupTargetFull
+from mainstem.log.store.sqlite.backup import back_up
+from mainstem.log.store.sqlite.check import figures, snapshot
+from mainstem.testing.server import ServerProcess
+
+from .conftest import COMMAND
+
+
+@pytest.fixture
+def backup(shell, store):
+    shell.ok("backup", "good.db", "--data", str(store.parent))
+    return shell.directory / "good.db"
+
+
+def held(path):
+    with snapshot(path) as db:
+        return figures(db)
+
+
+def test_a_backup_of_a_busy_server_is_whole_and_loses_nothing_of_before(shell, start_server):
+    server = start_server()
+    url = f"{server.url}/v1/stream/busy"
+    with httpx2.Client(trust_env=False) as client:
+        client.put(url, headers={"content-type": "text/plain"}).raise_for_status()
+        for number in range(50):
+            client.post(url, headers={"content-type": "text/plain"}, content=b"%06d\n" % number).raise_for_status()
+    stop, written = threading.Event(), []
+
+    def write():
+        with httpx2.Client(trust_env=False) as client:
+            while not stop.is_set():
+                line = b"%06d\n" % (50 + len(written))
+                client.post(url, headers={"content-type": "text/plain"}, content=line).raise_for_status()
+                written.append(line)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        done = json.loads(shell.ok("backup", "copy.db", "--data", str(server.data), "--json"))
+    finally:
+        stop.set()
+        writer.join()
+    assert written, "nothing was written meanwhile"
+    assert done["file"] == "copy.db"
+    assert stat.S_IMODE(os.stat(shell.directory / "copy.db").st_mode) == 0o600
+    assert sorted(os.listdir(shell.directory)) == ["copy.db", "data"]  # no journal, nothing unfinished
+    shell.ok("restore", "copy.db", "--data", "restored")
+    restored = start_server(data=shell.directory / "restored")
+    lines = httpx2.get(f"{restored.url}/v1/stream/busy", trust_env=False).content.splitlines(keepends=True)
+    assert len(lines) >= 50
+    assert lines == [b"%06d\n" % number for number in range(len(lines))]
+
+
+def test_a_backup_holds_what_its_source_does(shell, store, backup):
+    assert held(backup) == held(store)
+    assert shell.ok("check", "good.db").startswith("good.db: no faults (")
+    done = json.loads(shell.ok("check", "good.db", "--json"))
+    assert (done["ok"], done["faults"], done["head"]) == (True, [], held(store).head)
+
+
+def test_a_backup_replaces_a_file_only_when_told(shell, store, backup):
+    (shell.directory / "good.db").write_text("precious")
+    shell("backup", "good.db", "--data", str(store.parent)).fails(1, "good.db exists already", "--force")
+    assert backup.read_text() == "precious"
+    shell.ok("backup", "good.db", "--data", str(store.parent), "--force")
+    assert held(backup) == held(store)
+    shell("backup", str(store), "--data", str(store.parent), "--force").fails(1, "the store itself")
+
+
+def test_a_store_with_faults_gives_no_backup(shell, store):
+    db = apsw.Connection(str(store))
+    db.execute("DELETE FROM tags WHERE tag = 'b'")
+    db.close()
+    shell("backup", "bad.db", "--data", str(store.parent)).fails(1, "has no tag there", "mainstem check")
+    assert not (shell.directory / "bad.db").exists()
+    done = shell("check", "--data", str(store.parent))
+    assert (done.code, done.errors) == (1, "")
+    assert "tag: event" in done.text
+    assert "faults" in done.text.splitlines()[-1]
+    found = json.loads(shell("check", "--data", str(store.parent), "--json").text)
+    assert (found["ok"], found["faults"][0]["rule"]) == (False, "tag")
+
+
+def test_a_damaged_backup_is_not_restored(shell, backup):
+    with backup.open("r+b") as file:
+        file.seek(5 * 4096)
+        file.write(os.urandom(4096))
+    shell("restore", "good.db", "--data", "new").fails(1, "good.db has faults")
+    assert not (shell.directory / "new" / "mainstem.db").exists()
+    (shell.directory / "text").write_text("no database at all, but long enough to look like something" * 10)
+    shell("restore", "text", "--data", "new").fails(7, "text")
+    shell("restore", "nowhere", "--data", "new").fails(7, "nowhere")
+    shell("check", "text").fails(7, "text")
+
+
+def test_a_data_directory_is_overwritten_only_when_told(shell, store, backup):
+    other = shell.directory / "other"
+    other.mkdir()
+    (other / "notes.txt").write_text("mine")
+    shell("restore", "good.db", "--data", "other").fails(1, "not empty", "notes.txt", "--force")
+    shell.ok("restore", "good.db", "--data", "other", "--force")
+    assert (other / "notes.txt").read_text() == "mine"
+    assert held(other / "mainstem.db") == held(store)
+
+
+def test_a_server_that_runs_is_in_the_way_of_a_restore_but_not_of_a_check(shell, backup, start_server):
+    server = start_server()
+    shell("restore", "good.db", "--data", str(server.data), "--force").fails(7, str(server.pid), "in use")
+    assert "no faults" in shell.ok("check", "--data", str(server.data))
+    httpx2.put(f"{server.url}/v1/stream/x", trust_env=False).raise_for_status()
+
+
+def test_the_journal_of_a_killed_server_does_not_get_into_what_is_restored(shell, store, backup, start_server):
+    server = start_server()
+    for number in range(20):
+        httpx2.put(f"{server.url}/v1/stream/other-{number}", trust_env=False).raise_for_status()
+    server.kill()
+    assert (server.data / "mainstem.db-wal").stat().st_size > 0
+    shell.ok("restore", "good.db", "--data", str(server.data), "--force")
+    assert held(server.data / "mainstem.db") == held(store)
+    server.start()
+    listed = httpx2.get(f"{server.url}/v1/streams", trust_env=False).json()["streams"]
+    assert "plain" in {stream["path"] for stream in listed}
+    assert not [stream for stream in listed if stream["path"].startswith("other")]
+
+
+def test_a_store_that_is_not_there_is_named(shell):
+    shell("check", "--data", "nowhere").fails(7, "nowhere/mainstem.db", "--data")
+    shell("backup", "x.db", "--data", "nowhere").fails(7, "nowhere/mainstem.db")
+    shell("check", "--store", "memory").fails(2, "memory")
+    shell("backup", "x.db", "--store", "postgresql://u@h/d").fails(2, "pg_dump")
+    shell("restore", "x.db", "--store", "postgresql://u@h/d").fails(2, "pg_restore")
+    shell("backup", "/nowhere/x.db", "--data", "nowhere").fails(7, "nowhere")
+
+
+# Disks that fail
+
+
+@pytest.mark.parametrize("writes", [0, 1, 5])
+def test_a_disk_that_fills_up_leaves_nothing_behind(store, tmp_path, disk, writes):
+    disk.fill_up(after_writes=writes)
+    with pytest.raises(BackupTargetFull, match="free some space"):
+        back_up(store, tmp_path / "copy.db", check_everything, vfs=disk.name)
+    assert not [name for name in os.listdir(tmp_path) if name.startswith("copy")]
+
+
+def test_a_copy_that_cannot_be_written_says_why(store, tmp_path):
+    with pytest.raises(BackupFailed, match="No such file"):
+        back_up(store, tmp_path / "nowhere" / "copy.db", check_everything)
+
+
+NAMESPACE = ["unshare", "--user", "--map-root-user", "--mount"]
+
+
+def can_mount() -> bool:
+    if shutil.which("unshare") is None:
+        return False
+    script = "mount -t tmpfs -o size=16k none /mnt"
+    return subprocess.run([*NAMESPACE, "sh", "-c", script], capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.skipif(not can_mount(), reason="a small file system cannot be mounted here")
+def test_a_full_disk_is_one_line(shell, store, tmp_path):
+    (tmp_path / "small").mkdir()
+    script = 'mount -t tmpfs -o size=16k none small && "$@"; code=$?; ls small; exit $code'
+    command = [*NAMESPACE, "sh", "-c", script, "sh", *COMMAND, "backup", "small/copy.db", "--data", str(store.parent)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=shell.environment, check=False)
+    assert done.returncode == 7, done.stderr
+    assert done.stderr.count("\n") == 1
+    assert "the disk of small/copy.db is full; nothing was changed" in done.stderr
+    assert done.stdout == ""  # and nothing is left there
+
+
+def test_an_interrupted_backup_leaves_nothing_behind(store, tmp_path):
+    def interrupt(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        back_up(store, tmp_path / "copy.db", check_everything, progress=interrupt)
+    assert not [name for name in os.listdir(tmp_path) if name.startswith("copy")]
+
+
+def test_the_oldest_schema_can_be_checked_and_copied(tmp_path):
+    """What a server would migrate at its next start is not yet a fault."""
+    with ServerProcess(tmp_path / "data") as server:
+        httpx2.put(f"{server.url}/v1/stream/x", trust_env=False).raise_for_status()
+        server.terminate()
+    with snapshot(tmp_path / "data" / "mainstem.db") as db:
+        assert check_everything(db).faults == ()

@@ -1,0 +1,169 @@
+"""Contexts, events, the log, subscriptions and the bench."""
+
+import json
+import stat
+
+import pytest
+
+
+def rows(text):
+    return [json.loads(line) for line in text.splitlines()]
+
+
+# Contexts
+
+
+def test_a_context_names_a_server_and_keeps_its_token_to_it(shell, server):
+    assert shell.ok("context", "add", "here", "--url", server.url) == f"here is {server.url}, and in use\n"
+    file = shell.directory / "config" / "mainstem" / "contexts.json"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    shell.ok("stream", "ls", "nothing")  # goes to the context in use
+    shell.ok("context", "add", "far", "--url", "http://127.0.0.1:1", "--token", "-", input="secret-token\n")
+    assert rows(shell.ok("context", "ls", "--json")) == [
+        {"name": "far", "url": "http://127.0.0.1:1", "token": "kept", "current": False},
+        {"name": "here", "url": server.url, "token": "none", "current": True},
+    ]
+    assert "secret-token" not in shell.ok("context", "ls") + shell.ok("context", "show", "far")
+    shell("stream", "ls", "--context", "far").fails(3, "127.0.0.1:1")
+    shell.ok("context", "use", "far")
+    assert json.loads(shell.ok("context", "show", "--json"))["name"] == "far"
+    shell("stream", "ls").fails(3, "127.0.0.1:1")
+    shell.ok("stream", "ls", "nothing", "--url", server.url)  # a flag beats the context
+    shell.environment["MAINSTEM_CONTEXT"] = "here"
+    shell.ok("stream", "ls", "nothing")  # and so does the environment
+    del shell.environment["MAINSTEM_CONTEXT"]
+    shell.ok("context", "rm", "far")
+    shell("stream", "ls", "--context", "far").fails(2, "no context 'far'", "here")
+    assert json.loads(shell.ok("context", "show", "--json"))["url"] == "http://127.0.0.1:4437"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["add", "x", "--url", "ftp://x"], "ftp://x"),
+        (["use", "x"], "'x'"),
+        (["rm", "x"], "'x'"),
+        (["show", "x"], "'x'"),
+    ],
+)
+def test_a_context_that_cannot_be_is_refused(shell, arguments, said):
+    shell("context", *arguments).fails(2, said)
+
+
+def test_a_file_of_contexts_that_is_broken_is_named(shell):
+    file = shell.directory / "config" / "mainstem" / "contexts.json"
+    file.parent.mkdir(parents=True)
+    file.write_text("{")
+    shell("stream", "ls").fails(7, str(file))
+
+
+def test_a_token_can_be_kept_in_a_file_of_its_own(shell, start_server, tmp_path):
+    shell.ok("token", "--new-secret", "secret")
+    server = start_server("--store", "memory", "--jwt-secret-file", str(tmp_path / "secret"))
+    token = shell.ok("token", "--secret-file", "secret", "--client-id", "me", "--admin")
+    (tmp_path / "token").write_text(token)
+    shell.ok("context", "add", "here", "--url", server.url, "--token-file", str(tmp_path / "token"))
+    shell.ok("stream", "ls")
+    shell("stream", "ls", "--url", server.url).fails(4, "token")  # a URL that was named gets no token of a context
+
+
+# Events and the log
+
+
+def test_events_are_submitted_pulled_and_tailed(mainstem, path):
+    tail = mainstem.spawn("sync", "tail", "-p", path, "--since", "0", "-f", r"%k %c %p %v\n")
+    lines = '{"n":1}\n\n{"n":2.0}\n'
+    done = mainstem.ok("sync", "submit", "-p", path, "--client-id", "ada", input=lines).split()
+    assert [tail.stdout.readline().decode() for _ in range(2)] == [
+        f'{done[1]} ada {path} {{"n":1}}\n',
+        f'{done[3]} ada {path} {{"n":2.0}}\n',
+    ]
+    assert mainstem.ok("sync", "pull", "-p", path) == f'{done[0]} {{"n":1}}\n{done[2]} {{"n":2.0}}\n'
+    assert mainstem.ok("sync", "pull", "-p", path, "--since", done[0]) == f'{done[2]} {{"n":2.0}}\n'
+    again = json.loads(mainstem.ok("sync", "submit", "-p", path, "--id", done[1], "-m", '{"n":1.0}', "--json"))
+    assert (again["status"], again["committed_id"]) == ("committed", int(done[0]))
+    refused = mainstem("sync", "submit", "-p", path, "--id", done[1], "-m", '{"n":5}')
+    refused.fails(1, "1 events were rejected")
+    assert refused.text == f"rejected {done[1]} validation_failed (event: this id was committed with other content)\n"
+
+
+def test_whole_drafts_say_where_they_belong(mainstem, path):
+    drafts = [{"id": f"{path}-{n}", "partitions": [path, f"{path}-{n}"], "event": {"n": n}} for n in range(250)]
+    done = mainstem.ok("sync", "submit", "--drafts", input="".join(json.dumps(draft) + "\n" for draft in drafts))
+    assert len(done.splitlines()) == 250
+    assert [row["event"]["n"] for row in rows(mainstem.ok("sync", "pull", "-p", path, "--json"))] == list(range(250))
+    assert len(mainstem.ok("sync", "pull", "-p", f"{path}-7").splitlines()) == 1
+
+
+def test_events_that_cannot_be_are_named(mainstem, path):
+    mainstem("sync", "submit", "-p", path, input="{}\n[1]\n").fails(2, "event 2 is not a JSON object")
+    mainstem("sync", "submit", "-p", path, "--id", "x", input="{}\n{}\n").fails(2, "--id is for a single event")
+    mainstem("sync", "submit", "-p", "x" * 200, "-m", "{}").fails(1, "1 events were rejected")
+    assert mainstem("sync", "pull").code == 2
+    assert mainstem("sync", "submit", "-m", "{}").code == 2
+
+
+def test_the_log_shows_both_protocols_in_one_order(mainstem, path):
+    head = json.loads(mainstem.ok("log", "head", "--json"))["head"]
+    mainstem.ok("stream", "append", path, "--create", "json", input="1\n2\n")
+    mainstem.ok("sync", "submit", "-p", path, "-m", '{"n":3}')
+    after = ["log", "tail", "--after", str(head), "--no-follow"]
+    assert mainstem.ok(*after, "-f", r"%k %s %v\n") == f'stream {path} 1\nstream {path} 2\nevent {path} {{"n":3}}\n'
+    assert mainstem.ok(*after, "-p", path, "-f", r"%v\n") == '{"n":3}\n'
+    assert mainstem.ok(*after, "--prefix", path, "-f", r"%v\n") == "1\n2\n"
+    assert [row["data"] for row in rows(mainstem.ok(*after, "--json"))] == ["1", "2", '{"n":3}']
+    assert mainstem.ok("log", "tail", "-n", "1", "--no-follow", "-f", r"%v\n") == '{"n":3}\n'
+    assert mainstem.ok("log", "head").startswith("head")
+
+
+# Subscriptions
+
+
+def test_a_worker_claims_and_acknowledges(mainstem, path):
+    name = path.replace("/", "-")
+    mainstem.ok("stream", "create", f"{path}/wakes", "--type", "json")
+    made = ["subscription", "create", name, "--pattern", f"{path}/in/*", "--wake-stream", f"{path}/wakes"]
+    assert mainstem.ok(*made) == f"{name} is made\n"
+    assert mainstem.ok(*made) == f"{name} is there already\n"
+    mainstem("subscription", "claim", name).fails(6, "nothing is new")
+    mainstem.ok("stream", "append", f"{path}/in/1", "--create", "text", "-m", "work")
+    mainstem.spawn("stream", "tail", f"{path}/wakes").stdout.readline()  # the wake
+    claim = json.loads(mainstem.ok("subscription", "claim", name, "--json"))
+    (stream,) = claim["streams"]
+    assert stream["path"] == f"{path}/in/1"
+    held = ["--wake", claim["wake_id"], "--generation", str(claim["generation"]), "--claim-token", claim["token"]]
+    offset = ["--offset", stream["path"], stream["tail_offset"]]
+    assert mainstem.ok("subscription", "ack", name, *held, *offset, "--done") == "acknowledged; nothing more waits\n"
+    mainstem("subscription", "release", name, *held).fails(6, name)  # the wake is over
+    (listed,) = rows(mainstem.ok("subscription", "ls", name, "--json"))
+    assert (listed["subscription_id"], listed["status"]) == (name, "active")
+    assert f"{path}/in/* -> {path}/wakes" in mainstem.ok("subscription", "ls")
+    found = json.loads(mainstem.ok("subscription", "get", name, "--json"))
+    assert found["streams"][0]["acked_offset"] == stream["tail_offset"]
+    mainstem.ok("subscription", "link", name, f"{path}/more")
+    assert f"{path}/more" in mainstem.ok("subscription", "get", name)
+    mainstem.ok("subscription", "unlink", name, f"{path}/more")
+    assert f"{path}/more" not in mainstem.ok("subscription", "get", name)
+    assert mainstem.ok("subscription", "rm", name) == f"{name} is deleted\n"
+    mainstem("subscription", "get", name).fails(5, name)
+
+
+def test_a_subscription_that_cannot_be_is_refused(mainstem):
+    assert mainstem("subscription", "create", "x").code == 2
+    mainstem("subscription", "create", "x", "--webhook", "http://127.0.0.1/", "--stream", "a").fails(1, "webhook")
+    assert "ds_" in mainstem.ok("subscription", "keys")
+
+
+# The bench
+
+
+def test_a_bench_is_bounded_and_cleans_up(mainstem):
+    done = json.loads(
+        mainstem.ok("bench", "-n", "50", "--streams", "3", "--connections", "2", "--size", "10", "--json")
+    )
+    assert (done["appends"], done["bytes_read"]) == (50, 500)
+    assert done["append_ms_median"] <= done["append_ms_p99"] <= done["append_ms_max"]
+    assert mainstem.ok("stream", "ls", "bench/") == ""
+    long = json.loads(mainstem.ok("bench", "-n", "1000000", "--seconds", "0.3", "--json"))
+    assert 0 < long["appends"] < 1_000_000
+    assert mainstem("bench", "-n", "0").code == 2

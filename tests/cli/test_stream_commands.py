@@ -1,0 +1,205 @@
+"""`mainstem stream`: standard input and output first."""
+
+import json
+import signal
+import subprocess
+
+import pytest
+
+from .conftest import COMMAND
+
+
+def lines(process, number):
+    return [process.stdout.readline().decode().rstrip("\n") for _ in range(number)]
+
+
+def rows(text):
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_bytes_go_in_and_come_out_as_they_are(mainstem, path):
+    data = bytes(range(256)) * 3_000  # several appends, and no whole lines
+    assert mainstem.ok("stream", "create", path) == f"{path} is created\n"
+    assert mainstem.ok("stream", "create", path) == f"{path} is there already\n"
+    assert mainstem.ok("stream", "append", path, input=data) == ""
+    assert mainstem("stream", "read", path).output == data
+
+
+def test_each_line_is_a_message_of_a_json_stream(mainstem, path, tmp_path):
+    sent = '{"n": 1}\n\n [1,2] \n"three"'  # blank lines count for nothing, and the last one needs no end
+    done = json.loads(mainstem.ok("stream", "append", path, "--create", "json", "--json", input=sent))
+    assert (done["messages"], done["path"]) == (3, path)
+    assert mainstem.ok("stream", "read", path) == '{"n": 1}\n[1,2]\n"three"\n'
+    (tmp_path / "more").write_text("".join(f"{n}\n" for n in range(2_500)))
+    done = json.loads(mainstem.ok("stream", "append", path, "more", "--json"))
+    assert (done["appends"], done["messages"]) == (3, 2_500)
+    assert mainstem.ok("stream", "read", path).splitlines()[3:] == [str(n) for n in range(2_500)]
+
+
+def test_messages_can_be_arguments_and_a_stream_can_be_closed_with_the_last(mainstem, path):
+    mainstem.ok("stream", "append", path, "--create", "json", "-m", "[1]", "-m", '{"a":2}', "--close")
+    assert mainstem.ok("stream", "tail", path) == '[1]\n{"a":2}\n'  # ends by itself: the stream is closed
+    assert json.loads(mainstem.ok("stream", "head", path, "--json"))["closed"] is True
+    mainstem("stream", "append", path, "-m", "3").fails(6, path, "closed")
+
+
+def test_an_append_can_insist_on_the_end_of_the_stream(mainstem, path):
+    made = json.loads(mainstem.ok("stream", "create", path, "--type", "text", "--json"))
+    mainstem.ok("stream", "append", path, "--if-match", made["next_offset"], input="one\n")
+    mainstem("stream", "append", path, "--if-match", made["next_offset"], input="two\n").fails(6, "ends at")
+    done = mainstem("stream", "append", path, "--if-match", made["next_offset"], "-m", "a", "-m", "b")
+    done.fails(2, "--if-match is for a single append")
+    assert mainstem.ok("stream", "read", path) == "one\n"
+
+
+def test_reads_can_be_shaped_and_resumed(mainstem, path):
+    mainstem.ok("stream", "append", path, "--create", "json", input='{"n":1}\n{"n":2}\n{"n":3}\n')
+    found = rows(mainstem.ok("stream", "read", path, "--json"))
+    assert [row["value"] for row in found] == [{"n": 1}, {"n": 2}, {"n": 3}]
+    assert mainstem.ok("stream", "read", path, "--offset", found[0]["offset"]) == '{"n":2}\n{"n":3}\n'
+    assert mainstem.ok("stream", "read", path, "-n", "1") == '{"n":1}\n'
+    assert mainstem.ok("stream", "read", path, "-f", r"%n:%v%%\t") == '1:{"n":1}%\t2:{"n":2}%\t3:{"n":3}%\t'
+
+
+def test_the_lines_of_text_have_offsets_too(mainstem, path):
+    mainstem.ok("stream", "append", path, "--create", "text", input="a\nbb\r\nccc")
+    found = rows(mainstem.ok("stream", "read", path, "--json"))
+    assert [row["value"] for row in found] == ["a", "bb\r", "ccc"]
+    assert mainstem("stream", "read", path, "--offset", found[0]["offset"]).output == b"bb\r\nccc"
+    mainstem.ok("stream", "append", path, input=b"\xff\n")
+    assert rows(mainstem.ok("stream", "read", path, "--json"))[-1]["value_base64"] == "Y2Nj/w=="
+
+
+def test_a_tail_shows_the_last_messages_in_the_given_form(mainstem, path):
+    mainstem.ok("stream", "append", path, "--create", "json", input="".join(f"{n}\n" for n in range(20)))
+    done = mainstem.ok("stream", "tail", path, "-n", "2", "-f", r"%o %v\n", "--no-follow").splitlines()
+    assert [line.split()[1] for line in done] == ["18", "19"]
+    assert mainstem.ok("stream", "read", path, "--offset", done[0].split()[0]) == "19\n"
+    assert mainstem.ok("stream", "tail", path, "--no-follow").splitlines() == [str(n) for n in range(10, 20)]
+
+
+@pytest.mark.parametrize("appends", [["1\n2\n3\n4\n5"], ["1\n", "2\n", "3\n", "4\n", "5"], list("1\n2\n3\n4\n5")])
+def test_a_tail_of_text_counts_lines_however_they_were_appended(mainstem, path, appends):
+    arguments = [word for text in appends for word in ("-m", text)]
+    mainstem.ok("stream", "append", path, "--create", "text", *arguments)
+    assert mainstem.ok("stream", "tail", path, "-n", "2", "--no-follow") == "4\n5"
+    assert mainstem.ok("stream", "tail", path, "-n", "9", "--no-follow") == "1\n2\n3\n4\n5"
+
+
+def test_a_tail_follows_until_ctrl_c(mainstem, path):
+    mainstem.ok("stream", "append", path, "--create", "json", input="1\n2\n")
+    tail = mainstem.spawn("stream", "tail", path, "-n", "1")
+    assert lines(tail, 1) == ["2"]
+    mainstem.ok("stream", "append", path, input="3\n4\n")
+    assert lines(tail, 2) == ["3", "4"]
+    tail.send_signal(signal.SIGINT)
+    assert tail.wait(30) == 130
+    assert tail.stderr.read() == b""
+
+
+def test_an_append_of_a_slow_input_waits_for_nothing(mainstem, path):
+    mainstem.ok("stream", "create", path, "--type", "json")
+    tail = mainstem.spawn("stream", "tail", path)
+    append = mainstem.spawn("stream", "append", path)
+    for number in range(3):
+        append.stdin.write(b"%d\n" % number)
+        append.stdin.flush()
+        assert lines(tail, 1) == [str(number)]
+    append.stdin.close()
+    assert append.wait(30) == 0
+
+
+def test_many_streams_are_watched_over_one_connection(mainstem, path):
+    for name in ("a", "b"):
+        mainstem.ok("stream", "create", f"{path}/{name}", "--type", "json" if name == "a" else "text")
+    watch = mainstem.spawn("stream", "watch", "--prefix", f"{path}/", "--offset", "-1")
+    mainstem.ok("stream", "append", f"{path}/a", "--close", input='{"n":1}\n')
+    assert lines(watch, 1) == [f'{path}/a {{"n":1}}']
+    mainstem.ok("stream", "append", f"{path}/b", "--close", input="text\nmore")
+    assert lines(watch, 2) == [f"{path}/b text", f"{path}/b more"]
+    assert watch.wait(30) == 0
+
+
+def test_streams_are_listed_described_forked_closed_and_deleted(mainstem, path):
+    mainstem.ok("stream", "create", f"{path}/1", "--type", "text", "--ttl", "1h", "--retention", "max-messages=5")
+    mainstem.ok("stream", "append", f"{path}/1", input="source")
+    mainstem.ok("stream", "fork", f"{path}/2", f"{path}/1")
+    mainstem.ok("stream", "append", f"{path}/2", input=" and fork")
+    assert mainstem.ok("stream", "ls", f"{path}/") == f"{path}/1\n{path}/2\n"
+    assert mainstem.ok("stream", "ls", f"{path}/", "-n", "1") == f"{path}/1\n"
+    assert f"closed  text/plain  {path}" not in mainstem.ok("stream", "ls", f"{path}/", "--long")
+    assert [row["forked_from"] for row in rows(mainstem.ok("stream", "ls", f"{path}/", "--json"))] == [
+        None,
+        f"{path}/1",
+    ]
+    assert mainstem.ok("stream", "read", f"{path}/2") == "source and fork"
+    facts = json.loads(mainstem.ok("stream", "head", f"{path}/1", "--json"))
+    assert (facts["ttl_seconds"], facts["retention"], facts["content_type"]) == (3600, "max-messages=5", "text/plain")
+    assert "ttl seconds      3600" in mainstem.ok("stream", "head", f"{path}/1")
+    assert mainstem.ok("stream", "close", f"{path}/2") == f"{path}/2 is closed\n"
+    assert mainstem.ok("stream", "rm", f"{path}/2", f"{path}/1").count("is deleted") == 2
+    assert mainstem.ok("stream", "ls", f"{path}/") == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["read", "nowhere"], 5, "there is no such stream"),
+        (["append", "nowhere", "-m", "x"], 5, "there is no such stream"),
+        (["tail", "nowhere"], 5, "nowhere"),
+        (["rm", "nowhere"], 5, "nowhere"),
+        (["fork", "new", "nowhere"], 5, "nowhere"),
+        (["watch", "nowhere"], 5, "nowhere"),
+        (["watch", "--prefix", "nowhere/"], 2, "nothing to watch"),
+        (["create", "x/y", "--ttl", "5", "--expires-at", "2030-01-01T00:00:00Z"], 1, "Stream-"),
+        (["append", "x", "/nowhere/file"], 5, "no such stream"),
+    ],
+)
+def test_what_the_server_refuses_is_one_line(mainstem, arguments, code, said):
+    mainstem("stream", *arguments).fails(code, said)
+
+
+def test_bad_input_is_named_by_its_line_and_what_was_stored_is_told(mainstem, path, tmp_path):
+    mainstem.ok("stream", "create", path, "--type", "json")
+    mainstem("stream", "append", path, input='{"n":1}\n{"n":\n').fails(2, "line 2 of standard input is not JSON")
+    assert mainstem.ok("stream", "read", path) == ""  # all of a piece or nothing
+    mainstem("stream", "append", path, "/nowhere/file").fails(7, "/nowhere/file: No such file")
+    (tmp_path / "good").write_text('{"n":1}\n')
+    done = mainstem("stream", "append", path, "good", "/nowhere/file")
+    done.fails(7, "/nowhere/file", "The first 1 messages are stored, up to offset")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["read"],
+        ["nonsense"],
+        ["create", "a/../b"],
+        ["create", "/a"],
+        ["read", "x", "-f", "%q"],
+        ["create", "x", "--ttl", "y"],
+    ],
+)
+def test_bad_usage_has_code_2(shell, arguments):
+    done = shell("stream", *arguments)
+    assert done.code == 2
+    assert "Traceback" not in done.errors
+
+
+def test_a_reader_that_has_enough_ends_the_command_quietly(mainstem, path):
+    mainstem.ok("stream", "append", path, "--create", "text", input="line\n" * 400_000)
+    reading = mainstem.spawn("stream", "read", path)
+    head = subprocess.run(["head", "-1"], stdin=reading.stdout, capture_output=True, timeout=30, check=True)
+    reading.stdout.close()
+    assert head.stdout == b"line\n"
+    assert (reading.wait(30), reading.stderr.read()) == (141, b"")
+
+
+def test_a_full_disk_behind_standard_output_is_told(mainstem, path):
+    mainstem.ok("stream", "append", path, "--create", "text", "-m", "data")
+    with open("/dev/full", "wb") as full:
+        command = [*COMMAND, "stream", "read", path]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, env=mainstem.environment, check=False)
+    assert done.returncode == 7
+    assert done.stderr.decode().startswith("mainstem: no space left")
+    assert done.stderr.count(b"\n") == 1
