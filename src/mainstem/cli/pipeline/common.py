@@ -1,0 +1,165 @@
+"""What all jobs share on the command line: where the server is, how often to run, what is shown."""
+
+import functools
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from mainstem.cli.addresses import Address
+from mainstem.cli.faults import ExitCode, is_verbose
+from mainstem.cli.options import server
+from mainstem.cli.output import write_facts
+from mainstem.cli.progress import watched
+from mainstem.pipeline.running import Job, Progress, Silence, Summary, Workbench, run_every, run_once
+from mainstem.pipeline.wire import Endpoint
+
+
+class Runner:
+    """Runs a job as its options say."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        name: str,
+        *,
+        checkpoint: Path,
+        master: str | None,
+        every_s: float | None,
+        dry_run: bool,
+        as_json: bool,
+    ) -> None:
+        self.endpoint = endpoint
+        self.name = name
+        self.checkpoint = checkpoint
+        self.master = master
+        self.every_s = every_s
+        self.dry_run = dry_run
+        self.as_json = as_json
+
+    def run(self, job: Job) -> None:
+        """One round, or round after round; the exit code is 1 if a round has found faults."""
+        self.checkpoint.mkdir(parents=True, exist_ok=True)
+        quiet = not is_verbose(click.get_current_context())
+        with quieten(quiet), progress_of(self.name, shown=watched(self.as_json)) as progress:
+            bench = Workbench(
+                self.endpoint, self.checkpoint, master=self.master, dry_run=self.dry_run, progress=progress
+            )
+            if self.every_s is not None:
+                run_every(job, bench, self.every_s, self.tell)
+                return
+            summary = run_once(job, bench)
+        self.tell(summary)
+        if summary.faults:
+            raise click.exceptions.Exit(ExitCode.FAILED)
+
+    def tell(self, summary: Summary) -> None:
+        write_facts(msgspec.to_builtins(summary), self.as_json)
+        sys.stdout.flush()
+
+
+def job_options(*, changes: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The options of every job; the command gets a `runner`. A job that `changes` something has --dry-run."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @click.option("--token-file", metavar="FILE", help="Read the token from here, again for every request.")
+        @click.option("--master", metavar="MASTER", help="Spark's master, or sc://host:port.  [default: local[*]]")
+        @click.option(
+            "--checkpoint",
+            type=click.Path(file_okay=False, path_type=Path),
+            help="Where the job keeps its place.  [default: ./mainstem-pipeline/JOB]",
+        )
+        @click.option("--once", is_flag=True, help="One round up to the end of the log, then end; the default.")
+        @click.option(
+            "--every", "every_s", type=click.FloatRange(min=0.1), metavar="SECONDS", help="Round after round."
+        )
+        @functools.wraps(function)
+        def wrapped(
+            *args: Any,
+            address: Address,
+            token_file: str | None,
+            master: str | None,
+            checkpoint: Path | None,
+            once: bool,
+            every_s: float | None,
+            as_json: bool,
+            dry_run: bool = False,
+            **options: Any,
+        ) -> Any:
+            if once and every_s is not None:
+                raise click.UsageError("--once and --every exclude each other")
+            name = click.get_current_context().info_name or function.__name__
+            runner = Runner(
+                Endpoint(address.url, None if token_file else address.token, token_file),
+                name,
+                checkpoint=checkpoint or Path("mainstem-pipeline") / name,
+                master=master,
+                every_s=every_s,
+                dry_run=dry_run,
+                as_json=as_json,
+            )
+            return function(*args, runner=runner, **options)
+
+        if changes:
+            wrapped = click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")(wrapped)
+        return server(wrapped)
+
+    return decorate
+
+
+@contextmanager
+def quieten(quiet: bool) -> Iterator[None]:
+    """Spark and its Java write warnings of their own to standard error: left out unless --verbose asks for them.
+
+    The Java process inherits the file descriptor, so that is what is turned away; this program keeps its own.
+    """
+    if not quiet:
+        yield
+        return
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger("pyspark").setLevel(logging.CRITICAL)
+    kept = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    before = sys.stderr
+    os.dup2(nowhere, 2)
+    os.close(nowhere)
+    sys.stderr = os.fdopen(os.dup(kept), "w", buffering=1)
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        sys.stderr.close()
+        sys.stderr = before
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+@contextmanager
+def progress_of(name: str, *, shown: bool) -> Iterator[Progress]:
+    if not shown:
+        yield Silence()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bars
+
+    class Shown:
+        def show(self, *, rows: int, committed_id: int, head: int, phase: str = "") -> None:
+            elapsed = bars.tasks[task].elapsed or 0
+            rate = f"{rows / elapsed:,.0f}" if elapsed else "-"
+            label = f"{name} {phase}".strip()
+            facts = (
+                f"{rows:,} rows  {rate} rows/s  id {committed_id:,} of {head:,}  lag {max(0, head - committed_id):,}"
+            )
+            bars.update(task, completed=committed_id, total=max(head, 1), description=label, facts=facts)
+
+    columns = [TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[facts]}"), TimeElapsedColumn()]
+    with Bars(*columns, console=Console(file=sys.stderr), transient=True) as bars:
+        task = bars.add_task(name, total=None, facts="")
+        yield Shown()

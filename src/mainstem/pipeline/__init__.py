@@ -1,0 +1,19 @@
+"""The log in Spark: a source, a sink, and a session that is set up for them. It speaks to a server over the wire."""
+
+from typing import TYPE_CHECKING, Any
+
+from mainstem.pipeline.session import session
+
+if TYPE_CHECKING:
+    from mainstem.pipeline.lake import read_archive
+
+__all__ = ["read_archive", "session"]
+
+
+def __getattr__(name: str) -> Any:
+    """What needs Arrow and Spark is imported when it is used: the command line wants none of them to show its help."""
+    if name == "read_archive":
+        from mainstem.pipeline.lake import read_archive
+
+        return read_archive
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

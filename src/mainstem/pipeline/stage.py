@@ -1,0 +1,208 @@
+"""Where rows wait between the tasks that made them and the driver that sends them: files, and one manifest a batch.
+
+A manifest fixes which files make a batch, and in which order, before the first of them is sent. Whoever replays the
+batch finds it and sends those files again, whatever its own tasks have made of the rows this time.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import msgspec
+import pyarrow as pa
+from pyarrow import fs
+
+from mainstem.errors import BadOption, StageLost
+
+FOLDER = "mainstem-sink"
+FRAME = struct.Struct(">III")  # bytes of the name, rows, bytes of the body
+
+
+class Frame(NamedTuple):
+    """One request as it will be sent: the body of an append to `name`, or the items of a submit."""
+
+    name: str
+    rows: int
+    body: bytes
+
+
+class StagedFile(msgspec.Struct, frozen=True):
+    """What a task has staged."""
+
+    path: str
+    size: int
+    frames: int
+    rows: int
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """The files of a batch in the order in which they are sent."""
+
+    target: str
+    files: list[StagedFile]
+    done: bool = False
+
+
+class Stage:
+    """The staged files of one producer: a query, or a batch write."""
+
+    def __init__(self, location: str, producer: str) -> None:
+        self._fs, root = open_location(location)
+        self._local = isinstance(self._fs, fs.LocalFileSystem)
+        self.folder = f"{root.rstrip('/')}/{FOLDER}/{quote(producer, safe='')}"
+
+    def batch_folder(self, batch: int) -> str:
+        return f"{self.folder}/{batch}"
+
+    # Tasks
+
+    def open_new(self, batch: int, partition: int) -> StageWriter:
+        """A file of its own for each attempt of a task: what a failed one has left is never sent."""
+        folder = self.batch_folder(batch)
+        self._fs.create_dir(folder, recursive=True)
+        path = f"{folder}/{partition:06d}-{uuid.uuid4().hex}.frames"
+        return StageWriter(self._fs.open_output_stream(path), path, self._local)
+
+    # The driver
+
+    def read_manifest(self, batch: int) -> Manifest | None:
+        path = self._manifest_path(batch)
+        if self._fs.get_file_info(path).type == fs.FileType.NotFound:
+            return None
+        with self._fs.open_input_stream(path) as file:
+            return msgspec.json.decode(file.read(), type=Manifest)
+
+    def begin(self, batch: int, manifest: Manifest) -> Manifest:
+        """The manifest in force: this one, or the one of whoever was first."""
+        self._write(self._manifest_path(batch), msgspec.json.encode(manifest), replace=False)
+        found = self.read_manifest(batch)
+        assert found is not None
+        return found
+
+    def finish(self, batch: int, manifest: Manifest) -> None:
+        """From now on the batch is known to be sent. The mark stays until the next batch has one."""
+        done = Manifest(manifest.target, [], done=True)
+        self._write(self._manifest_path(batch), msgspec.json.encode(done), replace=True)
+
+    def read_frames(self, file: StagedFile) -> Iterator[Frame]:
+        """The frames of a file, one at a time."""
+        try:
+            stream = self._fs.open_input_stream(file.path)
+        except FileNotFoundError:
+            raise StageLost(f"{file.path} is not there") from None
+        with stream:
+            for _ in range(file.frames):
+                name_size, rows, size = FRAME.unpack(_read_exactly(stream, FRAME.size, file.path))
+                name = _read_exactly(stream, name_size, file.path).decode()
+                yield Frame(name, rows, _read_exactly(stream, size, file.path))
+
+    def clean(self, batch: int) -> None:
+        """Remove what no replay can need: files of a batch that is done, and all of earlier batches."""
+        for entry in self._list(self.folder):
+            number = Path(entry.path).name
+            if number.isdigit() and int(number) < batch:
+                self._fs.delete_dir(entry.path)
+        for entry in self._list(self.batch_folder(batch)):
+            if entry.path != self._manifest_path(batch):
+                self.discard(entry.path)
+
+    def discard(self, path: str) -> None:
+        try:
+            self._fs.delete_file(path)
+        except FileNotFoundError:
+            pass
+
+    def discard_all(self) -> None:
+        try:
+            self._fs.delete_dir(self.folder)
+        except FileNotFoundError:
+            pass
+
+    def _manifest_path(self, batch: int) -> str:
+        return f"{self.batch_folder(batch)}/manifest.json"
+
+    def _list(self, folder: str) -> list[Any]:
+        return list(self._fs.get_file_info(fs.FileSelector(folder, allow_not_found=True)))
+
+    def _write(self, path: str, data: bytes, *, replace: bool) -> None:
+        """All at once or not at all, and on disk. Object stores do that by themselves; elsewhere it takes a rename."""
+        self._fs.create_dir(os.path.dirname(path), recursive=True)
+        new = f"{path}.{uuid.uuid4().hex}"
+        with self._fs.open_output_stream(new) as file:
+            file.write(data)
+        if not self._local:
+            self._fs.move(new, path)
+            return
+        sync(new)
+        if replace:
+            os.replace(new, path)
+        else:
+            try:
+                os.link(new, path)  # unlike a rename it fails if another driver was first
+            except FileExistsError:
+                pass
+            os.unlink(new)
+        sync(os.path.dirname(path))
+
+
+class StageWriter:
+    """Writes frames into one file."""
+
+    def __init__(self, file: pa.NativeFile, path: str, local: bool) -> None:
+        self._file = file
+        self._path = path
+        self._local = local
+        self._size = self._frames = self._rows = 0
+
+    def write(self, name: str, rows: int, *parts: bytes | memoryview) -> None:
+        encoded = name.encode()
+        size = sum(len(part) for part in parts)
+        self._file.write(FRAME.pack(len(encoded), rows, size) + encoded)
+        for part in parts:
+            self._file.write(part)
+        self._size += FRAME.size + len(encoded) + size
+        self._frames += 1
+        self._rows += rows
+
+    def close(self) -> StagedFile:
+        """What was written, on disk."""
+        self._file.close()
+        if self._local:
+            sync(self._path)
+        return StagedFile(self._path, self._size, self._frames, self._rows)
+
+
+def open_location(location: str) -> tuple[fs.FileSystem, str]:
+    """The file system of a path or URI, and the path in it. Spark's spellings are understood too."""
+    scheme, colon, rest = location.partition(":")
+    if not colon or scheme == "file":
+        path = rest.removeprefix("//") if colon else location
+        return fs.LocalFileSystem(), os.path.abspath(path)
+    uri = f"s3:{rest}" if scheme in ("s3a", "s3n") else location
+    try:
+        found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(uri)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise BadOption(f"rows cannot be staged at {location}: {error}; set stagingLocation") from None
+    return found
+
+
+def sync(path: str) -> None:
+    """Make a local file or folder durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _read_exactly(stream: pa.NativeFile, size: int, path: str) -> bytes:
+    data: bytes = stream.read(size)
+    if len(data) != size:
+        raise StageLost(f"{path} is cut short")
+    return data

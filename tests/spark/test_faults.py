@@ -1,0 +1,217 @@
+"""A server that dies, tasks that fail, tokens that end, history that is gone: no row is lost, and none comes twice."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException, StreamingQueryException
+
+from .logs import make_secret, make_token, until
+
+pytestmark = pytest.mark.slow
+
+ROWS = 2_000
+
+
+def reading(spark, log, **options):
+    reader = spark.readStream.format("mainstem").option("url", log.url).option("schema", "n INT").options(**options)
+    return reader.load("in").select("n")
+
+
+def writing(frame, log, folder, **options):
+    writer = frame.writeStream.format("mainstem").option("url", log.url).option("stream", "out").options(**options)
+    return writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True)
+
+
+def fill(log, first=0):
+    log.fill("in", [{"n": number} for number in range(first, first + ROWS)], batch=100)
+
+
+def assert_once(log, rows=ROWS):
+    assert sorted(row["n"] for row in log.read("out")) == list(range(rows))
+
+
+def hold(folder):
+    """Rows wait in their tasks until the file `go` is there; `reached` tells that some do."""
+    reached, go = str(folder / "reached"), str(folder / "go")
+
+    def wait(batches):
+        for batch in batches:
+            Path(reached).touch()
+            deadline_s = time.monotonic() + 60
+            while not os.path.exists(go) and time.monotonic() < deadline_s:
+                time.sleep(0.01)
+            yield batch
+
+    return wait
+
+
+def test_a_server_killed_while_it_is_read(spark, start_fixed, open_log, tmp_path):
+    server = start_fixed()
+    log = open_log(server.url)
+    fill(log)
+    frame = reading(spark, log, pageBytes=2_000).mapInArrow(hold(tmp_path), "n INT")
+    query = writing(frame, log, tmp_path).start()
+    until((tmp_path / "reached").exists)
+    server.kill()
+    (tmp_path / "go").touch()
+    server.start()
+    assert query.awaitTermination(90)
+    assert_once(log)
+
+
+def test_a_server_killed_while_it_is_written(spark, start_fixed, open_log, tmp_path):
+    server = start_fixed()
+    log = open_log(server.url)
+    fill(log)
+    before = log.head()
+    query = writing(reading(spark, log), log, tmp_path, chunkBytes=100).start()
+    until(lambda: log.head() > before + 10)
+    server.kill()
+    server.start()
+    assert log.head() < before + ROWS // 12, "it was killed too late"
+    assert query.awaitTermination(90)
+    assert_once(log)
+
+
+def test_a_server_killed_while_events_are_submitted(spark, start_fixed, open_log, tmp_path):
+    server = start_fixed()
+    log = open_log(server.url)
+    fill(log)
+    before = log.head()
+    frame = reading(spark, log)
+    writer = frame.writeStream.format("mainstem").option("url", log.url).option("partitions", "room")
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+    until(lambda: log.head() > before + 100)
+    server.kill()
+    server.start()
+    assert query.awaitTermination(90)
+    rows = log.rows(partition="room", max_bytes=60_000_000)
+    assert sorted(json.loads(row["data"])["n"] for row in rows) == list(range(ROWS))
+
+
+def test_a_server_that_stays_away_ends_the_query_and_the_next_run_goes_on(spark, start_fixed, open_log, tmp_path):
+    server = start_fixed()
+    log = open_log(server.url)
+    fill(log)
+    before = log.head()
+    query = writing(reading(spark, log), log, tmp_path, chunkBytes=100, retrySeconds=1).start()
+    until(lambda: log.head() > before + 10)
+    server.kill()
+    with pytest.raises(StreamingQueryException, match="did not do POST"):
+        query.awaitTermination(90)
+    server.start()
+    assert 0 < len(log.read("out")) < ROWS
+    writing(reading(spark, log, splits=7), log, tmp_path).start().awaitTermination(90)
+    assert_once(log)
+
+
+def test_tasks_that_fail_at_first_and_are_tried_again(spark, start_server, open_log, tmp_path):
+    log = open_log(start_server().url)
+    fill(log)
+
+    def stumble(batches):
+        from pyspark import TaskContext
+
+        task = TaskContext.get()
+        for number, batch in enumerate(batches):
+            if number == 1 and task.attemptNumber() < 2 and task.partitionId() % 2:
+                raise RuntimeError("this attempt fails in the middle of its rows")
+            yield batch
+
+    frame = reading(spark, log, pageBytes=2_000).mapInArrow(stumble, "n INT")
+    query = writing(frame, log, tmp_path, chunkBytes=500).start()
+    assert query.awaitTermination(90)
+    assert_once(log)
+
+
+def test_tasks_that_fail_for_good_leave_nothing_in_the_stream(spark, start_server, open_log, tmp_path):
+    log = open_log(start_server().url)
+    fill(log)
+
+    def fail(batches):
+        from pyspark import TaskContext
+
+        for batch in batches:
+            if TaskContext.get().partitionId() == 1:
+                raise RuntimeError("always")
+            yield batch
+
+    with pytest.raises(StreamingQueryException, match="always"):
+        writing(reading(spark, log).mapInArrow(fail, "n INT"), log, tmp_path).start().awaitTermination(90)
+    assert log.read("out") == []
+    writing(reading(spark, log), log, tmp_path).start().awaitTermination(90)
+    assert_once(log)
+
+
+def test_a_token_that_ends_stops_the_query_and_a_new_one_goes_on(spark, start_server, open_log, tmp_path):
+    make_secret(tmp_path / "secret")
+    server = start_server("--jwt-secret-file", str(tmp_path / "secret"))
+    log = open_log(server.url, make_token(tmp_path / "secret", "--client-id", "t", "--admin"))
+    fill(log)
+    short = make_token(tmp_path / "secret", "--client-id", "t", "--admin", "--expires-in", "12s")
+    before = log.head()
+    # One append at a time, each behind a rate limit of the file system: too many for the token's time.
+    held = reading(spark, log, token=short).mapInArrow(hold(tmp_path), "n INT")
+    query = writing(held, log, tmp_path, token=short, chunkBytes=100).start()
+    until(lambda: (tmp_path / "reached").exists() or not query.isActive)
+    until(lambda: open_status(log, short) == 401)
+    (tmp_path / "go").touch()
+    with pytest.raises(StreamingQueryException, match="it goes on where it stopped"):
+        query.awaitTermination(90)
+    assert log.head() == before
+    good = make_token(tmp_path / "secret", "--client-id", "t", "--admin")
+    writing(reading(spark, log, token=good), log, tmp_path, token=good).start().awaitTermination(90)
+    assert_once(log)
+
+
+def test_a_token_file_may_be_renewed_while_a_query_runs(spark, start_server, open_log, tmp_path):
+    make_secret(tmp_path / "secret")
+    server = start_server("--jwt-secret-file", str(tmp_path / "secret"))
+    log = open_log(server.url, make_token(tmp_path / "secret", "--client-id", "t", "--admin"))
+    fill(log)
+    file = tmp_path / "token"
+    file.write_text("not a token yet\n")
+    query = writing(reading(spark, log, tokenFile=str(file)), log, tmp_path, tokenFile=str(file)).start()
+    time.sleep(0.5)  # whenever it asks first, it is refused then
+    file.write_text(make_token(tmp_path / "secret", "--client-id", "t", "--admin") + "\n")
+    assert query.awaitTermination(90)
+    assert_once(log)
+
+
+def open_status(log, token):
+    return log.http.get("/v1/log/head", headers={"Authorization": f"Bearer {token}"}).status_code
+
+
+def test_history_that_was_pruned_below_the_checkpoint(spark, start_server, open_log, tmp_path):
+    """Events 1 to 100 are read; 101 to 200 come and go unseen; the query must say so."""
+    log = open_log(start_server().url)
+
+    def submit(first):
+        frame = spark.range(first, first + 100).selectExpr("id AS n").coalesce(1)
+        writer = frame.write.format("mainstem").mode("append").option("url", log.url)
+        writer.option("partitions", "room").option("stagingLocation", str(tmp_path / "stage")).save()
+
+    def follow(**options):
+        reader = spark.readStream.format("mainstem").option("url", log.url).options(**options)
+        frame = reader.option("schema", "n INT").load().select("n")
+        writing(frame, log, tmp_path).start().awaitTermination(90)
+
+    submit(0)
+    follow(kind="event")
+    submit(100)
+    head = log.head()
+    log.http.post("/v1/prune", json={"floors": {"room": head}}).raise_for_status()
+    until(lambda: log.http.get("/v1/log/head").json()["pruned"] >= head)
+    submit(200)
+    with pytest.raises(StreamingQueryException, match=r"pruned.*failOnDataLoss=false"):
+        follow(kind="event")
+    with pytest.raises(PySparkException, match="some are lost"):
+        spark.read.format("mainstem").option("url", log.url).option("startingId", 5).load().collect()
+    follow(kind="event", failOnDataLoss="false")
+    assert sorted(row["n"] for row in log.read("out")) == [*range(100), *range(200, 300)]
+    follow(kind="event")  # what was lost was said once
+    fresh = spark.read.format("mainstem").option("url", log.url).option("kind", "event").load()
+    assert fresh.count() == 100

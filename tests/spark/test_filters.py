@@ -1,0 +1,120 @@
+"""Filters go to the server where it has the same ones, and stay with Spark where not."""
+
+import datetime
+
+import pytest
+from pyspark.sql.datasource import (
+    EqualTo,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+    StringContains,
+    StringStartsWith,
+)
+
+from mainstem.pipeline.filters import Wanted, push
+from mainstem.pipeline.log_pages import Selection
+
+ALL = Wanted(0, 1_000, Selection())
+NOON = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
+NOON_US = int(NOON.timestamp()) * 1_000_000
+ID, STREAM, KIND, TIME, PARTITIONS = ("committed_id",), ("stream",), ("kind",), ("committed_at",), ("partitions",)
+
+
+def pushed(*filters, of=ALL):
+    wanted, left = push(of, filters)
+    return wanted, left
+
+
+@pytest.mark.parametrize(
+    ("filter_", "after", "until"),
+    [
+        (EqualTo(ID, 7), 6, 7),
+        (GreaterThan(ID, 7), 7, 1_000),
+        (GreaterThanOrEqual(ID, 7), 6, 1_000),
+        (LessThan(ID, 7), 0, 6),
+        (LessThanOrEqual(ID, 7), 0, 7),
+        (In(ID, (7,)), 6, 7),
+        (LessThan(ID, -5), 0, 0),
+        (GreaterThan(ID, 5_000), 5_000, 5_000),
+    ],
+)
+def test_ids_become_the_range(filter_, after, until):
+    wanted, left = pushed(filter_)
+    assert (wanted.after, wanted.until, left) == (after, until, [])
+
+
+def test_a_list_of_ids_bounds_the_range_and_spark_picks():
+    wanted, left = pushed(filter_ := In(ID, (9, None, 3)))
+    assert (wanted.after, wanted.until, left) == (2, 9, [filter_])
+
+
+@pytest.mark.parametrize(
+    ("filter_", "since", "before"),
+    [
+        (EqualTo(TIME, NOON), NOON_US, NOON_US + 1),
+        (GreaterThan(TIME, NOON), NOON_US + 1, None),
+        (GreaterThanOrEqual(TIME, NOON), NOON_US, None),
+        (LessThan(TIME, NOON), None, NOON_US),
+        (LessThanOrEqual(TIME, NOON), None, NOON_US + 1),
+    ],
+)
+def test_times_become_microseconds(filter_, since, before):
+    wanted, left = pushed(filter_)
+    assert (wanted.selection.since_us, wanted.selection.before_us, left) == (since, before, [])
+
+
+def test_times_that_exclude_each_other_leave_nothing():
+    assert pushed(GreaterThan(TIME, NOON), LessThan(TIME, NOON))[0].nothing
+
+
+def test_streams_by_name_list_and_beginning():
+    assert pushed(EqualTo(STREAM, "a/b"))[0].selection.streams == ("a/b",)
+    assert pushed(In(STREAM, ("a", None, "b")))[0].selection.streams == ("a", "b")
+    assert pushed(StringStartsWith(STREAM, "a/"), StringStartsWith(STREAM, "a/b"))[0].selection.prefix == "a/b"
+    assert pushed(StringStartsWith(STREAM, "a/b"), StringStartsWith(STREAM, "a/"))[0].selection.prefix == "a/b"
+    assert pushed(StringStartsWith(STREAM, "a"), StringStartsWith(STREAM, "b"))[0].nothing
+
+
+def test_a_named_stream_must_be_among_those_of_the_options():
+    of = Wanted(0, 9, Selection(streams=("a/*", "c")))
+    assert pushed(In(STREAM, ("a/b", "c", "d")), of=of)[0].selection.streams == ("a/b", "c")
+    assert pushed(EqualTo(STREAM, "a/b/c"), of=of)[0].nothing
+
+
+def test_a_name_with_a_star_would_be_a_glob_so_spark_compares_it():
+    assert pushed(filter_ := EqualTo(STREAM, "a*")) == (ALL, [filter_])
+
+
+def test_more_names_than_a_url_holds_stay_with_spark():
+    assert pushed(filter_ := In(STREAM, tuple(f"stream/{n}" for n in range(5_000)))) == (ALL, [filter_])
+
+
+def test_kinds_and_partitions():
+    assert pushed(EqualTo(KIND, "event"))[0].selection.kind == "event"
+    assert pushed(EqualTo(KIND, "event"), EqualTo(KIND, "stream"))[0].nothing
+    assert pushed(EqualTo(KIND, "other"))[0].nothing
+    wanted, left = pushed(filter_ := EqualTo(PARTITIONS, ["a", "b"]))
+    assert (wanted.selection.partitions, left) == (("a",), [filter_])
+    wanted, _ = pushed(EqualTo(KIND, "event"), EqualTo(STREAM, "s"))
+    assert wanted.selection.nothing
+
+
+@pytest.mark.parametrize(
+    "filter_",
+    [
+        Not(EqualTo(ID, 3)),
+        IsNotNull(STREAM),
+        StringContains(STREAM, "x"),
+        EqualTo(("data",), b"x"),
+        EqualTo(("value", "stream"), "x"),
+        EqualTo(STREAM, None),
+        EqualTo(TIME, NOON.replace(tzinfo=None)),
+    ],
+)
+def test_all_else_stays_with_spark(filter_):
+    assert pushed(filter_) == (ALL, [filter_])

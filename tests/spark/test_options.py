@@ -1,0 +1,56 @@
+"""Options: a typo, a missing or a wrong one is told with what is right."""
+
+import pytest
+
+from mainstem.errors import BadOption
+from mainstem.pipeline.options import parse_read_options, parse_write_options
+
+URL = {"url": "http://localhost:4437/"}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "url is missing"),
+        (URL | {"stream": "a"}, "unknown option 'stream'; there are: .*streams"),
+        (URL | {"kind": "both"}, "kind must be"),
+        (URL | {"startingId": "-1"}, "startingId must be a whole number from 0"),
+        (URL | {"endingId": "latest"}, "endingId must be"),
+        (URL | {"maxRowsPerTrigger": "0"}, "from 1"),
+        (URL | {"failOnDataLoss": "perhaps"}, "true or false"),
+        (URL | {"streams": "a**b"}, "segment of its own"),
+        (URL | {"streams": "a", "path": "b"}, "give one of them"),
+        (URL | {"token": "a", "tokenFile": "b"}, "not both"),
+        (URL | {"retrySeconds": "9999999"}, "retrySeconds"),
+    ],
+)
+def test_reading(given, said):
+    with pytest.raises(BadOption, match=said):
+        parse_read_options(given)
+
+
+def test_names_are_taken_in_any_case_and_lists_with_commas():
+    found = parse_read_options(URL | {"STREAMS": "a/*, b", "startingid": "latest"})
+    assert (found.streams, found.starting_latest, found.starting_id) == (("a/*", "b"), True, None)
+    assert found.endpoint.url == "http://localhost:4437"
+
+
+@pytest.mark.parametrize(
+    ("given", "streaming", "said"),
+    [
+        (URL, False, "say where"),
+        (URL | {"stream": "a", "partitions": "b"}, False, "one of"),
+        (URL | {"stream": "../a"}, False, "segment"),
+        (URL | {"stream": "a"}, True, "checkpointLocation"),
+        (URL | {"stream": "a", "producerId": "p", "checkpointLocation": "/c"}, True, "batch writes"),
+        (URL | {"stream": "a", "chunkBytes": "99999999999"}, False, "chunkBytes"),
+        (URL | {"stream": "a", "startingId": "1"}, False, "unknown option"),
+    ],
+)
+def test_writing(given, streaming, said):
+    with pytest.raises(BadOption, match=said):
+        parse_write_options(given, streaming=streaming)
+
+
+def test_a_token_is_not_shown():
+    assert "secret" not in repr(parse_read_options(URL | {"token": "secret"}))

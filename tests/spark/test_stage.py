@@ -1,0 +1,71 @@
+"""The stage: what is in the manifest first stays, and what nobody can need any more goes."""
+
+import os
+
+import pytest
+
+from mainstem.errors import BadOption, StageLost
+from mainstem.pipeline.stage import Frame, Manifest, Stage, open_location
+
+
+def stage_file(stage, batch, partition, *frames):
+    writer = stage.open_new(batch, partition)
+    for name, rows, body in frames:
+        writer.write(name, rows, body[:1], body[1:])
+    return writer.close()
+
+
+def test_frames_come_back_as_they_were_written(tmp_path):
+    stage = Stage(str(tmp_path), "query")
+    frames = [Frame("a/ä", 2, b"[1,2]"), Frame("", 1, b""), Frame("b", 1, bytes(100_000))]
+    file = stage_file(stage, 3, 0, *frames)
+    assert (file.frames, file.rows, file.size) == (3, 4, os.path.getsize(file.path))
+    assert list(stage.read_frames(file)) == frames
+
+
+def test_the_first_manifest_counts(tmp_path):
+    stage = Stage(str(tmp_path), "query")
+    first, second = stage_file(stage, 0, 0, ("a", 1, b"x")), stage_file(stage, 0, 0, ("a", 1, b"y"))
+    assert stage.read_manifest(0) is None
+    assert stage.begin(0, Manifest("t", [first])).files == [first]
+    assert stage.begin(0, Manifest("t", [second])).files == [first]
+
+
+def test_a_batch_that_is_done_keeps_its_mark_until_a_later_one_is(tmp_path):
+    stage = Stage(str(tmp_path), "query")
+    for batch in (8, 9, 10):
+        manifest = stage.begin(batch, Manifest("t", [stage_file(stage, batch, 0, ("a", 1, b"x"))]))
+        stage_file(stage, batch, 0, ("a", 1, b"of an attempt that failed"))
+        stage.finish(batch, manifest)
+        stage.clean(batch)
+        assert os.listdir(stage.folder) == [str(batch)]
+        assert os.listdir(stage.batch_folder(batch)) == ["manifest.json"]
+        assert stage.read_manifest(batch) == Manifest("t", [], done=True)
+
+
+def test_producers_do_not_meet_whatever_their_names(tmp_path):
+    one, other = Stage(str(tmp_path), "../a/b"), Stage(str(tmp_path), "a%2Fb")
+    assert one.folder != other.folder
+    assert os.path.dirname(one.folder) == os.path.dirname(other.folder) == str(tmp_path / "mainstem-sink")
+
+
+def test_a_file_that_is_gone_or_cut_short_is_told(tmp_path):
+    stage = Stage(str(tmp_path), "query")
+    file = stage_file(stage, 0, 0, ("a", 1, b"12345"))
+    os.truncate(file.path, file.size - 1)
+    with pytest.raises(StageLost, match="cut short"):
+        list(stage.read_frames(file))
+    stage.discard(file.path)
+    stage.discard(file.path)
+    with pytest.raises(StageLost, match="not there"):
+        list(stage.read_frames(file))
+
+
+@pytest.mark.parametrize("location", ["/a/b", "file:/a/b", "file:///a/b"])
+def test_sparks_spellings_of_a_local_path(location):
+    assert open_location(location)[1] == "/a/b"
+
+
+def test_a_place_that_cannot_be_opened_is_told():
+    with pytest.raises(BadOption, match="stagingLocation"):
+        open_location("dbfs:/a/b")

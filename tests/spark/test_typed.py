@@ -1,0 +1,124 @@
+"""Typed columns: what fits is there, what does not is null, and no message ends the worker."""
+
+import datetime
+import json
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import types as t
+
+from mainstem.errors import BadOption
+from mainstem.pipeline.typed import JsonColumns
+
+WIDE = t.StructType(
+    [
+        t.StructField("i", t.IntegerType()),
+        t.StructField("s", t.StringType()),
+        t.StructField("f", t.DoubleType()),
+        t.StructField("t", t.TimestampType()),
+        t.StructField("n", t.TimestampNTZType()),
+        t.StructField("d", t.DateType()),
+        t.StructField("m", t.DecimalType(6, 2)),
+        t.StructField("a", t.ArrayType(t.StructType([t.StructField("x", t.DecimalType(4, 1))]))),
+        t.StructField("a b", t.BooleanType()),
+    ]
+)
+
+
+def parse(messages, schema=WIDE, flags=None):
+    columns = JsonColumns(schema).parse(pa.array(messages, pa.binary()), flags)
+    names = schema.fieldNames()
+    return [dict(zip(names, row, strict=True)) for row in zip(*(column.to_pylist() for column in columns), strict=True)]
+
+
+def present(row):
+    return {name: value for name, value in row.items() if value is not None}
+
+
+def test_every_type_is_read():
+    message = json.dumps(
+        {
+            "i": -7,
+            "s": "ä",
+            "f": 1,
+            "t": "2026-01-02T03:04:05.5+02:00",
+            "n": "2026-01-02T03:04:05",
+            "d": "2026-01-02",
+            "m": 1.5,
+            "a": [{"x": 2, "z": 1}, None],
+            "a b": True,
+            "more": {"deep": [1]},
+        }
+    )
+    (row,) = parse([message.encode()])
+    assert row == {
+        "i": -7,
+        "s": "ä",
+        "f": 1.0,
+        "t": datetime.datetime(2026, 1, 2, 1, 4, 5, 500_000, tzinfo=datetime.UTC),
+        "n": datetime.datetime(2026, 1, 2, 3, 4, 5),
+        "d": datetime.date(2026, 1, 2),
+        "m": Decimal("1.50"),
+        "a": [{"x": Decimal("2.0")}, None],
+        "a b": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("message", "found"),
+    [
+        (b"null", {}),
+        (b"5", {}),
+        (b"[1]", {}),
+        (b"", {}),
+        (b"\xff", {}),
+        (b'{"i":1', {}),
+        (b"[" * 100_000, {}),
+        (b'{"i":1.0,"s":"x"}', {"i": 1, "s": "x"}),
+        (b'{"i":"7","s":{"k": [1]}}', {"i": 7, "s": '{"k":[1]}'}),
+        (b'{"i":3000000000,"s":5}', {"s": "5"}),
+        (b'{"t":"soon","s":"x"}', {"s": "x"}),
+        (b'{"m":123456.5,"s":"x"}', {"s": "x"}),
+        (b'{"m":"1.005"}', {"m": Decimal("1.00")}),
+        (b'{"s":null,"f":null}', {}),
+        (b'{"i":1,"i":2}', {"i": 2}),
+    ],
+)
+def test_what_does_not_fit_is_null_and_the_rest_is_kept(message, found):
+    rows = parse([b'{"i":1}', message, b'{"i":2}'])
+    assert [present(row) for row in rows] == [{"i": 1}, found, {"i": 2}]
+
+
+def test_messages_that_are_no_json_are_left_alone():
+    assert [present(row) for row in parse([b'{"i":1}', b'{"i":2}'], flags=[False, True])] == [{}, {"i": 2}]
+
+
+def test_as_a_struct_a_message_that_is_no_object_is_null():
+    schema = t.StructType([t.StructField("i", t.IntegerType())])
+    found = JsonColumns(schema).parse_struct(pa.array([b'{"i":1}', b"5", b"{}"], pa.binary()), None)
+    assert found.to_pylist() == [{"i": 1}, None, {"i": None}]
+
+
+def test_a_type_that_json_cannot_give_is_refused():
+    with pytest.raises(BadOption, match="binary"):
+        JsonColumns(t.StructType([t.StructField("b", t.BinaryType())]))
+
+
+JSONS = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(WIDE.fieldNames()), JSONS) | JSONS, max_size=5))
+def test_any_json_gives_one_row(values):
+    assert len(parse([json.dumps(value).encode() for value in values])) == len(values)
+
+
+@given(st.lists(st.binary(max_size=30), max_size=5))
+def test_any_bytes_give_one_row(messages):
+    assert len(parse(messages)) == len(messages)
