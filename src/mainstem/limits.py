@@ -237,6 +237,7 @@ SINK_SUBMIT_BYTES: Final = 512 * KIB  # events in one message; half of what the 
 SINK_SUBMITS_MAX: Final = 2  # messages under way; together the drafts that a client may have waiting
 SINK_PARTITIONS_KNOWN_MAX: Final = 10_000  # lists of partitions that a task has checked already
 SINK_LANES: Final = 8  # connections over which the driver appends to many streams
+SINK_ENDS_KEPT: Final = 8  # ends of streams or partitions noted in a mark, to tell later whether they are still there
 SINK_LANE_CHUNKS_MAX: Final = 4  # chunks that wait for one of them
 COPY_ROWS: Final = 1_000_000  # of the log in one commit of an archive or export: some seconds, which a kill may cost
 COPY_BYTES: Final = 256 * MIB  # the same, for large messages

@@ -7,7 +7,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 
-from .logs import JSON
+from .logs import JSON, Log
 
 pytestmark = pytest.mark.slow
 
@@ -114,6 +114,19 @@ def test_a_batch_write_with_a_producer_id_is_done_once(spark, shared, name, tmp_
     assert sorted(row["id"] for row in shared.read(name)) == list(range(1_000))
     with pytest.raises(PySparkException, match="take another one"):
         write(frame, shared, stream=f"{name}-2", producerId=f"job {name}", stagingLocation=str(tmp_path))
+
+
+@pytest.mark.parametrize("target", ["stream", "partitions"])
+def test_a_write_that_was_done_is_done_again_when_it_is_gone(spark, shared, start_server, name, tmp_path, target):
+    """The mark of a write must not outlive the data: on another server, or in a stream that was deleted, nothing is."""
+    options = {"producerId": f"job {name}", "stagingLocation": str(tmp_path), target: name}
+    write(spark.range(50), shared, **options)
+    other = Log(start_server().url)
+    write(spark.range(50).repartition(3), other, **options)
+    where = {"prefix" if target == "stream" else "partition": name}
+    assert len(other.rows(**where)) == 50
+    write(spark.range(50), other, **options)
+    assert len(other.rows(**where)) == 50
 
 
 def test_a_batch_write_without_one_adds_each_time_and_leaves_nothing_behind(spark, shared, name, tmp_path):

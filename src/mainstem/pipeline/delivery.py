@@ -6,6 +6,7 @@ import queue
 import threading
 import zlib
 from collections.abc import Iterator
+from urllib.parse import quote
 
 from mainstem import limits
 from mainstem.errors import MainstemError, RequestRefused
@@ -17,17 +18,29 @@ from mainstem.pipeline.wire import Reply, Wire, stream_url
 REFUSALS = frozenset({403, 404, 409})
 
 
-def deliver(options: WriteOptions, stage: Stage, manifest: Manifest, producer: str, epoch: int) -> None:
-    """Send everything. What the server has already is skipped, so this can be done again and again."""
+def deliver(options: WriteOptions, stage: Stage, manifest: Manifest, producer: str, epoch: int) -> dict[str, str]:
+    """Send everything, and tell where some of it ended. What the server has is skipped, so this can be repeated."""
     frames = (frame for file in manifest.files for frame in stage.read_frames(file))
     if options.into_events:
-        submit_events(options, frames, options.client_id or f"spark-{producer}")
-    elif options.stream is not None:
+        return submit_events(options, frames, options.client_id or f"spark-{producer}")
+    if options.stream is not None:
         with Appender(options, producer, epoch) as appender:
             for frame in frames:
                 appender.append(frame)
-    else:
-        _append_in_lanes(options, frames, producer, epoch)
+        return appender.reached
+    return _append_in_lanes(options, frames, producer, epoch)
+
+
+def is_there(options: WriteOptions, manifest: Manifest) -> bool:
+    """Whether the server still has what a mark says was sent: it may be another one by now, or a stream was deleted."""
+    with Wire(options.endpoint) as wire:
+        for name, end in manifest.reached.items():
+            target = f"/v1/partition/{quote(name, safe='')}" if options.into_events else stream_url(name)
+            reply = wire.request("HEAD", target, allowed=frozenset({404, 410}))
+            now = reply.headers.get("Stream-Next-Offset", "")
+            if reply.status >= 400 or now < end or now.partition("_")[0] != end.partition("_")[0]:
+                return False
+    return True
 
 
 class Appender:
@@ -39,6 +52,7 @@ class Appender:
         self._producer, self._epoch = producer, epoch
         self._next: dict[str, int] = {}
         self._stored: dict[str, int] = {}
+        self.reached: dict[str, str] = {}
 
     def __enter__(self) -> Appender:
         return self
@@ -58,6 +72,8 @@ class Appender:
         if reply.status >= 400:
             raise _explain(reply, frame.name, self._producer, self._epoch)
         self._stored[frame.name] = int(reply.headers["Producer-Seq"])
+        if frame.name in self.reached or len(self.reached) < limits.SINK_ENDS_KEPT:
+            self.reached[frame.name] = reply.headers["Stream-Next-Offset"]
 
     def _post(self, frame: Frame, seq: int) -> Reply:
         headers = {
@@ -84,7 +100,7 @@ def _explain(reply: Reply, stream: str, producer: str, epoch: int) -> RequestRef
     )
 
 
-def _append_in_lanes(options: WriteOptions, frames: Iterator[Frame], producer: str, epoch: int) -> None:
+def _append_in_lanes(options: WriteOptions, frames: Iterator[Frame], producer: str, epoch: int) -> dict[str, str]:
     """Streams share a few connections; the chunks of one stream keep to one, and so their order."""
     lanes = [_Lane(options, producer, epoch) for _ in range(limits.SINK_LANES)]
     try:
@@ -95,6 +111,7 @@ def _append_in_lanes(options: WriteOptions, frames: Iterator[Frame], producer: s
             lane.end()
     for lane in lanes:
         lane.check()
+    return {name: end for lane in lanes for name, end in lane.reached.items()}
 
 
 class _Lane:
@@ -104,6 +121,10 @@ class _Lane:
         self._appender = Appender(options, producer, epoch)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
+
+    @property
+    def reached(self) -> dict[str, str]:
+        return self._appender.reached
 
     def put(self, frame: Frame) -> None:
         self.check()

@@ -16,6 +16,7 @@ from mainstem import limits
 from mainstem.errors import BadRow, RequestRefused, ServerUnreachable
 from mainstem.pipeline.options import WriteOptions
 from mainstem.pipeline.stage import Frame
+from mainstem.streams.offsets import Offset
 
 PASSING = frozenset({"rate_limited", "server_error"})
 
@@ -24,9 +25,10 @@ class _Interrupted(Exception):
     """The connection is of no use any more; another one may be."""
 
 
-def submit_events(options: WriteOptions, frames: Iterator[Frame], client_id: str) -> None:
-    """Submit every frame, and return when each of their events is committed."""
+def submit_events(options: WriteOptions, frames: Iterator[Frame], client_id: str) -> dict[str, str]:
+    """Submit every frame, and return when each of their events is committed: where some of the partitions ended."""
     under_way: deque[Frame] = deque()
+    reached: dict[str, str] = {}
     deadline_s = time.monotonic() + options.endpoint.retry_s
     pause_s = limits.PIPELINE_BACKOFF_S
     while True:
@@ -35,8 +37,8 @@ def submit_events(options: WriteOptions, frames: Iterator[Frame], client_id: str
             with _open(options, client_id) as socket:
                 for frame in under_way:
                     _send(socket, frame)
-                _pump(options, socket, frames, under_way, before)
-                return
+                _pump(options, socket, frames, under_way, before, reached)
+                return reached
         except (OSError, WebSocketException, _Interrupted) as error:
             if before.made:
                 deadline_s, pause_s = time.monotonic() + options.endpoint.retry_s, limits.PIPELINE_BACKOFF_S
@@ -56,6 +58,7 @@ def _pump(
     frames: Iterator[Frame],
     under_way: deque[Frame],
     progress: _Progress,
+    reached: dict[str, str],
 ) -> None:
     while True:
         while len(under_way) < limits.SINK_SUBMITS_MAX and (frame := next(frames, None)) is not None:
@@ -63,8 +66,9 @@ def _pump(
             _send(socket, frame)
         if not under_way:
             return
-        _check(_receive(socket, "submit_events_result", options)["results"], options)
-        under_way.popleft()
+        results = _receive(socket, "submit_events_result", options)["results"]
+        _check(results, options)
+        _note_end(under_way.popleft(), results, reached)
         progress.made = True
 
 
@@ -111,6 +115,23 @@ def _judge(fault: dict[str, Any], options: WriteOptions) -> None:
         time.sleep(min(fault.get("details", {}).get("retry_after_ms", 0) / 1000, limits.PIPELINE_BACKOFF_S_MAX))
         raise _Interrupted(text)
     raise RequestRefused(f"{options.endpoint.url}/v1/sync: {text}", refusal=code)
+
+
+def _note_end(frame: Frame, results: list[dict[str, Any]], reached: dict[str, str]) -> None:
+    """The last committed event of a frame, under its first partition, as an offset of that partition."""
+    last = max(results, key=lambda result: result.get("committed_id") or 0)
+    if "committed_id" not in last:
+        return
+    item = next(item for item in msgspec.json.decode(frame.body, type=list[_Item]) if item.id == last["id"])
+    partition = item.partitions[0]
+    if partition in reached or len(reached) < limits.SINK_ENDS_KEPT:
+        end = str(Offset(0, last["committed_id"]))
+        reached[partition] = max(end, reached.get(partition, end))
+
+
+class _Item(msgspec.Struct):
+    id: str
+    partitions: list[str]
 
 
 def _check(results: list[dict[str, Any]], options: WriteOptions) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from mainstem.errors import BadOption, StageLost
-from mainstem.pipeline.delivery import deliver
+from mainstem.pipeline.delivery import deliver, is_there
 from mainstem.pipeline.folders import cache_folder
 from mainstem.pipeline.options import WriteOptions
 from mainstem.pipeline.stage import Manifest, Stage, StagedFile
@@ -81,7 +82,9 @@ class BatchSink(DataSourceArrowWriter):
 
 
 def open_stage(options: WriteOptions, producer: str) -> Stage:
-    return Stage(options.staging or str(cache_folder("staging")), producer)
+    """Without a location of its own, a folder a server: another one has nothing of what this one has."""
+    server = hashlib.sha256(options.endpoint.url.encode()).hexdigest()[:16]
+    return Stage(options.staging or str(cache_folder("staging", server)), producer)
 
 
 def _stage(
@@ -99,23 +102,30 @@ def _commit(options: WriteOptions, messages: Messages, batch: int) -> None:
         return
     stage = open_stage(options, staged[0].producer)
     manifest = stage.read_manifest(batch)
+    if manifest is not None and options.producer_id is not None:
+        _check_target(options, manifest)
+        if manifest.done and not is_there(options, manifest):
+            stage.forget(batch)
+            manifest = None
     if manifest is None:
         files = [one.file for one in staged if one.file.frames]
         if not files:
             stage.clean(batch)
             return
         manifest = stage.begin(batch, Manifest(options.target, files))
-    if options.producer_id is not None and manifest.target != options.target:
-        raise BadOption(f"producerId {options.producer_id!r} has written to {manifest.target}: take another one")
     if not manifest.done:
         try:
-            deliver(options, stage, manifest, staged[0].producer, batch)
+            stage.finish(batch, manifest, deliver(options, stage, manifest, staged[0].producer, batch))
         except StageLost:
             now = stage.read_manifest(batch)
             if now is None or not now.done:  # else a driver that was thought dead has finished the same batch
                 raise
-        stage.finish(batch, manifest)
     stage.clean(batch)
+
+
+def _check_target(options: WriteOptions, manifest: Manifest) -> None:
+    if manifest.target != options.target:
+        raise BadOption(f"producerId {options.producer_id!r} has written to {manifest.target}: take another one")
 
 
 def _abort(options: WriteOptions, messages: Messages, batch: int) -> None:

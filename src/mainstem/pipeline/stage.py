@@ -47,6 +47,8 @@ class Manifest(msgspec.Struct, frozen=True):
     target: str
     files: list[StagedFile]
     done: bool = False
+    reached: dict[str, str] = {}
+    """When it is done: where some of the streams or partitions ended, to tell whether the server still has it."""
 
 
 class Stage:
@@ -85,10 +87,14 @@ class Stage:
         assert found is not None
         return found
 
-    def finish(self, batch: int, manifest: Manifest) -> None:
+    def finish(self, batch: int, manifest: Manifest, reached: dict[str, str] | None = None) -> None:
         """From now on the batch is known to be sent. The mark stays until the next batch has one."""
-        done = Manifest(manifest.target, [], done=True)
+        done = Manifest(manifest.target, [], done=True, reached=reached or {})
         self._write(self._manifest_path(batch), msgspec.json.encode(done), replace=True)
+
+    def forget(self, batch: int) -> None:
+        """Take the mark back: what it tells of is not there any more."""
+        self.discard(self._manifest_path(batch))
 
     def read_frames(self, file: StagedFile) -> Iterator[Frame]:
         """The frames of a file, one at a time."""
