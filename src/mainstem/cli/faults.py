@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import sys
 import traceback
 from enum import IntEnum
@@ -76,12 +77,30 @@ def explain(error: BaseException) -> Failure:
     return Failure(f"a fault of mainstem itself ({said}); please report it, with what --verbose shows", ExitCode.BUG)
 
 
+CODES: dict[type[errors.MainstemError], ExitCode] = {
+    errors.SettingsError: ExitCode.USAGE,
+    errors.BadRequest: ExitCode.USAGE,
+    errors.BadOption: ExitCode.USAGE,
+    errors.StoreLocked: ExitCode.LOCAL,
+    errors.StoreUnusable: ExitCode.LOCAL,
+    errors.StoreTooNew: ExitCode.LOCAL,
+    errors.BackupTargetFull: ExitCode.LOCAL,
+    errors.MissingJava: ExitCode.LOCAL,
+    errors.MissingSpark: ExitCode.LOCAL,
+    errors.ServerUnreachable: ExitCode.UNREACHABLE,
+}
+
+
 def _code_of(error: errors.MainstemError) -> ExitCode:
-    if isinstance(error, errors.SettingsError | errors.BadRequest):
-        return ExitCode.USAGE
-    if isinstance(error, errors.StoreLocked | errors.StoreUnusable | errors.StoreTooNew | errors.BackupTargetFull):
-        return ExitCode.LOCAL
-    return ExitCode.FAILED
+    if isinstance(error, errors.RequestRefused) and (
+        error.facts.get("refused") in (401, 403) or _DENIED.search(str(error))
+    ):
+        return ExitCode.DENIED
+    return next((code for type_, code in CODES.items() if isinstance(error, type_)), ExitCode.FAILED)
+
+
+# An error of a Spark task is known by its text alone.
+_DENIED = re.compile(r": 40[13] \w+: ")
 
 
 def _explain_os_error(error: OSError) -> Failure:

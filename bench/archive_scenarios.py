@@ -1,0 +1,77 @@
+"""The archive job, on logs that grow: its rate, what it costs ten times as much to archive, and the driver's memory."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from bench.generator import LoadFailed, run_load
+from bench.jobs import Figures, Fill, decode_figures
+from bench.measurements import Measurement, Pace, Scenario
+from bench.peers import Server
+
+MILLION = 1_000_000
+BATCH = 1_000
+LIMIT_S = 900.0
+TIMES = 3
+
+
+def fill(server: Server, stream: str, rows: int) -> None:
+    job = Fill(port=server.port, stream=stream, content="json", appends=rows // BATCH, messages=BATCH, limit_s=LIMIT_S)
+    run_load(job)
+
+
+def archive(server: Server, times: int) -> Figures:
+    folder = server.folder / "lake"
+    command = [sys.executable, "-m", "bench.archiving", str(server.port), str(folder), str(times)]
+    try:
+        done = subprocess.run(
+            command, cwd=Path(__file__).parent.parent, capture_output=True, timeout=LIMIT_S, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise LoadFailed(f"the archive took longer than {LIMIT_S:.0f} s") from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if done.returncode != 0:
+        raise LoadFailed(done.stderr.decode(errors="replace").strip()[-2_000:])
+    return decode_figures(done.stdout)
+
+
+def measure_archive(server: Server, pace: Pace) -> list[Measurement]:
+    rows = int(MILLION * pace.fill)
+    fill(server, "archived", rows)
+    figures = archive(server, TIMES)
+    title = f"archive of {rows / MILLION:g} million rows"
+    return [
+        Measurement("archive", f"{title}, warm", figures["rows_per_s"], "rows/s", details=figures),
+        Measurement("archive-cold", f"{title}, first time", figures["cold_rows_per_s"], "rows/s", details=figures),
+    ]
+
+
+def measure_growth(server: Server, pace: Pace) -> list[Measurement]:
+    """1, 3 and 10 million rows of the same log."""
+    found: list[Measurement] = []
+    filled = 0
+    rates: dict[int, float] = {}
+    figures: Figures = {}
+    for millions in (1, 3, 10):
+        rows = int(millions * MILLION * pace.fill)
+        fill(server, f"archived/{millions}", rows - filled)
+        filled = rows
+        figures = archive(server, 2)
+        rates[millions] = figures["rows_per_s"]
+        title = f"archive of {millions * pace.fill:g} million rows"
+        found.append(Measurement(f"archive-{millions}m", title, rates[millions], "rows/s", details=figures))
+    title = "archive, rate at the most rows over that at the fewest"
+    found.append(Measurement("archive-growth", title, rates[10] / rates[1], "x"))
+    title = f"archive of {10 * pace.fill:g} million rows, driver memory"
+    found.append(Measurement("archive-memory", title, figures["driver_mb"], "MB", "less", figures))
+    return found
+
+
+ARCHIVE_SCENARIOS = [
+    Scenario("archive", measure_archive, ours_only=True),
+    Scenario("archive-growth", measure_growth, ours_only=True, big=True),
+]

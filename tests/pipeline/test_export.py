@@ -1,0 +1,251 @@
+"""Exports: the rows that were asked for, each once, in files that appear whole."""
+
+import csv
+import json
+import random
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from mainstem.errors import BadOption, BadRow, HistoryLost, JobFailed
+from mainstem.pipeline.jobs.exporting import Exporting, make_export
+from mainstem.pipeline.log_pages import Selection
+from mainstem.pipeline.outputs import JOURNAL, SUCCESS, TEMPORARY, Output
+from mainstem.pipeline.running import run_once
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    return tmp_path / "export"
+
+
+def export(bench, output: Path, format_="parquet", selection=None, **choices):
+    return run_once(make_export(str(output), Exporting(format_, selection or Selection(), **choices)), bench)
+
+
+def files(output: Path, ending: str) -> list[Path]:
+    return sorted(output.glob(f"*.{ending}"))
+
+
+def exported(output: Path) -> list[dict]:
+    """The rows of Parquet files, in the order of their names."""
+    return [row for file in files(output, "parquet") for row in pq.ParquetFile(file).read().to_pylist()]
+
+
+def places(rows) -> list[tuple[int, int]]:
+    return [(row["committed_id"], row["position"]) for row in rows]
+
+
+def test_parquet_has_every_row_in_the_order_of_the_log(log, bench, output):
+    rows = log.fill()
+    done = export(bench, output, commit_rows=150)
+    assert (done.rows, done.committed_id, done.files) == (rows, log.head()["head"], len(files(output, "parquet")))
+    assert places(exported(output)) == log.places()
+    assert [row["data"].decode() for row in exported(output)] == [row["data"] for row in log.rows()]
+    assert (output / SUCCESS).exists()
+    assert not (output / TEMPORARY).exists()
+    assert done.bytes == sum(file.stat().st_size for file in files(output, "parquet"))
+
+
+def test_ndjson_is_what_the_log_over_http_says(log, bench, output):
+    log.fill(streams=1, messages=10, partitions=1, events=5)
+    log.append_bytes("blob", b"\xff\x00")
+    export(bench, output, "ndjson")
+    lines = [json.loads(line) for file in files(output, "ndjson") for line in file.read_text().splitlines()]
+    told = [{name: value for name, value in row.items() if value is not None} for row in log.rows()]
+    assert lines == told
+
+
+def test_csv_has_a_header_and_flat_columns(log, bench, output):
+    log.append("orders", [{"text": 'a "quoted"\nline, and more'}])
+    log.append_bytes("blob", b"\xff\x00")
+    log.submit(["room-1", "room-2"], [{"n": 1}])
+    export(bench, output, "csv")
+    rows = []
+    for file in files(output, "csv"):
+        with file.open(newline="") as lines:
+            rows += list(csv.DictReader(lines))
+    assert [row["stream"] for row in rows] == ["orders", "blob", ""]
+    assert json.loads(rows[0]["data"]) == {"text": 'a "quoted"\nline, and more'}
+    assert (rows[1]["data"], rows[1]["data_base64"]) == ("", "/wA=")
+    assert json.loads(rows[2]["partitions"]) == ["room-1", "room-2"]
+    assert [row["committed_at"] for row in rows] == [row["committed_at"] for row in log.rows()]
+
+
+def test_messages_alone_are_lines_as_they_were_sent(log, bench, output):
+    log.create("orders")
+    sent = b'{"n": 1.0,\n "big": 12345678901234567890}'
+    headers = {"Content-Type": "application/json"}
+    log.http.post("/v1/stream/orders", headers=headers, content=sent).raise_for_status()
+    log.append("orders", [2])
+    log.append("other", [3])
+    export(bench, output, "ndjson", Selection(streams=("orders",)), messages=True)
+    lines = [line for file in files(output, "ndjson") for line in file.read_bytes().splitlines()]
+    assert lines == [sent.replace(b"\n", b" "), b"2"]
+
+
+def test_bytes_are_no_lines(log, bench, output):
+    log.append_bytes("blob", b"\xff\x00")
+    with pytest.raises(BadRow, match="no line of JSON"):
+        export(bench, output, "ndjson", messages=True)
+    with pytest.raises(BadOption, match="ndjson"):
+        export(bench, output, "csv", messages=True)
+
+
+def test_typed_columns(log, bench, output):
+    log.append("orders", [{"n": 1, "shop": "a"}, {"n": "not a number", "shop": "b"}, 7])
+    export(bench, output, columns=("committed_id", "position"), schema="n INT, shop STRING")
+    found = exported(output)
+    assert [(row["n"], row["shop"]) for row in found] == [(1, "a"), (None, "b"), (None, None)]
+    assert list(found[0]) == ["committed_id", "position", "n", "shop"]
+
+
+@pytest.mark.parametrize(
+    ("selection", "wanted"),
+    [
+        (Selection(streams=("orders/*",)), {"prefix": "orders/"}),
+        (Selection(partitions=("room-0",)), {"partition": "room-0"}),
+        (Selection(kind="event"), {"kind": "event"}),
+    ],
+)
+def test_filters(log, bench, output, selection, wanted):
+    log.fill(streams=2, messages=20, partitions=2, events=10)
+    log.append("else", [1])
+    done = export(bench, output, selection=selection, commit_rows=25)
+    assert places(exported(output)) == log.places(**wanted)
+    assert 0 < done.rows < len(log.places())
+    assert done.committed_id == log.head()["head"]
+
+
+def test_a_range_of_ids_and_times(log, bench, output, tmp_path):
+    log.append("a", list(range(20)), at_once=1)
+    ids = [row["committed_id"] for row in log.rows()]
+    export(bench, output, from_id=ids[3], to_id=ids[7])
+    assert [row["committed_id"] for row in exported(output)] == ids[3:8]
+    log.append("a", [1])
+    assert export(bench, output, from_id=ids[3], to_id=ids[7]).rows == 0
+    since = exported(output)[2]["committed_at"]
+    since_us = int(since.timestamp()) * 1_000_000 + since.microsecond
+    export(bench, tmp_path / "later", selection=Selection(since_us=since_us), to_id=ids[7])
+    assert exported(tmp_path / "later")[0]["committed_at"] == since
+
+
+def test_the_next_round_adds_what_came_since(log, bench, output):
+    log.append("a", [1, 2])
+    export(bench, output)
+    first = files(output, "parquet")
+    log.append("b", [3])
+    assert export(bench, output).rows == 1
+    assert places(exported(output)) == log.places()
+    assert set(first) < set(files(output, "parquet"))
+    assert export(bench, output).rows == 0
+    assert (output / SUCCESS).exists()
+
+
+def test_delta_is_a_table_that_goes_on(log, bench, output):
+    log.fill(streams=2, messages=30, partitions=1, events=10)
+    wanted = Selection(kind="stream")
+    assert export(bench, output, "delta", wanted, commit_rows=25).rows == 60
+    log.append("more", [1])
+    assert export(bench, output, "delta", wanted).rows == 1
+    assert export(bench, output, "delta", wanted).rows == 0
+    uris = DeltaTable(output).file_uris()
+    found = sorted(places(row for uri in uris for row in pq.ParquetFile(uri).read().to_pylist()))
+    assert found == log.places(kind="stream")
+    with pytest.raises(BadOption, match="place of its own"):
+        export(bench, output, "delta", Selection(kind="event"))
+
+
+def test_a_dry_run_counts_and_writes_nothing(log, bench, output):
+    log.fill(streams=2, messages=10, partitions=0)
+    bench.dry_run = True
+    for format_ in ("parquet", "delta"):
+        done = export(bench, output, format_, Selection(streams=("orders/1",)))
+        assert (done.rows, done.files) == (10, 0)
+    assert not output.exists()
+
+
+# Faults
+
+
+def test_other_questions_need_another_directory(log, bench, output, tmp_path):
+    log.append("a", [1])
+    export(bench, output)
+    with pytest.raises(BadOption, match="something else"):
+        export(bench, output, selection=Selection(streams=("a",)))
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine.txt").write_text("x")
+    with pytest.raises(BadOption, match="not empty"):
+        export(bench, tmp_path / "full")
+    with pytest.raises(BadOption, match="exclude"):
+        export(bench, output, selection=Selection(streams=("a",), partitions=("p",)))
+
+
+def test_a_run_that_died_before_its_journal_is_forgotten_and_one_after_it_is_finished(log, bench, output, monkeypatch):
+    log.append("a", list(range(40)), at_once=10)
+    moves = []
+
+    def die(self, journal, *, write=False):
+        moves.append(journal)
+        if write and len(moves) == 3:
+            self._write(JOURNAL, _encode(journal))
+            raise JobFailed("killed between the journal and the moves")
+        return whole(self, journal, write=write)
+
+    whole = Output._move
+    monkeypatch.setattr(Output, "_move", die)
+    with pytest.raises(JobFailed, match="killed between"):
+        export(bench, output, commit_rows=10)
+    assert not (output / SUCCESS).exists()
+    assert list((output / TEMPORARY).iterdir())
+    stray = output / TEMPORARY / "stray.parquet"
+    stray.write_bytes(b"half a file")
+    monkeypatch.undo()
+    export(bench, output, commit_rows=10)
+    assert places(exported(output)) == log.places()
+    assert not stray.exists()
+
+
+def _encode(journal) -> bytes:
+    import msgspec
+
+    return msgspec.json.encode(journal)
+
+
+def test_what_was_pruned_between_two_rounds_is_told(log, bench, output):
+    log.submit("room", [{"n": number} for number in range(3)])
+    export(bench, output)
+    log.submit("room", [{"n": number} for number in range(3)], client="second")
+    floor = log.rows()[-1]["committed_id"]
+    log.http.post("/v1/prune", json={"floors": {"room": floor}}).raise_for_status()
+    deadline_s = time.monotonic() + 10
+    while log.head()["pruned"] < floor:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)
+    with pytest.raises(HistoryLost):
+        export(bench, output)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_killed_again_and_again_it_exports_every_row_once(log, pipeline, output):
+    chance = random.Random()
+    log.append("orders", list(range(2_000)), at_once=10)
+    arguments = ("export", output, "--url", log.url, "--master", "local[2]", "--commit-rows", 200)
+    kills = 0
+    for _ in range(2):
+        running = pipeline.spawn(*arguments)
+        wanted = len(files(output, "parquet")) + chance.randint(1, 3)
+        while len(files(output, "parquet")) < wanted and not running.ended:
+            time.sleep(0.005)
+        time.sleep(chance.random() * 0.3)
+        kills += not running.ended
+        running.kill()
+        assert len(set(places(exported(output)))) == len(exported(output))
+    assert pipeline.ok(*arguments)["committed_id"] == log.head()["head"]
+    assert kills >= 1
+    assert places(exported(output)) == log.places()
+    assert (output / SUCCESS).exists()
