@@ -85,11 +85,15 @@ class ReadLast(Load, frozen=True, kw_only=True):
 
 
 class FanOut(Load, frozen=True, kw_only=True):
-    """Holds live subscribers on one stream and times the way from an append to each of them."""
+    """Holds live subscribers on one stream and times the way from an append to each of them.
+
+    With `write_port` the appends go to another node of the same log.
+    """
 
     mode: LiveMode
     subscribers: int
     seconds: float
+    write_port: int | None = None
 
 
 class Idle(Load, frozen=True, kw_only=True):

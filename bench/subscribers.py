@@ -170,7 +170,7 @@ async def run_fan_out(job: FanOut) -> Figures:
     await create_streams(job.port, [STREAM], CONTENT_TYPES["json"])
     make: Callable[[Audience], Connection] = SseSubscriber if job.mode == "sse" else PollSubscriber
     audience, subscribers = await gather_audience(job.port, job.subscribers, make)
-    [publisher] = await connect_all(job.port, [lambda: Publisher(audience.outcome)])
+    [publisher] = await connect_all(job.write_port or job.port, [lambda: Publisher(audience.outcome)])
     await play_round(audience, publisher, 0)
     latencies: list[float] = []
     rounds, cpu_s = 0, -time.process_time()

@@ -9,6 +9,8 @@ ROOT = "/v1/stream/"
 SUBSCRIPTIONS = ROOT + "__ds/subscriptions/"
 TEXT = {"content-type": "text/plain"}
 SNAPSHOT = {"committed_id": 0, "state": {}}
+START = "0000000000000000_0000000000000000"
+STREAM_SNAPSHOT = "/v1/stream-snapshot/{path}"
 
 Prepare = Callable[[httpx2.Client, str], None]
 
@@ -31,6 +33,19 @@ class Endpoint(NamedTuple):
 
 def make_snapshot(admin: httpx2.Client, path: str) -> None:
     assert admin.put("/v1/snapshot/" + path.replace("/", "-"), json=SNAPSHOT).status_code == 204
+
+
+def stream_snapshot(path: str) -> dict[str, Any]:
+    return {"json": SNAPSHOT | {"offset": START}}
+
+
+def make_json(admin: httpx2.Client, path: str) -> None:
+    assert admin.put(ROOT + path, headers={"content-type": "application/json"}, content=b"[1]").status_code == 201
+
+
+def make_stream_snapshot(admin: httpx2.Client, path: str) -> None:
+    make_json(admin, path)
+    assert admin.put("/v1/stream-snapshot/" + path, **stream_snapshot(path)).status_code == 204
 
 
 def make_stream(admin: httpx2.Client, path: str) -> None:
@@ -89,6 +104,7 @@ GUARDED = [
     Endpoint("append with a query", "POST", ROOT + "{path}?a=b", needs("write"), make_stream, text),
     Endpoint("delete", "DELETE", ROOT + "{path}", needs("write"), make_stream),
     Endpoint("list", "GET", "/v1/streams?prefix={path}", needs(), make_stream),
+    Endpoint("list subscriptions", "GET", "/v1/subscriptions", needs("admin")),
     Endpoint("set", "GET", "/v1/stream-set?stream={path}&live=sse", READ, make_closed),
     Endpoint("subscribe by webhook", "PUT", SUBSCRIPTION, READ, options=webhook),
     Endpoint("subscribe to pull", "PUT", SUBSCRIPTION, needs("read", "write"), options=pull_wake),
@@ -104,11 +120,19 @@ GUARDED = [
     Endpoint("head of a partition", "HEAD", "/v1/partition/{id}", needs("partition")),
     Endpoint("put a snapshot", "PUT", "/v1/snapshot/{id}", needs("admin"), options=lambda path: {"json": SNAPSHOT}),
     Endpoint("read a snapshot", "GET", "/v1/snapshot/{id}", needs("admin"), make_snapshot),
+    Endpoint("head of a snapshot", "HEAD", "/v1/snapshot/{id}", needs("admin"), make_snapshot),
+    Endpoint("put a stream's snapshot", "PUT", STREAM_SNAPSHOT, needs("admin"), make_json, stream_snapshot),
+    Endpoint("read a stream's snapshot", "GET", STREAM_SNAPSHOT, READ, make_stream_snapshot),
+    Endpoint("head of a stream's snapshot", "HEAD", STREAM_SNAPSHOT, READ, make_stream_snapshot),
     Endpoint("read the log", "GET", "/v1/log?prefix={path}", needs("admin")),
     Endpoint("tail the log", "GET", "/v1/log?live=sse&until=0&prefix={path}", needs("admin")),
     Endpoint("head of the log", "GET", "/v1/log/head", needs("admin")),
     Endpoint("bounds of the log", "GET", "/v1/log/bounds?rows=1", needs("admin")),
+    Endpoint("index of the log", "GET", "/v1/log/index?of=streams", needs("admin")),
     Endpoint("prune", "POST", "/v1/prune", needs("admin"), options=lambda path: {"json": {"floors": {path: 0}}}),
+    Endpoint(
+        "trim", "POST", "/v1/prune", needs("admin"), make_stream, lambda path: {"json": {"streams": {path: START}}}
+    ),
 ]
 OPEN = [
     Endpoint("health", "GET", "/healthz", needs()),

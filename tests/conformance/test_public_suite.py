@@ -51,9 +51,10 @@ def run_suite(vitest: list[str], url: str, report: Path) -> list[dict]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(700)
-@pytest.mark.parametrize("store", ["sqlite", "memory"])
-def test_the_public_suite_passes(start_server, vitest, tmp_path, store):
-    server = start_server("--store", store, "--long-poll-ms", LONG_POLL_MS, "--allow-local-webhooks")
+@pytest.mark.parametrize("store", ["sqlite", "memory", "postgres"])
+def test_the_public_suite_passes(start_server, vitest, tmp_path, store, request):
+    place = request.getfixturevalue("postgres_url") if store == "postgres" else store
+    server = start_server("--store", place, "--long-poll-ms", LONG_POLL_MS, "--allow-local-webhooks")
     tests = run_suite(vitest, server.url, tmp_path / "report.json")
     failed = {test["fullName"]: test["failureMessages"] for test in tests if test["status"] == "failed"}
     assert not failed

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from mainstem.log.store import MemoryStore, SqliteStore, Store
+from mainstem.log.store.postgres.store import PostgresStore
 from mainstem.testing.disk import FaultyDisk
 from mainstem.testing.store_contract import DurableStoreContract, StoreContract
 
@@ -33,3 +34,12 @@ class TestSqliteStoreOnAFaultyDiskThatIsWell(DurableStoreContract):
 
     def open_store(self) -> Store:
         return SqliteStore(self.directory, vfs=self.disk.name)
+
+
+class TestPostgresStore(DurableStoreContract):
+    @pytest.fixture(autouse=True)
+    def place(self, postgres_url: str) -> None:
+        self.url = postgres_url
+
+    def open_store(self) -> Store:
+        return PostgresStore(self.url)

@@ -1,6 +1,7 @@
 """A server for all tests that need nothing of their own, servers for the others, and HTTP clients of both."""
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import httpx2
 import pytest
@@ -13,11 +14,21 @@ from peers import fresh
 StartSync = Callable[..., ThreadedServer]
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """The scenarios of the contract hold on every store; the other tests need only one."""
+    if "sync_server" in metafunc.fixturenames:
+        stores = ["sqlite", "postgres"] if metafunc.module.__name__ == "test_sync_scenarios" else ["sqlite"]
+        metafunc.parametrize("sync_server", stores, indirect=True, scope="session")
+
+
 @pytest.fixture(scope="session")
-def sync_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedServer]:
-    data = tmp_path_factory.mktemp("sync") / "data"
-    with ThreadedServer(Settings(port=0, data=str(data))) as server:
-        yield server
+def sync_server(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[ThreadedServer]:
+    with ExitStack() as stack:
+        settings = {"data": str(tmp_path_factory.mktemp("sync") / "data")}
+        if request.param == "postgres":
+            postgres = request.getfixturevalue("postgres")
+            settings["store"] = postgres.url(stack.enter_context(postgres.database()))
+        yield stack.enter_context(ThreadedServer(Settings(port=0, **settings)))
 
 
 @pytest.fixture

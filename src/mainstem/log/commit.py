@@ -10,8 +10,8 @@ from mainstem import limits
 from mainstem.errors import MainstemError, Overloaded, ShuttingDown
 from mainstem.log.commands import Command, Key, State, View
 from mainstem.log.live import Live
-from mainstem.log.records import Record
-from mainstem.log.store.base import Store
+from mainstem.log.records import Record, TopicId
+from mainstem.log.store.base import Outpaced, Store
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -42,6 +42,8 @@ class CommitLog:
         self.live = live
         self.clock_us = clock_us
         self.observers: list[Observer] = []
+        self.resets: list[Callable[[], None]] = []
+        """Are called when changes of other nodes may have been missed, so that all must be looked at again."""
         self._waiting: deque[Waiting] = deque()
         self._waiting_bytes = 0
         self._arrived = asyncio.Event()
@@ -49,6 +51,7 @@ class CommitLog:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
+        self.store.follow(self)
         self._task = asyncio.create_task(self._run(), name="mainstem-committer")
 
     async def stop(self) -> None:
@@ -84,9 +87,11 @@ class CommitLog:
                 try:
                     await self._commit(batch)
                 except MainstemError as error:
+                    await self.store.release()
                     self._fail(batch, error)
                 except Exception as error:
                     logger.exception("a batch of %d commands failed", len(batch))
+                    await self.store.release()
                     self._fail(batch, error)
             elif self._stopping:
                 return
@@ -112,7 +117,27 @@ class CommitLog:
         for command, _ in batch:
             for key in command.needs():
                 keys[key] = None
-        view = View(await self.store.load(keys), self.store.head, self.clock_us())
+        while True:
+            view = View(await self.store.load(keys), self.store.head, self.clock_us())
+            outcomes = self._apply(batch, view)
+            try:
+                if view.changes or view.records:
+                    await self.store.save(view.changes, view.records, view.head)
+                    self.tell(view.changes, view.records)
+                else:
+                    await self.store.confirm()
+                break
+            except Outpaced:
+                continue  # by another node: commands are pure, so they decide anew from what it has left
+        for caller, value, accepted in outcomes:
+            _tell(caller, value, accepted)
+
+    async def catch_up(self) -> None:
+        """Return when the readers of this node have been told of all that was durable when this was called."""
+        await self.store.catch_up()
+
+    @staticmethod
+    def _apply(batch: list[Waiting], view: View) -> list[tuple[Caller, Any, bool]]:
         outcomes: list[tuple[Caller, Any, bool]] = []
         for command, caller in batch:
             try:
@@ -121,19 +146,24 @@ class CommitLog:
                 if not isinstance(error, MainstemError):
                     logger.error("a command raised an unexpected error", exc_info=error)
                 outcomes.append((caller, error, False))
-        if view.changes or view.records:
-            await self.store.save(view.changes, view.records, view.head)
-            self.live.publish(view.records)
-            self._tell_observers(view)
-        for caller, value, accepted in outcomes:
-            _tell(caller, value, accepted)
+        return outcomes
 
-    def _tell_observers(self, view: View) -> None:
+    # What became durable, here or on another node
+
+    def tell(self, changes: Mapping[Key, State | None], records: Sequence[Record]) -> None:
+        self.live.publish(records)
         for observe in self.observers:
             try:
-                observe(view.changes, view.records)
+                observe(changes, records)
             except Exception:  # what is durable stays durable, whatever an observer makes of it
                 logger.exception("an observer of the log failed")
+
+    def watched(self) -> Sequence[TopicId]:
+        return self.live.watched()
+
+    def lose_track(self) -> None:
+        for reset in self.resets:
+            reset()
 
     @staticmethod
     def _fail(batch: list[Waiting], error: Exception) -> None:

@@ -14,14 +14,16 @@ from mainstem.errors import MainstemError, NotFound, SettingsError, Unavailable
 from mainstem.log.commit import CommitLog
 from mainstem.log.live import Live
 from mainstem.log.store import MemoryStore, SqliteStore, Store
+from mainstem.log.store.postgres.urls import describe_url
 from mainstem.server.export.http import LOG, LogHttp
 from mainstem.server.gate import open_gate
 from mainstem.server.partitions import PARTITION, PRUNE, SNAPSHOT, PartitionsHttp
 from mainstem.server.settings import Settings
+from mainstem.server.stream_snapshots import STREAM_SNAPSHOT, StreamSnapshots
 from mainstem.streams.control import ControlHttp
 from mainstem.streams.deliveries import Deliveries
 from mainstem.streams.http import StreamsHttp
-from mainstem.streams.listing import StreamsListing
+from mainstem.streams.listing import StreamsListing, SubscriptionsListing
 from mainstem.streams.paths import PREFIX
 from mainstem.streams.reaper import Reaper
 from mainstem.streams.requests import Receive, Scope, Send
@@ -55,11 +57,31 @@ def create_app(settings: Settings | None = None, *, validate: Validator | None =
     """
     if settings is not None and values:
         raise TypeError("give a Settings object or keywords, not both")
-    return Mainstem(settings or msgspec.convert(values, Settings), validate=validate)
+    settings = settings or msgspec.convert(values, Settings)
+    if settings.test_endpoints:
+        raise SettingsError("test_endpoints works with `mainstem serve` only: here the connections are the host's")
+    return Mainstem(settings, validate=validate)
 
 
 def open_store(settings: Settings) -> Store:
-    return MemoryStore() if settings.store == "memory" else SqliteStore(settings.data)
+    if settings.store == "memory":
+        return MemoryStore()
+    if settings.store == "sqlite":
+        return SqliteStore(settings.data)
+    try:
+        from mainstem.log.store.postgres.store import PostgresStore
+    except ModuleNotFoundError as error:
+        raise SettingsError(
+            f"a PostgreSQL store needs {error.name}: install it with pip install 'mainstem[postgres]'"
+        ) from None
+    return PostgresStore(settings.store)
+
+
+def describe_store(settings: Settings) -> str:
+    """Where the log is kept, for the ready line. A URL's password is not shown."""
+    if settings.store == "memory":
+        return "memory only: nothing is kept"
+    return f"sqlite in {settings.data}" if settings.store == "sqlite" else describe_url(settings.store)
 
 
 def choose_validator(settings: Settings) -> Validator | None:
@@ -103,14 +125,14 @@ class Mainstem:
         async with AsyncExitStack() as stack:
             await self.store.open()
             stack.push_async_callback(self.store.close)
-            log = CommitLog(self.store, self._live, self.clock_us)
+            log = CommitLog(self.store, self._live, self.store.clock(self.clock_us))
             log.start()
             stack.push_async_callback(log.stop)
             if self.gate is not None and self.gate.authenticator is not None:
                 await self.gate.authenticator.start()
                 stack.push_async_callback(self.gate.authenticator.stop)
-            await self._open_streams(log, stack)
-            self._open_sync(log, stack)
+            streams = await self._open_streams(log, stack)
+            self._open_sync(log, streams, stack)
             self._log = LogHttp(log)
             stack.push_async_callback(self._log.stop)
             stack.callback(self.release_readers)
@@ -118,7 +140,7 @@ class Mainstem:
         self.http = None
         self._sync = None
 
-    async def _open_streams(self, log: CommitLog, stack: AsyncExitStack) -> None:
+    async def _open_streams(self, log: CommitLog, stack: AsyncExitStack) -> Streams:
         settings = self.settings
         streams = Streams(log, settings.page_bytes)
         reaper = Reaper(streams)
@@ -128,6 +150,8 @@ class Mainstem:
         await deliveries.start()
         stack.push_async_callback(deliveries.stop)
         self._listing = StreamsListing(streams)
+        self._subscriptions = SubscriptionsListing(streams)
+        self._stream_snapshots = StreamSnapshots(streams)
         self._sets = StreamSets(streams)
         self.http = StreamsHttp(
             streams,
@@ -135,8 +159,9 @@ class Mainstem:
             body_bytes_max=settings.max_body_bytes,
             long_poll_ms=settings.long_poll_ms,
         )
+        return streams
 
-    def _open_sync(self, log: CommitLog, stack: AsyncExitStack) -> None:
+    def _open_sync(self, log: CommitLog, streams: Streams, stack: AsyncExitStack) -> None:
         settings = self.settings
         hub = Hub(log)
         hub.start()
@@ -145,7 +170,7 @@ class Mainstem:
         pruner.start()
         stack.push_async_callback(pruner.stop)
         self._partitions = PartitionsHttp(
-            hub, pruner, long_poll_ms=settings.long_poll_ms, page_bytes=settings.page_bytes
+            hub, pruner, streams, long_poll_ms=settings.long_poll_ms, page_bytes=settings.page_bytes
         )
         self._sync = SyncSocket(
             hub,
@@ -193,10 +218,14 @@ class Mainstem:
             await respond(send, 204, PREFLIGHT)  # browsers ask before they send a token anywhere
         elif path == b"/v1/streams" and scope["method"] == "GET":
             await answer(send, self._listing(scope, send))
+        elif path == b"/v1/subscriptions" and scope["method"] == "GET":
+            await answer(send, self._subscriptions(scope, send))
         elif path == b"/v1/stream-set" and scope["method"] == "GET":
             await answer(send, self._sets(scope, receive, send))
         elif path.startswith((PARTITION, SNAPSHOT)) or path == PRUNE:
             await answer(send, self._partitions(path, scope, receive, send))
+        elif path.startswith(STREAM_SNAPSHOT):
+            await answer(send, self._stream_snapshots(path, scope, receive, send))
         elif path == LOG or path.startswith(LOG + b"/"):
             await answer(send, self._log(path, scope, receive, send))
         elif path == b"/healthz":

@@ -1,8 +1,8 @@
 """Partitions of the sync protocol over HTTP: read with the rules of streams, and tended by an administrator.
 
 GET, HEAD /v1/partition/<name>          catch-up, long-poll and SSE; an offset is a committed id
-PUT, GET  /v1/snapshot/<name>           {"committed_id": 7, "state": ...}
-POST      /v1/prune                     {"floors": {"<name>": 7}}
+PUT, GET, HEAD /v1/snapshot/<name>      {"committed_id": 7, "state": ...}
+POST      /v1/prune                     {"floors": {"<name>": 7}, "streams": {"<path>": "<offset>"}}
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ from mainstem.streams.live_reads import LiveReads, seconds_left
 from mainstem.streams.offsets import Offset, Sentinel
 from mainstem.streams.requests import Headers, Receive, Scope, Send, collect_headers, parse_read, read_body
 from mainstem.streams.responses import OPEN, HeaderList, respond
-from mainstem.streams.service import Page
+from mainstem.streams.service import Page, Streams
 from mainstem.sync.commands import PutSnapshot, RaiseFloors
 from mainstem.sync.frames import complete_event, format_time
 from mainstem.sync.hub import Hub
@@ -41,7 +41,9 @@ class SnapshotRequest(msgspec.Struct):
 
 
 class PruneRequest(msgspec.Struct):
-    floors: dict[str, int]
+    floors: dict[str, int] = {}
+    streams: dict[str, str] = {}
+    """Path -> the offset before which history is given up."""
 
 
 class PartitionSource:
@@ -75,8 +77,9 @@ class PartitionSource:
 
 
 class PartitionsHttp:
-    def __init__(self, hub: Hub, pruner: Pruner, *, long_poll_ms: int, page_bytes: int) -> None:
+    def __init__(self, hub: Hub, pruner: Pruner, streams: Streams, *, long_poll_ms: int, page_bytes: int) -> None:
         self.hub = hub
+        self.streams = streams
         self.log = hub.log
         self.pruner = pruner
         self.page_bytes = page_bytes
@@ -95,8 +98,8 @@ class PartitionsHttp:
         identity.require_admin()
         if path.startswith(SNAPSHOT) and method == "PUT":
             await self._put_snapshot(parse_name(path[len(SNAPSHOT) :]), headers, receive, send)
-        elif path.startswith(SNAPSHOT) and method == "GET":
-            await self._get_snapshot(parse_name(path[len(SNAPSHOT) :]), send)
+        elif path.startswith(SNAPSHOT) and method in ("GET", "HEAD"):
+            await self._get_snapshot(parse_name(path[len(SNAPSHOT) :]), method == "HEAD", send)
         elif path == PRUNE and method == "POST":
             await self._prune(headers, receive, send)
         else:
@@ -111,8 +114,7 @@ class PartitionsHttp:
         start = await self._resolve(name, wanted, tail)
         if scope["method"] == "HEAD":
             about = [(b"content-type", json_mode.JSON.encode()), (b"stream-next-offset", str(tail).encode())]
-            await send({"type": "http.response.start", "status": 200, "headers": [*OPEN, *about, NO_STORE]})
-            await send({"type": "http.response.body", "body": b""})
+            await respond_head(send, [*OPEN, *about, NO_STORE])
             return
         seconds_max = seconds_left(scope["mainstem.identity"], self.log.clock_us())
         if live == "sse":
@@ -178,29 +180,51 @@ class PartitionsHttp:
         await self.log.submit(PutSnapshot(name, request.committed_id, bytes(request.state)))
         await respond(send, 204, OPEN)
 
-    async def _get_snapshot(self, name: str, send: Send) -> None:
+    async def _get_snapshot(self, name: str, head: bool, send: Send) -> None:
+        """HEAD tells where the snapshot ends without fetching it. Both tell the floor, also if there is none."""
+        state: PartitionState = await self.log.store.get(partition_key(name)) or PartitionState()
+        floor = str(state.floor)
+        facts = [(b"partition-floor", floor.encode()), (b"snapshot-committed-id", str(state.snapshot_id).encode())]
+        about = [*OPEN, (b"content-type", b"application/json"), NO_STORE, *facts]
+        if head and state.snapshot_id:
+            await respond_head(send, about)
+            return
         snapshot: Snapshot | None = await self.log.store.get(snapshot_key(name))
         if snapshot is None:
-            raise NotFound(f"there is no snapshot of {name!r}")
+            raise NotFound(f"there is no snapshot of {name!r}", headers={"Partition-Floor": floor})
+        if head:
+            await respond_head(send, about)
+            return
         body = {
             "partition": name,
             "committed_id": snapshot.committed_id,
             "created_at": format_time(snapshot.created_at_us),
+            "floor": state.floor,
             "state": msgspec.Raw(snapshot.state),
         }
-        await respond(send, 200, [*OPEN, (b"content-type", b"application/json"), NO_STORE], msgspec.json.encode(body))
+        await respond(send, 200, about, msgspec.json.encode(body))
 
     async def _prune(self, headers: Headers, receive: Receive, send: Send) -> None:
         body = await read_body(headers, receive, limits.CONTROL_BODY_BYTES_MAX)
-        floors = decode(body, PruneRequest).floors
-        if not 1 <= len(floors) <= limits.FLOORS_MAX:
-            raise BadRequest(f"name 1 to {limits.FLOORS_MAX} partitions")
-        await self.log.submit(RaiseFloors(tuple((check_name(name), floor) for name, floor in floors.items())))
-        self.pruner.wake()
+        request: PruneRequest = decode(body, PruneRequest)
+        if not 1 <= len(request.floors) + len(request.streams) <= limits.FLOORS_MAX:
+            raise BadRequest(f"name 1 to {limits.FLOORS_MAX} partitions and streams")
+        floors = tuple((check_name(name), floor) for name, floor in request.floors.items())
+        offsets = [(path, Offset.parse(text)) for path, text in request.streams.items()]
+        if floors:
+            await self.log.submit(RaiseFloors(floors))
+            self.pruner.wake()
+        for path, offset in offsets:
+            await self.streams.trim(path, offset)
         await respond(send, 202, OPEN)
 
 
 NO_STORE = (b"cache-control", b"no-store")
+
+
+async def respond_head(send: Send, headers: HeaderList) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})
 
 
 def _up_to_date(offset: Offset) -> HeaderList:

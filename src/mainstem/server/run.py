@@ -9,7 +9,7 @@ import uvicorn
 
 from mainstem import limits
 from mainstem.errors import MainstemError, SettingsError
-from mainstem.server.app import Mainstem
+from mainstem.server.app import Mainstem, describe_store
 from mainstem.server.logs import configure_logs
 from mainstem.server.protocol import BoundedHttpProtocol
 from mainstem.server.settings import Settings
@@ -29,8 +29,7 @@ class Server(uvicorn.Server):
             settings = self.mainstem.settings
             host, port = sockets[0].getsockname()[:2]
             where = f"[{host}]" if ":" in host else host
-            kept = f"sqlite in {settings.data}" if settings.store == "sqlite" else "memory only: nothing is kept"
-            print(f"Mainstem is ready on http://{where}:{port} ({kept})", flush=True)
+            print(f"Mainstem is ready on http://{where}:{port} ({describe_store(settings)})", flush=True)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self.mainstem.release_readers()
@@ -54,11 +53,15 @@ def bind(settings: Settings) -> socket.socket:
 
 
 def check_exposure(settings: Settings) -> None:
-    """A public address without authentication is refused unless the operator insists."""
+    """A public address without authentication is refused unless the operator insists; one with faults always is."""
     try:
         loopback = ipaddress.ip_address(settings.host).is_loopback
     except ValueError:
         loopback = settings.host == "localhost"
+    if settings.test_endpoints and not loopback:
+        raise SettingsError(
+            f"--test-endpoints lets anybody break requests, so it needs a loopback address, not {settings.host}"
+        )
     if not (loopback or settings.authenticates or settings.insecure):
         raise SettingsError(
             f"{settings.host} is not a loopback address, and anybody who reaches it could read and write everything; "
@@ -66,11 +69,20 @@ def check_exposure(settings: Settings) -> None:
         )
 
 
-def configure(app: Mainstem) -> uvicorn.Config:
+def choose_app(settings: Settings) -> tuple[Mainstem, type[BoundedHttpProtocol]]:
+    """The app and its protocol: others that can go wrong on demand with --test-endpoints."""
+    if not settings.test_endpoints:
+        return Mainstem(settings), BoundedHttpProtocol
+    from mainstem.server.test_endpoints import FaultyHttpProtocol, FaultyMainstem
+
+    return FaultyMainstem(settings), FaultyHttpProtocol
+
+
+def configure(app: Mainstem, protocol: type[BoundedHttpProtocol] = BoundedHttpProtocol) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         loop="uvloop",
-        http=BoundedHttpProtocol,
+        http=protocol,
         ws=FramedWebSocketProtocol,
         ws_max_size=limits.SYNC_MESSAGE_BYTES_MAX,
         ws_per_message_deflate=False,  # the same frame goes to many
@@ -90,10 +102,10 @@ def run(settings: Settings) -> int:
     try:
         check_exposure(settings)
         gc.set_threshold(limits.GC_ALLOCATIONS, 20, 50)
-        app = Mainstem(settings)
+        app, protocol = choose_app(settings)
         with bind(settings) as listener:
             try:
-                Server(configure(app), app).run(sockets=[listener])
+                Server(configure(app, protocol), app).run(sockets=[listener])
             except SystemExit:
                 if app.start_error is None:
                     raise

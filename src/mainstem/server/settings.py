@@ -12,6 +12,7 @@ from mainstem import limits
 from mainstem.errors import SettingsError
 
 ENVIRONMENT_PREFIX = "MAINSTEM_"
+POSTGRES = ("postgresql://", "postgres://")
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 Milliseconds = Annotated[int, msgspec.Meta(ge=1, le=limits.LONG_POLL_MS_MAX)]
@@ -26,7 +27,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     host: str = "127.0.0.1"
     port: Port = 4437
     data: str = "./mainstem-data"
-    store: Literal["sqlite", "memory"] = "sqlite"
+    store: str = "sqlite"
     long_poll_ms: Milliseconds = limits.LONG_POLL_MS
     page_bytes: PageBytes = limits.PAGE_BYTES
     max_body_bytes: BodyBytes = limits.BODY_BYTES_MAX
@@ -41,8 +42,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     sync_schemas: str | None = None
     sync_hook: str | None = None
     implicit_subscriptions: bool = False
+    test_endpoints: bool = False
     log_format: Literal["text", "json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    def __post_init__(self) -> None:
+        if self.store not in ("sqlite", "memory") and not self.store.startswith(POSTGRES):
+            # Not shown: it may be a URL with a password and a slip in it.
+            raise ValueError("store is sqlite, memory, or a URL like postgresql://user@host:5432/database")
 
     @property
     def authenticates(self) -> bool:

@@ -1,8 +1,9 @@
 """Deliveries: finds out which subscriptions have something new, wakes them, and calls their webhooks.
 
 It follows the commit log in memory, and after a restart looks once at every stream that is newer than the oldest
-subscription. A wake is a command, so what a worker was told, and until when it may work on it, is durable before it is
-told. What is kept in memory only says where to look; whether something is new is decided by the command.
+subscription. With many nodes each of them follows, so that workers may ask any, and the one that tends the log wakes.
+A wake is a command, so what a worker was told, and until when it may work on it, is durable before it is told. What is
+kept in memory only says where to look; whether something is new is decided by the command.
 """
 
 import asyncio
@@ -22,7 +23,15 @@ from mainstem.log.commit import CommitLog
 from mainstem.log.records import Record, TopicId
 from mainstem.streams.jitter import spread
 from mainstem.streams.offsets import Offset
-from mainstem.streams.signing import EnsureKeys, Keyring, TokenClaims, make_token, sign_webhook
+from mainstem.streams.signing import (
+    KEYRING_KEY,
+    KEYRINGS,
+    EnsureKeys,
+    Keyring,
+    TokenClaims,
+    make_token,
+    sign_webhook,
+)
 from mainstem.streams.states import STREAMS, StreamState, stream_key
 from mainstem.streams.subscriptions import (
     LINKS,
@@ -89,18 +98,28 @@ class Deliveries:
         self._changed = asyncio.Event()
         self._calls = asyncio.Semaphore(limits.WEBHOOKS_AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._tended = False
+        self._heard: set[Key] | None = None
+        """What changed while all was being loaded, and is newer than what the load finds."""
 
     # Life
 
     async def start(self) -> None:
         self.ring = await self._ensure_keys()
+        self.log.store.observe(STREAMS, SUBSCRIPTIONS, LINKS, KEYRINGS)
         self.log.observers.append(self._observe)
+        self.log.resets.append(self._reset)
+        self._tended = self.log.store.tending
         await self._load()
-        for job in (self._follow(), self._watch_times(), self._watch_keys()):
+        jobs = [self._follow(), self._watch_times(), self._watch_keys()]
+        if self.log.store.shared:
+            jobs.append(self._review_at_times())
+        for job in jobs:
             self._spawn(job)
 
     async def stop(self) -> None:
         self.log.observers.remove(self._observe)
+        self.log.resets.remove(self._reset)
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -122,11 +141,20 @@ class Deliveries:
 
     async def _load(self) -> None:
         """Everything that is there at the start; streams with news are found by looking at each once."""
+        heard: set[Key] = set()
+        self._heard = heard
+        try:
+            await self._load_all(heard)
+        finally:
+            self._heard = None
+
+    async def _load_all(self, heard: set[Key]) -> None:
         store = self.log.store
         after = ""
         while page := await store.scan(SUBSCRIPTIONS, "", after, limits.SCAN_PAGE):
             for name, state in page:
-                self._index(name, state)
+                if subscription_key(name) not in heard:
+                    self._index(name, state)
             after = page[-1][0]
         after = ""
         orphans: set[str] = set()
@@ -134,8 +162,9 @@ class Deliveries:
             for name, link in page:
                 nonce, _ = split_link(name)
                 if nonce in self._nonces:
-                    self._index_link(name, link)
-                else:
+                    if Key(LINKS, name) not in heard:
+                        self._index_link(name, link)
+                elif store.tending:
                     orphans.add(nonce)
             after = page[-1][0]
         for nonce in orphans:
@@ -150,6 +179,23 @@ class Deliveries:
         self._ready.update(self._subscriptions)
         self._changed.set()
 
+    def _reset(self) -> None:
+        """Changes of other nodes were missed: forget what is known, and look at everything again."""
+        for name, state in list(self._subscriptions.items()):
+            self._unindex(name, state)
+        self._spawn(self._load_again())
+
+    async def _load_again(self) -> None:
+        while True:
+            try:
+                ring: Keyring | None = await self.log.store.get(KEYRING_KEY)
+                self.ring = ring or self.ring
+                await self._load()
+                return
+            except MainstemError as error:
+                logger.warning("subscriptions could not be loaded and are tried again: %s", error.detail)
+                await asyncio.sleep(limits.REAP_EVERY_S)
+
     # What the log tells
 
     def _observe(self, changes: Mapping[Key, State | None], records: Sequence[Record]) -> None:
@@ -160,6 +206,10 @@ class Deliveries:
                 self._index(key.name, state)  # type: ignore[arg-type]
             elif key.space is LINKS:
                 self._index_link(key.name, state)  # type: ignore[arg-type]
+            elif key.space is KEYRINGS and state is not None:
+                self.ring = state  # type: ignore[assignment]
+        if self._heard is not None:
+            self._heard.update(changes)
 
     def _note_change(self, path: str) -> None:
         """A stream changed. This is all that an append costs while its subscriptions know already."""
@@ -175,6 +225,8 @@ class Deliveries:
         old = self._subscriptions.get(name)
         if old is not None and (state is None or state.nonce != old.nonce):
             self._unindex(name, old)
+            if self.log.store.tending:
+                self._spawn(self._drop_links(old.nonce))
             old = None
         if state is None:
             return
@@ -198,7 +250,6 @@ class Deliveries:
         self._unlink_pattern(name, old.config.pattern)
         for linked in self._explicit.values():
             linked.discard(name)
-        self._spawn(self._drop_links(old.nonce))
 
     def _forget_spread(self) -> None:
         self._dirty |= self._spread
@@ -241,7 +292,8 @@ class Deliveries:
             self._changed.clear()
             try:
                 self._spread_dirty()
-                await self._wake_ready()
+                if self.log.store.tending:
+                    await self._wake_ready()
             except MainstemError as error:
                 logger.warning("waking subscriptions failed and is tried again: %s", error.detail)
                 await asyncio.sleep(limits.REAP_EVERY_S)
@@ -425,15 +477,53 @@ class Deliveries:
     async def _watch_times(self) -> None:
         while True:
             await asyncio.sleep(limits.LEASE_CHECK_S)
-            if not self._subscriptions:
+            tended, self._tended = self._tended, self.log.store.tending
+            if not self._tended:
                 continue
             try:
+                if not tended:
+                    await self._take_over()
+                if not self._subscriptions:
+                    continue
                 due = await self.log.store.due(SUBSCRIPTIONS, self.log.clock_us(), limits.WAKES_AT_ONCE)
                 await asyncio.gather(*(self._time_has_come(name) for name in due))
             except MainstemError as error:
                 logger.warning("leases could not be checked: %s", error.detail)
             except Exception:
                 logger.exception("leases could not be checked")
+
+    async def _take_over(self) -> None:
+        """This node wakes from now on. What the one before it has left undone is found by looking at everything."""
+        try:
+            await self._load()
+        except BaseException:
+            self._tended = False
+            raise
+
+    async def _review_at_times(self) -> None:
+        while True:
+            await asyncio.sleep(limits.PENDING_REVIEW_S)
+            try:
+                if not self.log.store.tending:
+                    await self._review()
+            except MainstemError as error:
+                logger.warning("pending streams could not be reviewed: %s", error.detail)
+
+    async def _review(self) -> None:
+        """Forget streams that were settled at another node, or they would gather here for ever."""
+        for name, state in list(self._subscriptions.items()):
+            since = self._count
+            paths = list(self._pending.get(name, ()))
+            for at in range(0, len(paths), limits.WAKE_STREAMS_MAX):
+                some = paths[at : at + limits.WAKE_STREAMS_MAX]
+                keys = [link_key(state.nonce, path) for path in some] + [stream_key(path) for path in some]
+                states = await self.log.store.get_many(keys)
+                quiet = [
+                    path
+                    for path in some
+                    if not has_pending(state, path, states[link_key(state.nonce, path)], states[stream_key(path)])
+                ]
+                self._settle(name, quiet, since)
 
     async def _time_has_come(self, name: str) -> None:
         state = self._subscriptions.get(name)

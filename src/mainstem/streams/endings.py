@@ -8,11 +8,13 @@ from mainstem.streams import lifecycle
 from mainstem.streams.states import (
     Garbage,
     ProducerState,
+    StreamSnapshot,
     StreamState,
     garbage_key,
     producer_key,
     retention_key,
     stream_key,
+    stream_snapshot_key,
 )
 
 replace = msgspec.structs.replace
@@ -82,14 +84,14 @@ class Touch(msgspec.Struct, Sizeless, frozen=True, gc=False):
 
 
 class Forget(msgspec.Struct, Sizeless, frozen=True, gc=False):
-    """Remove what is left of a deleted stream once its data is erased: producers, garbage mark, claim on its origin."""
+    """Remove what is left of a deleted stream once its data is erased: producers, snapshot, claim on its origin."""
 
     garbage: Garbage
     producer_ids: tuple[str, ...]
     last: bool
 
     def needs(self) -> list[Key]:
-        keys = [*self._producers(), garbage_key(self.garbage.topic)]
+        keys = [*self._producers(), garbage_key(self.garbage.topic), stream_snapshot_key(self.garbage.path)]
         if self.garbage.origin is not None:
             keys.append(stream_key(self.garbage.origin.path))
         return keys
@@ -105,6 +107,9 @@ class Forget(msgspec.Struct, Sizeless, frozen=True, gc=False):
         if not self.last or view.get(garbage_key(self.garbage.topic)) is None:
             return
         view.put(garbage_key(self.garbage.topic), None)
+        snapshot: StreamSnapshot | None = view.get(stream_snapshot_key(self.garbage.path))
+        if snapshot is not None and snapshot.topic == self.garbage.topic:
+            view.put(stream_snapshot_key(self.garbage.path), None)
         if self.garbage.origin is not None:
             self._release_origin(view)
 

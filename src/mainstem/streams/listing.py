@@ -1,4 +1,4 @@
-"""Beyond the protocol: the list of streams, page by page."""
+"""Beyond the protocol: the lists of streams and of subscriptions, page by page."""
 
 from os.path import commonprefix
 from typing import Any
@@ -14,6 +14,7 @@ from mainstem.streams.requests import Scope, Send, read_query
 from mainstem.streams.responses import OPEN, respond
 from mainstem.streams.service import Streams
 from mainstem.streams.states import STREAMS, StreamState
+from mainstem.streams.subscriptions import SUBSCRIPTIONS, Subscription
 
 
 class StreamsListing:
@@ -54,6 +55,40 @@ class StreamsListing:
             if len(page) < limits.SCAN_PAGE:
                 return found, False
             after = page[-1][0]
+
+
+class SubscriptionsListing:
+    """`GET /v1/subscriptions?prefix=&after=&limit=`: subscriptions in the order of their ids, for an admin."""
+
+    def __init__(self, streams: Streams) -> None:
+        self.streams = streams
+
+    async def __call__(self, scope: Scope, send: Send) -> None:
+        identity: Identity = scope["mainstem.identity"]
+        identity.require_admin()
+        query = read_query(scope)
+        limit = parse_count(query.get("limit", str(limits.LISTED_STREAMS)), "limit", limits.LISTED_STREAMS_MAX)
+        prefix, after = query.get("prefix", ""), query.get("after", "")
+        found = await self.streams.log.store.scan(SUBSCRIPTIONS, prefix, after, limit + 1)
+        body = {
+            "subscriptions": [describe_subscription(name, state) for name, state in found[:limit]],
+            "next": found[limit - 1][0] if len(found) > limit else None,
+        }
+        headers = [*OPEN, (b"content-type", b"application/json"), (b"cache-control", b"no-store")]
+        await respond(send, 200, headers, msgspec.json.encode(body))
+
+
+def describe_subscription(name: str, state: Subscription) -> dict[str, Any]:
+    config = state.config
+    return {
+        "subscription_id": name,
+        "type": config.type,
+        "pattern": config.pattern,
+        "webhook_url": config.webhook_url,
+        "wake_stream": config.wake_stream,
+        "created_at": format_time(state.created_at_us),
+        "status": "active" if state.next_attempt_us is None else "failed",
+    }
 
 
 def narrow_prefix(prefix: str, identity: Identity) -> str:

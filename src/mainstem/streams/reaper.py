@@ -7,7 +7,8 @@ from mainstem import limits
 from mainstem.errors import MainstemError
 from mainstem.log.records import CommittedId, TopicId
 from mainstem.streams.endings import Expire, Forget, Touch
-from mainstem.streams.retention import Trim, surplus
+from mainstem.streams.lifecycle import SECOND_US
+from mainstem.streams.retention import EndChecks, Trim, surplus
 from mainstem.streams.service import Streams
 from mainstem.streams.states import (
     GARBAGE,
@@ -57,12 +58,30 @@ class Reaper:
         """One pass over everything that is due."""
         now_s = asyncio.get_running_loop().time()
         touches = self.streams.touches
-        if touches and (now_s - self._flushed_s >= limits.TOUCHES_FLUSH_S or len(touches) > limits.TOUCHES_MAX):
+        if self.log.store.shared:
+            await self._touch_watched()
+        every_s = limits.REAP_EVERY_S if self.log.store.shared else limits.TOUCHES_FLUSH_S
+        if touches and (now_s - self._flushed_s >= every_s or len(touches) > limits.TOUCHES_MAX):
             self._flushed_s = now_s
             await self._flush_touches()
+        if not self.log.store.tending:
+            return
         await self._expire()
         await self._retain()
         await self._erase()
+
+    async def _touch_watched(self) -> None:
+        """The node that ends streams may be another one: it must hear in time that somebody reads them here."""
+        paths, now_us = self.streams.watched(), self.log.clock_us()
+        for at in range(0, len(paths), limits.SCAN_PAGE):
+            some = paths[at : at + limits.SCAN_PAGE]
+            states = await self.log.store.get_many([stream_key(path) for path in some])
+            for path in some:
+                state: StreamState | None = states[stream_key(path)]
+                if state is None or state.ttl_s is None or state.expires_at_us is None:
+                    continue
+                if state.expires_at_us - now_us < state.ttl_s * SECOND_US // 2:
+                    self.streams.touch(path, state)
 
     async def _flush_touches(self) -> None:
         """In slices, so that clients' commands find room between them."""
@@ -76,7 +95,8 @@ class Reaper:
                     del self.streams.touches[path]
 
     async def _expire(self) -> None:
-        paths = await self.log.store.due(STREAMS, self.log.clock_us(), limits.REAP_STREAMS_MAX)
+        grace_us = int(limits.EXPIRY_GRACE_S * SECOND_US) if self.log.store.shared else 0
+        paths = await self.log.store.due(STREAMS, self.log.clock_us() - grace_us, limits.REAP_STREAMS_MAX)
         await asyncio.gather(*(self.log.submit(Expire(path, self.streams.touched_us(path))) for path in paths))
 
     async def _retain(self) -> None:
@@ -85,6 +105,7 @@ class Reaper:
         for path in await store.due(RETENTION_CHECKS, now_us, limits.RETENTION_STREAMS_MAX):
             state: StreamState | None = await store.get(stream_key(path))
             if state is None or state.retention is None:
+                await self._finish_trim(path, state)
                 continue
             oldest = await store.outline(state.topic, state.earliest, state.tail, limits.ERASE_RECORDS_MAX)
             gone = surplus(state, oldest, now_us)
@@ -93,6 +114,16 @@ class Reaper:
             messages = sum(record.messages for record in gone)
             await self.log.submit(Trim(path, state.topic, position, messages, again_us, last_id))
             await self._erase_trimmed(path, state.topic)
+
+    async def _finish_trim(self, path: str, state: StreamState | None) -> None:
+        """A stream without a policy, of which somebody gave up a part."""
+        if state is not None and state.forks and not state.soft_deleted:
+            again_us = self.log.clock_us() + RETENTION_EVERY_US
+            await self.log.submit(Trim(path, state.topic, state.earliest, 0, again_us))
+            return
+        if state is not None:
+            await self._erase_trimmed(path, state.topic)
+        await self.log.submit(EndChecks(path, 0 if state is None else state.earliest))
 
     async def _erase_trimmed(self, path: str, topic: TopicId) -> None:
         """Only what the durable state has given up: a fork may have been made since the trim was planned."""

@@ -56,6 +56,14 @@ def surplus(state: StreamState, oldest: Sequence[Outline], now_us: int) -> Seque
     return oldest
 
 
+def before(state: StreamState, oldest: Sequence[Outline], position: int) -> Sequence[Outline]:
+    """The leading records that end by a position, by the same rule: the newest one stays."""
+    for number, record in enumerate(oldest):
+        if record.end > position or record.end >= state.tail:
+            return oldest[:number]
+    return oldest
+
+
 class Trim(msgspec.Struct, Sizeless, frozen=True, gc=False):
     """Give up data before a position. The records are erased afterwards, in small steps."""
 
@@ -84,3 +92,19 @@ class Trim(msgspec.Struct, Sizeless, frozen=True, gc=False):
             msgspec.structs.replace(state, earliest=self.position, messages=max(0, state.messages - self.messages)),
         )
         return True
+
+
+class EndChecks(msgspec.Struct, Sizeless, frozen=True, gc=False):
+    """Nobody needs to look at this stream again: it has no policy, and what was given up of it is erased."""
+
+    path: str
+    earliest: int
+    """Up to where it was erased. If that is not all by now, more has been given up since."""
+
+    def needs(self) -> list[Key]:
+        return [stream_key(self.path), retention_key(self.path)]
+
+    def apply(self, view: View) -> None:
+        state: StreamState | None = view.get(stream_key(self.path))
+        if state is None or (state.retention is None and state.earliest <= self.earliest):
+            view.put(retention_key(self.path), None)

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from mainstem import limits
 from mainstem.errors import BadOffset, OffsetGone, StreamNotFound
 from mainstem.log.commit import CommitLog
 from mainstem.log.records import Chunk, TopicId
@@ -9,6 +10,7 @@ from mainstem.streams import content_types, json_mode, lifecycle
 from mainstem.streams.content_types import is_json
 from mainstem.streams.forks import count_sub_offset, segment_at
 from mainstem.streams.offsets import Offset, Sentinel
+from mainstem.streams.retention import Trim, before
 from mainstem.streams.states import StreamState, stream_key
 
 
@@ -59,6 +61,10 @@ class Streams:
         if not self._watched[path]:
             del self._watched[path]
         self.touch(path, state)
+
+    def watched(self) -> list[str]:
+        """Streams that have live readers here."""
+        return list(self._watched)
 
     # Finding and reading
 
@@ -141,6 +147,27 @@ class Streams:
             if not records:
                 break
         return state.earliest_offset
+
+    async def trim(self, path: str, offset: Offset) -> None:
+        """Give up whole records before an offset, as retention does; the reaper erases them.
+
+        Each step is durable by itself, so that whoever asks again goes on where this came to an end.
+        """
+        while True:
+            state = await self.find(path)
+            if offset.read_seq != state.read_seq or offset > state.next_offset:
+                raise BadOffset(f"{offset} is no offset of this stream, which ends at {state.next_offset}")
+            oldest = await self.log.store.outline(
+                state.topic, state.earliest, offset.position, limits.ERASE_RECORDS_MAX
+            )
+            gone = before(state, oldest, offset.position)
+            if not gone:
+                return
+            messages = sum(record.messages for record in gone)
+            now_us = self.log.clock_us()
+            trim = Trim(path, state.topic, gone[-1].end, messages, now_us, gone[-1].committed_id)
+            if not await self.log.submit(trim):  # forks need it
+                return
 
     def _segment_before(self, state: StreamState, position: int) -> tuple[TopicId, int]:
         """Which topic holds the byte before a position, and where that topic's part begins."""

@@ -104,6 +104,18 @@ class RetentionCheck(msgspec.Struct, frozen=True, gc=False, array_like=True):
     due_us: int
 
 
+class StreamSnapshot(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """What one life of a JSON stream comes to, up to a committed id and an offset. Another life has none of it."""
+
+    topic: TopicId
+    committed_id: int
+    position: int
+    """A reader of the snapshot goes on from here."""
+    state: bytes
+    """JSON as it was put."""
+    created_at_us: int
+
+
 def _expiry(state: StreamState) -> int | None:
     return None if state.deleted or state.soft_deleted else state.expires_at_us
 
@@ -116,6 +128,7 @@ STREAMS: Space[StreamState] = Space(1, StreamState, due=_expiry)
 PRODUCERS: Space[ProducerState] = Space(2, ProducerState)
 GARBAGE: Space[Garbage] = Space(3, Garbage)
 RETENTION_CHECKS: Space[RetentionCheck] = Space(4, RetentionCheck, due=_next_check)
+STREAM_SNAPSHOTS: Space[StreamSnapshot] = Space(12, StreamSnapshot, cached=False)
 
 
 def stream_key(path: str) -> Key:
@@ -133,3 +146,7 @@ def garbage_key(topic: TopicId) -> Key:
 
 def retention_key(path: str) -> Key:
     return Key(RETENTION_CHECKS, path)
+
+
+def stream_snapshot_key(path: str) -> Key:
+    return Key(STREAM_SNAPSHOTS, path)

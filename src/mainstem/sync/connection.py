@@ -258,6 +258,7 @@ class SyncConnection:
             raise SyncAuthFailed("the token is for another client_id, or for none")
         if identity.has_expired(self.log.clock_us()):
             raise SyncAuthFailed("the token has expired")
+        await self.log.catch_up()  # the client may come from another node, and has seen what that one has
         self.identity = identity
         self.client_id = payload.client_id
         self.state = State.ACTIVE
@@ -338,6 +339,7 @@ class SyncConnection:
             if not self.identity.may_use(name):
                 raise SyncForbidden(f"{name!r} is not allowed")
         await self._line_empty.wait()
+        await self.log.catch_up()
         since = payload.since_committed_id
         cycle = self._begin_or_continue(partitions, since)
         if subscriptions is not None:

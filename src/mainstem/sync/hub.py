@@ -66,7 +66,7 @@ class Hub:
         for record in records:
             if record.kind is Kind.EVENT:
                 self._offer(record)
-            self.seen = record.committed_id
+        self.seen = self.log.store.head
 
     def _offer(self, record: Record) -> None:
         tags = record.tags

@@ -5,12 +5,14 @@ An event's entry in the dedupe index stays, so a late retry still gets its first
 
 import asyncio
 import logging
+from collections.abc import Mapping, Sequence
 
 from mainstem import limits
 from mainstem.errors import MainstemError
+from mainstem.log.commands import Key, State
 from mainstem.log.commit import CommitLog
 from mainstem.log.losses import NoteLoss
-from mainstem.log.records import CommittedId
+from mainstem.log.records import CommittedId, Kind, Record
 from mainstem.sync.commands import NotePruned, prunable
 from mainstem.sync.frames import stored_partitions
 from mainstem.sync.states import PARTITIONS, PartitionState, partition_key
@@ -28,12 +30,21 @@ class Pruner:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
+        if self.log.store.shared:
+            self.log.observers.append(self._observe)
         self._task = asyncio.create_task(self._run(), name="mainstem-pruner")
 
     async def stop(self) -> None:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        if self.log.store.shared:
+            self.log.observers.remove(self._observe)
+
+    def _observe(self, changes: Mapping[Key, State | None], records: Sequence[Record]) -> None:
+        """A floor that was raised at another node is for the node that prunes."""
+        if any(record.kind is Kind.PRUNE for record in records):
+            self.wake()
 
     def wake(self) -> None:
         self._wanted.set()
@@ -42,6 +53,9 @@ class Pruner:
         while True:
             await self._wanted.wait()
             self._wanted.clear()
+            if not self.log.store.tending:  # another node does it; this one must be ready to take over
+                await self._again()
+                continue
             try:
                 await self.round()
             except MainstemError as error:

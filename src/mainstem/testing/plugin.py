@@ -11,6 +11,7 @@ import pytest
 
 from mainstem.testing.disk import FaultyDisk
 from mainstem.testing.loops import run
+from mainstem.testing.postgres import PostgresMissing, PostgresProcess
 from mainstem.testing.server import ServerProcess
 
 pytest.register_assert_rewrite("mainstem.testing.store_contract")
@@ -48,3 +49,24 @@ def start_server(tmp_path: Path) -> Iterator[StartServer]:
 def disk() -> Iterator[FaultyDisk]:
     with FaultyDisk() as disk:
         yield disk
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresProcess]:
+    """A real PostgreSQL server, shared by all tests of a run."""
+    try:
+        process = PostgresProcess()
+    except PostgresMissing as missing:
+        pytest.skip(str(missing))
+    try:
+        process.start()
+        yield process
+    finally:
+        process.close()
+
+
+@pytest.fixture
+def postgres_url(postgres: PostgresProcess) -> Iterator[str]:
+    """The URL of an empty database of this test's own."""
+    with postgres.database() as name:
+        yield postgres.url(name)

@@ -305,6 +305,25 @@ class StoreContract(ABC):
         assert await store.load(changes) == changes
 
     @over_store
+    async def test_a_batch_that_changes_nothing_or_fails_holds_nothing(self, store: Store) -> None:
+        writing = Writing(store)
+        writing.changes = {note("a"): Note("one")}
+        await writing.append(1, b"x").save()
+        for _ in range(3):
+            assert await store.load([note("a"), note("b")]) == {note("a"): Note("one"), note("b"): None}
+            await store.confirm()
+            await store.load([note("a")])
+            await store.release()
+            await store.release()
+        await store.load([note("a")])  # what the batch before left behind is no hindrance either
+        await store.load([note("a")])
+        writing.changes = {note("a"): Note("two")}
+        await writing.append(1, b"y").save()
+        assert await store.get(note("a")) == Note("two")
+        await store.catch_up()
+        assert store.head == 2
+
+    @over_store
     async def test_readers_see_a_commit_whole_or_not_at_all(self, store: Store) -> None:
         """Two states are always written together, so a reader may never find them different."""
         writing = Writing(store)

@@ -9,6 +9,10 @@ from mainstem.log.commands import Key, Space, State
 from mainstem.log.records import DATA_KINDS, Chunk, CommittedId, Counts, Extent, Kind, Outline, Record, TopicId
 
 
+class Outpaced(Exception):
+    """Another node has committed since `load`. Nothing was stored; what `load` gives next cannot be outpaced."""
+
+
 class Follower(Protocol):
     """Who must hear of what other nodes commit to the same log, just as of its own commits."""
 
@@ -55,6 +59,9 @@ class Store(ABC):
     def follow(self, follower: Follower) -> None:  # noqa: B027 - whoever is alone has nothing to tell
         """From now on tell of what other nodes commit."""
 
+    def observe(self, *spaces: Space[Any]) -> None:  # noqa: B027
+        """Other nodes' changes in these spaces must be told, also if this node has never used them."""
+
     async def catch_up(self) -> None:  # noqa: B027
         """Return when all that was durable when this was called has been told."""
 
@@ -66,10 +73,13 @@ class Store(ABC):
 
     @abstractmethod
     async def load(self, keys: Iterable[Key]) -> dict[Key, State | None]:
-        """The states under these keys, for the committer. `head` is exact from here until `save` or `release`."""
+        """The states under these keys, for the committer: `save` builds on them and on `head`, or raises `Outpaced`."""
+
+    async def confirm(self) -> None:  # noqa: B027
+        """A batch changes nothing: what `load` gave is still right, or this raises `Outpaced`."""
 
     async def release(self) -> None:  # noqa: B027
-        """A batch changes nothing, or failed: let go of what `load` holds. Never raises."""
+        """A batch failed: let go of what `load` holds. Never raises."""
 
     @abstractmethod
     async def save(self, changes: Mapping[Key, State | None], records: Sequence[Record], head: CommittedId) -> None:

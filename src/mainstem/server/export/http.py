@@ -46,6 +46,7 @@ class LogHttp:
         identity.require_admin()
         if scope["method"] != "GET":
             raise MethodNotAllowed(f"{scope['method']} means nothing here", headers={"Allow": "GET, OPTIONS"})
+        await self.log.catch_up()  # another node may have told the caller of something newer
         if path == LOG:
             await self._read(scope, receive, send)
         elif path == LOG + b"/head":

@@ -1,6 +1,7 @@
 """`/v1/log/index`: what the server remembers beside the log (event ids, streams, producers), for whoever audits it."""
 
 from collections.abc import Callable, Mapping
+from operator import attrgetter, itemgetter
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -9,20 +10,27 @@ from mainstem import limits
 from mainstem.errors import ArrowMissing, BadQuery
 from mainstem.log.commands import Space
 from mainstem.log.store import Store
-from mainstem.server.export.formats import ARROW, format_micros
+from mainstem.server.export.formats import ARROW
 from mainstem.streams.listing import parse_count
-from mainstem.streams.states import PRODUCERS, STREAMS, ProducerState, StreamState
-from mainstem.sync.states import EVENT_IDS, EventEntry
+from mainstem.streams.states import PRODUCERS, STREAMS, StreamState
+from mainstem.sync.states import EVENT_IDS
 
-Row = dict[str, Any]
+Entry = tuple[str, Any]
+"""A name, and the state under it."""
+
+
+class Column(NamedTuple):
+    name: str
+    type: str
+    """Arrow's name for it."""
+    read: Callable[[Entry], Any]
 
 
 class Index(NamedTuple):
-    """One kind of state: where it is kept, and what is shown of it, column by column with Arrow's type."""
+    """One kind of state: where it is kept, and what is shown of it."""
 
     space: Space[Any]
-    columns: Mapping[str, str]
-    describe: Callable[[str, Any], Row]
+    columns: tuple[Column, ...]
 
 
 class IndexQuery(msgspec.Struct, frozen=True):
@@ -32,75 +40,60 @@ class IndexQuery(msgspec.Struct, frozen=True):
 
 
 class IndexPage(NamedTuple):
-    found: list[tuple[str, Any]]
+    found: list[Entry]
     next: str | None
     """The name to go on after; None at the end."""
 
 
-def _event(name: str, entry: EventEntry) -> Row:
-    return {
-        "id": name,
-        "committed_id": entry.committed_id,
-        "digest": entry.digest.hex(),
-        "committed_at": format_micros(entry.committed_at_us),
-    }
+def _digest(entry: Entry) -> str:
+    digest: bytes = entry[1].digest
+    return digest.hex()
 
 
-def _stream(path: str, state: StreamState) -> Row:
-    inherited = state.lineage[-1].end if state.lineage else 0
-    return {
-        "path": path,
-        "topic": state.topic,
-        "read_seq": state.read_seq,
-        "content_type": state.content_type,
-        "begins": max(state.earliest, inherited),
-        "tail": state.tail,
-        "messages": state.messages,
-        "last_id": state.last_id,
-        "trimmed": state.earliest > 0,
-        "closed": state.closed,
-        "deleted": state.deleted,
-        "soft_deleted": state.soft_deleted,
-    }
+def _begins(entry: Entry) -> int:
+    """Where a stream's own data begins: behind what it has inherited, and behind what is no longer kept."""
+    state: StreamState = entry[1]
+    return max(state.earliest, state.lineage[-1].end if state.lineage else 0)
 
 
-def _producer(name: str, state: ProducerState) -> Row:
-    path, _, producer_id = name.partition("\0")
-    return {
-        "path": path,
-        "id": producer_id,
-        "topic": state.topic,
-        "epoch": state.epoch,
-        "last_seq": state.last_seq,
-    }
+def _is_trimmed(entry: Entry) -> bool:
+    state: StreamState = entry[1]
+    return state.earliest > 0
+
+
+def _of_name(part: int) -> Callable[[Entry], str]:
+    """A producer's name is its stream's path, NUL, and its id."""
+    return lambda entry: entry[0].split("\0", 1)[part]
+
+
+def _fields(type_: str, *names: str) -> list[Column]:
+    return [Column(name, type_, lambda entry, get=attrgetter(name): get(entry[1])) for name in names]  # type: ignore[misc]
 
 
 INDEXES: Final = {
     "events": Index(
-        EVENT_IDS, {"id": "string", "committed_id": "int64", "digest": "string", "committed_at": "string"}, _event
+        EVENT_IDS,
+        (Column("id", "string", itemgetter(0)), *_fields("int64", "committed_id"), Column("digest", "string", _digest)),
     ),
     "streams": Index(
         STREAMS,
-        {
-            "path": "string",
-            "topic": "int64",
-            "read_seq": "int64",
-            "content_type": "string",
-            "begins": "int64",
-            "tail": "int64",
-            "messages": "int64",
-            "last_id": "int64",
-            "trimmed": "bool",
-            "closed": "bool",
-            "deleted": "bool",
-            "soft_deleted": "bool",
-        },
-        _stream,
+        (
+            Column("path", "string", itemgetter(0)),
+            *_fields("int64", "topic", "read_seq"),
+            *_fields("string", "content_type"),
+            Column("begins", "int64", _begins),
+            *_fields("int64", "tail", "messages", "last_id"),
+            Column("trimmed", "bool", _is_trimmed),
+            *_fields("bool", "closed", "deleted", "soft_deleted"),
+        ),
     ),
     "producers": Index(
         PRODUCERS,
-        {"path": "string", "id": "string", "topic": "int64", "epoch": "int64", "last_seq": "int64"},
-        _producer,
+        (
+            Column("path", "string", _of_name(0)),
+            Column("id", "string", _of_name(1)),
+            *_fields("int64", "topic", "epoch", "last_seq"),
+        ),
     ),
 }
 
@@ -127,20 +120,20 @@ _lines = msgspec.json.Encoder()
 
 
 def encode_index(page: IndexPage, of: str, format_: str) -> bytes:
-    index = INDEXES[of]
-    rows = [index.describe(name, state) for name, state in page.found]
+    columns = INDEXES[of].columns
+    values = [[column.read(entry) for entry in page.found] for column in columns]
     if format_ != ARROW:
-        return _lines.encode_lines(rows)
+        names = [column.name for column in columns]
+        return _lines.encode_lines([dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)])
     try:
         import pyarrow as pa
     except ModuleNotFoundError:
         raise ArrowMissing("this server was installed without Arrow; ask for application/x-ndjson") from None
-    schema = pa.schema(
-        [pa.field(name, pa.type_for_alias(type_), nullable=False) for name, type_ in index.columns.items()]
-    )
+    schema = pa.schema([pa.field(column.name, pa.type_for_alias(column.type), nullable=False) for column in columns])
+    arrays = [pa.array(column, field.type) for column, field in zip(values, schema, strict=True)]
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, schema) as writer:
-        if rows:
-            writer.write_batch(pa.RecordBatch.from_pylist(rows, schema=schema))
+        if page.found:
+            writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
     body: bytes = sink.getvalue().to_pybytes()
     return body

@@ -1,0 +1,41 @@
+"""The states that a node remembers. They are right as of one save; what later saves changed is told to it."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from mainstem import limits
+from mainstem.log.commands import Key, Space, State
+
+
+class StateCache:
+    def __init__(self) -> None:
+        self._states: dict[Key, State | None] = {}
+        self._spaces: dict[int, Space[Any]] = {}
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._states
+
+    def __getitem__(self, key: Key) -> State | None:
+        return self._states[key]
+
+    def know(self, space: Space[Any]) -> None:
+        """This node uses a space, so it wants to hear of changes there."""
+        self._spaces[space.number] = space
+
+    def find_keys(self, spaces: Sequence[int], names: Sequence[bytes]) -> Iterable[Key]:
+        """Keys out of the notes of a save. In spaces that nobody here has used, nobody here can miss anything."""
+        known = self._spaces
+        return (Key(known[space], name.decode()) for space, name in zip(spaces, names, strict=True) if space in known)
+
+    def remember(self, key: Key, state: State | None) -> None:
+        if not key.space.cached:
+            return
+        states = self._states
+        states.pop(key, None)  # so that what was written last is forgotten last
+        states[key] = state
+        if len(states) > limits.STATES_CACHED_MAX:
+            for old in list(states)[: limits.STATES_CACHED_MAX // 8]:
+                del states[old]
+
+    def clear(self) -> None:
+        self._states.clear()

@@ -1,0 +1,43 @@
+"""PostgreSQL's errors in the words of the log: what a retry can mend is told apart from what it cannot."""
+
+import asyncpg
+
+from mainstem import limits
+from mainstem.errors import MainstemError, StoreBusy, StoreFailed, StoreFull, StoreUnreachable
+
+RETRY = {"Retry-After": str(limits.RETRY_AFTER_S)}
+
+# After these the connection is of no use, and a commit that was under way may have happened or not.
+BROKEN = (
+    OSError,
+    TimeoutError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.ReadOnlySQLTransactionError,  # a standby answers: the primary is being replaced
+)
+BUSY = (
+    asyncpg.LockNotAvailableError,
+    asyncpg.QueryCanceledError,
+    asyncpg.SerializationError,
+    asyncpg.DeadlockDetectedError,
+    asyncpg.InsufficientResourcesError,
+)
+FAULTS = (*BROKEN, asyncpg.PostgresError)
+
+
+def translate(error: BaseException) -> MainstemError:
+    if isinstance(error, MainstemError):
+        return error
+    if isinstance(error, asyncpg.DiskFullError):
+        return StoreFull(f"nothing was stored: {error}", headers=RETRY)
+    if isinstance(error, BROKEN):
+        return StoreUnreachable(f"the database cannot be reached ({type(error).__name__})", headers=RETRY)
+    if isinstance(error, BUSY):
+        return StoreBusy(f"the database did not take it in time ({type(error).__name__})", headers=RETRY)
+    return StoreFailed(f"the database refused it: {type(error).__name__}: {error}", headers=RETRY)

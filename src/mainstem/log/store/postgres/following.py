@@ -1,0 +1,228 @@
+"""How a node knows what the others have committed: notes of their saves keep its cache right and wake its readers.
+
+`_save` is the newest save that this node has taken in. The cache is right as of it, its readers were told of everything
+up to it, and `_head` is its last id. Its own saves are taken in by the committer; `_absorb` takes in those of others.
+"""
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from mainstem import limits
+from mainstem.errors import MainstemError
+from mainstem.log.commands import Key, Space, State
+from mainstem.log.records import CommittedId, Record
+from mainstem.log.store.base import Follower
+from mainstem.log.store.postgres import statements
+from mainstem.log.store.postgres.reads import PostgresReads
+
+logger = logging.getLogger(__name__)
+NEWS_MAX = 500  # notes of saves in one answer
+
+
+def _wall_clock_us() -> int:
+    return time.time_ns() // 1000
+
+
+class PostgresFollowing(PostgresReads):
+    """A log that other nodes write to, as one node sees it."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self._node = secrets.token_hex(8)
+        self._follower: Follower | None = None
+        self._head = CommittedId(0)
+        self._save = 0
+        self._last_us = 0
+        self._ahead_us = 0
+        self._local_us: Callable[[], int] = _wall_clock_us
+        self._alone_after_s = 0.0
+        self._changed_while_loading: set[Key] | None = None
+        self._lost = 0
+        """How often this node lost track of what others changed."""
+        self._saving: asyncio.Future[None] | None = None
+        """A commit of this node whose outcome is not known yet."""
+        self._absorbing = asyncio.Lock()
+        self._next_look: asyncio.Task[None] | None = None
+        self._news = asyncio.Event()
+
+    @property
+    def head(self) -> CommittedId:
+        return self._head
+
+    @property
+    def shared(self) -> bool:
+        return True
+
+    @property
+    def _alone(self) -> bool:
+        """Whether no other node has committed for a while. Then the head need not be locked before it is moved."""
+        return asyncio.get_running_loop().time() >= self._alone_after_s
+
+    # The clock
+
+    def clock(self, local: Callable[[], int]) -> Callable[[], int]:
+        database_us = self._local_us() + self._ahead_us
+        self._local_us, self._ahead_us = local, database_us - local()
+        return self.now_us
+
+    def now_us(self) -> int:
+        """The database's time, as far as this node knows it, and never before the newest commit."""
+        return max(self._local_us() + self._ahead_us, self._last_us)
+
+    def _set_clock(self, database_us: int) -> None:
+        ahead_us = database_us - self._local_us()
+        if abs(ahead_us - self._ahead_us) > limits.CLOCK_STEP_US:
+            self._ahead_us = ahead_us
+
+    # What others commit
+
+    def follow(self, follower: Follower) -> None:
+        self._follower = follower
+
+    def observe(self, *spaces: Space[Any]) -> None:
+        for space in spaces:
+            self._cache.know(space)
+
+    def _hear(self, number: int) -> None:
+        """A notification of another node's save, or none for too long."""
+        if number > self._save:
+            self._news.set()
+
+    async def _follow(self) -> None:
+        while True:
+            try:
+                # Not wait_for: before Python 3.12 it may swallow a cancellation that comes with the news.
+                async with asyncio.timeout(limits.FOLLOW_POLL_S):
+                    await self._news.wait()
+            except TimeoutError:
+                pass
+            self._news.clear()
+            try:
+                await self.catch_up()
+            except MainstemError as error:
+                logger.warning("other nodes' commits cannot be followed for now: %s", error.detail)
+            except Exception:
+                logger.exception("other nodes' commits cannot be followed for now")
+
+    async def catch_up(self) -> None:
+        """All who ask while one look is under way share the next one."""
+        if self._next_look is None:
+            self._next_look = asyncio.create_task(self._look())
+            self._next_look.add_done_callback(_retrieve)
+        await asyncio.shield(self._next_look)
+
+    async def _look(self) -> None:
+        try:
+            await self._absorbing.acquire()
+        finally:
+            self._next_look = None
+        try:
+            await self._ask(self._absorb)
+        finally:
+            self._absorbing.release()
+
+    async def _absorb(self, db: Any) -> None:
+        """Take in what other nodes committed since, up to the newest. `_absorbing` is held."""
+        while True:
+            rows = await db.fetch(statements.NEWS, self._save, NEWS_MAX)
+            head = rows[0]
+            self._set_clock(head["now_us"])
+            if head["head_save"] == self._save:
+                return
+            saves = [row for row in rows if row["save"] is not None]
+            if self._saving is not None and any(row["node"] == self._node for row in saves):
+                await asyncio.shield(self._saving)  # the committer tells of its own, then the others are next
+                continue
+            if not saves or saves[0]["save"] != self._save + 1:
+                await self._lose_track(db, head)
+                continue
+            last = saves[-1]
+            keys: dict[Key, None] = {}
+            for row in saves:
+                keys.update(dict.fromkeys(self._cache.find_keys(row["spaces"], row["names"])))
+            states = await self._fetch_with(db, [key for key in keys if key.space.cached])
+            records = await self._read_foreign(db, last["committed_id"])
+            self._alone_after_s = asyncio.get_running_loop().time() + limits.ALONE_S
+            if self._changed_while_loading is not None:
+                self._changed_while_loading.update(keys)
+            for key, state in states.items():
+                self._cache.remember(key, state)
+            self._save, self._last_us = last["save"], max(self._last_us, last["committed_at_us"])
+            self._tell(states, records, last["committed_id"])
+
+    async def _lose_track(self, db: Any, head: Any) -> None:
+        """The notes are gone that would say what changed. Records are all there, so they are told as ever."""
+        if head["head_save"] < self._save:
+            logger.critical("the database has lost commits that this node has seen: was an old copy put in its place?")
+        else:
+            logger.warning("this node was cut off for too long: it forgets the states that it remembered")
+        records = await self._read_foreign(db, head["head_id"])
+        self._cache.clear()
+        self._lost += 1
+        self._save, self._last_us = head["head_save"], max(self._last_us, head["head_at_us"])
+        self._tell({}, records, head["head_id"])
+        if self._follower is not None:
+            self._follower.lose_track()
+
+    async def _read_foreign(self, db: Any, until: CommittedId) -> list[Record]:
+        """The last records before `until`; what does not fit into one page is told on the way."""
+        limit = statements.limit_rows(limits.FOLLOW_BYTES_MAX)
+        while True:
+            watched = [] if self._follower is None else self._follower.watched()
+            rows = await db.fetch(
+                statements.READ_FOREIGN, self._head, until, limits.FOLLOW_BYTES_MAX, limit, list(watched)
+            )
+            records = [statements.to_record(row[:-1], tagged=True) for row in map(tuple, rows)]
+            if not rows or len(rows) == rows[0]["found"] < limit:
+                return records
+            self._tell({}, records, records[-1].committed_id)
+
+    def _tell(self, changes: Mapping[Key, State | None], records: Sequence[Record], head: CommittedId) -> None:
+        self._head = head
+        if self._follower is not None:
+            self._follower.tell(changes, records)
+
+    # States
+
+    async def _fetch(self, keys: Sequence[Key]) -> dict[Key, State | None]:
+        return await self._ask(self._fetch_with, keys) if keys else {}
+
+    @staticmethod
+    async def _fetch_with(db: Any, keys: Sequence[Key]) -> dict[Key, State | None]:
+        states: dict[Key, State | None] = dict.fromkeys(keys)
+        if not states:
+            return states
+        wanted = {(key.space.number, key.name.encode()): key for key in states}
+        for space, name, value in await db.fetch(statements.LOAD, *statements.key_columns(states)):
+            key = wanted[space, name]
+            states[key] = key.space.decode(value)
+        return states
+
+    async def get(self, key: Key) -> Any:
+        return (await self.get_many([key]))[key]
+
+    async def get_many(self, keys: Sequence[Key]) -> dict[Key, Any]:
+        for key in keys:
+            self._cache.know(key.space)
+        if any(key.space.cached for key in keys):
+            await self.catch_up()  # what another node acknowledged before this was asked must be seen
+        states = {key: self._cache[key] for key in keys if key in self._cache}
+        missing = [key for key in keys if key not in states]
+        if missing:
+            save = self._save
+            found = await self._fetch(missing)
+            states.update(found)
+            if save == self._save:  # else some may be older than what was told meanwhile
+                for key, state in found.items():
+                    self._cache.remember(key, state)
+        return states
+
+
+def _retrieve(task: "asyncio.Task[None]") -> None:
+    """Those who asked may be gone by the time it fails."""
+    if not task.cancelled():
+        task.exception()

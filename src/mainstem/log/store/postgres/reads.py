@@ -1,0 +1,133 @@
+"""What readers ask of the database, on any of a few connections. A read can be repeated, so restarts are waited for."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Any, TypeVar
+
+from mainstem import limits
+from mainstem.log.commands import Space
+from mainstem.log.records import Chunk, CommittedId, Counts, Extent, Outline, Record, TopicId
+from mainstem.log.store.base import Store
+from mainstem.log.store.postgres import statements
+from mainstem.log.store.postgres.cache import StateCache
+from mainstem.log.store.postgres.connections import make_pool, pause
+from mainstem.log.store.postgres.faults import BROKEN, FAULTS, translate
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+FIRST_AFTER_ROWS = 200  # from the newest backwards: whoever asks has usually seen all but the last few
+EVERYTHING = 2**62
+
+
+class PostgresReads(Store):
+    """The part of the store that needs no lock and remembers nothing."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._cache = StateCache()
+        self._readers: Any = None
+
+    async def _open_readers(self) -> None:
+        self._readers = await make_pool(self._url)
+
+    async def _close_readers(self) -> None:
+        try:
+            async with asyncio.timeout(limits.CONNECT_S_MAX):
+                await self._readers.close()
+        except FAULTS as error:
+            logger.info("the connections to the database did not end well: %s", type(error).__name__)
+            self._readers.terminate()
+
+    async def _ask(self, job: Callable[..., Awaitable[T]], *args: Any) -> T:
+        """Read on any connection. A read can be repeated, so a database that restarts is waited for."""
+        deadline_s = asyncio.get_running_loop().time() + limits.RECONNECT_S_MAX
+        while True:
+            try:
+                async with self._readers.acquire(timeout=limits.CONNECT_S_MAX) as db:
+                    return await job(db, *args)
+            except BROKEN as error:
+                if not await pause(deadline_s):
+                    raise translate(error) from error
+            except FAULTS as error:
+                raise translate(error) from error
+
+    async def _rows(self, statement: str, *args: Any) -> list[Any]:
+        return await self._ask(_fetch_rows, statement, args)
+
+    async def scan(self, space: Space[Any], prefix: str, after: str, limit: int) -> list[tuple[str, Any]]:
+        self._cache.know(space)
+        start = prefix.encode()
+        end = statements.prefix_end(start)
+        rows = await self._rows(statements.SCAN, space.number, after.encode(), start, end, limit)
+        return [(name.decode(), space.decode(value)) for name, value in rows]
+
+    async def due(self, space: Space[Any], until_us: int, limit: int) -> list[str]:
+        return [name.decode() for (name,) in await self._rows(statements.DUE, space.number, until_us, limit)]
+
+    async def read(self, topic: TopicId, start: int, until: int, bytes_max: int) -> Chunk | None:
+        (row,) = await self._rows(statements.READ, topic, start, start + bytes_max, until)
+        if row[0] is None:
+            row = next(iter(await self._rows(statements.READ_ONE, topic, start, until)), None)
+        return None if row is None else Chunk(*row)
+
+    async def first_after(self, topic: TopicId, committed_id: CommittedId) -> int | None:
+        first: int | None = None
+        before = EVERYTHING
+        while rows := await self._rows(statements.FIRST_AFTER, topic, before, FIRST_AFTER_ROWS):
+            for start, end, number in rows:
+                if number <= committed_id:
+                    return first
+                first, before = start, end
+        return first
+
+    async def outline(
+        self, topic: TopicId, start: int, until: int, limit: int, *, newest_first: bool = False
+    ) -> list[Outline]:
+        rows = await self._rows(statements.outline_statement(newest_first), topic, start, until, limit)
+        return [Outline(*row) for row in rows]
+
+    async def read_log(
+        self, after: CommittedId, until: CommittedId, bytes_max: int, topics: Collection[TopicId] | None = None
+    ) -> list[Record]:
+        limit = statements.limit_rows(bytes_max)
+        only = None if topics is None else list(topics)
+        rows = await self._rows(statements.READ_LOG, after, until, bytes_max, limit, only)
+        return [statements.to_record(row) for row in rows]
+
+    async def measure(self, after: CommittedId, until: CommittedId, rows_max: int, bytes_max: int) -> Extent:
+        (row,) = await self._rows(statements.MEASURE, after, until, rows_max + 1, rows_max, bytes_max)
+        last, rows, size = row
+        if last is None:
+            return Extent(until, 0, 0)
+        more = await self._rows(statements.MORE_DATA, last, until)
+        return Extent(last if more else until, rows, size)
+
+    async def count(self) -> Counts:
+        (row,) = await self._rows(statements.COUNT)
+        return Counts(*row)
+
+    async def read_tagged(
+        self, tags: Sequence[str], after: CommittedId, until: CommittedId, limit: int, bytes_max: int
+    ) -> list[Record]:
+        wanted = [tag.encode() for tag in tags]
+        rows = await self._rows(statements.READ_TAGGED, wanted, after, until, limit, bytes_max)
+        return [statements.to_record(row) for row in rows]
+
+    async def last_tagged(self, tag: str) -> CommittedId:
+        ((last,),) = await self._rows(statements.LAST_TAGGED, tag.encode())
+        return CommittedId(last or 0)
+
+    # Erasing
+
+    async def erase_tagged(self, committed_ids: Sequence[CommittedId], tags: Sequence[tuple[str, CommittedId]]) -> None:
+        names, ids = [tag.encode() for tag, _ in tags], [number for _, number in tags]
+        await self._rows(statements.ERASE_TAGGED, list(committed_ids), names, ids)
+
+    async def erase(self, topic: TopicId, until: int, limit: int) -> int:
+        ((gone,),) = await self._rows(statements.ERASE, topic, until, limit)
+        return int(gone)
+
+
+async def _fetch_rows(db: Any, statement: str, args: tuple[Any, ...]) -> list[Any]:
+    return list(await db.fetch(statement, *args))

@@ -1,0 +1,310 @@
+"""The store for many nodes: one row, the head of the log, orders all commits, and every save leaves a note.
+
+A node that is alone commits with one statement that moves the head if it is where the node believes it to be. When
+others commit too, it locks the head first: it loads what it needs, locks the head last, and corrects what others
+changed meanwhile, by their notes. So ids are given in the order in which they become visible, on all nodes. The notes
+also keep the cache right, and bring other nodes' records to the readers of this one: in order, once, and never mixed up
+with its own (`_absorb`).
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import asyncpg
+
+from mainstem import limits
+from mainstem.errors import StoreFailed, StoreUnreachable, StoreUnusable
+from mainstem.log.commands import Key, State
+from mainstem.log.records import CommittedId, Record
+from mainstem.log.store.base import Outpaced
+from mainstem.log.store.postgres import statements
+from mainstem.log.store.postgres.connections import Line, connect, pause
+from mainstem.log.store.postgres.faults import BROKEN, FAULTS, RETRY, translate
+from mainstem.log.store.postgres.following import PostgresFollowing
+from mainstem.log.store.postgres.reads import EVERYTHING
+from mainstem.log.store.postgres.schema import CHANNEL, migrate
+from mainstem.log.store.postgres.urls import describe_url
+from mainstem.log.store.postgres.watching import Watch
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+STORED = "STORED"  # a commit whose own answer was lost
+
+
+class PostgresStore(PostgresFollowing):
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.place = describe_url(url)
+        self._line = Line(url)
+        self._watch = Watch(url, self._node, self._hear, self._drop_old_notes)
+        self._base = 0
+        """The save that the present batch builds on."""
+        self._held: Any = None
+        """The session that has locked the head."""
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def tending(self) -> bool:
+        return self._watch.tending
+
+    @property
+    def broken(self) -> str | None:
+        """For the node's readiness. Nothing must be reopened: it heals when the database is there again."""
+        return None if self._watch.alive else "the database cannot be reached"
+
+    # Opening and closing
+
+    async def open(self) -> None:
+        deadline_s = asyncio.get_running_loop().time() + limits.DATABASE_START_S_MAX
+        while True:
+            try:
+                await self._open()
+                break
+            except BROKEN as error:
+                if not await pause(deadline_s):
+                    raise StoreUnusable(f"cannot reach the {self.place}: {type(error).__name__}") from error
+            except (asyncpg.PostgresError, ValueError) as error:
+                raise StoreUnusable(f"cannot use the {self.place}: {_without_secrets(error, self._url)}") from None
+        await self._watch.start()
+        self._tasks = [asyncio.create_task(self._follow(), name="mainstem-follower")]
+
+    async def _open(self) -> None:
+        db = await connect(self._url)
+        try:
+            await migrate(db)
+            if await db.fetchval("SHOW fsync") == "off":
+                logger.warning("the %s runs with fsync off: a crash may lose what was acknowledged", self.place)
+            (row,) = await db.fetch(statements.NEWS, EVERYTHING, 1)
+        finally:
+            await db.close(timeout=limits.CONNECT_S_MAX)
+        self._save, self._head, self._last_us = row["head_save"], row["head_id"], row["head_at_us"]
+        self._base = self._save
+        self._set_clock(row["now_us"])
+        await self._open_readers()
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._watch.stop()
+        await self.release()
+        await self._line.close()
+        await self._close_readers()
+
+    # The committer's side
+
+    async def load(self, keys: Iterable[Key]) -> dict[Key, State | None]:
+        await self.release()
+        wanted = list(keys)
+        for key in wanted:
+            self._cache.know(key.space)
+        if self._alone:
+            self._base = self._save
+            early = await self._fetch([key for key in wanted if key not in self._cache])
+        else:
+            early = await self._load_and_hold(wanted)
+            self._base = self._save
+        states: dict[Key, State | None] = {}
+        late: list[Key] = []
+        for key in wanted:
+            if key in self._cache:
+                states[key] = self._cache[key]
+            elif key in early:
+                states[key] = early[key]
+            else:
+                late.append(key)
+        if late and self._held is None:  # forgotten while the others were fetched
+            states.update(await self._fetch(late))
+        elif late:  # another node changed them while this one waited for the head
+            states.update(await self._guard(self._fetch_with, late))
+        return states
+
+    async def _load_and_hold(self, wanted: Sequence[Key]) -> dict[Key, State | None]:
+        """What is not remembered, as far as it stayed right until the head was locked."""
+        self._changed_while_loading, lost = set(), self._lost
+        try:
+            early = await self._fetch([key for key in wanted if key not in self._cache])
+            await self._take_head()
+            for key in self._changed_while_loading if lost == self._lost else list(early):
+                early.pop(key, None)
+            return early
+        finally:
+            self._changed_while_loading = None
+
+    async def _take_head(self) -> None:
+        """Lock the head, and know all that was committed before: from now on nobody else commits."""
+        deadline_s = asyncio.get_running_loop().time() + limits.RECONNECT_S_MAX
+        while True:
+            try:
+                self._held = await self._line.get()
+                await self._held.execute(statements.LOCK)
+                async with self._absorbing:
+                    await self._absorb(self._held)
+                return
+            except BROKEN as error:
+                self._held = None
+                self._line.drop()
+                if not await pause(deadline_s):
+                    raise translate(error) from error
+            except FAULTS as error:
+                await self.release()
+                raise translate(error) from error
+            except BaseException:
+                await self.release()
+                raise
+
+    async def _guard(self, job: Callable[..., Awaitable[T]], *args: Any) -> T:
+        """Work with the head held. Whatever goes wrong, it is let go, and only its own session is ever used."""
+        try:
+            return await job(self._held, *args)
+        except FAULTS as error:
+            await self.release()
+            raise translate(error) from error
+        except BaseException:
+            await self.release()
+            raise
+
+    async def confirm(self) -> None:
+        """With the head locked nothing can have changed; else it is looked whether it is where it was."""
+        if self._held is None:
+            await self.catch_up()
+            if self._save != self._base:
+                raise Outpaced
+        await self.release()
+
+    async def release(self) -> None:
+        held, self._held = self._held, None
+        if held is None:
+            return
+        try:
+            await held.execute("ROLLBACK")
+        except FAULTS as error:
+            logger.warning("a transaction was ended with its connection: %s", type(error).__name__)
+            self._line.drop()
+
+    async def save(self, changes: Mapping[Key, State | None], records: Sequence[Record], head: CommittedId) -> None:
+        if self._save != self._base:
+            await self.release()
+            raise Outpaced
+        assert head == self._head + len(records), "ids follow the head"
+        number = self._base + 1
+        at_us = max(records[-1].committed_at_us if records else 0, self._last_us)
+        values = await self._encode(changes, records, number, head, at_us)
+        saving = self._saving = asyncio.get_running_loop().create_future()
+        try:
+            await (self._save_alone(number, values) if self._held is None else self._save_held(number, values))
+            self._save, self._head, self._last_us = number, head, at_us
+            self._base = number
+            for key, state in changes.items():
+                self._cache.know(key.space)
+                self._cache.remember(key, state)
+        finally:
+            self._saving = None
+            saving.set_result(None)
+
+    async def _encode(
+        self,
+        changes: Mapping[Key, State | None],
+        records: Sequence[Record],
+        number: int,
+        head: CommittedId,
+        at_us: int,
+    ) -> tuple[Any, ...]:
+        try:
+            gone = [key for key, state in changes.items() if state is None]
+            return (
+                *statements.record_columns(records),
+                *statements.tag_columns(records),
+                *statements.state_columns(changes),
+                *statements.key_columns(gone),
+                number,
+                self._node,
+                head,
+                at_us,
+                *statements.key_columns(changes),
+                CHANNEL,
+                f"{self._node} {number}",
+            )
+        except BaseException:
+            await self.release()
+            raise
+
+    async def _save_alone(self, number: int, values: tuple[Any, ...]) -> None:
+        """One statement, which is a transaction of its own. If another node has committed, the next load will wait."""
+        db = await self._connect_line()
+        if await self._make_durable(number, db.execute(statements.SAVE, *values)) == "SELECT 0":
+            self._alone_after_s = asyncio.get_running_loop().time() + limits.ALONE_S
+            raise Outpaced
+
+    async def _connect_line(self) -> Any:
+        deadline_s = asyncio.get_running_loop().time() + limits.RECONNECT_S_MAX
+        while True:
+            try:
+                return await self._line.get()
+            except FAULTS as error:
+                if not await pause(deadline_s):
+                    raise translate(error) from error
+
+    async def _save_held(self, number: int, values: tuple[Any, ...]) -> None:
+        if await self._guard(_execute, statements.SAVE, values) != "SELECT 1":
+            await self.release()
+            raise StoreFailed("the head of the log moved while it was locked", headers=RETRY)
+        held, self._held = self._held, None
+        done = await self._make_durable(number, held.execute("COMMIT"))
+        if done not in ("COMMIT", STORED):
+            raise StoreFailed(f"the database answered a commit with {done}", headers=RETRY)
+
+    async def _make_durable(self, number: int, commit: Awaitable[str]) -> str:
+        """Returns when it is durable, and raises when it is not; what a broken connection leaves open is found out."""
+        try:
+            return await commit
+        except BROKEN as error:
+            logger.warning("the connection broke in a commit (%s): finding out what became of it", type(error).__name__)
+            if await self._was_stored(number):
+                return STORED
+            raise translate(error) from error
+        except FAULTS as error:
+            raise translate(error) from error
+
+    async def _was_stored(self, number: int) -> bool:
+        """Whether the database has this node's save; if not, it never will.
+
+        The old session may still be at work. So the head is locked, and a save that is not there gets an empty note in
+        its place: whatever comes late finds that the head has moved.
+        """
+        deadline_s = asyncio.get_running_loop().time() + limits.OUTCOME_S_MAX
+        while True:
+            self._line.drop()
+            try:
+                db = await self._line.get()
+                await db.execute(statements.LOCK)
+                node = await db.fetchval("SELECT node FROM mainstem.saves WHERE save = $1", number)
+                if node is None:
+                    await db.execute(statements.SAVE_NOTHING, number, f"{self._node} nothing")
+                await db.execute("COMMIT")
+                return bool(node == self._node)
+            except FAULTS as error:
+                if not await pause(deadline_s):
+                    raise StoreUnreachable(
+                        "the connection to the database broke in a commit, and it is not known whether it was stored",
+                        headers=RETRY,
+                    ) from error
+
+    async def _drop_old_notes(self, db: Any) -> None:
+        """Notes of saves are for nodes that are a moment behind; the one that tends the log removes the old ones."""
+        before_us = self.now_us() - int(limits.SAVES_KEPT_S * 1_000_000)
+        await db.execute(statements.DROP_SAVES, before_us, limits.SAVES_DROPPED_MAX)
+
+
+async def _execute(db: Any, statement: str, values: tuple[Any, ...]) -> str:
+    done: str = await db.execute(statement, *values)
+    return done
+
+
+def _without_secrets(error: Exception, url: str) -> str:
+    """What the driver says of a bad URL may hold the URL."""
+    text = str(error)
+    return type(error).__name__ if url in text or "password=" in text else f"{type(error).__name__}: {text}"

@@ -1,0 +1,118 @@
+"""The files under `deploy/` fit each other and the server: names, ports, paths, settings and secrets."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainstem.server.settings import Settings, load_settings
+
+yaml = pytest.importorskip("yaml", reason="needs PyYAML to read the files")
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+PORT = Settings().port
+ENDPOINTS = {"/healthz", "/readyz"}
+BEYOND_SETTINGS = {"PGPASSWORD"}  # asyncpg reads it
+
+
+def load_all(*names: str) -> dict[str, dict[str, Any]]:
+    """Kubernetes objects by kind."""
+    objects = [item for name in names for item in yaml.safe_load_all((DEPLOY / "kubernetes" / name).read_text())]
+    return {item["kind"]: item for item in objects}
+
+
+def check_environment(environment: dict[str, str]) -> None:
+    """Each variable is a setting, and the values that are known are accepted."""
+    for name in environment:
+        if name not in BEYOND_SETTINGS:
+            assert name.removeprefix("MAINSTEM_").lower() in Settings.__struct_fields__, name
+    load_settings({}, {name: value for name, value in environment.items() if value and name.startswith("MAINSTEM_")})
+
+
+def test_every_file_is_yaml():
+    files = [*DEPLOY.rglob("*.yaml")]
+    assert len(files) >= 5
+    for file in files:
+        assert all(yaml.safe_load_all(file.read_text())), file.name
+
+
+def test_compose_starts_nodes_that_reach_the_database_and_a_proxy_that_reaches_the_nodes():
+    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    services = compose["services"]
+    nodes = {name: service for name, service in services.items() if service.get("image") == "mainstem"}
+    assert len(nodes) >= 2
+    for node in nodes.values():
+        check_environment(node["environment"])
+        url = node["environment"]["MAINSTEM_STORE"]
+        assert url.startswith("postgresql://mainstem@postgres:5432/")
+        assert url.endswith("/" + services["postgres"]["environment"]["POSTGRES_DB"])
+        assert node["environment"]["PGPASSWORD"] == services["postgres"]["environment"]["POSTGRES_PASSWORD"]
+        assert node["depends_on"]["postgres"]["condition"] == "service_healthy"
+        assert f"127.0.0.1:{PORT}/readyz" in node["healthcheck"]["test"][-1]
+        assert set(node["secrets"]) <= set(compose["secrets"])
+        assert (DEPLOY / node["build"]["context"] / node["build"]["dockerfile"]).exists()
+    upstreams = re.findall(r"server (\S+):(\d+)", (DEPLOY / "nginx.conf").read_text())
+    assert {host for host, _ in upstreams} == {link.partition(":")[2] for link in services["proxy"]["links"]}
+    assert {int(port) for _, port in upstreams} == {PORT}
+    assert (
+        {link.partition(":")[0] for link in services["proxy"]["links"]}
+        == set(nodes)
+        == set(services["proxy"]["depends_on"])
+    )
+    volumes = [volume.split(":")[0] for service in services.values() for volume in service.get("volumes", [])]
+    assert {volume for volume in volumes if not volume.startswith(".")} == set(compose["volumes"])
+
+
+def test_kubernetes_objects_fit_each_other():
+    objects = load_all("deployment.yaml", "service.yaml", "ingress.yaml", "secret.example.yaml")
+    assert set(objects) == {"Deployment", "Service", "PodDisruptionBudget", "Ingress", "Secret"}
+    pod = objects["Deployment"]["spec"]["template"]
+    labels = pod["metadata"]["labels"]
+    assert objects["Deployment"]["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    assert objects["Service"]["spec"]["selector"].items() <= labels.items()
+    assert objects["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    assert objects["Deployment"]["spec"]["replicas"] >= 2
+    (container,) = pod["spec"]["containers"]
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert ports["http"] == PORT
+    assert objects["Service"]["spec"]["ports"][0]["targetPort"] in ports
+    for probe in ("readinessProbe", "livenessProbe", "startupProbe"):
+        assert container[probe]["httpGet"]["path"] in ENDPOINTS
+        assert container[probe]["httpGet"]["port"] in ports
+    backend = objects["Ingress"]["spec"]["rules"][0]["http"]["paths"][0]["backend"]["service"]
+    assert backend["name"] == objects["Service"]["metadata"]["name"]
+    assert backend["port"]["name"] == objects["Service"]["spec"]["ports"][0]["name"]
+
+
+def test_kubernetes_nodes_get_settings_and_secrets_that_exist():
+    objects = load_all("deployment.yaml", "secret.example.yaml")
+    secret = objects["Secret"]
+    spec = objects["Deployment"]["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    environment: dict[str, str] = {}
+    for variable in container["env"]:
+        if "value" in variable:
+            environment[variable["name"]] = variable["value"]
+        else:
+            source = variable["valueFrom"]["secretKeyRef"]
+            assert source["name"] == secret["metadata"]["name"]
+            environment[variable["name"]] = secret["stringData"][source["key"]]
+    check_environment(environment)
+    (volume,) = spec["volumes"]
+    assert volume["secret"]["secretName"] == secret["metadata"]["name"]
+    (item,) = volume["secret"]["items"]
+    (mount,) = container["volumeMounts"]
+    assert item["key"] in secret["stringData"]
+    assert environment["MAINSTEM_JWT_SECRET_FILE"] == f"{mount['mountPath']}/{item['path']}"
+
+
+def test_the_image_runs_the_command_that_the_manifests_expect():
+    lines = (DEPLOY / "Dockerfile").read_text()
+    assert 'ENTRYPOINT ["mainstem"]' in lines
+    assert f"EXPOSE {PORT}" in lines
+    user = re.search(r"^USER (\d+)$", lines, re.MULTILINE)
+    assert user is not None
+    pod = load_all("deployment.yaml")["Deployment"]["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsUser"] == int(user[1])
+    assert pod["containers"][0]["args"][0] == "serve"

@@ -1,0 +1,235 @@
+"""Many nodes on one log: one order, told to the readers of every node once, whoever commits."""
+
+import asyncio
+from itertools import count
+
+import msgspec
+from nodes import COUNTERS, TOPIC, Add, Counter, Limited, TakeOnce, open_nodes, wait_until
+
+from mainstem import limits
+from mainstem.log.commands import Key
+from mainstem.log.records import CommittedId
+from mainstem.log.store.postgres.store import PostgresStore
+from mainstem.testing.store_contract import read_whole_log
+
+HOUR_US = 3_600 * 1_000_000
+
+
+async def test_commits_of_two_nodes_have_one_order_and_lose_nothing(postgres_url):
+    async with open_nodes(postgres_url) as (one, two):
+        with one.live.watch(TOPIC), two.live.watch(TOPIC):
+            await asyncio.gather(
+                *(node.log.submit(Add("shared")) for node in (one, two) for _ in range(150)),
+                *(one.log.submit(Add("mine")) for _ in range(50)),
+            )
+            await asyncio.gather(one.store.catch_up(), two.store.catch_up())
+            log = [record async for record in read_whole_log(one.store)]
+        assert [record.committed_id for record in log] == list(range(1, 351))
+        shared = [r.data for r in log if r.data.startswith(b"shared")]
+        assert shared == [b"shared:%d," % number for number in range(300)]
+        assert [record.start for record in log[1:]] == [record.end for record in log[:-1]]
+        for node in (one, two):
+            assert [record.committed_id for record in node.told] == list(range(1, 351))
+            assert [record.data for record in node.told] == [record.data for record in log]
+
+
+async def test_a_nodes_own_records_keep_their_origin_and_others_come_without(postgres_url):
+    async with open_nodes(postgres_url) as (one, two):
+        with one.live.watch(TOPIC), two.live.watch(TOPIC):
+            await asyncio.gather(
+                *(one.log.submit(Add("a", origin=1)) for _ in range(100)),
+                *(two.log.submit(Add("b", origin=2)) for _ in range(100)),
+            )
+            await asyncio.gather(one.store.catch_up(), two.store.catch_up())
+        assert {(r.tags, r.origin) for r in one.told} == {(("a",), 1), (("b",), 0)}
+        assert {(r.tags, r.origin) for r in two.told} == {(("a",), 0), (("b",), 2)}
+
+
+async def test_a_node_that_believes_itself_alone_decides_nothing_from_what_is_old(postgres_url, monkeypatch):
+    """Neither a change nor a mere refusal: what it remembers is checked by the commit, or by a look."""
+    monkeypatch.setattr(limits, "FOLLOW_POLL_S", 60.0)
+    async with open_nodes(postgres_url) as (one, two):
+        monkeypatch.setattr(two.store._watch, "_hear", lambda number: None)  # it is deaf
+        monkeypatch.setattr(limits, "ALONE_S", 0.0)  # and always believes itself alone
+        assert await two.log.submit(Add("x")) == 0
+        for number in range(1, 40, 2):
+            assert await one.log.submit(Add("x")) == number
+            assert (
+                await two.log.submit(Limited("x", expected=number + 1)) == number + 1
+            )  # a refusal if what it saw were old
+        assert await one.log.submit(Limited("x", expected=7)) is None
+        assert await two.store.get(Key(COUNTERS, "x")) == Counter(41)
+
+
+async def test_two_nodes_cannot_both_be_first(postgres_url):
+    """A key that is not there has no row to lock, and is not remembered: still only one node gets it."""
+    async with open_nodes(postgres_url, 3) as nodes:
+        names = [f"name-{number}" for number in range(200)]
+        tries = [(name, node.log.submit(TakeOnce(name))) for name in names for node in nodes]
+        outcomes = await asyncio.gather(*(job for _, job in tries))
+        winners = [name for (name, _), won in zip(tries, outcomes, strict=True) if won]
+        assert sorted(winners) == sorted(names)
+
+
+async def test_what_one_node_acknowledged_every_node_shows_at_once(postgres_url):
+    """No waiting for a notification: whoever asks after the acknowledgement sees it."""
+    async with open_nodes(postgres_url) as (one, two):
+        key = Key(COUNTERS, "x")
+        assert await two.store.get(key) is None  # which it now remembers
+        for number in range(1, 50):
+            writer, reader = (one, two) if number % 2 else (two, one)
+            await writer.log.submit(Add("x"))
+            assert await reader.store.get(key) == Counter(number)
+            assert (await reader.store.get_many([key]))[key] == Counter(number)
+
+
+async def test_a_reader_that_has_seen_an_id_has_seen_everything_below_it(postgres_url):
+    async with open_nodes(postgres_url) as (one, two):
+        third = PostgresStore(postgres_url)
+        await third.open()
+        writing = asyncio.gather(*(node.log.submit(Add("x")) for node in (one, two) for _ in range(200)))
+        looks = 0
+        while not writing.done():
+            page = await third.read_log(CommittedId(0), CommittedId(1_000_000), 1 << 30)
+            assert [record.committed_id for record in page] == list(range(1, len(page) + 1))
+            looks += 1
+        await writing
+        await third.close()
+        assert looks > 3
+
+
+async def test_another_nodes_commit_wakes_without_being_asked_for(postgres_url, monkeypatch):
+    monkeypatch.setattr(limits, "FOLLOW_POLL_S", 60.0)  # so that it is the notification that wakes
+    async with open_nodes(postgres_url) as (one, two):
+        with two.live.watch(TOPIC) as topic:
+            await asyncio.sleep(0.05)  # the nodes listen since they opened; this only lets a poll settle
+            version = topic.version
+            await one.log.submit(Add("x"))
+            await two.hear(1)
+            assert topic.version == version + 1
+            assert two.live.read(TOPIC, 0, 100).data == b"x:0,"
+
+
+async def test_a_lost_notification_is_made_up_for_by_a_poll(postgres_url, monkeypatch):
+    monkeypatch.setattr(limits, "FOLLOW_POLL_S", 0.05)
+    async with open_nodes(postgres_url) as (one, two):
+        monkeypatch.setattr(two.store, "_hear", lambda number: None)
+        monkeypatch.setattr(two.store._watch, "_hear", lambda number: None)
+        await one.log.submit(Add("x"))
+        await two.hear(1)
+
+
+async def test_appends_to_topics_that_nobody_watches_are_not_fetched(postgres_url):
+    async with open_nodes(postgres_url) as (one, two):
+        await one.log.submit(Add("x"))
+        await two.hear(1)
+        assert two.told == []
+        assert two.changes[-1][Key(COUNTERS, "x")] == Counter(1) if two.changes[-1] else True
+        with two.live.watch(TOPIC):
+            await one.log.submit(Add("x"))
+            await two.hear(2)
+        assert [record.committed_id for record in two.told] == [2]
+
+
+async def test_states_that_another_node_changed_are_told(postgres_url):
+    async with open_nodes(postgres_url) as (one, two):
+        await two.store.scan(COUNTERS, "", "", 1)  # two uses this space
+        await one.log.submit(Add("x"))
+        await two.hear(1)
+        assert two.changes == [{Key(COUNTERS, "x"): Counter(1), Key(COUNTERS, "tail"): Counter(4)}]
+
+
+async def test_a_node_that_was_away_for_long_tells_all_records_and_forgets_all_states(postgres, postgres_url):
+    database = postgres_url.rpartition("/")[2]
+    async with open_nodes(postgres_url) as (one, two):
+        with two.live.watch(TOPIC):
+            await two.log.submit(Add("x"))
+            async with two.store._absorbing:  # two hears nothing for now
+                for _ in range(5):
+                    await one.log.submit(Add("x"))
+                await postgres.run_soon("DELETE FROM mainstem.saves WHERE save <= 4", database)
+            assert await two.store.get(Key(COUNTERS, "x")) == Counter(6)
+            assert await two.log.submit(Add("x")) == 6
+            assert [record.committed_id for record in two.told] == [1, 2, 3, 4, 5, 6, 7]
+        assert two.resets == 1
+        assert one.resets == 0
+
+
+async def test_large_commits_of_another_node_come_in_pages_and_whole(postgres_url, monkeypatch):
+    monkeypatch.setattr(limits, "FOLLOW_BYTES_MAX", 2_000)
+    async with open_nodes(postgres_url) as (one, two):
+        with two.live.watch(TOPIC):
+            async with two.store._absorbing:
+                await asyncio.gather(*(one.log.submit(Add("n" * 50)) for _ in range(30)))
+                await one.log.submit(Add("m" * 30_000))  # larger than a page
+                await asyncio.gather(*(one.log.submit(Add("n" * 50)) for _ in range(30)))
+            await two.store.catch_up()
+            assert [record.committed_id for record in two.told] == list(range(1, 62))
+            assert two.told[30].data == b"m" * 30_000 + b":0,"
+
+
+async def test_times_never_go_back_with_clocks_an_hour_apart(postgres_url):
+    """One node's clock is an hour fast, another's an hour slow: both go by the database's."""
+    shifts = (HOUR_US, -HOUR_US, 0)
+    clocks = [lambda shift=shift: wall() + shift for shift in shifts]
+    async with open_nodes(postgres_url, 3, clocks) as nodes:
+        for number in range(30):
+            await nodes[number % 3].log.submit(Add("x"))
+        log = [record async for record in read_whole_log(nodes[0].store)]
+        times = [record.committed_at_us for record in log]
+        assert times == sorted(times)
+        assert abs(times[-1] - wall()) < 60_000_000
+        now = [node.log.clock_us() for node in nodes]
+        assert max(now) - min(now) < 60_000_000
+
+
+async def test_a_log_from_the_future_is_not_gone_back_behind(postgres, postgres_url):
+    """The database's clock was set back, or another server took over: time stands still rather than going back."""
+    database = postgres_url.rpartition("/")[2]
+    future_us = wall() + HOUR_US
+    async with open_nodes(postgres_url, 1) as (node,):
+        await node.log.submit(Add("x"))
+    postgres.run(f"UPDATE mainstem.head SET committed_at_us = {future_us}", database)
+    async with open_nodes(postgres_url, 1) as (node,):
+        await node.log.submit(Add("x"))
+        log = [record async for record in read_whole_log(node.store)]
+        assert log[-1].committed_at_us == future_us
+
+
+async def test_one_node_tends_the_log_and_another_takes_over(postgres_url, monkeypatch):
+    monkeypatch.setattr(limits, "TEND_CHECK_S", 0.05)
+    async with open_nodes(postgres_url, 3) as nodes:
+        await wait_until(lambda: sum(node.store.tending for node in nodes) == 1)
+        (first,) = [node for node in nodes if node.store.tending]
+        await first.store._watch.stop()
+        assert not first.store.tending
+        await wait_until(lambda: sum(node.store.tending for node in nodes) == 1)
+
+
+async def test_old_notes_of_saves_go(postgres, postgres_url, monkeypatch):
+    monkeypatch.setattr(limits, "TEND_CHECK_S", 0.05)
+    monkeypatch.setattr(limits, "SAVES_KEPT_S", 0.2)
+    database = postgres_url.rpartition("/")[2]
+    async with open_nodes(postgres_url, 1) as (node,):
+        for _ in range(5):
+            await node.log.submit(Add("x"))
+        for _ in count():
+            left = await postgres.run_soon("SELECT count(*) FROM mainstem.saves", database)
+            if left == "1":  # the newest always stays
+                break
+            await asyncio.sleep(0.05)
+        assert await node.log.submit(Add("x")) == 5
+
+
+def test_a_records_tags_survive_as_they_are(postgres_url):
+    from mainstem.log.store.postgres import statements
+
+    for tags in (("a",), ("é\0x", ""), tuple(map(str, range(64)))):
+        assert statements.decode_tags(statements.encode_tags(tags)) == tags
+    assert msgspec.msgpack.decode(statements.encode_tags(("a",))) == ["a"]
+
+
+def wall() -> int:
+    from mainstem.server.app import wall_clock_us
+
+    return wall_clock_us()

@@ -1,0 +1,69 @@
+"""A database whose disk is full refuses writes, keeps what it has, and goes on by itself when there is space again."""
+
+import os
+import pwd
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+PATH = "/v1/stream/a"
+BYTES = {"content-type": "application/octet-stream"}
+Grow = Callable[[], None]
+
+
+@pytest.fixture
+def small_disk(postgres, tmp_path_factory) -> Iterator[tuple[str, Grow]]:
+    """The URL of a database on a disk of its own, which is soon full, and a way to make it larger."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to mount a small disk")
+    folder = Path("/tmp") / f"mainstem-small-disk-{os.getpid()}"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", folder], capture_output=True)
+    if mounted.returncode != 0:
+        folder.rmdir()
+        pytest.skip(f"cannot mount a small disk: {mounted.stderr.decode().strip()}")
+    try:
+        place = folder / "space"
+        place.mkdir(mode=0o700)
+        owner = os.stat(postgres.data)
+        os.chown(place, owner.st_uid, owner.st_gid)
+        assert pwd.getpwuid(owner.st_uid)
+        postgres.run(f"CREATE TABLESPACE small LOCATION '{place}'")
+        postgres.run("CREATE DATABASE small TABLESPACE small")
+        try:
+            yield postgres.url("small"), lambda: grow(folder)
+        finally:
+            postgres.run("DROP DATABASE small WITH (FORCE)")
+            postgres.run("DROP TABLESPACE small")
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+        folder.rmdir()
+
+
+def grow(folder: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,size=64m", folder], check=True)
+
+
+def test_writes_are_refused_until_there_is_space_again(small_disk, start_nodes):
+    url, make_space = small_disk
+    (node,) = start_nodes(1, url=url)
+    block = b"x" * 100_000
+    with httpx2.Client(base_url=node.url, timeout=30, trust_env=False) as client:
+        assert client.put(PATH, headers=BYTES).status_code == 201
+        taken = 0
+        while (reply := client.post(PATH, headers=BYTES, content=block)).status_code == 204:
+            taken += 1
+            assert taken < 1_000
+        assert reply.status_code == 503
+        assert reply.json()["code"] == "store_full"
+        assert reply.headers["retry-after"]
+        assert taken > 10
+        assert client.head(PATH).headers["stream-next-offset"].endswith(f"{taken * len(block):016d}")
+        make_space()
+        for _ in range(5):
+            assert client.post(PATH, headers=BYTES, content=block).status_code == 204
+        assert client.head(PATH).headers["stream-next-offset"].endswith(f"{(taken + 5) * len(block):016d}")
+    assert "Traceback" not in node.stderr
