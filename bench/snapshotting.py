@@ -1,0 +1,85 @@
+"""`python -m bench.snapshotting PORT FOLDER EVENTS`: fills a server with keyed events, and folds them with Spark."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+from websockets.sync.client import ClientConnection, connect
+
+from bench.jobs import Figures, encode_figures
+from bench.wire import HOST
+from mainstem.pipeline.jobs.snapshot import Snapshots, Snapshotting, make_snapshot
+from mainstem.pipeline.reducers import make_reducer
+from mainstem.pipeline.running import Workbench, run_once
+from mainstem.pipeline.targets import Choice
+from mainstem.pipeline.wire import Endpoint
+
+MASTER = "local[2]"
+PARTITIONS = 10
+KEYS = 10_000
+BATCH = 100
+IN_FLIGHT = 2
+TEXT = "x" * 60
+TIMES = 3
+
+
+def fill(port: int, events: int) -> None:
+    """Events of about 100 bytes; each key has its partition, and all keys come up as often."""
+    with connect(f"ws://{HOST}:{port}/v1/sync", proxy=None, compression=None, max_size=None) as socket:
+        say(socket, "connect", {"client_id": "filler"})
+        socket.recv()
+        waiting = 0
+        for first in range(0, events, BATCH):
+            say(socket, "submit_events", {"events": [draft(n) for n in range(first, min(first + BATCH, events))]})
+            waiting += 1
+            if waiting == IN_FLIGHT:
+                check(socket)
+                waiting -= 1
+        for _ in range(waiting):
+            check(socket)
+
+
+def draft(number: int) -> dict[str, object]:
+    key = number * 7919 % KEYS  # 7919 is prime, so neighbours differ and no key is left out
+    event = {"key": f"key-{key}", "value": {"n": number, "text": TEXT}}
+    return {"id": f"e{number}", "partitions": [f"room-{key % PARTITIONS}"], "event": event}
+
+
+def say(socket: ClientConnection, type_: str, payload: dict[str, object]) -> None:
+    message = {"type": type_, "protocol_version": "1.0", "payload": payload}
+    socket.send(msgspec.json.encode(message), text=True)
+
+
+def check(socket: ClientConnection) -> None:
+    reply = msgspec.json.decode(socket.recv())
+    if any(result["status"] != "committed" for result in reply["payload"]["results"]):
+        raise SystemExit(f"the fill was refused: {reply}")
+
+
+def measure(port: int, folder: Path, events: int) -> Figures:
+    """Everything from the beginning, without putting it, again and again; then once more for good."""
+    fill(port, events)
+    bench = Workbench(Endpoint(f"http://{HOST}:{port}"), folder, master=MASTER, dry_run=True)
+    started = time.perf_counter()
+    _ = bench.spark
+    figures: Figures = {"session_s": time.perf_counter() - started}
+    job = make_snapshot(Snapshotting(Choice(("room-*",)), make_reducer("lww", ["key"], "value")))
+    seconds, found = [], Snapshots(job="snapshot")
+    for number in range(TIMES):
+        bench.dry_run = number < TIMES - 1
+        told = run_once(job, bench)
+        assert isinstance(told, Snapshots)
+        found = told
+        if found.faults or found.rows != events or found.partitions != PARTITIONS:
+            raise SystemExit(f"the snapshot is not whole: {found}")
+        seconds.append(found.seconds)
+    bench.spark.stop()
+    figures |= {"cold_s": seconds[0], "seconds": min(seconds[1:]), "put_s": seconds[-1], "state_mb": found.bytes / 1e6}
+    return figures
+
+
+if __name__ == "__main__":
+    print(encode_figures(measure(int(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))))

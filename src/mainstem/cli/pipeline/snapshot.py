@@ -1,0 +1,42 @@
+"""`mainstem pipeline snapshot`."""
+
+import click
+
+from mainstem.cli.pipeline.common import Runner, job_options
+from mainstem.errors import BadOption
+
+
+@click.command()
+@click.argument("reducer")
+@click.option("--partitions", multiple=True, metavar="GLOB", help="Partitions to fold; may be repeated.")
+@click.option("--streams", multiple=True, metavar="GLOB", help="JSON streams to fold; may be repeated.")
+@click.option("--key", "keys", multiple=True, metavar="PATH", help="lww: what messages replace each other by.")
+@click.option("--value", metavar="PATH", help="lww: what is kept of a message.  [default: all of it]")
+@click.option("--tombstone", metavar="PATH", help="lww: a field that takes the key out if it is there and not false.")
+@click.option("--partial", is_flag=True, help="Fold what is left of a history that was pruned without a snapshot.")
+@job_options(changes=True)
+def snapshot(
+    reducer: str,
+    partitions: tuple[str, ...],
+    streams: tuple[str, ...],
+    keys: tuple[str, ...],
+    value: str | None,
+    tombstone: str | None,
+    partial: bool,
+    runner: Runner,
+) -> None:
+    """Fold partitions and JSON streams into their states, and put the states as snapshots.
+
+    REDUCER is lww (the newest message of each key), state (the State Protocol), tree (tree actions), or
+    package.module:function, which is called as function(state, message) and returns the next state.
+    """
+    from mainstem.pipeline.jobs.snapshot import Snapshotting, make_snapshot
+    from mainstem.pipeline.reducers import make_reducer
+    from mainstem.pipeline.targets import Choice
+
+    try:
+        made = make_reducer(reducer, keys, value, tombstone)
+        job = make_snapshot(Snapshotting(Choice(partitions, streams), made, partial))
+    except BadOption as error:
+        raise click.UsageError(error.detail) from None
+    runner.run(job)

