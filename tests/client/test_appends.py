@@ -1,11 +1,13 @@
 """Appending: what is sent, in which form, under which conditions, and exactly once."""
 
+import asyncio
 import threading
 
 import pytest
 
 from client.canned import canned, reply
 from mainstem.client import (
+    AsyncStreams,
     BadArgument,
     BadRequest,
     ContentTypeMismatch,
@@ -119,6 +121,79 @@ def test_seq_must_increase_bytewise(streams, path):
     assert streams.read_text(path) == "abde"
 
 
+def test_seqs_may_leave_numbers_out_and_be_large(streams, path):
+    streams.create(path, "text/plain")
+    for seq in ("10", "100", "1000", str(2**53 - 1)):
+        streams.append(path, f"{seq} ", seq=seq)
+    assert streams.read_text(path) == "10 100 1000 9007199254740991 "
+
+
+def test_a_seq_that_is_a_number_is_refused_as_it_would_be_compared_as_text(streams, path):
+    streams.create(path, "text/plain")
+    with pytest.raises(BadArgument, match="leading zeros"):
+        streams.append(path, "x", seq=9)
+    with pytest.raises(BadArgument, match="if-match must be text"):
+        streams.append(path, "x", if_match=9)
+    assert streams.read_text(path) == ""
+
+
+async def test_appends_with_a_seq_are_sent_in_the_order_of_their_calls(server, path, faults):
+    async with AsyncStreams(server.url) as streams:
+        await streams.create(path, JSON)
+        faults.inject(path, method="POST", delayMs=300)
+        appends = [streams.append(path, number, seq=f"{number:03d}") for number in range(1, 11)]
+        appends += [streams.append_json(path, number, seq=f"{number:03d}") for number in range(11, 21)]
+        await asyncio.gather(*appends)
+        assert await streams.read_json(path) == list(range(1, 21))
+
+
+async def test_a_seq_that_comes_too_late_fails_alone(server, path):
+    async with AsyncStreams(server.url) as streams:
+        await streams.create(path, "text/plain")
+        await streams.append(path, "a", seq="1")
+        appends = [streams.append(path, data, seq=seq) for data, seq in (("b", "2"), ("x", "1"), ("c", "3"))]
+        first, late, last = await asyncio.gather(*appends, return_exceptions=True)
+        assert isinstance(late, SequenceRegression)
+        assert first.next_offset < last.next_offset
+        assert await streams.read_text(path) == "abc"
+
+
+async def test_an_append_that_is_cancelled_gives_its_turn_away(server, path, faults):
+    async with AsyncStreams(server.url) as streams:
+        await streams.create(path, "text/plain")
+        faults.inject(path, method="POST", delayMs=300)
+        sent, waiting, last = (asyncio.create_task(streams.append(path, seq, seq=seq)) for seq in "123")
+        await asyncio.sleep(0)  # all of them have begun
+        waiting.cancel()
+        await asyncio.gather(sent, last)
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert await streams.read_text(path) == "13"
+
+
+async def test_streams_do_not_wait_for_the_turns_of_others(server, path, faults):
+    async with AsyncStreams(server.url) as streams:
+        for name in "ab":
+            await streams.create(f"{path}/{name}", "text/plain")
+        faults.inject(f"{path}/a", method="POST", delayMs=10_000)
+        slow = asyncio.create_task(streams.append(f"{path}/a", "x", seq="1"))
+        await asyncio.sleep(0)  # it has begun
+        await streams.append(f"{path}/b", "y", seq="1")
+        assert not slow.done()
+        slow.cancel()
+        await asyncio.wait([slow])
+
+
+async def test_appends_in_flight_together_each_return_their_own_end(server, path):
+    async with AsyncStreams(server.url) as streams:
+        await streams.create(path, JSON)
+        appended = await asyncio.gather(*(streams.append(path, number) for number in range(20)))
+        stored = await streams.read_json(path)
+        assert sorted(stored) == list(range(20))
+        for number, append in enumerate(appended):
+            assert await streams.read_json(path, append.next_offset) == stored[stored.index(number) + 1 :]
+
+
 def test_if_match_appends_only_at_that_end(streams, path):
     end = streams.create(path, "text/plain").next_offset
     moved = streams.append(path, "a", if_match=end).next_offset
@@ -168,14 +243,45 @@ def test_a_new_epoch_fences_the_old_one_and_starts_at_zero(streams, path):
     assert streams.read_text(path) == "abc"
 
 
+IDS = ["service:instance:123", "region/zone/host", "550e8400-e29b-41d4-a716-446655440000", "a b", "ä", "q" * 200]
+
+
 def test_producers_are_independent_of_each_other_and_of_other_streams(streams, path):
     for name in ("x", "y"):
         streams.create(f"{path}/{name}", "text/plain")
         for seq in range(3):
-            for producer in ("p:1/ä b", "q" * 200):
-                if producer.isascii():
-                    streams.append(f"{path}/{name}", producer[0], producer=(producer, 0, seq))
-    assert streams.read_text(f"{path}/x") == streams.read_text(f"{path}/y") == "qqq"
+            for producer_id in IDS:
+                assert not streams.append(f"{path}/{name}", str(seq), producer=(producer_id, 0, seq)).duplicate
+                assert streams.append(f"{path}/{name}", "again", producer=(producer_id, 0, seq)).duplicate
+    assert streams.read_text(f"{path}/x") == streams.read_text(f"{path}/y") == "000000111111222222"
+
+
+def test_an_epoch_fences_in_its_own_stream_alone(streams, path):
+    for name, epoch in (("x", 5), ("y", 0)):
+        streams.create(f"{path}/{name}", "text/plain")
+        streams.append(f"{path}/{name}", "a", producer=("shared", epoch, 0))
+    with pytest.raises(StaleEpoch) as caught:
+        streams.append(f"{path}/x", "zombie", producer=("shared", 0, 1))
+    assert caught.value.current_epoch == 5
+    streams.append(f"{path}/y", "b", producer=("shared", 0, 1))
+    assert (streams.read_text(f"{path}/x"), streams.read_text(f"{path}/y")) == ("a", "ab")
+
+
+def test_a_stream_that_was_made_anew_knows_no_numbers(streams, path):
+    for data in ("old", "new"):
+        streams.create(path, "text/plain")
+        assert not streams.append(path, data, producer=("p", 0, 0)).duplicate
+        assert not streams.append(path, "er", producer=("p", 0, 1)).duplicate
+        assert streams.read_text(path) == f"{data}er"
+        streams.delete(path)
+
+
+def test_the_messages_of_one_append_are_stored_once_together(streams, path):
+    streams.create(path, JSON)
+    for messages, duplicate in (([1, 2, 3], False), ([1, 2, 3], True), ([{"other": 4}], True)):
+        assert streams.append_json(path, *messages, producer=("p", 0, 0)).duplicate is duplicate
+    streams.append_json(path, 4, producer=("p", 0, 1))
+    assert streams.read_json(path) == [1, 2, 3, 4]
 
 
 def test_a_refused_append_uses_up_no_number(streams, path):
@@ -190,7 +296,7 @@ def test_a_refused_append_uses_up_no_number(streams, path):
     assert streams.read_json(path) == [1, 2, 2]
 
 
-@pytest.mark.parametrize("producer", [("", 0, 0), ("p", -1, 0), ("p", 0, -1)])
+@pytest.mark.parametrize("producer", [("", 0, 0), ("p", -1, 0), ("p", 0, -1), ("p", "1e3", 0), ("p", 0, "1abc")])
 def test_numbers_that_cannot_be_a_producers_are_refused_before_they_are_sent(streams, path, producer):
     streams.create(path, "text/plain")
     with pytest.raises(BadArgument, match="producer"):

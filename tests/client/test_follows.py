@@ -8,7 +8,7 @@ from base64 import b64encode
 import pytest
 
 from client.canned import canned, reply
-from mainstem.client import BadArgument, InvalidResponse, NotFound, OffsetGone, StreamGone
+from mainstem.client import BadArgument, BadRequest, InvalidResponse, NotFound, OffsetGone, StreamGone
 
 JSON = "application/json"
 MODES = ["auto", "sse", "long-poll"]
@@ -60,7 +60,17 @@ def test_binary_data_arrives_byte_for_byte(streams, path, follower, live, conten
 
 
 @pytest.mark.parametrize(
-    "text", ["a\u0085b", "a\u2028b", "a\u2029b", "  two spaces", "line\nline\n\nline", "data: x\n\n"]
+    "text",
+    [
+        "a\u0085b",
+        "a\u2028b",
+        "a\u2029b",
+        "a\u0085b\u2028c\u2029d",
+        " one space",
+        "  two spaces",
+        "line\nline\n\nline",
+        "data: x\n\n",
+    ],
 )
 def test_text_arrives_with_its_spaces_and_separators(streams, path, follower, live, text):
     streams.create(path, "text/plain")
@@ -104,6 +114,29 @@ def test_following_from_now_leaves_out_everything_that_is_there(streams, path, f
     follow.wait_for_messages(["new"])
     streams.close(path)
     follow.wait_until_ended()
+
+
+@pytest.mark.parametrize("content_type", CONTENTS)
+@pytest.mark.parametrize("body", [None, b"0"])
+def test_now_is_an_offset_that_can_be_kept(streams, path, follower, live, content_type, body):
+    end = streams.create(path, content_type, body=body).next_offset
+    follow = follower(streams.follow(path, "now", live=live))
+    (batch,) = follow.wait_up_to_date()
+    assert (batch.empty, batch.offset) == (True, end)
+    streams.append(path, b"1")
+    news = b"[1]" if content_type == JSON else b"1"
+    follow.wait_until(lambda batches: batches[-1].data == news)
+    assert streams.read_bytes(path, batch.offset) == news
+    streams.close(path)
+    follow.wait_until_ended()
+
+
+@pytest.mark.parametrize("offset", ["not-an-offset", "ffffffffffffffff"])
+def test_an_offset_that_is_none_is_refused(streams, path, live, offset):
+    streams.create(path, "text/plain", body="x")
+    with pytest.raises(BadRequest, match="offset") as caught:
+        list(streams.follow(path, offset, live=live))
+    assert (caught.value.status, caught.value.code) == (400, "invalid_offset")
 
 
 def test_a_closed_stream_ends_at_once(streams, path, live):
@@ -189,6 +222,22 @@ def test_a_live_response_that_is_cut_loses_and_repeats_nothing(streams, path, fa
     follow.wait_until_ended()
 
 
+@pytest.mark.parametrize("cut", [1, 40, 90, 200])
+def test_binary_data_is_whole_after_every_cut(streams, path, faults, follower, live, cut):
+    streams.create(path, "application/octet-stream")
+    follow = follower(streams.follow(path, live=live))
+    follow.wait_up_to_date()
+    sent = []
+    for number in range(4):
+        faults.inject(path, method="GET", dropAfterBytes=cut)
+        for size in (1, 2, 3, 100):  # every padding of base64
+            sent.append(bytes([number]) * size)
+            streams.append(path, sent[-1])
+    follow.wait_for_data(b"".join(sent))
+    streams.close(path)
+    follow.wait_until_ended()
+
+
 def test_unknown_events_are_passed_over(streams, path, faults, follower):
     streams.create(path, "text/plain", body="data")
     faults.inject(path, method="GET", count=2, injectSseEvent={"eventType": "later", "data": '{"some": "thing"}'})
@@ -254,6 +303,15 @@ def test_the_cursor_is_sent_back(twins):
         assert len(list(twins(peer.url).follow("s", live="long-poll"))) == 3
         assert [("cursor=42" in asked.target) for asked in peer.asked] == [False, False, True]
         assert "offset=2&" in peer.asked[2].target
+
+
+def test_long_polls_that_end_with_nothing_are_sent_again_and_told_to_nobody(twins):
+    nothing = reply(204, {"stream-next-offset": "1", "stream-up-to-date": "true", "stream-cursor": "7"})
+    with canned(reply(200, OPEN, b"a"), nothing, nothing, nothing, LAST) as peer:
+        batches = list(twins(peer.url).follow("s", live="long-poll"))
+        assert [(batch.data, batch.content_type) for batch in batches] == [(b"a", "text/plain"), (b"end", "text/plain")]
+        assert len(peer.asked) == 5
+        assert all("offset=1&live=long-poll" in asked.target for asked in peer.asked[1:])
 
 
 def test_a_silent_connection_is_given_up_and_made_anew(twins, monkeypatch):

@@ -40,6 +40,36 @@ def test_callables_are_asked_for_each_request(twins):
         assert all(asked.target.endswith("p=q") for asked in peer.asked)
 
 
+def test_appends_and_reads_each_have_a_value_of_their_own(twins):
+    numbers = itertools.count(1)
+    shown = {"authorization": "Bearer v1"}
+    with canned(OK) as peer:
+        streams = twins(
+            peer.url,
+            headers={"Authorization": lambda: shown["authorization"]},
+            params={"request_id": lambda: str(next(numbers))},
+        )
+        streams.append("s", "first", content_type="text/plain")
+        streams.read_bytes("s")
+        shown["authorization"] = "Bearer v2"
+        streams.append("s", "second", content_type="text/plain")
+        streams.read_bytes("s")
+        assert [asked.target.rpartition("request_id=")[2] for asked in peer.asked] == ["1", "2", "3", "4"]
+        assert [asked.headers["authorization"] for asked in peer.asked] == ["Bearer v1"] * 2 + ["Bearer v2"] * 2
+
+
+def test_live_reads_have_the_headers_and_parameters_too(twins):
+    events = b'event: control\ndata: {"streamNextOffset": "1", "streamClosed": true}\n\n'
+    for live, last in (("long-poll", CLOSED), ("sse", reply(200, {"content-type": "text/event-stream"}, events))):
+        with canned(OK, last) as peer:
+            streams = twins(peer.url, token="secret", headers={"X-Trace-Id": "trace"}, params={"tenant": "a"})
+            assert list(streams.follow("s", live=live))[-1].closed
+            assert f"live={live}" in peer.asked[1].target
+            assert all("tenant=a" in asked.target for asked in peer.asked)
+            assert {asked.headers["x-trace-id"] for asked in peer.asked} == {"trace"}
+            assert {asked.headers["authorization"] for asked in peer.asked} == {"Bearer secret"}
+
+
 def test_a_follower_asks_for_a_token_at_every_connection(twins):
     numbers = itertools.count(1)
     with canned(OK, b"", CLOSED) as peer:

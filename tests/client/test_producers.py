@@ -1,5 +1,6 @@
 """The producer over the wire: batches, order, retries, claims, errors and back-pressure."""
 
+import asyncio
 import itertools
 import threading
 import time
@@ -8,6 +9,8 @@ import pytest
 
 from client.canned import canned, reply
 from mainstem.client import (
+    AsyncIdempotentProducer,
+    AsyncStreams,
     BadArgument,
     BodyTooLarge,
     NotFound,
@@ -61,6 +64,16 @@ def test_a_thousand_messages_need_few_requests(twins):
         assert b"".join(asked.body for asked in peer.asked) == b"x" * 1_000
         assert [asked.headers["producer-seq"] for asked in peer.asked] == [str(seq) for seq in range(len(peer.asked))]
         assert len({asked.headers["producer-id"] for asked in peer.asked}) == 1
+
+
+async def test_appends_of_many_tasks_are_gathered_in_the_order_of_their_calls():
+    with canned(reply(200, {"stream-next-offset": "1"})) as peer:
+        async with AsyncStreams(peer.url) as streams, AsyncIdempotentProducer(streams, "s", linger_s=0.05) as producer:
+            await asyncio.gather(*(producer.append(f"{number} ") for number in range(100)))
+        head, *posts = peer.asked
+        assert head.method == "HEAD"
+        assert len(posts) < 10
+        assert b"".join(post.body for post in posts) == b"".join(b"%d " % number for number in range(100))
 
 
 def test_a_batch_is_bounded_by_bytes_and_by_messages(twins):
@@ -201,6 +214,18 @@ def test_the_stream_is_closed_without_a_message_too(streams, path, produce):
         produce(path).close_stream()
 
 
+def test_another_instance_of_the_producer_that_closed_may_say_so_again(streams, path, produce):
+    streams.create(path, "text/plain")
+    for last, duplicates in (("A", 0), ("A", 1), ("B", 1)):
+        producer = produce(path, producer_id="one")
+        producer.close_stream(last)
+        assert producer.duplicates == duplicates
+    with pytest.raises(StreamClosed):
+        produce(path, producer_id="two").close_stream("C")
+    (batch,) = streams.read(path)
+    assert (batch.data, batch.closed) == (b"A", True)
+
+
 # Epochs
 
 
@@ -229,6 +254,27 @@ def test_a_producer_that_is_fenced_in_between_claims_and_goes_on(streams, path, 
         streams.append(path, "intruder", producer=("shared", 9, 0))
         producer.append_all([2, 3])
     assert (producer.epoch, streams.read_json(path)) == (10, [1, "intruder", 2, 3])
+
+
+@pytest.mark.parametrize("content_type", ["text/plain", JSON])
+def test_a_claim_holds_the_rest_back_and_then_several_are_in_flight(streams, path, produce, content_type):
+    streams.create(path, content_type)
+    streams.append(path, b"0", producer=("shared", 5, 0))
+    with produce(
+        path, producer_id="shared", auto_claim=True, batch_messages=1, linger_s=0, in_flight_max=5
+    ) as producer:
+        producer.append_all([b"%d" % number for number in range(1, 21)])
+    assert producer.epoch == 6
+    numbers = [str(number) for number in range(21)]
+    assert streams.read_text(path).strip("[]") == ("," if content_type == JSON else "").join(numbers)
+
+
+def test_one_id_in_two_streams_is_two_producers(streams, path, produce):
+    for name in "ab":
+        streams.create(f"{path}/{name}", "text/plain")
+        with produce(f"{path}/{name}", producer_id="region/zone:host") as producer:
+            producer.append(name)
+        assert (producer.duplicates, streams.read_text(f"{path}/{name}")) == (0, name)
 
 
 def test_the_same_numbers_again_store_nothing_twice_and_are_counted(streams, path, produce):
@@ -330,10 +376,24 @@ def test_a_token_callable_that_fails_fails_the_producer(twins, server, path):
     assert "StopIteration" in str(failed.error)
 
 
-@pytest.mark.parametrize("options", [{"producer_id": ""}, {"epoch": -1}, {"batch_bytes": 0}, {"in_flight_max": 0}])
-def test_options_that_make_no_sense_are_refused(streams, path, options):
-    with pytest.raises(BadArgument):
-        streams.producer(path, **options)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("producer_id", ""),
+        ("epoch", -1),
+        ("batch_bytes", 0),
+        ("batch_bytes", -1),
+        ("batch_messages", 0),
+        ("batch_messages", -1),
+        ("buffer_bytes", 0),
+        ("in_flight_max", 0),
+        ("in_flight_max", 10_000),
+        ("linger_s", -1),
+    ],
+)
+def test_options_that_make_no_sense_are_refused_by_name(streams, path, name, value):
+    with pytest.raises(BadArgument, match=name):
+        streams.producer(path, **{name: value})
 
 
 @pytest.mark.parametrize(("content_type", "message"), [(JSON, object()), ("text/plain", {"a": 1}), ("text/plain", "")])

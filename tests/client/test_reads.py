@@ -57,6 +57,63 @@ def test_any_offset_that_was_given_can_be_read_from(streams, path):
     assert streams.read_text(path).startswith(before)
 
 
+@pytest.mark.parametrize("content_type", ["text/plain; charset=utf-8", JSON, "application/x-custom-type"])
+def test_reading_again_gives_the_same(streams, path, content_type):
+    streams.create(path, content_type)
+    streams.append(path, b"1")
+    middle = streams.append(path, b"2").next_offset
+    streams.append(path, b"3")
+    for offset, data in (("-1", (b"123", b"[1,2,3]")), (middle, (b"3", b"[3]"))):
+        (first,) = streams.read(path, offset)
+        assert (first.up_to_date, first.closed, first.content_type) == (True, False, content_type)
+        assert first.data in data
+        for _ in range(2):
+            assert list(streams.read(path, offset)) == [first]
+    assert streams.head(path).content_type == content_type
+
+
+@pytest.mark.parametrize("find", ["head", "now", "create", "read"])
+def test_wherever_an_end_comes_from_what_is_new_begins_there(streams, path, find):
+    created = streams.create(path, "text/plain", body="old").next_offset
+    if find == "head":
+        end = streams.head(path).next_offset
+    elif find == "create":
+        end = created
+    else:
+        *_, batch = streams.read(path, "now" if find == "now" else "-1")
+        end = batch.offset
+    (empty,) = streams.read(path, end)
+    assert (empty.data, empty.up_to_date, empty.offset) == (b"", True, end)
+    streams.append(path, "new")
+    assert streams.read_text(path, end) == "new"
+
+
+def test_now_on_an_empty_stream_is_its_beginning(streams, path):
+    created = streams.create(path, "text/plain").next_offset
+    (batch,) = streams.read(path, "now")
+    assert (batch.data, batch.offset, batch.up_to_date) == (b"", created, True)
+    streams.append(path, "first")
+    assert streams.read_text(path, batch.offset) == "first"
+
+
+def test_an_offset_beyond_the_end_is_refused_and_not_taken_for_an_end(streams, path):
+    ahead = streams.create(f"{path}/longer", "text/plain", body="longer").next_offset
+    streams.create(path, "text/plain", body="short")
+    with pytest.raises(BadRequest, match="beyond the end"):
+        streams.read_text(path, ahead)
+
+
+def test_only_the_last_batch_of_a_closed_stream_is_closed(streams, path):
+    streams.create(path)
+    for _ in range(4):
+        streams.append(path, bytes(3_000))
+    streams.close(path)
+    batches = list(streams.read(path))
+    assert len(batches) > 1
+    expected = [(False, False)] * (len(batches) - 1) + [(True, True)]
+    assert [(batch.up_to_date, batch.closed) for batch in batches] == expected
+
+
 def test_now_gives_the_end_and_no_data(streams, path):
     streams.create(path, JSON, body=[1])
     (batch,) = streams.read(path, "now")

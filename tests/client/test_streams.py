@@ -119,6 +119,17 @@ def test_close_ends_a_stream_and_tells_where(streams, path):
     assert streams.close(path).closed, "closing again changes nothing"
 
 
+def test_an_empty_stream_can_be_closed_or_created_closed(streams, path):
+    streams.create(path, "text/plain")
+    assert not streams.head(path).closed
+    streams.close(path)
+    streams.create(f"{path}/closed", "text/plain", closed=True)
+    for name in (path, f"{path}/closed"):
+        assert streams.head(name).closed
+        (batch,) = streams.read(name)
+        assert (batch.data, batch.up_to_date, batch.closed) == (b"", True, True)
+
+
 def test_close_with_data_is_one_step(streams, path):
     streams.create(path, JSON)
     closed = streams.close(path, {"last": 1})

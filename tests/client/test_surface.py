@@ -42,6 +42,7 @@ NAMES = [
     "StreamGone",
     "StreamInfo",
     "Streams",
+    "SyncClient",
     "TailMoved",
     "TimedOut",
     "TooMuchData",

@@ -124,6 +124,8 @@ def append(
     producer: Producer | None = None,
     close: bool = False,
 ) -> Request:
+    if seq is not None and not isinstance(seq, str):
+        raise BadArgument(f"seq is {seq!r}; it is compared byte by byte, so write a number as text with leading zeros")
     headers = {
         "content-type": content_type,
         "stream-seq": seq,
@@ -132,7 +134,7 @@ def append(
     }
     if producer is not None:
         producer_id, epoch, number = producer
-        if not producer_id or epoch < 0 or number < 0:
+        if not producer_id or not all(isinstance(value, int) and value >= 0 for value in (epoch, number)):
             raise BadArgument(f"{producer!r} is no producer: an id, an epoch from 0 and a seq from 0 are needed")
         headers |= {"producer-id": producer_id, "producer-epoch": str(epoch), "producer-seq": str(number)}
     # Closing alone does nothing to a stream that is closed.
@@ -154,6 +156,8 @@ def given(headers: Mapping[str, str | None]) -> dict[str, str]:
     for name, value in headers.items():
         if value is None:
             continue
+        if not isinstance(value, str):
+            raise BadArgument(f"{name} must be text, and not {type(value).__name__}")
         if "\r" in value or "\n" in value or "\0" in value:
             raise BadArgument(f"{name} must be one line: {value[:64]!r}")
         found[name] = value

@@ -21,6 +21,7 @@ from mainstem.client.follows import Follow, Live
 from mainstem.client.protocol import BEGINNING, BINARY, Producer, Request, Response
 from mainstem.client.results import Appended, Batch, StreamInfo
 from mainstem.client.retries import Retries
+from mainstem.client.turns import Turns
 
 T = TypeVar("T")
 Messages = list[Any]
@@ -60,6 +61,7 @@ class AsyncStreams:
         )
         self.url = self.calls.exchanges.url
         self._timeout_s = timeout_s
+        self._turns = Turns()
         self._owns_http = http is None
         self._http = http or httpx2.AsyncClient(**transports.client_options(self.url, timeout_s, verify))
 
@@ -152,7 +154,7 @@ class AsyncStreams:
     ) -> Appended:
         """Append once, also over retries. Bytes go as they are; to a JSON stream any other value is one message."""
         call = self.calls.append(path, data, content_type, seq=seq, if_match=if_match, producer=producer, close=close)
-        return await self.run(call)
+        return await self._append(path, call, seq)
 
     async def append_json(
         self,
@@ -165,13 +167,19 @@ class AsyncStreams:
     ) -> Appended:
         """Append messages to a JSON stream, all or none of them."""
         options = {"seq": seq, "if_match": if_match, "producer": producer, "close": close}
-        return await self.run(self.calls.append_messages(path, messages, **options))
+        return await self._append(path, self.calls.append_messages(path, messages, **options), seq)
 
     async def close(
         self, path: str, data: Any = None, *, content_type: str | None = None, producer: Producer | None = None
     ) -> Appended:
         """Close a stream for good, with its last data if there is some. Closing it again changes nothing."""
         return await self.run(self.calls.close(path, data, content_type, producer))
+
+    async def _append(self, path: str, call: Call[Appended], seq: str | None) -> Appended:
+        if seq is None:
+            return await self.run(call)
+        async with self._turns.take(path):  # on connections of their own, a later seq would overtake an earlier one
+            return await self.run(call)
 
     # Reading
 
