@@ -4,10 +4,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help install serve test test-quick check format bench docs lock clean
+.PHONY: help install serve demo test test-quick check format bench docs lock clean
 
 help:
 	@echo "make serve       install what serving needs, and run the server on http://127.0.0.1:4437"
+	@echo "make demo        a server, live traffic, pipeline jobs, and a report with charts: about a minute"
 	@echo "make test        install everything else, and run all tests (make test-quick: the fast half)"
 	@echo "make check       formatting, lint, types, layers"
 	@echo "make bench       measure beside the Node reference server"
@@ -30,6 +31,9 @@ install: $(VENV)/.dev
 
 serve: $(VENV)/.serve
 	$(BIN)/mainstem serve $(ARGS)
+
+demo: install
+	PYTHONPATH=examples $(BIN)/python -m demo $(ARGS)
 
 test: install
 	$(BIN)/pytest $(ARGS)

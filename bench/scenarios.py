@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from statistics import fmean
 
+from bench.archive_scenarios import ARCHIVE_SCENARIOS
+from bench.audit_scenarios import AUDIT_SCENARIOS
 from bench.disk import measure_folder
 from bench.generator import run_load
 from bench.jobs import (
@@ -27,6 +29,11 @@ from bench.measurements import Measurement, Pace, Scenario
 from bench.memory import measure_peak, measure_rss, reset_peak
 from bench.payloads import MESSAGE_BYTES
 from bench.peers import Server, serve
+from bench.postgres_scenarios import POSTGRES_SCENARIOS
+from bench.snapshot_scenarios import SNAPSHOT_SCENARIOS
+from bench.spark_scenarios import SPARK_SCENARIOS
+from bench.streams_client import STREAMS_CLIENT_SCENARIOS
+from bench.sync_client import SYNC_CLIENT_SCENARIOS
 from bench.sync_scenarios import SYNC_SCENARIOS
 
 BATCH = 100
@@ -237,4 +244,11 @@ SCENARIOS = [
     Scenario("fork-big", measure_forks, ours_only=True, big=True),
     Scenario("subscriptions-10k", measure_subscriptions, ours_only=True),
     *SYNC_SCENARIOS,
+    *SPARK_SCENARIOS,
+    *ARCHIVE_SCENARIOS,
+    *AUDIT_SCENARIOS,
+    *SNAPSHOT_SCENARIOS,
+    *STREAMS_CLIENT_SCENARIOS,
+    *SYNC_CLIENT_SCENARIOS,
+    *POSTGRES_SCENARIOS,
 ]

@@ -113,6 +113,50 @@ def test_write_exactly_once_stores_each_line_once(start_server):
     assert httpx2.get(url, trust_env=False).text == lines
 
 
+def test_follow_stream_goes_on_where_its_bookmark_is(start_server, tmp_path):
+    server = start_server("--store", "memory")
+    url, bookmark = f"{server.url}/v1/stream/s", tmp_path / "bookmark"
+    json_type = {"content-type": "application/json"}
+    with httpx2.Client(trust_env=False) as client:
+        client.put(url, headers=json_type, content=b'[{"n":0},{"n":1}]')
+        command = [sys.executable, str(EXAMPLES / "follow_stream.py"), server.url, "s", str(bookmark)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as follow:
+            assert [json.loads(follow.stdout.readline()) for _ in range(2)] == [{"n": 0}, {"n": 1}]
+            client.post(url, headers=json_type, json={"n": 2})
+            assert json.loads(follow.stdout.readline()) == {"n": 2}
+            end = client.head(url).headers["stream-next-offset"]
+            while bookmark.read_text() != end:
+                assert follow.poll() is None
+            follow.kill()
+        client.post(url, headers=json_type | {"stream-closed": "true"}, json={"n": 3})
+    rest = run("follow_stream.py", server.url, "s", str(bookmark))
+    assert (rest.stdout, rest.returncode) == ('{"n": 3}\n', 0), rest.stderr
+
+
+def test_produce_lines_stores_each_line_once_or_says_which_not(start_server):
+    server = start_server("--store", "memory")
+    url = f"{server.url}/v1/stream/numbers"
+    lines = "".join(f"{number}\n" for number in range(20_000))
+    done = run("produce_lines.py", server.url, "numbers", input=lines)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert httpx2.get(url, trust_env=False).text == lines
+    httpx2.post(url, headers={"stream-closed": "true"}, trust_env=False)
+    failed = run("produce_lines.py", server.url, "numbers", input=lines)
+    assert failed.returncode == 1
+    assert "stream_" in failed.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_spark_two_minutes_goes_on_where_it_stopped(start_server, tmp_path):
+    server = start_server()
+    for large in (50, 100):
+        command = [sys.executable, str(EXAMPLES / "spark_two_minutes.py"), server.url, str(tmp_path / "work")]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+        assert f"large orders: {large}" in done.stdout, done.stderr
+    assert "in the first append: 600" in done.stdout
+
+
 def test_sync_client_prints_what_both_runs_added(start_server):
     server = start_server("--store", "memory")
     url = f"{server.url.replace('http', 'ws', 1)}/v1/sync"
@@ -123,3 +167,12 @@ def test_sync_client_prints_what_both_runs_added(start_server):
     assert second.stdout.startswith(first.stdout)
     assert [line.partition(" ")[2] for line in second.stdout.splitlines()] == added * 2
     assert run("sync_client.py", url, "").returncode == 1
+
+
+def test_offline_notes_are_kept_without_a_server_and_committed_with_one(start_server, tmp_path):
+    path = str(tmp_path / "notes.db")
+    offline = run("offline_notes.py", "ws://127.0.0.1:9/v1/sync", path, "one")
+    assert (offline.returncode, offline.stdout) == (0, "* one\n")
+    assert "1 to be sent" in offline.stderr
+    online = run("offline_notes.py", start_server("--store", "memory").url, path, "two")
+    assert (online.returncode, online.stdout, online.stderr) == (0, "  one\n  two\n", "")

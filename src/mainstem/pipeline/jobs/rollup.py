@@ -1,0 +1,178 @@
+"""rollup: messages and bytes by time window and by who wrote where, each window written once into a stream."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from mainstem import limits
+from mainstem.errors import BadOption, BadPath
+from mainstem.pipeline.durations import as_interval
+from mainstem.pipeline.running import Job, Summary, Workbench
+from mainstem.streams.paths import check_path
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+DIMENSIONS = ("stream", "partition", "client", "type")
+
+
+class Rolled(Summary, kw_only=True):
+    """What a round has counted."""
+
+    into: str
+    windows: int = 0
+    """Counts that were written: one for each window and combination."""
+    open: int = 0
+    """Counts that wait until the log has passed the end of their window."""
+    late: int = 0
+    """Additions to windows that were written already, and so are in none; Spark adds up some rows before it looks."""
+
+
+class RollupOptions(msgspec.Struct, frozen=True):
+    """What is counted. It belongs to the checkpoint: another one cannot go on with the counts of this one."""
+
+    into: str
+    window: str = "1m"
+    late: str = "10s"
+    by: tuple[str, ...] = ("stream",)
+    time: str | None = None
+    """A field of JSON messages with the time of the event; without one it is when it was committed."""
+    type: str = "type"
+    """The field that holds a message's type."""
+    streams: str | None = None
+    partitions: str | None = None
+
+
+@dataclass(frozen=True)
+class Windows:
+    length: str
+    late: str
+
+
+def make_rollup(options: RollupOptions) -> Job:
+    windows = check_options(options)
+
+    def rollup(bench: Workbench) -> Rolled:
+        return _rollup(bench, options, windows)
+
+    return rollup
+
+
+def check_options(options: RollupOptions) -> Windows:
+    """Everything that can be wrong is told before Spark starts."""
+    try:
+        check_path(options.into)
+    except BadPath as error:
+        raise BadOption(f"--into: {error.detail}") from None
+    unknown = [name for name in options.by if name not in DIMENSIONS]
+    if unknown or len(set(options.by)) != len(options.by):
+        raise BadOption(f"--by is a list of {', '.join(DIMENSIONS)}, each once; not {','.join(options.by)!r}")
+    if options.streams and options.partitions:
+        raise BadOption("no row is of a stream and of a partition: give --streams or --partitions")
+    return Windows(as_interval(options.window, "--window"), as_interval(options.late, "--late", least=0))
+
+
+def _rollup(bench: Workbench, options: RollupOptions, windows: Windows) -> Rolled:
+    head = bench.head()
+    _keep_options(bench.checkpoint / "rollup.json", options)
+    checkpoint = str((bench.checkpoint / "query").resolve())
+    query = (
+        count(read(bench, options), options, windows)
+        .writeStream.format("mainstem")
+        .options(**bench.options, stream=options.into, checkpointLocation=checkpoint)
+        .outputMode("append")
+        .trigger(availableNow=True)
+        .start()
+    )
+    rows = bench.follow(query)
+    done = Rolled(job="rollup", into=options.into, rows=rows, committed_id=head)
+    _add_counts(done, query)
+    return done
+
+
+def _keep_options(path: Path, options: RollupOptions) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists():
+        before = msgspec.json.decode(path.read_bytes(), type=RollupOptions)
+        if before != options:
+            raise BadOption(
+                f"{path.parent} belongs to a rollup with other options ({_describe(before)}): give another --checkpoint"
+            )
+        return
+    new = path.with_suffix(".new")
+    new.write_bytes(msgspec.json.encode(options))
+    new.replace(path)
+
+
+def _describe(options: RollupOptions) -> str:
+    given = {name: value for name, value in msgspec.structs.asdict(options).items() if value is not None}
+    shown = {name: ",".join(value) if isinstance(value, tuple) else value for name, value in given.items()}
+    return " ".join(f"--{name} {value}" for name, value in shown.items())
+
+
+def _add_counts(done: Rolled, query: StreamingQuery) -> None:
+    for report in query.recentProgress:
+        for state in report["stateOperators"]:
+            done.windows += int(state["numRowsRemoved"])
+            done.late += int(state["numRowsDroppedByWatermark"])
+            done.open = int(state["numRowsTotal"])
+
+
+# The query
+
+
+def read(bench: Workbench, options: RollupOptions) -> DataFrame:
+    """The log without the stream that is written: what was counted is not counted again."""
+    given = {"streams": options.streams, "partitions": options.partitions}
+    chosen = {name: value for name, value in given.items() if value}
+    rows = (
+        bench.spark.readStream.format("mainstem")
+        .options(**bench.options, **chosen, maxRowsPerTrigger=str(limits.ROLLUP_ROWS))
+        .load()
+    )
+    return rows.where((rows.stream != options.into) | rows.stream.isNull())
+
+
+def count(rows: DataFrame, options: RollupOptions, windows: Windows) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    dimensions = {
+        "stream": lambda: f.col("stream"),
+        "partition": lambda: f.explode_outer("partitions"),
+        "client": lambda: f.coalesce("client_id", "producer_id"),
+        "type": lambda: _field(options.type),
+    }
+    timed = rows.withColumn("at", f.col("committed_at") if options.time is None else _time_of(options.time))
+    named = reduce(lambda table, name: table.withColumn(f"by_{name}", dimensions[name]()), options.by, timed)
+    counted = (
+        named.where("at IS NOT NULL")
+        .withWatermark("at", windows.late)
+        .groupBy(f.window("at", windows.length).alias("window"), *[f.col(f"by_{name}") for name in options.by])
+        .agg(f.count("*").alias("messages"), f.sum(f.octet_length("data")).alias("bytes"))
+    )
+    columns: list[Any] = [f.col("window.start").alias("window_start"), f.col("window.end").alias("window_end")]
+    columns += [f.col(f"by_{name}").alias(name) for name in options.by]
+    return counted.select(*columns, "messages", "bytes")
+
+
+def _field(name: str) -> Column:
+    """A field of JSON messages as text; null in all others."""
+    from pyspark.sql import functions as f
+
+    is_json = (f.col("kind") == "event") | f.col("content_type").rlike("(?i)^application/json *(;|$)")
+    return f.when(is_json, f.get_json_object(f.col("data").cast("string"), f"$.{name}"))
+
+
+def _time_of(name: str) -> Column:
+    """ISO 8601 text, or a number of milliseconds since 1970."""
+    from pyspark.sql import functions as f
+
+    text = _field(name)
+    millis = f.timestamp_millis(f.when(text.rlike("^[0-9]{1,15}$"), text).cast("bigint"))
+    return f.when(text.rlike("^[0-9]{1,15}$"), millis).otherwise(f.try_to_timestamp(text))

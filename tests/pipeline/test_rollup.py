@@ -1,0 +1,187 @@
+"""Counts by window, each written exactly once, compared with the plain truth."""
+
+import random
+import time
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from mainstem.errors import BadOption
+from mainstem.pipeline.jobs.rollup import Rolled, RollupOptions, make_rollup
+from mainstem.pipeline.running import Workbench, run_once
+from mainstem.testing.server import ServerProcess
+
+from .commands import Commands
+from .filled import Log
+
+BEGIN = datetime(2026, 3, 1, 12, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+LATE = timedelta(seconds=10)
+
+
+def at(seconds: float) -> str:
+    return (BEGIN + timedelta(seconds=seconds)).isoformat()
+
+
+def messages(first: int, number: int, every_s: float = 7.0) -> list[dict]:
+    """One every few seconds of event time, of three types."""
+    return [{"n": n, "at": at(n * every_s), "type": f"t{n % 3}"} for n in range(first, first + number)]
+
+
+def truth(sent: list[tuple[dict, tuple]]) -> Counter:
+    """(window, key) -> messages, for the windows that the newest message has closed."""
+    times = [datetime.fromisoformat(message["at"]) for message, _ in sent]
+    passed = max(times) - LATE
+    found: Counter = Counter()
+    for (_, key), moment in zip(sent, times, strict=True):
+        start = moment.replace(second=0, microsecond=0)
+        if start + MINUTE <= passed:
+            found[start, key] += 1
+    return found
+
+
+def written(log: Log, into: str, *by: str) -> list[tuple]:
+    return [
+        (
+            (datetime.fromisoformat(row["window_start"]), tuple(row.get(name) for name in by)),
+            row["messages"],
+        )
+        for row in log.read(into)
+    ]
+
+
+def roll(bench: Workbench, **options) -> Rolled:
+    done = run_once(make_rollup(RollupOptions(**{"into": "rolled", "time": "at", **options})), bench)
+    assert isinstance(done, Rolled)
+    return done
+
+
+def test_windows_are_counted_by_every_dimension(log, bench):
+    streams = {"a": messages(0, 60), "b": messages(0, 40)}
+    for name, sent in streams.items():
+        log.append(name, sent)
+    events = messages(0, 50)
+    log.submit(["p", "q"], events, client="phone")
+    log.append_bytes("text", b"no JSON, so it has no time")
+    done = roll(bench, by=("stream", "partition", "client", "type"))
+    expected = truth(
+        [(message, (name, None, None, message["type"])) for name, sent in streams.items() for message in sent]
+        + [(event, (None, partition, "phone", event["type"])) for event in events for partition in ("p", "q")]
+    )
+    rows = written(log, "rolled", "stream", "partition", "client", "type")
+    assert dict(rows) == dict(expected)
+    assert len(rows) == len(expected) == done.windows
+    assert done.rows == 60 + 40 + 50 + 1
+    assert done.open > 0
+
+
+def test_bytes_are_those_of_the_messages(log, bench):
+    log.append("a", messages(0, 30))
+    roll(bench)
+    first = [row for row in log.rows(stream="a") if row["data"] and '"at": "2026-03-01T12:00' in row["data"]]
+    (found,) = [row for row in log.read("rolled") if row["window_start"].startswith("2026-03-01T12:00")]
+    assert found["bytes"] == sum(len(row["data"].encode()) for row in first)
+    assert found["window_end"].startswith("2026-03-01T12:01")
+
+
+def test_rounds_go_on_where_the_last_one_ended_and_do_not_count_their_own_output(log, bench):
+    sent = []
+    for first in range(0, 90, 30):
+        part = messages(first, 30)
+        log.append("a", part)
+        sent += [(message, ("a",)) for message in part]
+        done = roll(bench, by=("stream",))
+        rows = written(log, "rolled", "stream")
+        assert dict(rows) == dict(truth(sent))
+        assert len(rows) == len({key for key, _ in rows})
+    assert roll(bench, by=("stream",)).windows == 0
+    assert done.rows >= 30
+
+
+def test_rows_that_come_after_their_window_are_told_of(log, bench):
+    log.append("a", messages(0, 60))
+    before = roll(bench).windows
+    log.append("a", [{"at": at(0)}, {"at": at(1)}, {"at": at(60)}])
+    done = roll(bench)
+    assert (done.late, done.windows) == (2, 0)  # of two windows
+    assert len(log.read("rolled")) == before
+
+
+def test_commit_times_are_the_default(log, bench):
+    log.append("a", [1, 2, 3])
+    done = roll(bench, time=None, window="1ms", late="0s", by=())
+    log.append("b", [4])
+    assert done.windows + roll(bench, time=None, window="1ms", late="0s", by=()).windows >= 1
+    assert log.read("rolled")[0]["messages"] == 3
+
+
+def test_a_checkpoint_belongs_to_its_options(log, bench):
+    log.append("a", messages(0, 5))
+    roll(bench)
+    with pytest.raises(BadOption, match=r"--window 1m.*another --checkpoint"):
+        roll(bench, window="2m")
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        ({"window": "1 fortnight"}, "--window"),
+        ({"window": "0s"}, "--window"),
+        ({"late": "soon"}, "--late"),
+        ({"by": ("stream", "colour")}, "--by"),
+        ({"by": ("stream", "stream")}, "--by"),
+        ({"into": "/bad//path"}, "--into"),
+        ({"streams": "a", "partitions": "b"}, "--streams or --partitions"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused_before_spark_starts(options, fault):
+    with pytest.raises(BadOption, match=fault):
+        make_rollup(RollupOptions(**{"into": "rolled", **options}))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_windows_are_written_once_whenever_the_job_is_killed(log: Log, pipeline: Commands):
+    """SIGKILL to the whole process group, at random times after a batch was planned, staged, and committed."""
+    chance = random.Random(7)
+    arguments = ["rollup", "--url", log.url, "--into", "rolled", "--time", "at", "--by", "stream,type"]
+    query = pipeline.directory / "mainstem-pipeline" / "rollup" / "query"
+    sent: list[tuple[dict, tuple]] = []
+    for first, point in enumerate(["offsets/*", "mainstem-sink/*/*/*", "commits/*"]):
+        for name in ("a", "b"):
+            part = messages(first * 200, 200, every_s=2.0)
+            log.append(name, part)
+            sent.extend((message, (name, message["type"])) for message in part)
+        running = pipeline.spawn(*arguments)
+        try:
+            before = set(query.glob(point))
+            while set(query.glob(point)) <= before:
+                assert not running.ended, running.wait()
+                time.sleep(0.01)
+            time.sleep(chance.uniform(0, 0.3))
+        finally:
+            running.kill()
+    pipeline.ok(*arguments)
+    rows = written(log, "rolled", "stream", "type")
+    assert len(rows) == len(dict(rows)), "a window was written twice"
+    assert dict(rows) == dict(truth(sent))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_server_that_is_killed_meanwhile_is_waited_for(server: ServerProcess, log: Log, pipeline: Commands):
+    sent = [(message, ("a",)) for message in messages(0, 400)]
+    log.append("a", [message for message, _ in sent])
+    running = pipeline.spawn("rollup", "--url", log.url, "--into", "rolled", "--time", "at", "--json")
+    offsets = pipeline.directory / "mainstem-pipeline" / "rollup" / "query" / "offsets"
+    while not offsets.exists():
+        assert not running.ended, running.wait()
+        time.sleep(0.02)
+    server.kill()
+    server.start()
+    done = running.wait()
+    assert (done.code, done.errors) == (0, "")
+    rows = written(log, "rolled", "stream")
+    assert len(rows) == len(dict(rows))
+    assert dict(rows) == dict(truth(sent))
