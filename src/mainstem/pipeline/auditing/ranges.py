@@ -155,6 +155,9 @@ class Examiner:
     # Events
 
     def _add_events(self, events: pa.RecordBatch) -> None:
+        for number in events.filter(pc.is_null(events.column("id"))).column("committed_id").to_pylist():
+            self._fault("json", number, None, f"the event at {number} cannot be taken apart")
+        events = events.filter(pc.is_valid(events.column("id")))
         numbers = events.column("committed_id").to_pylist()
         names = events.column("id").to_pylist()
         data = events.column("data").to_pylist()

@@ -1,13 +1,18 @@
 """From records to rows: one row a message, column by column, since that is how Arrow wants them."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, repeat
+
+import msgspec
 
 from mainstem.log.records import Kind, Record, TopicId
 from mainstem.streams import json_mode
 from mainstem.streams.beginnings import CreateDescription
 from mainstem.streams.content_types import is_json
 from mainstem.sync.frames import decode_stored
+
+logger = logging.getLogger(__name__)
 
 Names = Mapping[TopicId, CreateDescription]
 """What each topic is called: what its CREATE record says."""
@@ -45,7 +50,12 @@ class Rows:
         """Records of several messages into their messages, and events out of their envelopes."""
         numbers: list[int] = []
         for number, record in enumerate(records):
-            parts = self._parts(number, record, in_json)
+            try:
+                parts = self._parts(number, record, in_json)
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                # A damaged record must not keep everybody from all that come after it. It is shown as it is, whole.
+                logger.error("record %d cannot be taken apart (%s): audit this log", record.committed_id, error)
+                parts = [record.data]
             numbers.extend(repeat(number, len(parts)))
             self.position.extend(range(len(parts)))
             self.start.extend(accumulate(map(len, parts[:-1]), _behind, initial=record.start))
