@@ -32,7 +32,16 @@ def run_page(tmp_path, start_server):
         session.close()
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if find_blocks(page.read_text())], ids=name)
+def with_blocks():
+    """The pages that have some; those that wait for Spark or for time to pass are slow."""
+    for page in PAGES:
+        blocks = find_blocks(page.read_text())
+        waits = any("mainstem.pipeline" in block.text or "sleep" in block.text for block in blocks)
+        if blocks:
+            yield pytest.param(page, marks=[pytest.mark.slow] if waits else [])
+
+
+@pytest.mark.parametrize("page", with_blocks(), ids=name)
 def test_the_marked_blocks_of_a_page_do_what_it_says(run_page, page):
     run_page(page.read_text())
 
