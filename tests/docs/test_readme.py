@@ -41,7 +41,7 @@ def with_blocks():
             yield pytest.param(page, marks=[pytest.mark.slow] if waits else [])
 
 
-@pytest.mark.parametrize("page", with_blocks(), ids=name)
+@pytest.mark.parametrize("page", list(with_blocks()), ids=name)
 def test_the_marked_blocks_of_a_page_do_what_it_says(run_page, page):
     run_page(page.read_text())
 
