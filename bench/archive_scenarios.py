@@ -2,25 +2,55 @@
 
 from __future__ import annotations
 
+import http.client
+import random
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-from bench.generator import LoadFailed, run_load
-from bench.jobs import Figures, Fill, decode_figures
+from bench.generator import LoadFailed
+from bench.jobs import Figures, decode_figures
 from bench.measurements import Measurement, Pace, Scenario
 from bench.peers import Server
+from bench.wire import HOST
 
 MILLION = 1_000_000
 BATCH = 1_000
+BODIES = 200  # different ones, sent in turn
 LIMIT_S = 900.0
 TIMES = 3
 
 
 def fill(server: Server, stream: str, rows: int) -> None:
-    job = Fill(port=server.port, stream=stream, content="json", appends=rows // BATCH, messages=BATCH, limit_s=LIMIT_S)
-    run_load(job)
+    """Messages of about 190 bytes that differ: equal ones would shrink to nothing in Parquet."""
+    bodies = [_make_body(random.Random(number)) for number in range(BODIES)]
+    headers = {"Content-Type": "application/json"}
+    connection = http.client.HTTPConnection(HOST, server.port, timeout=LIMIT_S)
+    try:
+        _ask(connection, "PUT", stream, None, headers)
+        for number in range(rows // BATCH):
+            _ask(connection, "POST", stream, bodies[number % BODIES], headers)
+    finally:
+        connection.close()
+
+
+def _make_body(chance: random.Random) -> bytes:
+    messages = (
+        f'{{"id":"{chance.getrandbits(64):016x}","user":{chance.randrange(10_000)},"text":"{chance.randbytes(70).hex()}"}}'
+        for _ in range(BATCH)
+    )
+    return f"[{','.join(messages)}]".encode()
+
+
+def _ask(
+    connection: http.client.HTTPConnection, method: str, stream: str, body: bytes | None, headers: dict[str, str]
+) -> None:
+    connection.request(method, f"/v1/stream/{stream}", body=body, headers=headers)
+    reply = connection.getresponse()
+    said = reply.read()
+    if reply.status >= 300:
+        raise LoadFailed(f"{method} {stream}: {reply.status} {said[:200]!r}")
 
 
 def archive(server: Server, times: int) -> Figures:

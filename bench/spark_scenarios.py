@@ -53,8 +53,9 @@ def environment() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": str(ROOT)}
 
 
-def append(server: Server, pace: Pace) -> float:
-    job = Append(port=server.port, connections=64, streams=1, seconds=2 * pace.seconds, warmup_s=pace.warmup_s)
+def append(server: Server, pace: Pace, stream: str | None = None) -> float:
+    """The rate of 64 connections, to a new stream or to one that is there."""
+    job = Append(port=server.port, connections=64, stream=stream, seconds=2 * pace.seconds, warmup_s=pace.warmup_s)
     return run_load(job)["per_s"]
 
 
@@ -69,7 +70,7 @@ def append_during_reads(server: Server, pace: Pace) -> float:
     try:
         if spark.stdout.readline().strip() != b"ready":
             raise LoadFailed("Spark did not get ready to read")
-        return append(server, pace)
+        return append(server, pace, "append-0000")
     finally:
         spark.stdin.close()
         spark.wait(LIMIT_S)

@@ -236,7 +236,9 @@ def test_killed_again_and_again_it_exports_every_row_once(log, pipeline, output)
     log.append("orders", list(range(2_000)), at_once=10)
     arguments = ("export", output, "--url", log.url, "--master", "local[2]", "--commit-rows", 200)
     kills = 0
-    for _ in range(2):
+    for _ in range(4):
+        if kills:
+            break  # one that hit a job at work is enough
         running = pipeline.spawn(*arguments)
         wanted = len(files(output, "parquet")) + chance.randint(1, 3)
         while len(files(output, "parquet")) < wanted and not running.ended:

@@ -249,7 +249,9 @@ def test_killed_again_and_again_it_imports_every_row_once(log, pipeline, inbox, 
     target = ("--stream", "orders") if into == "stream" else ("--partition", "room")
     arguments = ("import", inbox, *target, "--url", log.url, "--master", "local[2]", "--group-files", 1)
     kills = 0
-    for _ in range(2):
+    for _ in range(4):
+        if kills:
+            break  # one that hit a job at work is enough
         running = pipeline.spawn(*arguments)
         wanted = log.head()["head"] + chance.randint(1, 2)
         while log.head()["head"] < wanted and not running.ended:
