@@ -12,12 +12,13 @@ settings.register_profile("mainstem", deadline=None, suppress_health_check=[Heal
 settings.load_profile("mainstem")
 
 # Here a test that starts processes or writes files belongs to the slow half: together they take many minutes.
-HEAVY = frozenset(["cli", "client", "log_api", "pipeline", "postgres", "spark", "sync_client"])
+HEAVY = frozenset(["cli", "client", "log_api", "pipeline", "spark", "sync_client"])
+DATABASE = "postgres"
 OF_PROCESSES = frozenset(["start_server", "tmp_path_factory"])
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         folder = item.path.relative_to(Path(__file__).parent).parts[0]
-        if folder in HEAVY and OF_PROCESSES & set(getattr(item, "fixturenames", ())):
+        if folder == DATABASE or (folder in HEAVY and OF_PROCESSES & set(getattr(item, "fixturenames", ()))):
             item.add_marker(pytest.mark.slow)
