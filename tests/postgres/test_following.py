@@ -124,7 +124,6 @@ async def test_appends_to_topics_that_nobody_watches_are_not_fetched(postgres_ur
         await one.log.submit(Add("x"))
         await two.hear(1)
         assert two.told == []
-        assert two.changes[-1][Key(COUNTERS, "x")] == Counter(1) if two.changes[-1] else True
         with two.live.watch(TOPIC):
             await one.log.submit(Add("x"))
             await two.hear(2)

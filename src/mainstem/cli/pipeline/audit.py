@@ -3,7 +3,7 @@
 import click
 
 from mainstem import limits
-from mainstem.cli.pipeline.common import Runner, job_options
+from mainstem.cli.pipeline.runner import Runner, job_options
 
 
 @click.command()

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import click
 
 from mainstem import limits
-from mainstem.cli.pipeline.common import Runner, job_options
+from mainstem.cli.pipeline.runner import Runner, job_options
 
 FORMATS = ("parquet", "delta", "ndjson", "csv")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mainstem.cli.output import write_rows
-from mainstem.cli.pipeline.common import Runner, job_options
+from mainstem.cli.pipeline.runner import Runner, job_options
 
 if TYPE_CHECKING:
     from mainstem.pipeline.running import Summary, Workbench

@@ -2,7 +2,7 @@
 
 import click
 
-from mainstem.cli.pipeline.common import Runner, job_options
+from mainstem.cli.pipeline.runner import Runner, job_options
 from mainstem.errors import BadOption
 
 
