@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from mainstem.cli.faults import ExitCode
+from mainstem.cli.faults import ExitCode, explain
 from mainstem.testing.server import ServerProcess
 
 
@@ -177,3 +177,13 @@ def test_a_fault_of_the_program_itself_is_one_line_too(shell, tmp_path):
     assert done.stderr == (
         "mainstem: a fault of mainstem itself (KeyError: 'surprise'); please report it, with what --verbose shows\n"
     )
+
+
+@pytest.mark.parametrize("package", ["pyspark", "pyarrow.compute", "deltalake"])
+def test_a_job_without_spark_says_what_to_install(package):
+    failure = explain(ModuleNotFoundError(f"No module named {package!r}", name=package))
+    assert (failure.exit_code, "mainstem[spark]" in failure.message) == (7, True)
+
+
+def test_a_missing_module_of_ours_is_a_fault_of_ours():
+    assert explain(ModuleNotFoundError("No module named 'mainstem.x'", name="mainstem.x")).exit_code == 70

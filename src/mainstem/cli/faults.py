@@ -73,9 +73,14 @@ def explain(error: BaseException) -> Failure:
         return explain_refusal(error)
     if isinstance(error, OSError):
         return _explain_os_error(error)
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in OF_SPARK:
+        return explain(errors.MissingSpark(f"the package {error.name} is not installed"))
     said = f"{type(error).__name__}: {error}".replace("\n", " ")
     return Failure(f"a fault of mainstem itself ({said}); please report it, with what --verbose shows", ExitCode.BUG)
 
+
+OF_SPARK = frozenset(["deltalake", "numpy", "pandas", "pyarrow", "pyspark"])
+"""What only an installation with the extra `spark` has."""
 
 CODES: dict[type[errors.MainstemError], ExitCode] = {
     errors.SettingsError: ExitCode.USAGE,
