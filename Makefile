@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+WORKERS := -n auto --maxprocesses 4 --dist loadgroup
 
 .PHONY: help install serve demo test test-quick check format bench docs lock clean
 
@@ -36,10 +37,10 @@ demo: install
 	PYTHONPATH=examples $(BIN)/python -m demo $(ARGS)
 
 test: install
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest $(WORKERS) $(ARGS)
 
 test-quick: install
-	$(BIN)/pytest -m "not slow" $(ARGS)
+	$(BIN)/pytest -m "not slow" $(WORKERS) $(ARGS)
 
 check: install
 	$(BIN)/ruff format --check .

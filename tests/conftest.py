@@ -1,5 +1,8 @@
 """What all tests share."""
 
+import gc
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,8 +20,50 @@ DATABASE = "postgres"
 OF_PROCESSES = frozenset(["start_server", "tmp_path_factory"])
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist looks for the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         folder = item.path.relative_to(Path(__file__).parent).parts[0]
-        if folder == DATABASE or (folder in HEAVY and OF_PROCESSES & set(getattr(item, "fixturenames", ()))):
+        fixtures = set(getattr(item, "fixturenames", ()))
+        if folder == DATABASE or (folder in HEAVY and OF_PROCESSES & fixtures):
             item.add_marker(pytest.mark.slow)
+        if "spark" in fixtures:
+            # One Spark takes both cores: all that use it follow one another, beside the rest of the tests.
+            item.add_marker(pytest.mark.xdist_group("spark"))
+            # Py4J leaves the sockets of ended threads to the garbage collector.
+            item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nothing is kept in the home folder of whoever runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
+        yield
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory):
+    """One local Spark, whose tasks may fail three times. Whoever asks for a session in this process gets this one."""
+    from mainstem.pipeline import session
+
+    made = session("tests", "local[2,4]", work=tmp_path_factory.mktemp("spark"))
+    yield made
+    made.stop()
+    end_java()
+
+
+def end_java() -> None:
+    """End the Java process and what is left of the connections to it, so that no later test meets them."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    assert gateway is not None
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(30)
+    SparkContext._gateway = SparkContext._jvm = None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        del gateway
+        gc.collect()

@@ -1,6 +1,5 @@
-"""One Spark for all tests of the jobs, a server for each of them, and the jobs themselves: called, or as processes."""
+"""A server for each test of the jobs, and the jobs themselves: called, or as processes."""
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -15,16 +14,6 @@ from .commands import Commands
 from .filled import Log
 
 MASTER = "local[2]"
-
-
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory):
-    """One local Spark. A `Workbench` of the same process gets this very session."""
-    from mainstem.pipeline import session
-
-    made = session("tests", MASTER, work=tmp_path_factory.mktemp("spark"))
-    yield made
-    made.stop()
 
 
 @pytest.fixture
@@ -58,10 +47,3 @@ def pipeline(tmp_path: Path) -> Iterator[Commands]:
     """`mainstem pipeline ...` as a process."""
     with closing(Commands(tmp_path)) as commands:
         yield commands
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is kept in the home folder of whoever runs the tests."""
-    if "XDG_CACHE_HOME" not in os.environ:
-        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))

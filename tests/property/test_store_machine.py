@@ -150,7 +150,7 @@ class StoresAgainstADict(RuleBasedStateMachine):
     @rule(topic=TOPICS, start=st.integers(0, 60), until=st.integers(0, 80), limit=st.integers(1, 5), back=st.booleans())
     def outlines_are_records_without_data(self, topic: TopicId, start: int, until: int, limit: int, back: bool) -> None:
         wanted = [
-            Outline(record.start, record.end, record.messages, record.committed_at_us)
+            Outline(record.start, record.end, record.messages, record.committed_at_us, record.committed_id)
             for record in self.data_records(topic)
             if record.end > start and record.start < until
         ]

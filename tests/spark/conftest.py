@@ -1,6 +1,3 @@
-import gc
-import os
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -9,26 +6,6 @@ import pytest
 from mainstem.testing.server import ServerProcess
 
 from .logs import Log
-
-HERE = Path(__file__).parent
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Py4J leaves the sockets of ended threads to the garbage collector."""
-    for item in items:
-        if item.path.is_relative_to(HERE):
-            item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
-
-
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory):
-    """One local Spark for all tests, whose tasks may fail three times."""
-    from mainstem.pipeline import session
-
-    made = session("tests", "local[2,4]", work=tmp_path_factory.mktemp("spark"))
-    yield made
-    made.stop()
-    end_java()
 
 
 @pytest.fixture(scope="session")
@@ -53,22 +30,6 @@ def open_log() -> Iterator[Callable[..., Log]]:
         log.close()
 
 
-def end_java() -> None:
-    """End the Java process and what is left of the connections to it, so that no later test meets them."""
-    from pyspark import SparkContext
-
-    gateway = SparkContext._gateway
-    assert gateway is not None
-    gateway.shutdown()
-    gateway.proc.stdin.close()
-    gateway.proc.wait(30)
-    SparkContext._gateway = SparkContext._jvm = None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        del gateway
-        gc.collect()
-
-
 @pytest.fixture
 def name(request: pytest.FixtureRequest) -> str:
     """A name that no other test uses."""
@@ -85,10 +46,3 @@ def start_fixed(tmp_path: Path, start_server):
         return server
 
     return start
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is kept in the home folder of whoever runs the tests."""
-    if "XDG_CACHE_HOME" not in os.environ:
-        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))

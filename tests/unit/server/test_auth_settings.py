@@ -50,16 +50,16 @@ def test_32_bytes_are_a_secret(tmp_path):
 @pytest.mark.parametrize(
     "content",
     [
-        "",
-        "not json",
-        "[]",
-        '{"keys": {}}',
-        '{"keys": [1]}',
-        '{"keys": []}',
-        json.dumps({"keys": [OctKey.generate_key(256).as_dict(private=True)]}),
-        json.dumps({"keys": [OKPKey.generate_key("Ed448").as_dict(private=False)]}),
-        json.dumps({"keys": [PUBLIC.as_dict(private=False)] * 101}),
-        " " * 300_000,
+        pytest.param("", id="empty"),
+        pytest.param("not json", id="no JSON"),
+        pytest.param("[]", id="a list"),
+        pytest.param('{"keys": {}}', id="keys that are no list"),
+        pytest.param('{"keys": [1]}', id="a key that is none"),
+        pytest.param('{"keys": []}', id="no key"),
+        pytest.param(json.dumps({"keys": [OctKey.generate_key(256).as_dict(private=True)]}), id="a secret"),
+        pytest.param(json.dumps({"keys": [OKPKey.generate_key("Ed448").as_dict(private=False)]}), id="another curve"),
+        pytest.param(json.dumps({"keys": [PUBLIC.as_dict(private=False)] * 101}), id="too many"),
+        pytest.param(" " * 300_000, id="too long"),
     ],
 )
 def test_a_jwks_file_that_verifies_nothing_is_refused_by_name(tmp_path, content):
