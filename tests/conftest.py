@@ -1,6 +1,8 @@
 """What all tests share."""
 
 import gc
+import subprocess
+import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +20,8 @@ settings.load_profile("mainstem")
 HEAVY = frozenset(["cli", "client", "log_api", "pipeline", "spark", "sync_client"])
 DATABASE = "postgres"
 OF_PROCESSES = frozenset(["start_server", "tmp_path_factory"])
+FIRST_COMPILER = "--conf spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 pyspark-shell"
+MAINSTEM = Path(sys.executable).with_name("mainstem")
 
 
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist looks for the groups in the same hook
@@ -35,35 +39,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Nothing is kept in the home folder of whoever runs the tests."""
+def surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nothing is kept in the home folder of whoever runs the tests, and Java is set for short lives."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp().parent / "cache"))
+        patch.setenv("PYSPARK_SUBMIT_ARGS", FIRST_COMPILER)
         yield
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory):
     """One local Spark, whose tasks may fail three times. Whoever asks for a session in this process gets this one."""
-    from mainstem.pipeline import session
+    from mainstem.pipeline.class_archive import archive_of, is_there
+    from mainstem.pipeline.java import find_java
+    from mainstem.pipeline.session import end_java, find_jars, session
 
+    if not is_there(archive_of(find_java(), find_jars())):
+        subprocess.run([MAINSTEM, "pipeline", "prepare"], check=True, stdout=subprocess.DEVNULL)
     made = session("tests", "local[2,4]", work=tmp_path_factory.mktemp("spark"))
     yield made
     made.stop()
-    end_java()
-
-
-def end_java() -> None:
-    """End the Java process and what is left of the connections to it, so that no later test meets them."""
-    from pyspark import SparkContext
-
-    gateway = SparkContext._gateway
-    assert gateway is not None
-    gateway.shutdown()
-    gateway.proc.stdin.close()
-    gateway.proc.wait(30)
-    SparkContext._gateway = SparkContext._jvm = None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
-        del gateway
-        gc.collect()
+        end_java()
+        gc.collect()  # what is left of the connections to Java, so that no later test meets them

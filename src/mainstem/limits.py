@@ -218,6 +218,7 @@ SHUTDOWN_S_MAX: Final = 10.0
 
 # Spark pipeline
 JAVA_VERSION_S_MAX: Final = 10.0  # for `java -version`, where no `release` file tells it
+CLASS_ARCHIVE_S_MAX: Final = 120.0  # for Java to write its classes to a file; seconds on an idle machine
 PIPELINE_WAIT_S_MAX: Final = 60.0  # for one answer of the server, connecting included
 PIPELINE_RETRY_S: Final = 120.0  # how long a server may be away; a restart with recovery takes seconds
 PIPELINE_RETRY_S_MAX: Final = 86_400.0

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from mainstem.errors import MissingJava
+from mainstem.pipeline.class_archive import archive_of, remove_others
 from mainstem.pipeline.java import UNKNOWN_MODULE, find_java, wrap_wheel
+from mainstem.pipeline.session import NICENESS, find_jars
 
 
 def make_home(folder: Path, release: str | None, script: str = "#!/bin/sh\n") -> Path:
@@ -103,3 +105,33 @@ def test_a_machine_without_java_runs_spark_on_the_wheel(tmp_path):
         check=False,
     )
     assert "rows 7 java 25" in done.stdout, done.stderr
+
+
+def test_spark_maps_the_classes_that_were_prepared_and_gives_way_to_others(spark):
+    java = Path("/proc", str(spark._jvm.java.lang.ProcessHandle.current().pid()))
+    assert str(archive_of(find_java(), find_jars())) in (java / "maps").read_text()
+    niceness = {
+        int((thread / "stat").read_text().rpartition(")")[2].split()[16]) for thread in (java / "task").iterdir()
+    }
+    assert niceness == {NICENESS}
+    assert os.getpriority(os.PRIO_PROCESS, 0) < NICENESS
+
+
+def test_spark_listens_on_loopback_alone(spark):
+    confs = spark.sparkContext.getConf()
+    assert {confs.get("spark.driver.host"), confs.get("spark.driver.bindAddress")} == {"127.0.0.1"}
+
+
+def test_an_archive_belongs_to_one_java_and_one_spark(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    homes = [tmp_path / name for name in ("java", "other", "jars")]
+    for home in homes:
+        home.mkdir()
+    first, second = archive_of(homes[0], homes[2]), archive_of(homes[1], homes[2])
+    (homes[2] / "new.jar").touch()
+    third = archive_of(homes[0], homes[2])
+    assert len({first, second, third}) == 3
+    for file in (first, first.with_suffix(".base.jsa"), second):
+        file.touch()
+    remove_others(first)
+    assert sorted(file.name for file in first.parent.iterdir()) == [f"{first.stem}.base.jsa", first.name]

@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import threading
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mainstem import limits
 from mainstem.errors import MissingSpark
+from mainstem.pipeline.class_archive import archive_of, is_there, reading
 from mainstem.pipeline.folders import cache_folder
 from mainstem.pipeline.java import find_java
 
@@ -29,10 +33,16 @@ SQL_CONFS = {
     ),
 }
 LOCAL_CONFS = {
+    "spark.driver.bindAddress": "127.0.0.1",  # nobody outside has any business with it
+    "spark.driver.host": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
 }
+JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
+
+NICENESS = 15
+"""Of a local Spark: it takes what is left over when the server on the same machine, or anybody else, has work."""
 
 
 def session(
@@ -57,7 +67,9 @@ def session(
         return _connect(app_name, master, conf or {})
     prepare_environment()
     local = master.startswith("local")
-    chosen = SQL_CONFS | (LOCAL_CONFS | _work_confs(work) if local else {}) | dict(conf or {})
+    chosen = SQL_CONFS | (LOCAL_CONFS | _java_confs() | _work_confs(work) if local else {}) | dict(conf or {})
+    if local:
+        _start_java(chosen)
     builder = SparkSession.builder.appName(app_name).master(master)
     for name, value in chosen.items():
         builder = builder.config(name, value)
@@ -81,6 +93,51 @@ def _connect(app_name: str, url: str, conf: Mapping[str, str]) -> SparkSession:
     for name, value in (SQL_CONFS | dict(conf)).items():
         made.conf.set(name, value)
     return made
+
+
+def find_jars() -> Path:
+    """Spark's, of this installation or of the one that `SPARK_HOME` names."""
+    import pyspark
+
+    return Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent, "jars")
+
+
+def _java_confs() -> dict[str, str]:
+    """Of `mainstem pipeline prepare`, if it was run."""
+    jars = find_jars()
+    archive = archive_of(Path(os.environ["JAVA_HOME"]), jars) if jars.is_dir() else None
+    return {JAVA_OPTIONS: reading(archive)} if archive and is_there(archive) else {}
+
+
+def _start_java(confs: Mapping[str, str]) -> None:
+    """Start Java, unless it runs already, at a lower priority than this program.
+
+    On Linux a priority belongs to a thread and is inherited, so one of its own is what it takes to change no other.
+    """
+    from pyspark import SparkConf, SparkContext
+
+    def start() -> None:
+        if sys.platform == "linux":
+            mine = threading.get_native_id()
+            os.setpriority(os.PRIO_PROCESS, mine, max(NICENESS, os.getpriority(os.PRIO_PROCESS, mine)))
+        SparkContext._ensure_initialized(conf=SparkConf().setAll(list(confs.items())))
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(start).result()
+
+
+def end_java() -> None:
+    """End the Java of this process, whose sessions have been stopped, and wait for it: it may have files to write."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return
+    SparkContext._gateway = SparkContext._jvm = None
+    gateway.shutdown()
+    process = gateway.proc
+    process.stdin.close()
+    process.wait(limits.CLASS_ARCHIVE_S_MAX)
 
 
 def _work_confs(work: Path | str | None) -> dict[str, str]:

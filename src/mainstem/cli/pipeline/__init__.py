@@ -13,6 +13,7 @@ JOBS = {
     "rollup": Lazy(f"{PACKAGE}.rollup", "rollup", "Count by time windows, and write the counts into a stream."),
     "import": Lazy(f"{PACKAGE}.import_", "import_", "Bring Parquet, Delta, NDJSON or CSV into the log."),
     "export": Lazy(f"{PACKAGE}.export", "export", "Write the log out as Parquet, Delta, NDJSON or CSV."),
+    "prepare": Lazy(f"{PACKAGE}.prepare", "prepare", "Make Spark start twice as fast from now on."),
 }
 
 

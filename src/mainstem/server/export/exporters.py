@@ -14,6 +14,9 @@ from mainstem.server.export.pages import LogPages, encode
 from mainstem.server.export.selection import Selection
 from mainstem.server.export.worker import LENGTH, PageRequest, decode_reply, encode_message
 
+# A process group of its own: Ctrl-C is for the server, which then ends its workers. A session would be too much:
+# Linux shares the processor among sessions first, and priorities count within one only.
+PROGRAM = "import os; os.setpgrp(); from mainstem.server.export.worker import main; main()"
 RETRY = {"Retry-After": str(limits.RETRY_AFTER_S)}
 
 
@@ -95,11 +98,8 @@ class Worker:
 
     @classmethod
     async def start(cls, directory: str) -> "Worker":
-        # A session of its own: Ctrl-C is for the server, which then ends its workers.
-        command = [sys.executable, "-c", "from mainstem.server.export.worker import main; main()", directory]
-        process = await asyncio.create_subprocess_exec(
-            *command, stdin=PIPE, stdout=PIPE, start_new_session=True, limit=limits.LOG_PIPE_BYTES
-        )
+        command = [sys.executable, "-c", PROGRAM, directory]
+        process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, limit=limits.LOG_PIPE_BYTES)
         return cls(process)
 
     async def page(self, request: PageRequest) -> EncodedPage:
