@@ -61,9 +61,7 @@ def encode_arrow(rows: Rows, columns: Sequence[str] = COLUMNS) -> bytes:
 
 def _of_records(rows: Rows, array: "pa.Array") -> "pa.Array":
     """A column with one value a record as one with a value a row."""
-    import pyarrow as pa
-
-    return array if isinstance(rows.record, range) else array.take(pa.array(rows.record, pa.int32()))
+    return array if isinstance(rows.record, range) else array.take(rows.record_array)
 
 
 def _column(name: str, type_: str) -> Callable[[Rows], "pa.Array"]:
