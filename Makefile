@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-WORKERS := -n auto --maxprocesses 4 --dist loadgroup
+WORKERS := -n auto --maxprocesses 4 --dist worksteal
 
 .PHONY: help install serve demo test test-quick check format bench docs lock clean
 

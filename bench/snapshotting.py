@@ -11,8 +11,8 @@ from websockets.sync.client import ClientConnection, connect
 
 from bench.jobs import Figures, encode_figures
 from bench.wire import HOST
+from mainstem.pipeline.folding.reducers import make_reducer
 from mainstem.pipeline.jobs.snapshot import Snapshots, Snapshotting, make_snapshot
-from mainstem.pipeline.reducers import make_reducer
 from mainstem.pipeline.running import Workbench, run_once
 from mainstem.pipeline.targets import Choice
 from mainstem.pipeline.wire import Endpoint

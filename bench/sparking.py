@@ -22,7 +22,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from bench.jobs import Figures, encode_figures
 from bench.wire import HOST
 from mainstem.pipeline import session
-from mainstem.pipeline.log_pages import read_head
+from mainstem.pipeline.reading.log_pages import read_head
 from mainstem.pipeline.wire import Endpoint, Wire
 
 MASTER = "local[2]"

@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import fcntl
 import gc
 import subprocess
 import sys
@@ -20,22 +21,18 @@ settings.load_profile("mainstem")
 HEAVY = frozenset(["cli", "client", "log_api", "pipeline", "spark", "sync_client"])
 DATABASE = "postgres"
 OF_PROCESSES = frozenset(["start_server", "tmp_path_factory"])
-FIRST_COMPILER = "--conf spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 pyspark-shell"
+SHORT_LIVES = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
 MAINSTEM = Path(sys.executable).with_name("mainstem")
 
 
-@pytest.hookimpl(tryfirst=True)  # pytest-xdist looks for the groups in the same hook
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        folder = item.path.relative_to(Path(__file__).parent).parts[0]
-        fixtures = set(getattr(item, "fixturenames", ()))
-        if folder == DATABASE or (folder in HEAVY and OF_PROCESSES & fixtures):
-            item.add_marker(pytest.mark.slow)
-        if "spark" in fixtures:
-            # One Spark takes both cores: all that use it follow one another, beside the rest of the tests.
-            item.add_marker(pytest.mark.xdist_group("spark"))
-            # Py4J leaves the sockets of ended threads to the garbage collector.
-            item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
+def pytest_itemcollected(item: pytest.Item) -> None:
+    folder = item.path.relative_to(Path(__file__).parent).parts[0]
+    fixtures = set(getattr(item, "fixturenames", ()))
+    if folder == DATABASE or (folder in HEAVY and OF_PROCESSES & fixtures):
+        item.add_marker(pytest.mark.slow)
+    if "spark" in fixtures:
+        # Py4J leaves the sockets of ended threads to the garbage collector.
+        item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -43,7 +40,7 @@ def surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Nothing is kept in the home folder of whoever runs the tests, and Java is set for short lives."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp().parent / "cache"))
-        patch.setenv("PYSPARK_SUBMIT_ARGS", FIRST_COMPILER)
+        patch.setenv("PYSPARK_SUBMIT_ARGS", f"--conf 'spark.driver.extraJavaOptions={SHORT_LIVES}' pyspark-shell")
         yield
 
 
@@ -54,8 +51,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory):
     from mainstem.pipeline.java import find_java
     from mainstem.pipeline.session import end_java, find_jars, session
 
-    if not is_there(archive_of(find_java(), find_jars())):
-        subprocess.run([MAINSTEM, "pipeline", "prepare"], check=True, stdout=subprocess.DEVNULL)
+    archive = archive_of(find_java(), find_jars())
+    with archive.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # one process prepares it for all
+        if not is_there(archive):
+            subprocess.run([MAINSTEM, "pipeline", "prepare"], check=True, stdout=subprocess.DEVNULL)
     made = session("tests", "local[2,4]", work=tmp_path_factory.mktemp("spark"))
     yield made
     made.stop()

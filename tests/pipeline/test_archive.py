@@ -12,10 +12,10 @@ from deltalake import DeltaTable
 from mainstem import limits
 from mainstem.errors import BadOption, HistoryLost, JobFailed, ServerUnreachable
 from mainstem.pipeline import read_archive
-from mainstem.pipeline.copies import Reading, copy_run, plan_run
+from mainstem.pipeline.files.copies import Reading, copy_run, plan_run
 from mainstem.pipeline.jobs.archive import Archiving, _open, make_archive
 from mainstem.pipeline.lake import archive_at
-from mainstem.pipeline.log_pages import LOG_COLUMNS, Selection
+from mainstem.pipeline.reading.log_pages import LOG_COLUMNS, Selection
 from mainstem.pipeline.running import Workbench, run_once
 from mainstem.pipeline.wire import Endpoint
 

@@ -11,9 +11,9 @@ import pytest
 from deltalake import DeltaTable
 
 from mainstem.errors import BadOption, BadRow, HistoryLost, JobFailed
+from mainstem.pipeline.files.outputs import JOURNAL, SUCCESS, TEMPORARY, Output
 from mainstem.pipeline.jobs.exporting import Exporting, make_export
-from mainstem.pipeline.log_pages import Selection
-from mainstem.pipeline.outputs import JOURNAL, SUCCESS, TEMPORARY, Output
+from mainstem.pipeline.reading.log_pages import Selection
 from mainstem.pipeline.running import run_once
 
 

@@ -12,7 +12,7 @@ import pytest
 from deltalake import write_deltalake
 
 from mainstem.errors import BadOption, BadRow, JobFailed
-from mainstem.pipeline.inputs import Source, guess_format
+from mainstem.pipeline.files.inputs import Source, guess_format
 from mainstem.pipeline.jobs.archive import make_archive
 from mainstem.pipeline.jobs.importing import make_import
 from mainstem.pipeline.running import Workbench, run_once

@@ -9,7 +9,7 @@ import pytest
 from mainstem.errors import BadPolicy
 from mainstem.pipeline.jobs.archive import make_archive
 from mainstem.pipeline.jobs.retain import Retaining, make_retain
-from mainstem.pipeline.policies import Kept, find_floor, parse_policies
+from mainstem.pipeline.retention.policies import Kept, find_floor, parse_policies
 from mainstem.pipeline.running import run_once
 
 JSON = {"Content-Type": "application/json"}

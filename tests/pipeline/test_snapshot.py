@@ -9,8 +9,8 @@ import pytest
 
 from mainstem import limits
 from mainstem.errors import BadOption
+from mainstem.pipeline.folding.reducers import make_reducer
 from mainstem.pipeline.jobs.snapshot import Snapshotting, make_snapshot
-from mainstem.pipeline.reducers import make_reducer
 from mainstem.pipeline.running import run_once
 from mainstem.pipeline.targets import Choice
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from mainstem.pipeline.reducers import make_reducer
+from mainstem.pipeline.folding.reducers import make_reducer
 
 from .replays import fold
 

@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from mainstem import limits
 from mainstem.errors import BadOption, JobFailed, MissingSpark
-from mainstem.pipeline.copies import WrittenFile
-from mainstem.pipeline.log_pages import LOG_COLUMNS, check_history, read_head
-from mainstem.pipeline.stage import open_location, sync
+from mainstem.pipeline.files.copies import WrittenFile
+from mainstem.pipeline.reading.log_pages import LOG_COLUMNS, check_history, read_head
 from mainstem.pipeline.wire import Endpoint, Wire
+from mainstem.pipeline.writing.stage import open_location, sync
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

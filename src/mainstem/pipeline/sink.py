@@ -12,11 +12,11 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from mainstem.errors import BadOption, StageLost
-from mainstem.pipeline.delivery import deliver, is_there
 from mainstem.pipeline.folders import cache_folder
 from mainstem.pipeline.options import WriteOptions
-from mainstem.pipeline.stage import Manifest, Stage, StagedFile
-from mainstem.pipeline.staging import check_columns, stage_rows
+from mainstem.pipeline.writing.delivery import deliver, is_there
+from mainstem.pipeline.writing.stage import Manifest, Stage, StagedFile
+from mainstem.pipeline.writing.staging import check_columns, stage_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa

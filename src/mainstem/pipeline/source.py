@@ -12,9 +12,9 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from mainstem.errors import BadOption
-from mainstem.pipeline.log_pages import LOG_COLUMNS
 from mainstem.pipeline.options import parse_read_options, parse_write_options
-from mainstem.pipeline.reading import LogReader, LogStreamReader
+from mainstem.pipeline.reading.log_pages import LOG_COLUMNS
+from mainstem.pipeline.reading.readers import LogReader, LogStreamReader
 from mainstem.pipeline.sink import BatchSink, StreamSink
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstem.errors import BadPolicy
-from mainstem.pipeline.policies import Kept, Policy, find_floor, load_policies, parse_policies
+from mainstem.pipeline.retention.policies import Kept, Policy, find_floor, load_policies, parse_policies
 
 NOW_US = 1_000_000_000
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstem.errors import BadOption, ReducerFailed
-from mainstem.pipeline.folding import ENTRY, RESET, Combiner
-from mainstem.pipeline.reducers import Entry, Message, apply_entry, make_reducer, parse_path
+from mainstem.pipeline.folding.folds import ENTRY, RESET, Combiner
+from mainstem.pipeline.folding.reducers import Entry, Message, apply_entry, make_reducer, parse_path
 from mainstem.pipeline.targets import Choice
 
 

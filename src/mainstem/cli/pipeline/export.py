@@ -71,7 +71,7 @@ def export(
     again to go on, after a kill or with what was committed since.
     """
     from mainstem.pipeline.jobs.exporting import Exporting, make_export
-    from mainstem.pipeline.log_pages import Selection
+    from mainstem.pipeline.reading.log_pages import Selection
 
     choices = Exporting(
         format_,  # type: ignore[arg-type]  # click has checked it

@@ -53,7 +53,7 @@ def import_(
     SOURCE is a file, a directory, a glob, or a Delta table. Run the same command again to go on, after a kill or with
     files that came since; what was imported is not imported again.
     """
-    from mainstem.pipeline.inputs import Source, guess_format
+    from mainstem.pipeline.files.inputs import Source, guess_format
     from mainstem.pipeline.jobs.importing import make_import
 
     if sum(map(bool, (stream, stream_column, partitions, partition_column))) != 1:

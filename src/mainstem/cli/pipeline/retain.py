@@ -22,7 +22,7 @@ def retain(policies: Path, runner: Runner) -> None:
     recognised. --dry-run shows what would go.
     """
     from mainstem.pipeline.jobs.retain import Retained, Retaining, make_retain
-    from mainstem.pipeline.policies import load_policies
+    from mainstem.pipeline.retention.policies import load_policies
 
     job = make_retain(Retaining(load_policies(policies)))
     shown: list[dict[str, Any]] = []

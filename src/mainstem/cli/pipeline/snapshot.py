@@ -30,8 +30,8 @@ def snapshot(
     REDUCER is lww (the newest message of each key), state (the State Protocol), tree (tree actions), or
     package.module:function, which is called as function(state, message) and returns the next state.
     """
+    from mainstem.pipeline.folding.reducers import make_reducer
     from mainstem.pipeline.jobs.snapshot import Snapshotting, make_snapshot
-    from mainstem.pipeline.reducers import make_reducer
     from mainstem.pipeline.targets import Choice
 
     try:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mainstem.pipeline.auditing.rules import Bounds, Tables
 from mainstem.pipeline.lake import ARCHIVE_DDL, archive_at, read_files
-from mainstem.pipeline.log_pages import LOG_COLUMNS
+from mainstem.pipeline.reading.log_pages import LOG_COLUMNS
 from mainstem.pipeline.running import Workbench
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from mainstem import limits
 from mainstem.pipeline.auditing.files import Findings
 from mainstem.pipeline.auditing.ranges import Scope
-from mainstem.pipeline.log_pages import ARROW
+from mainstem.pipeline.reading.log_pages import ARROW
 from mainstem.pipeline.wire import Wire
 
 

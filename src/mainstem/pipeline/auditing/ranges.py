@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from mainstem import limits
 from mainstem.errors import ValidationFailed
 from mainstem.pipeline.auditing.files import Findings
-from mainstem.pipeline.log_pages import Selection, read_range
+from mainstem.pipeline.reading.log_pages import Selection, read_range
 from mainstem.pipeline.wire import Endpoint
 from mainstem.streams.content_types import is_json
 from mainstem.sync.canonical import content_hash

@@ -16,7 +16,7 @@ import msgspec
 
 from mainstem import limits
 from mainstem.pipeline.auditing.rules import Bounds, Tables, check_spans, check_tables
-from mainstem.pipeline.log_pages import read_head
+from mainstem.pipeline.reading.log_pages import read_head
 from mainstem.pipeline.running import POLL_S, Job, Summary, Workbench
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from mainstem import limits
 from mainstem.errors import BadOption
-from mainstem.pipeline.copies import (
+from mainstem.pipeline.files.copies import (
     Extent,
     FileWriter,
     Piece,
@@ -24,12 +24,12 @@ from mainstem.pipeline.copies import (
     count_slots,
     plan_run,
 )
+from mainstem.pipeline.files.outputs import TEMPORARY, Journal, Output
+from mainstem.pipeline.files.parquet import ParquetFile
+from mainstem.pipeline.files.texts import TextFile, csv_header, encode_csv, encode_messages, encode_ndjson
 from mainstem.pipeline.lake import Lake, check_same_log
-from mainstem.pipeline.log_pages import LOG_COLUMNS, Selection, Shape, check_history, read_head
-from mainstem.pipeline.outputs import TEMPORARY, Journal, Output
-from mainstem.pipeline.parquet import ParquetFile
+from mainstem.pipeline.reading.log_pages import LOG_COLUMNS, Selection, Shape, check_history, read_head
 from mainstem.pipeline.running import Job, Summary, Workbench
-from mainstem.pipeline.texts import TextFile, csv_header, encode_csv, encode_messages, encode_ndjson
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

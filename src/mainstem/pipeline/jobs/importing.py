@@ -20,9 +20,9 @@ import msgspec
 
 from mainstem import limits
 from mainstem.errors import BadOption
-from mainstem.pipeline.inputs import Source, SourceFile, check_files, infer_schema, list_files, read_file
+from mainstem.pipeline.files.inputs import Source, SourceFile, check_files, infer_schema, list_files, read_file
 from mainstem.pipeline.running import Job, Summary, Workbench
-from mainstem.pipeline.stage import Stage, sync
+from mainstem.pipeline.writing.stage import Stage, sync
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

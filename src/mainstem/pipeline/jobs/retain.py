@@ -12,7 +12,7 @@ import msgspec
 
 from mainstem import limits
 from mainstem.errors import BadPolicy
-from mainstem.pipeline.policies import Policies
+from mainstem.pipeline.retention.policies import Policies
 from mainstem.pipeline.running import Job, Summary, Workbench
 from mainstem.pipeline.targets import PARTITION, STREAM
 
@@ -61,7 +61,7 @@ def make_retain(choices: Retaining) -> Job:
 def _retain(bench: Workbench, choices: Retaining) -> Retained:
     from pyspark import StorageLevel
 
-    from mainstem.pipeline.pieces import tracked
+    from mainstem.pipeline.reading.pieces import tracked
 
     until = bench.head()
     policies = choices.policies
@@ -96,10 +96,10 @@ def _archived_until(table: str, bench: Workbench, head: int) -> int:
 
 
 def _read(bench: Workbench, policies: Policies, until: int, measured: bool) -> DataFrame:
-    from mainstem.pipeline.copies import count_slots
-    from mainstem.pipeline.log_pages import Selection
-    from mainstem.pipeline.pieces import cut, read_pieces
-    from mainstem.pipeline.pruning import RECORDS, take_records
+    from mainstem.pipeline.files.copies import count_slots
+    from mainstem.pipeline.reading.log_pages import Selection
+    from mainstem.pipeline.reading.pieces import cut, read_pieces
+    from mainstem.pipeline.retention.pruning import RECORDS, take_records
 
     kinds = [kind for kind, name in (("stream", STREAM), ("event", PARTITION)) if policies.has(name)]
     selection = Selection(kind=kinds[0]) if len(kinds) == 1 else Selection()
@@ -116,7 +116,7 @@ def _find_floors(
     from pyspark.sql import functions as f
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    from mainstem.pipeline.pruning import FLOORS, Pruning
+    from mainstem.pipeline.retention.pruning import FLOORS, Pruning
 
     slots = int(bench.spark.conf.get("spark.sql.shuffle.partitions") or 2)
     of_target = Window.partitionBy(*TARGET)

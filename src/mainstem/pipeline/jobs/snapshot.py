@@ -18,7 +18,7 @@ from mainstem.pipeline.targets import COLUMNS, PARTITION, Choice
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from mainstem.pipeline.reducers import Function, LastWriterWins, StateProtocol, Tree
+    from mainstem.pipeline.folding.reducers import Function, LastWriterWins, StateProtocol, Tree
 
 ORDERED_COLUMNS = (*COLUMNS, "id", "client_id", "committed_at")
 
@@ -94,8 +94,8 @@ def _fold(bench: Workbench, choices: Snapshotting, place: Place, until: int, don
     """Fold everything; which targets are behind now."""
     from pyspark import StorageLevel
 
-    from mainstem.pipeline.folding import Folding
-    from mainstem.pipeline.pieces import tracked
+    from mainstem.pipeline.folding.folds import Folding
+    from mainstem.pipeline.reading.pieces import tracked
 
     folding = Folding(bench.endpoint, choices.reducer, until, choices.partial, bench.dry_run)
     rows = _read(bench, choices, choices.choice, place.committed_id, until)
@@ -114,9 +114,9 @@ def _fold(bench: Workbench, choices: Snapshotting, place: Place, until: int, don
 
 
 def _read(bench: Workbench, choices: Snapshotting, choice: Choice, after: int, until: int) -> DataFrame:
-    from mainstem.pipeline.copies import count_slots
-    from mainstem.pipeline.folding import COMBINED, TAKEN, Combiner, take_in_order
-    from mainstem.pipeline.pieces import cut, read_pieces
+    from mainstem.pipeline.files.copies import count_slots
+    from mainstem.pipeline.folding.folds import COMBINED, TAKEN, Combiner, take_in_order
+    from mainstem.pipeline.reading.pieces import cut, read_pieces
 
     ranges = cut(after, until, count_slots(bench.spark))
     reducer: Any = choices.reducer
@@ -138,7 +138,7 @@ def _gather(rows: DataFrame, folding: Any) -> DataFrame:
     from pyspark.sql import functions as f
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    from mainstem.pipeline.folding import COMBINED, RESULTS
+    from mainstem.pipeline.folding.folds import COMBINED, RESULTS
 
     target = ["kind", "name", "life"]
     slots = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 2)

@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
 
 from mainstem import limits
 from mainstem.globs import matches
-from mainstem.pipeline.log_pages import Selection
+from mainstem.pipeline.reading.log_pages import Selection
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mainstem import limits
-from mainstem.pipeline.copies import Extent, WrittenFile
-from mainstem.pipeline.stage import open_location, sync
+from mainstem.pipeline.files.copies import Extent, WrittenFile
+from mainstem.pipeline.writing.stage import open_location, sync
 
 REPEATED = ("stream", "producer_id", "client_id", "content_type", "partitions.list.element")
 """Columns in which few values come again and again; for the others a dictionary is a waste of time."""

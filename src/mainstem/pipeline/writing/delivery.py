@@ -10,10 +10,10 @@ from urllib.parse import quote
 
 from mainstem import limits
 from mainstem.errors import MainstemError, RequestRefused
-from mainstem.pipeline.events import submit_events
 from mainstem.pipeline.options import WriteOptions
-from mainstem.pipeline.stage import Frame, Manifest, Stage
 from mainstem.pipeline.wire import Reply, Wire, stream_url
+from mainstem.pipeline.writing.events import submit_events
+from mainstem.pipeline.writing.stage import Frame, Manifest, Stage
 
 REFUSALS = frozenset({403, 404, 409})
 

@@ -15,7 +15,7 @@ from pyarrow import fs
 from mainstem import limits
 from mainstem.errors import BadOption
 from mainstem.pipeline.lake import load_table
-from mainstem.pipeline.stage import open_location
+from mainstem.pipeline.writing.stage import open_location
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

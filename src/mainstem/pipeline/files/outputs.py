@@ -15,8 +15,8 @@ import msgspec
 from pyarrow import fs
 
 from mainstem.errors import BadOption
-from mainstem.pipeline.copies import WrittenFile
-from mainstem.pipeline.stage import open_location, sync
+from mainstem.pipeline.files.copies import WrittenFile
+from mainstem.pipeline.writing.stage import open_location, sync
 
 JOURNAL = "_export.json"
 SUCCESS = "_SUCCESS"

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mainstem import limits
-from mainstem.pipeline.log_pages import Selection, check_history, read_head, read_range
+from mainstem.pipeline.reading.log_pages import Selection, check_history, read_head, read_range
 from mainstem.pipeline.wire import Endpoint, Wire
 
 if TYPE_CHECKING:

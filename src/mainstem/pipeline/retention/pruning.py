@@ -11,9 +11,9 @@ import msgspec
 import pyarrow as pa
 
 from mainstem import limits
-from mainstem.pipeline.folding import TARGET, to_batch
-from mainstem.pipeline.policies import Policies, Policy
-from mainstem.pipeline.shelf import Shelf, TargetGone
+from mainstem.pipeline.folding.folds import TARGET, to_batch
+from mainstem.pipeline.folding.shelf import Shelf, TargetGone
+from mainstem.pipeline.retention.policies import Policies, Policy
 from mainstem.pipeline.targets import PARTITION, STREAM, Target, rows_of
 from mainstem.pipeline.wire import Endpoint, Wire
 from mainstem.streams.content_types import is_json

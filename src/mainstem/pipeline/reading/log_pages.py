@@ -11,7 +11,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from mainstem.errors import BadOption, HistoryLost
-from mainstem.pipeline.typed import JsonColumns
+from mainstem.pipeline.reading.typed import JsonColumns
 from mainstem.pipeline.wire import Endpoint, Wire
 
 ARROW = "application/vnd.apache.arrow.stream"

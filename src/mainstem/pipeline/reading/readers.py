@@ -18,9 +18,17 @@ from pyspark.sql.types import StructType
 
 from mainstem import limits
 from mainstem.errors import BadOption
-from mainstem.pipeline.filters import Wanted, push
-from mainstem.pipeline.log_pages import Selection, Shape, check_head, check_history, read_bound, read_head, read_range
 from mainstem.pipeline.options import ReadOptions
+from mainstem.pipeline.reading.filters import Wanted, push
+from mainstem.pipeline.reading.log_pages import (
+    Selection,
+    Shape,
+    check_head,
+    check_history,
+    read_bound,
+    read_head,
+    read_range,
+)
 from mainstem.pipeline.wire import Wire
 
 if TYPE_CHECKING:

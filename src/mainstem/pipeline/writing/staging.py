@@ -15,8 +15,8 @@ from pyspark.sql.types import StructType
 from mainstem import limits
 from mainstem.errors import BadOption, BadPath, BadRow, ValidationFailed
 from mainstem.pipeline.options import WriteOptions
-from mainstem.pipeline.rows import Messages
-from mainstem.pipeline.stage import StageWriter
+from mainstem.pipeline.writing.rows import Messages
+from mainstem.pipeline.writing.stage import StageWriter
 from mainstem.streams.paths import check_path
 from mainstem.sync.partitions import normalise
 

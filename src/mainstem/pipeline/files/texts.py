@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from pyarrow import csv
 
 from mainstem.errors import BadRow
-from mainstem.pipeline.copies import Extent, WrittenFile
-from mainstem.pipeline.stage import open_location, sync
+from mainstem.pipeline.files.copies import Extent, WrittenFile
+from mainstem.pipeline.writing.stage import open_location, sync
 from mainstem.streams.content_types import is_json
 
 Lines = Any  # bytes, or a buffer of Arrow, which has no types

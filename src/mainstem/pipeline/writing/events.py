@@ -15,7 +15,7 @@ from websockets.sync.client import ClientConnection, connect
 from mainstem import limits
 from mainstem.errors import BadRow, RequestRefused, ServerUnreachable
 from mainstem.pipeline.options import WriteOptions
-from mainstem.pipeline.stage import Frame
+from mainstem.pipeline.writing.stage import Frame
 from mainstem.streams.offsets import Offset
 
 PASSING = frozenset({"rate_limited", "server_error"})

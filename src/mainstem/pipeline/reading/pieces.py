@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from mainstem.pipeline.log_pages import Selection
+    from mainstem.pipeline.reading.log_pages import Selection
 
 Work = Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 
@@ -39,7 +39,7 @@ def read_pieces(
     """What `make_work()` makes of the rows of each range, as one table."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    from mainstem.pipeline.log_pages import read_range
+    from mainstem.pipeline.reading.log_pages import read_range
 
     endpoint = bench.endpoint
 

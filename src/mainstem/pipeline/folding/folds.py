@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from mainstem import limits
 from mainstem.errors import ReducerFailed
-from mainstem.pipeline.reducers import Entry, Keyed, Message, Ordered, Reducer, Reset, apply_entry
-from mainstem.pipeline.shelf import Passed, Present, Refused, Shelf, TargetGone
+from mainstem.pipeline.folding.reducers import Entry, Keyed, Message, Ordered, Reducer, Reset, apply_entry
+from mainstem.pipeline.folding.shelf import Passed, Present, Refused, Shelf, TargetGone
 from mainstem.pipeline.targets import STREAM, Choice, Row, Spreader, Target, rows_of
 from mainstem.pipeline.wire import Endpoint, Wire
 

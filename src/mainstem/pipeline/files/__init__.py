@@ -1,0 +1,1 @@
+"""Files that jobs read and write: Parquet, Delta, NDJSON and CSV."""
