@@ -227,16 +227,27 @@ def test_what_is_no_http_is_refused_as_a_problem(server, raw):
 
 
 def test_a_head_that_is_too_large_is_431(server):
-    """In pieces, as it comes from a client that goes on and on."""
+    """In pieces, as it comes from a client that goes on and on: more than a server under load takes in at once."""
     with connect(server.address) as connection:
         connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n")
         try:
-            for number in range(100):
+            for number in range(1000):
                 connection.sendall(b"X-%d: %b\r\n" % (number, b"x" * 1000))
         except (BrokenPipeError, ConnectionResetError):
             pass
         reply = receive(connection)
     assert (reply.status, reply.problem["code"]) == (431, "headers_too_large")
+
+
+def test_a_head_without_an_end_that_is_too_large_at_once_is_431(server):
+    for before in (b"", head(b"GET", b"/healthz")):
+        with connect(server.address) as connection:
+            if before:
+                connection.sendall(before)
+                assert receive(connection).status == 200
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nX: " + b"x" * (limits.REQUEST_HEAD_BYTES_MAX + 6_000))
+            reply = receive(connection)
+        assert (reply.status, reply.problem["code"]) == (431, "headers_too_large")
 
 
 def test_a_head_that_is_too_large_is_431_also_in_one_piece(server):

@@ -42,12 +42,13 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._refused:
             return
-        messages = self._messages
+        # The last message that this piece can belong to from its first byte: one that goes on, or else the next.
+        message = self._messages if self._incomplete and self._messages else self._messages + 1
         super().data_received(data)
         if self._incomplete:  # most requests come in one piece, and need no timer
             if self._timer is None:
                 self._timer = self.loop.call_later(limits.REQUEST_WAIT_S_MAX, self._give_up)
-            if self._in_head and self._messages == messages:  # all of it belongs to a head that goes on
+            if self._in_head and self._messages <= message:  # all of it belongs to a head that goes on
                 self._head_bytes += len(data)
                 self._check_head(self._head_bytes)
 
