@@ -6,8 +6,9 @@ from typing import NamedTuple
 import httpx2
 import pytest
 
-from clients.threads import ServerThread, connect_to, path, start_thread
+from clients.threads import connect_to, path, start_thread
 from mainstem.server.settings import Settings
+from mainstem.testing.server_thread import ServerThread
 
 from .issuers import Issuer, bearer, jwks, sign, unsigned
 
@@ -34,10 +35,8 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         long_poll_ms=10_000,
         allow_local_webhooks=True,
     )
-    server = ServerThread(settings)
-    server.start()
-    yield Guarded(server, secret, rsa)
-    server.stop()
+    with ServerThread(settings) as server:
+        yield Guarded(server, secret, rsa)
 
 
 def write_secret(path: Path, issuer: Issuer) -> str:

@@ -1,6 +1,5 @@
-"""Servers in a thread of this process, on real sockets: limits and the clock can be set; and clients of servers."""
+"""Servers in a thread of this process, whose limits and clock can be set, and HTTP clients of servers."""
 
-import threading
 from collections.abc import Callable, Iterator
 from itertools import count
 
@@ -8,46 +7,16 @@ import httpx2
 import pytest
 
 from mainstem import limits
-from mainstem.server.app import Mainstem, wall_clock_us
-from mainstem.server.run import Server, bind, configure
+from mainstem.server.app import wall_clock_us
 from mainstem.server.settings import Settings
 from mainstem.testing.clock import FakeClock
+from mainstem.testing.server_thread import ServerThread
 
-__all__ = ["ServerThread", "client", "clocked", "connect_to", "hasty", "path", "server", "start_thread"]
+__all__ = ["client", "clocked", "connect_to", "hasty", "path", "server", "start_thread"]
 
 HASTE_S = 0.02
 
 names = count()
-
-
-class ServerThread:
-    def __init__(self, settings: Settings, clock_us: Callable[[], int] = wall_clock_us) -> None:
-        self.app = Mainstem(settings, clock_us=clock_us)
-        self.data = settings.data
-        self._listener = bind(settings)
-        self._ready = threading.Event()
-        ready = self._ready
-
-        class AnnouncedServer(Server):
-            async def startup(self, sockets=None):
-                await super().startup(sockets)
-                ready.set()
-
-        self._server = AnnouncedServer(configure(self.app), self.app)
-        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._listener]})
-        self.address: tuple[str, int] = self._listener.getsockname()
-        self.url = "http://{}:{}".format(*self.address)
-
-    def start(self) -> None:
-        self._thread.start()
-        self._ready.wait()
-        assert self._server.started
-
-    def stop(self) -> None:
-        """An orderly end; a second one does nothing."""
-        self._server.should_exit = True
-        self._thread.join()
-        self._listener.close()
 
 
 @pytest.fixture(scope="session")
@@ -55,10 +24,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerThread]:
     """The server of all tests that need no setting of their own."""
     data = tmp_path_factory.mktemp("server") / "data"
     # A long-poll that ends within a test tells more than one that the test has to give up on.
-    server = ServerThread(Settings(port=0, data=str(data), allow_local_webhooks=True, long_poll_ms=10_000))
-    server.start()
-    yield server
-    server.stop()
+    with ServerThread(Settings(port=0, data=str(data), allow_local_webhooks=True, long_poll_ms=10_000)) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
@@ -68,10 +35,8 @@ def clocked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServerTh
     data = tmp_path_factory.mktemp("clocked") / "data"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(limits, "REAP_EVERY_S", HASTE_S)
-        server = ServerThread(Settings(port=0, data=str(data), long_poll_ms=100), clock)
-        server.start()
-        yield server, clock
-        server.stop()
+        with ServerThread(Settings(port=0, data=str(data), long_poll_ms=100), clock) as server:
+            yield server, clock
 
 
 @pytest.fixture
@@ -98,7 +63,7 @@ def start_thread(tmp_path) -> Iterator[Callable[..., ServerThread]]:
 
 @pytest.fixture
 def connect_to() -> Iterator[Callable[..., httpx2.Client]]:
-    """A client of a server in a thread or in a process of its own."""
+    """Clients of servers in a thread or in a process of their own."""
     clients: list[httpx2.Client] = []
 
     def connect(server) -> httpx2.Client:

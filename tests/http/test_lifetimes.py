@@ -2,7 +2,6 @@
 
 import pytest
 
-from mainstem import limits
 from mainstem.testing.clock import FakeClock
 
 TEXT = {"content-type": "text/plain"}
@@ -92,28 +91,3 @@ def test_a_path_is_free_again_once_its_stream_has_expired(client, clock, path):
     assert client.put(path, headers=TEXT, content=b"new").status_code == 201
     assert client.get(path).content == b"new"
     assert client.get(f"{path}?offset={old}").status_code == 410
-
-
-def test_a_stream_keeps_no_more_than_its_retention_says(start_thread, connect_to, clock, path, monkeypatch):
-    monkeypatch.setattr(limits, "REAP_EVERY_S", 0.01)
-    client = connect_to(start_thread(clock_us=clock))
-    first = client.put(path, headers=TEXT | {"stream-retention": "max-messages=2"}).headers["stream-next-offset"]
-    ends = [client.post(path, headers=TEXT, content=b"%d" % n).headers["stream-next-offset"] for n in range(5)]
-    clock.advance(60)  # so that the next check is due
-    while client.head(path).headers["stream-earliest-offset"] != ends[2]:
-        pass  # ends when the reaper has done its work, or by the time-out of the test
-    assert client.head(path).headers["stream-retention"] == "max-messages=2"
-    assert client.get(path).content == b"34"
-    assert client.get(f"{path}?offset={ends[2]}").content == b"34"
-    for gone in (first, ends[0], ends[1]):
-        for live in ("", "&live=long-poll", "&live=sse"):
-            reply = client.get(f"{path}?offset={gone}{live}")
-            assert (reply.status_code, reply.json()["code"]) == (410, "offset_gone")
-            assert reply.headers["stream-earliest-offset"] == ends[2]
-
-
-@pytest.mark.parametrize("value", ["", "max-age", "max-age=0", "max-age=1,max-age=2", "forever", "max-bytes=-1"])
-def test_a_malformed_retention_creates_nothing(client, path, value):
-    refused = client.put(path, headers=TEXT | {"stream-retention": value})
-    assert (refused.status_code, refused.json()["code"]) == (400, "invalid_header")
-    assert client.head(path).status_code == 404

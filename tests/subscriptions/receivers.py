@@ -36,7 +36,7 @@ class Receiver:
         self.answer = answer
         self.calls: queue.Queue[Call] = queue.Queue()
         self.released = threading.Event()
-        """Set when the receiver closes, so that an answer that waits for it never outlives the test."""
+        """Also set when the receiver closes, so that an answer that is held never outlives the test."""
         receiver = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -68,9 +68,14 @@ class Receiver:
     def next(self) -> Call:
         return self.calls.get(timeout=WAIT_S_MAX)
 
-    def hang(self, call: Call) -> Reply:
-        self.released.wait()
-        return FAILED
+    def hold(self, reply: Reply) -> None:
+        """Give this answer to every call, but not before `released` is set."""
+
+        def answer(call: Call) -> Reply:
+            self.released.wait()
+            return reply
+
+        self.answer = answer
 
     def close(self) -> None:
         self.released.set()

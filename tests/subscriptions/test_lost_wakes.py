@@ -74,7 +74,7 @@ async def is_woken(log: CommitLog, deliveries: Deliveries, name: str, generation
 
 
 def grip_of(deliveries: Deliveries, name: str, woken: Woken, token: str) -> Grip:
-    claims = read_token(deliveries.ring, token, name)
+    claims = read_token(deliveries.keys.ring, token, name)
     assert woken.state.wake_id is not None
     return Grip(claims.nonce, claims.generation, woken.state.generation, woken.state.wake_id)
 

@@ -1,6 +1,5 @@
 """Webhooks end to end: what wakes them, what they are told, and how a wake ends."""
 
-import threading
 from base64 import urlsafe_b64decode
 
 import pytest
@@ -118,21 +117,14 @@ def test_a_stream_that_was_deleted_and_made_again_wakes_from_its_new_beginning(c
 
 def test_done_acknowledges_what_was_told_and_what_came_after_wakes_again(client, subscriber, path, receive):
     receiver = receive()
-    come, go = threading.Event(), threading.Event()
-
-    def answer(call):
-        come.set()
-        go.wait()
-        return DONE
-
-    receiver.answer = answer
+    receiver.hold(DONE)
     subscriber.listen(receiver.url, pattern=path + "/*")
     first = append(client, path + "/a")
-    come.wait()
+    one = receiver.next()
     later = append(client, path + "/a")
     other = append(client, path + "/b")
-    go.set()
-    one, two = receiver.next(), receiver.next()
+    receiver.released.set()
+    two = receiver.next()
     assert one.streams[path + "/a"]["tail_offset"] == first
     assert one.wake["generation"] == 1
     assert two.wake["generation"] == 2
@@ -146,21 +138,13 @@ def test_done_acknowledges_what_was_told_and_what_came_after_wakes_again(client,
 
 def test_done_still_counts_for_the_others_when_one_stream_was_removed_meanwhile(client, subscriber, path, receive):
     receiver = receive()
-    come, go = threading.Event(), threading.Event()
-
-    def answer(call):
-        come.set()
-        go.wait()
-        return DONE
-
-    receiver.answer = answer
+    receiver.hold(DONE)
     subscriber.listen(receiver.url, pattern=path + "/e/*", streams=[path + "/x"], lease_ttl_ms=600_000)
     append(client, path + "/x")
-    come.wait()
-    client.delete(f"{subscriber.url}/streams/{path}/x")
-    go.set()
-    append(client, path + "/e/1")
     assert list(receiver.next().streams) == [path + "/x"]
+    client.delete(f"{subscriber.url}/streams/{path}/x")
+    receiver.released.set()
+    append(client, path + "/e/1")
     assert list(receiver.next().streams) == [path + "/e/1"]  # and not only when the lease has run out
 
 
@@ -365,7 +349,7 @@ def test_a_deleted_subscription_is_not_called_again(timed, clock, receive):
 
 def test_a_receiver_that_hangs_holds_up_neither_appends_nor_others(client, path, receive):
     slow, quick = receive(), receive(lambda call: DONE)
-    slow.answer = slow.hang
+    slow.hold(FAILED)
     Subscriber(client, path.replace("/", "-") + "-slow").listen(slow.url, pattern=path + "/*")
     Subscriber(client, path.replace("/", "-") + "-quick").listen(quick.url, pattern=path + "/*")
     append(client, path + "/a")
@@ -381,7 +365,7 @@ def test_a_receiver_that_hangs_is_given_up_and_tried_again(start_thread, connect
     monkeypatch.setattr(limits, "WEBHOOK_BACKOFF_S", 0.01)
     subscriber = Subscriber(connect_to(start_thread(allow_local_webhooks=True)), "sub")
     receiver = receive()
-    receiver.answer = receiver.hang
+    receiver.hold(FAILED)
     subscriber.listen(receiver.url, pattern="*")
     tail = append(subscriber.client, "a")
     first = receiver.next()

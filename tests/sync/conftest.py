@@ -1,17 +1,16 @@
-"""A server for all tests that need nothing of their own, servers for the others, and HTTP clients of both."""
+"""A server for all tests that need nothing of their own, and partitions that no other test uses."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 
-import httpx2
 import pytest
-from sync_servers import ThreadedServer
 
-from mainstem.server.app import wall_clock_us
+from clients.threads import connect_to, start_thread
 from mainstem.server.settings import Settings
+from mainstem.testing.server_thread import ServerThread
 from peers import fresh
 
-StartSync = Callable[..., ThreadedServer]
+__all__ = ["connect_to", "start_thread"]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -22,44 +21,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(scope="session")
-def sync_server(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[ThreadedServer]:
+def sync_server(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[ServerThread]:
     with ExitStack() as stack:
         settings = {"data": str(tmp_path_factory.mktemp("sync") / "data")}
         if request.param == "postgres":
             postgres = request.getfixturevalue("postgres")
             settings["store"] = postgres.url(stack.enter_context(postgres.database()))
-        yield stack.enter_context(ThreadedServer(Settings(port=0, **settings)))
-
-
-@pytest.fixture
-def start_sync(tmp_path) -> Iterator[StartSync]:
-    """Starts servers with settings of the test's own; limits are patched before."""
-    started: list[ThreadedServer] = []
-
-    def start(*, clock_us: Callable[[], int] = wall_clock_us, **settings: object) -> ThreadedServer:
-        settings = {"port": 0, "data": str(tmp_path / f"data{len(started)}"), **settings}
-        server = ThreadedServer(Settings(**settings), clock_us)
-        server.__enter__()
-        started.append(server)
-        return server
-
-    yield start
-    for server in reversed(started):
-        server.__exit__()
-
-
-@pytest.fixture
-def browse() -> Iterator[Callable[..., httpx2.Client]]:
-    """An HTTP client of a server."""
-    clients: list[httpx2.Client] = []
-
-    def open_client(server, **options: object) -> httpx2.Client:
-        clients.append(httpx2.Client(base_url=server.url, timeout=30, trust_env=False, **options))
-        return clients[-1]
-
-    yield open_client
-    for client in clients:
-        client.close()
+        yield stack.enter_context(ServerThread(Settings(port=0, **settings)))
 
 
 @pytest.fixture

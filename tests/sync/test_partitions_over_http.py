@@ -16,8 +16,8 @@ def offset(committed_id: int) -> str:
 
 
 @pytest.fixture
-def http(sync_server, browse) -> httpx2.Client:
-    return browse(sync_server)
+def http(sync_server, connect_to) -> httpx2.Client:
+    return connect_to(sync_server)
 
 
 async def commit(server, *drafts: dict) -> list[int]:
@@ -69,10 +69,10 @@ async def test_offset_now_skips_history(sync_server, http, room):
     assert "etag" not in reply.headers
 
 
-async def test_pages_follow_each_other_until_up_to_date(start_sync, browse, room):
-    server = start_sync(store="memory", page_bytes=2_000)
+async def test_pages_follow_each_other_until_up_to_date(start_thread, connect_to, room):
+    server = start_thread(store="memory", page_bytes=2_000)
     ids = await commit(server, *[draft(room, {"pad": "x" * 500}) for _ in range(20)])
-    http, seen, at, pages = browse(server), [], "-1", 0
+    http, seen, at, pages = connect_to(server), [], "-1", 0
     while True:
         reply = http.get(f"/v1/partition/{room}", params={"offset": at})
         seen += ids_of(reply.json())
@@ -128,10 +128,10 @@ async def test_a_long_poll_waits_for_a_commit_and_ignores_other_partitions(sync_
         assert seen == committed[committed.index(seen[0]) :][: len(seen)]
 
 
-async def test_a_long_poll_without_news_ends_with_204(start_sync, browse, room):
-    server = start_sync(store="memory", long_poll_ms=20)
+async def test_a_long_poll_without_news_ends_with_204(start_thread, connect_to, room):
+    server = start_thread(store="memory", long_poll_ms=20)
     [committed] = await commit(server, draft(room))
-    reply = browse(server).get(f"/v1/partition/{room}", params={"offset": offset(committed), "live": "long-poll"})
+    reply = connect_to(server).get(f"/v1/partition/{room}", params={"offset": offset(committed), "live": "long-poll"})
     assert (reply.status_code, reply.content) == (204, b"")
     assert reply.headers["stream-next-offset"] == offset(committed)
     assert reply.headers["stream-up-to-date"] == "true"

@@ -119,9 +119,9 @@ async def test_own_events_are_in_pages(sync_server, room):
         assert ids_of((await peer.sync([room]))["events"]) == ids
 
 
-async def test_a_page_ends_at_its_size_too_and_nothing_is_lost(start_sync, room, monkeypatch):
+async def test_a_page_ends_at_its_size_too_and_nothing_is_lost(start_thread, room, monkeypatch):
     monkeypatch.setattr(limits, "SYNC_PAGE_BYTES_MAX", 20_000)
-    server = start_sync(store="memory")
+    server = start_thread(store="memory")
     async with Peers(server.address) as peers:
         peer = await peers.join()
         ids = await peer.commit_many(room, 60, {"pad": "x" * 1_000})

@@ -111,10 +111,10 @@ async def test_replies_that_nobody_reads_do_not_pile_up_in_memory(start_server: 
         assert peak_bytes(server.pid) - before < 80_000_000
 
 
-async def test_a_rate_above_the_limit_is_answered_with_rate_limited_and_time_heals_it(start_sync, monkeypatch):
+async def test_a_rate_above_the_limit_is_answered_with_rate_limited_and_time_heals_it(start_thread, monkeypatch):
     monkeypatch.setattr(limits, "SYNC_MESSAGES_S_MAX", 5)
     clock = FakeClock()
-    server = start_sync(clock_us=clock, store="memory")
+    server = start_thread(clock_us=clock, store="memory")
     async with Peers(server.address) as peers:
         peer, other = await peers.join(), await peers.join()
         for _ in range(4):
@@ -131,9 +131,9 @@ async def test_a_rate_above_the_limit_is_answered_with_rate_limited_and_time_hea
         await peer.next_of("heartbeat_ack")
 
 
-async def test_a_message_that_is_rate_limited_is_not_processed(start_sync, room, monkeypatch):
+async def test_a_message_that_is_rate_limited_is_not_processed(start_thread, room, monkeypatch):
     monkeypatch.setattr(limits, "SYNC_MESSAGES_S_MAX", 2)
-    server = start_sync(clock_us=FakeClock(), store="memory")
+    server = start_thread(clock_us=FakeClock(), store="memory")
     async with Peers(server.address) as peers:
         peer, other = await peers.join(), await peers.join()
         await peer.send("heartbeat", {})
@@ -143,10 +143,10 @@ async def test_a_message_that_is_rate_limited_is_not_processed(start_sync, room,
         assert (await other.sync([room]))["events"] == []
 
 
-async def test_sustained_abuse_closes_the_connection(start_sync, monkeypatch):
+async def test_sustained_abuse_closes_the_connection(start_thread, monkeypatch):
     monkeypatch.setattr(limits, "SYNC_MESSAGES_S_MAX", 2)
     monkeypatch.setattr(limits, "RATE_STRIKES_MAX", 4)
-    server = start_sync(clock_us=FakeClock(), store="memory")
+    server = start_thread(clock_us=FakeClock(), store="memory")
     async with Peers(server.address) as peers:
         peer = await peers.join()
         await peer.send("heartbeat", {})
@@ -160,9 +160,9 @@ async def test_sustained_abuse_closes_the_connection(start_sync, monkeypatch):
         await peers.join()
 
 
-async def test_binary_messages_count_for_the_rate_as_well(start_sync, monkeypatch):
+async def test_binary_messages_count_for_the_rate_as_well(start_thread, monkeypatch):
     monkeypatch.setattr(limits, "SYNC_MESSAGES_S_MAX", 3)
-    server = start_sync(clock_us=FakeClock(), store="memory")
+    server = start_thread(clock_us=FakeClock(), store="memory")
     async with Peers(server.address) as peers:
         peer = await peers.join()
         codes = []
@@ -172,18 +172,18 @@ async def test_binary_messages_count_for_the_rate_as_well(start_sync, monkeypatc
         assert codes == ["bad_request", "bad_request", "rate_limited", "rate_limited"]
 
 
-async def test_a_connection_that_never_says_connect_is_closed(start_sync, monkeypatch):
+async def test_a_connection_that_never_says_connect_is_closed(start_thread, monkeypatch):
     monkeypatch.setattr(limits, "CONNECT_WAIT_S_MAX", 0.05)
-    server = start_sync(store="memory")
+    server = start_thread(store="memory")
     async with Peers(server.address) as peers:
         silent = await peers.dial()
         assert (await silent.next_error())["code"] == "auth_failed"
         assert await silent.close_code() == 1008
 
 
-async def test_heartbeats_do_not_stand_in_for_connect(start_sync, monkeypatch):
+async def test_heartbeats_do_not_stand_in_for_connect(start_thread, monkeypatch):
     monkeypatch.setattr(limits, "CONNECT_WAIT_S_MAX", 0.05)
-    server = start_sync(store="memory")
+    server = start_thread(store="memory")
     async with Peers(server.address) as peers:
         peer = await peers.dial()
         codes = []
@@ -195,9 +195,9 @@ async def test_heartbeats_do_not_stand_in_for_connect(start_sync, monkeypatch):
         assert codes == ["auth_failed"]
 
 
-async def test_a_connection_beyond_the_number_allowed_is_refused(start_sync, monkeypatch):
+async def test_a_connection_beyond_the_number_allowed_is_refused(start_thread, monkeypatch):
     monkeypatch.setattr(limits, "SYNC_CONNECTIONS_MAX", 1)
-    server = start_sync(store="memory")
+    server = start_thread(store="memory")
     async with Peers(server.address) as peers:
         first = await peers.join()
         with pytest.raises((ConnectionRefusedError, ConnectionEnded)):

@@ -4,19 +4,19 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from sync_servers import ThreadedServer
 
 from mainstem.log.store import SqliteStore
 from mainstem.server.settings import Settings
 from mainstem.testing.disk import FaultyDisk
+from mainstem.testing.server_thread import ServerThread
 from peers import Peers, draft, ids_of
 
 
 @pytest.fixture
-def server(tmp_path, disk: FaultyDisk) -> Iterator[ThreadedServer]:
+def server(tmp_path, disk: FaultyDisk) -> Iterator[ServerThread]:
     """A server on a disk that can fail."""
     store = SqliteStore(tmp_path / "data", vfs=disk.name)
-    with ThreadedServer(Settings(port=0), store=store) as server:
+    with ServerThread(Settings(port=0), store=store) as server:
         yield server
         disk.heal()
 
@@ -81,7 +81,7 @@ async def test_what_was_told_is_there_after_a_loss_of_power(server, disk, room, 
         told = await peer.submit(*items)
         await watcher.next_broadcasts(3)
     disk.lose_power(tmp_path / "after")
-    with ThreadedServer(Settings(port=0, data=str(tmp_path / "after"))) as again:
+    with ServerThread(Settings(port=0, data=str(tmp_path / "after"))) as again:
         async with Peers(again.address) as peers:
             peer = await peers.join()
             assert ids_of((await peer.sync([room]))["events"]) == ids_of(told)

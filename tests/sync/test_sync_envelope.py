@@ -18,6 +18,17 @@ async def expect_error(peer: Peer, code: str) -> dict:
     return error
 
 
+async def expect_nothing_committed(peer: Peer, room: str) -> None:
+    """The answer to a submit refuses it, as a message or as an event, and the log holds nothing of it."""
+    reply = await peer.next()
+    if reply["type"] == "error":
+        assert reply["payload"]["code"] == "bad_request"
+    else:
+        [result] = reply["payload"]["results"]
+        assert (result["status"], result["reason"]) == ("rejected", "validation_failed")
+    assert (await peer.sync([room]))["events"] == []
+
+
 async def expect_open(peer: Peer) -> None:
     assert await peer.flush() == []
 
@@ -89,8 +100,8 @@ async def test_broadcasts_carry_evt_and_the_committed_id(sync_server, room):
         assert (await peer.next())["msg_id"] == f"evt-{committed}"
 
 
-async def test_every_message_of_the_server_has_a_version_and_a_time(start_sync, room):
-    server = start_sync(clock_us=FakeClock(), store="memory")
+async def test_every_message_of_the_server_has_a_version_and_a_time(start_thread, room):
+    server = start_thread(clock_us=FakeClock(), store="memory")
     async with Peers(server.address) as peers:
         origin, peer = await peers.join(), await peers.join(room)
         await origin.send("submit_events", {"events": [draft(room)]})
@@ -486,12 +497,7 @@ async def test_an_id_with_a_lone_surrogate_never_becomes_another_id(sync_server,
     async with Peers(sync_server.address) as peers:
         peer = await peers.join()
         await peer.send("submit_events", {"events": [draft(room, id=id_ + "\ud800")]})
-        reply = await peer.next()
-        if reply["type"] == "error":
-            assert reply["payload"]["code"] == "bad_request"
-        else:
-            assert reply["payload"]["results"][0]["status"] == "rejected"
-        assert (await peer.sync([room]))["events"] == []
+        await expect_nothing_committed(peer, room)
 
 
 async def test_a_sync_of_a_name_with_a_lone_surrogate_is_refused(sync_server, room):
@@ -502,39 +508,32 @@ async def test_a_sync_of_a_name_with_a_lone_surrogate_is_refused(sync_server, ro
         assert (await peer.sync([room]))["effective_subscriptions"] == [room]
 
 
+async def submit_raw(peer: Peer, room: str, value: str) -> None:
+    """Submit an event `{"n": value}`, where the value is put in as it is."""
+    text = json.dumps(envelope("submit_events", {"events": [draft(room, {"n": "VALUE"})]}))
+    await peer.send_text(text.replace('"VALUE"', value))
+
+
 @pytest.mark.parametrize("digits", [5_000, 100_000])
 async def test_an_absurd_integer_is_refused_and_nothing_is_committed(sync_server, room, digits):
     async with Peers(sync_server.address) as peers:
         peer = await peers.join()
-        text = json.dumps(envelope("submit_events", {"events": [draft(room, {"n": 123})]}))
-        await peer.send_text(text.replace("123", "9" * digits))
-        reply = await peer.next()
-        if reply["type"] == "error":
-            assert reply["payload"]["code"] == "bad_request"
-        else:
-            assert reply["payload"]["results"][0]["reason"] == "validation_failed"
-        assert (await peer.sync([room]))["events"] == []
+        await submit_raw(peer, room, "9" * digits)
+        await expect_nothing_committed(peer, room)
 
 
 @pytest.mark.parametrize("levels", [501, 900, 3_000])
 async def test_an_event_that_is_nested_too_deeply_is_refused_and_nothing_is_committed(sync_server, room, levels):
     async with Peers(sync_server.address) as peers:
         peer = await peers.join()
-        text = json.dumps(envelope("submit_events", {"events": [draft(room, {"n": 123})]}))
-        await peer.send_text(text.replace("123", "[" * levels + "]" * levels))
-        reply = await peer.next()
-        if reply["type"] == "error":
-            assert reply["payload"]["code"] == "bad_request"
-        else:
-            assert reply["payload"]["results"][0]["reason"] == "validation_failed"
-        assert (await peer.sync([room]))["events"] == []
+        await submit_raw(peer, room, "[" * levels + "]" * levels)
+        await expect_nothing_committed(peer, room)
 
 
 async def test_an_event_within_the_depth_limit_comes_back_as_it_was(sync_server, room):
     async with Peers(sync_server.address) as peers:
         peer = await peers.join()
-        text = json.dumps(envelope("submit_events", {"events": [draft(room, {"n": 123})]}))
-        await peer.send_text(text.replace("123", "[" * 400 + "]" * 400))
+        await submit_raw(peer, room, "[" * 400 + "]" * 400)
         assert (await peer.next_of("submit_events_result"))["results"][0]["status"] == "committed"
         [event] = (await peer.sync([room]))["events"]
         assert json.dumps(event["event"]) == '{"n": ' + "[" * 400 + "]" * 400 + "}"

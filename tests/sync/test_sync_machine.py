@@ -9,7 +9,7 @@ import pytest
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
-from sync_servers import LoopServer
+from loop_servers import LoopServer
 
 from mainstem import limits
 from mainstem.server.settings import Settings

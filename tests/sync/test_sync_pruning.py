@@ -8,8 +8,8 @@ from peers import Peers, draft, fresh, ids_of
 
 
 @pytest.fixture
-def http(sync_server, browse) -> httpx2.Client:
-    return browse(sync_server)
+def http(sync_server, connect_to) -> httpx2.Client:
+    return connect_to(sync_server)
 
 
 def give_up(http: httpx2.Client, floors: dict[str, int]) -> None:

@@ -127,12 +127,12 @@ async def test_06_ids_alone_put_arrivals_from_pages_broadcasts_and_retries_in_or
 
 
 async def test_07_a_snapshot_and_its_tail_equal_the_full_replay_and_pruning_respects_every_partition(
-    sync_server, room, other_room, browse
+    sync_server, room, other_room, connect_to
 ):
     def replay(state: dict, events: list[dict]) -> dict:
         return state | {event["event"]["key"]: event["event"]["value"] for event in events}
 
-    http = browse(sync_server)
+    http = connect_to(sync_server)
     async with Peers(sync_server.address) as peers:
         peer = await peers.join()
         drafts = [draft(room, {"key": f"k{n % 4}", "value": n}) for n in range(10)]

@@ -147,9 +147,11 @@ async def test_a_singular_submit_of_a_bad_shape_is_a_bad_request(sync_server, pa
         assert await peer.flush() == []
 
 
-async def test_domain_validation_comes_after_dedupe_and_sees_earlier_items_of_the_batch(start_sync, room, monkeypatch):
+async def test_domain_validation_comes_after_dedupe_and_sees_earlier_items_of_the_batch(
+    start_thread, room, monkeypatch
+):
     """A validator that has changed its mind cannot reject an honest retry."""
-    server = start_sync(store="memory", sync_validation="hook", sync_hook="operator_hooks:check_name")
+    server = start_thread(store="memory", sync_validation="hook", sync_hook="operator_hooks:check_name")
     async with Peers(server.address) as peers:
         peer, watcher = await peers.join(), await peers.join(room)
         first = draft(room, {"name": "a"})
@@ -167,8 +169,8 @@ async def test_domain_validation_comes_after_dedupe_and_sees_earlier_items_of_th
         assert await watcher.flush() == []
 
 
-async def test_a_validator_that_raises_costs_one_server_error_with_a_safe_phase(start_sync, room):
-    server = start_sync(store="memory", sync_validation="hook", sync_hook="operator_hooks:explode")
+async def test_a_validator_that_raises_costs_one_server_error_with_a_safe_phase(start_thread, room):
+    server = start_thread(store="memory", sync_validation="hook", sync_hook="operator_hooks:explode")
     async with Peers(server.address) as peers:
         peer, healthy = await peers.join(), await peers.join(room)
         await peer.send("submit_events", {"events": [draft(room), draft(room, {"bomb": True})]}, msg_id="m")
@@ -453,9 +455,11 @@ async def test_replies_leave_in_request_order_whatever_they_wait_for(sync_server
         assert [len(page) for page in pages] == list(range(1, 40, 2)), "a sync sees the submits before it"
 
 
-async def test_more_drafts_in_flight_than_allowed_are_rate_limited_and_can_be_sent_again(start_sync, room, monkeypatch):
+async def test_more_drafts_in_flight_than_allowed_are_rate_limited_and_can_be_sent_again(
+    start_thread, room, monkeypatch
+):
     monkeypatch.setattr(limits, "SYNC_DRAFTS_MAX", 3)
-    server = start_sync(store="memory")
+    server = start_thread(store="memory")
     async with Peers(server.address) as peers:
         client = fresh("client")
         peer, twin = await peers.join(client_id=client), await peers.join(client_id=client)
@@ -473,9 +477,9 @@ async def test_more_drafts_in_flight_than_allowed_are_rate_limited_and_can_be_se
         assert await twin.flush() == []
 
 
-async def test_drafts_of_a_connection_that_was_cut_do_not_count_for_ever(start_sync, room, monkeypatch):
+async def test_drafts_of_a_connection_that_was_cut_do_not_count_for_ever(start_thread, room, monkeypatch):
     monkeypatch.setattr(limits, "SYNC_DRAFTS_MAX", 2)
-    server = start_sync()
+    server = start_thread()
     async with Peers(server.address) as peers:
         watcher = await peers.join(room)
         for _ in range(5):
@@ -487,9 +491,9 @@ async def test_drafts_of_a_connection_that_was_cut_do_not_count_for_ever(start_s
         assert len(await last.commit(*items(room, 2))) == 2
 
 
-async def test_overload_is_rate_limited(start_sync, room, monkeypatch):
+async def test_overload_is_rate_limited(start_thread, room, monkeypatch):
     """Seed 001: on overload the server returns rate_limited."""
-    server = start_sync(store="memory")
+    server = start_thread(store="memory")
     async with Peers(server.address) as peers:
         peer = await peers.join()
         monkeypatch.setattr(limits, "COMMANDS_WAITING_MAX", 0)

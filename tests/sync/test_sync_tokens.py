@@ -36,11 +36,11 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def guarded(start_sync, tmp_path, clock):
+def guarded(start_thread, tmp_path, clock):
     """A server that asks for tokens."""
     secret = tmp_path / "secret"
     secret.write_bytes(SECRET)
-    return start_sync(jwt_secret_file=str(secret), clock_us=clock, store="memory")
+    return start_thread(jwt_secret_file=str(secret), clock_us=clock, store="memory")
 
 
 BAD_TOKENS = {
@@ -184,14 +184,14 @@ async def test_a_token_that_expires_while_connected_ends_the_connection_at_the_n
 
 
 async def test_a_token_that_expires_while_connected_ends_a_silent_connection_too(
-    start_sync, tmp_path, monkeypatch, room
+    start_thread, tmp_path, monkeypatch, room
 ):
     """Sessions re-check expiry on a timer: a reader that only listens is not served for ever."""
     monkeypatch.setattr(limits, "CONNECT_WAIT_S_MAX", 0.05)
     secret = tmp_path / "secret"
     secret.write_bytes(SECRET)
     clock = FakeClock()
-    server = start_sync(jwt_secret_file=str(secret), clock_us=clock, store="memory")
+    server = start_thread(jwt_secret_file=str(secret), clock_us=clock, store="memory")
     async with Peers(server.address) as peers:
         token = sign({"client_id": "p", "allowed_partitions": [room], "exp": START_S + 0.2})
         peer = await peers.join(room, client_id="p", token=token)
@@ -201,13 +201,13 @@ async def test_a_token_that_expires_while_connected_ends_a_silent_connection_too
 
 
 async def test_the_timer_looks_at_a_token_that_ends_before_connect_would_have_been_due(
-    start_sync, tmp_path, monkeypatch, room
+    start_thread, tmp_path, monkeypatch, room
 ):
     """How long a client may take to say connect has nothing to do with how long its token lasts."""
     monkeypatch.setattr(limits, "CONNECT_WAIT_S_MAX", 3600)
     secret = tmp_path / "secret"
     secret.write_bytes(SECRET)
-    server = start_sync(jwt_secret_file=str(secret), store="memory")
+    server = start_thread(jwt_secret_file=str(secret), store="memory")
     async with Peers(server.address) as peers:
         token = sign({"client_id": "p", "allowed_partitions": [room], "exp": time.time() + 1})
         peer = await peers.join(room, client_id="p", token=token)
@@ -215,8 +215,8 @@ async def test_the_timer_looks_at_a_token_that_ends_before_connect_would_have_be
         assert await peer.close_code() == 1008
 
 
-async def test_a_partition_over_http_has_the_same_authorisation(guarded, browse):
-    http = browse(guarded)
+async def test_a_partition_over_http_has_the_same_authorisation(guarded, connect_to):
+    http = connect_to(guarded)
     async with Peers(guarded.address) as peers:
         ids = await (await peers.join(client_id="p", token=grant("p", "a", "b"))).commit(draft("a"), draft("b"))
 
@@ -232,8 +232,8 @@ async def test_a_partition_over_http_has_the_same_authorisation(guarded, browse)
         assert reply.status_code == 403
 
 
-async def test_snapshots_and_pruning_are_for_administrators(guarded, browse):
-    http = browse(guarded)
+async def test_snapshots_and_pruning_are_for_administrators(guarded, connect_to):
+    http = connect_to(guarded)
     plain = {"authorization": f"Bearer {grant('r', 'a')}"}
     admin = {"authorization": f"Bearer {grant('r', admin=True)}"}
     for headers, put, prune in ((plain, 403, 403), (admin, 204, 202)):

@@ -2,25 +2,24 @@
 
 import json
 
-from sync_servers import ThreadedServer
-
 from mainstem.server import Settings, create_app
 from mainstem.sync.validation import FieldError, model_validator
+from mainstem.testing.server_thread import ServerThread
 from peers import Peers, draft, ids_of
 
 
-async def test_mode_none_takes_any_object(start_sync, room):
-    server = start_sync(store="memory")
+async def test_mode_none_takes_any_object(start_thread, room):
+    server = start_thread(store="memory")
     async with Peers(server.address) as peers:
         assert len(await (await peers.join()).commit(draft(room, {}), draft(room, {"any": ["thing"]}))) == 2
 
 
-async def test_mode_model_checks_events_by_the_schema_that_they_name(start_sync, room, tmp_path):
+async def test_mode_model_checks_events_by_the_schema_that_they_name(start_thread, room, tmp_path):
     schemas = tmp_path / "schemas"
     schemas.mkdir()
     schema = {"type": "object", "required": ["title"], "properties": {"title": {"type": "string"}}}
     (schemas / "note.json").write_text(json.dumps(schema))
-    server = start_sync(store="memory", sync_validation="model", sync_schemas=str(schemas))
+    server = start_thread(store="memory", sync_validation="model", sync_schemas=str(schemas))
     async with Peers(server.address) as peers:
         peer, watcher = await peers.join(), await peers.join(room)
         results = await peer.submit(
@@ -36,15 +35,15 @@ async def test_mode_model_checks_events_by_the_schema_that_they_name(start_sync,
         assert await watcher.flush() == []
 
 
-async def test_mode_tree_refuses_what_is_no_action(start_sync, room):
-    server = start_sync(store="memory", sync_validation="tree")
+async def test_mode_tree_refuses_what_is_no_action(start_thread, room):
+    server = start_thread(store="memory", sync_validation="tree")
     async with Peers(server.address) as peers:
         [result] = await (await peers.join()).submit(draft(room, {"type": "no such action"}))
         assert (result["status"], result["reason"]) == ("rejected", "validation_failed")
 
 
-async def test_implicit_subscriptions_can_be_set_for_all(start_sync, room, other_room):
-    server = start_sync(store="memory", implicit_subscriptions=True)
+async def test_implicit_subscriptions_can_be_set_for_all(start_thread, room, other_room):
+    server = start_thread(store="memory", implicit_subscriptions=True)
     async with Peers(server.address) as peers:
         writer, reader = await peers.join(), await peers.join()
         assert (await reader.sync([room]))["effective_subscriptions"] == [room]
@@ -59,7 +58,7 @@ def check_task(event, earlier, /):
 
 
 async def test_registered_validators_are_chosen_by_the_name_of_the_schema(room):
-    server = ThreadedServer(Settings(port=0, store="memory"))
+    server = ServerThread(Settings(port=0, store="memory"))
     server.app.validate = create_app(store="memory", validate=model_validator({"task": check_task})).validate
     with server:
         async with Peers(server.address) as peers:

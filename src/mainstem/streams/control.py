@@ -22,6 +22,7 @@ from mainstem.errors import (
 )
 from mainstem.streams import paths
 from mainstem.streams.deliveries import Deliveries
+from mainstem.streams.links import implied_starts, list_links
 from mainstem.streams.offsets import Offset
 from mainstem.streams.requests import Headers, Receive, Scope, Send, origin, read_body
 from mainstem.streams.responses import OPEN, respond
@@ -100,7 +101,7 @@ class ControlHttp:
         elif rest == "keys/rotate" and method == "POST":
             identity: Identity = scope["mainstem.identity"]
             identity.require_admin()
-            ring = await self.deliveries.rotate_keys()
+            ring = await self.deliveries.keys.ensure(rotate=True)
             await _respond_json(send, 200, {"kid": ring.active.kid})
         elif rest.startswith("subscriptions/"):
             subscription_id, _, action = rest.removeprefix("subscriptions/").partition("/")
@@ -120,7 +121,7 @@ class ControlHttp:
             (b"content-type", b"application/jwk-set+json"),
             (b"cache-control", b"public, max-age=300"),
         ]
-        await respond(send, 200, headers, msgspec.json.encode(jwks(self.deliveries.ring)))
+        await respond(send, 200, headers, msgspec.json.encode(jwks(self.deliveries.keys.ring)))
 
     async def _subscription(
         self, method: str, name: str, action: str, headers: Headers, body: bytes, scope: Scope, send: Send
@@ -139,7 +140,7 @@ class ControlHttp:
             streams = _check_streams(_decode(body, StreamsRequest).streams)
             for path in streams:
                 identity.require_read(path)
-            starts = await self.deliveries.implied_starts(state, streams)
+            starts = await implied_starts(self.log.store, state, streams)
             await self.log.submit(AddStreams(name, state.nonce, streams, starts))
             await respond(send, 204, OPEN)
         elif action.startswith("streams/") and method == "DELETE":
@@ -209,13 +210,12 @@ class ControlHttp:
 
     async def _describe(self, name: str, state: Subscription) -> dict[str, Any]:
         config = state.config
-        links = await self.deliveries.links(state)
         return {
             "id": name,
             "subscription_id": name,
             "type": config.type,
             "pattern": config.pattern,
-            "streams": [{"path": path, "link_type": kind, "acked_offset": acked} for path, kind, acked in links],
+            "streams": await list_links(self.log.store, state),
             "webhook": self._describe_webhook(state),
             "wake_stream": config.wake_stream,
             "lease_ttl_ms": config.lease_ttl_ms,
@@ -230,7 +230,7 @@ class ControlHttp:
             return None
         signing = {
             "alg": "ed25519",
-            "kid": self.deliveries.ring.active.kid,
+            "kid": self.deliveries.keys.ring.active.kid,
             "jwks_url": f"{state.base_url}/{paths.RESERVED}/jwks.json",
         }
         return {"url": state.config.webhook_url, "signing": signing}
@@ -261,7 +261,7 @@ class ControlHttp:
         scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         if scheme.lower() != "bearer" or not token:
             raise TokenInvalid("send the token of this wake as Authorization: Bearer")
-        claims = read_token(self.deliveries.ring, token.strip(), name)
+        claims = read_token(self.deliveries.keys.ring, token.strip(), name)
         return Grip(claims.nonce, claims.generation, request.generation, request.wake_id)
 
 

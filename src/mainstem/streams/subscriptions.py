@@ -60,6 +60,10 @@ class Link(msgspec.Struct, frozen=True, gc=False, array_like=True):
     explicit: bool
 
     @property
+    def type(self) -> Literal["explicit", "glob"]:
+        return "explicit" if self.explicit else "glob"
+
+    @property
     def acked(self) -> Offset:
         return Offset(self.read_seq, self.position)
 

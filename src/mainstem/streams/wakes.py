@@ -100,8 +100,7 @@ def _look(view: View, state: Subscription, candidates: tuple[Candidate, ...]) ->
                 continue  # another life began meanwhile: it stays a candidate for the next look
             link = Link(stream.read_seq, candidate.start, False)
             view.put(key, link)
-        kind = "explicit" if link.explicit else "glob"
-        streams.append(LinkedStream(candidate.path, kind, str(link.acked), str(stream.next_offset)))
+        streams.append(LinkedStream(candidate.path, link.type, str(link.acked), str(stream.next_offset)))
     return streams, quiet
 
 

@@ -1,0 +1,78 @@
+"""A real server in a thread of this process, on a real socket: a test can set its limits, its clock and its store."""
+
+import socket
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from mainstem.log.store import Store
+from mainstem.server.app import Mainstem, wall_clock_us
+from mainstem.server.run import Server, bind, configure
+from mainstem.server.settings import Settings
+from mainstem.testing.server import START_S_MAX, STOP_S_MAX, ServerNotReady
+
+
+class ServerThread:
+    """A server with an event loop of its own. Its address is known from the beginning; it serves between `start` and
+    `stop`, or within a `with` block.
+
+    `Settings(port=0)` gives it a free port. It has the limits of this process, so patch them before it starts. `app` is
+    the server itself: touch nothing of it that its event loop uses meanwhile.
+    """
+
+    def __init__(
+        self, settings: Settings, clock_us: Callable[[], int] = wall_clock_us, store: Store | None = None
+    ) -> None:
+        self.app = Mainstem(settings, store=store, clock_us=clock_us)
+        self.data = settings.data
+        self._ready = threading.Event()
+        self._server = _AnnouncedServer(self.app, self._ready)
+        self._listener = bind(settings)
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self.address: tuple[str, int] = self._listener.getsockname()[:2]
+        self.url = "http://{}:{}".format(*self.address)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, type_: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Return when it serves; `ServerNotReady` if it does not come to that."""
+        self._thread.start()
+        if not self._ready.wait(START_S_MAX) or not self._server.started:
+            self.stop()
+            raise ServerNotReady(str(self.app.start_error or f"it did not start within {START_S_MAX:g} s"))
+
+    def stop(self) -> None:
+        """An orderly end; a second one does nothing."""
+        self._server.should_exit = True
+        if self._thread.ident is not None:
+            self._thread.join(STOP_S_MAX)
+        self._listener.close()
+        if self._thread.is_alive():
+            raise TimeoutError(f"the server did not stop within {STOP_S_MAX:g} s")
+
+    def _serve(self) -> None:
+        try:
+            self._server.run(sockets=[self._listener])
+        except SystemExit:
+            if self._server.started:  # uvicorn's way to say that the app has not started: `start` says it then
+                raise
+        finally:
+            self._ready.set()
+
+
+class _AnnouncedServer(Server):
+    def __init__(self, app: Mainstem, ready: threading.Event) -> None:
+        super().__init__(configure(app), app)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready.set()
