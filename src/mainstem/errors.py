@@ -525,7 +525,8 @@ class ServerUnreachable(PipelineError):
     title = "The server does not answer"
     retryable = True
     hint = (
-        "Start it, then run the same query again: it goes on where it stopped. retrySeconds sets how long it is tried."
+        "Start it, then run this again: it goes on where it stopped. "
+        "retrySeconds, or --retry of a job, sets how long it is tried."
     )
 
 
@@ -537,7 +538,16 @@ class RequestRefused(PipelineError):
 class HistoryLost(PipelineError):
     code = "history_lost"
     title = "The log was pruned beyond the place where this query stopped"
-    hint = "Set failOnDataLoss=false to go on with what is left, or begin anew with another checkpoint."
+    hint = (
+        "To go on with what is left, set failOnDataLoss=false, or --accept-loss of a job. "
+        "To begin anew, give another checkpoint, and an export another place."
+    )
+
+
+class OtherLog(HistoryLost):
+    code = "other_log"
+    title = "The log is shorter than what was read of it"
+    hint = "Give the server that the checkpoint is of, or begin anew with another checkpoint."
 
 
 class BadRow(PipelineError):

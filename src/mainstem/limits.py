@@ -7,6 +7,9 @@ MIB: Final = 1024 * KIB
 
 # Requests
 BODY_BYTES_MAX: Final = 16 * MIB  # one append is one record in one transaction, held in memory meanwhile
+BODY_DISCARD_BYTES_MAX: Final = (
+    64 * MIB
+)  # read and dropped of a body that is too large, so that its client sees the 413
 PARSE_INLINE_BYTES_MAX: Final = 256 * KIB  # JSON up to here is checked in under half a millisecond
 REQUEST_HEAD_BYTES_MAX: Final = 64 * KIB  # the parser itself has no bound; curl and browsers stay far below
 HOT_APPEND_BYTES_MAX: Final = 64 * KIB  # larger bodies take the way with flow control
@@ -91,6 +94,7 @@ RECONNECT_PAUSE_S: Final = 0.1
 OUTCOME_S_MAX: Final = 20.0  # to find out what became of a commit whose connection broke
 DATABASE_START_S_MAX: Final = 60.0  # for the database to be there when a node starts
 FOLLOW_POLL_S: Final = 1.0  # looks for other nodes' commits, should a notification be lost
+FOLLOW_YIELD_S_MAX: Final = 0.005  # news are left to a committer that waits for its turn; readers must not wait with it
 FOLLOW_BYTES_MAX: Final = 4 * MIB  # other nodes' records told at once
 ALONE_S: Final = 1.0  # without other nodes' commits for so long, a node commits without locking the head before
 SAVES_KEPT_S: Final = 120.0  # how long a node may be cut off before it must forget all states that it remembers
@@ -222,6 +226,10 @@ CLASS_ARCHIVE_S_MAX: Final = 120.0  # for Java to write its classes to a file; s
 PIPELINE_WAIT_S_MAX: Final = 60.0  # for one answer of the server, connecting included
 PIPELINE_RETRY_S: Final = 120.0  # how long a server may be away; a restart with recovery takes seconds
 PIPELINE_RETRY_S_MAX: Final = 86_400.0
+PIPELINE_SILENT_S: Final = 2.0  # so long a job waits for its server without a word: a busy one takes that long
+JOB_REASON_CHARS_MAX: Final = 1000  # of what another library says went wrong: one line on a terminal, not a page
+SAME_LOG_IDS: Final = 100  # around the end of a table, looked at if its last row is gone from the log
+SAME_LOG_SKEW_US: Final = 60_000_000  # by so much a clock may have been set right between two commits of one log
 PIPELINE_BACKOFF_S: Final = 0.1  # between two attempts; it doubles
 PIPELINE_BACKOFF_S_MAX: Final = 5.0
 LOG_READ_BYTES: Final = (

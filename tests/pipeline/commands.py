@@ -18,6 +18,12 @@ class Done(NamedTuple):
     errors: str
 
     @property
+    def complaints(self) -> str:
+        """What it said on standard error, but for that it waited for a server that comes back slowly."""
+        lines = self.errors.splitlines(keepends=True)
+        return "".join(line for line in lines if not line.startswith("mainstem: waiting for http"))
+
+    @property
     def summary(self) -> dict:
         """What --json printed."""
         return json.loads(self.text)

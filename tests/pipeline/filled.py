@@ -82,7 +82,7 @@ class Log:
             reply = self.http.get("/v1/log", params={**query, "after": after}).raise_for_status()
             found += [json.loads(line) for line in reply.text.splitlines()]
             after = int(reply.headers["log-next"])
-            if reply.headers["log-up-to-date"] == "true":
+            if reply.headers.get("log-up-to-date") == "true":
                 return found
 
     def places(self, **query: object) -> list[tuple[int, int]]:

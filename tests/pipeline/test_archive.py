@@ -247,6 +247,28 @@ def test_the_log_of_another_server_is_refused(log, bench, table, start_server, f
         read_archive(spark, table, url=other.url)
 
 
+def test_another_log_is_known_by_its_times_if_it_has_no_row_where_the_table_ends(
+    log, bench, table, start_server, follow, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(limits, "SAME_LOG_SKEW_US", 0)
+    older = follow(start_server(data=tmp_path / "older").url)
+    for number in range(4):
+        older.create(f"empty/{number}")
+    older.append("b", [1])
+    log.append("a", [1, 2, 3], at_once=1)
+    run_once(make_archive(table), bench)
+    younger = follow(start_server(data=tmp_path / "younger").url)
+    younger.append("b", [1])
+    for number in range(4):
+        younger.create(f"empty/{number}")
+    for other, said in ((older, "earlier"), (younger, "later")):
+        with pytest.raises(BadOption, match=f"another log.*{said}"):
+            run_once(make_archive(table), Workbench(Endpoint(other.url), tmp_path / "c", master=bench.master))
+    log.http.delete("/v1/stream/a").raise_for_status()
+    log.append("c", [1])
+    assert run_once(make_archive(table), bench).rows == 1  # its own last row may go
+
+
 def test_a_table_of_somebody_else_is_left_alone(log, bench, table, spark):
     import pyarrow as pa
     from deltalake import write_deltalake
@@ -311,7 +333,7 @@ def test_a_server_that_restarts_meanwhile_is_waited_for(log, server, pipeline, t
     server.kill()
     server.start()
     done = running.wait()
-    assert (done.code, done.errors) == (0, "")
+    assert (done.code, done.complaints) == (0, "")
     assert done.summary["rows"] == len(expected)
     assert places(archived(table)) == expected
 

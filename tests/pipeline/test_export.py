@@ -14,7 +14,8 @@ from mainstem.errors import BadOption, BadRow, HistoryLost, JobFailed
 from mainstem.pipeline.files.outputs import JOURNAL, SUCCESS, TEMPORARY, Output
 from mainstem.pipeline.jobs.exporting import Exporting, make_export
 from mainstem.pipeline.reading.log_pages import Selection
-from mainstem.pipeline.running import run_once
+from mainstem.pipeline.running import Workbench, run_once
+from mainstem.pipeline.wire import Endpoint
 
 
 @pytest.fixture
@@ -184,6 +185,25 @@ def test_other_questions_need_another_directory(log, bench, output, tmp_path):
         export(bench, output, selection=Selection(streams=("a",), partitions=("p",)))
 
 
+def test_what_is_wrong_with_the_columns_is_told_before_the_directory_is_taken(log, bench, output):
+    log.append("a", [{"n": 1}])
+    with pytest.raises(BadOption, match="--columns: there is no 'nope'"):
+        export(bench, output, columns=("nope",))
+    with pytest.raises(BadOption, match="does not understand the schema"):
+        export(bench, output, schema="n NUMBER OF SORTS")
+    assert export(bench, output, schema="n INT").rows == 1
+
+
+def test_the_log_of_another_server_is_refused(log, bench, output, start_server, follow, tmp_path):
+    log.append("a", [1, 2])
+    export(bench, output)
+    other = follow(start_server(data=tmp_path / "other").url)
+    other.append("b", list(range(9)), at_once=1)
+    with pytest.raises(BadOption, match="another log"):
+        export(Workbench(Endpoint(other.url), tmp_path / "c", master=bench.master), output)
+    assert len(exported(output)) == 2
+
+
 def test_a_run_that_died_before_its_journal_is_forgotten_and_one_after_it_is_finished(log, bench, output, monkeypatch):
     log.append("a", list(range(40)), at_once=10)
     moves = []
@@ -225,8 +245,11 @@ def test_what_was_pruned_between_two_rounds_is_told(log, bench, output):
     while log.head()["pruned"] < floor:
         assert time.monotonic() < deadline_s
         time.sleep(0.02)
-    with pytest.raises(HistoryLost):
+    with pytest.raises(HistoryLost, match="--accept-loss"):
         export(bench, output)
+    log.submit("room", [{"n": 7}], client="third")
+    assert export(bench, output, accept_loss=True).rows == 1
+    assert len(exported(output)) == 4
 
 
 @pytest.mark.slow

@@ -141,7 +141,7 @@ def test_a_server_that_restarts_meanwhile_is_waited_for(log, server, pipeline):
     server.kill()
     server.start()
     done = running.wait()
-    assert (done.code, done.errors) == (0, "")
+    assert (done.code, done.complaints) == (0, "")
     assert (done.summary["partitions"], done.summary["streams"]) == (len(ROOMS), 20)
 
 

@@ -137,7 +137,7 @@ def test_chunks_are_cut_between_messages_and_a_large_one_stands_alone():
 )
 def test_what_the_server_would_refuse_is_never_staged(value):
     good = b"1" if isinstance(value, bytes) else "1"
-    with pytest.raises(BadRow, match="not JSON"):
+    with pytest.raises(BadRow, match="is not JSON: b'"):
         chunks([good, value, good], 100)
 
 

@@ -114,6 +114,8 @@ def test_typed_fields_that_have_a_name_of_the_log_go_into_a_struct(spark, shared
         read(spark, shared, streams=name, schema="id STRING").collect()
     frame = read(spark, shared, streams=name, schema="id STRING, data INT", schemaColumn="value")
     assert frame.select("value.*").collect() == [("x", 1)]
+    with pytest.raises(PySparkException, match="give schema too"):
+        read(spark, shared, streams=name, schemaColumn="value").collect()
 
 
 def test_columns_and_a_schema_of_ones_own(spark, filled, name):

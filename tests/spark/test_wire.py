@@ -11,6 +11,10 @@ from mainstem.errors import BadOption, RequestRefused, ServerUnreachable
 from mainstem.pipeline.wire import Endpoint, Wire
 
 
+class NotJson:
+    """An answer of somebody else."""
+
+
 class Script(BaseHTTPRequestHandler):
     """Answers with what the test has written down: statuses, or None for a connection that breaks."""
 
@@ -23,7 +27,7 @@ class Script(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         status, problem = answer
-        body = json.dumps(problem).encode()
+        body = b"<html>" if isinstance(problem, NotJson) else json.dumps(problem).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -81,8 +85,28 @@ def test_a_refused_token_is_told_and_one_in_a_file_is_read_again(server, tmp_pat
     with Wire(Renewed(server.url, token_file=str(file))) as wire:
         assert wire.get_json("/x") == {"ok": 1}
     assert server.seen == ["Bearer old", "Bearer old", "Bearer new"]
-    with pytest.raises(BadOption, match="tokenFile"):
+    server.answers = [(401, {"code": "unauthorized", "detail": "no"})] * 2
+    with pytest.raises(RequestRefused, match=r"401 unauthorized: no. The token in .* was not renewed within 0 s"):
+        ask(server, token_file=str(file), retry_s=0)
+    with pytest.raises(BadOption, match=r"cannot read the token in .*missing"):
         ask(server, token_file=str(tmp_path / "missing"))
+
+
+def test_whoever_listens_hears_once_that_the_server_is_waited_for(server, monkeypatch):
+    monkeypatch.setattr(limits, "PIPELINE_SILENT_S", 0.0)
+    heard: list[str] = []
+    server.answers = [(503, {"code": "overloaded"}), None, (503, {}), (200, {"ok": 1}), (200, {"ok": 2})]
+    with Wire(Endpoint(server.url, retry_s=60), heard.append) as wire:
+        assert wire.get_json("/x") == {"ok": 1}
+        assert wire.get_json("/x") == {"ok": 2}
+    [said] = heard
+    assert said.startswith(f"waiting for {server.url}, 60 s at most: 503 overloaded")
+
+
+def test_a_server_of_another_kind_is_told(server):
+    server.answers = [(200, NotJson())]
+    with pytest.raises(RequestRefused, match="is it a Mainstem server"):
+        ask(server)
 
 
 def test_nobody_is_asked_for_ever(server):
@@ -96,7 +120,9 @@ def test_nobody_is_asked_for_ever(server):
         wire.get_json("/x")
 
 
-@pytest.mark.parametrize("url", ["localhost:4437", "ftp://x", "http://"])
+@pytest.mark.parametrize(
+    "url", ["localhost:4437", "ftp://x", "http://", "http://x:port", "http://x:99999", "http://[::1"]
+)
 def test_a_url_of_another_kind_is_told(url):
     with pytest.raises(BadOption, match="url must be"):
         Wire(Endpoint(url))

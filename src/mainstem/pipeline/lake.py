@@ -17,7 +17,7 @@ import pyarrow as pa
 from mainstem import limits
 from mainstem.errors import BadOption, JobFailed, MissingSpark
 from mainstem.pipeline.files.copies import WrittenFile
-from mainstem.pipeline.reading.log_pages import LOG_COLUMNS, check_history, read_head
+from mainstem.pipeline.reading.log_pages import LOG_COLUMNS, Selection, check_history, read_head, read_range
 from mainstem.pipeline.wire import Endpoint, Wire
 from mainstem.pipeline.writing.stage import open_location, sync
 
@@ -211,8 +211,12 @@ def check_same_log(lake: Lake, endpoint: Endpoint, head: int) -> None:
             "it is another server's, or an older copy"
         )
     place = lake.last_place() if reached else None
-    if place is None:
-        return
+    if place is not None:
+        check_place(lake.location, place, endpoint)
+
+
+def check_place(location: str, place: Place, endpoint: Endpoint) -> None:
+    """The log must have the last row that was taken from it; if that is gone, its neighbours must fit in time."""
     with Wire(endpoint) as wire:
         query = [("after", place.committed_id - 1), ("until", place.committed_id), ("max_bytes", 1)]
         query_text = [(name, str(value)) for name, value in query] + [("columns", "committed_id,committed_at")]
@@ -221,9 +225,29 @@ def check_same_log(lake: Lake, endpoint: Endpoint, head: int) -> None:
     for time_us in found.to_pylist():  # none if it was pruned or deleted since
         if not place.since_us <= time_us < place.until_us + STATS_US:
             raise BadOption(
-                f"{lake.location} was made of another log: its last row has committed id {place.committed_id}, which "
+                f"{location} was made of another log: its last row has committed id {place.committed_id}, which "
                 f"{endpoint.url} committed at another time"
             )
+    if not len(found):
+        _check_neighbours(location, place, endpoint)
+
+
+def _check_neighbours(location: str, place: Place, endpoint: Endpoint) -> None:
+    """Nothing below the place was committed later than it, and nothing above it earlier."""
+    columns = ("committed_id", "committed_at")
+    first, last = max(place.committed_id - limits.SAME_LOG_IDS, 0), place.committed_id + limits.SAME_LOG_IDS
+    with Wire(endpoint) as wire:
+        last = min(last, read_head(wire).head)
+    for batch in read_range(endpoint, Selection(), columns, first, last, limits.LOG_READ_BYTES):
+        times = batch.column("committed_at").cast(pa.int64()).to_pylist()
+        for committed_id, time_us in zip(batch.column("committed_id").to_pylist(), times, strict=True):
+            below = committed_id <= place.committed_id
+            gap_us = time_us - place.until_us if below else place.since_us - time_us
+            if gap_us > limits.SAME_LOG_SKEW_US:
+                raise BadOption(
+                    f"{location} was made of another log: it ends with committed id {place.committed_id}, but "
+                    f"{endpoint.url} committed {committed_id} {'later' if below else 'earlier'} than that"
+                )
 
 
 def read_archive(

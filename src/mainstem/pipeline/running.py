@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from mainstem import errors
-from mainstem.errors import JobFailed, MainstemError
+from mainstem import errors, limits
+from mainstem.errors import BadOption, JobFailed, MainstemError
 from mainstem.pipeline.java import find_java
+from mainstem.pipeline.masters import choose_master
 from mainstem.pipeline.wire import Endpoint, Wire
 
 if TYPE_CHECKING:
@@ -63,12 +64,15 @@ class Workbench:
         master: str | None = None,
         dry_run: bool = False,
         progress: Progress | None = None,
+        tell: Callable[[str], None] | None = None,
     ) -> None:
         self.endpoint = endpoint
         self.checkpoint = checkpoint
         self.master = master
         self.dry_run = dry_run
         self.progress: Progress = progress or Silence()
+        self.tell = tell
+        """Who hears that the server is being waited for."""
         self._head = 0
 
     @cached_property
@@ -83,10 +87,10 @@ class Workbench:
         """Of `format("mainstem")`, for this server."""
         token = {"token": self.endpoint.token, "tokenFile": self.endpoint.token_file}
         given = {name: value for name, value in token.items() if value is not None}
-        return {"url": self.endpoint.url, **given}
+        return {"url": self.endpoint.url, "retrySeconds": f"{self.endpoint.retry_s:.0f}", **given}
 
     def wire(self) -> Wire:
-        return Wire(self.endpoint)
+        return Wire(self.endpoint, self.tell)
 
     def head(self) -> int:
         with self.wire() as wire:
@@ -95,8 +99,9 @@ class Workbench:
 
     def check(self) -> None:
         """What can be told before Spark starts: that the server answers, takes the token, and that there is Java."""
+        master = choose_master(self.master)
         self.head()
-        if not (self.master or "").startswith("sc://"):
+        if not master.startswith("sc://"):
             find_java()
 
     def follow(self, query: "StreamingQuery") -> int:
@@ -138,6 +143,8 @@ def run_once(job: Job, bench: Workbench) -> Summary:
     except MainstemError:
         raise
     except Exception as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # a file or disk of this machine, and it says which
         raise explain(error) from error
     summary.seconds = round(time.monotonic() - begun_s, 3)
     summary.lag = max(0, bench.head() - summary.committed_id)
@@ -145,11 +152,12 @@ def run_once(job: Job, bench: Workbench) -> Summary:
 
 
 def run_every(job: Job, bench: Workbench, every_s: float, tell: Callable[[Summary], None]) -> None:
-    """Round after round until SIGINT or SIGTERM; a round that has begun is finished."""
+    """Round after round until SIGINT or SIGTERM; a round that has begun is finished, unless the signal comes again."""
     stop = threading.Event()
 
     def ask_to_stop(number: int, frame: FrameType | None) -> None:
         stop.set()
+        signal.signal(number, before[signal.Signals(number)])  # whoever asks again does not want to wait for the round
 
     before = {number: signal.signal(number, ask_to_stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -166,13 +174,21 @@ OURS = re.compile(r"mainstem\.errors\.(\w+): (.+)")
 
 
 def explain(error: Exception) -> MainstemError:
-    """The error of ours within what Spark says; else the first line of what it says."""
+    """The error of ours within what Spark says; else the first line of what it says that means something."""
     text = str(error)
     found = OURS.findall(text)
     if found:
         name, detail = found[-1]
         type_ = getattr(errors, name, None)
         if isinstance(type_, type) and issubclass(type_, MainstemError):
-            return type_(detail.strip())
+            return type_(detail.strip().removesuffix(f". {type_.hint}"))
     lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if isinstance(error, OSError):  # of delta-rs: causes, one a line
+        return JobFailed(" ".join(lines)[: limits.JOB_REASON_CHARS_MAX] or type(error).__name__)
+    if type(error).__name__ == "ParseException":  # the only words of SQL that a job takes
+        return BadOption(f"Spark does not understand the schema: {lines[0]}")
+    if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):  # py4j, before what Java says
+        causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+        said = " ".join([lines[1].removeprefix(": "), *causes[-1:]])
+        return JobFailed(said[: limits.JOB_REASON_CHARS_MAX])
     return JobFailed(f"{type(error).__name__}: {lines[0] if lines else 'no reason given'}")

@@ -16,12 +16,10 @@ from mainstem.errors import MissingSpark
 from mainstem.pipeline.class_archive import archive_of, is_there, reading
 from mainstem.pipeline.folders import cache_folder
 from mainstem.pipeline.java import find_java
+from mainstem.pipeline.masters import choose_master
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-MASTER = "MAINSTEM_SPARK_MASTER"
-"""The environment variable that names the master when the caller does not."""
 
 SQL_CONFS = {
     "spark.sql.session.timeZone": "UTC",
@@ -62,7 +60,7 @@ def session(
         from pyspark.sql import SparkSession
     except ImportError:
         raise MissingSpark("the package pyspark is not installed") from None
-    master = master or os.environ.get(MASTER) or "local[*]"
+    master = choose_master(master)
     if master.startswith("sc://"):
         return _connect(app_name, master, conf or {})
     prepare_environment()

@@ -30,6 +30,8 @@ class MainstemSource(DataSource):
         for name in options.columns:
             if name not in LOG_COLUMNS:
                 raise BadOption(f"columns: there is no {name!r}; there are: {', '.join(LOG_COLUMNS)}")
+        if options.schema_column is not None and options.schema is None:
+            raise BadOption("schemaColumn is the column of the fields that schema names: give schema too")
         chosen = options.columns or tuple(LOG_COLUMNS)
         columns = [f"`{name}` {LOG_COLUMNS[name]}" for name in chosen]
         if options.schema is not None and options.schema_column is not None:

@@ -6,7 +6,7 @@ import http.client
 import json
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ class Endpoint:
         try:
             return Path(self.token_file).read_text("utf-8").strip()
         except OSError as error:
-            raise BadOption(f"cannot read tokenFile {self.token_file}: {error.strerror}") from None
+            raise BadOption(f"cannot read the token in {self.token_file}: {error.strerror}") from None
 
 
 @dataclass(frozen=True)
@@ -56,13 +56,18 @@ class Reply:
 class Wire:
     """One connection, opened when it is needed and again when it broke. Every request may be repeated."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint, tell: Callable[[str], None] | None = None) -> None:
+        """`tell` hears once, in a sentence, of a request that has to wait for the server."""
         self.endpoint = endpoint
-        parts = urlsplit(endpoint.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        self._tell = tell
+        try:
+            parts = urlsplit(endpoint.url)
+            self._host, self._port = parts.hostname or "", parts.port
+        except ValueError:  # of the port, or of a bracket
+            parts, self._host = urlsplit(""), ""
+        if parts.scheme not in ("http", "https") or not self._host:
             raise BadOption(f"url must be like http://127.0.0.1:4437, not {endpoint.url!r}")
         self._secure = parts.scheme == "https"
-        self._host, self._port = parts.hostname, parts.port
         self._base = parts.path.rstrip("/")
         self._connection: http.client.HTTPConnection | None = None
 
@@ -79,7 +84,12 @@ class Wire:
 
     def get_json(self, path: str, query: list[tuple[str, str]] | None = None) -> dict[str, Any]:
         reply = self.request("GET", path, query=query)
-        found: dict[str, Any] = json.loads(reply.body)
+        try:
+            found: dict[str, Any] = json.loads(reply.body)
+        except ValueError:
+            raise RequestRefused(
+                f"{self.endpoint.url} answers {path} with something that is not JSON: is it a Mainstem server?"
+            ) from None
         return found
 
     def request(
@@ -96,6 +106,8 @@ class Wire:
         target = f"{self._base}{path}" + (f"?{urlencode(query)}" if query else "")
         deadline_s = time.monotonic() + self.endpoint.retry_s
         pause_s = limits.PIPELINE_BACKOFF_S
+        silent_until_s = time.monotonic() + limits.PIPELINE_SILENT_S
+        told = self._tell is None
         refused_token: str | None = None
         while True:
             token = self.endpoint.read_token()
@@ -109,11 +121,25 @@ class Wire:
                     refused_token, wait_s = token, 0.0  # the file may hold a newer one by now
                 wait_s = max(wait_s, _retry_after(reply))
             if time.monotonic() + wait_s > deadline_s:
+                if reply is not None and reply.status == 401:
+                    raise RequestRefused(
+                        f"{method} {path} at {self.endpoint.url}: {fault}. The token in {self.endpoint.token_file} was "
+                        f"not renewed within {self.endpoint.retry_s:g} s: put a valid one there, and run this again",
+                        refused=401,
+                    )
                 raise ServerUnreachable(
                     f"{self.endpoint.url} did not do {method} {path} within {self.endpoint.retry_s:g} s: {fault}"
                 )
+            if not told and time.monotonic() + wait_s > silent_until_s:
+                told = True
+                self._say_that_it_waits(deadline_s, fault)
             time.sleep(wait_s)
             pause_s = min(pause_s * 2, limits.PIPELINE_BACKOFF_S_MAX)
+
+    def _say_that_it_waits(self, deadline_s: float, fault: str) -> None:
+        left_s = deadline_s - time.monotonic()
+        assert self._tell is not None
+        self._tell(f"waiting for {self.endpoint.url}, {left_s:.0f} s at most: {fault}")
 
     def _attempt(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes | None, token: str | None
@@ -150,7 +176,8 @@ class Wire:
             return text
         if reply.status == 401:
             text += (
-                ". Run it again with a valid token: it goes on where it stopped. A tokenFile is read for each request"
+                ". Run it again with a valid token: it goes on where it stopped. A token in a file (tokenFile, or "
+                "--token-file of a job) is read for each request"
             )
         raise RequestRefused(
             f"{method} {path} at {self.endpoint.url}: {text}", refusal=problem.get("code"), refused=reply.status

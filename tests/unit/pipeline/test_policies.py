@@ -63,7 +63,7 @@ def test_sizes_may_have_units(text, size):
         ("[[policy]]\npartitions='a'\nmax_events=true", "max_events must be a whole number"),
         ("[[policy]]\npartitions='a'\nmax_bytes='lots'", "max_bytes must be"),
         ("[[policy]]\npartitions='a'\nmax_bytes=true", "max_bytes must be"),
-        ("[[policy]]\npartitions='a'\nmax_evens=1", "there is no 'max_evens'"),
+        ("[[policy]]\npartitions='a'\nmax_evens=1", "there is no 'max_evens'; there are: .*max_events"),
         ("[[policy]]\npartitions=[]\nmax_events=1", "a glob in quotes"),
         ("[[policy]]\npartitions='a**'\nmax_events=1", "whole segments"),
         ("[[policy]]\npartitions='a'\nrequire_snapshot='yes'", "require_snapshot must be true or false"),

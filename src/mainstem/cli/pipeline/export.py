@@ -48,6 +48,9 @@ class Time(click.ParamType[int]):
     metavar="ROWS",
     help="Rows of the log that are looked at in one step, which a kill may cost.",
 )
+@click.option(
+    "--accept-loss", is_flag=True, help="Go on with what is left if the log was pruned before it was exported."
+)
 @job_options(changes=True)
 def export(
     output: str,
@@ -63,6 +66,7 @@ def export(
     schema: str | None,
     messages: bool,
     commit_rows: int,
+    accept_loss: bool,
     runner: Runner,
 ) -> None:
     """Write rows of the log into the directory OUTPUT, each exactly once.
@@ -82,5 +86,6 @@ def export(
         schema,
         messages,
         commit_rows,
+        accept_loss,
     )
     runner.run(make_export(output, choices))

@@ -15,7 +15,7 @@ from mainstem.cli.pipeline.runner import quieten
 def prepare(as_json: bool) -> None:
     """Make every later start of a local Spark twice as fast.
 
-    It keeps Spark's classes in a file that Java maps, about 160 MB in the cache folder. It takes half a minute, once,
+    It keeps Spark's classes in a file that Java maps, about 190 MB in the cache folder. It takes half a minute, once,
     and again after another Java or Spark was installed.
     """
     from mainstem.pipeline.preparing import make_class_archive

@@ -25,6 +25,9 @@ from mainstem.errors import BadOption
 )
 @click.option("--streams", metavar="LIST", help="Only these streams: paths, or globs.")
 @click.option("--partitions", metavar="LIST", help="Only events of these partitions.")
+@click.option(
+    "--accept-loss", is_flag=True, help="Go on with what is left if the log was pruned before it was counted."
+)
 @job_options()
 def rollup(
     into: str,
@@ -35,6 +38,7 @@ def rollup(
     type_: str,
     streams: str | None,
     partitions: str | None,
+    accept_loss: bool,
     runner: Runner,
 ) -> None:
     """Count messages and bytes by time window, and write each count once into a stream.
@@ -45,7 +49,8 @@ def rollup(
 
     names = tuple(name.strip() for name in by.split(",") if name.strip())
     try:
-        job = make_rollup(RollupOptions(into, window, late, names, time, type_, streams, partitions))
+        options = RollupOptions(into, window, late, names, time, type_, streams, partitions)
+        job = make_rollup(options, accept_loss=accept_loss)
     except BadOption as error:
         raise click.UsageError(error.detail) from None
     runner.run(job)

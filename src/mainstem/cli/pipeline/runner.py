@@ -12,6 +12,7 @@ from typing import Any
 import click
 import msgspec
 
+from mainstem import limits
 from mainstem.cli.addresses import Address
 from mainstem.cli.faults import ExitCode, is_verbose
 from mainstem.cli.options import server
@@ -49,7 +50,12 @@ class Runner:
         quiet = not is_verbose(click.get_current_context())
         with quieten(quiet), progress_of(self.name, shown=watched(self.as_json)) as progress:
             bench = Workbench(
-                self.endpoint, self.checkpoint, master=self.master, dry_run=self.dry_run, progress=progress
+                self.endpoint,
+                self.checkpoint,
+                master=self.master,
+                dry_run=self.dry_run,
+                progress=progress,
+                tell=warn,
             )
             if self.every_s is not None:
                 run_every(job, bench, self.every_s, self.tell)
@@ -62,6 +68,11 @@ class Runner:
     def tell(self, summary: Summary) -> None:
         write_facts(msgspec.to_builtins(summary), self.as_json)
         sys.stdout.flush()
+
+
+def warn(text: str) -> None:
+    """A line on standard error, above the bar if there is one: whoever draws it has put itself into `sys.stderr`."""
+    print(f"mainstem: {text}", file=sys.stderr, flush=True)
 
 
 def job_options(*, changes: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -79,6 +90,15 @@ def job_options(*, changes: bool = False) -> Callable[[Callable[..., Any]], Call
         @click.option(
             "--every", "every_s", type=click.FloatRange(min=0.1), metavar="SECONDS", help="Round after round."
         )
+        @click.option(
+            "--retry",
+            "retry_s",
+            type=click.IntRange(0, int(limits.PIPELINE_RETRY_S_MAX)),
+            metavar="SECONDS",
+            default=int(limits.PIPELINE_RETRY_S),
+            show_default=True,
+            help="How long a server that does not answer is waited for.",
+        )
         @functools.wraps(function)
         def wrapped(
             *args: Any,
@@ -88,6 +108,7 @@ def job_options(*, changes: bool = False) -> Callable[[Callable[..., Any]], Call
             checkpoint: Path | None,
             once: bool,
             every_s: float | None,
+            retry_s: int,
             as_json: bool,
             dry_run: bool = False,
             **options: Any,
@@ -96,7 +117,7 @@ def job_options(*, changes: bool = False) -> Callable[[Callable[..., Any]], Call
                 raise click.UsageError("--once and --every exclude each other")
             name = click.get_current_context().info_name or function.__name__
             runner = Runner(
-                Endpoint(address.url, None if token_file else address.token, token_file),
+                Endpoint(address.url, None if token_file else address.token, token_file, retry_s),
                 name,
                 checkpoint=checkpoint or Path("mainstem-pipeline") / name,
                 master=master,

@@ -16,6 +16,7 @@ from pyarrow import fs
 
 from mainstem.errors import BadOption
 from mainstem.pipeline.files.copies import WrittenFile
+from mainstem.pipeline.lake import Place
 from mainstem.pipeline.writing.stage import open_location, sync
 
 JOURNAL = "_export.json"
@@ -32,6 +33,8 @@ class Journal(msgspec.Struct, frozen=True):
     """What the log had lost already when the export began."""
     rows: int = 0
     moves: dict[str, str] = {}
+    place: Place | None = None
+    """The last row that was exported."""
 
 
 class Output:
@@ -73,7 +76,9 @@ class Output:
         """Make the files of a run part of the export."""
         moves = {file.path: f"{file.first:016d}-{file.last:016d}.{self._extension}" for file in files}
         rows = journal.rows + sum(file.rows for file in files)
-        return self._move(Journal(journal.asked, until, journal.pruned, rows, moves), write=True)
+        last = max(files, key=lambda file: file.last, default=None)
+        place = Place(last.last, last.since_us, last.until_us) if last else journal.place
+        return self._move(Journal(journal.asked, until, journal.pruned, rows, moves, place), write=True)
 
     def finish(self, journal: Journal) -> None:
         self.recover(journal)

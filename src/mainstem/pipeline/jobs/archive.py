@@ -88,8 +88,8 @@ def _open(location: str, piece: Piece) -> PartitionedFiles:
 def _check_whole(head: Head, after: int) -> None:
     if head.pruned > after:
         raise HistoryLost(
-            f"rows up to committed id {head.pruned} were pruned, but the archive has come to {after} only: some are "
-            "lost. --accept-loss goes on with what is left"
+            f"rows up to committed id {head.pruned} were pruned, but the archive has come to {after} only: some of "
+            "them are lost"
         )
 
 

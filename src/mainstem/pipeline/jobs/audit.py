@@ -75,7 +75,10 @@ def _audit(bench: Workbench, options: AuditOptions) -> Audited:
     from mainstem.pipeline.auditing.archived import Archive
     from mainstem.pipeline.auditing.indexes import copy_index
     from mainstem.pipeline.auditing.ranges import SAMPLE_OF, Scope
+    from mainstem.pipeline.lake import absolute, load_table
 
+    if options.archive is not None:
+        load_table(absolute(options.archive))  # told now, not after the whole log was read
     folder = bench.checkpoint / "findings"
     plan = Plan(bench.endpoint.url, bench.head(), round(options.sample * SAMPLE_OF), round(options.skew_s * 1e6))
     plan = _resume(folder, plan)

@@ -27,7 +27,7 @@ from mainstem.pipeline.files.copies import (
 from mainstem.pipeline.files.outputs import TEMPORARY, Journal, Output
 from mainstem.pipeline.files.parquet import ParquetFile
 from mainstem.pipeline.files.texts import TextFile, csv_header, encode_csv, encode_messages, encode_ndjson
-from mainstem.pipeline.lake import Lake, check_same_log
+from mainstem.pipeline.lake import Lake, check_place, check_same_log
 from mainstem.pipeline.reading.log_pages import LOG_COLUMNS, Selection, Shape, check_history, read_head
 from mainstem.pipeline.running import Job, Summary, Workbench
 
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 Format = Literal["parquet", "delta", "ndjson", "csv"]
 APP = "mainstem-export"
+HOW = ("commit_rows", "accept_loss")
+"""What may change from round to round: the same rows come out."""
 ALWAYS = ("committed_id", "committed_at")
 """What is read in any case: files are named by the ids in them."""
 
@@ -63,17 +65,22 @@ class Exporting:
     messages: bool = False
     """Only the messages themselves, one a line."""
     commit_rows: int = limits.COPY_ROWS
+    accept_loss: bool = False
+    """Go on with what is left if the log was pruned before it was exported."""
 
     @property
     def asked(self) -> str:
         """What makes it another export if it changes."""
-        about = {name: value for name, value in asdict(self).items() if name != "commit_rows"}
+        about = {name: value for name, value in asdict(self).items() if name not in HOW}
         return msgspec.json.encode(about).decode()
 
 
 def make_export(location: str, choices: Exporting) -> Job:
     if choices.messages and (choices.format != "ndjson" or choices.columns or choices.schema):
         raise BadOption("--messages is for ndjson, without --columns and --schema")
+    for name in choices.columns:
+        if name not in LOG_COLUMNS:
+            raise BadOption(f"--columns: there is no {name!r}; there are: {', '.join(LOG_COLUMNS)}")
     if choices.selection.nothing:
         raise BadOption("no row is of a stream and of a partition: the filters exclude each other")
     export = _export_delta if choices.format == "delta" else _export_files
@@ -86,6 +93,8 @@ def _export_files(bench: Workbench, location: str, choices: Exporting) -> Export
     with bench.wire() as wire:
         head = read_head(wire)
     if journal is None:
+        if choices.schema:
+            _schema(bench, choices)  # what is wrong with it is told before the place is taken
         journal = Journal(choices.asked, choices.from_id - 1, head.pruned)
         if not bench.dry_run:
             output.start(journal)
@@ -97,7 +106,10 @@ def _export_files(bench: Workbench, location: str, choices: Exporting) -> Export
             f"{location} has come to committed id {journal.until}, but the log of {bench.endpoint.url} ends at "
             f"{head.head}: it is another server's, or an older copy"
         )
-    check_history(head, journal.pruned, journal.until)
+    if journal.place is not None:
+        check_place(output.location, journal.place, bench.endpoint)
+    if not choices.accept_loss:
+        check_history(head, journal.pruned, journal.until)
     done = Exported(job="export", output=output.location, committed_id=journal.until, dry_run=bench.dry_run)
     if journal.until < until and not bench.dry_run:
         output.begin()
@@ -118,7 +130,7 @@ def _export_delta(bench: Workbench, location: str, choices: Exporting) -> Export
         head = read_head(wire)
     check_same_log(lake, bench.endpoint, head.head)
     after = max(lake.reached(), choices.from_id - 1)
-    if lake.reached():
+    if lake.reached() and not choices.accept_loss:
         check_history(head, 0, after)
     done = Exported(job="export", output=lake.location, committed_id=after, dry_run=bench.dry_run)
     if not bench.dry_run:
@@ -142,7 +154,7 @@ def _copy(
     schema = _schema(bench, choices)
     wanted = ("committed_id",) if bench.dry_run else Shape(schema, None).columns
     columns = tuple(name for name in LOG_COLUMNS if name in {*wanted, *ALWAYS})
-    reading = Reading(bench.endpoint, choices.selection, columns, pruned)
+    reading = Reading(bench.endpoint, choices.selection, columns, None if choices.accept_loss else pruned)
     opener = partial(open_rows, choices.format, choices.messages, location, schema)
     while done.committed_id < until:
         with bench.wire() as wire:

@@ -36,6 +36,8 @@ class Retained(Summary, kw_only=True):
     erased: int | None = None
     """In a dry run: what would really go, since every partition of it has given it up."""
     erased_bytes: int | None = None
+    held: int = 0
+    """Streams that would give up something, but forks read it."""
     gone: int = 0
     """Streams that were deleted meanwhile."""
     archived: dict[str, int] = msgspec.field(default_factory=dict)
@@ -172,6 +174,8 @@ def _count(floors: DataFrame, policies: Policies, measured: bool, done: Retained
                 done.partitions += targets
             else:
                 done.streams += targets
+        elif row["status"] == "held":
+            done.held += targets
         elif row["status"] == "gone":
             done.gone += targets
         elif row["status"] == "fault":

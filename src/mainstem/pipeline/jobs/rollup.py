@@ -55,11 +55,12 @@ class Windows:
     late: str
 
 
-def make_rollup(options: RollupOptions) -> Job:
+def make_rollup(options: RollupOptions, *, accept_loss: bool = False) -> Job:
+    """`accept_loss`: go on with what is left if the log was pruned before it was counted."""
     windows = check_options(options)
 
     def rollup(bench: Workbench) -> Rolled:
-        return _rollup(bench, options, windows)
+        return _rollup(bench, options, windows, accept_loss)
 
     return rollup
 
@@ -78,12 +79,12 @@ def check_options(options: RollupOptions) -> Windows:
     return Windows(as_interval(options.window, "--window"), as_interval(options.late, "--late", least=0))
 
 
-def _rollup(bench: Workbench, options: RollupOptions, windows: Windows) -> Rolled:
+def _rollup(bench: Workbench, options: RollupOptions, windows: Windows, accept_loss: bool) -> Rolled:
     head = bench.head()
     _keep_options(bench.checkpoint / "rollup.json", options)
     checkpoint = str((bench.checkpoint / "query").resolve())
     query = (
-        count(read(bench, options), options, windows)
+        count(read(bench, options, accept_loss), options, windows)
         .writeStream.format("mainstem")
         .options(**bench.options, stream=options.into, checkpointLocation=checkpoint)
         .outputMode("append")
@@ -127,10 +128,11 @@ def _add_counts(done: Rolled, query: StreamingQuery) -> None:
 # The query
 
 
-def read(bench: Workbench, options: RollupOptions) -> DataFrame:
+def read(bench: Workbench, options: RollupOptions, accept_loss: bool) -> DataFrame:
     """The log without the stream that is written: what was counted is not counted again."""
     given = {"streams": options.streams, "partitions": options.partitions}
     chosen = {name: value for name, value in given.items() if value}
+    chosen["failOnDataLoss"] = "false" if accept_loss else "true"
     rows = (
         bench.spark.readStream.format("mainstem")
         .options(**bench.options, **chosen, maxRowsPerTrigger=str(limits.ROLLUP_ROWS))

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from mainstem.errors import BadOption, HistoryLost
+from mainstem.errors import BadOption, HistoryLost, OtherLog
 from mainstem.pipeline.reading.typed import JsonColumns
 from mainstem.pipeline.wire import Endpoint, Wire
 
@@ -153,15 +153,15 @@ def read_range(
                 yield from (batch for batch in batches if batch.num_rows)
             following = int(reply.headers["Log-Next"])
             if following <= after:
-                raise HistoryLost(f"the log at {endpoint.url} ends at {after}, but {until} was there before")
+                raise OtherLog(f"the log at {endpoint.url} ends at {after}, but {until} was there before")
             after = following
 
 
 def check_head(head: Head, after: int) -> None:
     """A log never gets shorter."""
     if head.head < after:
-        raise HistoryLost(
-            f"the log ends at {head.head}, but this query had come to {after}: it is another server, or an older backup"
+        raise OtherLog(
+            f"the log ends at {head.head}, but this had come to {after}: it is another server, or an older backup"
         )
 
 
@@ -169,5 +169,6 @@ def check_history(head: Head, known_pruned: int, after: int) -> None:
     """Nothing behind `after` may have been taken out since somebody looked last."""
     if head.pruned > max(after, known_pruned):
         raise HistoryLost(
-            f"rows up to committed id {head.pruned} were pruned, but this query had come to {after} only: some are lost"
+            f"the log was pruned up to committed id {head.pruned}, but this had come to {after} only: rows are lost, "
+            "unless those that went are of streams or partitions that it does not read"
         )

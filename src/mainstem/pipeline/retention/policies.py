@@ -144,6 +144,12 @@ def parse_policies(text: str, source: str = "the policy file") -> Policies:
     return Policies(policies)
 
 
+KEYS = (
+    *("partitions", "streams", "name", "keep"),
+    *("max_age", "max_events", "max_bytes", "require_snapshot", "require_archive"),
+)
+
+
 def _parse_policy(table: dict[str, Any], number: int) -> Policy:
     kinds = [kind for kind in (PARTITION, STREAM) if kind + "s" in table]
     if len(kinds) != 1:
@@ -161,7 +167,7 @@ def _parse_policy(table: dict[str, Any], number: int) -> Policy:
         require_archive=_take(table, "require_archive", str),
     )
     if table:
-        raise BadPolicy(f"there is no {next(iter(table))!r}")
+        raise BadPolicy(f"there is no {next(iter(table))!r}; there are: {', '.join(KEYS)}")
     required = policy.require_snapshot or policy.require_archive is not None
     if policy.keep and (policy.bounded or required):
         raise BadPolicy("keep = true keeps everything: it takes no bounds and no requirements")

@@ -36,7 +36,7 @@ class Floor(NamedTuple):
     life: int
     policy: int
     status: str
-    """pruned, unchanged, gone, or fault."""
+    """pruned, unchanged, held (forks read it), gone, or fault."""
     floor: int
     """The newest id that goes."""
     reached: int
@@ -166,11 +166,24 @@ class _Request:
         """Give up what was added; what became of each."""
         waiting, self._waiting, self._size = self._waiting, [], 0
         wanted = [one for one in waiting if one[0].status == "pruned"]
-        if wanted and not self._dry_run and self._post(wanted) is not None:
-            # One of them cannot be, for example since its stream was just deleted: the others still can.
-            alone = {id(one[0]): self._give_up(one) for one in wanted}
-            return [alone.get(id(floor), floor) for floor, _ in waiting]
-        return [floor for floor, _ in waiting]
+        if not wanted or self._dry_run:
+            return [floor for floor, _ in waiting]
+        refused = self._post(wanted) is not None
+        # One of them cannot be, for example since its stream was just deleted: the others still can.
+        became = {id(one[0]): self._give_up(one) if refused else one[0] for one in wanted}
+        return [self._look(became.get(id(floor), floor), offset) for floor, offset in waiting]
+
+    def _look(self, floor: Floor, offset: str) -> Floor:
+        """What a stream has really given up: the server keeps what forks of it read, and does not call that a fault."""
+        if floor.kind != STREAM or floor.status != "pruned":
+            return floor
+        try:
+            present = Shelf(self._wire).fetch(Target(floor.kind, floor.name, floor.life), whole=False)
+        except TargetGone:
+            return floor._replace(status="gone", messages=0, size=0)
+        if present.given_up >= Offset.parse(offset).position:
+            return floor
+        return floor._replace(status="held", messages=0, size=0)
 
     def _give_up(self, one: tuple[Floor, str]) -> Floor:
         refusal = self._post([one])

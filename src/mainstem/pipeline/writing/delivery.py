@@ -88,11 +88,11 @@ class Appender:
 def _explain(reply: Reply, stream: str, producer: str, epoch: int) -> RequestRefused:
     code = reply.problem.get("code")
     advice = {
-        "stale_epoch": "the checkpoint is older than what was written: it was restored, or two queries use copies of "
+        "stale_epoch": "The checkpoint is older than what was written: it was restored, or two queries use copies of "
         "it. Begin with a new checkpoint",
-        "producer_gap": "the stream was deleted and made again while it was written. Begin with a new checkpoint",
-        "stream_closed": "it takes no more. Write into another stream",
-        "content_type_mismatch": "set contentType to that of the stream",
+        "producer_gap": "The stream was deleted and made again while it was written. Begin with a new checkpoint",
+        "stream_closed": "Write into another stream",
+        "content_type_mismatch": "Set the content type to that of the stream",
     }.get(str(code), "")
     text = f"{reply.status} {code}: {reply.problem.get('detail', '')}"
     return RequestRefused(

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mainstem import limits
-from mainstem.errors import BadJson, BadOption, BadRow
+from mainstem.errors import BadJson, BadOption, BadRow, EmptyArray
 from mainstem.pipeline.options import WriteOptions
 from mainstem.streams.json_mode import parse_body
 
@@ -86,21 +86,31 @@ class Messages:
             if len(found.data) > limits.SINK_CHUNK_BYTES_MAX - 2:
                 raise BadRow(f"a message of {len(found.data)} bytes is larger than {limits.SINK_CHUNK_BYTES_MAX}")
             if self._json and self.raw:
-                check_json(found)
+                check_json(found, messages.slice(first, found.rows))
             yield found
             first = last
 
 
-def check_json(chunk: Chunk) -> None:
+def check_json(chunk: Chunk, messages: pa.Array) -> None:
     """By the server's own rule: what is staged must not be refused when it is sent."""
-    body = b"[%b]" % bytes(chunk.data[:-1])
+    fault = _judge(bytes(chunk.data[:-1]), chunk.rows)
+    if fault is None:
+        return
+    for message in messages:  # whose fault it is; each has a comma behind it
+        data = message.as_py()[:-1]
+        if (its_fault := _judge(data, 1)) is not None:
+            raise BadRow(f"a message is not JSON: {data[:80]!r} ({its_fault})")
+    raise BadRow(f"messages are not JSON: {fault}")
+
+
+def _judge(values: bytes, number: int) -> str | None:
+    """What is wrong with so many JSON values, with commas between them."""
     try:
-        if parse_body(body).number == chunk.rows:
-            return
-        fault = "a message is not one JSON value"
+        return None if parse_body(b"[%b]" % values).number == number else "it is not one JSON value"
+    except EmptyArray:
+        return "it is empty"
     except BadJson as error:
-        fault = error.detail
-    raise BadRow(f"valueColumn holds something that is not JSON: {fault}; it begins with {body[1:80]!r}")
+        return error.detail
 
 
 def _ends(messages: pa.Array) -> np.ndarray[Any, np.dtype[np.int64]]:
