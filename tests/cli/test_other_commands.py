@@ -167,3 +167,32 @@ def test_a_bench_is_bounded_and_cleans_up(mainstem):
     long = json.loads(mainstem.ok("bench", "-n", "1000000", "--seconds", "0.3", "--json"))
     assert 0 < long["appends"] < 1_000_000
     assert mainstem("bench", "-n", "0").code == 2
+
+
+def test_events_are_submitted_as_they_come(mainstem, path):
+    process = mainstem.spawn("sync", "submit", "-p", path, "--json")
+    for number in range(2):  # each is committed before the next is written
+        process.stdin.write(b'{"n":%d}\n' % number)
+        process.stdin.flush()
+        result = json.loads(process.stdout.readline())
+        assert (result["status"], result["status_updated_at"][-1]) == ("committed", "Z")
+    process.stdin.close()
+    assert process.wait(20) == 0
+    assert mainstem.ok("sync", "pull", "-p", path, "-f", "%v\\n") == '{"n":0}\n{"n":1}\n'
+
+
+def test_options_of_submit_that_contradict_each_other_are_refused(mainstem, path):
+    done = mainstem("sync", "submit", "-p", path, "file", "-m", "{}")
+    assert (done.code, "a file or --message" in done.errors) == (2, True)
+    done = mainstem("sync", "submit", "--drafts", "--id", "x")
+    assert (done.code, "ids of their own" in done.errors) == (2, True)
+    mainstem("sync", "submit", "-p", path, "--id", "x", input='{"n":1}\n{"n":2}\n').fails(2, "single event")
+    assert mainstem.ok("sync", "pull", "-p", path) == ""
+
+
+def test_a_tail_of_events_ends_with_its_reader(mainstem, path):
+    mainstem.ok("sync", "submit", "-p", path, "-m", "{}")
+    process = mainstem.spawn("sync", "tail", "-p", path, "--since", "0")
+    assert process.stdout.readline().endswith(b"{}\n")
+    process.stdout.close()
+    assert process.wait(20) == 141

@@ -203,3 +203,29 @@ def test_a_full_disk_behind_standard_output_is_told(mainstem, path):
     assert done.returncode == 7
     assert done.stderr.decode().startswith("mainstem: no space left")
     assert done.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize(
+    "command", [["stream", "tail"], ["stream", "watch", "--offset", "-1"], ["log", "tail", "--stream"]]
+)
+def test_a_follower_ends_with_its_reader_though_nothing_more_comes(mainstem, path, command):
+    mainstem.ok("stream", "append", path, "--create", "json", "-m", "1")
+    process = mainstem.spawn(*command, path)
+    assert lines(process, 1)[0].endswith("1")
+    process.stdout.close()
+    assert process.wait(20) == 141
+    assert process.stderr.read() == b""
+
+
+def test_an_append_to_no_stream_says_how_to_make_one(mainstem, path):
+    mainstem("stream", "append", path, input="hello\n").fails(5, path, "mainstem stream create", "--create")
+
+
+def test_a_whole_input_counts_its_messages(mainstem, path):
+    mainstem.ok("stream", "create", path, "--type", "json")
+    done = json.loads(mainstem.ok("stream", "append", path, "--whole", "--json", input="[1, [2], 3]\n"))
+    assert (done["appends"], done["messages"]) == (1, 3)
+    assert mainstem.ok("stream", "read", path) == "1\n[2]\n3\n"
+    mainstem("stream", "append", path, "--whole", input="1\n2\n").fails(2, "standard input is not JSON")
+    done = json.loads(mainstem.ok("stream", "append", path, "--json", "-m", "4", "-m", "[5]"))
+    assert (done["messages"], done["bytes"]) == (2, 4)

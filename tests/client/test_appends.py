@@ -3,6 +3,7 @@
 import asyncio
 import threading
 
+import msgspec
 import pytest
 
 from client.canned import canned, reply
@@ -10,6 +11,7 @@ from mainstem.client import (
     AsyncStreams,
     BadArgument,
     BadRequest,
+    BodyTooLarge,
     ContentTypeMismatch,
     OutcomeUnknown,
     ProducerGap,
@@ -36,6 +38,14 @@ def test_all_byte_values_survive(streams, path):
     assert streams.read_bytes(path) == bytes(range(256))
 
 
+def test_an_append_that_is_too_large_is_told_at_once(streams, path):
+    streams.create(path)
+    for _ in range(3):
+        with pytest.raises(BodyTooLarge):
+            streams.append(path, bytes(20_000_000))
+    assert streams.read_bytes(path) == b""
+
+
 def test_a_large_append_arrives_whole(streams, path):
     streams.create(path)
     data = bytes(range(256)) * 1_200
@@ -49,6 +59,15 @@ def test_a_value_is_one_message_of_a_json_stream(streams, path):
     for value in values:
         streams.append(path, value)
     assert streams.read_json(path) == values
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_a_number_that_json_does_not_have_is_refused_and_not_made_null(streams, path, number):
+    streams.create(path, JSON)
+    with pytest.raises(BadArgument, match="NaN"):
+        streams.append(path, {"a": [None, number]})
+    streams.append_json(path, {"null": None}, msgspec.Raw(b"null"))
+    assert streams.read_json(path) == [{"null": None}, None]
 
 
 def test_append_json_appends_each_message_and_all_or_none(streams, path):

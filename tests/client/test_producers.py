@@ -13,12 +13,14 @@ from mainstem.client import (
     AsyncStreams,
     BadArgument,
     BodyTooLarge,
+    IdempotentProducer,
     NotFound,
     OutcomeUnknown,
     ProducerClosed,
     Retries,
     StaleEpoch,
     StreamClosed,
+    Streams,
 )
 
 JSON = "application/json"
@@ -396,7 +398,10 @@ def test_options_that_make_no_sense_are_refused_by_name(streams, path, name, val
         streams.producer(path, **{name: value})
 
 
-@pytest.mark.parametrize(("content_type", "message"), [(JSON, object()), ("text/plain", {"a": 1}), ("text/plain", "")])
+@pytest.mark.parametrize(
+    ("content_type", "message"),
+    [(JSON, object()), (JSON, {"a": [1.5, float("nan")]}), ("text/plain", {"a": 1}), ("text/plain", "")],
+)
 def test_a_message_that_cannot_be_sent_is_refused_at_once(streams, path, produce, content_type, message):
     streams.create(path, content_type)
     with produce(path) as producer, pytest.raises(BadArgument):
@@ -418,3 +423,82 @@ def test_many_threads_may_share_a_producer(streams, path, produce):
     assert len(stored) == 800
     for name in range(8):
         assert [n for who, n in stored if who == name] == list(range(100))
+
+
+def test_an_error_of_the_block_is_not_hidden_by_a_failure_of_the_producer():
+    def use(url):
+        with Streams(url) as streams, IdempotentProducer(streams, "a", content_type=JSON) as producer:
+            producer.append(1)
+            raise KeyError("of the block")
+
+    with canned(reply(403, {"producer-epoch": "7"})) as peer, pytest.raises(KeyError) as caught:
+        use(peer.url)
+    assert "stale_epoch" in caught.value.__notes__[0]
+
+
+async def test_a_cancelled_block_stays_cancelled_though_its_producer_fails():
+    async def use(url, cancelled):
+        async with (
+            AsyncStreams(url) as streams,
+            asyncio.timeout(0.2 if cancelled else 60),
+            AsyncIdempotentProducer(streams, "a", content_type=JSON) as producer,
+        ):
+            await producer.append(1)
+            if cancelled:
+                await asyncio.Event().wait()
+
+    with canned(reply(403, {"producer-epoch": "7"})) as peer:
+        with pytest.raises(TimeoutError):
+            await use(peer.url, cancelled=True)
+        with pytest.raises(StaleEpoch):
+            await use(peer.url, cancelled=False)
+
+
+def test_on_error_may_close_the_producer_and_may_not_wait_for_it():
+    told = []
+
+    def close(failed):
+        with pytest.raises(BadArgument, match="within on_error"):
+            told.append(producer.flush())
+        told.append(producer.close())
+
+    with canned(reply(413), reply(200, {"stream-next-offset": "1"})) as peer, Streams(peer.url) as streams:
+        options = {"content_type": JSON, "batch_messages": 1, "in_flight_max": 1, "linger_s": 60}
+        with IdempotentProducer(streams, "a", on_error=close, **options) as producer:
+            with producer._lock:  # all are there before the first is sent
+                for message in (b"1", b"2", b"3"):
+                    producer._batches.add(message, 0)
+            producer._begin()
+    assert told == [None]
+    assert [asked.body for asked in peer.asked] == [b"[1]", b"[2]", b"[3]"]
+
+
+async def test_an_async_on_error_may_close_the_producer_and_may_not_wait_for_it():
+    told = []
+
+    async def close(failed):
+        with pytest.raises(BadArgument, match="within on_error"):
+            told.append(await producer.flush())
+        told.append(await producer.close())
+
+    with canned(reply(413), reply(200, {"stream-next-offset": "1"})) as peer:
+        async with AsyncStreams(peer.url) as streams, asyncio.timeout(30):
+            options = {"content_type": JSON, "batch_messages": 1, "in_flight_max": 1}
+            async with AsyncIdempotentProducer(streams, "a", on_error=close, **options) as producer:
+                for message in (b"1", b"2", b"3"):
+                    producer._batches.add(message, 0)
+                await producer._begin()
+    assert told == [None]
+    assert [asked.body for asked in peer.asked] == [b"[1]", b"[2]", b"[3]"]
+
+
+def test_what_never_left_is_not_said_to_have_an_unknown_outcome(twins, server, path):
+    streams = twins(server.url)
+    streams.create(path, JSON)
+    producer = streams.producer(path)
+    producer.append(1)
+    producer.flush()
+    streams.disconnect()
+    producer.append(2)
+    with pytest.raises(BadArgument, match="disconnected"):
+        producer.close()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mainstem.client import BadRequest, Batch, NotFound, TooMuchData
+from mainstem.client import BadArgument, BadRequest, Batch, NotFound, TooMuchData
 
 JSON = "application/json"
 
@@ -171,6 +171,22 @@ def test_a_stream_that_is_not_json_has_no_messages_and_says_what_it_has(streams,
     (batch,) = streams.read(path)
     with pytest.raises(TypeError, match="use data or text"):
         batch.messages  # noqa: B018
+    with pytest.raises(BadArgument, match="use read_bytes or read_text"):
+        streams.read_json(path)
+
+
+def test_bytes_that_are_no_text_are_not_read_as_text(streams, path):
+    streams.create(path, body=b"\xff")
+    with pytest.raises(BadArgument, match="use read_bytes"):
+        streams.read_text(path)
+
+
+def test_a_client_that_is_disconnected_says_so(twins, server, path):
+    streams = twins(server.url)
+    streams.create(path)
+    streams.disconnect()
+    with pytest.raises(BadArgument, match="make a new one"):
+        streams.head(path)
 
 
 def test_more_than_asked_for_is_not_collected(streams, path):

@@ -222,7 +222,9 @@ async def test_the_id_source_is_an_argument(make_client, room):
         (["x" * 129], {}, None, "partitions"),
         ([f"p{n}" for n in range(65)], {}, None, "partitions"),
         (["p"], [], None, "event"),
-        (["p"], {"n": float("nan"), "x": object()}, None, "event"),
+        (["p"], {"n": [None, float("nan")]}, None, "event"),
+        (["p"], {"n": float("-inf")}, None, "event"),
+        (["p"], {"n": object()}, None, "event"),
         (["p"], {"n": 10**400}, None, "event"),
         (["p"], {"n": "\ud800"}, None, "event"),
         (["p"], {"n": "x" * limits.SYNC_MESSAGE_BYTES_MAX}, None, "event"),
@@ -422,9 +424,10 @@ async def test_a_reducer_that_fails_is_told_of_and_loses_nothing(make_client, ro
     async with make_client() as client:
         client.register_view("bad", lambda state, event: 1 / 0, 0)
         client.register_view("odd", lambda state, event: object(), 0)
+        client.register_view("endless", lambda state, event: float("inf"), 0)
         client.register_view("good", total, 0)
         await (await client.submit([room], {"n": 1})).committed()
-        for name in ("bad", "odd"):
+        for name in ("bad", "odd", "endless"):
             with pytest.raises(ViewFailed, match="Mend the reducer"):
                 await client.view(name)
         assert await client.view("good") == 1

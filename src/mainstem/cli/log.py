@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import click
 import msgspec
 
-from mainstem.cli import options, output
+from mainstem.cli import options, output, pipes
 from mainstem.cli.addresses import Address
 from mainstem.cli.clients import connect
 from mainstem.cli.faults import ExitCode
@@ -89,6 +89,7 @@ def tail(
     form = form or output.Format("%i %s %v\\n", LETTERS)
     with connect(address) as streams:
         head: int = streams.request("GET", f"{LOG}/head").json()["head"]
+    pipes.end_with_reader()
     try:
         reader = Reader(address, query, max(0, head - number) if after is None else after)
         for rows in reader.catch_up() if no_follow else reader.follow():

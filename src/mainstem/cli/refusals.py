@@ -23,11 +23,10 @@ CODES: list[tuple[Kind, ExitCode]] = [  # the first that fits
 # The client's own hints speak to programmers. These take their place.
 ADVICE: list[tuple[Kind, str]] = [
     (errors.TimedOut, "the server is slow or stuck; look at it, and try again"),
-    (errors.ConnectionFailed, "start one with `mainstem serve`, or name another with --url or --context"),
+    (errors.ConnectionFailed, "start a server with `mainstem serve`, or name another with --url or --context"),
     (errors.OutcomeUnknown, "it is stored once or not at all; look at the end of the stream before you repeat it"),
     (errors.Unauthorized, "give a valid one with --token or MAINSTEM_TOKEN, or keep it in a context"),
-    (errors.Forbidden, "ask for a token that does"),
-    (errors.StreamGone, "it was deleted"),
+    (errors.Forbidden, "ask for a token that allows it"),
     (errors.NotFound, "look what is there with `mainstem stream ls`"),
     (errors.ContentTypeMismatch, "leave --type out, and the stream's own is used"),
     (errors.StreamExists, "use it as it is, or another path"),
@@ -55,4 +54,5 @@ def explain_refusal(error: errors.ClientError) -> Failure:
         advice = "look at the name, and at --url"
     if isinstance(error, errors.OffsetGone) and error.earliest_offset is not None:
         advice = f"read on from --offset {error.earliest_offset}"
-    return Failure(f"{detail}: {advice}" if advice else detail, code)
+    between = ". " if advice[:1].isupper() else ": "  # the client's own hints are sentences
+    return Failure(f"{detail}{between}{advice}" if advice else detail, code)

@@ -157,7 +157,7 @@ def list_(prefix: str, long: bool, limit: int | None, address: Address, as_json:
                 output.write_json(describe(found))
             elif long:
                 state = "closed" if found.closed else "open"
-                output.write_line(f"{found.next_offset}  {state:6}  {found.content_type}  {found.path}")
+                output.write_line(f"{found.next_offset}  {state:6}  {found.content_type:24}  {found.path}")
             else:
                 output.write_line(found.path)
 

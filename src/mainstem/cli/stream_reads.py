@@ -9,7 +9,7 @@ from itertools import islice
 import click
 
 from mainstem import limits
-from mainstem.cli import options, output, progress
+from mainstem.cli import options, output, pipes, progress
 from mainstem.cli.addresses import Address
 from mainstem.cli.clients import connect
 from mainstem.cli.faults import ExitCode, Failure
@@ -114,6 +114,7 @@ def tail(path: str, number: int, form: output.Format | None, no_follow: bool, ad
 
     A server that restarts meanwhile is waited for, and nothing is lost or printed twice.
     """
+    pipes.end_with_reader()
     printer = Printer(path, form, as_json, live=True)
     try:
         with connect(address) as streams:
@@ -197,6 +198,7 @@ def watch(
     if len(set(paths)) > limits.SET_STREAMS_MAX:
         raise Failure(f"up to {limits.SET_STREAMS_MAX} streams can be watched, not {len(set(paths))}", ExitCode.USAGE)
     form = form or output.Format("%p %v\\n", LETTERS)
+    pipes.end_with_reader()
     try:
         Watch(address, list(dict.fromkeys(paths)), offset).run(lambda path: Printer(path, form, as_json, live=True))
     except KeyboardInterrupt:

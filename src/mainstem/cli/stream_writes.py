@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from io import BufferedReader
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -15,7 +16,7 @@ from mainstem.cli.addresses import Address
 from mainstem.cli.clients import connect
 from mainstem.cli.faults import ExitCode, Failure, explain
 from mainstem.cli.stream import STREAM_PATH, expand_type
-from mainstem.client import Appended, NotFound, StreamInfo, Streams
+from mainstem.client import Appended, NotFound, StreamGone, StreamInfo, Streams
 from mainstem.streams.content_types import is_json
 
 
@@ -78,9 +79,14 @@ def append(
 def find_stream(streams: Streams, path: str, create: str | None) -> StreamInfo:
     try:
         return streams.head(path)
-    except NotFound:
-        if create is None:
+    except NotFound as error:
+        if isinstance(error, StreamGone):
             raise
+        if create is None:
+            raise Failure(
+                f"{path}: there is no such stream: make it with `mainstem stream create`, or use --create TYPE",
+                ExitCode.NOT_FOUND,
+            ) from None
         return streams.create(path, expand_type(create))
 
 
@@ -157,13 +163,12 @@ def pieces(files: tuple[str, ...], messages: tuple[str, ...], content_type: str,
             data = text.encode("utf-8", "surrogateescape")
             if is_json(content_type):
                 check_json(data, "--message")
-                data = b"[%b]" % data
-            yield Piece(data, 1, len(data))
+            yield Piece(b"[%b]" % data if is_json(content_type) else data, 1, len(data))
         return
     for file in files or ("-",):
         with open_input(file) as source:
             if whole:
-                yield from _whole(source, file)
+                yield from _whole(source, file, is_json(content_type))
             elif is_json(content_type):
                 yield from _batches(source, file)
             else:
@@ -175,17 +180,19 @@ def open_input(file: str) -> BufferedReader:
     return open(0, "rb", closefd=False) if file == "-" else Path(file).open("rb")
 
 
-def _whole(source: BufferedReader, file: str) -> Iterator[Piece]:
+def _whole(source: BufferedReader, file: str, in_json: bool) -> Iterator[Piece]:
+    """The elements of a JSON array are messages."""
     data = source.read(limits.CLI_WHOLE_BYTES_MAX + 1)
     if len(data) > limits.CLI_WHOLE_BYTES_MAX:
         raise Failure(f"{file} is larger than one append can be, {limits.CLI_WHOLE_BYTES_MAX} bytes", ExitCode.USAGE)
-    if data:
-        yield Piece(data, 1, len(data))
+    if data.strip() if in_json else data:
+        value = check_json(data, name_of(file)) if in_json else None
+        yield Piece(data, len(value) if isinstance(value, list) else 1, len(data))
 
 
 def _batches(source: BufferedReader, file: str) -> Iterator[Piece]:
     """Lines of JSON, as many in one append as are there: nothing waits for a line that has not come yet."""
-    name = "standard input" if file == "-" else file
+    name = name_of(file)
     number, rest = 0, b""
     while data := source.read1(limits.CLI_APPEND_BYTES):
         *lines, rest = (rest + data).split(b"\n")
@@ -194,6 +201,10 @@ def _batches(source: BufferedReader, file: str) -> Iterator[Piece]:
         yield from _pack(lines, number, name)
         number += len(lines)
     yield from _pack([rest], number, name)
+
+
+def name_of(file: str) -> str:
+    return "standard input" if file == "-" else file
 
 
 def _pack(lines: list[bytes], before: int, name: str) -> Iterator[Piece]:
@@ -208,10 +219,10 @@ def _pack(lines: list[bytes], before: int, name: str) -> Iterator[Piece]:
         yield Piece(b"[%b]" % b",".join(some), len(some), sum(len(message) + 1 for message in some))
 
 
-def check_json(data: bytes, where: str) -> None:
+def check_json(data: bytes, where: str) -> Any:
     try:
         msgspec.json.decode(data, type=msgspec.Raw)
-        msgspec.json.decode(data)
+        return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Failure(f"{where} is not JSON: {error}", ExitCode.USAGE) from None
 

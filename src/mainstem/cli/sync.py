@@ -1,14 +1,15 @@
 """`mainstem sync`: events in partitions, over the sync protocol."""
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from mainstem import limits
-from mainstem.cli import options, output
+from mainstem.cli import options, output, pipes
 from mainstem.cli.addresses import Address
 from mainstem.cli.faults import ExitCode, Failure
 
@@ -23,6 +24,8 @@ LETTERS = {
     "k": "its id",
     "t": "the time",
 }
+Line = tuple[int, bytes]
+"""The number of a line that is not blank, and the line."""
 
 
 @click.group()
@@ -64,29 +67,55 @@ def submit(
 
     if not partitions and not drafts:
         raise click.UsageError("say where the events belong, with -p, or give whole --drafts")
-    lines = ((number, text.encode()) for number, text in enumerate(messages, 1)) if messages else _lines(file)
-    found = (_draft(line, number, partitions, event_id, drafts) for number, line in lines)
+    if messages and file != "-":
+        raise click.UsageError("give a file or --message, not both")
+    if event_id is not None and drafts:
+        raise click.UsageError("--drafts have ids of their own: leave --id out")
+    groups: Iterable[list[Line]] = _groups(file) if not messages else [_of_messages(messages)]
+    if event_id is not None:
+        groups = [_single(groups)]
     rejected = 0
     with Session(address, client_id) as session:
-        for batch in _batches(found, event_id is not None):
-            for result in session.submit(batch):
-                rejected += result.status != "committed"
-                _tell(result, as_json)
+        for group in groups:
+            for batch in _batches(_draft(line, number, partitions, event_id, drafts) for number, line in group):
+                for result in session.submit(batch):
+                    rejected += result.status != "committed"
+                    _tell(result, as_json)
+                output.write(b"", flush=True)
     if rejected:
         raise Failure(f"{rejected} events were rejected: mend them, and submit them with new ids")
 
 
-def _lines(file: str) -> Iterator[tuple[int, bytes]]:
+def _of_messages(messages: tuple[str, ...]) -> list[Line]:
+    return [(number, text.encode("utf-8", "surrogateescape")) for number, text in enumerate(messages, start=1)]
+
+
+def _groups(file: str) -> Iterator[list[Line]]:
+    """Lines that came together, so that none waits for one that has not come yet."""
     from mainstem.cli.stream_writes import open_input
 
+    number, rest = 0, b""
     with open_input(file) as source:
-        number = 0
-        while line := source.readline(limits.SYNC_MESSAGE_BYTES_MAX + 1):
-            number += 1
-            if len(line) > limits.SYNC_MESSAGE_BYTES_MAX:
-                raise Failure(f"line {number} is longer than a message can be", ExitCode.USAGE)
-            if line.strip():
-                yield number, line
+        while data := source.read1(limits.CLI_APPEND_BYTES):
+            *lines, rest = (rest + data).split(b"\n")
+            yield _number([*lines], number)
+            number += len(lines)
+            _number([rest], number)
+    yield _number([rest], number)
+
+
+def _number(lines: list[bytes], before: int) -> list[Line]:
+    for number, line in enumerate(lines, start=before + 1):
+        if len(line) > limits.SYNC_MESSAGE_BYTES_MAX:
+            raise Failure(f"line {number} is longer than a message can be", ExitCode.USAGE)
+    return [(number, line) for number, line in enumerate(lines, start=before + 1) if line.strip()]
+
+
+def _single(groups: Iterable[list[Line]]) -> list[Line]:
+    found = list(islice(chain.from_iterable(groups), 2))
+    if len(found) > 1:
+        raise Failure("--id is for a single event, and there are more", ExitCode.USAGE)
+    return found
 
 
 def _draft(line: bytes, number: int, partitions: tuple[str, ...], event_id: str | None, drafts: bool) -> dict[str, Any]:
@@ -100,13 +129,11 @@ def _draft(line: bytes, number: int, partitions: tuple[str, ...], event_id: str 
     return {"id": event_id or uuid.uuid4().hex, "partitions": partitions, "event": msgspec.Raw(line.strip())}
 
 
-def _batches(drafts: Iterator[dict[str, Any]], single: bool) -> Iterator[list[dict[str, Any]]]:
+def _batches(drafts: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
     """As many drafts as one message may hold."""
     batch: list[dict[str, Any]] = []
     size = 0
-    for number, draft in enumerate(drafts, start=1):
-        if single and number > 1:
-            raise Failure("--id is for a single event, and there are more", ExitCode.USAGE)
+    for draft in drafts:
         this = len(msgspec.json.encode(draft)) + 1
         if batch and (len(batch) == limits.SYNC_BATCH_ITEMS_MAX or size + this > limits.CLI_SUBMIT_BYTES):
             yield batch
@@ -168,6 +195,7 @@ def tail(
     from mainstem.cli.sync_session import Session
 
     show = _printer(form, as_json)
+    pipes.end_with_reader()
     try:
         with Session(address, client_id) as session:
             for page in session.events(_some(partitions), session.head if since is None else since):

@@ -71,6 +71,7 @@ class Result(msgspec.Struct):
     committed_id: int | None = None
     reason: str | None = None
     errors: list[dict[str, Any]] = []
+    status_updated_at: str | None = None
 
 
 class Results(msgspec.Struct):

@@ -129,7 +129,8 @@ class Batches:
         self.ended = self.ended or reason
 
     def _refusal(self) -> ProducerClosed:
-        refusal = ProducerClosed(f"this producer takes no more messages: {self.ended}")
+        assert self.ended is not None
+        refusal = ProducerClosed(f"this producer takes no more messages: {self.ended.detail}")
         refusal.__cause__ = self.ended
         return refusal
 

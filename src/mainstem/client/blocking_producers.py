@@ -8,9 +8,9 @@ from typing import Any, Self
 
 from mainstem import limits
 from mainstem.client.blocking import Streams
-from mainstem.client.errors import ProducerClosed
+from mainstem.client.errors import ClientError, ProducerClosed
 from mainstem.client.parcels import Failed, Parcel
-from mainstem.client.producing import OnError, Producing, make_rules
+from mainstem.client.producing import OnError, Producing, make_rules, note_failure, refuse_to_wait
 from mainstem.client.protocol import Response
 from mainstem.client.retries import Retries
 
@@ -55,7 +55,11 @@ class IdempotentProducer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        try:
+            self.close()
+        except ClientError as failure:
+            if note_failure(error, failure):
+                raise
 
     @property
     def producer_id(self) -> str:
@@ -79,6 +83,7 @@ class IdempotentProducer:
         encoded = self._producing.encode(message)
         with self._lock:
             while batches.full and batches.ended is None:
+                refuse_to_wait(self._in_on_error, "append to a full buffer")
                 self._progress.wait()
             if batches.add(encoded, self._clock_s()):
                 self._wake.notify()
@@ -90,6 +95,7 @@ class IdempotentProducer:
             self._batches.hurry()
             self._wake.notify_all()
             while self._batches.settled < target:
+                refuse_to_wait(self._in_on_error, "flush")
                 self._progress.wait()
         self._raise_failure()
 
@@ -105,14 +111,19 @@ class IdempotentProducer:
         self.close()
 
     def close(self) -> None:
-        """Send what is left, and take nothing more. The stream stays open."""
+        """Send what is left, and take nothing more. The stream stays open. Within on_error, it does not wait."""
         with self._lock:
             self._batches.end(ProducerClosed("it was closed"))
             self._batches.hurry()
             self._wake.notify_all()
-        for sender in self._senders:
-            sender.join()
+        if not self._in_on_error:
+            for sender in self._senders:
+                sender.join()
         self._raise_failure()
+
+    @property
+    def _in_on_error(self) -> bool:
+        return threading.current_thread() in self._senders
 
     def _begin(self) -> None:
         self._streams.run(self._producing.learn_type())

@@ -21,6 +21,7 @@ from mainstem.client.lanes import Lane, Lanes
 from mainstem.client.protocol import Producer, Request, Response
 from mainstem.client.results import Appended, Batch, StreamInfo
 from mainstem.client.retries import Retries
+from mainstem.streams.content_types import is_json
 
 GAPS_MAX = 3  # a stream that is deleted and created again and again
 Reading = Generator[Effect | Batch, Any, None]
@@ -242,7 +243,13 @@ class Collector:
         return b"".join(batch.data for batch in self.batches)
 
     def join_text(self) -> str:
-        return self.join().decode("utf-8")
+        try:
+            return self.join().decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise BadArgument(f"{self._path} is not text in UTF-8 ({error.reason}): use read_bytes") from None
 
     def join_messages(self) -> list[Any]:
+        for batch in self.batches:
+            if not is_json(batch.content_type):
+                raise BadArgument(f"{self._path} is {batch.content_type} and no JSON: use read_bytes or read_text")
         return [message for batch in self.batches for message in batch.messages]

@@ -159,8 +159,10 @@ class Exchanges:
 
 def evaluate(value: Given, name: str) -> Call[str]:
     given = (yield Ask(value)) if callable(value) else value
-    if not isinstance(given, str) or "\r" in given or "\n" in given:
+    if not isinstance(given, str):
         raise BadArgument(f"{name} must be one line of text, and not {type(given).__name__}")
+    if "\r" in given or "\n" in given:
+        raise BadArgument(f"{name} must be one line of text, and this has a line break")
     return given
 
 

@@ -8,9 +8,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from mainstem import limits
-from mainstem.client.errors import ProducerClosed
+from mainstem.client.errors import ClientError, ProducerClosed
 from mainstem.client.parcels import Parcel
-from mainstem.client.producing import OnError, Producing, make_rules
+from mainstem.client.producing import OnError, Producing, make_rules, note_failure, refuse_to_wait
 from mainstem.client.protocol import Response
 from mainstem.client.retries import Retries
 from mainstem.client.streams import AsyncStreams
@@ -64,7 +64,11 @@ class AsyncIdempotentProducer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
+        try:
+            await self.close()
+        except ClientError as failure:
+            if note_failure(error, failure):
+                raise
 
     @property
     def producer_id(self) -> str:
@@ -87,6 +91,7 @@ class AsyncIdempotentProducer:
         batches = self._batches
         encoded = self._producing.encode(message)
         while batches.full and batches.ended is None:
+            refuse_to_wait(self._in_on_error, "append to a full buffer")
             await self._progress.wait()
         if batches.add(encoded, self._clock_s()):
             self._wake.set()
@@ -98,6 +103,7 @@ class AsyncIdempotentProducer:
         self._batches.hurry()
         self._wake.set()
         while self._batches.settled < target:
+            refuse_to_wait(self._in_on_error, "flush")
             await self._progress.wait()
         self._raise_failure()
 
@@ -112,13 +118,17 @@ class AsyncIdempotentProducer:
         await self.close()
 
     async def close(self) -> None:
-        """Send what is left, and take nothing more. The stream stays open."""
+        """Send what is left, and take nothing more. The stream stays open. Within on_error, it does not wait."""
         self._batches.end(ProducerClosed("it was closed"))
         self._batches.hurry()
         self._wake.set()
-        if self._sender is not None:
+        if self._sender is not None and not self._in_on_error:
             await asyncio.shield(self._sender)
         self._raise_failure()
+
+    @property
+    def _in_on_error(self) -> bool:
+        return self._sender is not None and asyncio.current_task() is self._sender
 
     async def _begin(self) -> None:
         async with self._beginning:

@@ -6,13 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import msgspec
-
 from mainstem import limits
 from mainstem.client import protocol
 from mainstem.client.batches import Batches
 from mainstem.client.calls import Calls
-from mainstem.client.errors import BadArgument, ClientError, ResponseError
+from mainstem.client.errors import BadArgument, ClientError, ProducerClosed, ResponseError
 from mainstem.client.exchanges import Call, Lost, describe_loss
 from mainstem.client.parcels import Failed, Parcel, Rules
 from mainstem.client.protocol import Request, Response
@@ -57,10 +55,7 @@ class Producing:
         if type(message) is bytes:
             encoded = message
         elif self._json and not isinstance(message, (bytearray, memoryview)):
-            try:
-                return msgspec.json.encode(message)
-            except (TypeError, ValueError, RecursionError) as error:
-                raise BadArgument(f"a message cannot be written as JSON: {error}") from None
+            return protocol.encode_value(message)
         else:
             encoded = protocol.encode(message, self.content_type or protocol.BINARY)
         if not encoded:
@@ -95,7 +90,8 @@ class Producing:
         else:
             # A token callable that raised, or a reply that is too large: nothing that a retry would mend.
             unexpected = outcome if isinstance(outcome, ClientError) else ClientError(f"cannot send: {outcome!r}")
-            batches.lose(parcel, unexpected, sent=True, now_s=self.clock_s())
+            sent = not isinstance(unexpected, BadArgument)
+            batches.lose(parcel, unexpected, sent=sent, now_s=self.clock_s())
             batches.fail(unexpected)
 
     def take_failures(self) -> list[Failed]:
@@ -108,6 +104,21 @@ class Producing:
         """What flush and close raise: the first failure since they were asked last, unless on_error hears of them."""
         error, self.first_error = self.first_error, None
         return error
+
+
+def refuse_to_wait(waiting: bool, name: str) -> None:
+    """on_error is called by what sends, so nothing would come of what it waits for."""
+    if waiting:
+        raise BadArgument(f"{name} would wait for ever within on_error: call it elsewhere")
+
+
+def note_failure(error: BaseException | None, failure: ClientError) -> bool:
+    """Whether a failure is what leaves the block of a producer. An error of the block itself, or its cancellation, must
+    get through, so it only gets a note; a ProducerClosed there is the failure once more."""
+    if error is None or isinstance(error, ProducerClosed):
+        return True
+    error.add_note(f"Besides, a producer could not store its messages: {failure}")
+    return False
 
 
 def make_rules(

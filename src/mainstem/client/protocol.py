@@ -9,6 +9,7 @@ import msgspec
 
 from mainstem import limits
 from mainstem.client.errors import BadArgument, InvalidResponse, error_of
+from mainstem.client.json_values import encode_json
 from mainstem.client.results import Appended, Batch, StreamInfo
 from mainstem.errors import BadPath
 from mainstem.streams.content_types import is_json
@@ -204,8 +205,12 @@ def encode(data: Any, content_type: str) -> bytes:
 
 def encode_messages(messages: Sequence[Any]) -> bytes:
     """Messages of a JSON stream. The server takes an array apart, so that each of them stays one message."""
+    return encode_value(messages)
+
+
+def encode_value(value: Any) -> bytes:
     try:
-        return msgspec.json.encode(messages)
+        return encode_json(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise BadArgument(f"a message cannot be written as JSON: {error}") from None
 

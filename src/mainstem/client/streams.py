@@ -294,6 +294,7 @@ class _Doing:
             await opened.aclose()
 
     async def _send(self, request: Request, *, keep: bool) -> Response:
+        transports.check_open(self._http.is_closed)
         options = transports.request_options(self._url, request, self._timeout_s)
         if request.handed is not None:
             options["content"] = _hand_over(request.body, request.handed)

@@ -42,6 +42,11 @@ def request_options(url: str, request: Request, timeout_s: float) -> dict[str, A
     }
 
 
+def check_open(closed: bool) -> None:
+    if closed:
+        raise BadArgument("this client is disconnected: make a new one")
+
+
 def read_head(response: httpx2.Response, body: bytes = b"") -> Response:
     return Response(response.status_code, dict(response.headers), body)
 

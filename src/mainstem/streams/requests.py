@@ -166,6 +166,8 @@ async def read_body(headers: Headers, receive: Receive, bytes_max: int) -> bytes
     """The whole body, or an error before it grows beyond the limit."""
     declared = headers.get(b"content-length")
     if declared is not None and int(declared) > bytes_max:
+        if b"expect" not in headers:  # else the client waits with its body for our word
+            await _discard({"type": "http.request", "more_body": True}, receive)
         raise _too_large(bytes_max)
     message = await receive()
     if message["type"] == "http.request" and not message.get("more_body", False):
@@ -186,9 +188,18 @@ async def _gather(message: MutableMapping[str, Any], receive: Receive, bytes_max
         parts.append(part)
         size += len(part)
         if size > bytes_max:
+            await _discard(message, receive)
             raise _too_large(bytes_max)
         if not message.get("more_body", False):
             return b"".join(parts)
+        message = await receive()
+
+
+async def _discard(message: MutableMapping[str, Any], receive: Receive) -> None:
+    """Take in what is left of a body, up to a bound: many clients look for the answer when all of it is sent."""
+    left = limits.BODY_DISCARD_BYTES_MAX
+    while left > 0 and message["type"] == "http.request" and message.get("more_body", False):
+        left -= len(message.get("body", b""))
         message = await receive()
 
 

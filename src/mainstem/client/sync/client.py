@@ -11,6 +11,7 @@ import msgspec
 
 from mainstem import limits
 from mainstem.client.errors import BadArgument
+from mainstem.client.json_values import encode_json
 from mainstem.client.retries import Retries
 from mainstem.client.sync.changes import Changes, State, Status
 from mainstem.client.sync.errors import ClientClosed, InvalidDraft, SyncClientError
@@ -193,7 +194,7 @@ class SyncClient:
         """
         names = None if partitions is None else names_of(partitions)
         try:
-            encoded = msgspec.json.encode(initial)
+            encoded = encode_json(initial)
         except (TypeError, ValueError, msgspec.MsgspecError) as error:
             raise BadArgument(f"the initial state of {name!r} is not JSON: {error}") from None
         self._replica.register(View(name, reducer, encoded, names, version, restore))

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from mainstem import limits
+from mainstem.client.json_values import encode_json
 from mainstem.client.sync.errors import ClientClosed, InvalidDraft, SyncClientError
 from mainstem.client.sync.messages import SUBMIT_BYTES, describe_draft
 from mainstem.client.sync.records import Draft
@@ -17,14 +18,12 @@ from mainstem.sync.partitions import normalise
 
 Keep = Callable[[Sequence[Draft]], Awaitable[list[Found | SyncClientError]]]
 
-_encode = msgspec.json.Encoder().encode
-
 
 def encode_event(event: Any) -> bytes:
     if not isinstance(event, dict):
         raise InvalidDraft(f"an event is a dict, not {type(event).__name__}", "event")
     try:
-        return _encode(event)
+        return encode_json(event)
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
         raise InvalidDraft(f"the event is not JSON: {error}", "event") from None
 

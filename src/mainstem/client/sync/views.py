@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from mainstem import limits
+from mainstem.client.json_values import encode_json
 from mainstem.client.sync.errors import SyncClientError, UnknownView, ViewFailed
 from mainstem.client.sync.records import (
     Applied,
@@ -34,7 +35,6 @@ logger = logging.getLogger(__name__)
 Reducer = Callable[[Any, Event], Any]
 Restore = Callable[[Any, str, Any], Any]
 
-_encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 
@@ -84,7 +84,7 @@ class View:
 
     def encode(self, state: Any) -> bytes:
         try:
-            encoded = _encode(state)
+            encoded = encode_json(state)
         except (TypeError, ValueError, msgspec.MsgspecError) as error:
             raise ViewFailed(f"the state of {self.name!r} is not JSON: {error}") from error
         if len(encoded) > limits.SYNC_CLIENT_VIEW_BYTES_MAX:
