@@ -56,10 +56,13 @@ async def test_damage_is_found(postgres, postgres_url, fault):
 
 
 async def test_a_database_without_a_store_or_without_a_server_is_said_to_be_so(postgres_url):
-    assert await check(postgres_url) == ["the schema has version None, this program knows 1"]
+    assert await check(postgres_url) == ["there is no log in this database: it has no table mainstem.version"]
     with pytest.raises(StoreUnusable) as error:
         await check("postgresql://ann:s3cr3t@127.0.0.1:1/none")
     assert "s3cr3t" not in error.value.detail
+    assert "ConnectionRefusedError: " in error.value.detail
+    with pytest.raises(StoreUnusable, match='database "nowhere" does not exist'):
+        await check(postgres_url.rpartition("/")[0] + "/nowhere")
 
 
 async def test_a_dump_is_a_backup(postgres, postgres_url, tmp_path):

@@ -11,10 +11,19 @@ from nodes import COUNTERS, TOPIC, Add, Counter, Node, open_nodes, wait_until
 from relay import Relay
 
 from mainstem import limits
-from mainstem.errors import MainstemError, StoreBusy, StoreFailed, StoreFull, StoreTooNew, StoreUnreachable
+from mainstem.errors import (
+    MainstemError,
+    StoreBusy,
+    StoreFailed,
+    StoreFull,
+    StoreTooNew,
+    StoreUnreachable,
+    StoreUnusable,
+)
 from mainstem.log.commands import Key
+from mainstem.log.store.base import Outpaced
 from mainstem.log.store.postgres.check import check
-from mainstem.log.store.postgres.connections import SESSION
+from mainstem.log.store.postgres.connections import SESSION, connect
 from mainstem.log.store.postgres.faults import translate
 from mainstem.log.store.postgres.store import PostgresStore
 from mainstem.testing.store_contract import read_whole_log
@@ -177,7 +186,7 @@ async def test_a_node_that_stalls_with_the_log_in_its_hands_is_cut_off(postgres_
         stalled.store._alone_after_s = math.inf  # so that it locks the head
         assert await stalled.store.load([X]) == {X: Counter(1)}  # and then does nothing
         assert await other.log.submit(Add("x")) == 1
-        with pytest.raises(StoreUnreachable):
+        with pytest.raises((StoreUnreachable, Outpaced)):  # it may have heard of the other's commit already
             await stalled.store.save({X: Counter(99)}, [], stalled.store.head)
         assert await stalled.log.submit(Add("x")) == 2
         assert await other.store.get(X) == Counter(3)
@@ -189,6 +198,18 @@ async def test_a_database_that_asks_for_serializable_transactions_is_no_hindranc
     async with open_nodes(postgres_url) as nodes:
         await asyncio.gather(*(node.log.submit(Add("x")) for node in nodes for _ in range(50)))
         assert await numbers_in_log(nodes[0]) == list(range(100))
+
+
+async def test_time_outs_that_a_database_has_by_default_do_not_count_for_nodes(postgres, postgres_url):
+    database = postgres_url.rpartition("/")[2]
+    names = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout")
+    for name in names:
+        await postgres.run_soon(f"ALTER DATABASE {database} SET {name} = '1ms'")
+    db = await connect(postgres_url)
+    try:
+        assert [await db.fetchval(f"SHOW {name}") for name in names] == ["30s", "10s", "10s", "0"]
+    finally:
+        await db.close()
 
 
 @pytest.mark.parametrize(
@@ -252,6 +273,34 @@ async def test_nodes_that_start_together_make_the_tables_once(postgres_url):
     await asyncio.gather(*(store.close() for store in stores))
 
 
+async def test_a_node_that_waits_for_its_database_says_why_and_in_the_end_gives_up(
+    postgres, postgres_url, monkeypatch, caplog
+):
+    database = postgres_url.rpartition("/")[2]
+    await postgres.run_soon(f"ALTER DATABASE {database} SET default_transaction_read_only = on")
+    monkeypatch.setattr(limits, "DATABASE_START_S_MAX", 0.3)
+    with pytest.raises(StoreUnusable, match="read-only transaction"):
+        await PostgresStore(postgres_url).open()
+    waits = [line for line in caplog.messages if line.startswith("waiting for the PostgreSQL database")]
+    assert len(waits) == 1
+    assert "read-only transaction" in waits[0]
+
+
+async def test_a_setting_that_cannot_work_is_not_waited_for(postgres_url, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))  # where the driver looks for the certificate of an authority
+    async with asyncio.timeout(10):
+        with pytest.raises(StoreUnusable, match=r"root\.crt"):
+            await PostgresStore(f"{postgres_url}?sslmode=verify-full").open()
+
+
+async def test_a_version_that_is_gone_is_said_to_be_so(postgres, postgres_url):
+    async with open_nodes(postgres_url, 1):
+        pass
+    await postgres.run_soon("DELETE FROM mainstem.version", postgres_url.rpartition("/")[2])
+    with pytest.raises(StoreUnusable, match=r"mainstem\.version is empty"):
+        await PostgresStore(postgres_url).open()
+
+
 async def test_a_newer_schema_is_left_alone(postgres, postgres_url):
     async with open_nodes(postgres_url, 1):
         pass
@@ -270,6 +319,11 @@ async def test_a_newer_schema_is_left_alone(postgres, postgres_url):
         "postgresql://ann:s3cr3t-word@127.0.0.1:1/nowhere",
         "postgresql://ann:s3cr3t-word@127.0.0.1:{port}/no_such_database",
         "postgresql://ann:s3cr3t-word@127.0.0.1:{port}/postgres?sslmode=no-such-mode",
+        "postgresql://ann@127.0.0.1:{port}/no_such_database?password=s3cr3t-word",
+        "postgresql://ann:half-of-it/s3cr3t@127.0.0.1:{port}/postgres",
+        "postgresql://ann:s3cr3t/half-of-it@127.0.0.1:{port}/postgres",
+        "postgresql://ann:s3cr3t#half-of-it@127.0.0.1:{port}/postgres",
+        "postgresql://ann:s3cr3t?half-of-it@127.0.0.1:{port}/postgres",
         "postgresql://ann:s3cr3t-word@[::bad/postgres",
         "postgresq://ann:s3cr3t-word@host/postgres",
     ],

@@ -1,14 +1,18 @@
 """Many nodes on one log: one order, told to the readers of every node once, whoever commits."""
 
 import asyncio
+import math
 from itertools import count
 
 import msgspec
+import pytest
 from nodes import COUNTERS, TOPIC, Add, Counter, Limited, TakeOnce, open_nodes, wait_until
 
 from mainstem import limits
 from mainstem.log.commands import Key
 from mainstem.log.records import CommittedId
+from mainstem.log.store.postgres import following
+from mainstem.log.store.postgres.check import check
 from mainstem.log.store.postgres.store import PostgresStore
 from mainstem.testing.store_contract import read_whole_log
 
@@ -119,6 +123,30 @@ async def test_a_lost_notification_is_made_up_for_by_a_poll(postgres_url, monkey
         await two.hear(1)
 
 
+async def test_news_are_left_to_a_committer_that_waits_for_its_turn(postgres_url, monkeypatch):
+    monkeypatch.setattr(limits, "FOLLOW_YIELD_S_MAX", 10.0)
+    async with open_nodes(postgres_url) as (one, two):
+        await one.log.submit(Add("x"))
+        await one.hear(1)
+        one.store._queueing = asyncio.get_running_loop().create_future()
+        left = asyncio.create_task(one.store._leave_to_committer())
+        await two.log.submit(Add("x"))
+        await wait_until(lambda: one.store._heard == two.store._save)
+        assert not left.done()
+        await one.store.catch_up()  # as the committer does when it has the head
+        one.store._queueing.set_result(None)
+        assert await left
+
+
+async def test_readers_do_not_wait_for_a_committer_that_does_not_get_its_turn(postgres_url, monkeypatch):
+    monkeypatch.setattr(limits, "FOLLOW_POLL_S", 60.0)
+    async with open_nodes(postgres_url) as (one, two):
+        one.store._queueing = asyncio.get_running_loop().create_future()
+        await two.log.submit(Add("x"))
+        await one.hear(1)
+        assert not one.store._queueing.done()
+
+
 async def test_appends_to_topics_that_nobody_watches_are_not_fetched(postgres_url):
     async with open_nodes(postgres_url) as (one, two):
         await one.log.submit(Add("x"))
@@ -128,6 +156,17 @@ async def test_appends_to_topics_that_nobody_watches_are_not_fetched(postgres_ur
             await one.log.submit(Add("x"))
             await two.hear(2)
         assert [record.committed_id for record in two.told] == [2]
+
+
+@pytest.mark.parametrize("topics_max", [0, 100])
+async def test_records_are_told_with_many_watched_topics_as_with_few(postgres_url, monkeypatch, topics_max):
+    monkeypatch.setattr(following, "TOPICS_ASKED_MAX", topics_max)
+    async with open_nodes(postgres_url) as (one, two):
+        with two.live.watch(TOPIC):
+            for number in range(1, 4):
+                await one.log.submit(Add("x"))
+                await two.hear(number)
+            assert [record.data for record in two.told] == [b"x:0,", b"x:1,", b"x:2,"]
 
 
 async def test_states_that_another_node_changed_are_told(postgres_url):
@@ -232,3 +271,93 @@ def wall() -> int:
     from mainstem.server.app import wall_clock_us
 
     return wall_clock_us()
+
+
+async def test_commits_that_a_fail_over_lost_are_noticed_and_the_node_goes_on_from_what_is_left(
+    postgres, postgres_url, caplog
+):
+    database = postgres_url.rpartition("/")[2]
+    async with open_nodes(postgres_url, 1) as (node,):
+        for _ in range(3):
+            await node.log.submit(Add("x"))
+        await postgres.run_soon(
+            "BEGIN; DELETE FROM mainstem.states; DELETE FROM mainstem.records WHERE committed_id > 1;"
+            " DELETE FROM mainstem.saves WHERE save > 1; UPDATE mainstem.head SET save = 1, committed_id = 1; COMMIT",
+            database,
+        )
+        await node.store.catch_up()
+        assert node.store.head == 1
+        assert node.resets == 1
+        assert any("has lost commits" in line for line in caplog.messages)
+        assert await node.log.submit(Add("y")) == 0
+        assert node.store.head == 2
+
+
+class LateAnswers:
+    """A connection that brings its first answer only after something else has happened at the node."""
+
+    def __init__(self, db, before, after):
+        self.db, self.before, self.after = db, before, after
+
+    async def fetch(self, statement, *args):
+        await self.before.pop()() if self.before else None
+        rows = await self.db.fetch(statement, *args)
+        await self.after.pop()() if self.after else None
+        return rows
+
+
+@pytest.mark.parametrize("when", ["before it is looked", "after it was looked"])
+async def test_a_look_that_is_overtaken_by_this_nodes_own_commit_takes_nothing_back(postgres_url, caplog, when):
+    async with open_nodes(postgres_url, 1) as (node,):
+        with node.live.watch(TOPIC):
+            await node.log.submit(Add("x", origin=1))
+
+            async def commit() -> None:
+                await node.log.submit(Add("x", origin=1))
+
+            jobs = ([commit], []) if when == "before it is looked" else ([], [commit])
+            async with node.store._readers.acquire() as db, node.store._absorbing:
+                await node.store._absorb(LateAnswers(db, *jobs))
+            assert Key(COUNTERS, "x") in node.store._cache
+            assert node.store.head == 2
+            await node.log.submit(Add("x", origin=1))
+            assert [(record.committed_id, record.origin) for record in node.told] == [(1, 1), (2, 1), (3, 1)]
+        assert node.resets == 0
+        assert node.store._alone
+    assert not [line for line in caplog.messages if "lost" in line or "cut off" in line]
+
+
+async def test_what_others_commit_after_an_own_commit_that_overtook_a_look_is_taken_in(postgres_url, caplog):
+    async with open_nodes(postgres_url) as (one, two):
+        with one.live.watch(TOPIC):
+            await one.log.submit(Add("x", origin=1))
+
+            async def commit() -> None:
+                await one.log.submit(Add("x", origin=1))
+                async with asyncio.timeout(10):
+                    await two.log.submit(Add("x", origin=2))
+
+            async with one.store._readers.acquire() as db, one.store._absorbing:
+                await one.store._absorb(LateAnswers(db, [commit], []))
+            await one.hear(3)
+            assert [(record.committed_id, record.origin) for record in one.told] == [(1, 1), (2, 1), (3, 0)]
+        assert one.resets == 0
+    assert not [line for line in caplog.messages if "lost" in line or "cut off" in line]
+
+
+async def test_what_arrives_while_a_node_waits_for_the_others_joins_its_batch(postgres_url):
+    async with open_nodes(postgres_url) as (one, two):
+        await one.log.submit(Add("x"))
+        await two.log.submit(Add("x"))
+        one.store._alone_after_s = two.store._alone_after_s = math.inf
+        await two.store.load([Key(COUNTERS, "x")])  # it has the head now
+        first = asyncio.create_task(one.log.submit(Add("x")))
+        await wait_until(lambda: one.store._queueing is not None)
+        others = [asyncio.create_task(one.log.submit(Add(name))) for name in ("x", "y", "never seen before")]
+        await asyncio.sleep(0)  # they wait in the queue
+        before = one.store._save
+        await two.store.release()
+        async with asyncio.timeout(10):
+            assert [await task for task in (first, *others)] == [2, 3, 0, 0]
+        assert one.store._save == before + 1
+    assert await check(postgres_url) == []

@@ -98,12 +98,13 @@ class CommitLog:
             else:
                 self._arrived.clear()
 
-    def _take(self) -> list[Waiting]:
+    def _take(self, taken: Sequence[Waiting] = ()) -> list[Waiting]:
+        """What comes next, as far as it fits into one batch with what was taken before."""
         batch: list[Waiting] = []
-        size = 0
-        while self._waiting and len(batch) < limits.BATCH_COMMANDS_MAX:
+        size = sum(command.size for command, _ in taken)
+        while self._waiting and len(taken) + len(batch) < limits.BATCH_COMMANDS_MAX:
             command, caller = self._waiting[0]
-            if batch and size + command.size > limits.BATCH_BYTES_MAX:
+            if (batch or taken) and size + command.size > limits.BATCH_BYTES_MAX:
                 break
             self._waiting.popleft()
             self._waiting_bytes -= command.size
@@ -113,12 +114,16 @@ class CommitLog:
         return batch
 
     async def _commit(self, batch: list[Waiting]) -> None:
-        keys: dict[Key, None] = {}
-        for command, _ in batch:
-            for key in command.needs():
-                keys[key] = None
+        keys = _needs(batch)
         while True:
-            view = View(await self.store.load(keys), self.store.head, self.clock_us())
+            states = await self.store.load(keys)
+            if self.store.holding and self._waiting:  # it waited for other nodes; what came meanwhile joins in
+                more = self._take(batch)
+                batch += more
+                late = {key: None for key in _needs(more) if key not in keys}
+                keys.update(late)
+                states.update(await self.store.load_more(late))
+            view = View(states, self.store.head, self.clock_us())
             outcomes = self._apply(batch, view)
             try:
                 if view.changes or view.records:
@@ -170,6 +175,10 @@ class CommitLog:
         for _, caller in batch:
             if not caller.done():
                 _tell(caller, error, False)
+
+
+def _needs(batch: Sequence[Waiting]) -> dict[Key, None]:
+    return {key: None for command, _ in batch for key in command.needs()}
 
 
 def _tell(caller: Caller, value: Any, accepted: bool) -> None:

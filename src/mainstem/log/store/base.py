@@ -75,6 +75,15 @@ class Store(ABC):
     async def load(self, keys: Iterable[Key]) -> dict[Key, State | None]:
         """The states under these keys, for the committer: `save` builds on them and on `head`, or raises `Outpaced`."""
 
+    @property
+    def holding(self) -> bool:
+        """Whether `load` waited for other nodes and keeps them waiting now, so that a larger batch is worth while."""
+        return False
+
+    async def load_more(self, keys: Iterable[Key]) -> dict[Key, State | None]:
+        """The same as `load`, for commands that join its batch."""
+        raise NotImplementedError("only stores that hold the log between load and save are asked for more")
+
     async def confirm(self) -> None:  # noqa: B027
         """A batch changes nothing: what `load` gave is still right, or this raises `Outpaced`."""
 

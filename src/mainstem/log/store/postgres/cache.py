@@ -27,6 +27,19 @@ class StateCache:
         known = self._spaces
         return (Key(known[space], name.decode()) for space, name in zip(spaces, names, strict=True) if space in known)
 
+    def find_spaces(self) -> list[int]:
+        """The spaces whose changed states are worth knowing."""
+        return [number for number, space in self._spaces.items() if space.cached]
+
+    def decode(
+        self, wanted: Sequence[int], spaces: Sequence[int], names: Sequence[bytes], values: Sequence[bytes | None]
+    ) -> Iterable[tuple[Key, State | None]]:
+        """The states that came with the notes of a save: one for each of its keys in the wanted spaces."""
+        keys = ((space, name) for space, name in zip(spaces, names, strict=True) if space in wanted)
+        for (number, name), value in zip(keys, values, strict=True):
+            space = self._spaces[number]
+            yield Key(space, name.decode()), None if value is None else space.decode(value)
+
     def remember(self, key: Key, state: State | None) -> None:
         if not key.space.cached:
             return

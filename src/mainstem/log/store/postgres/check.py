@@ -9,7 +9,7 @@ from mainstem.log.store.postgres.connections import connect
 from mainstem.log.store.postgres.faults import FAULTS
 from mainstem.log.store.postgres.schema import STEPS
 from mainstem.log.store.postgres.statements import decode_tags
-from mainstem.log.store.postgres.urls import describe_url
+from mainstem.log.store.postgres.urls import describe_url, explain
 
 SHOWN_MAX = 5  # examples of each fault
 TAGS_PAGE = 10_000
@@ -55,13 +55,13 @@ async def check(url: str) -> list[str]:
         finally:
             await db.close()
     except (*FAULTS, ValueError) as error:
-        raise StoreUnusable(f"cannot check the {describe_url(url)}: {type(error).__name__}") from error
+        raise StoreUnusable(f"cannot check the {describe_url(url)}: {explain(error, url)}") from None
 
 
 async def _find_faults(db: "asyncpg.Connection[asyncpg.Record]") -> list[str]:
-    version = None
-    if await db.fetchval("SELECT to_regclass('mainstem.version')") is not None:
-        version = await db.fetchval("SELECT number FROM mainstem.version")
+    if await db.fetchval("SELECT to_regclass('mainstem.version')") is None:
+        return ["there is no log in this database: it has no table mainstem.version"]
+    version = await db.fetchval("SELECT number FROM mainstem.version")
     if version != len(STEPS):
         return [f"the schema has version {version}, this program knows {len(STEPS)}"]
     faults: list[str] = []

@@ -14,13 +14,14 @@ from typing import Any
 from mainstem import limits
 from mainstem.errors import MainstemError
 from mainstem.log.commands import Key, Space, State
-from mainstem.log.records import CommittedId, Record
+from mainstem.log.records import CommittedId, Record, TopicId
 from mainstem.log.store.base import Follower
 from mainstem.log.store.postgres import statements
 from mainstem.log.store.postgres.reads import PostgresReads
 
 logger = logging.getLogger(__name__)
-NEWS_MAX = 500  # notes of saves in one answer
+NEWS_MAX = 100  # notes of saves in one answer, with the states that they changed
+TOPICS_ASKED_MAX = 100  # watched topics that go with every look; with more, all records count as news
 
 
 def _wall_clock_us() -> int:
@@ -48,6 +49,10 @@ class PostgresFollowing(PostgresReads):
         self._absorbing = asyncio.Lock()
         self._next_look: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
+        self._heard = 0
+        """The newest save that a notification told of."""
+        self._queueing: asyncio.Future[None] | None = None
+        """The committer waits for the head. It will look for news itself, as soon as it has it."""
 
     @property
     def head(self) -> CommittedId:
@@ -89,6 +94,7 @@ class PostgresFollowing(PostgresReads):
 
     def _hear(self, number: int) -> None:
         """A notification of another node's save, or none for too long."""
+        self._heard = max(self._heard, number)
         if number > self._save:
             self._news.set()
 
@@ -98,15 +104,23 @@ class PostgresFollowing(PostgresReads):
                 # Not wait_for: before Python 3.12 it may swallow a cancellation that comes with the news.
                 async with asyncio.timeout(limits.FOLLOW_POLL_S):
                     await self._news.wait()
+                self._news.clear()
+                if await self._leave_to_committer():
+                    continue
             except TimeoutError:
                 pass
-            self._news.clear()
             try:
                 await self.catch_up()
             except MainstemError as error:
                 logger.warning("other nodes' commits cannot be followed for now: %s", error.detail)
             except Exception:
                 logger.exception("other nodes' commits cannot be followed for now")
+
+    async def _leave_to_committer(self) -> bool:
+        """Whether it has taken in the news. The head comes to it with the news, and it must look before it commits."""
+        if self._queueing is not None:
+            await asyncio.wait([self._queueing], timeout=limits.FOLLOW_YIELD_S_MAX)
+        return self._heard <= self._save
 
     async def catch_up(self) -> None:
         """All who ask while one look is under way share the next one."""
@@ -128,11 +142,15 @@ class PostgresFollowing(PostgresReads):
     async def _absorb(self, db: Any) -> None:
         """Take in what other nodes committed since, up to the newest. `_absorbing` is held."""
         while True:
-            rows = await db.fetch(statements.NEWS, self._save, NEWS_MAX)
+            known, spaces, watched = self._save, self._cache.find_spaces(), self._watched()
+            only = watched if len(watched) <= TOPICS_ASKED_MAX else None
+            rows = await db.fetch(statements.NEWS, known, NEWS_MAX, spaces, self._head, only)
             head = rows[0]
             self._set_clock(head["now_us"])
-            if head["head_save"] == self._save:
-                return
+            if known <= head["head_save"] <= self._save:
+                return  # nothing new, or only what this node has committed itself while it asked
+            if self._save != known:
+                continue  # others have committed after that: until it is taken in, this node cannot commit again
             saves = [row for row in rows if row["save"] is not None]
             if self._saving is not None and any(row["node"] == self._node for row in saves):
                 await asyncio.shield(self._saving)  # the committer tells of its own, then the others are next
@@ -141,18 +159,19 @@ class PostgresFollowing(PostgresReads):
                 await self._lose_track(db, head)
                 continue
             last = saves[-1]
-            keys: dict[Key, None] = {}
+            records = await self._read_foreign(db, last["committed_id"]) if head["tells"] else []
+            states: dict[Key, State | None] = {}
             for row in saves:
-                keys.update(dict.fromkeys(self._cache.find_keys(row["spaces"], row["names"])))
-            states = await self._fetch_with(db, [key for key in keys if key.space.cached])
-            records = await self._read_foreign(db, last["committed_id"])
+                states.update(self._cache.decode(spaces, row["spaces"], row["names"], row["states"]))
+                if self._changed_while_loading is not None:
+                    self._changed_while_loading.update(self._cache.find_keys(row["spaces"], row["names"]))
             self._alone_after_s = asyncio.get_running_loop().time() + limits.ALONE_S
-            if self._changed_while_loading is not None:
-                self._changed_while_loading.update(keys)
             for key, state in states.items():
                 self._cache.remember(key, state)
             self._save, self._last_us = last["save"], max(self._last_us, last["committed_at_us"])
             self._tell(states, records, last["committed_id"])
+            if last["save"] == head["head_save"]:
+                return
 
     async def _lose_track(self, db: Any, head: Any) -> None:
         """The notes are gone that would say what changed. Records are all there, so they are told as ever."""
@@ -172,14 +191,16 @@ class PostgresFollowing(PostgresReads):
         """The last records before `until`; what does not fit into one page is told on the way."""
         limit = statements.limit_rows(limits.FOLLOW_BYTES_MAX)
         while True:
-            watched = [] if self._follower is None else self._follower.watched()
             rows = await db.fetch(
-                statements.READ_FOREIGN, self._head, until, limits.FOLLOW_BYTES_MAX, limit, list(watched)
+                statements.READ_FOREIGN, self._head, until, limits.FOLLOW_BYTES_MAX, limit, self._watched()
             )
             records = [statements.to_record(row[:-1], tagged=True) for row in map(tuple, rows)]
             if not rows or len(rows) == rows[0]["found"] < limit:
                 return records
             self._tell({}, records, records[-1].committed_id)
+
+    def _watched(self) -> list[TopicId]:
+        return [] if self._follower is None else list(self._follower.watched())
 
     def _tell(self, changes: Mapping[Key, State | None], records: Sequence[Record], head: CommittedId) -> None:
         self._head = head

@@ -2,7 +2,7 @@
 
 import asyncpg
 
-from mainstem.errors import StoreTooNew
+from mainstem.errors import StoreTooNew, StoreUnusable
 from mainstem.log.records import Kind
 
 MIGRATION_LOCK = 0x4D53544D_0001  # "MSTM": nodes that start together migrate one after the other
@@ -72,7 +72,11 @@ async def migrate(db: "asyncpg.Connection[asyncpg.Record]") -> None:
             await db.execute("CREATE SCHEMA IF NOT EXISTS mainstem")
             await db.execute("CREATE TABLE mainstem.version (number integer NOT NULL)")
             await db.execute("INSERT INTO mainstem.version VALUES (0)")
-        version: int = await db.fetchval("SELECT number FROM mainstem.version")
+        version: int | None = await db.fetchval("SELECT number FROM mainstem.version")
+        if version is None:
+            raise StoreUnusable(
+                "the table mainstem.version is empty: restore the database, or empty it, and start again"
+            )
         if version > len(STEPS):
             raise StoreTooNew(
                 f"the data has schema version {version}, this program knows {len(STEPS)}: upgrade mainstem"

@@ -8,14 +8,30 @@ import msgspec
 from mainstem.log.commands import Key, State
 from mainstem.log.records import DATA_KINDS, KINDS, RECORD_BYTES, CommittedId, Kind, Record, TopicId
 
+# Appends to topics that nobody watches here are passed over.
+FOREIGN = f"(kind <> {Kind.APPEND:d} OR topic = ANY ($5::bigint[]))"
+
 # The lock of the log. Whoever has it commits next, on whichever node; it is let go by the commit.
 LOCK = "BEGIN; SELECT 1 FROM mainstem.head FOR UPDATE"
 
-NEWS = """
-    SELECT h.save AS head_save, h.committed_id AS head_id, h.committed_at_us AS head_at_us,
+# In one way there and back, as it is often asked for while the head is locked: the notes since $1, the present states
+# under their keys, as far as they are in the spaces $3, and whether any record since $4 is to be read ($5: for whom).
+NEWS = f"""
+    WITH h AS MATERIALIZED (
+        SELECT save, committed_id, committed_at_us, save > $1 AND EXISTS (
+            SELECT FROM mainstem.records r
+            WHERE r.committed_id > $4 AND r.committed_id <= head.committed_id AND ($5::bigint[] IS NULL OR {FOREIGN})
+        ) AS tells FROM mainstem.head
+    )
+    SELECT h.save AS head_save, h.committed_id AS head_id, h.committed_at_us AS head_at_us, h.tells,
         (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now_us,
-        s.save, s.node, s.committed_id, s.committed_at_us, s.spaces, s.names
-    FROM mainstem.head h LEFT JOIN mainstem.saves s ON s.save > $1
+        s.save, s.node, s.committed_id, s.committed_at_us, s.spaces, s.names,
+        ARRAY(
+            SELECT (SELECT t.value FROM mainstem.states t WHERE t.space = k.space AND t.name = k.name)
+            FROM unnest(s.spaces, s.names) WITH ORDINALITY AS k (space, name, at)
+            WHERE k.space = ANY ($3::integer[]) ORDER BY k.at
+        ) AS states
+    FROM h LEFT JOIN mainstem.saves s ON s.save > $1
     ORDER BY s.save LIMIT $2"""
 
 # One statement, so one way there and back. It does nothing if the head is no longer where the batch began.
@@ -93,10 +109,9 @@ READ_LOG = _page(
         ORDER BY committed_id LIMIT $4""",
     "$3",
 )
-# Appends to topics that nobody watches here are passed over.
 READ_FOREIGN = _page(
     f"""SELECT {COLUMNS} FROM mainstem.records
-        WHERE committed_id > $1 AND committed_id <= $2 AND (kind <> {Kind.APPEND:d} OR topic = ANY ($5::bigint[]))
+        WHERE committed_id > $1 AND committed_id <= $2 AND {FOREIGN}
         ORDER BY committed_id LIMIT $4""",
     "$3",
     ", found",

@@ -25,7 +25,7 @@ from mainstem.log.store.postgres.faults import BROKEN, FAULTS, RETRY, translate
 from mainstem.log.store.postgres.following import PostgresFollowing
 from mainstem.log.store.postgres.reads import EVERYTHING
 from mainstem.log.store.postgres.schema import CHANNEL, migrate
-from mainstem.log.store.postgres.urls import describe_url
+from mainstem.log.store.postgres.urls import describe_url, explain
 from mainstem.log.store.postgres.watching import Watch
 
 logger = logging.getLogger(__name__)
@@ -59,15 +59,22 @@ class PostgresStore(PostgresFollowing):
 
     async def open(self) -> None:
         deadline_s = asyncio.get_running_loop().time() + limits.DATABASE_START_S_MAX
+        told = ""
         while True:
             try:
                 await self._open()
                 break
+            except ValueError as error:  # a setting, or a certificate: waiting would not mend it
+                raise StoreUnusable(f"cannot use the {self.place}: {explain(error, self._url)}") from None
             except BROKEN as error:
+                reason = explain(error, self._url)
+                if reason != told:
+                    logger.warning("waiting for the %s: %s", self.place, reason)
+                    told = reason
                 if not await pause(deadline_s):
-                    raise StoreUnusable(f"cannot reach the {self.place}: {type(error).__name__}") from error
-            except (asyncpg.PostgresError, ValueError) as error:
-                raise StoreUnusable(f"cannot use the {self.place}: {_without_secrets(error, self._url)}") from None
+                    raise StoreUnusable(f"cannot reach the {self.place}: {reason}") from None
+            except asyncpg.PostgresError as error:
+                raise StoreUnusable(f"cannot use the {self.place}: {explain(error, self._url)}") from None
         await self._watch.start()
         self._tasks = [asyncio.create_task(self._follow(), name="mainstem-follower")]
 
@@ -77,7 +84,7 @@ class PostgresStore(PostgresFollowing):
             await migrate(db)
             if await db.fetchval("SHOW fsync") == "off":
                 logger.warning("the %s runs with fsync off: a crash may lose what was acknowledged", self.place)
-            (row,) = await db.fetch(statements.NEWS, EVERYTHING, 1)
+            (row,) = await db.fetch(statements.NEWS, EVERYTHING, 1, [], 0, [])
         finally:
             await db.close(timeout=limits.CONNECT_S_MAX)
         self._save, self._head, self._last_us = row["head_save"], row["head_id"], row["head_at_us"]
@@ -107,6 +114,19 @@ class PostgresStore(PostgresFollowing):
         else:
             early = await self._load_and_hold(wanted)
             self._base = self._save
+        return await self._complete(wanted, early)
+
+    @property
+    def holding(self) -> bool:
+        return self._held is not None
+
+    async def load_more(self, keys: Iterable[Key]) -> dict[Key, State | None]:
+        wanted = list(keys)
+        for key in wanted:
+            self._cache.know(key.space)
+        return await self._complete(wanted, {})
+
+    async def _complete(self, wanted: Sequence[Key], early: Mapping[Key, State | None]) -> dict[Key, State | None]:
         states: dict[Key, State | None] = {}
         late: list[Key] = []
         for key in wanted:
@@ -136,6 +156,14 @@ class PostgresStore(PostgresFollowing):
 
     async def _take_head(self) -> None:
         """Lock the head, and know all that was committed before: from now on nobody else commits."""
+        queueing = self._queueing = asyncio.get_running_loop().create_future()
+        try:
+            await self._lock_head()
+        finally:
+            self._queueing = None
+            queueing.set_result(None)
+
+    async def _lock_head(self) -> None:
         deadline_s = asyncio.get_running_loop().time() + limits.RECONNECT_S_MAX
         while True:
             try:
@@ -302,9 +330,3 @@ class PostgresStore(PostgresFollowing):
 async def _execute(db: Any, statement: str, values: tuple[Any, ...]) -> str:
     done: str = await db.execute(statement, *values)
     return done
-
-
-def _without_secrets(error: Exception, url: str) -> str:
-    """What the driver says of a bad URL may hold the URL."""
-    text = str(error)
-    return type(error).__name__ if url in text or "password=" in text else f"{type(error).__name__}: {text}"
