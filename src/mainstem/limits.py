@@ -219,6 +219,7 @@ RETENTION_STREAMS_MAX: Final = 200  # streams trimmed in one round
 ERASE_RECORDS_MAX: Final = 1_000  # records of a deleted stream removed in one transaction
 GARBAGE_TOPICS_MAX: Final = 100
 SHUTDOWN_S_MAX: Final = 10.0
+SIGNAL_CHECK_S: Final = 0.1  # how soon a signal ends a server that has not started yet
 
 # Spark pipeline
 JAVA_VERSION_S_MAX: Final = 10.0  # for `java -version`, where no `release` file tells it

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import signal
 import subprocess
 import sys
 
@@ -284,6 +285,18 @@ async def test_a_node_that_waits_for_its_database_says_why_and_in_the_end_gives_
     waits = [line for line in caplog.messages if line.startswith("waiting for the PostgreSQL database")]
     assert len(waits) == 1
     assert "read-only transaction" in waits[0]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_node_that_waits_for_its_database(number):
+    command = [sys.executable, "-m", "mainstem", "serve", "--port", "0", "--store", "postgresql://x@127.0.0.1:1/x"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as node:
+        assert node.stdout is not None
+        assert "waiting for the PostgreSQL database" in node.stdout.readline()
+        node.send_signal(number)
+        rest, _ = node.communicate(timeout=limits.DATABASE_START_S_MAX / 2)
+    assert node.returncode in (-signal.SIGTERM, 130)
+    assert "Traceback" not in rest
 
 
 async def test_a_setting_that_cannot_work_is_not_waited_for(postgres_url, tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """Running the app with uvicorn: sockets, signals, the ready line, and an orderly end."""
 
+import asyncio
 import gc
 import ipaddress
 import socket
@@ -24,12 +25,29 @@ class Server(uvicorn.Server):
         self.mainstem = app
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        """A signal ends it too: a database may be waited for meanwhile."""
+        starting = asyncio.ensure_future(self._start(sockets))
+        while not (starting.done() or self.should_exit):
+            await asyncio.wait([starting], timeout=limits.SIGNAL_CHECK_S)
+        if not starting.done():
+            self.lifespan.logger.disabled = True  # it would take the end of the waiting for a fault
+            starting.cancel()
+            return
+        if failed := await starting:
+            raise failed
         if self.started and sockets:
             settings = self.mainstem.settings
             host, port = sockets[0].getsockname()[:2]
             where = f"[{host}]" if ":" in host else host
             print(f"Mainstem is ready on http://{where}:{port} ({describe_store(settings)})", flush=True)
+
+    async def _start(self, sockets: list[socket.socket] | None) -> SystemExit | None:
+        """A task that raised what ends the process would stop the event loop before anybody could say why."""
+        try:
+            await super().startup(sockets)
+        except SystemExit as failed:
+            return failed
+        return None
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self.mainstem.release_readers()
