@@ -2,10 +2,13 @@
 
 import json
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
+
+from mainstem.pipeline import session
 
 from .logs import JSON, Log
 
@@ -40,6 +43,15 @@ def test_rows_arrive_in_order_as_json_objects(spark, rooms, name, tmp_path):
     pump(spark, rooms, f"{name}/in", tmp_path, lambda frame: frame.select("n", "room"), stream=f"{name}/out")
     found = rooms.read(f"{name}/out")
     assert found == [{"n": number, "room": f"r{number % 10}"} for number in range(500)]
+
+
+def test_whichever_thread_asked_for_the_session_can_write(spark, rooms, name, tmp_path):
+    def work():
+        pump(session(), rooms, f"{name}/in", tmp_path, lambda frame: frame.select("n"), stream=f"{name}/out")
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(work).result()
+    assert len(rooms.read(f"{name}/out")) == 500
 
 
 def test_the_producer_is_the_query_and_the_epoch_the_batch(spark, start_server, open_log, tmp_path):

@@ -72,6 +72,8 @@ def session(
     for name, value in chosen.items():
         builder = builder.config(name, value)
     made = builder.getOrCreate()
+    # Of this thread: where it has none, Spark does not find a sink that is written in Python.
+    SparkSession._get_j_spark_session_class(made._jvm).setActiveSession(made._jsparkSession)
     made.sparkContext.setLogLevel("ERROR" if local else "WARN")
     return made
 

@@ -169,17 +169,30 @@ def test_a_body_comes_in_one_piece_or_in_many():
     assert gather([{"type": "http.request"}]) == b""
 
 
-def test_a_body_over_the_limit_is_refused_before_it_is_read():
-    with pytest.raises(BodyTooLarge) as caught:
-        gather([], headers={b"content-length": b"11"})
-    assert caught.value.facts == {"limit_bytes": 10}
+def test_a_body_over_the_limit_is_refused_when_its_client_has_sent_it_and_looks_for_the_answer():
+    for messages in (
+        [part(b"01234567890", more=False)],
+        [part(b"0123456"), part(b"7890"), part(b"", more=False)],
+        [GONE],
+    ):
+        with pytest.raises(BodyTooLarge) as caught:
+            gather(messages, headers={b"content-length": b"11"})
+        assert caught.value.facts == {"limit_bytes": 10}
 
 
-def test_a_body_of_unknown_length_is_read_no_further_than_the_limit():
+def test_a_body_over_the_limit_is_refused_at_once_when_its_client_waits_for_that():
     with pytest.raises(BodyTooLarge):
-        gather([part(b"0123456"), part(b"7890")])
+        gather([], headers={b"content-length": b"11", b"expect": b"100-continue"})
+
+
+def test_a_body_of_unknown_length_is_read_to_its_end_but_no_further_than_a_bound(monkeypatch):
+    with pytest.raises(BodyTooLarge):
+        gather([part(b"0123456"), part(b"7890"), part(b"1", more=False)])
     with pytest.raises(BodyTooLarge):
         gather([part(b"01234567890", more=False)])
+    monkeypatch.setattr("mainstem.limits.BODY_DISCARD_BYTES_MAX", 10)
+    with pytest.raises(BodyTooLarge):
+        gather([part(b"0123456789"), part(b"0123456789"), part(b"0123456789")])
 
 
 def test_a_body_that_is_cut_short_is_an_error_and_not_a_short_body():
