@@ -39,7 +39,7 @@ LOCAL_CONFS = {
 }
 JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
 
-NICENESS = 15
+NICENESS = 12
 """Of a local Spark: it takes what is left over when the server on the same machine, or anybody else, has work."""
 
 
