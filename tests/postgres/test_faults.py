@@ -290,7 +290,14 @@ async def test_a_node_that_waits_for_its_database_says_why_and_in_the_end_gives_
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_a_node_that_waits_for_its_database(number):
     command = [sys.executable, "-m", "mainstem", "serve", "--port", "0", "--store", "postgresql://x@127.0.0.1:1/x"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as node:
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        # Whoever runs the tests in the background has SIGINT ignored, and processes inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as node:
         assert node.stdout is not None
         assert "waiting for the PostgreSQL database" in node.stdout.readline()
         node.send_signal(number)
