@@ -44,7 +44,7 @@ def give_base(archive: Path, java_home: Path) -> str:
 
 
 def remove_others(kept: Path) -> None:
-    """Of other Javas and older jars: each has 160 MB."""
+    """Of other Javas and older jars: each has 190 MB."""
     for file in kept.parent.glob("*.jsa"):
         if not file.name.startswith(f"{kept.stem}."):
             file.unlink(missing_ok=True)

@@ -52,7 +52,7 @@ def session(
 ) -> SparkSession:
     """The running session, or a new one.
 
-    `master` is `local[*]` unless given here or in `MAINSTEM_SPARK_MASTER`: anything Spark takes, or `sc://host:port`
+    `master` is `local[*]` unless given here or in `MAINSTEM_SPARK_MASTER`: a master of Spark's own, or `sc://host:port`
     for Spark Connect. `work` is where a local Spark keeps its scratch files and its warehouse. `conf` overrides every
     choice made here.
     """

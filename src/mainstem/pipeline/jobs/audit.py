@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import shutil
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ import msgspec
 from mainstem import limits
 from mainstem.pipeline.auditing.rules import Bounds, Tables, check_spans, check_tables
 from mainstem.pipeline.reading.log_pages import read_head
-from mainstem.pipeline.running import POLL_S, Job, Summary, Workbench
+from mainstem.pipeline.running import Job, Summary, Workbench, watched
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -176,27 +175,21 @@ def _do(scope: Scope, task: Task) -> int:
 @contextmanager
 def _watched(bench: Workbench, spans: Path, until: int) -> Iterator[None]:
     """Tell of the ranges that are done while others are being examined."""
-    ended = threading.Event()
+    rows = reached = 0
+    seen: set[str] = set()
 
-    def watch() -> None:
-        rows = reached = 0
-        seen: set[str] = set()
-        while not ended.wait(POLL_S):
-            for file in spans.glob("*.json"):
-                if file.name not in seen:
-                    seen.add(file.name)
-                    found = msgspec.json.decode(file.read_bytes())
-                    rows += found["rows"]
-                    reached += found["until"] - found["after"]
-            bench.progress.show(rows=rows, committed_id=reached, head=until, phase="reading")
+    def look() -> None:
+        nonlocal rows, reached
+        for file in spans.glob("*.json"):
+            if file.name not in seen:
+                seen.add(file.name)
+                found = msgspec.json.decode(file.read_bytes())
+                rows += found["rows"]
+                reached += found["until"] - found["after"]
+        bench.progress.show(rows=rows, committed_id=reached, head=until, phase="reading")
 
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
+    with watched(look):
         yield
-    finally:
-        ended.set()
-        watcher.join()
 
 
 # The report

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from mainstem import limits
-from mainstem.pipeline.running import POLL_S, Workbench
+from mainstem.pipeline.running import Workbench, watched
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,21 +61,14 @@ def tracked(bench: Workbench, until: int, phase: str) -> Iterator[None]:
     if context is None:
         yield
         return
-    ended = threading.Event()
     tracker = context.statusTracker()
 
-    def watch() -> None:
-        while not ended.wait(POLL_S):
-            stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
-            known = [stage for stage in stages if stage is not None and stage.numTasks]
-            if known:
-                done = sum(stage.numCompletedTasks for stage in known) / sum(stage.numTasks for stage in known)
-                bench.progress.show(rows=0, committed_id=int(until * done), head=until, phase=phase)
+    def look() -> None:
+        stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
+        known = [stage for stage in stages if stage is not None and stage.numTasks]
+        if known:
+            done = sum(stage.numCompletedTasks for stage in known) / sum(stage.numTasks for stage in known)
+            bench.progress.show(rows=0, committed_id=int(until * done), head=until, phase=phase)
 
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
+    with watched(look):
         yield
-    finally:
-        ended.set()
-        watcher.join()
