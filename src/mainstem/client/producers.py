@@ -147,6 +147,7 @@ class AsyncIdempotentProducer:
                 sending.add_done_callback(self._sendings.discard)
             await self._report()
             if batches.ended is not None and batches.idle:
+                await asyncio.gather(*self._sendings)  # a later reply can settle what still waits for its own
                 return
             try:
                 async with asyncio.timeout(batches.wait_s(self._clock_s())):
