@@ -107,6 +107,33 @@ def test_a_damaged_backup_is_not_restored(shell, backup):
     shell("check", "text").fails(7, "text")
 
 
+def make_older(path):
+    """As the second version of the schema left it: an index over the records, and no places."""
+    db = apsw.Connection(str(path))
+    db.execute("DROP VIEW places; DROP TABLE old_places; DROP TABLE new_places")
+    db.execute('CREATE INDEX records_by_topic ON records (topic, "end") WHERE kind = 2')
+    db.pragma("user_version", 2)
+    db.close()
+
+
+def test_a_backup_of_an_older_version_is_brought_up_to_date(shell, store, backup, start_server):
+    before = held(backup)
+    make_older(backup)
+    shell("check", "good.db").fails(7, "older version", "start the server")
+    shell.ok("restore", "good.db", "--data", "new")
+    assert held(shell.directory / "new" / "mainstem.db") == before
+    assert "no faults" in shell.ok("check", "--data", "new")
+
+
+def test_a_damaged_backup_of_an_older_version_is_not_restored(shell, backup):
+    make_older(backup)
+    db = apsw.Connection(str(backup))
+    db.execute("DELETE FROM tags WHERE tag = 'b'")
+    db.close()
+    shell("restore", "good.db", "--data", "new").fails(1, "has no tag there")
+    assert not (shell.directory / "new" / "mainstem.db").exists()
+
+
 def test_a_data_directory_is_overwritten_only_when_told(shell, store, backup):
     other = shell.directory / "other"
     other.mkdir()

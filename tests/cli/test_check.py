@@ -139,6 +139,18 @@ def invent_a_tag(s):
     s.sql("INSERT INTO tags VALUES ('elsewhere', ?)", s.state(EVENT_IDS, "e3").committed_id)
 
 
+def drop_a_place(s):
+    s.sql("DELETE FROM old_places WHERE topic = ?", s.state(STREAMS, "plain").topic)
+
+
+def invent_a_place(s):
+    s.sql("INSERT INTO old_places VALUES (?, 99, 1)", s.state(STREAMS, "plain").topic)
+
+
+def settle_a_place_and_keep_it(s):
+    s.sql("INSERT INTO new_places SELECT * FROM old_places WHERE topic = ?", s.state(STREAMS, "plain").topic)
+
+
 def garble_a_state(s):
     s.sql("UPDATE states SET value = x'c1' WHERE space = 1 AND name = 'kept'")
 
@@ -230,6 +242,9 @@ PLANTED = [
     (point_a_tag_nowhere, "tag", "'a' names 1"),
     (drop_a_tag, "tag", "has no tag there"),
     (invent_a_tag, "tag", "tags, but the events are in"),
+    (drop_a_place, "place", "has 0 places"),
+    (invent_a_place, "place", "should have record 1, and it is not there"),
+    (settle_a_place_and_keep_it, "place", "has 2 places"),
     (garble_a_state, "state", "'kept' in space 1 cannot be decoded"),
     (use_an_unknown_space, "state", "space 77"),
     (forget_when_a_state_is_due, "state", "is due at"),

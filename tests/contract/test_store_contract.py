@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from mainstem import limits
 from mainstem.log.store import MemoryStore, SqliteStore, Store
 from mainstem.log.store.postgres.store import PostgresStore
 from mainstem.testing.disk import FaultyDisk
@@ -22,6 +23,14 @@ class TestSqliteStore(DurableStoreContract):
 
     def open_store(self) -> Store:
         return SqliteStore(self.directory)
+
+
+class TestSqliteStoreThatSettlesPlacesOften(TestSqliteStore):
+    """Else no test would write enough for the large index."""
+
+    @pytest.fixture(autouse=True)
+    def hurry(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(limits, "NEW_PLACES_MAX", 3)
 
 
 class TestSqliteStoreOnAFaultyDiskThatIsWell(DurableStoreContract):

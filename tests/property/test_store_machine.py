@@ -10,6 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from mainstem import limits
 from mainstem.log.commands import Key, State
 from mainstem.log.records import RECORD_BYTES, Chunk, CommittedId, Kind, Outline, Record, TopicId
 from mainstem.log.store import MemoryStore, SqliteStore, Store
@@ -36,6 +37,7 @@ class StoresAgainstADict(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.runner = new_runner()
+        self.limits = pytest.MonkeyPatch()
         self.directory = Path(tempfile.mkdtemp(prefix="mainstem-property-"))
         self.stores: list[Store] = [MemoryStore(), SqliteStore(self.directory)]
         self.states: dict[Key, State] = {}
@@ -43,8 +45,9 @@ class StoresAgainstADict(RuleBasedStateMachine):
         self.tails: dict[TopicId, int] = {}
         self.head = CommittedId(0)
 
-    @initialize()
-    def open(self) -> None:
+    @initialize(new_places_max=st.sampled_from([1, 5, limits.NEW_PLACES_MAX]))
+    def open(self, new_places_max: int) -> None:
+        self.limits.setattr(limits, "NEW_PLACES_MAX", new_places_max)
         for store in self.stores:
             self.runner.run(store.open())
 
@@ -52,6 +55,7 @@ class StoresAgainstADict(RuleBasedStateMachine):
         for store in self.stores:
             self.runner.run(store.close())
         self.runner.close()
+        self.limits.undo()
         shutil.rmtree(self.directory)
 
     def ask(self, method: str, *args: Any, **options: Any) -> Any:

@@ -72,8 +72,7 @@ def find(db: apsw.Connection, key: Key) -> Any:
 # Streams
 
 DATA = f"""
-    SELECT min("start"), max("end") FROM records INDEXED BY records_by_topic
-    WHERE kind = {Kind.APPEND:d} AND topic = ? AND "end" > ?"""
+    SELECT min("start"), max(place."end") FROM {queries.APPENDS} WHERE place.topic = ? AND place."end" > ?"""
 
 
 def check_streams(db: apsw.Connection) -> Iterator[Fault]:
@@ -141,11 +140,7 @@ def check_owners(db: apsw.Connection) -> Iterator[Fault]:
     """Data belongs to a stream, or to one that is being erased."""
     topic = 0
     while True:
-        row = db.execute(
-            "SELECT topic FROM records INDEXED BY records_by_topic"
-            f" WHERE kind = {Kind.APPEND:d} AND topic > ? ORDER BY topic LIMIT 1",
-            (topic,),
-        ).fetchone()
+        row = db.execute("SELECT topic FROM places WHERE topic > ? ORDER BY topic LIMIT 1", (topic,)).fetchone()
         if row is None:
             return
         topic = row[0]

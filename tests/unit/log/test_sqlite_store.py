@@ -70,18 +70,25 @@ def test_removing_and_saving_in_one_step_do_not_disturb_each_other(db: apsw.Conn
 
 def test_a_read_and_an_erase_go_by_the_index(db: apsw.Connection) -> None:
     """A plan that scans the table would make every read as slow as the log is long."""
-    for statement, values in [(queries.READ, (1, 0, 10, 10)), (queries.READ_ONE, (1, 0, 10))]:
-        plan = " ".join(row[3] for row in db.execute("EXPLAIN QUERY PLAN " + statement, values))
-        assert "USING INDEX records_by_topic (topic=? AND end>?" in plan
-        assert "SCAN records" not in plan
-        assert "TEMP B-TREE" not in plan
+    outlines = [(queries.OUTLINE.format(order=order), (1, 0, 10, 10)) for order in ("ASC", "DESC")]
+    parts = [(part, (1, 0, 10, 10)) for part in queries.READS]
+    for statement, values in [*parts, (queries.READ_ONE, (1, 0, 10)), (queries.BACKWARDS, (1,)), *outlines]:
+        plan = [row[3] for row in db.execute("EXPLAIN QUERY PLAN " + statement, values)]
+        tables = [step for step in plan if step.startswith("SEARCH ")]
+        assert len(tables) in (2, 4), plan
+        assert all("USING PRIMARY KEY (topic=?" in step for step in tables[::2]), plan
+        assert all("SEARCH records USING INTEGER PRIMARY KEY (rowid=?)" in step for step in tables[1::2]), plan
+        assert not any("TEMP B-TREE" in step or step.startswith(("SCAN records", "SCAN place")) for step in plan), plan
 
 
 def test_the_head_does_not_go_back_with_the_records(db: apsw.Connection) -> None:
     assert queries.head(db) == 0
-    queries.insert_records(db, [Record(CommittedId(n), 0, Kind.APPEND, TopicId(1), n, n + 1, 1, b"x") for n in (1, 2)])
+    records = [Record(CommittedId(n), 0, Kind.APPEND, TopicId(1), n, n + 1, 1, b"x") for n in (1, 2)]
+    queries.insert_records(db, records)
+    queries.insert_places(db, records)
     assert queries.head(db) == 2
     queries.keep_head(db)
+    queries.settle_places(db)
     assert queries.erase(db, TopicId(1), MUCH, 10) == 2
     assert queries.head(db) == 2
     queries.keep_head(db)
@@ -124,6 +131,99 @@ async def test_the_directory_is_made_if_it_is_not_there(tmp_path: Path) -> None:
     async with opened(tmp_path / "a" / "b") as store:
         await store.save({note("a"): Note()}, [], CommittedId(0))
     assert (tmp_path / "a" / "b" / "mainstem.db").exists()
+
+
+async def test_a_file_of_an_older_version_is_brought_up_to_date(tmp_path: Path) -> None:
+    older = apsw.Connection(str(tmp_path / "mainstem.db"))
+    for number, step in enumerate(STEPS[:2], start=1):
+        older.execute(step)
+        older.pragma("user_version", number)
+    records = [
+        Record(CommittedId(n), 0, Kind.APPEND, TopicId(1 + n % 2), n // 2, n // 2 + 1, 1, b"%d" % n)
+        for n in range(2, 8)
+    ]
+    queries.insert_records(older, records)
+    older.close()
+    async with opened(tmp_path) as store:
+        assert [await data(store, topic) for topic in (1, 2)] == [b"246", b"357"]
+
+
+# Places
+
+
+async def test_places_settle_when_there_are_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "NEW_PLACES_MAX", 10)
+    async with opened(tmp_path) as store:
+        writing = Writing(store)
+        for number in range(25):
+            await writing.append(1 + number % 3, b"%02d" % number).save()
+    async with opened(tmp_path) as store:  # those that are new are counted when it opens
+        writing = Writing(store, writing.tails)
+        for number in range(25, 29):
+            await writing.append(1 + number % 3, b"%02d" % number).save()
+        look = apsw.Connection(str(tmp_path / "mainstem.db"))
+        assert look.execute("SELECT (SELECT count(*) FROM old_places), (SELECT count(*) FROM new_places)").get == (
+            20,
+            9,
+        )
+        await writing.append(3, b"29").save()
+        assert look.execute("SELECT (SELECT count(*) FROM old_places), (SELECT count(*) FROM new_places)").get == (
+            30,
+            0,
+        )
+        look.close()
+        for topic in range(3):
+            assert await data(store, 1 + topic) == b"".join(b"%02d" % number for number in range(topic, 30, 3))
+
+
+async def test_a_page_may_begin_in_old_places_and_end_in_new_ones(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(limits, "NEW_PLACES_MAX", 4)
+    async with opened(tmp_path) as store:
+        writing = Writing(store)
+        for number in range(6):
+            await writing.append(1, b"%02d" % number).save()
+        whole = b"000102030405"
+        for start in range(0, 12, 2):
+            for size in range(1, 13):
+                chunk = await store.read(TopicId(1), start, MUCH, size)
+                assert chunk is not None
+                assert chunk.data == whole[start : start + max(2, size // 2 * 2)]
+
+
+async def test_readers_miss_nothing_while_places_settle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "NEW_PLACES_MAX", 3)
+    async with opened(tmp_path) as store:
+        writing = Writing(store)
+        saved = 0
+
+        async def read() -> None:
+            while saved < 300:
+                before = saved
+                assert len(await data(store)) >= before
+
+        readers = [asyncio.create_task(read()) for _ in range(3)]
+        for _ in range(300):
+            await writing.append(1, b"x").save()
+            saved += 1
+        await asyncio.gather(*readers)
+
+
+async def test_a_disk_that_is_full_when_places_settle_loses_none(
+    tmp_path: Path, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "NEW_PLACES_MAX", 8)
+    async with opened(tmp_path, disk.name) as store:
+        writing = Writing(store)
+        for _ in range(7):
+            await writing.append(1, b"a").save()
+        disk.fill_up()
+        with pytest.raises(StoreFull):
+            await writing.append(1, b"b").save()
+        disk.heal()
+        writing = Writing(store, {1: 7})
+        await writing.append(1, b"c").save()
+        assert await data(store) == b"aaaaaaac"
+        assert queries.count_new_places(store._db) == 0
 
 
 # The cache

@@ -11,8 +11,9 @@ import apsw
 
 from mainstem import limits
 from mainstem.errors import BackupFailed, BackupTargetFull
-from mainstem.log.store.sqlite.check import Figures, Report, figures, snapshot
+from mainstem.log.store.sqlite.check import Figures, Report, figures, is_current, snapshot
 from mainstem.log.store.sqlite.connections import DirectoryLock, open_writer
+from mainstem.log.store.sqlite.schema import migrate
 
 STORE_NAME = "mainstem.db"
 LOCK_NAME = "lock"
@@ -58,7 +59,8 @@ def restore(
 ) -> Copied:
     """Verify a backup, and make it the store of a directory that no server uses."""
     with snapshot(backup) as db:
-        _refuse_faults(backup, verify(db))
+        if is_current(db):  # an older one is verified when its copy is up to date
+            _refuse_faults(backup, verify(db))
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -77,6 +79,7 @@ def restore(
     try:
         with _unfinished(target) as partial:
             copied = _copy(backup, partial, progress, None)
+            _bring_up_to_date(partial)
             _verify(partial, copied, verify)
             _fold_journal(target)
             _settle(partial, target)
@@ -136,6 +139,14 @@ def _copy(source: Path, partial: Path, progress: Progress, vfs: str | None) -> F
         finally:
             writer.close()
     return found
+
+
+def _bring_up_to_date(partial: Path) -> None:
+    db = apsw.Connection(str(partial))
+    try:
+        migrate(db)
+    finally:
+        db.close()
 
 
 def _verify(partial: Path, expected: Figures, verify: Verify) -> None:

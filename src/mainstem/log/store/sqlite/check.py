@@ -83,6 +83,11 @@ def _begin(path: Path, db: apsw.Connection) -> int:
         raise StoreUnusable(f"{path} cannot be read: {error}") from None
 
 
+def is_current(db: apsw.Connection) -> bool:
+    """False for what an older program has written, and a server has not opened since."""
+    return int(db.pragma("user_version")) == len(STEPS)
+
+
 def figures(db: apsw.Connection) -> Figures:
     counts = [db.execute(f"SELECT count(*) FROM {table}").get for table in ("records", "states", "tags")]
     return Figures(end_of_log(db), *counts)
@@ -92,11 +97,14 @@ def check(
     db: apsw.Connection, spaces: Spaces, rules: Sequence[tuple[str, Rule]] = (), on_step: Steps = quiet
 ) -> Report:
     """Look at everything, and list up to `limits.CHECK_FAULTS_MAX` faults."""
+    if not is_current(db):
+        raise StoreUnusable("the store is of an older version: start the server on it once, which brings it up to date")
     all_rules: list[tuple[str, Rule]] = [
         ("file", check_file),
         ("head", check_head),
         ("record", check_records),
         ("topic", check_topics),
+        ("place", check_places),
         ("tag", check_tags),
         ("state", lambda db: check_states(db, spaces)),
         *rules,
@@ -172,7 +180,7 @@ def check_records(db: apsw.Connection) -> Iterator[Fault]:
 BROKEN_RUNS = f"""
     SELECT topic, committed_id, "start", end_before, id_before FROM (
         SELECT topic, committed_id, "start", lag("end") OVER run AS end_before, lag(committed_id) OVER run AS id_before
-        FROM records INDEXED BY records_by_topic WHERE kind = {Kind.APPEND:d}
+        FROM records WHERE kind = {Kind.APPEND:d}
         WINDOW run AS (PARTITION BY topic ORDER BY "end")
     ) WHERE end_before <> "start" OR id_before >= committed_id"""
 NAMELESS_TOPICS = f"""
@@ -189,6 +197,24 @@ def check_topics(db: apsw.Connection) -> Iterator[Fault]:
             yield Fault("topic", f"topic {topic}: record {committed_id} was committed before {id_before}")
     for (topic,) in db.execute(NAMELESS_TOPICS):
         yield Fault("topic", f"topic {topic} has records, but no record that creates it")
+
+
+LOST_PLACES = f"""
+    SELECT topic, committed_id FROM places WHERE NOT EXISTS (
+        SELECT 1 FROM records WHERE records.committed_id = places.committed_id AND kind = {Kind.APPEND:d}
+            AND records.topic = places.topic AND records."end" = places."end")"""
+MISPLACED = f"""
+    SELECT topic, committed_id, (SELECT count(*) FROM places WHERE places.topic = records.topic
+        AND places."end" = records."end" AND places.committed_id = records.committed_id) AS times
+    FROM records WHERE kind = {Kind.APPEND:d} AND times <> 1"""
+
+
+def check_places(db: apsw.Connection) -> Iterator[Fault]:
+    """Readers of a topic find each of its appends, and each of them once."""
+    for topic, committed_id in db.execute(LOST_PLACES):
+        yield Fault("place", f"topic {topic} should have record {committed_id}, and it is not there")
+    for topic, committed_id, times in db.execute(MISPLACED):
+        yield Fault("place", f"record {committed_id} has {times} places in topic {topic}")
 
 
 def check_tags(db: apsw.Connection) -> Iterator[Fault]:

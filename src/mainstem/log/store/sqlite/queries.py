@@ -29,7 +29,7 @@ LOADED_MAX = 500  # keys in one SELECT
 # So rows go in as few steps as can be: one statement for each number of rows, prepared once. OR ROLLBACK spares SQLite
 # the statement journal that a multi-row INSERT would need; a conflict is a broken invariant, and undoing all is right.
 ROWS_A_STEP = 64
-STATEMENTS_CACHED = 3 * ROWS_A_STEP + 50
+STATEMENTS_CACHED = 4 * ROWS_A_STEP + 50
 
 
 def _groups(rows: Sequence[T]) -> Iterator[Sequence[T]]:
@@ -40,6 +40,11 @@ def _groups(rows: Sequence[T]) -> Iterator[Sequence[T]]:
 @cache
 def _insert_records(rows: int) -> str:
     return f"INSERT OR ROLLBACK INTO records ({COLUMNS}) VALUES {','.join(['(?,?,?,?,?,?,?,?,?)'] * rows)}"
+
+
+@cache
+def _insert_places(rows: int) -> str:
+    return f'INSERT OR ROLLBACK INTO new_places (topic, "end", committed_id) VALUES {",".join(["(?,?,?)"] * rows)}'
 
 
 @cache
@@ -82,6 +87,24 @@ def insert_records(db: apsw.Connection, records: Sequence[Record]) -> None:
                 r.data,
             )
         db.execute(_insert_records(len(group)), values)
+
+
+def insert_places(db: apsw.Connection, records: Sequence[Record]) -> int:
+    """How many there are."""
+    rows = [(record.topic, record.end, record.committed_id) for record in records if record.kind is Kind.APPEND]
+    for group in _groups(rows):
+        db.execute(_insert_places(len(group)), [value for row in group for value in row])
+    return len(rows)
+
+
+def count_new_places(db: apsw.Connection) -> int:
+    return int(db.execute("SELECT count(*) FROM new_places").get)
+
+
+def settle_places(db: apsw.Connection) -> None:
+    """In the order of the large table: the entries of a topic go to one or two of its pages."""
+    db.execute('INSERT INTO old_places SELECT * FROM new_places ORDER BY topic, "end"')
+    db.execute("DELETE FROM new_places")
 
 
 def insert_tags(db: apsw.Connection, records: Sequence[Record]) -> None:
@@ -143,33 +166,44 @@ def due(db: apsw.Connection, space: Space[Any], until_us: int, limit: int) -> li
 
 
 # Positions are bytes, so a page is a range of positions, and SQLite can join it in one step without the
-# interpreter lock. The index gives the rows in order.
-READ = f"""
+# interpreter lock. The places give the rows in order; to merge both tables of them would cost an eighth of a page.
+READS = [
+    f"""
     SELECT min("start"), max("end"), CAST(group_concat(data, '') AS BLOB) FROM (
-        SELECT "start", "end", data FROM records INDEXED BY records_by_topic
-        WHERE kind = {Kind.APPEND:d} AND topic = ? AND "end" > ? AND "end" <= ? AND "start" < ? ORDER BY "end"
+        SELECT "start", place."end" AS "end", data FROM {table} AS place CROSS JOIN records USING (committed_id)
+        WHERE place.topic = ? AND place."end" > ? AND place."end" <= ? AND "start" < ? ORDER BY place."end"
     )"""
+    for table in ("old_places", "new_places")
+]
+APPENDS = "places AS place CROSS JOIN records USING (committed_id)"
 READ_ONE = f"""
-    SELECT "start", "end", data FROM records INDEXED BY records_by_topic
-    WHERE kind = {Kind.APPEND:d} AND topic = ? AND "end" > ? AND "start" < ? ORDER BY "end" LIMIT 1"""
+    SELECT "start", place."end", data FROM {APPENDS}
+    WHERE place.topic = ? AND place."end" > ? AND "start" < ? ORDER BY place."end" LIMIT 1"""
+BACKWARDS = f"""
+    SELECT "start", committed_id, place."end" FROM {APPENDS} WHERE place.topic = ? ORDER BY place."end" DESC"""
+OUTLINE = f"""
+    SELECT "start", place."end", messages, committed_at_us, committed_id FROM {APPENDS}
+    WHERE place.topic = ? AND place."end" > ? AND "start" < ? ORDER BY place."end" {{order}} LIMIT ?"""
 
 
 def read(db: apsw.Connection, topic: TopicId, start: int, until: int, bytes_max: int) -> Chunk | None:
-    row = db.execute(READ, (topic, start, start + bytes_max, until)).fetchone()
-    if row is None or row[0] is None:
-        row = db.execute(READ_ONE, (topic, start, until)).fetchone()
-    return None if row is None else Chunk(*row)
+    db.execute("BEGIN")  # places that are settled between two statements must not be missed
+    try:
+        found = [db.execute(part, (topic, start, start + bytes_max, until)).get for part in READS]
+        parts = [Chunk(*row) for row in found if row[0] is not None]
+        if not parts:
+            row = db.execute(READ_ONE, (topic, start, until)).fetchone()
+            return None if row is None else Chunk(*row)
+    finally:
+        db.execute("COMMIT")
+    return Chunk(parts[0].start, parts[-1].end, b"".join(part.data for part in parts))
 
 
 def first_after(db: apsw.Connection, topic: TopicId, committed_id: CommittedId) -> int | None:
     """From the newest backwards: whoever asks has usually seen all but the last few."""
     first: int | None = None
-    rows = db.execute(
-        'SELECT "start", committed_id FROM records INDEXED BY records_by_topic'
-        f' WHERE kind = {Kind.APPEND:d} AND topic = ? ORDER BY "end" DESC',
-        (topic,),
-    )
-    for start, number in rows:
+    rows = db.execute(BACKWARDS, (topic,))
+    for start, number, _ in rows:
         if number <= committed_id:
             break
         first = start
@@ -181,11 +215,7 @@ def outline(
     db: apsw.Connection, topic: TopicId, start: int, until: int, limit: int, newest_first: bool
 ) -> list[Outline]:
     order = "DESC" if newest_first else "ASC"
-    rows = db.execute(
-        'SELECT "start", "end", messages, committed_at_us, committed_id FROM records INDEXED BY records_by_topic'
-        f' WHERE kind = {Kind.APPEND:d} AND topic = ? AND "end" > ? AND "start" < ? ORDER BY "end" {order} LIMIT ?',
-        (topic, start, until, limit),
-    )
+    rows = db.execute(OUTLINE.format(order=order), (topic, start, until, limit))
     return [Outline(*row) for row in rows]
 
 
@@ -276,9 +306,13 @@ def erase_tagged(db: apsw.Connection, ids: Sequence[CommittedId], tags: Sequence
 
 
 def erase(db: apsw.Connection, topic: TopicId, until: int, limit: int) -> int:
-    db.execute(
-        "DELETE FROM records WHERE committed_id IN (SELECT committed_id FROM records INDEXED BY records_by_topic"
-        f' WHERE kind = {Kind.APPEND:d} AND topic = ? AND "end" <= ? ORDER BY "end" LIMIT ?)',
-        (topic, until, limit),
-    )
-    return db.changes()
+    """How many. Places must be settled."""
+    wanted = 'FROM old_places WHERE topic = ? AND "end" <= ?'
+    first = f'SELECT max("end") FROM (SELECT "end" {wanted} ORDER BY "end" LIMIT ?)'
+    last = db.execute(first, (topic, until, limit)).get
+    if last is None:
+        return 0
+    db.execute(f"DELETE FROM records WHERE committed_id IN (SELECT committed_id {wanted})", (topic, last))
+    erased = db.changes()
+    db.execute(f"DELETE {wanted}", (topic, last))
+    return erased

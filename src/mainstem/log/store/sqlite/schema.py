@@ -42,6 +42,27 @@ STEPS = [
         PRIMARY KEY (tag, committed_id)
     ) STRICT, WITHOUT ROWID;
     """,
+    # Where the appends of each topic are. A record is first noted in the small table, whose few pages every commit can
+    # afford to write, and goes into the large one with thousands of others.
+    f"""
+    CREATE TABLE old_places (
+        topic INTEGER NOT NULL,
+        "end" INTEGER NOT NULL,
+        committed_id INTEGER NOT NULL,
+        PRIMARY KEY (topic, "end", committed_id)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE new_places (
+        topic INTEGER NOT NULL,
+        "end" INTEGER NOT NULL,
+        committed_id INTEGER NOT NULL,
+        PRIMARY KEY (topic, "end", committed_id)
+    ) STRICT, WITHOUT ROWID;
+    CREATE VIEW places AS SELECT topic, "end", committed_id FROM old_places
+        UNION ALL SELECT topic, "end", committed_id FROM new_places;
+    INSERT INTO old_places SELECT topic, "end", committed_id FROM records INDEXED BY records_by_topic
+        WHERE kind = {Kind.APPEND:d} ORDER BY topic, "end";
+    DROP INDEX records_by_topic;
+    """,
 ]
 
 

@@ -43,6 +43,7 @@ class SqliteStore(Store):
         self._readers: list[apsw.Connection] = []
         self._db: apsw.Connection
         self._journal_pages = 0
+        self._new_places = 0
         self._head = CommittedId(0)
         self._cache: dict[Key, State | None] = {}
         self._saves = 0
@@ -77,6 +78,7 @@ class SqliteStore(Store):
             self._db = open_writer(self.path, self._vfs)
             migrate(self._db)
             self._db.set_wal_hook(self._count_journal)
+            self._new_places = queries.count_new_places(self._db)
             return queries.head(self._db)
         except apsw.Error as error:
             self._lock.release()
@@ -140,8 +142,13 @@ class SqliteStore(Store):
     def _save(self, changes: Mapping[Key, State | None], records: Sequence[Record]) -> None:
         with self._transaction() as db:
             queries.insert_records(db, records)
+            new_places = self._new_places + queries.insert_places(db, records)
             queries.insert_tags(db, records)
             queries.save_states(db, changes)
+            if new_places >= limits.NEW_PLACES_MAX:
+                queries.settle_places(db)
+                new_places = 0
+        self._new_places = new_places
 
     @contextmanager
     def _transaction(self) -> Iterator[apsw.Connection]:
@@ -268,7 +275,10 @@ class SqliteStore(Store):
     def _erase(self, topic: TopicId, until: int, limit: int) -> int:
         with self._transaction() as db:
             queries.keep_head(db)
-            return queries.erase(db, topic, until, limit)
+            queries.settle_places(db)
+            erased = queries.erase(db, topic, until, limit)
+        self._new_places = 0
+        return erased
 
 
 class ReadOnlySqliteStore(SqliteStore):
