@@ -67,8 +67,8 @@ def _too_deep() -> ValidationFailed:
 def _is_plain(value: Any) -> bool:
     """Whether msgspec writes this value as JCS does. Its escapes are JCS's; its order of keys is that of code points,
     and its numbers differ where they are integral floats, large, or small."""
-    level: list[Any] = [[value]]
-    for _ in range(limits.JSON_DEPTH_MAX + 1):
+    level: list[Any] = [value if type(value) is dict or type(value) is list else [value]]
+    for _ in range(limits.JSON_DEPTH_MAX):
         inner: list[Any] = []
         for container in level:
             if type(container) is dict:

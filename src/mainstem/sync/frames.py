@@ -220,8 +220,7 @@ def stored_partitions(data: bytes) -> tuple[str, ...]:
     return _partitions.decode(data).partitions
 
 
-def decode_stored(data: bytes) -> StoredEvent:
-    return _stored.decode(data)
+decode_stored = _stored.decode
 
 
 def complete_event(data: bytes, committed_id: int, committed_at_us: int) -> bytes:

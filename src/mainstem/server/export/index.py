@@ -1,7 +1,7 @@
 """`/v1/log/index`: what the server remembers beside the log (event ids, streams, producers), for whoever audits it."""
 
 from collections.abc import Callable, Mapping
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -67,7 +67,11 @@ def _of_name(part: int) -> Callable[[Entry], str]:
 
 
 def _fields(type_: str, *names: str) -> list[Column]:
-    return [Column(name, type_, lambda entry, get=attrgetter(name): get(entry[1])) for name in names]  # type: ignore[misc]
+    return [Column(name, type_, _field(name)) for name in names]
+
+
+def _field(name: str) -> Callable[[Entry], Any]:
+    return lambda entry: getattr(entry[1], name)
 
 
 INDEXES: Final = {

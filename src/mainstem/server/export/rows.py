@@ -22,6 +22,8 @@ logger = logging.getLogger(__name__)
 Names = Mapping[TopicId, CreateDescription]
 """What each topic is called: what its CREATE record says."""
 
+DAMAGED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
 WITH_COMMA = (1).__add__
 """How far the next message begins behind one of this length: a comma follows each. No Python runs for it."""
 
@@ -44,12 +46,8 @@ class Rows:
         self.start: list[int] = []
         self.data: list[bytes] = []
         in_json = {topic: is_json(about.content_type) for topic, about in names.items()}
-        if any(self.is_event) or any(record.messages != 1 for record in records):
+        if any(record.messages != 1 for record in records) or not self._take_singles(records, in_json):
             self._take_apart(records, in_json)
-        else:
-            self.position = [0] * len(records)
-            self.start = [record.start for record in records]
-            self.data = [record.data[:-1] if in_json[record.topic] else record.data for record in records]
 
     def __len__(self) -> int:
         return len(self.data)
@@ -61,13 +59,32 @@ class Rows:
 
         return pa.array(self.record, pa.int32())
 
+    def _take_singles(self, records: Sequence[Record], in_json: dict[TopicId, bool]) -> bool:
+        """Records of one message each, several times quicker than any others. False if one of them is damaged."""
+        if any(self.is_event):
+            try:
+                events = [decode_stored(record.data) if record.kind is Kind.EVENT else None for record in records]
+            except DAMAGED:
+                return False
+            self.id = [None if event is None else event.id for event in events]
+            self.partitions = [None if event is None else event.partitions for event in events]
+            self.data = [
+                bytes(event.event) if event else record.data[:-1] if in_json[record.topic] else record.data
+                for record, event in zip(records, events, strict=True)
+            ]
+        else:
+            self.data = [record.data[:-1] if in_json[record.topic] else record.data for record in records]
+        self.position = [0] * len(records)
+        self.start = [record.start for record in records]
+        return True
+
     def _take_apart(self, records: Sequence[Record], in_json: dict[TopicId, bool]) -> None:
         """Records of several messages into their messages, and events out of their envelopes."""
         numbers: list[int] = []
         for number, record in enumerate(records):
             try:
                 parts = self._parts(number, record, in_json)
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            except DAMAGED as error:
                 # A damaged record must not keep everybody from all that come after it. It is shown as it is, whole.
                 logger.error("record %d cannot be taken apart (%s): audit this log", record.committed_id, error)
                 parts = [record.data]
