@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from mainstem.pipeline.session import SHORT_LIFE
+
 pytest_plugins = ["mainstem.testing.plugin"]
 
 # A run must not depend on the machine's speed; examples are bounded in number where they are used.
@@ -21,7 +23,6 @@ settings.load_profile("mainstem")
 HEAVY = frozenset(["cli", "client", "log_api", "pipeline", "spark", "sync_client"])
 DATABASE = "postgres"
 OF_PROCESSES = frozenset(["start_server", "tmp_path_factory"])
-SHORT_LIVES = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
 MAINSTEM = Path(sys.executable).with_name("mainstem")
 
 
@@ -40,7 +41,7 @@ def surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Nothing is kept in the home folder of whoever runs the tests, and Java is set for short lives."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp().parent / "cache"))
-        patch.setenv("PYSPARK_SUBMIT_ARGS", f"--conf 'spark.driver.extraJavaOptions={SHORT_LIVES}' pyspark-shell")
+        patch.setenv("PYSPARK_SUBMIT_ARGS", f"--conf 'spark.driver.extraJavaOptions={SHORT_LIFE}' pyspark-shell")
         yield
 
 

@@ -81,7 +81,7 @@ class Workbench:
         """Started when it is first needed: a job that finds nothing to do need not wait for it."""
         from mainstem.pipeline.session import session
 
-        return session("mainstem pipeline", self.master, work=self.checkpoint / "spark")
+        return session("mainstem pipeline", self.master, work=self.checkpoint / "spark", short_lived=True)
 
     @property
     def options(self) -> dict[str, str]:

@@ -38,6 +38,8 @@ LOCAL_CONFS = {
     "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
 }
 JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
+SHORT_LIFE = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
+"""Java compiles at once and not as well as it could: in a few minutes its better compiler takes more than it gives."""
 
 NICENESS = 12
 """Of a local Spark: it takes what is left over when the server on the same machine, or anybody else, has work."""
@@ -49,12 +51,13 @@ def session(
     *,
     work: Path | str | None = None,
     conf: Mapping[str, str] | None = None,
+    short_lived: bool = False,
 ) -> SparkSession:
     """The running session, or a new one.
 
     `master` is `local[*]` unless given here or in `MAINSTEM_SPARK_MASTER`: a master of Spark's own, or `sc://host:port`
     for Spark Connect. `work` is where a local Spark keeps its scratch files and its warehouse. `conf` overrides every
-    choice made here.
+    choice made here. A local Spark that is `short_lived` is up to speed sooner, and does not get as fast in the end.
     """
     try:
         from pyspark.sql import SparkSession
@@ -65,7 +68,9 @@ def session(
         return _connect(app_name, master, conf or {})
     prepare_environment()
     local = master.startswith("local")
-    chosen = SQL_CONFS | (LOCAL_CONFS | _java_confs() | _work_confs(work) if local else {}) | dict(conf or {})
+    chosen = (
+        SQL_CONFS | (LOCAL_CONFS | _java_confs(short_lived) | _work_confs(work) if local else {}) | dict(conf or {})
+    )
     if local:
         _start_java(chosen)
     builder = SparkSession.builder.appName(app_name).master(master)
@@ -102,11 +107,13 @@ def find_jars() -> Path:
     return Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent, "jars")
 
 
-def _java_confs() -> dict[str, str]:
-    """Of `mainstem pipeline prepare`, if it was run."""
+def _java_confs(short_lived: bool) -> dict[str, str]:
     jars = find_jars()
     archive = archive_of(Path(os.environ["JAVA_HOME"]), jars) if jars.is_dir() else None
-    return {JAVA_OPTIONS: reading(archive)} if archive and is_there(archive) else {}
+    options = [SHORT_LIFE] if short_lived else []
+    if archive and is_there(archive):  # of `mainstem pipeline prepare`
+        options.append(reading(archive))
+    return {JAVA_OPTIONS: " ".join(options)} if options else {}
 
 
 def _start_java(confs: Mapping[str, str]) -> None:
