@@ -204,6 +204,23 @@ def test_faults_of_the_archive_are_found(log, bench, archive, tmp_path):
     }
 
 
+def test_files_of_the_archive_that_are_lost_or_damaged_are_found(log, bench, archive, tmp_path):
+    lost, damaged = sorted(Path(uri.removeprefix("file://")) for uri in archive_at(str(archive)).load().file_uris())
+    rows = {path: pq.read_metadata(path).num_rows for path in (lost, damaged)}
+    lost.unlink()
+    damaged.write_bytes(damaged.read_bytes()[:-100])
+    done = audit(log.url, tmp_path / "audit", archive=str(archive))
+    assert done.found == {"archive_file": 2, "archive_missing": sum(rows.values())}
+    assert done.archived == 0
+    told = {
+        example["name"].removeprefix("file://"): example["detail"]
+        for example in done.examples
+        if example["rule"] == "archive_file"
+    }
+    assert "is not there" in told[str(lost)]
+    assert "cannot be read" in told[str(damaged)]
+
+
 def test_what_was_pruned_or_deleted_since_is_no_fault(log, bench, archive, tmp_path):
     log.http.delete("/v1/stream/orders/0").raise_for_status()
     floor = log.rows(kind="event")[9]["committed_id"]

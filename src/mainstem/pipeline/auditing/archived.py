@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from mainstem.pipeline.auditing.rules import Bounds, Tables
 from mainstem.pipeline.lake import ARCHIVE_DDL, archive_at, read_files
 from mainstem.pipeline.reading.log_pages import LOG_COLUMNS
@@ -23,12 +26,19 @@ class Archive:
         lake = archive_at(location)
         table = lake.load()
         self.until = min(lake.reached(table), audited)
-        self.rows = _marked(read_files(bench.spark, lake.location, table.file_uris(), ARCHIVE_DDL), self.until)
+        files = table.file_uris()
+        self.unreadable = {} if "://" in lake.location else find_unreadable(files)
+        readable = [file for file in files if file not in self.unreadable]
+        self.rows = _marked(read_files(bench.spark, lake.location, readable, ARCHIVE_DDL), self.until)
         options = bench.options | {"endingId": str(self.until), "failOnDataLoss": "false"}
         self.log = _marked(bench.spark.read.format("mainstem").options(**options).load(), self.until)
 
     def count(self) -> int:
         return self.rows.count()
+
+    def check_files(self) -> list[tuple[str, int, str, str]]:
+        """Files that Spark would give up the whole audit for. Their rows are missing, and told of as such besides."""
+        return [("archive_file", 0, file, f"the file {file} {why}") for file, why in self.unreadable.items()]
 
     def check(self, tables: Tables, bounds: Bounds) -> DataFrame | None:
         """The faults, or None if both hold the same. Rows that the server gave up since are only in the archive."""
@@ -93,6 +103,19 @@ class Archive:
         same = f.col("ours.rows").eqNullSafe(f.col("theirs.rows")) & f.col("ours.mark").eqNullSafe(f.col("theirs.mark"))
         differing = ours.join(theirs, "run", "full_outer").where(~same).select("run").localCheckpoint()
         return None if differing.isEmpty() else differing
+
+
+def find_unreadable(files: list[str]) -> dict[str, str]:
+    """Local files that are not there, or are no Parquet files (any more), and why."""
+    found: dict[str, str] = {}
+    for file in files:
+        try:
+            pq.read_metadata(file.removeprefix("file://"))
+        except FileNotFoundError:
+            found[file] = "is not there"
+        except (pa.ArrowException, OSError) as error:
+            found[file] = f"cannot be read: {str(error).splitlines()[0]}"
+    return found
 
 
 def _marked(rows: DataFrame, until: int) -> DataFrame:

@@ -95,13 +95,15 @@ def _audit(bench: Workbench, options: AuditOptions) -> Audited:
         bounds = Bounds(plan.until, read_head(wire).pruned, plan.sample)
     tables = Tables(bench.spark, folder)
     faults = list(check_tables(tables, bounds))
-    if late := check_spans(spans, plan.skew_us):
-        faults.append(bench.spark.createDataFrame(late, FAULTS))
+    told = check_spans(spans, plan.skew_us)
     if options.archive is not None:
         archive = Archive(bench, options.archive, plan.until)
         done.archived = archive.count()
+        told += archive.check_files()
         found = archive.check(tables, bounds)
         faults += [] if found is None else [found]
+    if told:
+        faults.append(bench.spark.createDataFrame(told, FAULTS))
     if faults:
         _report(done, reduce(lambda one, other: one.unionByName(other), faults), options.examples)
     shutil.rmtree(folder)
