@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from mainstem.pipeline.session import SHORT_LIFE
+from mainstem.pipeline.session import NICENESS_SET, SHORT_LIFE
 
 pytest_plugins = ["mainstem.testing.plugin"]
 
@@ -38,9 +38,13 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Nothing is kept in the home folder of whoever runs the tests, and Java is set for short lives."""
+    """Nothing is kept in the home folder of whoever runs the tests, and Java is set for short lives.
+
+    It hardly gives way: with tests on every core it would wait too long for a Python of its own.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp().parent / "cache"))
+        patch.setenv(NICENESS_SET, "1")
         patch.setenv("PYSPARK_SUBMIT_ARGS", f"--conf 'spark.driver.extraJavaOptions={SHORT_LIFE}' pyspark-shell")
         yield
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from mainstem.errors import MissingJava
+from mainstem.errors import BadOption, MissingJava
 from mainstem.pipeline.class_archive import archive_of, remove_others
 from mainstem.pipeline.java import UNKNOWN_MODULE, find_java, wrap_wheel
-from mainstem.pipeline.session import NICENESS, find_jars
+from mainstem.pipeline.session import NICENESS, NICENESS_SET, find_jars, read_niceness
 
 
 def make_home(folder: Path, release: str | None, script: str = "#!/bin/sh\n") -> Path:
@@ -113,8 +113,22 @@ def test_spark_maps_the_classes_that_were_prepared_and_gives_way_to_others(spark
     niceness = {
         int((thread / "stat").read_text().rpartition(")")[2].split()[16]) for thread in (java / "task").iterdir()
     }
-    assert niceness == {NICENESS}
-    assert os.getpriority(os.PRIO_PROCESS, 0) < NICENESS
+    assert niceness == {read_niceness()} == {1}
+    assert os.getpriority(os.PRIO_PROCESS, 0) < 1
+
+
+def test_spark_gives_way_unless_it_is_told_otherwise(monkeypatch):
+    monkeypatch.setenv(NICENESS_SET, "19")
+    assert read_niceness() == 19
+    monkeypatch.delenv(NICENESS_SET)
+    assert read_niceness() == NICENESS
+
+
+@pytest.mark.parametrize("text", ["", "-5", "20", "1.5", "low"])
+def test_a_niceness_that_there_is_not_is_refused(monkeypatch, text):
+    monkeypatch.setenv(NICENESS_SET, text)
+    with pytest.raises(BadOption, match="from 0 to 19"):
+        read_niceness()
 
 
 def test_spark_listens_on_loopback_alone(spark):

@@ -17,6 +17,7 @@ from mainstem import errors, limits
 from mainstem.errors import BadOption, JobFailed, MainstemError
 from mainstem.pipeline.java import find_java
 from mainstem.pipeline.masters import choose_master
+from mainstem.pipeline.session import NICENESS_SET, session
 from mainstem.pipeline.wire import Endpoint, Wire
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 POLL_S = 0.25
+STARVED = "Python worker failed to connect back"
 
 
 class Progress(Protocol):
@@ -79,8 +81,6 @@ class Workbench:
     @cached_property
     def spark(self) -> "SparkSession":
         """Started when it is first needed: a job that finds nothing to do need not wait for it."""
-        from mainstem.pipeline.session import session
-
         return session("mainstem pipeline", self.master, work=self.checkpoint / "spark", short_lived=True)
 
     @property
@@ -201,6 +201,11 @@ def explain(error: Exception) -> MainstemError:
         type_ = getattr(errors, name, None)
         if isinstance(type_, type) and issubclass(type_, MainstemError):
             return type_(detail.strip().removesuffix(f". {type_.hint}"))
+    if STARVED in text:
+        return JobFailed(
+            "Spark could not start Python within 10 s: other programs take the whole machine. Run the job again when "
+            f"it is less busy, or with {NICENESS_SET}=0, so that Spark gives way to nobody"
+        )
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if isinstance(error, OSError):  # of delta-rs: causes, one a line
         return JobFailed(" ".join(lines)[: limits.JOB_REASON_CHARS_MAX] or type(error).__name__)

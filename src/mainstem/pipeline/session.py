@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mainstem import limits
-from mainstem.errors import MissingSpark
+from mainstem.errors import BadOption, MissingSpark
 from mainstem.pipeline.class_archive import archive_of, is_there, reading
 from mainstem.pipeline.folders import cache_folder
 from mainstem.pipeline.java import find_java
@@ -43,6 +43,8 @@ SHORT_LIFE = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
 
 NICENESS = 12
 """Of a local Spark: it takes what is left over when the server on the same machine, or anybody else, has work."""
+NICENESS_MAX = 19
+NICENESS_SET = "MAINSTEM_SPARK_NICENESS"
 
 
 def session(
@@ -123,14 +125,23 @@ def _start_java(confs: Mapping[str, str]) -> None:
     """
     from pyspark import SparkConf, SparkContext
 
+    niceness = read_niceness()
+
     def start() -> None:
         if sys.platform == "linux":
             mine = threading.get_native_id()
-            os.setpriority(os.PRIO_PROCESS, mine, max(NICENESS, os.getpriority(os.PRIO_PROCESS, mine)))
+            os.setpriority(os.PRIO_PROCESS, mine, max(niceness, os.getpriority(os.PRIO_PROCESS, mine)))
         SparkContext._ensure_initialized(conf=SparkConf().setAll(list(confs.items())))
 
     with ThreadPoolExecutor(1) as pool:
         pool.submit(start).result()
+
+
+def read_niceness() -> int:
+    text = os.environ.get(NICENESS_SET, str(NICENESS))
+    if not (text.isdecimal() and int(text) <= NICENESS_MAX):
+        raise BadOption(f"{NICENESS_SET} is {text!r}; it must be a number from 0 to {NICENESS_MAX}")
+    return int(text)
 
 
 def end_java() -> None:

@@ -44,6 +44,14 @@ def test_what_others_say_comes_out_as_one_line(error, kind, said):
     assert (type(found), found.detail) == (kind, said)
 
 
+def test_a_spark_that_got_no_time_says_what_to_do():
+    found = explain(
+        RuntimeError("[STREAM_FAILED] x\norg.apache.spark.SparkException: Python worker failed to connect back.")
+    )
+    assert "MAINSTEM_SPARK_NICENESS=0" in found.detail
+    assert "\n" not in found.detail
+
+
 @pytest.mark.parametrize("master", ["local", "local[*]", "local[2]", "local[2,3]", "yarn", "spark://h:1", "sc://h:2"])
 def test_masters_of_spark_are_passed_on(master, monkeypatch):
     monkeypatch.setenv(MASTER, master)
