@@ -99,6 +99,15 @@ def test_rounds_go_on_where_the_last_one_ended_and_do_not_count_their_own_output
     assert done.rows >= 30
 
 
+def test_a_run_that_died_while_its_first_batch_was_planned_is_no_obstacle(log, bench):
+    """Spark writes a file under another name first, and that is all that there is of its plan."""
+    log.append("a", messages(0, 30))
+    offsets = bench.checkpoint / "query" / "offsets"
+    offsets.mkdir(parents=True)
+    (offsets / ".0.5c0d1f5e-unfinished.tmp").write_text("v1\n")
+    assert roll(bench).rows == 30
+
+
 def test_rows_that_come_after_their_window_are_told_of(log, bench):
     log.append("a", messages(0, 60))
     before = roll(bench).windows

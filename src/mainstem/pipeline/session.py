@@ -26,6 +26,8 @@ SQL_CONFS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.python.filterPushdown.enabled": "true",  # without it Spark refuses a source that can push filters down
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+    # Else a query that was killed while its first batch was planned could never start again.
+    "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
