@@ -124,12 +124,16 @@ def test_requests_really_overlap(twins):
 def test_closing_waits_for_every_reply(twins):
     """The reply to a later batch says that the one before it is stored, but that one's request is still on its way."""
     answered = []
+    later = threading.Event()
 
     def dawdle(asked, connection):
         if asked.body == b"2":
+            assert later.wait(15)
             time.sleep(0.3)
         answered.append(asked.body)
         connection.sendall(reply(200, {"stream-next-offset": "1"}))
+        if asked.body == b"3":
+            later.set()
 
     with canned(reply(200, {"stream-next-offset": "1"}), dawdle) as peer:
         with twins(peer.url).producer("s", content_type="text/plain", batch_messages=1) as producer:
