@@ -116,7 +116,7 @@ def make_older(path):
     db.close()
 
 
-def test_a_backup_of_an_older_version_is_brought_up_to_date(shell, store, backup, start_server):
+def test_a_backup_of_an_older_version_is_brought_up_to_date(shell, backup):
     before = held(backup)
     make_older(backup)
     shell("check", "good.db").fails(7, "older version", "start the server")

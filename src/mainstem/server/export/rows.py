@@ -60,7 +60,7 @@ class Rows:
         return pa.array(self.record, pa.int32())
 
     def _take_singles(self, records: Sequence[Record], in_json: dict[TopicId, bool]) -> bool:
-        """Records of one message each, several times quicker than any others. False if one of them is damaged."""
+        """Records of one message each, the usual case: column by column. False if one of them is damaged."""
         if any(self.is_event):
             try:
                 events = [decode_stored(record.data) if record.kind is Kind.EVENT else None for record in records]

@@ -90,7 +90,7 @@ def insert_records(db: apsw.Connection, records: Sequence[Record]) -> None:
 
 
 def insert_places(db: apsw.Connection, records: Sequence[Record]) -> int:
-    """How many there are."""
+    """Note where appends are; how many there were."""
     rows = [(record.topic, record.end, record.committed_id) for record in records if record.kind is Kind.APPEND]
     for group in _groups(rows):
         db.execute(_insert_places(len(group)), [value for row in group for value in row])
@@ -102,7 +102,7 @@ def count_new_places(db: apsw.Connection) -> int:
 
 
 def settle_places(db: apsw.Connection) -> None:
-    """In the order of the large table: the entries of a topic go to one or two of its pages."""
+    """Move all new places to the old ones, in their order: those of a topic go to one or two pages of it."""
     db.execute('INSERT INTO old_places SELECT * FROM new_places ORDER BY topic, "end"')
     db.execute("DELETE FROM new_places")
 
@@ -306,7 +306,7 @@ def erase_tagged(db: apsw.Connection, ids: Sequence[CommittedId], tags: Sequence
 
 
 def erase(db: apsw.Connection, topic: TopicId, until: int, limit: int) -> int:
-    """How many. Places must be settled."""
+    """Erase a topic's oldest appends; how many went. Places must be settled."""
     wanted = 'FROM old_places WHERE topic = ? AND "end" <= ?'
     first = f'SELECT max("end") FROM (SELECT "end" {wanted} ORDER BY "end" LIMIT ?)'
     last = db.execute(first, (topic, until, limit)).get
