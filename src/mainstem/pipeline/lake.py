@@ -190,7 +190,7 @@ def load_table(location: str, version: int | None = None) -> DeltaTable:
     except deltalake.exceptions.TableNotFoundError:
         raise BadOption(f"there is no Delta table at {location}") from None
     except deltalake.exceptions.DeltaError as error:
-        raise BadOption(f"the Delta table at {location} cannot be read: {_first_line(error)}") from None
+        raise BadOption(f"the Delta table at {location} cannot be read: {first_line(error)}") from None
     return table
 
 
@@ -323,7 +323,7 @@ def _iso(time_us: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{rest:06d}Z"
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mainstem.pipeline.auditing.rules import Bounds, Tables
-from mainstem.pipeline.lake import ARCHIVE_DDL, archive_at, read_files
+from mainstem.pipeline.lake import ARCHIVE_DDL, archive_at, first_line, read_files
 from mainstem.pipeline.reading.log_pages import LOG_COLUMNS
 from mainstem.pipeline.running import Workbench
 
@@ -114,7 +114,7 @@ def find_unreadable(files: list[str]) -> dict[str, str]:
         except FileNotFoundError:
             found[file] = "is not there"
         except (pa.ArrowException, OSError) as error:
-            found[file] = f"cannot be read: {str(error).splitlines()[0]}"
+            found[file] = f"cannot be read: {first_line(error)}"
     return found
 
 
