@@ -1,6 +1,7 @@
 """HTTP over a plain socket: nothing is normalised on the way, and nothing is read before it is asked for."""
 
 import json
+import re
 import socket
 from http.client import HTTPResponse
 from typing import NamedTuple
@@ -45,6 +46,10 @@ def head(method: bytes, target: bytes, *lines: bytes) -> bytes:
     return b"\r\n".join([b"%b %b HTTP/1.1" % (method, target), b"Host: test", *lines, b"", b""])
 
 
+def post(path: str, body: bytes, *lines: bytes) -> bytes:
+    return head(b"POST", path.encode(), b"Content-Type: text/plain", b"Content-Length: %d" % len(body), *lines) + body
+
+
 def receive(connection: socket.socket, method: str = "GET") -> Reply:
     with HTTPResponse(connection, method=method) as response:
         response.begin()
@@ -62,6 +67,23 @@ def exchange(address: tuple[str, int], raw: bytes, *, method: str = "GET", end: 
         if end:
             connection.shutdown(socket.SHUT_WR)
         return receive(connection, method)
+
+
+def receive_all(connection: socket.socket) -> bytes:
+    """What the server sends until it closes the connection."""
+    return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+def send_all(address: tuple[str, int], raw: bytes) -> bytes:
+    """Send these very bytes on a new connection, and read until the server closes it."""
+    with connect(address) as connection:
+        connection.sendall(raw)
+        return receive_all(connection)
+
+
+def statuses(raw: bytes) -> list[int]:
+    """The status of every reply in what was received."""
+    return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d+) ", raw)]
 
 
 class EventReader:

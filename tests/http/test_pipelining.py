@@ -3,30 +3,15 @@
 import re
 
 import pytest
-from plain_http import connect, exchange, head, receive
+from plain_http import connect, exchange, head, post, receive, send_all, statuses
 
 from mainstem import limits
 
 TEXT = {"content-type": "text/plain"}
 
 
-def post(path, body, *lines):
-    return head(b"POST", path.encode(), b"Content-Type: text/plain", b"Content-Length: %d" % len(body), *lines) + body
-
-
 def get(target, *lines):
     return head(b"GET", target.encode(), *lines)
-
-
-def send_all(server, raw):
-    """What the server sends until it closes the connection."""
-    with connect(server.address) as connection:
-        connection.sendall(raw)
-        return b"".join(iter(lambda: connection.recv(65536), b""))
-
-
-def statuses(raw):
-    return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d+) ", raw)]
 
 
 def test_pipelined_requests_are_answered_in_order(client, server, text_stream):
@@ -44,7 +29,7 @@ def test_pipelined_requests_are_answered_in_order(client, server, text_stream):
             get(text_stream, b"Connection: close"),
         ]
     )
-    replies = send_all(server, raw)
+    replies = send_all(server.address, raw)
     assert statuses(replies) == [204, 204, 200, 400, 204, 200, 204, 204, 404, 404]
     assert [replies.count(data) for data in (b"\r\n\r\nabHTTP", b"\r\n\r\nabcHTTP")] == [1, 1]
 
@@ -59,14 +44,14 @@ def test_a_request_that_comes_byte_by_byte_is_one_request(client, server, text_s
 
 @pytest.mark.parametrize("raw", [b"Connection: close", b"connection: Close"])
 def test_an_append_that_asks_for_the_end_of_the_connection_gets_it(client, server, text_stream, raw):
-    reply = send_all(server, post(text_stream, b"x", raw))
+    reply = send_all(server.address, post(text_stream, b"x", raw))
     assert statuses(reply) == [204]
     assert b"connection: close" in reply.lower()
     assert client.get(text_stream).content == b"x"
 
 
 def test_an_append_over_http_1_0_is_answered_and_closed(client, server, text_stream):
-    reply = send_all(server, post(text_stream, b"x").replace(b"HTTP/1.1", b"HTTP/1.0"))
+    reply = send_all(server.address, post(text_stream, b"x").replace(b"HTTP/1.1", b"HTTP/1.0"))
     assert re.match(rb"HTTP/1\.[01] 204", reply)
     assert client.get(text_stream).content == b"x"
 

@@ -42,6 +42,7 @@ class AppendCycle:
     """One append on its way. To uvicorn's protocol it is a request cycle, to the log it is a waiting caller."""
 
     __slots__ = (
+        "begun",
         "body",
         "disconnected",
         "headers",
@@ -69,6 +70,7 @@ class AppendCycle:
         self.raw_path = raw_path
         self.headers = headers
         self.keep_alive = keep_alive
+        self.begun = False
         self.body = bytearray()
         self.more_body = True
         self.disconnected = False
@@ -82,7 +84,10 @@ class AppendCycle:
         """uvicorn tells of progress so; only the end of the body matters here."""
 
     def begin(self) -> None:
-        """The request is complete: let its command wait for the next batch."""
+        """The request is complete: let its command wait for the next batch, once."""
+        if self.begun:
+            return  # a later message of the connection has ended, without a cycle of its own
+        self.begun = True
         try:
             path = paths.parse_path(self.raw_path)
             self.identity.require_write(path)

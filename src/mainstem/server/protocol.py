@@ -25,6 +25,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     _head_bytes = 0
     _messages = 0
     _refused = False
+    _refusal: MainstemError | None = None
     _timer: asyncio.TimerHandle | None = None
 
     def __init__(self, config: Config, *args: Any, **kwargs: Any) -> None:
@@ -41,6 +42,9 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         if self._refused:
+            self._head_bytes += len(data)
+            if self._head_bytes > limits.LINGER_BYTES_MAX:
+                self.transport.abort() if self._refusal is None else self.transport.pause_reading()
             return
         # The last message that this piece can belong to from its first byte: one that goes on, or else the next.
         message = self._messages if self._incomplete and self._messages else self._messages + 1
@@ -58,13 +62,28 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._messages += 1
         super().on_message_begin()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._in_head:
+            super().on_header(name, value)
+        else:  # a trailer: counted, and ignored
+            self._head_bytes += len(name) + len(value) + 4
+            self._check_head(self._head_bytes)
+
     def on_headers_complete(self) -> None:
         self._in_head = False
         self._check_head(len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers))
+        if self.parser.should_upgrade() and self._has_body():
+            self._refuse(BadRequest("a request that asks for another protocol has no body"))
+        if len(self.pipeline) >= limits.PIPELINED_REQUESTS_MAX:
+            self._refuse(BadRequest(f"more than {limits.PIPELINED_REQUESTS_MAX} requests wait on this connection"))
         if self._refused:
             return
         if not (self.parser.get_method() == b"POST" and self._begin_append()):
             super().on_headers_complete()
+
+    def _has_body(self) -> bool:
+        names = [name for name, value in self.headers if value != b"0"]
+        return b"content-length" in names or b"transfer-encoding" in names
 
     def _check_head(self, size: int) -> None:
         if size > limits.REQUEST_HEAD_BYTES_MAX:
@@ -107,11 +126,24 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._refuse(BadRequest("this is not a valid HTTP request"))
 
     def _refuse(self, error: MainstemError) -> None:
-        """Answer and close, but take in for a moment what is still on its way: closing over unread data would reset the
-        connection, and the client might never see why."""
+        """Answer and close, after the replies to the requests before it."""
         if self._refused or self.transport.is_closing():
             return
         self._refused = True
+        self._stop_timer()
+        if self.cycle is None or self.cycle.response_complete or self.cycle.more_body:
+            self._send_refusal(error)
+        else:
+            self._refusal = error
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._refusal is not None and not self.pipeline and self.cycle.response_complete:
+            self._send_refusal(self._refusal)
+
+    def _send_refusal(self, error: MainstemError) -> None:
+        """Take in for a moment what is still on its way: closing over unread data would reset the connection, and the
+        client might never see why."""
         body = msgspec.json.encode(problem(error))
         self.transport.write(
             b"HTTP/1.1 %d %b\r\ncontent-type: application/problem+json\r\nx-content-type-options: nosniff\r\n"
