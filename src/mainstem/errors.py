@@ -242,6 +242,13 @@ class BodyTooLarge(MainstemError):
     title = "The request body is too large"
 
 
+class ExpectationFailed(MainstemError):
+    code = "expectation_failed"
+    status = 417
+    title = "The server does not meet this expectation"
+    hint = "Leave the Expect header out, or send Expect: 100-continue."
+
+
 class HeadTooLarge(MainstemError):
     code = "headers_too_large"
     status = 431

@@ -11,11 +11,27 @@ BODY_DISCARD_BYTES_MAX: Final = (
     64 * MIB
 )  # read and dropped of a body that is too large, so that its client sees the 413
 PARSE_INLINE_BYTES_MAX: Final = 256 * KIB  # JSON up to here is checked in under half a millisecond
-REQUEST_HEAD_BYTES_MAX: Final = 64 * KIB  # the parser itself has no bound; curl and browsers stay far below
-HOT_APPEND_BYTES_MAX: Final = 64 * KIB  # larger bodies take the way with flow control
-PIPELINED_REQUESTS_MAX: Final = 16  # on one connection, not yet answered
+REQUEST_HEAD_BYTES_MAX: Final = 64 * KIB  # curl and browsers stay far below
+REQUEST_HEADERS_MAX: Final = 200  # each costs about a microsecond of the event loop
+DIRECT_APPEND_BYTES_MAX: Final = 64 * KIB  # larger appends go through ASGI, with flow control
+READ_AHEAD_BYTES: Final = 64 * KIB  # of a connection, while its current request is not answered or its body not taken
+EXCHANGES_AT_ONCE: Final = 16  # pipelined requests answered before other connections have their turn
+CHUNKS_AT_ONCE: Final = 4_000  # parts of a chunked body parsed before other connections have their turn: some 2 ms
+CHUNK_LINE_BYTES_MAX: Final = 8 * KIB  # a chunk's size and extensions, or one trailer
+CHUNK_EXCESS_BYTES_MAX: Final = 16 * KIB  # of chunk extensions that little data pays for
+TRAILER_BYTES_MAX: Final = 8 * KIB  # they are checked and dropped
 REQUEST_WAIT_S_MAX: Final = 120.0  # from connecting, or from the first byte, until a request is complete
+BODY_BYTES_S_MIN: Final = 64 * KIB  # every so many bytes of a body give it another second
 LINGER_S: Final = 1.0  # how long a refused client may go on sending, unread, before its connection is closed
+DEADLINE_CHECK_S: Final = 0.5  # how late a deadline of a connection may be noticed
+LISTEN_BACKLOG: Final = 2_048  # connections that the kernel has accepted before us
+CONNECTIONS_MAX: Final = 50_000  # HTTP and WebSocket together; above this new ones are closed at once
+CONNECTION_BYTES_TOTAL_MAX: Final = 512 * MIB  # incomplete bodies and messages, and replies that nobody reads, together
+WEBSOCKET_FRAGMENTS_MAX: Final = 1_024  # of one message
+WEBSOCKET_PING_S: Final = 20.0  # of silence, after which a client is asked for a sign of life, and then closed
+FRAMES_AT_ONCE_BYTES: Final = (
+    4 * KIB
+)  # of WebSocket frames parsed before other connections have their turn: 700 at most
 LINGER_BYTES_MAX: Final = 4 * MIB  # and how much of it, so that a flood is cut off
 KEEP_ALIVE_S: Final = 75  # an idle connection; above the usual 60 s of proxies, so that they close first
 STREAM_PATH_BYTES_MAX: Final = 1024  # a path is a database key and stands in every ETag
@@ -222,7 +238,6 @@ RETENTION_STREAMS_MAX: Final = 200  # streams trimmed in one round
 ERASE_RECORDS_MAX: Final = 1_000  # records of a deleted stream removed in one transaction
 GARBAGE_TOPICS_MAX: Final = 100
 SHUTDOWN_S_MAX: Final = 10.0
-SIGNAL_CHECK_S: Final = 0.1  # how soon a signal ends a server that has not started yet
 
 # Spark pipeline
 JAVA_VERSION_S_MAX: Final = 10.0  # for `java -version`, where no `release` file tells it

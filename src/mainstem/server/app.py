@@ -15,6 +15,9 @@ from mainstem.log.commit import CommitLog
 from mainstem.log.live import Live
 from mainstem.log.store import MemoryStore, SqliteStore, Store
 from mainstem.log.store.postgres.urls import describe_url
+from mainstem.server.append_handler import AppendHandler, fits
+from mainstem.server.edge.exchanges import Exchange
+from mainstem.server.edge.heads import normalise_path
 from mainstem.server.export.http import LOG, LogHttp
 from mainstem.server.gate import open_gate
 from mainstem.server.partitions import PARTITION, PRUNE, SNAPSHOT, PartitionsHttp
@@ -26,7 +29,7 @@ from mainstem.streams.http import StreamsHttp
 from mainstem.streams.listing import StreamsListing, SubscriptionsListing
 from mainstem.streams.paths import PREFIX
 from mainstem.streams.reaper import Reaper
-from mainstem.streams.requests import Receive, Scope, Send
+from mainstem.streams.requests import Receive, Scope, Send, collect_headers
 from mainstem.streams.responses import OPEN, PREFLIGHT, answer, respond, respond_problem
 from mainstem.streams.service import Streams
 from mainstem.streams.stream_sets import StreamSets
@@ -116,8 +119,6 @@ class Mainstem:
         self.http: StreamsHttp | None = None
         self._live = Live()
         self._sync: SyncSocket | None = None
-        self.start_error: Exception | None = None
-        """Why the lifespan could not begin, for whoever runs the server to tell."""
 
     @asynccontextmanager
     async def lifespan(self, app: object = None) -> AsyncIterator[None]:
@@ -190,6 +191,23 @@ class Mainstem:
         if self._sync is not None:
             self._sync.release()
 
+    def direct(self, exchange: Exchange) -> AppendHandler | None:
+        """Answer an append without a task, for whoever runs this app on the edge of its own."""
+        http = self.http
+        if http is None or not fits(exchange, http.body_bytes_max):
+            return None
+        try:
+            headers = collect_headers(exchange.head.headers)
+        except MainstemError:
+            return None  # ASGI answers it
+        identity = EVERYBODY
+        if self.gate is not None:
+            known = self.gate.admit_known(headers, exchange.connection.client)
+            if known is None:
+                return None
+            identity = known
+        return AppendHandler(exchange, http, identity, headers)
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._live_and_die(receive, send)
@@ -198,6 +216,7 @@ class Mainstem:
         root: str = scope.get("root_path", "")
         if root and path.startswith(root.encode()):
             path = path[len(root) :]
+        path = normalise_path(path)
         if scope["type"] != "http":
             await self._serve_socket(path, scope, receive, send)
             return
@@ -264,8 +283,7 @@ class Mainstem:
         try:
             await lifespan.__aenter__()
         except Exception as error:  # noqa: BLE001 - whoever runs the server tells of it
-            self.start_error = error
-            await send({"type": "lifespan.startup.failed", "message": ""})
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
             return
         await send({"type": "lifespan.startup.complete"})
         await receive()

@@ -29,5 +29,3 @@ def configure_logs(settings: Settings) -> None:
     else:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-8s %(name)s  %(message)s"))
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
-    # uvicorn tells of starting and stopping in its own words; we do that ourselves.
-    logging.getLogger("uvicorn").setLevel(max(logging.WARNING, logging.getLogger().level))

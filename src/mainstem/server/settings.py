@@ -18,6 +18,7 @@ Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 Milliseconds = Annotated[int, msgspec.Meta(ge=1, le=limits.LONG_POLL_MS_MAX)]
 PageBytes = Annotated[int, msgspec.Meta(ge=1, le=limits.PAGE_BYTES_MAX)]
 Rate = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
+FileDescriptor = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 BodyBytes = Annotated[int, msgspec.Meta(ge=1, le=limits.BATCH_BYTES_MAX)]
 
 
@@ -26,6 +27,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     host: str = "127.0.0.1"
     port: Port = 4437
+    unix_socket: str | None = None
+    fd: FileDescriptor | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
     data: str = "./mainstem-data"
     store: str = "sqlite"
     long_poll_ms: Milliseconds = limits.LONG_POLL_MS

@@ -2,7 +2,7 @@
 
 `POST /_test/inject-error` names a path and what shall go wrong with the next requests to it; `DELETE` forgets them all.
 The names of the fields are those of the public client suite. Nothing of this is in the way of a server without the
-flag: the app and the protocol of this module take the place of the ordinary ones.
+flag: the app of this module takes the place of the ordinary one.
 """
 
 import asyncio
@@ -15,13 +15,12 @@ import msgspec
 from mainstem import limits
 from mainstem.errors import BadRequest, MainstemError, MethodNotAllowed
 from mainstem.server.app import Mainstem
-from mainstem.server.protocol import BoundedHttpProtocol
+from mainstem.server.edge.exchanges import Exchange
 from mainstem.streams.paths import PREFIX
 from mainstem.streams.requests import Receive, Scope, Send, collect_headers, read_body
 from mainstem.streams.responses import HeaderList, respond, respond_problem
 
 PATH = "/_test/inject-error"
-ABORT = "mainstem.abort"
 
 Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=limits.LONG_POLL_MS_MAX)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
@@ -69,6 +68,10 @@ class FaultyMainstem(Mainstem):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.faults = []
+
+    def direct(self, exchange: Exchange) -> None:
+        """Every request goes through ASGI, where faults are."""
+        return None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] == "OPTIONS":
@@ -118,7 +121,7 @@ class FaultyMainstem(Mainstem):
     async def _go_wrong(self, fault: Fault, scope: Scope, receive: Receive, send: Send) -> None:
         if fault.delay_ms or fault.jitter_ms:
             await asyncio.sleep((fault.delay_ms + random.random() * fault.jitter_ms) / 1000)
-        abort: Callable[[], None] = scope[ABORT]
+        abort: Callable[[], None] = scope["extensions"]["mainstem.abort"]
         if fault.drop_connection:
             abort()
         elif fault.status is not None:
@@ -180,17 +183,6 @@ class FaultySend:
     def _drop(self) -> None:
         self._dropped = True
         self._abort()
-
-
-class FaultyHttpProtocol(BoundedHttpProtocol):
-    """Takes every request the ordinary way, where faults are, and lets them break the connection."""
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self.scope[ABORT] = self.transport.abort  # type: ignore[literal-required]
-
-    def _begin_append(self) -> bool:
-        return False
 
 
 async def respond_with(fault: Fault, status: int, scope: Scope, send: Send) -> None:

@@ -1,14 +1,17 @@
 """A real server in a thread of this process, on a real socket: a test can set its limits, its clock and its store."""
 
-import socket
+import asyncio
 import threading
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
+import uvloop
+
 from mainstem.log.store import Store
 from mainstem.server.app import Mainstem, wall_clock_us
-from mainstem.server.run import Server, bind, configure
+from mainstem.server.edge.listeners import open_listener
+from mainstem.server.run import Server
 from mainstem.server.settings import Settings
 from mainstem.testing.server import START_S_MAX, STOP_S_MAX, ServerNotReady
 
@@ -27,8 +30,10 @@ class ServerThread:
         self.app = Mainstem(settings, store=store, clock_us=clock_us)
         self.data = settings.data
         self._ready = threading.Event()
-        self._server = _AnnouncedServer(self.app, self._ready)
-        self._listener = bind(settings)
+        self._error: Exception | None = None
+        self._listener = open_listener(settings)
+        self._server = _AnnouncedServer(self.app, self._listener)
+        self._server.ready = self._ready
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self.address: tuple[str, int] = self._listener.getsockname()[:2]
         self.url = "http://{}:{}".format(*self.address)
@@ -47,11 +52,11 @@ class ServerThread:
         self._thread.start()
         if not self._ready.wait(START_S_MAX) or not self._server.started:
             self.stop()
-            raise ServerNotReady(str(self.app.start_error or f"it did not start within {START_S_MAX:g} s"))
+            raise ServerNotReady(str(self._error or f"it did not start within {START_S_MAX:g} s"))
 
     def stop(self) -> None:
         """An orderly end; a second one does nothing."""
-        self._server.should_exit = True
+        self._server.stop_from_thread()
         if self._thread.ident is not None:
             self._thread.join(STOP_S_MAX)
         self._listener.close()
@@ -60,19 +65,18 @@ class ServerThread:
 
     def _serve(self) -> None:
         try:
-            self._server.run(sockets=[self._listener])
-        except SystemExit:
-            if self._server.started:  # uvicorn's way to say that the app has not started: `start` says it then
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(self._server.serve())
+        except Exception as error:
+            if self._server.started:
                 raise
+            self._error = error
         finally:
             self._ready.set()
 
 
 class _AnnouncedServer(Server):
-    def __init__(self, app: Mainstem, ready: threading.Event) -> None:
-        super().__init__(configure(app), app)
-        self._ready = ready
+    ready: threading.Event
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self._ready.set()
+    def announce(self) -> None:
+        self.ready.set()

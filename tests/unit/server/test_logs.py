@@ -11,13 +11,13 @@ from mainstem.server.settings import Settings
 @pytest.fixture(autouse=True)
 def root_logger():
     """Leave logging as it was."""
-    root, uvicorn = logging.getLogger(), logging.getLogger("uvicorn")
-    before = root.handlers[:], root.level, uvicorn.level
+    root = logging.getLogger()
+    before = root.handlers[:], root.level
     yield
     for handler in root.handlers:
         if handler not in before[0]:
             handler.close()
-    root.handlers[:], root.level, uvicorn.level = before
+    root.handlers[:], root.level = before
 
 
 def test_json_lines_have_one_event_each(capsys):
@@ -49,10 +49,3 @@ def test_the_level_says_what_is_written(capsys, level, seen):
     for name in ("debug", "info", "warning", "error"):
         getattr(logging.getLogger("mainstem"), name)("x")
     assert len(capsys.readouterr().err.splitlines()) == seen
-
-
-def test_uvicorn_only_speaks_up_when_something_is_wrong(capsys):
-    configure_logs(Settings(log_level="info"))
-    logging.getLogger("uvicorn.error").info("Started server process")
-    logging.getLogger("uvicorn.error").warning("odd")
-    assert [line.split()[-1] for line in capsys.readouterr().err.splitlines()] == ["odd"]

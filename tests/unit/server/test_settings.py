@@ -38,6 +38,10 @@ def test_a_flag_beats_the_environment_which_beats_the_file_which_beats_the_defau
 def test_every_setting_can_come_from_the_environment_and_from_the_file(config, name):
     value = {
         "host": "127.0.0.9",
+        "unix_socket": "/run/mainstem.sock",
+        "fd": 3,
+        "tls_cert": "/etc/ssl/cert.pem",
+        "tls_key": "/etc/ssl/key.pem",
         "data": "/elsewhere",
         "store": "memory",
         "log_format": "json",

@@ -1,0 +1,134 @@
+"""Runs an ASGI app for requests: the request's body goes in as messages, the app's messages become the reply."""
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from mainstem.errors import MainstemError
+from mainstem.server.edge.exchanges import Exchange
+from mainstem.server.edge.heads import RequestHead
+from mainstem.streams.requests import Scope
+
+if TYPE_CHECKING:
+    from mainstem.server.edge.connection import Connection
+
+logger = logging.getLogger(__name__)
+Message = dict[str, Any]
+VERSION = {"version": "3.0", "spec_version": "2.4"}
+
+
+def make_scope(connection: "Connection", head: RequestHead) -> Scope:
+    """What an app is told of a request or a handshake, but for the keys that differ."""
+    path = head.path.decode("ascii")
+    return {
+        "asgi": VERSION,
+        "http_version": "1.1" if head.minor else "1.0",
+        "server": connection.local,
+        "client": connection.client,
+        "root_path": "",
+        "path": unquote(path) if "%" in path else path,
+        "raw_path": head.path,
+        "query_string": head.query,
+        "headers": head.headers,
+    }
+
+
+class AsgiHandler:
+    """One call of the app, in a task of its own."""
+
+    __slots__ = ("_app", "_complete", "_delivered", "_head", "_left", "_pieces", "_waiter", "backlog", "exchange")
+
+    def __init__(self, app: Any, exchange: Exchange) -> None:
+        self.exchange = exchange
+        self.backlog = 0
+        self._app = app
+        self._pieces: deque[bytes] = deque()
+        self._complete = False
+        self._delivered = False
+        self._left = False
+        self._head = b""
+        self._waiter: asyncio.Future[None] | None = None
+
+    # From the connection
+
+    def receive_data(self, data: bytes) -> None:
+        self._pieces.append(data)
+        self.backlog += len(data)
+        self._wake()
+
+    def receive_end(self) -> None:
+        self._complete = True
+        self._wake()
+
+    def client_left(self) -> None:
+        self._left = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # The app
+
+    async def run(self) -> None:
+        exchange = self.exchange
+        connection, head = exchange.connection, exchange.head
+        scope = make_scope(connection, head)
+        scope["type"] = "http"
+        scope["method"] = head.method.decode("ascii")
+        scope["scheme"] = "https" if connection.secure else "http"
+        scope["extensions"] = {"mainstem.abort": connection.abort}
+        try:
+            await self._app(scope, self.receive, self.send)
+        except Exception:
+            logger.exception("a request failed unexpectedly")
+            self._fail()
+        else:
+            if not exchange.complete and not exchange.lost:
+                logger.error("the app returned without a whole reply")
+                self._fail()
+
+    def _fail(self) -> None:
+        """The app is at fault. Say so, unless its reply has begun."""
+        if self.exchange.lost or self.exchange.complete:
+            return
+        if self.exchange.started or self._head:
+            self.exchange.abort()
+        else:
+            self.exchange.respond_problem(MainstemError("something unexpected went wrong"))
+
+    async def receive(self) -> Message:
+        self.exchange.ask_for_body()
+        while not (self._pieces or self._left or self.exchange.lost or (self._complete and not self._delivered)):
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        if self._pieces or (self._complete and not self._delivered):
+            body = self._pieces.popleft() if len(self._pieces) == 1 else b"".join(self._pieces)
+            self._pieces.clear()
+            self._delivered = self._complete
+            if self.backlog:
+                self.backlog = 0
+                self.exchange.connection.body_taken()
+            return {"type": "http.request", "body": body, "more_body": not self._complete}
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Any) -> None:
+        exchange = self.exchange
+        if exchange.lost:
+            return
+        if message["type"] == "http.response.start":
+            self._head = exchange.start(message["status"], message["headers"])
+            return
+        if message["type"] != "http.response.body":
+            raise AssertionError(f"unexpected ASGI message {message['type']!r}")
+        head, self._head = self._head, b""
+        more = message.get("more_body", False)
+        exchange.write(head, message.get("body", b""))
+        if more:
+            await exchange.connection.drain()
+        else:
+            exchange.end()
+            self._wake()
+            await exchange.connection.drain()

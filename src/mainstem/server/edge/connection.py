@@ -1,0 +1,337 @@
+"""A client's connection: moves bytes between its socket, the machine and the handlers, and keeps its deadlines."""
+
+import asyncio
+from typing import TYPE_CHECKING, cast
+
+from mainstem import limits
+from mainstem.errors import MainstemError, Overloaded, RequestTimeout
+from mainstem.server.edge.exchanges import Exchange, error_reply
+from mainstem.server.edge.heads import RequestHead
+from mainstem.server.edge.machine import END_OF_REQUEST, Machine
+from mainstem.server.edge.states import Reading, Write, Writing
+
+if TYPE_CHECKING:
+    from mainstem.server.edge.server import EdgeServer
+
+
+RETRY = {"Retry-After": str(limits.RETRY_AFTER_S)}
+
+
+class Connection(asyncio.Protocol):
+    """One exchange at a time. While it lasts, what the client sends meanwhile waits in a bounded buffer."""
+
+    __slots__ = (
+        "_advancing",
+        "_began",
+        "_drained",
+        "_dropped",
+        "_held",
+        "_lingering",
+        "_paused",
+        "_scheduled",
+        "_write_paused",
+        "client",
+        "closing",
+        "deadline",
+        "exchange",
+        "local",
+        "machine",
+        "secure",
+        "server",
+        "transport",
+    )
+
+    def __init__(self, server: "EdgeServer") -> None:
+        self.server = server
+        self.machine = Machine()
+        self.transport: asyncio.Transport
+        self.exchange: Exchange | None = None
+        self.client: tuple[str, int] | None = None
+        self.local: tuple[str, int | None] | None = None
+        self.secure = False
+        self.closing = False
+        """The reply to the current request is the last one."""
+        self.deadline: float | None = None
+        """When patience ends, on the loop's clock; the server looks at it now and then."""
+        self._began: float | None = None
+        """When the first byte of the current request came, while it is not complete."""
+        self._advancing = False
+        self._scheduled = False
+        self._paused = False
+        self._write_paused = False
+        self._drained: asyncio.Future[None] | None = None
+        self._lingering = False
+        self._dropped = 0
+        self._held = False
+
+    # From the transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        self.secure = transport.get_extra_info("sslcontext") is not None
+        self.client = _address(transport.get_extra_info("peername"))
+        self.local = _address(transport.get_extra_info("sockname"))
+        self._began = self.server.loop.time()
+        self.deadline = self._began + limits.REQUEST_WAIT_S_MAX
+        self.server.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.server.remove(self)
+        self.deadline = None
+        self._leave()
+        if self._held:
+            self.server.memory.hold(self, 0)
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+
+    def data_received(self, data: bytes) -> None:
+        if self._lingering:
+            self._drop(len(data))
+            return
+        self.machine.feed(data)
+        self._advance()
+
+    def eof_received(self) -> bool:
+        """A client may close its half and still wait for the reply to what it sent; nothing else keeps the socket."""
+        if self._lingering or self.machine.reading is Reading.ENDED:
+            return False
+        self.machine.receive_eof()
+        if self.exchange is None:
+            return False
+        if self.exchange.handler is not None:
+            self.exchange.handler.client_left()
+        return not self.secure and self.exchange is not None
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+        self._settle()
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+        self._drained = None
+        self._advance()
+
+    # Requests
+
+    def _advance(self) -> None:
+        """Take what the buffer holds, as far as the exchange allows and without keeping the loop for long."""
+        if self._advancing:
+            return  # a handler answered at once: the loop below goes on
+        self._advancing = True
+        machine = self.machine
+        turns = limits.EXCHANGES_AT_ONCE
+        try:
+            while turns and not (self._write_paused and self.exchange is None):
+                event = machine.next_event()
+                if event is None:
+                    break
+                if event is END_OF_REQUEST:
+                    self._complete_request()
+                elif isinstance(event, bytes):
+                    self._receive_body(event)
+                    turns -= machine.more
+                else:
+                    assert isinstance(event, RequestHead)
+                    turns -= 1
+                    self._begin(event)
+                if machine.more:
+                    break
+        except MainstemError as error:
+            self._refuse(error)
+        finally:
+            self._advancing = False
+        if (not turns or machine.more) and machine.buffered and not self._scheduled:
+            self._scheduled = True
+            self.server.loop.call_soon(self._advance_later)
+        self._settle()
+
+    def _advance_later(self) -> None:
+        self._scheduled = False
+        if not self.transport.is_closing():
+            self._advance()
+
+    def _begin(self, head: RequestHead) -> None:
+        """Hand a request to whoever answers it."""
+        self.machine.write(Write.BEGIN)
+        if head.websocket:
+            self.machine.write(Write.SWITCH)
+            self._leave_to_websocket(head)
+            return
+        self.exchange = exchange = Exchange(self, head)
+        handler = self.server.direct(exchange) or self.server.serve(exchange)
+        if self.exchange is not exchange:
+            return  # it was answered at once
+        exchange.handler = handler
+        if self.machine.reading is Reading.COMPLETE:
+            handler.receive_end()
+
+    def _leave_to_websocket(self, head: RequestHead) -> None:
+        rest = self.machine.take_rest()
+        self.deadline = None
+        self.server.remove(self)
+        self.server.upgrade(self, head, rest)
+
+    def _receive_body(self, data: bytes) -> None:
+        exchange = self.exchange
+        if exchange is None or exchange.handler is None:
+            self._drop(len(data))  # of a request that is answered already
+            return
+        exchange.received += len(data)
+        exchange.handler.receive_data(data)
+
+    def _complete_request(self) -> None:
+        if self.exchange is not None and self.exchange.handler is not None:
+            self.exchange.handler.receive_end()
+        elif self.machine.exchange_over:
+            self._next_exchange()
+
+    # Replies
+
+    def send(self, data: bytes) -> None:
+        if not self.transport.is_closing():
+            self.transport.write(data)
+
+    async def drain(self) -> None:
+        """Wait until the client has taken most of what was sent."""
+        if self._write_paused and not self.transport.is_closing():
+            if self._drained is None:
+                self._drained = self.server.loop.create_future()
+            await asyncio.shield(self._drained)
+
+    def body_taken(self) -> None:
+        """The handler has taken what it held back: more may come."""
+        self._settle()
+
+    def exchange_answered(self, close: bool) -> None:
+        """The reply is complete; the request may not be."""
+        self.exchange = None
+        machine = self.machine
+        if close or machine.reading is Reading.ENDED:
+            machine.write(Write.CLOSE)
+            if machine.reading is Reading.BODY:
+                self._linger()
+            else:
+                self.transport.close()
+        elif machine.exchange_over:
+            self._next_exchange()
+        if not self._advancing:
+            self._advance()
+
+    def _next_exchange(self) -> None:
+        self._dropped = 0
+        self.machine.next_exchange()
+        self.deadline = self.server.loop.time() + limits.KEEP_ALIVE_S
+
+    def _refuse(self, error: MainstemError) -> None:
+        """Answer with an error in place of the reply, and close. A reply that has begun cannot be put right."""
+        self._leave()
+        if self.machine.writing in (Writing.IDLE, Writing.PENDING):
+            self.machine.write(Write.ERROR)
+            self.send(error_reply(error, self.server.date_line))
+            self._linger()
+        elif not self.transport.is_closing():
+            self.machine.write(Write.CLOSE)
+            self.transport.close()
+
+    def _leave(self) -> None:
+        """The current exchange is over for its handler."""
+        exchange, self.exchange = self.exchange, None
+        if exchange is not None and exchange.handler is not None:
+            exchange.handler.client_left()
+
+    def _linger(self) -> None:
+        """Take in for a moment what is still on its way: closing over unread data would reset the connection, and the
+        client might never see the reply."""
+        self._lingering = True
+        self._dropped = 0
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.deadline = None
+        self.server.loop.call_later(limits.LINGER_S, self.transport.close)
+        self._resume()
+
+    def _drop(self, size: int) -> None:
+        """Count what is read for nothing."""
+        self._dropped += size
+        most = limits.LINGER_BYTES_MAX if self._lingering else limits.BODY_DISCARD_BYTES_MAX
+        if self._dropped > most:
+            self.abort()
+
+    def abort(self) -> None:
+        self.transport.abort()
+
+    # Bounds
+
+    def _settle(self) -> None:
+        """Decide whether to go on reading, until when to wait, and what this connection holds in memory."""
+        machine, exchange = self.machine, self.exchange
+        if self._lingering or machine.reading is Reading.SWITCHED or self.transport.is_closing():
+            return
+        backlog = 0 if exchange is None or exchange.handler is None else exchange.handler.backlog
+        if self._scheduled or self._write_paused or max(machine.buffered, backlog) > limits.READ_AHEAD_BYTES:
+            self._pause()
+        else:
+            self._resume()
+        if machine.in_request:
+            if self._began is None:
+                self._began = self.server.loop.time()
+            received = 0 if exchange is None else exchange.received
+            self.deadline = self._began + limits.REQUEST_WAIT_S_MAX + received / limits.BODY_BYTES_S_MIN
+        else:
+            self._began = None
+            if exchange is not None:
+                self.deadline = None  # how long an answer may take is for its handler to decide
+        self._count_memory()
+
+    def expire(self) -> None:
+        """The deadline has passed."""
+        self.deadline = None
+        if self.machine.in_request:
+            self._refuse(RequestTimeout(f"the request was not complete after {limits.REQUEST_WAIT_S_MAX:g} s"))
+        else:
+            self.transport.close()
+
+    def finish_soon(self) -> None:
+        """The server stops: answer what was asked, and close."""
+        self.closing = True
+        if self.exchange is None and not self._lingering:
+            self.transport.close()
+
+    @property
+    def stalls(self) -> bool:
+        return self._write_paused or self.machine.in_request
+
+    def shed(self) -> None:
+        self._held = False
+        if self._write_paused or self.transport.is_closing():
+            self.abort()
+        else:
+            self._refuse(Overloaded("the server holds too many unfinished requests", headers=RETRY))
+
+    def _count_memory(self) -> None:
+        exchange = self.exchange
+        size = self.machine.buffered
+        if exchange is not None and self.machine.reading is Reading.BODY:
+            size += exchange.received
+        if self._write_paused:
+            size += self.transport.get_write_buffer_size()
+        if size or self._held:
+            self._held = size > 0
+            self.server.memory.hold(self, size)
+
+    def _pause(self) -> None:
+        if not self._paused:
+            self._paused = True
+            self.transport.pause_reading()
+
+    def _resume(self) -> None:
+        if self._paused:
+            self._paused = False
+            self.transport.resume_reading()
+
+
+def _address(name: object) -> tuple[str, int] | None:
+    """Host and port of one end; None for a Unix socket."""
+    return (str(name[0]), int(name[1])) if isinstance(name, tuple) else None

@@ -1,0 +1,192 @@
+"""One request and its reply: what a handler is given, and how a reply is framed."""
+
+from collections.abc import Callable, Iterable
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
+
+from mainstem.errors import MainstemError, problem
+from mainstem.server.edge.heads import Field, RequestHead
+from mainstem.server.edge.states import Reading, Write, Writing
+
+if TYPE_CHECKING:
+    from mainstem.server.edge.connection import Connection
+
+STATUS_LINES: Final[dict[int, bytes]] = {
+    status.value: b"HTTP/1.1 %d %b\r\n" % (status.value, status.phrase.encode()) for status in HTTPStatus
+}
+WITHOUT_BODY: Final = frozenset([204, 304])
+
+
+class Handler(Protocol):
+    """Who answers a request. It is called on the event loop, and must not wait there."""
+
+    @property
+    def backlog(self) -> int:
+        """Bytes of the body that it holds and has no use for yet: above a bound the socket is not read."""
+
+    def receive_data(self, data: bytes) -> None:
+        """A piece of the body."""
+
+    def receive_end(self) -> None:
+        """The request is complete."""
+
+    def client_left(self) -> None:
+        """Nothing more will come: the client disconnected, or closed its half of the connection."""
+
+
+Direct = Callable[["Exchange"], Handler | None]
+"""Answers some requests without ASGI; None leaves the request to the app."""
+
+
+class Exchange:
+    """A reply is written with `respond`, or in parts with `start`, `write` and `end`. Once the client is gone, what is
+    written goes nowhere."""
+
+    __slots__ = ("_chunked", "_close", "_continued", "_left", "_silent", "connection", "handler", "head", "received")
+
+    def __init__(self, connection: "Connection", head: RequestHead) -> None:
+        self.connection = connection
+        self.head = head
+        self.handler: Handler | None = None
+        self.received = 0
+        """Bytes of the body that have arrived."""
+        self._chunked = False
+        self._close = not head.keep_alive
+        self._continued = not head.expects_continue
+        self._left: int | None = None
+        self._silent = False
+
+    @property
+    def started(self) -> bool:
+        return self.connection.machine.writing is not Writing.PENDING
+
+    @property
+    def complete(self) -> bool:
+        return self.connection.exchange is not self or self.connection.machine.writing is Writing.COMPLETE
+
+    @property
+    def lost(self) -> bool:
+        """Whether nothing that is written can reach the client."""
+        connection = self.connection
+        return connection.exchange is not self or connection.machine.writing is Writing.ENDED
+
+    def ask_for_body(self) -> None:
+        """Tell a client that waits for it to send the body (100 Continue)."""
+        if not self._continued and not self.started and not self.lost:
+            self._continued = True
+            self.connection.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    # The whole reply
+
+    def respond(self, status: int, headers: Iterable[Field], body: bytes = b"") -> None:
+        if self.lost:
+            return
+        machine = self.connection.machine
+        machine.write(Write.HEAD)
+        parts = self._head(status, headers)
+        if status not in WITHOUT_BODY:
+            parts.append(b"content-length: %d\r\n" % len(body))
+        if self._closes():
+            parts.append(b"connection: close\r\n")
+        parts.append(b"\r\n")
+        if self.head.method != b"HEAD":
+            parts.append(body)
+        self.connection.send(b"".join(parts))
+        machine.write(Write.END)
+        self.connection.exchange_answered(self._close)
+
+    def respond_problem(self, error: MainstemError, headers: Iterable[Field] = ()) -> None:
+        self.respond(error.status, [*headers, *problem_fields(error)], msgspec.json.encode(problem(error)))
+
+    # The reply in parts
+
+    def start(self, status: int, headers: Iterable[Field]) -> bytes:
+        """The head of a reply, to be sent with the first part of its body."""
+        self.connection.machine.write(Write.HEAD)
+        kept: list[Field] = []
+        for name, value in headers:
+            if name == b"connection":
+                self._close = self._close or value.lower() == b"close"
+            elif name != b"transfer-encoding":
+                kept.append((name, value))
+                if name == b"content-length":
+                    self._left = int(value)
+        parts = self._head(status, kept)
+        self._silent = self.head.method == b"HEAD" or status in WITHOUT_BODY
+        if self._left is None and not self._silent:
+            if self.head.minor == 1:
+                self._chunked = True
+                parts.append(b"transfer-encoding: chunked\r\n")
+            else:
+                self._close = True  # the end of the connection is the end of the body
+        if self._closes():
+            parts.append(b"connection: close\r\n")
+        parts.append(b"\r\n")
+        return b"".join(parts)
+
+    def write(self, head: bytes, data: bytes) -> None:
+        """A part of the body, after the head if it is the first one."""
+        if self.lost:
+            return
+        if self._silent:
+            data = b""
+        elif self._left is not None:
+            self._left -= len(data)
+            if self._left < 0:
+                raise AssertionError("a reply is longer than its Content-Length")
+        elif self._chunked and data:
+            data = b"%x\r\n%b\r\n" % (len(data), data)
+        if head or data:
+            self.connection.machine.write(Write.DATA)
+            self.connection.send(head + data if head else data)
+
+    def end(self) -> None:
+        if self.lost:
+            return
+        if self._left and not self._silent:
+            raise AssertionError("a reply is shorter than its Content-Length")
+        if self._chunked:
+            self.connection.send(b"0\r\n\r\n")
+        self.connection.machine.write(Write.END)
+        self.connection.exchange_answered(self._close)
+
+    def abort(self) -> None:
+        """Break the connection: the client must not take a part of a reply for the whole."""
+        if not self.lost:
+            self.connection.abort()
+
+    # How a reply begins
+
+    def _head(self, status: int, headers: Iterable[Field]) -> list[bytes]:
+        parts = [STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status, self.connection.server.date_line]
+        for name, value in headers:
+            parts += (name, b": ", value, b"\r\n")
+        return parts
+
+    def _closes(self) -> bool:
+        """Whether the connection ends with this reply."""
+        if not self._continued and self.connection.machine.reading is Reading.BODY:
+            self._close = True  # a client that was never asked for its body may send it or not
+        if self.connection.closing:
+            self._close = True
+        return self._close
+
+
+def problem_fields(error: MainstemError) -> list[Field]:
+    """The headers of an error that is found before any protocol is known."""
+    return [
+        (b"content-type", b"application/problem+json"),
+        (b"cache-control", b"no-store"),
+        (b"x-content-type-options", b"nosniff"),
+        *((name.lower().encode(), value.encode()) for name, value in error.headers.items()),
+    ]
+
+
+def error_reply(error: MainstemError, date_line: bytes) -> bytes:
+    """The last reply of a connection."""
+    body = msgspec.json.encode(problem(error))
+    fields = b"".join(b"%b: %b\r\n" % field for field in problem_fields(error))
+    status = STATUS_LINES[error.status]
+    return b"%b%b%bcontent-length: %d\r\nconnection: close\r\n\r\n%b" % (status, date_line, fields, len(body), body)

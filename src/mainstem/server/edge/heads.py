@@ -1,0 +1,185 @@
+"""Request heads: strict parsing, and how the body is framed.
+
+A head that could be read in two ways is refused (RFC 9112, sections 2 to 7): whoever sits between a client and this
+server must see the same requests that the server sees.
+"""
+
+import re
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from mainstem import limits
+from mainstem.errors import BadRequest, ExpectationFailed, HeadTooLarge, RepeatedHeader
+
+Field = tuple[bytes, bytes]
+
+END: Final = b"\r\n\r\n"
+METHODS: Final = frozenset([b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIONS", b"PATCH", b"TRACE"])
+TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+REQUEST_LINE = re.compile(rb"(" + TOKEN + rb") ([!-~]+) HTTP/1\.([01])")
+FIELD = re.compile(rb"(" + TOKEN + rb"):([\t -~\x80-\xff]*)")
+HOST = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=%-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?")
+ABSOLUTE = re.compile(rb"https?://([^/?#]+)([/?].*)?", re.IGNORECASE)
+LENGTH = re.compile(rb"[0-9]{1,18}")
+CONTROLS: Final = bytes([*range(9), 11, 12, *range(14, 32), 127])
+"""Bytes that no head contains, apart from tab, CR and LF."""
+ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
+UNRESERVED: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+# What this module itself must know of a request.
+FRAMING: Final = frozenset([b"host", b"content-length", b"transfer-encoding", b"connection", b"upgrade", b"expect"])
+UNKNOWN_LENGTH: Final = -1
+"""The length of a body that comes in chunks."""
+
+
+class RequestHead(msgspec.Struct, gc=False):
+    """A request without its body. Header names are in lower case."""
+
+    method: bytes
+    path: bytes
+    """Percent-encoded, but never where it need not be: `%5F` is `_`."""
+    query: bytes
+    minor: int
+    """Of the HTTP version: 1 for HTTP/1.1."""
+    headers: list[Field]
+    length: int = 0
+    """Of the body: a number of bytes, or UNKNOWN_LENGTH."""
+    keep_alive: bool = True
+    websocket: bool = False
+    """Whether it asks for a WebSocket. Any other Upgrade is ignored, as RFC 9110 section 7.8 allows."""
+    expects_continue: bool = False
+    raw: bytes = b""
+
+
+def parse_head(raw: bytes) -> RequestHead:
+    """A head from its very bytes, without the empty line at its end."""
+    lines = raw.split(b"\r\n")
+    breaks = len(lines) - 1
+    if raw.count(b"\n") != breaks or raw.count(b"\r") != breaks:
+        raise BadRequest("lines of a request end with CR and LF together")
+    if breaks > limits.REQUEST_HEADERS_MAX:
+        raise HeadTooLarge(f"more than {limits.REQUEST_HEADERS_MAX} headers")
+    method, target, minor = parse_request_line(lines.pop(0))
+    headers = [parse_field(line) if len(line) <= FIELD_REMEMBERED_BYTES else split_field(line) for line in lines]
+    path, query, authority = parse_target(method, target)
+    request = RequestHead(method, path, query, minor, headers, keep_alive=minor == 1, raw=raw)
+    frame(request, authority)
+    return request
+
+
+def parse_request_line(line: bytes) -> tuple[bytes, bytes, int]:
+    match = REQUEST_LINE.fullmatch(line)
+    if match is None:
+        raise BadRequest("a request begins with a line such as GET /path HTTP/1.1")
+    method, target, minor = match.groups()
+    if method not in METHODS:
+        raise BadRequest(f"the method is none of {', '.join(sorted(known.decode() for known in METHODS))}")
+    return method, target, int(minor)
+
+
+def split_field(line: bytes) -> Field:
+    match = FIELD.fullmatch(line)
+    if match is None:
+        raise BadRequest("a header line is malformed")
+    name, value = match.groups()
+    return name.lower(), value.strip(b" \t")
+
+
+FIELD_REMEMBERED_BYTES: Final = 128
+# The lines of one client's requests are mostly the same.
+parse_field = lru_cache(maxsize=4096)(split_field)
+
+
+def parse_target(method: bytes, target: bytes) -> tuple[bytes, bytes, bytes | None]:
+    """The path, the query and, of an absolute target, the authority (RFC 9112, section 3.2)."""
+    authority = None
+    if b"#" in target:
+        raise BadRequest("a request target has no fragment")
+    if not target.startswith(b"/"):
+        if target == b"*" and method == b"OPTIONS":
+            return target, b"", None
+        match = ABSOLUTE.fullmatch(target)
+        if match is None:
+            raise BadRequest("a request target is a path, or a URL of http or https")
+        authority, target = match[1], match[2] or b"/"
+        if not target.startswith(b"/"):
+            target = b"/" + target
+    path, _, query = target.partition(b"?")
+    return normalise_path(path), query, authority
+
+
+def normalise_path(path: bytes) -> bytes:
+    """The same path with escapes only where they are needed (RFC 3986, section 6.2.2.2), so that one path has one
+    spelling for every rule that looks at it."""
+    return ESCAPE.sub(_unescape, path) if b"%" in path else path
+
+
+def _unescape(match: re.Match[bytes]) -> bytes:
+    byte = int(match[1], 16)
+    return bytes([byte]) if byte in UNRESERVED else match[0].upper()
+
+
+def frame(request: RequestHead, authority: bytes | None) -> None:
+    """Read what decides where the request ends, and what becomes of the connection."""
+    seen: dict[bytes, bytes] = {}
+    for name, value in request.headers:
+        if name in FRAMING:
+            if name not in seen:
+                seen[name] = value
+            elif name in (b"connection", b"upgrade"):
+                seen[name] += b"," + value
+            elif name == b"host":
+                raise RepeatedHeader("host was sent more than once")
+            else:
+                raise BadRequest(f"{name.decode()} was sent more than once")
+    _check_host(request, seen.get(b"host"), authority)
+    length, coding = seen.get(b"content-length"), seen.get(b"transfer-encoding")
+    if coding is not None:
+        if length is not None or request.minor == 0 or coding.lower() != b"chunked":
+            raise BadRequest("the only transfer coding is chunked, in HTTP/1.1 and without a Content-Length")
+        request.length = UNKNOWN_LENGTH
+    elif length is not None:
+        if LENGTH.fullmatch(length) is None:
+            raise BadRequest("Content-Length is not a number of bytes")
+        request.length = int(length)
+    if b"connection" in seen:
+        options = [option.strip(b" \t") for option in seen[b"connection"].lower().split(b",")]
+        if b"close" in options:
+            request.keep_alive = False
+        if b"upgrade" in options:
+            request.websocket = _asks_for_websocket(request, seen.get(b"upgrade", b""))
+    if b"expect" in seen:
+        if seen[b"expect"].lower() != b"100-continue":
+            raise ExpectationFailed("the only expectation that this server meets is 100-continue")
+        request.expects_continue = request.minor == 1 and request.length != 0
+
+
+def _check_host(request: RequestHead, host: bytes | None, authority: bytes | None) -> None:
+    if host is None:
+        if request.minor == 1:
+            raise BadRequest("a request has a Host header")
+    elif HOST.fullmatch(host) is None:
+        raise BadRequest("the Host header is malformed")
+    if authority is not None:  # of an absolute target: it counts, and Host does not (RFC 9112, section 3.2.2)
+        if HOST.fullmatch(authority) is None:
+            raise BadRequest("the host of the request target is malformed")
+        request.headers = [field for field in request.headers if field[0] != b"host"]
+        request.headers.insert(0, (b"host", authority))
+
+
+def _asks_for_websocket(request: RequestHead, upgrade: bytes) -> bool:
+    protocols = [protocol.strip(b" \t") for protocol in upgrade.lower().split(b",")]
+    return b"websocket" in protocols and request.method == b"GET" and request.length == 0 and request.minor == 1
+
+
+def check_beginning(data: bytes, start: int) -> None:
+    """Refuse what can no longer become a head. `data[start:]` is new; an attacker's bytes are looked at once."""
+    new = data[start:] if start else data
+    if len(new.translate(None, CONTROLS)) != len(new):
+        raise BadRequest("a request contains control characters")
+    end_of_line = data.find(b"\n")
+    if end_of_line >= start:
+        parse_request_line(data[:end_of_line].removesuffix(b"\r"))
+        if data[end_of_line - 1 : end_of_line] != b"\r":
+            raise BadRequest("lines of a request end with CR and LF together")

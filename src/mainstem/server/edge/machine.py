@@ -1,0 +1,138 @@
+"""One connection without its socket: bytes in, events out, one request at a time."""
+
+from typing import Final
+
+from mainstem import limits
+from mainstem.errors import HeadTooLarge, MainstemError
+from mainstem.server.edge.bodies import ChunkedBody
+from mainstem.server.edge.heads import END, UNKNOWN_LENGTH, RequestHead, check_beginning, parse_head
+from mainstem.server.edge.states import Read, Reading, Write, Writing, after_read, after_write
+
+
+class EndOfRequest:
+    """The event that the current request is complete."""
+
+
+END_OF_REQUEST: Final = EndOfRequest()
+Event = RequestHead | bytes | EndOfRequest
+
+
+class Machine:
+    """`feed` it what arrives, and ask for events until there are none.
+
+    The events of a request are its head, pieces of its body and END_OF_REQUEST. The next request's come after
+    `next_exchange`. Bad input raises a `MainstemError`, once: the connection is to be closed after it is answered.
+    """
+
+    __slots__ = ("_buffer", "_checked", "_chunked", "_left", "more", "reading", "writing")
+
+    def __init__(self) -> None:
+        self.reading = Reading.HEAD
+        self.writing = Writing.IDLE
+        self.more = False
+        """There are events to come that need no new bytes, but the loop should have its turn first."""
+        self._buffer = b""
+        self._checked = 0
+        self._left = 0
+        self._chunked: ChunkedBody | None = None
+
+    @property
+    def buffered(self) -> int:
+        """Bytes that have arrived and are not part of any event yet."""
+        return len(self._buffer) + (0 if self._chunked is None else self._chunked.buffered)
+
+    @property
+    def in_request(self) -> bool:
+        """Whether a request has begun and is not complete."""
+        return self.reading is Reading.BODY or (self.reading is Reading.HEAD and bool(self._buffer))
+
+    def feed(self, data: bytes) -> None:
+        self._buffer = self._buffer + data if self._buffer else data
+
+    def take_rest(self) -> bytes:
+        """What came after a request that hands the connection over."""
+        rest, self._buffer = self._buffer, b""
+        return rest
+
+    def next_event(self) -> Event | None:
+        """The next event; None if it takes more bytes, or the current exchange is not over."""
+        try:
+            if self.reading is Reading.HEAD:
+                return self._read_head() if self._buffer else None
+            if self.reading is Reading.BODY:
+                return self._read_body()
+        except MainstemError:
+            self.reading = after_read(self.reading, Read.BAD)
+            self._buffer = b""
+            raise
+        return None
+
+    def _read_head(self) -> RequestHead | None:
+        buffer = self._buffer
+        if buffer.startswith(b"\r\n"):  # one empty line before a request is forgiven (RFC 9112, section 2.2)
+            buffer = self._buffer = buffer[2:]
+            if not buffer:
+                return None
+        end = buffer.find(END, max(self._checked - 3, 0), limits.REQUEST_HEAD_BYTES_MAX + 4)
+        if end < 0:
+            if len(buffer) > limits.REQUEST_HEAD_BYTES_MAX:
+                raise HeadTooLarge(f"more than {limits.REQUEST_HEAD_BYTES_MAX} bytes")
+            check_beginning(buffer, self._checked)
+            self._checked = len(buffer)
+            return None
+        self._checked = 0
+        self._buffer = buffer[end + 4 :]
+        head = parse_head(buffer[:end])
+        if head.length == 0:
+            self.reading = after_read(self.reading, Read.HEAD_ONLY)
+        else:
+            self.reading = after_read(self.reading, Read.HEAD)
+            self._left = head.length
+            self._chunked = ChunkedBody() if head.length == UNKNOWN_LENGTH else None
+        return head
+
+    def _read_body(self) -> bytes | EndOfRequest | None:
+        if self._chunked is not None:
+            return self._read_chunks(self._chunked)
+        if not self._left:
+            self.reading = after_read(self.reading, Read.END)
+            return END_OF_REQUEST
+        data, self._buffer = self._buffer, b""
+        if len(data) > self._left:
+            data, self._buffer = data[: self._left], data[self._left :]
+        if data:
+            self._left -= len(data)
+            self.reading = after_read(self.reading, Read.DATA)
+        return data or None
+
+    def _read_chunks(self, body: ChunkedBody) -> bytes | EndOfRequest | None:
+        if body.complete:
+            self._buffer = body.take_rest() + self._buffer
+            self._chunked = None
+            self.reading = after_read(self.reading, Read.END)
+            return END_OF_REQUEST
+        new, self._buffer = self._buffer, b""
+        data, self.more = body.feed(new)
+        if data:
+            self.reading = after_read(self.reading, Read.DATA)
+            return data
+        return self._read_chunks(body) if body.complete else None
+
+    def receive_eof(self) -> None:
+        """The client has said its last. A request that is complete can still be answered."""
+        self.reading = after_read(self.reading, Read.EOF)
+        self._buffer = b""
+
+    def write(self, event: Write) -> None:
+        """Note what is about to be written, or handed over."""
+        self.writing = after_write(self.writing, event)
+        if event is Write.SWITCH:
+            self.reading = after_read(self.reading, Read.SWITCH)
+
+    @property
+    def exchange_over(self) -> bool:
+        return self.reading is Reading.COMPLETE and self.writing is Writing.COMPLETE
+
+    def next_exchange(self) -> None:
+        self.reading = after_read(self.reading, Read.NEXT)
+        self.writing = after_write(self.writing, Write.NEXT)

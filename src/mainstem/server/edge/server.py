@@ -1,0 +1,127 @@
+"""Accepts connections, looks after their deadlines, and stops in an orderly way."""
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import Callable
+from email.utils import formatdate
+from typing import Any, Protocol
+
+from mainstem import limits
+from mainstem.server.edge.asgi import AsgiHandler
+from mainstem.server.edge.connection import Connection
+from mainstem.server.edge.exchanges import Direct, Exchange, Handler
+from mainstem.server.edge.heads import RequestHead
+from mainstem.server.edge.memory import MemoryBudget
+from mainstem.server.edge.websocket import WebSocketConnection
+
+logger = logging.getLogger(__name__)
+
+
+class Client(Protocol):
+    """An HTTP connection or a WebSocket, as far as the server looks after it."""
+
+    deadline: float | None
+
+    def expire(self) -> None: ...
+    def finish_soon(self) -> None: ...
+    def abort(self) -> None: ...
+
+
+class EdgeServer:
+    """Serves an ASGI app on listening sockets. `direct` may take requests that need no task."""
+
+    def __init__(self, app: Any, direct: Direct | None = None, *, message_bytes_max: int = limits.MIB) -> None:
+        self.app = app
+        self.direct: Direct = direct or _leave_all_to_asgi
+        self.message_bytes_max = message_bytes_max
+        self.memory = MemoryBudget()
+        self.clients: set[Client] = set()
+        self.date_line = b""
+        self.loop: asyncio.AbstractEventLoop
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._servers: list[asyncio.AbstractServer] = []
+        self._ended = asyncio.Event()
+        """Set whenever a connection or a task has ended."""
+        self._sweeper: asyncio.Task[None] | None = None
+
+    async def start(self, listener: socket.socket, tls: ssl.SSLContext | None = None) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._set_date()
+        self._sweeper = self.loop.create_task(self._sweep(), name="mainstem-edge-sweeper")
+        make: Callable[[], asyncio.Protocol] = lambda: Connection(self)  # noqa: E731
+        self._servers.append(await self.loop.create_server(make, sock=listener, ssl=tls, backlog=limits.LISTEN_BACKLOG))
+
+    async def stop(self) -> None:
+        """Take no new connections, answer what was asked, and close. Whoever takes too long is cut off."""
+        for server in self._servers:
+            server.close()
+        for client in list(self.clients):
+            client.finish_soon()
+        try:
+            async with asyncio.timeout(limits.SHUTDOWN_S_MAX):
+                while self.clients or self._tasks:
+                    self._ended.clear()
+                    await self._ended.wait()
+        except TimeoutError:
+            logger.warning("%d connections were cut off after %g s", len(self.clients), limits.SHUTDOWN_S_MAX)
+        for client in list(self.clients):
+            client.abort()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            await asyncio.gather(self._sweeper, return_exceptions=True)
+
+    # For connections
+
+    def add(self, client: Client) -> None:
+        self.clients.add(client)
+        if len(self.clients) > limits.CONNECTIONS_MAX:
+            client.abort()
+
+    def remove(self, client: Client) -> None:
+        self.clients.discard(client)
+        self._ended.set()
+
+    def serve(self, exchange: Exchange) -> Handler:
+        """Answer a request by the app."""
+        handler = AsgiHandler(self.app, exchange)
+        self.run(handler.run())
+        return handler
+
+    def upgrade(self, connection: Connection, head: RequestHead, rest: bytes) -> None:
+        """Hand a connection over to a WebSocket."""
+        websocket = WebSocketConnection(self, connection, head)
+        self.add(websocket)
+        connection.transport.set_protocol(websocket)
+        websocket.begin(rest)
+
+    def run(self, work: Any) -> None:
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._forget)
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._ended.set()
+
+    # Now and then
+
+    async def _sweep(self) -> None:
+        """One look at all deadlines costs less than a timer for each request."""
+        while True:
+            await asyncio.sleep(limits.DEADLINE_CHECK_S)
+            self._set_date()
+            now = self.loop.time()
+            for client in [client for client in self.clients if client.deadline is not None and client.deadline <= now]:
+                client.expire()
+
+    def _set_date(self) -> None:
+        self.date_line = b"date: %b\r\n" % formatdate(usegmt=True).encode()
+
+
+def _leave_all_to_asgi(exchange: Exchange) -> None:
+    return None
