@@ -125,6 +125,20 @@ class Forbidden(MainstemError):
     title = "The token does not allow this"
 
 
+class OriginNotAllowed(MainstemError):
+    code = "origin_not_allowed"
+    status = 403
+    title = "Pages of this origin may not do this"
+    hint = "Without tokens, only local pages may. Name the origin with --allow-origin, or ask for tokens."
+
+
+class HostNotAllowed(MainstemError):
+    code = "host_not_allowed"
+    status = 421
+    title = "The server is not known by this name"
+    hint = "Use its address, or name the URL that clients use with --allow-origin https://this.name."
+
+
 class TokenInUrl(BadRequest):
     code = "token_in_url"
     title = "A token does not belong into a URL"

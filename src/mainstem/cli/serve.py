@@ -13,6 +13,11 @@ import click
 @click.option("--fd", type=int, help="Listen on a socket that is open already; systemd's is 3.  [default: none]")
 @click.option("--tls-cert", metavar="FILE", help="Certificate chain (PEM), to serve HTTPS.  [default: none]")
 @click.option("--tls-key", metavar="FILE", help="Its key, unless the same file holds it.  [default: none]")
+@click.option(
+    "--trusted-proxies", metavar="LIST", help="Networks, loopback, private or none; comma between.  [default: loopback]"
+)
+@click.option("--allow-origin", metavar="LIST", help="Web origins that may write without a token.  [default: none]")
+@click.option("--allow-active-content", is_flag=True, default=None, help="Show stored HTML and SVG in browsers.")
 @click.option("--data", help="Directory that holds the log.  [default: ./mainstem-data]")
 @click.option("--store", help="sqlite, memory (nothing is kept), or postgresql://user@host/db.  [default: sqlite]")
 @click.option("--long-poll-ms", type=int, help="How long a long-poll waits for data.  [default: 30000]")

@@ -20,7 +20,9 @@ from mainstem.server.edge.exchanges import Exchange
 from mainstem.server.edge.heads import normalise_path
 from mainstem.server.export.http import LOG, LogHttp
 from mainstem.server.gate import open_gate
+from mainstem.server.origins import READ_ONLY, open_origins
 from mainstem.server.partitions import PARTITION, PRUNE, SNAPSHOT, PartitionsHttp
+from mainstem.server.proxies import open_proxies
 from mainstem.server.settings import Settings
 from mainstem.server.stream_snapshots import STREAM_SNAPSHOT, StreamSnapshots
 from mainstem.streams.control import ControlHttp
@@ -44,6 +46,8 @@ logger = logging.getLogger(__name__)
 
 SYNC = b"/v1/sync"
 SYNC_CORE = b"/v1/sync/core"
+ADMIN = (LOG, b"/v1/subscriptions", b"/_test/")
+"""Paths whose GET is for administrators."""
 
 
 def wall_clock_us() -> int:
@@ -110,8 +114,12 @@ class Mainstem:
         store: Store | None = None,
         clock_us: Callable[[], int] = wall_clock_us,
         validate: Validator | None = None,
+        guard_hosts: bool = False,
     ) -> None:
+        """`guard_hosts` is for a server of its own: which names lead to an embedding app is that app's affair."""
         self.settings = settings
+        self.proxies = open_proxies(settings)
+        self.origins = open_origins(settings, guard_hosts=guard_hosts)
         self.gate = open_gate(settings, clock_us)
         self.store = store or open_store(settings)
         self.clock_us = clock_us
@@ -159,6 +167,7 @@ class Mainstem:
             ControlHttp(deliveries, allow_local_webhooks=settings.allow_local_webhooks),
             body_bytes_max=settings.max_body_bytes,
             long_poll_ms=settings.long_poll_ms,
+            allow_active_content=settings.allow_active_content,
         )
         return streams
 
@@ -198,11 +207,15 @@ class Mainstem:
             return None
         try:
             headers = collect_headers(exchange.head.headers)
+            if self.origins is not None:
+                self.origins.check_host(headers.get(b"host"))
+                self.origins.check_command(headers.get(b"origin"), headers.get(b"host"))
         except MainstemError:
             return None  # ASGI answers it
         identity = EVERYBODY
         if self.gate is not None:
-            known = self.gate.admit_known(headers, exchange.connection.client)
+            client = self.proxies.client_of(exchange.connection.client, headers.get(b"x-forwarded-for"))
+            known = self.gate.admit_known(headers, client)
             if known is None:
                 return None
             identity = known
@@ -217,17 +230,19 @@ class Mainstem:
         if root and path.startswith(root.encode()):
             path = path[len(root) :]
         path = normalise_path(path)
+        self.proxies.resolve(scope)
         if scope["type"] != "http":
             await self._serve_socket(path, scope, receive, send)
             return
-        if self.gate is None:
-            scope["mainstem.identity"] = EVERYBODY
-        else:
-            try:
+        try:
+            self._check_page(scope, path)
+            if self.gate is None:
+                scope["mainstem.identity"] = EVERYBODY
+            else:
                 send = await self.gate.admit(scope, path, send)
-            except MainstemError as error:
-                await respond_problem(send, error, head=scope["method"] == "HEAD")
-                return
+        except MainstemError as error:
+            await respond_problem(send, error, head=scope["method"] == "HEAD")
+            return
         http = self.http
         if http is None:
             await respond_problem(send, Unavailable("the log is not open (was the lifespan run?)"))
@@ -254,18 +269,28 @@ class Mainstem:
         else:
             await respond_problem(send, NotFound("nothing is served at this path; streams live under /v1/stream/"))
 
+    def _check_page(self, scope: Scope, path: bytes) -> None:
+        """Refuse what a page of another site asks for, where no token protects the server."""
+        if self.origins is None:
+            return
+        found = {name: value for name, value in scope["headers"] if name in (b"host", b"origin")}
+        self.origins.check_host(found.get(b"host"))
+        if scope.get("method", "CONNECT") not in READ_ONLY or path.startswith(ADMIN):
+            self.origins.check_command(found.get(b"origin"), found.get(b"host"))
+
     async def _serve_socket(self, path: bytes, scope: Scope, receive: Receive, send: Send) -> None:
         if self._sync is None or self._live.closing or path not in (SYNC, SYNC_CORE):
             await receive()
             await send({"type": "websocket.close", "code": 1008, "reason": "the sync protocol is served at /v1/sync"})
             return
-        if self.gate is not None:
-            try:
+        try:
+            self._check_page(scope, path)
+            if self.gate is not None:
                 self.gate.check_url(scope)
-            except MainstemError as error:
-                await receive()
-                await respond_problem(in_handshake(send), error)
-                return
+        except MainstemError as error:
+            await receive()
+            await respond_problem(in_handshake(send), error)
+            return
         await self._sync(scope, receive, send, core=path == SYNC_CORE)
 
     async def _respond_ready(self, send: Send) -> None:

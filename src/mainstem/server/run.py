@@ -102,10 +102,10 @@ def is_loopback(host: str) -> bool:
 def make_app(settings: Settings) -> Mainstem:
     """The app: one that can go wrong on demand with --test-endpoints."""
     if not settings.test_endpoints:
-        return Mainstem(settings)
+        return Mainstem(settings, guard_hosts=True)
     from mainstem.server.test_endpoints import FaultyMainstem
 
-    return FaultyMainstem(settings)
+    return FaultyMainstem(settings, guard_hosts=True)
 
 
 def run(settings: Settings) -> int:

@@ -31,6 +31,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     fd: FileDescriptor | None = None
     tls_cert: str | None = None
     tls_key: str | None = None
+    trusted_proxies: str = "loopback"
+    allow_origin: str | None = None
+    allow_active_content: bool = False
     data: str = "./mainstem-data"
     store: str = "sqlite"
     long_poll_ms: Milliseconds = limits.LONG_POLL_MS

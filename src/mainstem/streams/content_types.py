@@ -25,6 +25,13 @@ def is_text(content_type: str) -> bool:
     return media.startswith("text/") or media == JSON
 
 
+@lru_cache(256)
+def is_active(content_type: str) -> bool:
+    """Whether a browser that is led to it would show a document that can run scripts."""
+    media = media_type(content_type)
+    return media in ("text/html", "text/xml", "application/xml", "text/xsl") or media.endswith("+xml")
+
+
 def check_content_type(content_type: str) -> None:
     if len(content_type) > limits.CONTENT_TYPE_BYTES_MAX:
         raise BadHeader(f"Content-Type is longer than {limits.CONTENT_TYPE_BYTES_MAX} bytes")

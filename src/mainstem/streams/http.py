@@ -64,8 +64,17 @@ CACHE = b"public, max-age=60, stale-while-revalidate=300"
 class StreamsHttp:
     """The handler of everything under the stream prefix."""
 
-    def __init__(self, streams: Streams, control: ControlHttp, *, body_bytes_max: int, long_poll_ms: int) -> None:
+    def __init__(
+        self,
+        streams: Streams,
+        control: ControlHttp,
+        *,
+        body_bytes_max: int,
+        long_poll_ms: int,
+        allow_active_content: bool = False,
+    ) -> None:
         self.streams = streams
+        self.allow_active_content = allow_active_content
         self.control = control
         self.body_bytes_max = body_bytes_max
         self.live = LiveReads(streams.log.live, streams.log.clock_us, long_poll_ms / 1000)
@@ -245,7 +254,7 @@ class StreamsHttp:
             reply.append((b"stream-cursor", self._cursor(cursor)))
         elif offset is Sentinel.NOW:
             reply += [*self._tail(state, None), (b"cache-control", b"no-store")]
-            reply.append((b"content-type", state.content_type.encode()))
+            reply += self._content_headers(state)
             await respond(send, 200, [*OPEN, *reply], b"[]" if content_types.is_json(state.content_type) else b"")
             return
         page = await self.streams.read(state, start)
@@ -280,7 +289,7 @@ class StreamsHttp:
             await respond(send, 304, reply)
             return
         body = json_mode.wrap(page.data) if content_types.is_json(state.content_type) else page.data
-        reply.append((b"content-type", state.content_type.encode()))
+        reply += self._content_headers(state)
         encoding = choose_encoding(headers.get(b"accept-encoding", b"").decode("latin-1"), len(body))
         if encoding is not None:
             encode = ENCODERS[encoding]
@@ -288,6 +297,13 @@ class StreamsHttp:
             body = encode(body) if inline else await asyncio.to_thread(encode, body)
             reply.append((b"content-encoding", encoding.encode()))
         await respond(send, 200, reply, body)
+
+    def _content_headers(self, state: StreamState) -> HeaderList:
+        """What the content is. A browser downloads what could run scripts, instead of showing it."""
+        content_type = (b"content-type", state.content_type.encode())
+        if content_types.is_active(state.content_type) and not self.allow_active_content:
+            return [content_type, (b"content-disposition", b"attachment")]
+        return [content_type]
 
     def _tail(self, state: StreamState, cursor: str | None) -> HeaderList:
         """What says that a reader has everything."""

@@ -30,6 +30,7 @@ OPEN: HeaderList = [
     *SAFE,
     (b"access-control-allow-origin", b"*"),
     (b"access-control-expose-headers", EXPOSED_HEADERS),
+    (b"content-security-policy", b"sandbox"),  # whatever is stored, its scripts do not run as this server's
 ]
 PREFLIGHT: HeaderList = [
     *OPEN,

@@ -27,7 +27,7 @@ class ServerThread:
     def __init__(
         self, settings: Settings, clock_us: Callable[[], int] = wall_clock_us, store: Store | None = None
     ) -> None:
-        self.app = Mainstem(settings, store=store, clock_us=clock_us)
+        self.app = Mainstem(settings, store=store, clock_us=clock_us, guard_hosts=True)
         self.data = settings.data
         self._ready = threading.Event()
         self._error: Exception | None = None

@@ -42,6 +42,8 @@ def test_every_setting_can_come_from_the_environment_and_from_the_file(config, n
         "fd": 3,
         "tls_cert": "/etc/ssl/cert.pem",
         "tls_key": "/etc/ssl/key.pem",
+        "trusted_proxies": "10.0.0.0/8",
+        "allow_origin": "https://app.example.com",
         "data": "/elsewhere",
         "store": "memory",
         "log_format": "json",
