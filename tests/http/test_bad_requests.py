@@ -3,8 +3,8 @@
 import socket
 
 import pytest
-from plain_http import connect, exchange, head, receive
 
+from clients.plain_http import connect, exchange, head, receive
 from mainstem import limits
 
 TEXT = {"content-type": "text/plain"}

@@ -2,7 +2,8 @@
 
 import httpx2
 import pytest
-from plain_http import exchange, head, post
+
+from clients.plain_http import exchange, head, post
 
 HANDSHAKE = (
     b"Connection: Upgrade",

@@ -5,8 +5,8 @@ from base64 import b64decode
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from plain_http import Event, EventReader
 
+from clients.plain_http import Event, EventReader
 from mainstem import limits
 from mainstem.streams.cursors import current_interval
 from mainstem.testing.clock import FakeClock

@@ -3,8 +3,8 @@
 import re
 
 import pytest
-from plain_http import connect, exchange, head, post, receive, send_all, statuses
 
+from clients.plain_http import connect, exchange, head, post, receive, send_all, statuses
 from mainstem import limits
 
 TEXT = {"content-type": "text/plain"}

@@ -309,7 +309,7 @@ def test_a_browser_may_do_everything_from_another_origin(client, text_stream):
 
 def test_every_reply_is_safe_and_readable_from_another_origin(client, text_stream):
     producer = {"producer-id": "p", "producer-epoch": "0", "producer-seq": "0"}
-    origin = {"origin": "https://example.org"}
+    origin = {"origin": "http://localhost:3000"}
     replies = [
         client.put(text_stream + "/b", headers=TEXT | origin | {"stream-ttl": "60"}),
         client.post(text_stream, headers=TEXT | origin | producer, content=b"x" * 5000),

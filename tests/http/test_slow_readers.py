@@ -5,8 +5,8 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from plain_http import EventReader
 
+from clients.plain_http import EventReader
 from mainstem import limits
 from mainstem.streams import reaper
 

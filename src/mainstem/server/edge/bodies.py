@@ -6,11 +6,11 @@ from typing import Final
 
 from mainstem import limits
 from mainstem.errors import BadRequest
-from mainstem.server.edge.heads import split_field
+from mainstem.server.edge.heads import FRAMING, split_field
 
 CRLF: Final = b"\r\n"
-SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[ \t]*;[\t -~\x80-\xff]*)?")
-SIZE_LINE_BEGUN = re.compile(rb"[0-9A-Fa-f]{0,15}(?:[ \t]*(?:;[\t -~\x80-\xff]*)?)?\r?")
+SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})(?:;[\t -~\x80-\xff]*)?")
+SIZE_LINE_BEGUN = re.compile(rb"[0-9A-Fa-f]{0,15}(?:;[\t -~\x80-\xff]*)?\r?")
 
 
 class Part(Enum):
@@ -111,7 +111,8 @@ class ChunkedBody:
         if not line:
             self._part = Part.NOTHING
             return
-        split_field(line)
+        if split_field(line)[0] in FRAMING:
+            raise BadRequest("a trailer cannot say how the request is framed")
         self._trailer_bytes += len(line) + 2
         if self._trailer_bytes > limits.TRAILER_BYTES_MAX:
             raise BadRequest(f"trailers are at most {limits.TRAILER_BYTES_MAX} bytes")

@@ -15,6 +15,7 @@ from mainstem.errors import BadRequest, ExpectationFailed, HeadTooLarge, Repeate
 
 Field = tuple[bytes, bytes]
 
+LINE_ENDS: Final = "lines of a request end with CR and LF together"
 END: Final = b"\r\n\r\n"
 METHODS: Final = frozenset([b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIONS", b"PATCH", b"TRACE"])
 TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
@@ -57,7 +58,7 @@ def parse_head(raw: bytes) -> RequestHead:
     lines = raw.split(b"\r\n")
     breaks = len(lines) - 1
     if raw.count(b"\n") != breaks or raw.count(b"\r") != breaks:
-        raise BadRequest("lines of a request end with CR and LF together")
+        raise BadRequest(LINE_ENDS)
     if breaks > limits.REQUEST_HEADERS_MAX:
         raise HeadTooLarge(f"more than {limits.REQUEST_HEADERS_MAX} headers")
     method, target, minor = parse_request_line(lines.pop(0))
@@ -174,12 +175,13 @@ def _asks_for_websocket(request: RequestHead, upgrade: bytes) -> bool:
 
 
 def check_beginning(data: bytes, start: int) -> None:
-    """Refuse what can no longer become a head. `data[start:]` is new; an attacker's bytes are looked at once."""
-    new = data[start:] if start else data
+    """Refuse what can no longer become a head. `data[start:]` is new: what was looked at is not looked at again."""
+    new = data[max(start - 1, 0) :]
     if len(new.translate(None, CONTROLS)) != len(new):
         raise BadRequest("a request contains control characters")
-    end_of_line = data.find(b"\n")
-    if end_of_line >= start:
-        parse_request_line(data[:end_of_line].removesuffix(b"\r"))
-        if data[end_of_line - 1 : end_of_line] != b"\r":
-            raise BadRequest("lines of a request end with CR and LF together")
+    pairs = new.count(b"\r\n")
+    if new.count(b"\n", 1 if start else 0) != pairs or new.count(b"\r") - new.endswith(b"\r") != pairs:
+        raise BadRequest(LINE_ENDS)
+    end_of_line = data.find(b"\r\n")
+    if end_of_line >= max(start - 1, 0):
+        parse_request_line(data[:end_of_line])

@@ -24,7 +24,7 @@ class Machine:
     `next_exchange`. Bad input raises a `MainstemError`, once: the connection is to be closed after it is answered.
     """
 
-    __slots__ = ("_buffer", "_checked", "_chunked", "_left", "more", "reading", "writing")
+    __slots__ = ("_buffer", "_checked", "_chunked", "_left", "_skipped", "more", "reading", "writing")
 
     def __init__(self) -> None:
         self.reading = Reading.HEAD
@@ -33,6 +33,7 @@ class Machine:
         """There are events to come that need no new bytes, but the loop should have its turn first."""
         self._buffer = b""
         self._checked = 0
+        self._skipped = False
         self._left = 0
         self._chunked: ChunkedBody | None = None
 
@@ -69,7 +70,9 @@ class Machine:
 
     def _read_head(self) -> RequestHead | None:
         buffer = self._buffer
-        if buffer.startswith(b"\r\n"):  # one empty line before a request is forgiven (RFC 9112, section 2.2)
+        if not self._skipped and buffer.startswith(b"\r\n"):  # RFC 9112, section 2.2: one empty line is forgiven
+            self._skipped = True
+            self._checked = 0
             buffer = self._buffer = buffer[2:]
             if not buffer:
                 return None
@@ -81,6 +84,7 @@ class Machine:
             self._checked = len(buffer)
             return None
         self._checked = 0
+        self._skipped = False
         self._buffer = buffer[end + 4 :]
         head = parse_head(buffer[:end])
         if head.length == 0:

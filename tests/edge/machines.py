@@ -1,0 +1,53 @@
+"""Drives the machine of a connection without a socket, and tells what it saw."""
+
+from collections.abc import Iterable
+
+from mainstem.errors import MainstemError
+from mainstem.server.edge.heads import RequestHead
+from mainstem.server.edge.machine import END_OF_REQUEST, Machine
+from mainstem.server.edge.states import Write
+
+Seen = list[tuple[RequestHead, bytes] | str]
+
+
+def drive(parts: Iterable[bytes]) -> Seen:
+    """The complete requests in order, each answered at once, then the code of the error that ended the input, if any.
+
+    A request that is not complete when the parts end is not among them.
+    """
+    machine = Machine()
+    seen: Seen = []
+    head: RequestHead | None = None
+    body = b""
+    for part in parts:
+        machine.feed(part)
+        try:
+            while (event := machine.next_event()) is not None or machine.more:
+                if isinstance(event, RequestHead):
+                    head, body = event, b""
+                    machine.write(Write.BEGIN)
+                elif isinstance(event, bytes):
+                    body += event
+                if event is END_OF_REQUEST or (isinstance(event, RequestHead) and not event.length):
+                    assert head is not None
+                    seen.append((head, body))
+                    machine.write(Write.HEAD)
+                    machine.write(Write.END)
+                    machine.next_exchange()
+        except MainstemError as error:
+            seen.append(error.code)
+            machine.feed(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            assert machine.next_event() is None, "something was read after bad input"
+            break
+    return seen
+
+
+def cuts(raw: bytes, most: int = 400) -> Iterable[tuple[bytes, bytes]]:
+    """The bytes in two parts, cut everywhere, or in some places if there are many."""
+    for at in range(1, len(raw), max(1, len(raw) // most)):
+        yield raw[:at], raw[at:]
+
+
+def single(raw: bytes) -> Iterable[bytes]:
+    """One byte at a time."""
+    return (raw[at : at + 1] for at in range(len(raw)))
