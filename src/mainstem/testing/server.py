@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-READY = re.compile(rb"Mainstem is ready on (http://\S+)")
+READY = re.compile(rb"Mainstem is ready on (\S+)")
 START_S_MAX = 30.0
 STOP_S_MAX = 30.0
 

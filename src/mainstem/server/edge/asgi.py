@@ -86,7 +86,11 @@ class AsgiHandler:
             logger.exception("a request failed unexpectedly")
             self._fail()
         else:
-            if not exchange.complete and not exchange.lost:
+            if exchange.complete or exchange.lost:
+                return
+            if self._left:
+                exchange.abort()  # it closed its half, and the app took that for its end
+            else:
                 logger.error("the app returned without a whole reply")
                 self._fail()
 

@@ -6,10 +6,12 @@ from typing import Final
 
 from mainstem import limits
 from mainstem.errors import BadRequest
-from mainstem.server.edge.heads import FRAMING, split_field
+from mainstem.server.edge.heads import FRAMING, TOKEN, split_field
 
 CRLF: Final = b"\r\n"
-SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})(?:;[\t -~\x80-\xff]*)?")
+QUOTED: Final = rb'"(?:[\t !#-\[\]-~\x80-\xff]|\\[\t -~\x80-\xff])*"'
+EXTENSION: Final = rb";" + TOKEN + rb"(?:=(?:" + TOKEN + rb"|" + QUOTED + rb"))?"
+SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})(?:" + EXTENSION + rb")*")
 SIZE_LINE_BEGUN = re.compile(rb"[0-9A-Fa-f]{0,15}(?:;[\t -~\x80-\xff]*)?\r?")
 
 
