@@ -20,8 +20,8 @@ class MemoryBudget:
     """Counts what each connection holds. When it is too much, whoever has held something for the longest time, and
     whose client is the one to be waited for, is shed."""
 
-    def __init__(self, bytes_max: int = limits.CONNECTION_BYTES_TOTAL_MAX) -> None:
-        self.bytes_max = bytes_max
+    def __init__(self) -> None:
+        self.bytes_max = limits.CONNECTION_BYTES_TOTAL_MAX
         self.total = 0
         self.shed_count = 0
         self._held: dict[Holder, int] = {}  # in the order in which they began to hold something

@@ -1,0 +1,84 @@
+"""All connections share one budget of memory: whoever stalls longest makes room for the others."""
+
+import pytest
+
+from clients.plain_http import connect, head, receive, receive_all, statuses
+from clients.threads import connect_to, start_thread
+from mainstem import limits
+
+__all__ = ["connect_to", "start_thread"]
+
+MB = 1 << 20
+
+
+@pytest.fixture
+def server(start_thread, monkeypatch):
+    monkeypatch.setattr(limits, "CONNECTION_BYTES_TOTAL_MAX", 3 * MB)
+    return start_thread()
+
+
+@pytest.fixture
+def client(server, connect_to):
+    client = connect_to(server)
+    client.put("/v1/stream/a", headers={"content-type": "text/plain"}).raise_for_status()
+    return client
+
+
+def begin_append(server, size, sent):
+    connection = connect(server.address)
+    fields = (b"Content-Type: text/plain", b"Content-Length: %d" % size)
+    connection.sendall(head(b"POST", b"/v1/stream/a", *fields) + b"x" * sent)
+    return connection
+
+
+def test_the_oldest_withheld_body_makes_room(client, server):
+    withheld = [begin_append(server, 2 * MB, MB) for _ in range(2)]
+    with begin_append(server, 2 * MB, 2 * MB - 1) as honest:
+        reply = receive(withheld[0])
+        assert (reply.status, reply.problem["code"], reply.headers["retry-after"]) == (503, "overloaded", "1")
+        honest.sendall(b"!")
+        assert receive(honest).status == 204
+    for connection in withheld:
+        connection.close()
+    assert client.head("/v1/stream/a").headers["stream-next-offset"].endswith(f"_{2 * MB:016d}")
+
+
+def test_a_body_larger_than_the_budget_is_refused_by_itself(client, server):
+    with begin_append(server, 8 * MB, 0) as connection:
+        try:
+            connection.sendall(b"x" * (8 * MB - 1))
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+        assert receive(connection).status == 503
+    assert client.post("/v1/stream/a", headers={"content-type": "text/plain"}, content=b"y").status_code == 204
+    assert client.get("/v1/stream/a").content == b"y"
+
+
+def test_readers_that_take_nothing_make_room(client, server):
+    client.post("/v1/stream/a", headers={"content-type": "text/plain"}, content=b"z" * MB)
+    stalled = []
+    for _ in range(8):
+        connection = connect(server.address, receive_bytes=4096)
+        connection.sendall(head(b"GET", b"/v1/stream/a", b"Connection: close"))
+        connection.recv(1)
+        stalled.append(connection)
+    assert client.get("/v1/stream/a").content == b"z" * MB
+    cut = 0
+    for connection in stalled:
+        with connection:
+            try:
+                cut += len(receive_all(connection)) < MB
+            except (ConnectionResetError, TimeoutError):
+                cut += 1
+    assert 1 <= cut <= 6
+
+
+def test_what_is_complete_costs_nothing(client, server):
+    for _ in range(5):
+        assert (
+            client.post("/v1/stream/a", headers={"content-type": "text/plain"}, content=b"x" * 2 * MB).status_code
+            == 204
+        )
+    with connect(server.address) as connection:
+        connection.sendall(head(b"GET", b"/healthz", b"Connection: close"))
+        assert statuses(receive_all(connection)) == [200]
