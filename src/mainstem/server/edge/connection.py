@@ -170,6 +170,8 @@ class Connection(asyncio.Protocol):
     def _leave_to_websocket(self, head: RequestHead) -> None:
         rest = self.machine.take_rest()
         self.deadline = None
+        self._count_memory()
+        self._resume()
         self.server.remove(self)
         self.server.upgrade(self, head, rest)
 
@@ -210,7 +212,7 @@ class Connection(asyncio.Protocol):
         machine = self.machine
         if close or machine.reading is Reading.ENDED:
             machine.write(Write.CLOSE)
-            if machine.reading is Reading.BODY:
+            if machine.reading is Reading.BODY or machine.buffered:
                 self._linger()
             else:
                 self.transport.close()
