@@ -10,15 +10,10 @@ import pytest
 
 from clients.plain_http import connect, head, receive_all
 from edge.floods import MB, Watch
+from edge.websockets import frame, open_websocket
 from mainstem.testing.server import ServerProcess
 
 WAIT_MS_MAX = 50
-HANDSHAKE = (
-    b"Connection: Upgrade",
-    b"Upgrade: websocket",
-    b"Sec-WebSocket-Version: 13",
-    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
-)
 ATTACK_S = 2.0
 
 
@@ -91,22 +86,6 @@ def test_a_head_that_never_ends_on_many_connections(server):
         for connection in connections:
             connection.close()
     check(watch, 80)
-
-
-def open_websocket(server):
-    connection = connect(server.address)
-    connection.sendall(head(b"GET", b"/v1/sync", *HANDSHAKE))
-    reply = b""
-    while not reply.endswith(b"\r\n\r\n"):
-        reply += connection.recv(1)
-    assert reply.startswith(b"HTTP/1.1 101")
-    return connection
-
-
-def frame(opcode, data=b"", *, last=True):
-    """A frame as a client sends it, masked with zeros."""
-    size = struct.pack("!B", len(data) | 0x80) if len(data) < 126 else struct.pack("!BH", 126 | 0x80, len(data))
-    return bytes([opcode | (0x80 if last else 0)]) + size + bytes(4) + data
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import pytest
 
 from clients.plain_http import connect, head, receive, receive_all, statuses
 from clients.threads import connect_to, start_thread
+from edge.websockets import frame, open_websocket
 from mainstem import limits
 
 __all__ = ["connect_to", "start_thread"]
@@ -72,6 +73,13 @@ def test_readers_that_take_nothing_make_room(start_thread, connect_to, monkeypat
     assert whole[-1] is True
 
 
+def ended(connection):
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
 def read_whole(connection):
     with connection:
         try:
@@ -89,3 +97,14 @@ def test_what_is_complete_costs_nothing(client, server):
     with connect(server.address) as connection:
         connection.sendall(head(b"GET", b"/healthz", b"Connection: close"))
         assert statuses(receive_all(connection)) == [200]
+
+
+def test_messages_that_are_never_finished_make_room(client, server):
+    open_ = [open_websocket(server) for _ in range(5)]
+    for connection in open_:
+        connection.sendall(frame(1, b"x" * 60_000, last=False) + frame(0, b"x" * 60_000, last=False) * 12)
+    assert ended(open_[0])  # five times 780 KB are too much
+    open_[-1].sendall(frame(0))
+    assert open_[-1].recv(1) == b"\x81"  # an error about what it said, in a frame
+    for connection in open_:
+        connection.close()
