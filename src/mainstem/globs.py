@@ -1,51 +1,56 @@
 """Globs over stream paths: `*` within one segment, `**` for any number of segments (protocol section 6.2)."""
 
 from functools import lru_cache
+from typing import Final
 
+from mainstem import limits
 from mainstem.errors import BadRequest
 
-ANY = None
-"""`**` as a segment of a compiled glob."""
-Segment = tuple[str, ...] | None
-"""The literal pieces between the stars of a segment; one piece is a literal segment."""
+PATTERN_BYTES_MAX: Final = 1024
+ANY: Final = "**"
 
 
-@lru_cache(4096)
-def compile_glob(pattern: str) -> tuple[Segment, ...]:
-    return tuple(ANY if part == "**" else tuple(part.split("*")) for part in pattern.split("/"))
+class Glob:
+    """A compiled glob. Bit n of a set of places stands for "the first n segments of the glob are matched", so one pass
+    over the path follows all ways to match it at once, and no path can make it go back."""
+
+    __slots__ = ("_accepted", "_any", "_literals", "_stars")
+
+    def __init__(self, pattern: str) -> None:
+        parts: list[str] = []
+        for part in pattern.split("/"):
+            if part != ANY or parts[-1:] != [ANY]:  # two ** in a row mean the same as one
+                parts.append(part)
+        self._any = 0
+        self._literals: dict[str, int] = {}
+        stars: dict[tuple[str, ...], int] = {}
+        for number, part in enumerate(parts):
+            place = 1 << number
+            if part == ANY:
+                self._any |= place
+            elif "*" in part:
+                pieces = tuple(part.split("*"))
+                stars[pieces] = stars.get(pieces, 0) | place
+            else:
+                self._literals[part] = self._literals.get(part, 0) | place
+        self._stars = tuple(stars.items())
+        self._accepted = 1 << len(parts)
+
+    def matches(self, path: str) -> bool:
+        places = 1 | (self._any & 1) << 1
+        for segment in path.removesuffix("/").split("/"):
+            fits = self._literals.get(segment, 0)
+            for pieces, where in self._stars:
+                if places & where and _matches_segment(pieces, segment):
+                    fits |= where
+            places = (places & fits) << 1 | places & self._any
+            if not places:
+                return False
+            places |= (places & self._any) << 1  # ** may stand for no segment
+        return bool(places & self._accepted)
 
 
-def check_glob(pattern: str) -> None:
-    if not pattern or len(pattern.encode()) > 1024 or "\0" in pattern or pattern.startswith("/"):
-        raise BadRequest("a pattern is 1 to 1024 bytes, relative to the stream root")
-    if any("**" in segment and segment != "**" for segment in pattern.split("/")):
-        raise BadRequest("** stands for whole segments: it must be a segment of its own")
-
-
-def matches(pattern: str, path: str) -> bool:
-    """Whether a glob matches a whole path. No expression engine: its time could be made to explode."""
-    glob, segments = compile_glob(pattern), path.removesuffix("/").split("/")
-    at = number = 0
-    star, star_number = -1, 0
-    while number < len(segments):
-        if at < len(glob) and glob[at] is ANY:
-            star, star_number = at, number
-            at += 1
-        elif at < len(glob) and _matches_segment(glob[at], segments[number]):
-            at += 1
-            number += 1
-        elif star >= 0:  # let the last ** take one segment more
-            star_number += 1
-            at, number = star + 1, star_number
-        else:
-            return False
-    return all(segment is ANY for segment in glob[at:])
-
-
-def _matches_segment(pieces: Segment, segment: str) -> bool:
-    assert pieces is not None
-    if len(pieces) == 1:
-        return segment == pieces[0]
+def _matches_segment(pieces: tuple[str, ...], segment: str) -> bool:
     first, *middle, last = pieces
     if len(segment) < len(first) + len(last) or not (segment.startswith(first) and segment.endswith(last)):
         return False
@@ -58,37 +63,108 @@ def _matches_segment(pieces: Segment, segment: str) -> bool:
     return bool(segment)
 
 
+compile_glob = lru_cache(4096)(Glob)
+
+
+@lru_cache(limits.GLOB_PAIRS_MAX)
+def matches(pattern: str, path: str) -> bool:
+    """Whether a glob matches a whole path."""
+    return compile_glob(pattern).matches(path)
+
+
+def check_glob(pattern: str) -> None:
+    if not pattern or len(pattern.encode()) > PATTERN_BYTES_MAX or "\0" in pattern or pattern.startswith("/"):
+        raise BadRequest(f"a pattern is 1 to {PATTERN_BYTES_MAX} bytes, relative to the stream root")
+    if any(ANY in segment and segment != ANY for segment in pattern.split("/")):
+        raise BadRequest("** stands for whole segments: it must be a segment of its own")
+
+
+def check_cost(pattern: str) -> None:
+    """Refuse a glob that would be costly to match against every path that changes."""
+    segments = pattern.split("/")
+    if len(segments) > limits.GLOB_SEGMENTS_MAX:
+        raise BadRequest(f"a pattern has at most {limits.GLOB_SEGMENTS_MAX} segments; this one has {len(segments)}")
+    if segments.count(ANY) > limits.GLOB_ANY_MAX:
+        raise BadRequest(f"a pattern has at most {limits.GLOB_ANY_MAX} segments **; this one has {segments.count(ANY)}")
+    if pattern.count("*") - 2 * segments.count(ANY) > limits.GLOB_STARS_MAX:
+        raise BadRequest(f"a pattern has at most {limits.GLOB_STARS_MAX} stars within its segments")
+
+
 class GlobIndex:
-    """Which patterns match a path. Patterns are grouped by their first segment, answers are remembered."""
+    """Which patterns match a path. Patterns are grouped by their first segment, answers are remembered.
+
+    A path can be looked up in steps of a bounded number of patterns: see `advance`.
+    """
 
     def __init__(self) -> None:
         self._by_first: dict[str, dict[str, int]] = {}
         self._known: dict[str, frozenset[str]] = {}
+        self._half: _HalfKnown | None = None
 
     def add(self, pattern: str) -> None:
         group = self._by_first.setdefault(self._first(pattern), {})
         group[pattern] = group.get(pattern, 0) + 1
         self._known.clear()
+        if self._half is not None and group[pattern] == 1:
+            self._half.left.append(pattern)
 
     def remove(self, pattern: str) -> None:
         group = self._by_first[self._first(pattern)]
         group[pattern] -= 1
         if not group[pattern]:
             del group[pattern]
+            if self._half is not None:
+                self._half.forget(pattern)
         self._known.clear()
 
     def find(self, path: str) -> frozenset[str]:
-        known = self._known.get(path)
-        if known is None:
+        while path not in self._known:
+            self.advance(path, limits.INTEGER_MAX)
+        return self._known[path]
+
+    def knows(self, path: str) -> bool:
+        return path in self._known
+
+    def advance(self, path: str, tries_max: int) -> int:
+        """Try some more patterns on a path; how many were tried. The path is known once all were."""
+        if path in self._known:
+            return 0
+        half = self._half
+        if half is None or half.path != path:
             first = path.partition("/")[0]
             groups = (self._by_first.get(first, {}), self._by_first.get("*", {}))
-            known = frozenset(pattern for group in groups for pattern in group if matches(pattern, path))
-            if len(self._known) >= 65_536:
+            half = self._half = _HalfKnown(path, [pattern for group in groups for pattern in group])
+        tries = half.advance(tries_max)
+        if not half.left:
+            if len(self._known) >= limits.GLOB_ANSWERS_MAX:
                 self._known.clear()
-            self._known[path] = known
-        return known
+            self._known[path] = frozenset(half.found)
+            self._half = None
+        return tries
 
     @staticmethod
     def _first(pattern: str) -> str:
         first = pattern.partition("/")[0]
         return "*" if "*" in first else first
+
+
+class _HalfKnown:
+    """A path that some patterns are still to be tried on."""
+
+    def __init__(self, path: str, left: list[str]) -> None:
+        self.path = path
+        self.left = left
+        self.found: set[str] = set()
+
+    def advance(self, tries_max: int) -> int:
+        tries = min(tries_max, len(self.left))
+        for _ in range(tries):
+            pattern = self.left.pop()
+            if matches(pattern, self.path):
+                self.found.add(pattern)
+        return tries
+
+    def forget(self, pattern: str) -> None:
+        self.found.discard(pattern)
+        if pattern in self.left:
+            self.left.remove(pattern)

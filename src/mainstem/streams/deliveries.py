@@ -158,7 +158,7 @@ class Deliveries:
             await self._changed.wait()
             self._changed.clear()
             try:
-                self._pending.spread()
+                await self._spread()
                 if self.log.store.tending:
                     await self._wake_ready()
             except MainstemError as error:
@@ -169,6 +169,11 @@ class Deliveries:
                 logger.exception("waking subscriptions failed and is tried again")
                 await asyncio.sleep(limits.REAP_EVERY_S)
                 self._changed.set()
+
+    async def _spread(self) -> None:
+        """Look up the subscriptions to streams that changed, in steps that the event loop can afford."""
+        while not self._pending.spread(limits.GLOB_TRIES_AT_ONCE):  # noqa: ASYNC110 - it works, it does not wait
+            await asyncio.sleep(0)
 
     async def _wake_ready(self) -> None:
         while names := self._pending.take_ready(limits.WAKES_AT_ONCE):
@@ -207,7 +212,7 @@ class Deliveries:
 
     async def claim(self, name: str, worker: str) -> tuple[Woken, str]:
         state = await self.find(name)
-        self._pending.spread()  # what was appended before the claim counts for it
+        await self._spread()  # what was appended before the claim counts for it
         since = self._pending.count
         candidates = await self._candidates(name)
         woken = await self.log.submit(Claim(name, state.nonce, worker, _new_wake_id(), candidates))
@@ -217,7 +222,7 @@ class Deliveries:
     async def acknowledge(
         self, name: str, grip: Grip, acks: tuple[tuple[str, Offset], ...], done: bool, *, of_snapshot: bool = False
     ) -> bool:
-        self._pending.spread()
+        await self._spread()
         since = self._pending.count
         candidates = await self._candidates(name) if done else ()
         more = await self.log.submit(Acknowledge(name, grip, acks, done, candidates, of_snapshot))

@@ -1,5 +1,6 @@
 """Links as the store holds them: listed for a client, looked at for a wake, told again, and dropped at the end."""
 
+import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -45,7 +46,9 @@ async def _add_implied(store: Store, state: Subscription, pattern: str, found: d
     literal = pattern.partition("*")[0]
     while len(found) < limits.LISTED_LINKS_MAX:
         page = await store.scan(STREAMS, literal, after, limits.SCAN_PAGE)
-        for path, stream in page:
+        for number, (path, stream) in enumerate(page, 1):
+            if not number % limits.GLOB_TRIES_AT_ONCE:
+                await asyncio.sleep(0)
             if path in found or stream.deleted or stream.soft_deleted:
                 continue
             if matches(pattern, path) and path != state.config.wake_stream:

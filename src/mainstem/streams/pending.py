@@ -29,6 +29,8 @@ class PendingStreams:
         self._explicit: dict[str, set[str]] = {}
         self._pending: dict[str, dict[str, None]] = {}
         self._dirty: set[str] = set()
+        self._half_spread: str | None = None
+        """A dirty path that only some of the patterns were tried on so far."""
         self._spread: set[str] = set()
         self._changes: dict[str, int] = {}
         """The count of a path's last change: a look that began before it settles nothing."""
@@ -146,10 +148,21 @@ class PendingStreams:
         """These streams may have something new: they count with the next `spread`, which this does not ask for."""
         self._dirty.update(paths)
 
-    def spread(self) -> None:
-        """Put every dirty path into the pending sets of the subscriptions to it."""
+    def spread(self, tries_max: int = limits.INTEGER_MAX) -> bool:
+        """Put dirty paths into the pending sets of the subscriptions to them, until so many patterns were tried.
+
+        Returns whether all are done. Whoever is on the event loop gives it back between two calls.
+        """
         while self._dirty:
-            path = self._dirty.pop()
+            if tries_max <= 0:
+                return False
+            path = self._next_dirty()
+            tries_max -= 1 + self._globs.advance(path, tries_max)
+            if not self._globs.knows(path):
+                self._half_spread = path
+                return False
+            self._half_spread = None
+            self._dirty.discard(path)
             linked = self.linked_to(path)
             for name in linked:
                 self._pending[name][path] = None
@@ -162,6 +175,12 @@ class PendingStreams:
         if len(self._changes) > 2 * limits.SPREAD_PATHS_MAX:
             waiting = {path for pending in self._pending.values() for path in pending}
             self._changes = {path: at for path, at in self._changes.items() if path in waiting}
+        return True
+
+    def _next_dirty(self) -> str:
+        """The path that was begun, so that its tries are not lost; else any."""
+        half = self._half_spread
+        return half if half is not None and half in self._dirty else next(iter(self._dirty))
 
     def make_ready(self, names: Iterable[str]) -> None:
         self._ready.update(name for name in names if name in self.subscriptions)

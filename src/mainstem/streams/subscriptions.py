@@ -239,3 +239,4 @@ def check_config(config: Config, streams: tuple[str, ...]) -> None:
         raise InvalidSubscription("a subscription needs a pattern, or streams")
     if config.pattern is not None:
         globs.check_glob(config.pattern)
+        globs.check_cost(config.pattern)

@@ -4,7 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstem.globs import GlobIndex, matches
+from mainstem import limits
+from mainstem.errors import BadRequest
+from mainstem.globs import GlobIndex, check_cost, matches
 
 TABLE = [
     # pattern, paths that match, paths that do not
@@ -141,3 +143,48 @@ def test_no_pattern_makes_the_server_think_for_long(pattern, path):
     and again would stop the server for years."""
     assert len(pattern.encode()) <= 1024
     assert matches(pattern, path) is pattern.endswith("**")
+
+
+@pytest.mark.parametrize("pattern", ["a/" * 31 + "a", "**/a/" * 4 + "b", "*a*/" * 16 + "b", "/".join("*" * 32)])
+def test_a_pattern_within_the_bounds_may_be_costly(pattern):
+    check_cost(pattern)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "bound"),
+    [
+        ("a/" * 32 + "a", f"at most {limits.GLOB_SEGMENTS_MAX} segments"),
+        ("**/a/" * 5 + "b", f"at most {limits.GLOB_ANY_MAX} segments \\*\\*"),
+        ("a" + "*a" * 33, f"at most {limits.GLOB_STARS_MAX} stars"),
+    ],
+)
+def test_a_pattern_beyond_a_bound_is_refused_and_told_which(pattern, bound):
+    with pytest.raises(BadRequest, match=bound):
+        check_cost(pattern)
+
+
+def test_a_path_is_looked_up_in_steps_of_a_bounded_number_of_patterns():
+    index = GlobIndex()
+    patterns = {f"*/{number}" for number in range(25)} | {"*/x", "**"}
+    for pattern in patterns:
+        index.add(pattern)
+    tries = []
+    while not index.knows("a/x"):
+        tries.append(index.advance("a/x", 10))
+    assert tries == [10, 10, 7]
+    assert index.find("a/x") == {"*/x", "**"}
+    assert index.advance("a/x", 10) == 0
+
+
+def test_patterns_that_come_and_go_between_two_steps_count():
+    index = GlobIndex()
+    for number in range(25):
+        index.add(f"*/{number}")
+    index.add("**")
+    index.advance("a/x", 10)
+    index.remove("**")
+    index.add("*/x")
+    index.add("a/*")
+    while not index.knows("a/x"):
+        assert index.advance("a/x", 10) <= 10
+    assert index.find("a/x") == {"*/x", "a/*"}

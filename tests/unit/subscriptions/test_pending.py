@@ -250,3 +250,16 @@ def test_beyond_the_bound_of_spread_paths_no_change_is_lost(ann, monkeypatch):
     assert sorted(ann.paths("ann")) == paths
     ann.settle("ann", paths, ann.count)
     assert ann.paths("ann") == []
+
+
+def test_paths_are_spread_in_steps_and_none_is_lost(pending):
+    for number in range(30):
+        pending.note_subscription(f"s{number}", subscription(f"*/{number % 3}/*", nonce=f"s{number}"))
+    for number in range(3):
+        pending.note_change(f"a/{number}/b")
+    steps = 1
+    while not pending.spread(2):
+        steps += 1
+    assert steps > 3
+    assert sorted(pending.ready()) == sorted(f"s{number}" for number in range(30))
+    assert pending.paths("s4") == ["a/1/b"]
