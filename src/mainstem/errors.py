@@ -263,6 +263,13 @@ class ExpectationFailed(MainstemError):
     hint = "Leave the Expect header out, or send Expect: 100-continue."
 
 
+class TooManyMessages(MainstemError):
+    code = "too_many_messages"
+    status = 413
+    title = "The append holds too many messages"
+    hint = "Split the array into several appends."
+
+
 class HeadTooLarge(MainstemError):
     code = "headers_too_large"
     status = 431

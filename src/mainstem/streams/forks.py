@@ -11,7 +11,7 @@ from mainstem.log.records import TopicId
 from mainstem.streams import lifecycle
 from mainstem.streams.beginnings import Created, Lifetime, begin, check_not_kept, confirm, write_first
 from mainstem.streams.content_types import is_json, media_type
-from mainstem.streams.json_mode import NOTHING, Messages, messages
+from mainstem.streams.json_mode import NOTHING, Messages, count_messages, find_message
 from mainstem.streams.offsets import Offset
 from mainstem.streams.states import Origin, Segment, StreamState, stream_key
 
@@ -30,10 +30,11 @@ def count_sub_offset(content_type: str, record: bytes, sub_offset: int) -> int:
         if sub_offset > len(record):
             raise BadOffset(f"sub-offset {sub_offset} lies beyond the {len(record)} bytes of the next append")
         return sub_offset
-    parts = messages(record) if record else []
-    if sub_offset > len(parts):
-        raise BadOffset(f"sub-offset {sub_offset} lies beyond the {len(parts)} messages of the next append")
-    return sum(len(bytes(part)) + 1 for part in parts[:sub_offset])
+    inherited = find_message(record, sub_offset)
+    if inherited is None:
+        number = count_messages(record)
+        raise BadOffset(f"sub-offset {sub_offset} lies beyond the {number} messages of the next append")
+    return inherited
 
 
 def segment_at(state: StreamState, position: int) -> tuple[TopicId, int]:

@@ -1,17 +1,24 @@
 """Streams on the log: finding them, keeping them alive while they are read, and reading a page of them."""
 
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
 import msgspec
 
 from mainstem import limits
 from mainstem.errors import BadOffset, OffsetGone, StreamNotFound
 from mainstem.log.commit import CommitLog
-from mainstem.log.records import Chunk, TopicId
+from mainstem.log.records import TopicId
+from mainstem.long_work import run_long
 from mainstem.streams import content_types, json_mode, lifecycle
 from mainstem.streams.content_types import is_json
 from mainstem.streams.forks import count_sub_offset, segment_at
 from mainstem.streams.offsets import Offset, Sentinel
 from mainstem.streams.retention import Trim, before
 from mainstem.streams.states import StreamState, stream_key
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Page(msgspec.Struct, frozen=True, gc=False):
@@ -102,7 +109,7 @@ class Streams:
             record, _ = await self._run(state, anchor.position, 1)  # also refuses an anchor within a message
         if not sub_offset:
             return ForkPlan(anchor, None, state.content_type)
-        inherited = count_sub_offset(state.content_type, record, sub_offset)
+        inherited = await _examine(record, count_sub_offset, state.content_type, record, sub_offset)
         return ForkPlan(anchor, (state.topic, anchor.position + inherited), state.content_type)
 
     async def read(self, state: StreamState, start: Offset, bytes_max: int | None = None) -> Page:
@@ -135,10 +142,13 @@ class Streams:
                     count -= record.messages
                 elif is_json(state.content_type):
                     data, _ = await self._run(state, start, 1)
-                    sizes = [len(bytes(m)) + 1 for m in json_mode.messages(data[: until - start])]
-                    if len(sizes) >= count:
-                        return Offset(state.read_seq, start + sum(sizes[: len(sizes) - count]))
-                    count -= len(sizes)
+                    data = data[: until - start]
+                    number = await _examine(data, json_mode.count_messages, data)
+                    if number >= count:
+                        inside = await _examine(data, json_mode.find_message, data, number - count)
+                        assert inside is not None
+                        return Offset(state.read_seq, start + inside)
+                    count -= number
                 elif count == 1:
                     return Offset(state.read_seq, start)
                 else:
@@ -188,9 +198,14 @@ class Streams:
             raise _gone(Offset(state.read_seq, at), Offset(state.read_seq, chunk.start))
         if chunk.start == at and chunk.end <= until:
             return chunk.data, until
-        if chunk.start != at and is_json(state.content_type) and not _begins_message(chunk, at):
+        inside = at - chunk.start
+        if (
+            inside
+            and is_json(state.content_type)
+            and not await _examine(chunk.data, json_mode.begins_message, chunk.data, inside)
+        ):
             raise BadOffset(f"{Offset(state.read_seq, at)} lies within a message")
-        return chunk.data[at - chunk.start : until - chunk.start], until
+        return chunk.data[inside : until - chunk.start], until
 
 
 class StreamSource:
@@ -225,11 +240,8 @@ def _gone(offset: Offset, earliest: Offset) -> OffsetGone:
     )
 
 
-def _begins_message(chunk: Chunk, at: int) -> bool:
-    """Whether a message of a JSON record begins there: so it is where a fork was cut off, or a tail read began."""
-    position = chunk.start
-    for message in json_mode.messages(chunk.data):
-        if position >= at:
-            break
-        position += len(bytes(message)) + 1
-    return position == at
+async def _examine(data: bytes, look: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Look for messages in stored data; off the event loop where that takes long."""
+    if len(data) <= limits.PARSE_INLINE_BYTES_MAX:
+        return look(*args, **kwargs)
+    return await run_long(look, *args, **kwargs)

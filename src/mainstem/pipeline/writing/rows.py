@@ -82,6 +82,7 @@ class Messages:
         while first < len(messages):
             start = int(ends[first])
             last = max(int(np.searchsorted(ends, start + chunk_bytes, side="right")) - 1, first + 1)
+            last = min(last, first + limits.APPEND_MESSAGES_MAX)
             found = Chunk(buffer[start : int(ends[last])], last - first)
             if len(found.data) > limits.SINK_CHUNK_BYTES_MAX - 2:
                 raise BadRow(f"a message of {len(found.data)} bytes is larger than {limits.SINK_CHUNK_BYTES_MAX}")
@@ -106,7 +107,11 @@ def check_json(chunk: Chunk, messages: pa.Array) -> None:
 def _judge(values: bytes, number: int) -> str | None:
     """What is wrong with so many JSON values, with commas between them."""
     try:
-        return None if parse_body(b"[%b]" % values).number == number else "it is not one JSON value"
+        return (
+            None
+            if parse_body(b"[%b]" % values, messages_max=limits.INTEGER_MAX).number == number
+            else "it is not one JSON value"
+        )
     except EmptyArray:
         return "it is empty"
     except BadJson as error:

@@ -60,7 +60,7 @@ class Lane:
         self.size = 0
 
     def add(self, data: bytes | memoryview, rows: int) -> None:
-        if self.size and self.size + len(data) > self._bytes_max:
+        if self.size and (self.size + len(data) > self._bytes_max or self._rows + rows > limits.APPEND_MESSAGES_MAX):
             self.flush()
         self._parts.append(data)
         self.size += len(data)

@@ -1,0 +1,94 @@
+"""The inside of a large JSON array in groups of whole elements, so that no call of a parser takes long.
+
+A parser in C keeps the interpreter lock until it returns, and for 16 MiB of tiny messages that is a second in which
+the event loop stands still, whichever thread it runs in. So a large array is cut at commas of its own level first: its
+brackets are counted window by window, with a few calls that are as fast as memory.
+
+This only finds places to cut. Whether a group is JSON is for the parser to say; if every group is, the array is too.
+"""
+
+import re
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import Final, NamedTuple
+
+GROUP_BYTES: Final = 256 * 1024  # some milliseconds of the parser, also if everything in it is tiny
+
+BACKSLASHES = re.compile(rb"\\*")
+MARKS = re.compile(rb"[\[\]{},]")
+OPENING, COMMA = b"[{", b","
+STEPS: Final = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
+
+
+class Window(NamedTuple):
+    start: int
+    end: int
+    in_string: bool
+    """Whether it begins within a string."""
+    bare: bytes
+    """What it holds outside of strings."""
+
+    def levels(self, level: int) -> Iterator[int]:
+        """How many containers are open, before this window and after each bracket in it. No Python runs for it."""
+        return accumulate(map(STEPS.__getitem__, self.bare.translate(None, NO_BRACKETS)), initial=level)
+
+
+def windows(data: bytes, start: int, end: int, size: int = GROUP_BYTES) -> Iterator[Window]:
+    in_string = False
+    while start < end:
+        until = min(start + size, end)
+        if until < end and data[until - 1] == 0x5C:  # an escape is not cut in two
+            run = BACKSLASHES.match(data, until, end)
+            assert run is not None
+            until = min(run.end() + 1, end)
+        parts = data[start:until].replace(rb"\\", b"").replace(rb"\"", b"").split(b'"')
+        yield Window(start, until, in_string, b"".join(parts[in_string::2]))
+        in_string ^= not len(parts) % 2
+        start = until
+
+
+def split(data: bytes, start: int, end: int, group_bytes: int = GROUP_BYTES) -> Iterator[slice]:
+    """Groups of one to two times `group_bytes`, without the comma after each, of the elements between two places.
+
+    A group is larger only where one element is. It is empty only if there is no element at all, or a comma too many.
+    """
+    level = 0
+    begin = start
+    for window in windows(data, start, end, group_bytes):
+        levels = list(window.levels(level))
+        if window.start > begin and min(levels) <= 0:
+            comma = _find_comma(data, window, level)
+            if comma is not None:
+                yield slice(begin, comma)
+                begin = comma + 1
+        level = levels[-1]
+    yield slice(begin, end)
+
+
+def depth(data: bytes, start: int, end: int) -> int:
+    """How many containers stand within each other at most."""
+    level = deepest = 0
+    for window in windows(data, start, end):
+        levels = list(window.levels(level))
+        level, deepest = levels[-1], max(deepest, max(levels))
+    return deepest
+
+
+def _find_comma(data: bytes, window: Window, level: int) -> int | None:
+    """The first comma of the array itself."""
+    text = data[window.start : window.end].replace(rb"\\", b"aa").replace(rb"\"", b"aa")
+    at = window.start
+    for number, part in enumerate(text.split(b'"')):
+        if number % 2 == window.in_string:
+            for mark in MARKS.finditer(part):
+                byte = mark[0]
+                if byte == COMMA:
+                    if not level:
+                        return at + mark.start()
+                elif byte in OPENING:
+                    level += 1
+                else:
+                    level -= 1
+        at += len(part) + 1
+    return None
