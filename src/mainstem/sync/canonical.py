@@ -24,7 +24,18 @@ FLOAT_PLAIN_MAX: Final = 1e15  # from about here on, and below 1e-6, encoders ch
 BMP_LAST: Final = "\uffff"  # up to here the order of code points is the order of UTF-16 units
 
 _encode_sorted = msgspec.json.Encoder(order="sorted").encode
-_decode_object = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def _read_float(text: str) -> float:
+    """msgspec takes up to 20 microseconds for a number near the ends of the range; Python's own reader does not. And a
+    thread that runs this gives up the interpreter lock between two numbers."""
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError("a number is out of range")
+    return value
+
+
+_decode_object = msgspec.json.Decoder(dict[str, Any], float_hook=_read_float).decode
 
 
 def content_hash(partitions: Sequence[str], event: bytes) -> bytes:
@@ -33,8 +44,13 @@ def content_hash(partitions: Sequence[str], event: bytes) -> bytes:
     `partitions` are normalised already; `event` is the JSON of an object, as it was sent. What has no canonical form
     (a number beyond a double, a lone surrogate, more than `limits.JSON_DEPTH_MAX` levels) is `ValidationFailed`.
     """
+    return hash_content(partitions, decode_event(event))
+
+
+def hash_content(partitions: Sequence[str], event: dict[str, Any]) -> bytes:
+    """The same for an event that is decoded already."""
     names = _encode_sorted(partitions)
-    return hashlib.sha256(b'{"event":%b,"partitions":%b}' % (canonicalize(_decode(event)), names)).digest()
+    return hashlib.sha256(b'{"event":%b,"partitions":%b}' % (canonicalize(event), names)).digest()
 
 
 def canonicalize(value: Any) -> bytes:
@@ -49,7 +65,8 @@ def canonicalize(value: Any) -> bytes:
         raise _too_deep() from None
 
 
-def _decode(event: bytes) -> dict[str, Any]:
+def decode_event(event: bytes) -> dict[str, Any]:
+    """The value of an event; `ValidationFailed` if that has no canonical form."""
     try:
         return _decode_object(event)
     except UnicodeDecodeError as error:
@@ -136,7 +153,13 @@ def _number(value: int | float) -> str:
     """ECMA-262 Number::toString: as many digits as the double needs; no exponent from 1e-6 up to below 1e21."""
     if isinstance(value, int) and abs(value) <= limits.INTEGER_MAX:
         return str(value)
-    digits, point = _digits(_double(value))
+    double = _double(value)
+    size = abs(double)
+    if FLOAT_PLAIN_MIN <= size < 1e16:
+        return repr(double).removesuffix(".0")
+    if size >= 1e21:
+        return repr(double)  # Python's way and ECMAScript's are the same there
+    digits, point = _digits(double)
     sign = "-" if value < 0 else ""
     if not digits:
         return "0"  # -0 too

@@ -1,7 +1,8 @@
 """One WebSocket connection: messages in, commands to the log, replies and broadcasts out.
 
 Submits are pipelined: they wait in the log while the next message is read, and their replies leave in request order. A
-`sync` waits for the submits before it, so it sees them.
+`sync` waits for the submits before it, so it sees them. Messages are taken one after the other, also while a large one
+is examined in a thread, so none overtakes another.
 """
 
 import asyncio
@@ -9,7 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from itertools import count
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 
@@ -25,6 +26,7 @@ from mainstem.errors import (
     Unavailable,
 )
 from mainstem.log.records import CommittedId, Record
+from mainstem.long_work import run_long
 from mainstem.sync import submit
 from mainstem.sync.commands import Result, Submit
 from mainstem.sync.frames import (
@@ -42,6 +44,7 @@ from mainstem.sync.frames import (
 )
 from mainstem.sync.hub import Hub, Outgoing, broadcast
 from mainstem.sync.outbox import Outbox
+from mainstem.sync.pacing import Pace
 from mainstem.sync.pages import SyncPages
 from mainstem.sync.partitions import normalise_filter
 from mainstem.sync.session import Cycle, Feed, State, admit, clamp_limit
@@ -50,6 +53,8 @@ from mainstem.sync.validation import Validator
 logger = logging.getLogger(__name__)
 numbers = count(1)
 
+P = ParamSpec("P")
+T = TypeVar("T")
 Identify = Callable[[str], Awaitable[Identity]]
 CLOSE_CODES = {"auth_failed": 1008, "server_error": 1011, "protocol_version_unsupported": 1002}
 CAPABILITIES = ["submit_events", "submit_event", "sync", "broadcast", "snapshots"]
@@ -126,6 +131,13 @@ def encode_single(result: Result, now_us: int, msg_id: str | int | None) -> byte
     return encode_message(type_, describe_result(result), now_us, msg_id)
 
 
+def read_filters(payload: SyncPayload, mark: str | None) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
+    """The partitions of a `sync`, and the subscriptions that it asks for, if it does."""
+    wanted = payload.subscription_partitions
+    submit.check_names([*payload.partitions, *(wanted or ())], mark)
+    return normalise_filter(payload.partitions), None if wanted is None else normalise_filter(wanted)
+
+
 class SyncConnection:
     def __init__(
         self,
@@ -150,14 +162,13 @@ class SyncConnection:
         self.identity = Identity()
         self.client_id = ""
         self.feed = Feed(hub.seen)
-        self.closing: asyncio.Future[SyncError | None] = asyncio.get_running_loop().create_future()
+        self._loop = asyncio.get_running_loop()
+        self.closing: asyncio.Future[SyncError | None] = self._loop.create_future()
         self._line: deque[Reply | Outgoing] = deque()
         self._line_empty = asyncio.Event()
         self._line_empty.set()
         self._feeder: asyncio.Task[None] | None = None
-        self._allowance = float(limits.SYNC_MESSAGES_S_MAX)
-        self._allowance_us = self.log.clock_us()
-        self._strikes = 0
+        self._pace = Pace(self._loop.time())
 
     def close(self) -> None:
         """The connection is gone: nothing of it stays."""
@@ -172,12 +183,20 @@ class SyncConnection:
 
     # In
 
+    async def ready(self) -> None:
+        """Return when the next message may be read. Until then the socket is left alone, and its sender waits."""
+        if self.outbox.is_full:
+            await self.outbox.drained()  # who does not read its replies is not read from either
+        if len(self._line) >= limits.SYNC_REPLIES_WAITING_MAX:
+            await self._line_empty.wait()
+        while delay_s := self._pace.take(self._loop.time()):  # noqa: ASYNC110 - time is what it waits for
+            await asyncio.sleep(delay_s)
+
     async def receive(self, text: bytes) -> None:
         """One message. Bad input is answered, never met with a bare close."""
         msg_id: str | int | None = None
         try:
-            self._check_rate()
-            envelope, mark = parse_envelope(text)
+            envelope, mark = await self._examine(len(text), parse_envelope, text)
             msg_id = envelope.msg_id
             self._check_expiry()
             admit(self.state, envelope.type)
@@ -190,12 +209,15 @@ class SyncConnection:
             logger.exception("a sync message failed unexpectedly")
             self._answer_error(SyncError("something unexpected went wrong", phase="handling"), msg_id)
 
+    @staticmethod
+    async def _examine(size: int, look: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Look into a message of this size; off the event loop if that can take long."""
+        if size <= limits.SYNC_INLINE_BYTES_MAX:
+            return look(*args, **kwargs)
+        return await run_long(look, *args, **kwargs)
+
     def refuse(self, error: SyncError) -> None:
         """Answer what is not even a message."""
-        try:
-            self._check_rate()
-        except SyncRateLimited as limited:
-            error = limited
         self._answer_error(error, None)
 
     def end(self, error: SyncError) -> None:
@@ -208,34 +230,18 @@ class SyncConnection:
             self.state = State.CLOSED
             self.close_soon(error)
 
-    def _check_rate(self) -> None:
-        now_us = self.log.clock_us()
-        most = float(limits.SYNC_MESSAGES_S_MAX)
-        gained = max(0, now_us - self._allowance_us) * most / 1_000_000
-        self._allowance = min(most, self._allowance + gained)
-        self._allowance_us = now_us
-        if self._allowance >= 1:
-            self._allowance -= 1
-            self._strikes = 0
-            return
-        self._strikes += 1
-        error = SyncRateLimited("too many messages", retry_after_ms=1000)
-        if self._strikes >= limits.RATE_STRIKES_MAX:
-            self.close_soon(error)
-        raise error
-
     def _check_expiry(self) -> None:
         if self.state is State.ACTIVE and self.identity.has_expired(self.log.clock_us()):
             raise SyncAuthFailed("the token has expired")
 
     async def _handle(self, envelope: Envelope, mark: str | None) -> None:
-        payload = parse_payload(envelope)
+        payload = await self._examine(len(envelope.payload), parse_payload, envelope)
         if envelope.type == "submit_events":
-            self._submit(payload.events, envelope.msg_id, mark, single=False)
+            await self._submit(payload.events, envelope, mark, single=False)
         elif envelope.type == "submit_event":
-            self._submit([payload], envelope.msg_id, mark, single=True)
+            await self._submit([payload], envelope, mark, single=True)
         elif envelope.type == "sync":
-            await self._sync(payload, envelope.msg_id, mark)
+            await self._sync(payload, envelope, mark)
         elif envelope.type == "heartbeat":
             self._send("heartbeat_ack", {}, envelope.msg_id)
         elif envelope.type == "connect":
@@ -285,15 +291,18 @@ class SyncConnection:
 
     # Submitting
 
-    def _submit(self, events: list[EventPayload], msg_id: str | int | None, mark: str | None, *, single: bool) -> None:
-        submit.check_shape(events)
-        waiting = self.hub.drafts.get(self.client_id, 0)
-        if waiting + len(events) > limits.SYNC_DRAFTS_MAX:
-            raise SyncRateLimited(f"{waiting} drafts of this client wait already", retry_after_ms=100)
-        items = tuple(submit.judge(draft, self.identity, mark) for draft in events)
-        reply = Reply(self, msg_id, len(items), single)
-        self.log.enqueue(Submit(items, self.client_id, self.number, self.validate), reply)
-        self.hub.drafts[self.client_id] = waiting + len(items)
+    async def _submit(self, events: list[EventPayload], envelope: Envelope, mark: str | None, *, single: bool) -> None:
+        await self._examine(len(envelope.payload), submit.check_shape, events)
+        await self.hub.drafts.take(self.client_id, len(events))
+        try:
+            items = await self._examine(
+                len(envelope.payload), submit.judge_all, events, self.identity, mark, decoded=self.validate is not None
+            )
+            reply = Reply(self, envelope.msg_id, len(items), single)
+            self.log.enqueue(Submit(items, self.client_id, self.number, self.validate), reply)
+        except BaseException:
+            self.hub.drafts.give_back(self.client_id, len(events))
+            raise
         self._line.append(reply)
         self._line_empty.clear()
 
@@ -304,11 +313,7 @@ class SyncConnection:
 
     def settle(self, reply: Reply) -> None:
         """A submit has its outcome: let every reply go whose turn it is."""
-        left = self.hub.drafts.get(self.client_id, 0) - reply.items
-        if left > 0:
-            self.hub.drafts[self.client_id] = left
-        else:
-            self.hub.drafts.pop(self.client_id, None)
+        self.hub.drafts.give_back(self.client_id, reply.items)
         self._advance()
 
     def _advance(self) -> None:
@@ -326,13 +331,10 @@ class SyncConnection:
 
     # Syncing
 
-    async def _sync(self, payload: SyncPayload, msg_id: str | int | None, mark: str | None) -> None:
+    async def _sync(self, payload: SyncPayload, envelope: Envelope, mark: str | None) -> None:
         if payload.since_committed_id < 0:
             raise SyncBadRequest("since_committed_id is an integer from 0 on")
-        submit.check_names([*payload.partitions, *(payload.subscription_partitions or ())], mark)
-        partitions = normalise_filter(payload.partitions)
-        wanted = payload.subscription_partitions
-        subscriptions = None if wanted is None else normalise_filter(wanted)
+        partitions, subscriptions = await self._examine(len(envelope.payload), read_filters, payload, mark)
         if subscriptions is None and self.implicit:
             subscriptions = partitions
         for name in (*partitions, *(subscriptions or ())):
@@ -347,7 +349,7 @@ class SyncConnection:
         page = await self.pages.read(cycle, since, clamp_limit(payload.limit))
         self.feed.cycle = msgspec.structs.replace(cycle, next_since=page.next_since, told=page.told)
         body = page.describe(list(self.feed.subscriptions))
-        self._send("sync_response", body, msg_id)
+        self._send("sync_response", body, envelope.msg_id)
         if not page.has_more:
             self.feed.end_cycle()
             self._catch_up()

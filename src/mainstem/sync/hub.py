@@ -7,6 +7,7 @@ from mainstem.log.commands import Key, State
 from mainstem.log.commit import CommitLog
 from mainstem.log.records import Kind, Record
 from mainstem.sync.frames import encode_broadcast, frame_text
+from mainstem.sync.pacing import Drafts
 
 
 class Outgoing:
@@ -39,8 +40,7 @@ class Hub:
         self.seen: int = log.store.head
         """The newest id that every live connection has been offered."""
         self.connections = 0
-        self.drafts: dict[str, int] = {}
-        """Items that wait for their commit, by client."""
+        self.drafts = Drafts()
         self._by_partition: dict[str, set[Receiver]] = {}
 
     def start(self) -> None:

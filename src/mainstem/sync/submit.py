@@ -5,7 +5,7 @@ import msgspec
 from mainstem import limits
 from mainstem.access import Identity
 from mainstem.errors import SyncBadRequest, ValidationFailed
-from mainstem.sync.canonical import content_hash
+from mainstem.sync.canonical import decode_event, hash_content
 from mainstem.sync.commands import Item
 from mainstem.sync.frames import EventPayload
 from mainstem.sync.partitions import normalise
@@ -41,7 +41,14 @@ def _check_legacy(draft: EventPayload) -> None:
             raise SyncBadRequest("partition and partitions disagree")
 
 
-def judge(draft: EventPayload, identity: Identity, mark: str | None) -> Item:
+def judge_all(
+    events: list[EventPayload], identity: Identity, mark: str | None, *, decoded: bool = False
+) -> tuple[Item, ...]:
+    """Each draft by itself, as far as the log is not needed for it. `decoded` keeps the values for a validator."""
+    return tuple(judge(draft, identity, mark, decoded=decoded) for draft in events)
+
+
+def judge(draft: EventPayload, identity: Identity, mark: str | None, *, decoded: bool = False) -> Item:
     """One draft: partitions, then authorisation for all of them, then its canonical content."""
     assert draft.partitions is not None
     try:
@@ -53,7 +60,9 @@ def judge(draft: EventPayload, identity: Identity, mark: str | None) -> Item:
                 error = FieldError("partitions", f"{name!r} is not allowed")
                 return Item(draft.id, refusal="forbidden", errors=(error,))
         event = bytes(draft.event)
-        return Item(draft.id, partitions, event, content_hash(partitions, event))
+        value = decode_event(event)
+        digest = hash_content(partitions, value)
+        return Item(draft.id, partitions, event, digest, value=value if decoded else None)
     except ValidationFailed as fault:
         return Item(draft.id, refusal="validation_failed", errors=(FieldError(fault.field, fault.detail),))
 

@@ -65,15 +65,21 @@ class SyncSocket:
             await asyncio.gather(reading, writing, watching, return_exceptions=True)
 
     async def _read(self, connection: SyncConnection, receive: Receive) -> None:
+        taken = size = 0
         while True:
-            if connection.outbox.is_full:
-                await connection.outbox.drained()  # who does not read its replies is not read from either
+            await connection.ready()
+            # Many messages may be there already, and then nothing below waits: the others must have their turn too.
+            if taken >= limits.SYNC_MESSAGES_AT_ONCE or size >= limits.SYNC_INLINE_BYTES_MAX:
+                taken = size = 0
+                await asyncio.sleep(0)
             message = await receive()
+            taken += 1
             if message["type"] == "websocket.disconnect":
                 return
             if connection.state is State.CLOSED:
                 continue
             text = message.get("text")
+            size += len(text or message.get("bytes") or b"")
             if text is not None:
                 await connection.receive(text.encode())
             elif message.get("mainstem.oversize"):
