@@ -270,6 +270,13 @@ class TooManyMessages(MainstemError):
     hint = "Split the array into several appends."
 
 
+class RecordTooLarge(MainstemError):
+    code = "record_too_large"
+    status = 400
+    title = "A record of the log is too large for one page"
+    hint = "Ask with position=0, and go on with Log-Next as after and Log-Position as position."
+
+
 class HeadTooLarge(MainstemError):
     code = "headers_too_large"
     status = 431

@@ -41,6 +41,7 @@ class Row(msgspec.Struct):
 
 class Control(msgspec.Struct):
     next: int
+    position: int = 0
 
 
 @click.group()
@@ -102,22 +103,24 @@ def tail(
 
 
 class Reader:
-    """Pages of lines; `after` is how far it has come."""
+    """Pages of lines; `after` is how far it has come, and `position` how far in the record after that."""
 
     def __init__(self, address: Address, query: Query, after: int) -> None:
         self._address = address
         self._query = query
         self.after = after
+        self.position = 0
 
     def catch_up(self) -> Iterator[bytes]:
         from urllib.parse import urlencode
 
         with connect(self._address, patient=True) as streams:
             while True:
-                query = urlencode([*self._query, ("after", str(self.after))])
+                query = urlencode([*self._query, *self._place()])
                 page = streams.request("GET", f"{LOG}?{query}", headers=NDJSON)
                 yield page.body
                 self.after = int(page.headers["log-next"])
+                self.position = int(page.headers.get("log-position", 0))
                 if "log-up-to-date" in page.headers:
                     return
 
@@ -128,10 +131,14 @@ class Reader:
             if event.name == "data":
                 yield event.data
             elif event.name == "control":
-                self.after = msgspec.json.decode(event.data, type=Control).next
+                control = msgspec.json.decode(event.data, type=Control)
+                self.after, self.position = control.next, control.position
 
     def _live_query(self) -> Query:
-        return [*self._query, ("after", str(self.after)), ("live", "sse")]
+        return [*self._query, *self._place(), ("live", "sse")]
+
+    def _place(self) -> Query:
+        return [("after", str(self.after)), ("position", str(self.position))]
 
 
 def _print(line: bytes, form: output.Format, as_json: bool) -> None:

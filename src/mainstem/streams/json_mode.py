@@ -126,17 +126,14 @@ def messages(data: bytes) -> list[msgspec.Raw]:
     return _array.decode(wrap(data))
 
 
-def message_groups(data: bytes) -> Iterator[tuple[slice, list[msgspec.Raw]]]:
-    """The messages in stored bytes, a bounded number of bytes at a time unless one message is larger.
+def message_groups(data: bytes, start: int = 0) -> Iterator[tuple[slice, list[msgspec.Raw]]]:
+    """The messages in stored bytes from a place on, a bounded number of bytes at a time unless one message is larger.
 
     Each group comes with where it is; the comma after its last message lies behind that.
     """
-    if not data:
+    if start >= len(data):
         return
-    if len(data) <= limits.PARSE_INLINE_BYTES_MAX:
-        yield slice(0, len(data) - 1), messages(data)
-        return
-    for group in json_groups.split(data, 0, len(data) - 1):
+    for group in json_groups.split(data, start, len(data) - 1):
         yield group, _array.decode(b"[%b]" % data[group])
 
 

@@ -146,15 +146,17 @@ def read_range(
     fixed = [*selection.as_query(), ("until", str(until)), ("max_bytes", str(page_bytes))]
     if len(columns) < len(LOG_COLUMNS):
         fixed.append(("columns", ",".join(columns)))
+    position = 0  # a large record comes in several pages
     with Wire(endpoint) as wire:
         while after < until:
-            reply = wire.request("GET", "/v1/log", query=[("after", str(after)), *fixed], headers={"Accept": ARROW})
+            place = [("after", str(after)), ("position", str(position))]
+            reply = wire.request("GET", "/v1/log", query=[*place, *fixed], headers={"Accept": ARROW})
             with pa.ipc.open_stream(pa.py_buffer(reply.body)) as batches:
                 yield from (batch for batch in batches if batch.num_rows)
-            following = int(reply.headers["Log-Next"])
-            if following <= after:
+            following = int(reply.headers["Log-Next"]), int(reply.headers.get("Log-Position") or 0)
+            if following <= (after, position):
                 raise OtherLog(f"the log at {endpoint.url} ends at {after}, but {until} was there before")
-            after = following
+            after, position = following
 
 
 def check_head(head: Head, after: int) -> None:

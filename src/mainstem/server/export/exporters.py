@@ -5,12 +5,11 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
 
 from mainstem import errors, limits
 from mainstem.errors import MainstemError, Overloaded, Unavailable
 from mainstem.log.store import SqliteStore, Store
-from mainstem.server.export.pages import LogPages, encode
+from mainstem.server.export.pages import EncodedPage, LogPages, encode
 from mainstem.server.export.selection import Selection
 from mainstem.server.export.worker import LENGTH, PageRequest, decode_reply, encode_message
 
@@ -18,12 +17,6 @@ from mainstem.server.export.worker import LENGTH, PageRequest, decode_reply, enc
 # Linux shares the processor among sessions first, and priorities count within one only.
 PROGRAM = "import os; os.setpgrp(); from mainstem.server.export.worker import main; main()"
 RETRY = {"Retry-After": str(limits.RETRY_AFTER_S)}
-
-
-class EncodedPage(NamedTuple):
-    body: bytes
-    next: int
-    rows: int
 
 
 class PageRefused(Exception):
@@ -60,8 +53,7 @@ class Exporters:
     async def _here(self, selection: Selection, head: int, format_: str) -> EncodedPage:
         found = await self._pages.find(selection, head)
         loop = asyncio.get_running_loop()
-        body = await loop.run_in_executor(self._encoding, encode, found, format_, selection.columns)
-        return EncodedPage(body, found.next, len(found.rows))
+        return await loop.run_in_executor(self._encoding, encode, found, selection, self._pages.places, format_)
 
     async def _by_worker(self, store: SqliteStore, request: PageRequest) -> EncodedPage:
         worker = self._idle.pop() if self._idle else await Worker.start(str(store.directory))
@@ -117,7 +109,7 @@ class Worker:
             raise Unavailable("the process that reads the log ended; ask again", headers=RETRY) from error
         if reply.error:
             raise PageRefused(getattr(errors, reply.error)(reply.detail))
-        return EncodedPage(page, reply.next, reply.rows)
+        return EncodedPage(page, reply.next, reply.rows, reply.position)
 
     def stay(self) -> None:
         if self._timer is not None:

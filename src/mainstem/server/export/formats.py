@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from mainstem import limits
 from mainstem.server.export.rows import Rows
 from mainstem.server.export.selection import COLUMNS
 from mainstem.streams.json_mode import JSON
@@ -166,7 +167,11 @@ _ARROW_COLUMNS: Final[dict[str, Callable[[Rows], Any]]] = {
 def encode_ndjson(rows: Rows, columns: Sequence[str] = COLUMNS) -> bytes:
     """One object a line. `data` is a string, so that JSON stays the exact bytes; what is not UTF-8 is `data_base64`."""
     wanted = set(columns)
-    return _lines.encode_lines([_as_dict(rows, row, wanted) for row in range(len(rows))])
+    step = limits.LOG_LINES_AT_ONCE
+    return b"".join(
+        _lines.encode_lines([_as_dict(rows, row, wanted) for row in range(first, min(first + step, len(rows)))])
+        for first in range(0, len(rows), step)
+    )
 
 
 _lines = msgspec.json.Encoder()

@@ -14,9 +14,10 @@ from mainstem.log.commit import CommitLog
 from mainstem.log.live import EVERYTHING, Topic, changed
 from mainstem.log.losses import LOSSES_KEY, Losses
 from mainstem.log.records import CommittedId
-from mainstem.server.export.exporters import EncodedPage, Exporters
+from mainstem.server.export.exporters import Exporters
 from mainstem.server.export.formats import ARROW, NDJSON
 from mainstem.server.export.index import encode_index, find_index, parse_index_query
+from mainstem.server.export.pages import EncodedPage
 from mainstem.server.export.selection import Selection, parse_number, parse_selection
 from mainstem.streams import sse
 from mainstem.streams.live_reads import Departure, check_room, seconds_left
@@ -27,7 +28,7 @@ LOG: Final = b"/v1/log"
 PRIVATE: Final[HeaderList] = [
     *SAFE,
     (b"access-control-allow-origin", b"*"),
-    (b"access-control-expose-headers", b"Log-Next, Log-Head, Log-Rows, Log-Up-To-Date, Retry-After"),
+    (b"access-control-expose-headers", b"Log-Next, Log-Position, Log-Head, Log-Rows, Log-Up-To-Date, Retry-After"),
     (b"cache-control", b"no-store"),
 ]
 
@@ -110,7 +111,8 @@ class LogHttp:
         if dict(parse_query(scope)).get("live") == "sse":
             last = headers.get(b"last-event-id", b"").decode("latin-1")
             if last:
-                selection = msgspec.structs.replace(selection, after=parse_number("Last-Event-ID", last))
+                after, position = parse_event_id(last)
+                selection = msgspec.structs.replace(selection, after=after, position=position)
             await self._tail(selection, scope["mainstem.identity"], receive, send)
             return
         format_ = choose_format(headers.get(b"accept", b"").decode("latin-1"))
@@ -125,6 +127,8 @@ class LogHttp:
             (b"log-head", str(self.log.store.head).encode()),
             (b"log-rows", str(page.rows).encode()),
         ]
+        if page.position:
+            place.append((b"log-position", str(page.position).encode()))
         return [*place, (b"log-up-to-date", b"true")] if self._is_up_to_date(selection, page) else place
 
     def _is_up_to_date(self, selection: Selection, page: EncodedPage) -> bool:
@@ -136,7 +140,11 @@ class LogHttp:
         headers = [*PRIVATE, (b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         seconds_max = min(limits.SSE_LIFETIME_S, seconds_left(identity, self.log.clock_us()))
-        small = msgspec.structs.replace(selection, bytes_max=min(selection.bytes_max, limits.LOG_EVENT_BYTES))
+        small = msgspec.structs.replace(
+            selection,
+            bytes_max=min(selection.bytes_max, limits.LOG_EVENT_BYTES),
+            position=selection.position or 0,
+        )
         client = Departure(receive)
         try:
             with live.watch(EVERYTHING) as topic:
@@ -151,15 +159,15 @@ class LogHttp:
     ) -> None:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds_max
-        told = -1
+        told = (-1, 0)
         while not (client.left or self.log.live.closing):
             seen = topic.version
             page = await self.exporters.page(selection, NDJSON)
             up_to_date = self._is_up_to_date(selection, page)
-            if page.next != told:
-                told = page.next
+            if (page.next, page.position) != told:
+                told = page.next, page.position
                 await _send_body(send, self._frame(page, up_to_date))
-            selection = msgspec.structs.replace(selection, after=page.next)
+            selection = msgspec.structs.replace(selection, after=page.next, position=page.position)
             if page.next >= selection.until:
                 return
             while up_to_date and topic.version == seen and not client.left:
@@ -172,8 +180,18 @@ class LogHttp:
 
     def _frame(self, page: EncodedPage, up_to_date: bool) -> bytes:
         data = b"event: data\n%b\n" % sse.encode_lines(page.body[:-1]) if page.rows else b""
-        control = {"next": page.next, "head": self.log.store.head, "upToDate": up_to_date}
-        return data + b"event: control\ndata:%b\nid:%d\n\n" % (msgspec.json.encode(control), page.next)
+        control: dict[str, Any] = {"next": page.next, "head": self.log.store.head, "upToDate": up_to_date}
+        place = b"%d" % page.next
+        if page.position:
+            control["position"] = page.position
+            place += b":%d" % page.position
+        return data + b"event: control\ndata:%b\nid:%b\n\n" % (msgspec.json.encode(control), place)
+
+
+def parse_event_id(text: str) -> tuple[int, int]:
+    """The id of an event as we sent it: up to where everything was sent, and how much of the next record."""
+    after, _, position = text.partition(":")
+    return parse_number("Last-Event-ID", after), parse_number("Last-Event-ID", position or "0")
 
 
 def choose_format(accept: str) -> str:

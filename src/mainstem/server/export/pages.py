@@ -9,8 +9,9 @@ from mainstem import limits
 from mainstem.errors import ArrowMissing
 from mainstem.log.records import RECORD_BYTES, CommittedId, Kind, Record, TopicId
 from mainstem.log.store import Store
+from mainstem.server.export.cuts import Places, cut_page
 from mainstem.server.export.formats import encode_rows
-from mainstem.server.export.rows import Rows
+from mainstem.server.export.rows import Names, Rows
 from mainstem.server.export.selection import Selection
 from mainstem.streams.beginnings import CreateDescription
 from mainstem.streams.states import STREAMS
@@ -20,11 +21,21 @@ _description = msgspec.json.Decoder(CreateDescription)
 
 
 class Found(NamedTuple):
-    """A page before it is encoded."""
+    """What a page is made of."""
 
-    rows: Rows
+    records: list[Record]
+    names: Names
     next: int
     """Everything up to this id was looked at."""
+
+
+class EncodedPage(NamedTuple):
+    body: bytes
+    next: int
+    """Everything up to this id was looked at."""
+    rows: int
+    position: int = 0
+    """How many messages of the record after that are in this page too."""
 
 
 class LogPages:
@@ -32,12 +43,13 @@ class LogPages:
 
     def __init__(self, store: Store) -> None:
         self.store = store
+        self.places: Places = {}
         self._names: dict[TopicId, CreateDescription] = {}
 
     async def find(self, selection: Selection, head: int) -> Found:
         until = min(selection.until, head, selection.after + limits.LOG_SCAN_IDS_MAX)
         if selection.after >= until:
-            return Found(Rows([], {}), selection.after)
+            return Found([], {}, selection.after)
         if selection.partitions:
             records, reached = await self._of_partitions(selection, until)
         else:
@@ -47,7 +59,7 @@ class LogPages:
             records = [record for record in records if selection.takes_stream(names[record.topic].path)]
         if selection.since_us is not None or selection.before_us is not None:
             records = [record for record in records if selection.takes_time(record.committed_at_us)]
-        return Found(Rows(records, names), reached)
+        return Found(records, names, reached)
 
     async def _of_log(self, selection: Selection, until: int) -> tuple[list[Record], int]:
         """Pages of the store until there is enough, or nothing more."""
@@ -118,10 +130,14 @@ def _prefixes(selection: Selection) -> list[str]:
     return [one for one in wanted if not any(one != other and one.startswith(other) for other in wanted)]
 
 
-def encode(found: Found, format_: str, columns: Sequence[str]) -> bytes:
+def encode(found: Found, selection: Selection, places: Places, format_: str) -> EncodedPage:
+    """The page, which may end before what was found does."""
+    cut = cut_page(found.records, found.names, selection, places)
+    rows = Rows(cut.records, found.names, cut.first_position)
     try:
-        return encode_rows(found.rows, format_, columns)
+        body = encode_rows(rows, format_, selection.columns)
     except ModuleNotFoundError as error:
         if error.name != "pyarrow":
             raise
         raise ArrowMissing("this server was installed without Arrow; ask for application/x-ndjson") from None
+    return EncodedPage(body, found.next if cut.next is None else cut.next, len(rows), cut.position)

@@ -29,9 +29,12 @@ WITH_COMMA = (1).__add__
 
 
 class Rows:
-    """Messages in committed order. What the messages of one record share stands once, at `record[i]` for row i."""
+    """Messages in committed order. What the messages of one record share stands once, at `record[i]` for row i.
 
-    def __init__(self, records: Sequence[Record], names: Names) -> None:
+    The first record may be the rest of one: `first_position` is that of its first message.
+    """
+
+    def __init__(self, records: Sequence[Record], names: Names, first_position: int = 0) -> None:
         self.names = names
         self.committed_id = [record.committed_id for record in records]
         self.committed_at_us = [record.committed_at_us for record in records]
@@ -48,6 +51,9 @@ class Rows:
         in_json = {topic: is_json(about.content_type) for topic, about in names.items()}
         if any(record.messages != 1 for record in records) or not self._take_singles(records, in_json):
             self._take_apart(records, in_json)
+        if first_position:
+            rest = records[0].messages
+            self.position[:rest] = range(first_position, first_position + rest)
 
     def __len__(self) -> int:
         return len(self.data)

@@ -33,6 +33,8 @@ class Selection(msgspec.Struct, frozen=True):
     """Rows with `after` < committed_id <= `until`, as far as they pass every filter; empty filters pass everything."""
 
     after: int = 0
+    position: int | None = None
+    """How many messages of the record right behind `after` are left out. None: records are not to be divided."""
     until: int = limits.INTEGER_MAX
     bytes_max: int = limits.LOG_PAGE_BYTES
     kind: str | None = None
@@ -86,6 +88,7 @@ def parse_selection(scope: Scope) -> Selection:
         check_glob(pattern)
     selection = Selection(
         after=values.get("after", 0),
+        position=values.get("position"),
         until=values.get("until", limits.INTEGER_MAX),
         bytes_max=min(values.get("max_bytes", limits.LOG_PAGE_BYTES), limits.LOG_PAGE_BYTES_MAX),
         kind=values.get("kind"),
@@ -143,6 +146,7 @@ def _text(name: str, text: str) -> str:
 
 PARAMETERS: Final[dict[str, Callable[[str, str], Any]]] = {
     "after": parse_number,
+    "position": parse_number,
     "until": parse_number,
     "max_bytes": parse_number,
     "kind": _kind,

@@ -35,6 +35,7 @@ class PageReply(msgspec.Struct, frozen=True):
 
     next: int = 0
     rows: int = 0
+    position: int = 0
     body_bytes: int = 0
     error: str = ""
     detail: str = ""
@@ -48,8 +49,8 @@ decode_reply = msgspec.msgpack.Decoder(PageReply).decode
 async def answer(pages: LogPages, request: PageRequest) -> tuple[PageReply, bytes]:
     try:
         found = await pages.find(request.selection, request.head)
-        body = encode(found, request.format, request.selection.columns)
-        return PageReply(found.next, len(found.rows), len(body)), body
+        page = encode(found, request.selection, pages.places, request.format)
+        return PageReply(page.next, page.rows, page.position, len(page.body)), page.body
     except MainstemError as error:
         return PageReply(error=type(error).__name__, detail=error.detail), b""
     except Exception as error:
