@@ -13,7 +13,7 @@ from mainstem.errors import (
     MethodNotAllowed,
     MissingContentType,
 )
-from mainstem.long_work import run_long
+from mainstem.long_work import run_sized
 from mainstem.streams import content_types, json_mode, paths
 from mainstem.streams.appends import Append, Appended
 from mainstem.streams.beginnings import Create, Created, Lifetime
@@ -354,9 +354,10 @@ def parse_messages_now(content_type: str, body: bytes, *, creating: bool = False
 
 async def parse_messages(content_type: str, body: bytes, *, creating: bool = False) -> Messages:
     """The same, off the event loop when it could take long."""
-    if len(body) <= limits.PARSE_INLINE_BYTES_MAX or not content_types.is_json(content_type):
-        return parse_messages_now(content_type, body, creating=creating)
-    return await run_long(parse_messages_now, content_type, body, creating=creating)
+    size = len(body) if content_types.is_json(content_type) else 0
+    return await run_sized(
+        size, limits.PARSE_INLINE_BYTES_MAX, parse_messages_now, content_type, body, creating=creating
+    )
 
 
 def describe(state: StreamState) -> HeaderList:

@@ -9,7 +9,7 @@ from mainstem import limits
 from mainstem.errors import BadOffset, OffsetGone, StreamNotFound
 from mainstem.log.commit import CommitLog
 from mainstem.log.records import TopicId
-from mainstem.long_work import run_long
+from mainstem.long_work import run_sized
 from mainstem.streams import content_types, json_mode, lifecycle
 from mainstem.streams.content_types import is_json
 from mainstem.streams.forks import count_sub_offset, segment_at
@@ -242,6 +242,4 @@ def _gone(offset: Offset, earliest: Offset) -> OffsetGone:
 
 async def _examine(data: bytes, look: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Look for messages in stored data; off the event loop where that takes long."""
-    if len(data) <= limits.PARSE_INLINE_BYTES_MAX:
-        return look(*args, **kwargs)
-    return await run_long(look, *args, **kwargs)
+    return await run_sized(len(data), limits.PARSE_INLINE_BYTES_MAX, look, *args, **kwargs)

@@ -26,7 +26,7 @@ BMP_LAST: Final = "\uffff"  # up to here the order of code points is the order o
 _encode_sorted = msgspec.json.Encoder(order="sorted").encode
 
 
-def _read_float(text: str) -> float:
+def read_float(text: str) -> float:
     """msgspec takes up to 20 microseconds for a number near the ends of the range; Python's own reader does not. And a
     thread that runs this gives up the interpreter lock between two numbers."""
     value = float(text)
@@ -35,7 +35,7 @@ def _read_float(text: str) -> float:
     return value
 
 
-_decode_object = msgspec.json.Decoder(dict[str, Any], float_hook=_read_float).decode
+_decode_object = msgspec.json.Decoder(dict[str, Any], float_hook=read_float).decode
 
 
 def content_hash(partitions: Sequence[str], event: bytes) -> bytes:

@@ -26,7 +26,7 @@ from mainstem.errors import (
     Unavailable,
 )
 from mainstem.log.records import CommittedId, Record
-from mainstem.long_work import run_long
+from mainstem.long_work import run_sized
 from mainstem.sync import submit
 from mainstem.sync.commands import Result, Submit
 from mainstem.sync.frames import (
@@ -212,9 +212,7 @@ class SyncConnection:
     @staticmethod
     async def _examine(size: int, look: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Look into a message of this size; off the event loop if that can take long."""
-        if size <= limits.SYNC_INLINE_BYTES_MAX:
-            return look(*args, **kwargs)
-        return await run_long(look, *args, **kwargs)
+        return await run_sized(size, limits.SYNC_INLINE_BYTES_MAX, look, *args, **kwargs)
 
     def refuse(self, error: SyncError) -> None:
         """Answer what is not even a message."""

@@ -12,6 +12,7 @@ import msgspec
 
 from mainstem import limits
 from mainstem.errors import SyncBadRequest, SyncError, SyncVersionUnsupported
+from mainstem.sync.canonical import read_float
 
 VERSION = "1.0"
 
@@ -66,7 +67,7 @@ PAYLOADS: dict[str, msgspec.json.Decoder[Any]] = {
 }
 
 _envelope = msgspec.json.Decoder(Envelope)
-_anything = msgspec.json.Decoder(float_hook=float)  # its own reader can take 20 microseconds for a number
+_anything = msgspec.json.Decoder(float_hook=read_float)
 
 
 def parse_envelope(text: bytes) -> tuple[Envelope, str | None]:

@@ -1,0 +1,72 @@
+"""A connection with much to say gives the event loop back, and large messages leave it."""
+
+import asyncio
+import json
+import threading
+
+import pytest
+
+from mainstem import limits
+from mainstem.access import EVERYBODY
+from mainstem.log.commit import CommitLog
+from mainstem.log.live import Live
+from mainstem.log.store import MemoryStore
+from mainstem.long_work import run_sized
+from mainstem.sync.hub import Hub
+from mainstem.sync.websocket import SyncSocket
+
+
+async def identify(token):
+    return EVERYBODY
+
+
+def text(type_, payload):
+    return json.dumps({"type": type_, "payload": payload, "protocol_version": "1.0"})
+
+
+@pytest.mark.parametrize("pad", [0, 5_000], ids=["tiny", "middling"])
+async def test_messages_that_are_there_already_do_not_keep_the_loop(pad):
+    log = CommitLog(MemoryStore(), Live(), lambda: 0)
+    socket = SyncSocket(Hub(log), identify, validate=None, implicit=False)
+    number = 2_000
+    heartbeat = {"type": "websocket.receive", "text": text("heartbeat", {"pad": "x" * pad})}
+    waiting = [
+        {"type": "websocket.connect"},
+        {"type": "websocket.receive", "text": text("connect", {"client_id": "c"})},
+        *[heartbeat] * number,
+        {"type": "websocket.disconnect"},
+    ]
+    taken = turns = most = 0
+
+    async def receive():
+        nonlocal taken
+        taken += 1
+        return waiting[taken - 1]  # without waiting
+
+    async def send(message):
+        pass
+
+    serving = asyncio.create_task(socket({"type": "websocket"}, receive, send, core=False))
+    while not serving.done():
+        before = taken
+        await asyncio.sleep(0)
+        turns, most = turns + 1, max(most, taken - before)
+    await serving
+    assert taken == number + 3
+    assert most <= limits.SYNC_MESSAGES_AT_ONCE
+    if pad:
+        assert most <= limits.SYNC_INLINE_BYTES_MAX // pad + 2, "also by their bytes"
+
+
+async def test_large_work_leaves_the_thread_of_the_loop_and_small_work_does_not():
+    def where():
+        return threading.current_thread()
+
+    assert await run_sized(10, 10, where) is threading.current_thread()
+    assert await run_sized(11, 10, where) is not threading.current_thread()
+
+
+async def test_large_works_take_turns():
+    order = []
+    await asyncio.gather(*(run_sized(1, 0, order.append, number) for number in range(20)))
+    assert order == list(range(20))
