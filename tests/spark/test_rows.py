@@ -132,6 +132,11 @@ def test_chunks_are_cut_between_messages_and_a_large_one_stands_alone():
     assert chunks([], 8) == []
 
 
+def test_a_chunk_holds_no_more_messages_than_the_server_takes_in_one_append():
+    found = chunks(["1"] * (2 * limits.APPEND_MESSAGES_MAX + 5), limits.SINK_CHUNK_BYTES_MAX)
+    assert [rows for _, rows in found] == [limits.APPEND_MESSAGES_MAX, limits.APPEND_MESSAGES_MAX, 5]
+
+
 @pytest.mark.parametrize(
     "value", ["{", "1,2", "", "1] [2", "\ud800x".encode("utf-8", "surrogatepass"), "NaN", "[" * 600]
 )

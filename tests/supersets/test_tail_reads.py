@@ -1,5 +1,6 @@
 """`?tail=N`: the last N messages of a stream; in a stream of bytes, the last N appends."""
 
+import json
 import random
 
 import pytest
@@ -169,3 +170,16 @@ def test_what_makes_no_sense_is_400(client, numbers, query):
 
 def test_a_stream_that_is_not_there_has_no_tail(client, path):
     assert client.get(f"{ROOT}{path}?tail=1").status_code == 404
+
+
+def test_a_tail_of_large_messages_ends_within_its_record_and_is_read_on_from_there(client, path):
+    client.put(ROOT + path, headers={"content-type": JSON})
+    texts = [f"{number}".ljust(100_000, "x") for number in range(40)]
+    append(client, path, json.dumps(texts).encode(), JSON)
+    page = tail(client, path, 30)
+    got = page.json()
+    assert got == texts[10 : 10 + len(got)]
+    assert len(page.content) <= limits.PAGE_BYTES
+    assert "stream-up-to-date" not in page.headers
+    rest = client.get(f"{ROOT}{path}?offset={page.headers['stream-next-offset']}")
+    assert got + rest.json() == texts[10:]

@@ -265,7 +265,7 @@ class StreamsHttp:
         """Beyond the protocol: the last messages of a stream, then as any other read."""
         state = await self.streams.find(path)
         self.streams.touch(path, state)
-        page = await self.streams.read(state, await self.streams.find_tail(state, count))
+        page = await self.streams.read_tail(state, count)
         await self._send_page(path, state, page, [], headers, send, cache=b"no-store")
 
     async def _send_page(

@@ -151,6 +151,19 @@ def find_message(data: bytes, number: int) -> int | None:
     return None if number else len(data)
 
 
+def find_end(data: bytes, bytes_max: int) -> int:
+    """Where the last message ends that still fits, with its comma; behind the first one if that alone is larger."""
+    end = 0
+    for group, parts in message_groups(data):
+        at: int = group.start
+        for part in parts:
+            at += len(part) + 1
+            if end and at > bytes_max:
+                return end
+            end = at
+    return end
+
+
 def begins_message(data: bytes, at: int) -> bool:
     """Whether a message begins at this place, or the data ends there."""
     if at <= 0 or at >= len(data):

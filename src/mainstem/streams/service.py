@@ -130,6 +130,17 @@ class Streams:
         data = parts[0] if len(parts) == 1 else b"".join(parts)
         return Page(start, Offset(start.read_seq, at), data, up_to_date, state.closed and up_to_date)
 
+    async def read_tail(self, state: StreamState, count: int) -> Page:
+        """The last `count` messages, up to a page: unlike others, this may end within a record that is large."""
+        page = await self.read(state, await self.find_tail(state, count))
+        if not is_json(state.content_type) or len(page.data) <= self.page_bytes:
+            return page
+        size = await _examine(page.data, json_mode.find_end, page.data, self.page_bytes)
+        if size == len(page.data):
+            return page
+        end = Offset(page.start.read_seq, page.start.position + size)
+        return msgspec.structs.replace(page, end=end, data=page.data[:size], up_to_date=False, closed=False)
+
     async def find_tail(self, state: StreamState, count: int) -> Offset:
         """Where the last `count` messages begin; in a stream of bytes, the last appends."""
         until = state.tail

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mainstem import limits
 from mainstem.errors import BadJson, EmptyArray, TooManyMessages
 from mainstem.streams.json_groups import depth, split
-from mainstem.streams.json_mode import begins_message, find_message, message_groups, messages, parse_body
+from mainstem.streams.json_mode import begins_message, find_end, find_message, message_groups, messages, parse_body
 
 texts = st.text(st.sampled_from('a"\\\\[]{},: é\\n'), max_size=12)
 values = st.recursive(
@@ -147,3 +147,13 @@ def test_places_of_messages_in_a_large_record():
     assert find_message(STORED, 60_000) == len(STORED)
     assert find_message(STORED, 60_001) is None
     assert begins_message(STORED, len(STORED))
+
+
+def test_a_piece_of_a_record_ends_with_a_message():
+    first = len(messages(STORED)[0]) + 1
+    assert find_end(STORED, 1) == first, "one message at least"
+    for bytes_max in (first, 1_000, 400_000):
+        end = find_end(STORED, bytes_max)
+        assert bytes_max - 30 < end <= bytes_max
+        assert begins_message(STORED, end)
+    assert find_end(STORED, len(STORED)) == len(STORED)
