@@ -159,6 +159,8 @@ class Deliveries:
             self._changed.clear()
             try:
                 await self._spread()
+                if self._pending.dirty_count:
+                    self._changed.set()  # what changed meanwhile comes with the next round
                 if self.log.store.tending:
                     await self._wake_ready()
             except MainstemError as error:
@@ -171,8 +173,10 @@ class Deliveries:
                 self._changed.set()
 
     async def _spread(self) -> None:
-        """Look up the subscriptions to streams that changed, in steps that the event loop can afford."""
-        while not self._pending.spread(limits.GLOB_TRIES_AT_ONCE):  # noqa: ASYNC110 - it works, it does not wait
+        """Look up the subscriptions to all streams that have changed by now, in steps that the loop can afford."""
+        pending = self._pending
+        until = pending.spread_count + pending.dirty_count
+        while not pending.spread(limits.GLOB_TRIES_AT_ONCE) and pending.spread_count < until:  # noqa: ASYNC110 - it works
             await asyncio.sleep(0)
 
     async def _wake_ready(self) -> None:

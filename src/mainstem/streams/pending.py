@@ -6,6 +6,7 @@ of each of them, and another change costs next to nothing. A subscription that i
 is *ready* to be woken.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
 from mainstem import limits
@@ -21,6 +22,8 @@ class PendingStreams:
         self.subscriptions: dict[str, Subscription] = {}
         self.count = 0
         """Changes seen so far. Whoever looks at streams notes it before the look, and settles with it."""
+        self.spread_count = 0
+        """Paths spread so far. With `dirty_count` it says when all that are dirty now will have been."""
         self._notify = notify
         self._ids: dict[str, str] = {}
         """Which subscription a nonce belongs to: links are named by it."""
@@ -28,9 +31,8 @@ class PendingStreams:
         self._by_pattern: dict[str, set[str]] = {}
         self._explicit: dict[str, set[str]] = {}
         self._pending: dict[str, dict[str, None]] = {}
-        self._dirty: set[str] = set()
-        self._half_spread: str | None = None
-        """A dirty path that only some of the patterns were tried on so far."""
+        self._dirty: OrderedDict[str, None] = OrderedDict()
+        """In the order in which they are spread: the first one may be half done."""
         self._spread: set[str] = set()
         self._changes: dict[str, int] = {}
         """The count of a path's last change: a look that began before it settles nothing."""
@@ -44,7 +46,7 @@ class PendingStreams:
         self.count += 1
         self._changes[path] = self.count
         if path not in self._spread:
-            self._dirty.add(path)
+            self._dirty[path] = None
             self._notify()
 
     def note_subscription(self, name: str, state: Subscription | None) -> str | None:
@@ -71,7 +73,7 @@ class PendingStreams:
             return
         if link is not None and link.explicit:
             self._explicit.setdefault(path, set()).add(name)
-            self._dirty.add(path)
+            self._dirty[path] = None
             self._notify()
         else:
             self._remove_explicit(name, path)
@@ -87,7 +89,7 @@ class PendingStreams:
             self._by_pattern.setdefault(state.config.pattern, set()).add(name)
             self._globs.add(state.config.pattern)
         # What was spread to the others has not been spread to this one.
-        self._dirty |= self._spread
+        self._dirty.update(dict.fromkeys(self._spread))
         self._spread.clear()
 
     def _remove(self, name: str, state: Subscription) -> None:
@@ -142,11 +144,15 @@ class PendingStreams:
             found |= self._by_pattern.get(pattern, set())
         return {name for name in found if self.subscriptions[name].config.wake_stream != path}
 
+    @property
+    def dirty_count(self) -> int:
+        return len(self._dirty)
+
     # Who is to be woken
 
     def look_at(self, paths: Iterable[str]) -> None:
         """These streams may have something new: they count with the next `spread`, which this does not ask for."""
-        self._dirty.update(paths)
+        self._dirty.update(dict.fromkeys(paths))
 
     def spread(self, tries_max: int = limits.INTEGER_MAX) -> bool:
         """Put dirty paths into the pending sets of the subscriptions to them, until so many patterns were tried.
@@ -156,13 +162,12 @@ class PendingStreams:
         while self._dirty:
             if tries_max <= 0:
                 return False
-            path = self._next_dirty()
+            path = next(iter(self._dirty))
             tries_max -= 1 + self._globs.advance(path, tries_max)
             if not self._globs.knows(path):
-                self._half_spread = path
                 return False
-            self._half_spread = None
-            self._dirty.discard(path)
+            del self._dirty[path]
+            self.spread_count += 1
             linked = self.linked_to(path)
             for name in linked:
                 self._pending[name][path] = None
@@ -176,11 +181,6 @@ class PendingStreams:
             waiting = {path for pending in self._pending.values() for path in pending}
             self._changes = {path: at for path, at in self._changes.items() if path in waiting}
         return True
-
-    def _next_dirty(self) -> str:
-        """The path that was begun, so that its tries are not lost; else any."""
-        half = self._half_spread
-        return half if half is not None and half in self._dirty else next(iter(self._dirty))
 
     def make_ready(self, names: Iterable[str]) -> None:
         self._ready.update(name for name in names if name in self.subscriptions)

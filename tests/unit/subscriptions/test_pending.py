@@ -263,3 +263,17 @@ def test_paths_are_spread_in_steps_and_none_is_lost(pending):
     assert steps > 3
     assert sorted(pending.ready()) == sorted(f"s{number}" for number in range(30))
     assert pending.paths("s4") == ["a/1/b"]
+
+
+def test_what_changed_first_is_spread_first_whatever_comes_meanwhile(pending):
+    pending.note_subscription("ann", subscription("*", nonce="ann"))
+    for number in range(10):
+        pending.note_change(f"early{number}")
+    until = pending.spread_count + pending.dirty_count
+    late = 0
+    while pending.spread_count < until:
+        pending.spread(2)
+        pending.note_change(f"late{late}")
+        late += 1
+    assert {f"early{number}" for number in range(10)} <= set(pending.paths("ann"))
+    assert pending.dirty_count
