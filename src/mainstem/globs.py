@@ -38,7 +38,7 @@ class Glob:
 
     def matches(self, path: str) -> bool:
         places = 1 | (self._any & 1) << 1
-        for segment in path.removesuffix("/").split("/"):
+        for segment in path.split("/"):
             fits = self._literals.get(segment, 0)
             for pieces, where in self._stars:
                 if places & where and _matches_segment(pieces, segment):
@@ -68,7 +68,10 @@ compile_glob = lru_cache(4096)(Glob)
 
 @lru_cache(limits.GLOB_PAIRS_MAX)
 def matches(pattern: str, path: str) -> bool:
-    """Whether a glob matches a whole path."""
+    """Whether a glob matches a whole path.
+
+    A slash at the end is part of a name: `team` matches the stream `team` and not `team/`, which is another one.
+    """
     return compile_glob(pattern).matches(path)
 
 

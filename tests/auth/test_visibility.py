@@ -127,3 +127,14 @@ def test_a_subscription_that_grew_beyond_a_token_is_closed_to_it(admin, holder, 
 
 def test_a_subscription_that_is_not_there_is_not_found(holder):
     assert holder(streams=["a"]).get(SUBSCRIPTIONS + "nobody-made-this").status_code == 404
+
+
+def test_a_grant_of_a_stream_does_not_cover_the_stream_with_a_slash_behind_it(admin, holder, path):
+    make_stream(admin, path)
+    make_stream(admin, path + "/")
+    plain, slashed, both = holder(streams=[path]), holder(streams=[path + "/"]), holder(streams=[path + "/**"])
+    assert [plain.get(ROOT + name).status_code for name in (path, path + "/")] == [200, 403]
+    assert [slashed.get(ROOT + name).status_code for name in (path, path + "/")] == [403, 200]
+    assert [both.get(ROOT + name).status_code for name in (path, path + "/")] == [200, 200]
+    assert plain.delete(f"{ROOT}{path}/").status_code == 403
+    assert list_all(plain, 10, prefix=path) == ([path], 1)

@@ -10,15 +10,16 @@ from mainstem.globs import GlobIndex, check_cost, matches
 
 TABLE = [
     # pattern, paths that match, paths that do not
-    ("a", ["a"], ["b", "aa", "a/b", "A"]),
-    ("a/b", ["a/b"], ["a", "a/b/c", "a/bb"]),
+    ("a", ["a"], ["b", "aa", "a/b", "A", "a/"]),
+    ("a/b", ["a/b"], ["a", "a/b/c", "a/bb", "a/b/"]),
+    ("a/", ["a/"], ["a", "a/b"]),
     ("*", ["a", "abc", "ü", "a.b"], ["a/b", "a/b/c"]),
-    ("a/*", ["a/b", "a/bcd", "a/*"], ["a", "a/b/c", "b/a", "ab/c"]),
+    ("a/*", ["a/b", "a/bcd", "a/*"], ["a", "a/", "a/b/", "a/b/c", "b/a", "ab/c"]),
     ("*/b", ["a/b", "x.y/b"], ["b", "a/b/b", "a/c"]),
     ("a/*/c", ["a/b/c"], ["a/c", "a/b/b/c"]),
     ("*/*", ["a/b"], ["a", "a/b/c"]),
-    ("**", ["a", "a/b", "a/b/c/d"], []),
-    ("a/**", ["a", "a/b", "a/b/c"], ["b", "ab", "ab/c", "b/a"]),
+    ("**", ["a", "a/", "a/b", "a/b/c/d"], []),
+    ("a/**", ["a", "a/", "a/b", "a/b/", "a/b/c"], ["b", "ab", "ab/c", "b/a"]),
     ("**/c", ["c", "a/c", "a/b/c"], ["cc", "a/cc", "c/a"]),
     ("a/**/c", ["a/c", "a/b/c", "a/x/y/c"], ["a", "c", "ac", "a/cx", "xa/c"]),
     ("**/b/**", ["b", "a/b", "b/c", "a/b/c", "b/b"], ["a", "a/bb/c"]),
