@@ -17,6 +17,7 @@ import msgspec
 
 from mainstem import limits
 from mainstem.errors import WebhookUrlRejected
+from mainstem.streams.public_addresses import is_public
 
 PRINTABLE = re.compile(r"[!-~]+")
 NUMBER = re.compile(r"[0-9]+|0[xX][0-9a-fA-F]*")
@@ -32,13 +33,6 @@ class WebhookFailed(Exception):
 class Answer(msgspec.Struct, frozen=True):
     status: int
     body: bytes
-
-
-def _is_public(address: str) -> bool:
-    ip = ipaddress.ip_address(address)
-    if isinstance(ip, ipaddress.IPv6Address):
-        ip = ip.ipv4_mapped or ip.sixtofour or ip
-    return ip.is_global and not ip.is_multicast and not ip.is_reserved
 
 
 def _is_local(host: str) -> bool:
@@ -65,7 +59,7 @@ def check_url(url: str, *, allow_local: bool) -> SplitResult:
         raise WebhookUrlRejected("a webhook URL must use https")
     name = host.lower().removesuffix(".")
     try:
-        public = _is_public(name)
+        public = is_public(name)
     except ValueError:  # a name: it is checked when it is resolved
         # A last label that is a number makes the whole an address to most resolvers, in forms that we do not parse.
         last = name.rpartition(".")[2]
@@ -118,7 +112,7 @@ class WebhookCaller:
 
     async def _choose_address(self, host: str, port: int) -> str:
         addresses = await self._resolve(host, port)
-        allowed = [a for a in addresses if _is_public(a) or (self.allow_local and _is_local(host) and _is_local(a))]
+        allowed = [a for a in addresses if is_public(a) or (self.allow_local and _is_local(host) and _is_local(a))]
         if not allowed or len(allowed) != len(addresses):
             raise WebhookFailed(f"{host} leads to an address that is not public")
         return allowed[0]
