@@ -55,11 +55,28 @@ def collect_headers(pairs: Iterable[tuple[bytes, bytes]]) -> Headers:
     return headers
 
 
+# A name or an IPv4 address, or an IPv6 address in brackets; then a port. Nothing that could end or extend a URL.
+HOST = re.compile(rb"(?:[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,253}[A-Za-z0-9_.])?|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")
+SCHEMES = frozenset([b"http", b"https"])
+
+
 def origin(scope: Scope, headers: Headers) -> str:
-    """Scheme and host as the client addressed them; behind a proxy, as the outermost one was addressed."""
-    scheme = headers.get(b"x-forwarded-proto") or scope.get("scheme", "http").encode()
-    host = headers.get(b"x-forwarded-host") or headers.get(b"host", b"localhost")
-    return "://".join(value.partition(b",")[0].strip().decode("latin-1") for value in (scheme, host))
+    """Scheme and host as the client addressed them; behind a proxy, as the outermost one was addressed.
+
+    They end up in URLs that others follow, so what is not plainly a scheme or a host counts as not sent.
+    """
+    scheme = _outermost(headers, b"x-forwarded-proto").lower()
+    host = _outermost(headers, b"x-forwarded-host")
+    if scheme not in SCHEMES:
+        scheme = b"https" if scope.get("scheme") == "https" else b"http"
+    if not HOST.fullmatch(host):
+        host = headers.get(b"host", b"")
+    return f"{scheme.decode()}://{host.decode() if HOST.fullmatch(host) else 'localhost'}"
+
+
+def _outermost(headers: Headers, name: bytes) -> bytes:
+    """The first of the values that proxies have put one after another."""
+    return headers.get(name, b"").partition(b",")[0].strip()
 
 
 def text_header(headers: Headers, name: bytes, bytes_max: int) -> str | None:

@@ -10,6 +10,7 @@ from mainstem.streams.requests import (
     SINGLE,
     collect_headers,
     is_true,
+    origin,
     read_body,
     read_producer,
     read_query,
@@ -200,3 +201,41 @@ def test_a_body_that_is_cut_short_is_an_error_and_not_a_short_body():
         gather([part(b"012"), GONE])
     with pytest.raises(BodyCutShort):
         gather([GONE])
+
+
+@pytest.mark.parametrize(
+    "host", [b"streams.example.org", b"a", b"10.0.0.1:8080", b"[2001:db8::1]:443", b"my_host", b"example.org."]
+)
+def test_a_forwarded_host_and_scheme_are_taken(host):
+    headers = {b"host": b"inner:1", b"x-forwarded-host": host, b"x-forwarded-proto": b"HTTPS"}
+    assert origin({"scheme": "http"}, headers) == f"https://{host.decode()}"
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        b"evil.example/path",
+        b"evil.example?x",
+        b"evil.example#x",
+        b"user@evil.example",
+        b"evil.example:99999999",
+        b"evil.example:",
+        b"evil example",
+        b"evil.example\\x",
+        b"evil\x7f.example",
+        b"ev\xc3\xafl.example",
+        b"-evil.example",
+        b"[::1",
+        b"[evil]",
+        b"a" * 300,
+        b"",
+    ],
+)
+def test_a_forwarded_host_that_is_none_counts_as_not_sent(host):
+    assert origin({"scheme": "http"}, {b"host": b"inner:1", b"x-forwarded-host": host}) == "http://inner:1"
+    assert origin({"scheme": "https"}, {b"host": host}) == "https://localhost"
+
+
+@pytest.mark.parametrize("scheme", [b"javascript", b"ftp", b"https://evil.example/?", b"http:", b""])
+def test_a_forwarded_scheme_is_http_or_https(scheme):
+    assert origin({"scheme": "https"}, {b"host": b"a", b"x-forwarded-proto": scheme}) == "https://a"
