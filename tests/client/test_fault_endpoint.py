@@ -6,6 +6,7 @@ import pytest
 from mainstem.client import AsyncStreams
 from mainstem.errors import SettingsError
 from mainstem.server import create_app
+from mainstem.server.keys import sign_with_secret
 from mainstem.testing.server import ServerNotReady
 
 
@@ -80,6 +81,24 @@ def test_without_the_flag_there_is_no_such_path(start_server):
 def test_it_needs_a_loopback_address(start_server):
     with pytest.raises(ServerNotReady, match="loopback"):
         start_server("--test-endpoints", "--host", "0.0.0.0", "--insecure")
+
+
+def test_where_tokens_are_asked_for_it_needs_the_admin_claim(start_server, tmp_path):
+    secret = b"a secret of at least thirty-two bytes"
+    (tmp_path / "secret").write_bytes(secret)
+    server = start_server("--test-endpoints", "--jwt-secret-file", str(tmp_path / "secret"))
+
+    def send(method, token):
+        headers = {} if token is None else {"authorization": f"Bearer {token}"}
+        with httpx2.Client(base_url=server.url, trust_env=False, headers=headers) as http:
+            fault = {"path": "/healthz", "status": 500}
+            body = fault if method == "POST" else None
+            return http.request(method, "/_test/inject-error", json=body).status_code
+
+    writer, admin = (sign_with_secret(claims, secret) for claims in (b'{"streams": ["**"]}', b'{"admin": true}'))
+    for method in ("POST", "DELETE"):
+        assert [send(method, token) for token in (None, writer, admin)] == [401, 403, 204]
+    assert httpx2.get(f"{server.url}/healthz", trust_env=False).status_code == 200
 
 
 def test_an_embedded_server_refuses_the_setting(tmp_path):

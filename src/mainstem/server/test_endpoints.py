@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import msgspec
 
 from mainstem import limits
+from mainstem.access import Identity
 from mainstem.errors import BadRequest, MainstemError, MethodNotAllowed
 from mainstem.server.app import Mainstem
 from mainstem.server.edge.exchanges import Exchange
@@ -87,6 +88,10 @@ class FaultyMainstem(Mainstem):
 
     async def _control(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
+            if self.gate is not None:
+                send = await self.gate.admit(scope, PATH.encode(), send)
+                identity: Identity = scope["mainstem.identity"]
+                identity.require_admin()
             if scope["method"] == "POST":
                 headers = collect_headers(scope["headers"])
                 body = await read_body(headers, receive, limits.CONTROL_BODY_BYTES_MAX)
