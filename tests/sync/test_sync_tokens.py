@@ -248,3 +248,21 @@ async def test_a_second_connect_does_not_change_the_identity(guarded):
         await peer.send("connect", {"token": grant("q", "b"), "client_id": "q"})
         assert (await peer.next_error())["code"] == "bad_request"
         assert (await peer.submit(draft("b")))[0]["reason"] == "forbidden"
+
+
+async def test_a_taken_id_tells_nothing_of_the_event_that_has_it(guarded, room, other_room):
+    """Ids are one space for all partitions: who may not see an event learns that its id is taken, and no more."""
+    async with Peers(guarded.address) as peers:
+        owner = await peers.join(client_id="owner", token=grant("owner", room))
+        stranger = await peers.join(client_id="stranger", token=grant("stranger", other_room))
+        taken = draft(room, {"secret": "in the stored event"})
+        [committed_id] = await owner.commit(taken)
+        [mine] = await stranger.commit(kept := draft(other_room, {"mine": 1}))
+        [theirs, own] = await stranger.submit(
+            {**taken, "partitions": [other_room]}, {**kept, "event": {"mine": 2}, "partitions": [other_room]}
+        )
+        assert mine != committed_id
+        for result in (theirs, own):
+            assert set(result) == {"id", "status", "reason", "errors", "status_updated_at"}
+        assert theirs["errors"] == own["errors"]
+        assert theirs["status_updated_at"] == own["status_updated_at"]

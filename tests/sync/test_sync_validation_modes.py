@@ -1,6 +1,7 @@
 """Validation modes and implicit subscriptions as an operator sets them."""
 
 import json
+from uuid import NAMESPACE_URL, uuid4, uuid5
 
 from mainstem.server import Settings, create_app
 from mainstem.sync.validation import FieldError, model_validator
@@ -67,3 +68,27 @@ async def test_registered_validators_are_chosen_by_the_name_of_the_schema(room):
             )
     assert [result["status"] for result in results] == ["committed", "rejected", "rejected"]
     assert results[1]["errors"] == [{"field": "event.title", "message": "a task has a title"}]
+
+
+GUESSABLE = ["1", "order-7", "6ba7b810-9dad-11d1-80b4-00c04fd430c8", "1ec9414c-232a-6b00-b3c8-9e6bdeced846", "x" * 36]
+UNGUESSABLE = [str(uuid4()), uuid4().hex, str(uuid5(NAMESPACE_URL, "a")), "017F22E2-79B0-7CC3-98C4-DC0C0C07398F"]
+
+
+async def test_an_operator_can_ask_for_ids_that_nobody_guesses(start_thread, room):
+    server = start_thread(store="memory", sync_ids="uuid")
+    async with Peers(server.address) as peers:
+        peer = await peers.dial()
+        assert (await peer.connect())["event_ids"] == "uuid"
+        refused = await peer.submit(*(draft(room, id=id_) for id_ in GUESSABLE))
+        assert {(result["status"], result["reason"]) for result in refused} == {("rejected", "validation_failed")}
+        assert {result["errors"][0]["field"] for result in refused} == {"id"}
+        assert "UUID" in refused[0]["errors"][0]["message"]
+        assert len(await peer.commit(*(draft(room, id=id_) for id_ in UNGUESSABLE))) == len(UNGUESSABLE)
+
+
+async def test_any_id_is_taken_unless_the_operator_says_otherwise(start_thread, room):
+    server = start_thread(store="memory")
+    async with Peers(server.address) as peers:
+        peer = await peers.dial()
+        assert (await peer.connect())["event_ids"] == "any"
+        assert len(await peer.commit(*(draft(room, id=id_) for id_ in GUESSABLE))) == len(GUESSABLE)

@@ -33,6 +33,7 @@ import click
 @click.option("--sync-validation", help="What is checked of sync events: none, model, tree or hook.  [default: none]")
 @click.option("--sync-schemas", metavar="DIR", help="JSON Schemas for --sync-validation model.  [default: none]")
 @click.option("--sync-hook", metavar="MODULE:NAME", help="The callable for --sync-validation hook.  [default: none]")
+@click.option("--sync-ids", help="Which ids sync events may have: any, or uuid.  [default: any]")
 @click.option("--implicit-subscriptions", is_flag=True, default=None, help="Let a sync subscribe to what it asks for.")
 @click.option("--test-endpoints", is_flag=True, default=None, help="Let tests inject faults; on loopback only.")
 @click.option("--log-format", help="text or json.  [default: text]")

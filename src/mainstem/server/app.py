@@ -187,6 +187,7 @@ class Mainstem:
             self._identify,
             validate=self.validate or choose_validator(settings),
             implicit=settings.implicit_subscriptions,
+            uuids=settings.sync_ids == "uuid",
         )
 
     async def _identify(self, token: str) -> Identity:

@@ -49,6 +49,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     sync_validation: Literal["none", "model", "tree", "hook"] = "none"
     sync_schemas: str | None = None
     sync_hook: str | None = None
+    sync_ids: Literal["any", "uuid"] = "any"
     implicit_subscriptions: bool = False
     test_endpoints: bool = False
     log_format: Literal["text", "json"] = "text"

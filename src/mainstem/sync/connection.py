@@ -148,6 +148,7 @@ class SyncConnection:
         *,
         implicit: bool,
         validate: Validator | None,
+        uuids: bool,
     ) -> None:
         self.hub = hub
         self.log = hub.log
@@ -156,6 +157,7 @@ class SyncConnection:
         self.outbox = outbox
         self.implicit = implicit
         self.validate = validate
+        self.uuids = uuids
         self.number = next(numbers)
         self.state = State.AWAIT_CONNECT
         self.connected = asyncio.Event()
@@ -277,6 +279,7 @@ class SyncConnection:
             "server_last_committed_id": self.hub.seen,
             "global_last_committed_id": self.hub.seen,
             "capabilities": CAPABILITIES,
+            "event_ids": "uuid" if self.uuids else "any",
             "limits": {
                 "message_bytes_max": limits.SYNC_MESSAGE_BYTES_MAX,
                 "batch_items_max": limits.SYNC_BATCH_ITEMS_MAX,
@@ -294,7 +297,13 @@ class SyncConnection:
         await self.hub.drafts.take(self.client_id, len(events))
         try:
             items = await self._examine(
-                len(envelope.payload), submit.judge_all, events, self.identity, mark, decoded=self.validate is not None
+                len(envelope.payload),
+                submit.judge_all,
+                events,
+                self.identity,
+                mark,
+                decoded=self.validate is not None,
+                uuids=self.uuids,
             )
             reply = Reply(self, envelope.msg_id, len(items), single)
             self.log.enqueue(Submit(items, self.client_id, self.number, self.validate), reply)

@@ -1,5 +1,8 @@
 """From a submit request to items: the shape of the whole request first, then each draft for itself."""
 
+import re
+from typing import Final
+
 import msgspec
 
 from mainstem import limits
@@ -10,6 +13,12 @@ from mainstem.sync.commands import Item
 from mainstem.sync.frames import EventPayload
 from mainstem.sync.partitions import normalise
 from mainstem.sync.validation import FieldError
+
+# RFC 9562, with or without hyphens: versions whose ids a stranger cannot guess, if they are made as they should be.
+# Those of a clock and a network card (1, 2, 6), and MD5 (3), are not among them.
+UUID: Final = re.compile(
+    r"[0-9a-f]{8}(-?)[0-9a-f]{4}\1[4578][0-9a-f]{3}\1[89ab][0-9a-f]{3}\1[0-9a-f]{12}", re.IGNORECASE | re.ASCII
+)
 
 
 def check_shape(events: list[EventPayload]) -> None:
@@ -42,18 +51,26 @@ def _check_legacy(draft: EventPayload) -> None:
 
 
 def judge_all(
-    events: list[EventPayload], identity: Identity, mark: str | None, *, decoded: bool = False
+    events: list[EventPayload], identity: Identity, mark: str | None, *, decoded: bool = False, uuids: bool = False
 ) -> tuple[Item, ...]:
     """Each draft by itself, as far as the log is not needed for it. `decoded` keeps the values for a validator."""
-    return tuple(judge(draft, identity, mark, decoded=decoded) for draft in events)
+    return tuple(judge(draft, identity, mark, decoded=decoded, uuids=uuids) for draft in events)
 
 
-def judge(draft: EventPayload, identity: Identity, mark: str | None, *, decoded: bool = False) -> Item:
-    """One draft: partitions, then authorisation for all of them, then its canonical content."""
+def judge(
+    draft: EventPayload, identity: Identity, mark: str | None, *, decoded: bool = False, uuids: bool = False
+) -> Item:
+    """One draft: its id, partitions, then authorisation for all of them, then its canonical content.
+
+    With `uuids` only ids count that cannot be guessed: an id is taken for all partitions, so whoever guesses those of
+    others could learn that they are taken, or take them first.
+    """
     assert draft.partitions is not None
     try:
         if mark is not None:
             _check_mark(draft, mark)
+        if uuids and not UUID.fullmatch(draft.id):
+            raise ValidationFailed("this server takes only ids that are UUIDs of version 4, 5, 7 or 8", "id")
         partitions = normalise(draft.partitions)
         for name in partitions:
             if not identity.may_use(name):

@@ -20,11 +20,14 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class SyncSocket:
-    def __init__(self, hub: Hub, identify: Identify, *, validate: Validator | None, implicit: bool) -> None:
+    def __init__(
+        self, hub: Hub, identify: Identify, *, validate: Validator | None, implicit: bool, uuids: bool = False
+    ) -> None:
         self.hub = hub
         self.identify = identify
         self.validate = validate
         self.implicit = implicit
+        self.uuids = uuids
         self.pages = SyncPages(hub.log)
         self._open: set[SyncConnection] = set()
 
@@ -47,6 +50,7 @@ class SyncSocket:
             outbox,
             implicit=core or self.implicit,
             validate=self.validate,
+            uuids=self.uuids,
         )
         self._open.add(connection)
         writing = asyncio.create_task(outbox.run())
