@@ -12,6 +12,7 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
     """A caller. Subscriptions are delivery filters; only what stands here is a grant."""
 
     client_id: str | None = None
+    subject: str | None = None
     admin: bool = False
     partitions: frozenset[str] = frozenset()
     partition_prefixes: tuple[str, ...] = ()
@@ -20,6 +21,13 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
     stream_writes: tuple[str, ...] = ()
     expires_at_s: float | None = None
     """When the token ends; None if there is none."""
+
+    @property
+    def name(self) -> str | None:
+        """Whom things belong to that this caller makes; None if no token says who it is."""
+        if self.client_id is not None:
+            return "client " + self.client_id
+        return None if self.subject is None else "subject " + self.subject
 
     def may_read(self, path: str) -> bool:
         return self.admin or any(matches(pattern, path) for pattern in self.stream_reads)

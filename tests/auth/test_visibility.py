@@ -129,6 +129,41 @@ def test_a_subscription_that_is_not_there_is_not_found(holder):
     assert holder(streams=["a"]).get(SUBSCRIPTIONS + "nobody-made-this").status_code == 404
 
 
+def test_a_subscription_without_links_is_its_owners_alone(admin, holder, path):
+    url = SUBSCRIPTIONS + path.replace("/", "-")
+    config = {"type": "pull-wake", "wake_stream": path + "/wakes", "streams": [path + "/a"]}
+    rights = {"streams": [path + "/a", path + "/wakes"]}
+    owner, subject = holder(client_id="owner", **rights), holder(sub="owner", **rights)
+    assert owner.put(url, json=config).status_code == 201
+    others = [subject, holder(client_id="other", **rights), holder(**rights), holder(client_id="nobody")]
+    assert [other.get(url).status_code for other in others] == [200, 200, 200, 403]
+    assert owner.delete(f"{url}/streams/{path}/a").status_code == 204
+    for other in others:
+        refused = [
+            other.get(url),
+            other.put(url, json=config),
+            other.post(url + "/streams", json={"streams": [path + "/a"]}),
+            other.post(url + "/claim", json={"worker": "w"}),
+            other.delete(url),
+        ]
+        assert {reply.status_code for reply in refused} <= {403}
+    assert owner.get(url).json()["streams"] == []
+    assert admin.get(url).status_code == 200
+    listed = admin.get("/v1/subscriptions", params={"prefix": path.replace("/", "-")}).json()["subscriptions"]
+    assert [entry["owner"] for entry in listed] == ["client owner"]
+    assert owner.delete(url).status_code == 204
+
+
+def test_a_subscription_without_links_or_owner_is_for_an_admin(admin, holder, path):
+    url = SUBSCRIPTIONS + path.replace("/", "-")
+    config = {"type": "pull-wake", "wake_stream": path + "/wakes", "streams": [path + "/a"]}
+    maker = holder(streams=[path + "/a", path + "/wakes"])
+    assert maker.put(url, json=config).status_code == 201
+    assert maker.delete(f"{url}/streams/{path}/a").status_code == 204
+    assert [maker.get(url).status_code, maker.delete(url).status_code] == [403, 403]
+    assert admin.delete(url).status_code == 204
+
+
 def test_a_grant_of_a_stream_does_not_cover_the_stream_with_a_slash_behind_it(admin, holder, path):
     make_stream(admin, path)
     make_stream(admin, path + "/")

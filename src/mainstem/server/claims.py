@@ -21,6 +21,8 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Absent is not null: a token with `"exp": null` was meant to end some time."""
 
     client_id: str | UnsetType = UNSET
+    sub: Any = UNSET
+    """Whom the token is about, if it names no client. Issuers put many things here, so only text counts."""
     admin: bool = False
     allowed_partitions: tuple[str, ...] = ()
     allowed_partition_prefixes: tuple[str, ...] = ()
@@ -54,6 +56,7 @@ def grant(claims: Claims) -> Identity:
             raise Unauthorized(f"the token's streams claim has a bad glob: {error.detail}") from None
     return Identity(
         client_id=_given(claims.client_id),
+        subject=_subject(claims.sub),
         admin=claims.admin,
         # Names of partitions are compared in this form everywhere (sync protocol: NFC first).
         partitions=frozenset(normalize("NFC", name) for name in claims.allowed_partitions),
@@ -71,6 +74,12 @@ def check_addressee(claims: Claims, issuer: str | None, audience: str | None) ->
     audiences = (claims.aud,) if isinstance(claims.aud, str) else claims.aud
     if audience is not None and (audiences is UNSET or audience not in audiences):
         raise Unauthorized("the token is for another audience")
+
+
+def _subject(value: Any) -> str | None:
+    if isinstance(value, str) and 1 <= len(value.encode("utf-8", "replace")) <= limits.CLIENT_ID_BYTES_MAX:
+        return value
+    return None
 
 
 def _given(value: Any) -> Any:

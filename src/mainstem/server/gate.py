@@ -88,8 +88,8 @@ class Gate:
 
 def _name(identity: Identity, client: Any) -> str:
     """Whose requests are counted together."""
-    if identity.client_id is not None:
-        return "client " + identity.client_id
+    if identity.name is not None:
+        return identity.name
     return f"address {client[0]}" if client else "address"
 
 

@@ -161,23 +161,27 @@ class ControlHttp:
             raise MethodNotAllowed(f"{method} means nothing here")
 
     async def _find(self, name: str, identity: Identity) -> Subscription:
-        """A subscription, for a caller who may read everything that it tells of."""
+        """A subscription, for a caller who may see it."""
         state = await self.deliveries.find(name)
         if not await self._may_see(state, identity):
             raise Forbidden("this token does not allow to read all that this subscription tells of")
         return state
 
     async def _may_see(self, state: Subscription, identity: Identity) -> bool:
+        """Whoever may read all that is linked; where nothing is linked any more, its owner alone."""
         if identity.may_read_all("**"):
             return True
         if state.config.pattern is not None and not identity.may_read_all(state.config.pattern):
             return False
+        linked = state.config.pattern is not None
         prefix, after = link_prefix(state.nonce), ""
         while page := await self.log.store.scan(LINKS, prefix, after, limits.SCAN_PAGE):
-            if any(link.explicit and not identity.may_read(key.removeprefix(prefix)) for key, link in page):
+            explicit = [key.removeprefix(prefix) for key, link in page if link.explicit]
+            if not all(map(identity.may_read, explicit)):
                 return False
+            linked = linked or bool(explicit)
             after = page[-1][0]
-        return True
+        return linked or (state.owner is not None and state.owner == identity.name)
 
     async def _put(self, name: str, request: SubscriptionRequest, base: str, identity: Identity, send: Send) -> None:
         if not limits.LEASE_MS_MIN <= request.lease_ttl_ms <= limits.LEASE_MS_MAX:
@@ -203,7 +207,8 @@ class ControlHttp:
         except BadRequest as error:
             raise InvalidSubscription(error.detail) from None
         require_all(identity, config, streams)
-        new = await self.log.submit(PutSubscription(name, secrets.token_urlsafe(12), config, streams, base))
+        nonce = secrets.token_urlsafe(12)
+        new = await self.log.submit(PutSubscription(name, nonce, config, streams, base, identity.name))
         # One that was there may have got more streams since, so it is looked at like any other.
         state = await self._find(name, identity)
         await _respond_json(send, 201 if new else 200, await self._describe(name, state))

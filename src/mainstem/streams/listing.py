@@ -87,6 +87,7 @@ def describe_subscription(name: str, state: Subscription) -> dict[str, Any]:
         "webhook_url": config.webhook_url,
         "wake_stream": config.wake_stream,
         "created_at": format_time(state.created_at_us),
+        "owner": state.owner,
         "status": "active" if state.next_attempt_us is None else "failed",
     }
 

@@ -50,6 +50,8 @@ class Subscription(msgspec.Struct, frozen=True, gc=False, array_like=True):
     lease_until_us: int | None = None
     attempts: int = 0
     next_attempt_us: int | None = None
+    owner: str | None = None
+    """Who made it, by the name of their token; None without one, and for those that are older than this field."""
 
 
 class Link(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -127,6 +129,7 @@ class PutSubscription(msgspec.Struct, Sizeless, frozen=True, gc=False):
     config: Config
     streams: tuple[str, ...]
     base_url: str
+    owner: str | None = None
 
     def needs(self) -> list[Key]:
         return [
@@ -142,7 +145,7 @@ class PutSubscription(msgspec.Struct, Sizeless, frozen=True, gc=False):
             if old.config_hash != digest:
                 raise SubscriptionExists("a subscription with this id exists, with another configuration")
             return False
-        state = Subscription(self.nonce, self.config, digest, self.base_url, view.now_us, view.head)
+        state = Subscription(self.nonce, self.config, digest, self.base_url, view.now_us, view.head, owner=self.owner)
         view.put(subscription_key(self.id), state)
         for path in self.streams:
             _link(view, self.nonce, path)

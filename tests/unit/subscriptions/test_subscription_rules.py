@@ -2,6 +2,7 @@
 
 import pytest
 from ledger import PULL_WAKE, WEBHOOK
+from msgspec import msgpack
 from msgspec.structs import replace
 
 from mainstem.errors import InvalidSubscription, MainstemError, SubscriptionExists, SubscriptionNotFound
@@ -9,6 +10,7 @@ from mainstem.streams.endings import Delete
 from mainstem.streams.offsets import Offset
 from mainstem.streams.states import StreamState, stream_key
 from mainstem.streams.subscriptions import (
+    SUBSCRIPTIONS,
     AddStreams,
     Config,
     DeleteSubscription,
@@ -225,3 +227,10 @@ def test_offsets_of_links_are_those_of_streams(ledger):
     link = ledger.link("a")
     assert link is not None
     assert link.acked == Offset(0, 4) == ledger.states[stream_key("a")].next_offset
+
+
+def test_a_subscription_of_before_there_were_owners_can_be_read(ledger):
+    ledger.put(WEBHOOK, "a")
+    stored = msgpack.decode(SUBSCRIPTIONS.encode(replace(ledger.subscription, owner="client ada")))
+    assert stored[-1] == "client ada"
+    assert SUBSCRIPTIONS.decode(msgpack.encode(stored[:-1])) == ledger.subscription
