@@ -171,18 +171,29 @@ def test_other_methods_are_405(subscriber, path):
 
 
 def test_a_subscription_that_is_not_there_is_404_for_everything(subscriber, client):
-    wake = {"wake_id": "w", "generation": 1, "token": "x"}
     for reply in (
         client.get(subscriber.url),
         subscriber.delete(),
         subscriber.claim(),
-        subscriber.ack(wake),
-        subscriber.callback(wake),
-        subscriber.act("release", wake),
         client.post(subscriber.url + "/streams", json={"streams": ["a"]}),
         client.delete(subscriber.url + "/streams/a"),
     ):
         assert code(reply) == (404, "SUBSCRIPTION_NOT_FOUND")
+
+
+@pytest.mark.parametrize("action", ["callback", "ack", "release"])
+@pytest.mark.parametrize("token", [None, "x", "of another one"])
+def test_without_the_token_of_a_wake_nobody_learns_which_ids_exist(client, path, wakes, action, token):
+    there, missing = (Subscriber(client, f"{path.replace('/', '-')}-{word}") for word in ("there", "missing"))
+    other = Subscriber(client, path.replace("/", "-") + "-other").pull(wakes.path, pattern=path + "/e/*")
+    there.pull(wakes.path, pattern=path + "/e/*")
+    append(client, path + "/e/1")
+    wake = other.claimed()
+    if token != "of another one":
+        wake = {**wake, "token": token}
+    replies = [subscription.act(action, wake) for subscription in (there, missing)]
+    assert [code(reply) for reply in replies] == [(401, "TOKEN_INVALID")] * 2
+    assert replies[0].content == replies[1].content
 
 
 def test_a_deleted_subscription_fails_its_worker(subscriber, client, path, wakes):

@@ -262,7 +262,7 @@ class ControlHttp:
         await _respond_json(send, 200, {"ok": True, "next_wake": more})
 
     async def _grip(self, name: str, headers: Headers, request: WakeRequest) -> Grip:
-        await self.deliveries.find(name)
+        """The token comes first: who has none must not learn which subscriptions there are."""
         scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         if scheme.lower() != "bearer" or not token:
             raise TokenInvalid("send the token of this wake as Authorization: Bearer")
