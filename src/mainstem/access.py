@@ -1,5 +1,7 @@
 """Who asks, and what they may: the claims of a verified token, as questions."""
 
+from functools import lru_cache
+from ipaddress import IPv6Address
 from typing import Final
 
 import msgspec
@@ -59,6 +61,23 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
     def require_admin(self) -> None:
         if not self.admin:
             raise Forbidden("this needs a token with the admin claim")
+
+
+def name_caller(identity: Identity, client: tuple[str, int] | None) -> str:
+    """Whose requests and shares are counted together: the client that a token names, or else an address."""
+    return identity.name or name_address(client[0] if client else "")
+
+
+@lru_cache(4096)
+def name_address(host: str) -> str:
+    """An IPv4 address, or the network of an IPv6 address: one client has 2^64 of those."""
+    try:
+        address = IPv6Address(host)
+    except ValueError:
+        return "address " + host
+    if address.ipv4_mapped is not None:
+        return f"address {address.ipv4_mapped}"
+    return f"address {IPv6Address(int(address) >> 64 << 64)}/64"
 
 
 EVERYBODY: Final = Identity(admin=True)

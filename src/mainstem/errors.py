@@ -291,6 +291,14 @@ class RateLimited(MainstemError):
     hint = "Wait for Retry-After. The operator sets the rate with max_requests_per_second."
 
 
+class ShareExceeded(MainstemError):
+    code = "share_exceeded"
+    status = 429
+    title = "One client holds too much at once"
+    retryable = True
+    hint = "End some of what you hold, or wait until it ends. The operator sets the shares of a client."
+
+
 class TooManyReaders(MainstemError):
     code = "too_many_readers"
     status = 429

@@ -71,6 +71,8 @@ SSE_LIFETIME_S: Final = 60.0  # protocol 5.8: close about every minute, so that 
 SSE_HEARTBEAT_S: Final = 15.0  # below the idle time-outs of common proxies (30 s and more)
 SEND_STALL_S_MAX: Final = 60.0  # a reader that takes nothing for this long is let go
 LIVE_READERS_MAX: Final = 20_000  # long-poll and SSE together; one costs about 15 KB
+LIVE_READERS_PER_CLIENT_MAX: Final = 15_000  # a quarter is left for all others; behind a proxy all may be one address
+CONNECTIONS_PER_CLIENT_MAX: Final = 20_000  # behind a proxy all may come from one address
 
 TAIL_MESSAGES_MAX: Final = 10_000
 LISTED_STREAMS: Final = 100
@@ -128,6 +130,8 @@ CLOCK_STEP_US: Final = 20_000  # smaller differences to the database's clock are
 
 # Subscriptions
 SUBSCRIPTION_ID_BYTES_MAX: Final = 256
+SUBSCRIPTION_DESCRIPTION_BYTES_MAX: Final = KIB  # it is held in memory and written again with every wake
+SUBSCRIPTIONS_PER_CLIENT_MAX: Final = 10_000  # each is held in memory, about 1 KB, and looked at for each wake
 SUBSCRIPTION_STREAMS_MAX: Final = 1_000  # explicit streams in one request
 CONTROL_BODY_BYTES_MAX: Final = MIB
 LEASE_MS_MIN: Final = 1_000  # protocol 6.2

@@ -11,6 +11,7 @@ from typing import Any
 
 from mainstem import limits
 from mainstem.log.records import Chunk, Kind, Record, TopicId
+from mainstem.shares import Shares
 
 EVERYTHING = ""
 """What a reader of the whole log watches. No tag is empty."""
@@ -95,7 +96,8 @@ def end_wait(waiter: "asyncio.Future[None]") -> None:
 class Live:
     """The watched topics, and those that were published to a moment ago."""
 
-    def __init__(self) -> None:
+    def __init__(self, shares: Shares | None = None) -> None:
+        self.shares = shares or Shares()
         self._topics: dict[TopicId | str, Topic] = {}
         self._warm: OrderedDict[TopicId | str, None] = OrderedDict()  # those with chunks, last published last
         self._size = 0

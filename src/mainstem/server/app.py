@@ -25,6 +25,7 @@ from mainstem.server.partitions import PARTITION, PRUNE, SNAPSHOT, PartitionsHtt
 from mainstem.server.proxies import open_proxies
 from mainstem.server.settings import Settings
 from mainstem.server.stream_snapshots import STREAM_SNAPSHOT, StreamSnapshots
+from mainstem.shares import Share, Shares
 from mainstem.streams.control import ControlHttp
 from mainstem.streams.deliveries import Deliveries
 from mainstem.streams.http import StreamsHttp
@@ -125,7 +126,14 @@ class Mainstem:
         self.clock_us = clock_us
         self.validate = validate
         self.http: StreamsHttp | None = None
-        self._live = Live()
+        self._live = Live(
+            Shares(
+                {
+                    Share.LIVE_READERS: settings.max_live_readers_per_client,
+                    Share.SUBSCRIPTIONS: settings.max_subscriptions_per_client,
+                }
+            )
+        )
         self._sync: SyncSocket | None = None
 
     @asynccontextmanager

@@ -8,7 +8,7 @@ import re
 from collections.abc import MutableMapping
 from typing import Any, Final
 
-from mainstem.access import EVERYBODY, Identity
+from mainstem.access import EVERYBODY, Identity, name_caller
 from mainstem.errors import TokenInUrl, Unauthorized
 from mainstem.server.auth import Authenticator, Clock, configure_authenticator
 from mainstem.server.rates import RateLimits
@@ -59,7 +59,7 @@ class Gate:
         if self.authenticator is not None:
             token = read_bearer(headers.get(b"authorization", b""))
             identity = None if token is None else self.authenticator.known(token)
-        if identity is None or (self._rates is not None and self._rates.take(_name(identity, client))):
+        if identity is None or (self._rates is not None and self._rates.take(name_caller(identity, client))):
             return None
         return identity
 
@@ -83,14 +83,7 @@ class Gate:
 
     def _count(self, identity: Identity, client: Any) -> None:
         if self._rates is not None:
-            self._rates.require(_name(identity, client))
-
-
-def _name(identity: Identity, client: Any) -> str:
-    """Whose requests are counted together."""
-    if identity.name is not None:
-        return identity.name
-    return f"address {client[0]}" if client else "address"
+            self._rates.require(name_caller(identity, client))
 
 
 def needs_no_token(method: str, path: bytes) -> bool:

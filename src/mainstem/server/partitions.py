@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from mainstem import limits
-from mainstem.access import Identity
+from mainstem.access import Identity, name_caller
 from mainstem.errors import BadOffset, BadRequest, Forbidden, MethodNotAllowed, NotFound, OffsetGone, ValidationFailed
 from mainstem.log.commit import CommitLog
 from mainstem.log.records import CommittedId
@@ -116,13 +116,14 @@ class PartitionsHttp:
             about = [(b"content-type", json_mode.JSON.encode()), (b"stream-next-offset", str(tail).encode())]
             await respond_head(send, [*OPEN, *about, NO_STORE])
             return
+        owner = name_caller(scope["mainstem.identity"], scope.get("client"))
         seconds_max = seconds_left(scope["mainstem.identity"], self.log.clock_us())
         if live == "sse":
-            await self.live.stream_events(source, start, cursor, receive, send, seconds_max)
+            await self.live.stream_events(source, start, cursor, receive, send, owner, seconds_max)
             return
         reply: HeaderList = [*OPEN, (b"content-type", json_mode.JSON.encode())]
         if live == "long-poll":
-            if await self.live.wait(source, start, receive, seconds_max) is None:
+            if await self.live.wait(source, start, receive, owner, seconds_max) is None:
                 return
             reply.append((b"stream-cursor", self._cursor(cursor)))
             if source.tail <= start:

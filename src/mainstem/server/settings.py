@@ -19,6 +19,8 @@ Milliseconds = Annotated[int, msgspec.Meta(ge=1, le=limits.LONG_POLL_MS_MAX)]
 PageBytes = Annotated[int, msgspec.Meta(ge=1, le=limits.PAGE_BYTES_MAX)]
 Rate = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 FileDescriptor = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
+Readers = Annotated[int, msgspec.Meta(ge=1, le=limits.LIVE_READERS_MAX)]
+Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
 BodyBytes = Annotated[int, msgspec.Meta(ge=1, le=limits.BATCH_BYTES_MAX)]
 
 
@@ -45,6 +47,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     jwt_issuer: str | None = None
     jwt_audience: str | None = None
     max_requests_per_second: Rate = 0
+    max_live_readers_per_client: Readers = limits.LIVE_READERS_PER_CLIENT_MAX
+    max_subscriptions_per_client: Count = limits.SUBSCRIPTIONS_PER_CLIENT_MAX
     insecure: bool = False
     sync_validation: Literal["none", "model", "tree", "hook"] = "none"
     sync_schemas: str | None = None

@@ -1,6 +1,9 @@
 """The reserved control APIs under `__ds`: subscriptions and the webhook signing keys (protocol sections 6 and 7)."""
 
 import secrets
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, Literal
 from urllib.parse import quote
@@ -20,6 +23,7 @@ from mainstem.errors import (
     NotFound,
     TokenInvalid,
 )
+from mainstem.shares import Share
 from mainstem.streams import paths
 from mainstem.streams.deliveries import Deliveries
 from mainstem.streams.links import implied_starts, list_links
@@ -93,6 +97,7 @@ class ControlHttp:
         self.deliveries = deliveries
         self.log = deliveries.log
         self.allow_local_webhooks = allow_local_webhooks
+        self._making: Counter[str | None] = Counter()
 
     async def __call__(self, rest: str, headers: Headers, scope: Scope, receive: Receive, send: Send) -> None:
         method: str = scope["method"]
@@ -192,6 +197,8 @@ class ControlHttp:
             check_url(request.webhook.url, allow_local=self.allow_local_webhooks)
         elif request.wake_stream is None:
             raise InvalidSubscription("a pull-wake subscription needs wake_stream")
+        if len((request.description or "").encode()) > limits.SUBSCRIPTION_DESCRIPTION_BYTES_MAX:
+            raise InvalidSubscription(f"a description is at most {limits.SUBSCRIPTION_DESCRIPTION_BYTES_MAX} bytes")
         wake_stream = request.wake_stream if request.type == "pull-wake" else None
         config = Config(
             request.type,
@@ -208,10 +215,25 @@ class ControlHttp:
             raise InvalidSubscription(error.detail) from None
         require_all(identity, config, streams)
         nonce = secrets.token_urlsafe(12)
-        new = await self.log.submit(PutSubscription(name, nonce, config, streams, base, identity.name))
+        with self._count_making(name, identity.name):
+            new = await self.log.submit(PutSubscription(name, nonce, config, streams, base, identity.name))
         # One that was there may have got more streams since, so it is looked at like any other.
         state = await self._find(name, identity)
         await _respond_json(send, 201 if new else 200, await self._describe(name, state))
+
+    @contextmanager
+    def _count_making(self, name: str, owner: str | None) -> Iterator[None]:
+        """Within the share of its owner, those counted that are being made; one that exists is only confirmed."""
+        if not self.deliveries.knows(name):
+            count = self.deliveries.count_owned(owner) + self._making[owner] + 1
+            self.log.live.shares.require(Share.SUBSCRIPTIONS, count)
+        self._making[owner] += 1
+        try:
+            yield
+        finally:
+            self._making[owner] -= 1
+            if not self._making[owner]:
+                del self._making[owner]
 
     async def _describe(self, name: str, state: Subscription) -> dict[str, Any]:
         config = state.config

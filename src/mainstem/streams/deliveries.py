@@ -214,6 +214,12 @@ class Deliveries:
             raise SubscriptionNotFound(f"there is no subscription {name!r}")
         return state
 
+    def knows(self, name: str) -> bool:
+        return name in self._pending.subscriptions
+
+    def count_owned(self, owner: str | None) -> int:
+        return self._pending.owned[owner]
+
     async def claim(self, name: str, worker: str) -> tuple[Woken, str]:
         state = await self.find(name)
         await self._spread()  # what was appended before the claim counts for it

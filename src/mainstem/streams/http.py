@@ -4,7 +4,7 @@ import asyncio
 from urllib.parse import quote
 
 from mainstem import limits
-from mainstem.access import Identity
+from mainstem.access import Identity, name_caller
 from mainstem.errors import (
     BadHeader,
     BadQuery,
@@ -240,13 +240,14 @@ class StreamsHttp:
         self.streams.touch(path, state)
         start = self.streams.resolve(state, offset)
         source = StreamSource(self.streams, path, state)
+        owner = name_caller(scope["mainstem.identity"], scope.get("client"))
         seconds_max = seconds_left(scope["mainstem.identity"], self.streams.log.clock_us())
         if live == "sse":
-            await self.live.stream_events(source, start, cursor, receive, send, seconds_max)
+            await self.live.stream_events(source, start, cursor, receive, send, owner, seconds_max)
             return
         reply: HeaderList = []
         if live == "long-poll":
-            if await self.live.wait(source, start, receive, seconds_max) is None:
+            if await self.live.wait(source, start, receive, owner, seconds_max) is None:
                 return
             state = source.state
             if start == state.next_offset:

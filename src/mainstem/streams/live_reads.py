@@ -6,7 +6,8 @@ where all readers at the same offset share one encoded frame, or from the store 
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 from mainstem import limits
@@ -14,6 +15,7 @@ from mainstem.access import Identity
 from mainstem.errors import OffsetGone, StreamGone, StreamNotFound, TooManyReaders
 from mainstem.log.live import Live, Topic, changed, end_wait
 from mainstem.log.records import TopicId
+from mainstem.shares import Share
 from mainstem.streams import content_types, json_mode, sse
 from mainstem.streams.cursors import current_interval, is_ahead, next_cursor
 from mainstem.streams.jitter import draw_cursor_jitter_s, spread
@@ -49,13 +51,17 @@ class Departure:
         self._task.cancel()
 
 
-def check_room(live: Live) -> None:
-    if live.readers >= limits.LIVE_READERS_MAX:
+@contextmanager
+def take_room(live: Live, owner: str, count: int = 1) -> Iterator[None]:
+    """Room for a live reader of so many topics, among all readers and within the share of its owner."""
+    if live.readers + count > limits.LIVE_READERS_MAX:
         raise TooManyReaders(
             f"{live.readers} readers wait already",
             headers={"Retry-After": str(limits.RETRY_AFTER_S)},
             limit_readers=limits.LIVE_READERS_MAX,
         )
+    with live.shares.hold(owner, Share.LIVE_READERS, count):
+        yield
 
 
 def seconds_left(identity: Identity, now_us: int) -> float:
@@ -91,31 +97,34 @@ class LiveReads:
         self.long_poll_s = long_poll_s
 
     async def wait(
-        self, source: Source, start: Offset, receive: Receive, seconds_max: float = math.inf
+        self, source: Source, start: Offset, receive: Receive, owner: str, seconds_max: float = math.inf
     ) -> tuple[Offset, bool] | None:
-        """The end of the source once it lies behind `start`, or when the wait is over; None if the client left."""
+        """The end of the source once it lies behind `start`, or when the wait is over; None if the client left.
+
+        `owner` is whose reader this is (`access.name_caller`).
+        """
         now = await source.look()
         if _has_news(now, start):
             return now
-        check_room(self.live)
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + min(self.long_poll_s, seconds_max)
-        client = Departure(receive)
-        source.begin()
-        try:
-            with self.live.watch(source.key) as topic:
-                while True:
-                    seen = topic.version
-                    now = await source.look()
-                    left_s = deadline - loop.time()
-                    if _has_news(now, start) or left_s <= 0 or self.live.closing:
-                        return now
-                    await changed((topic,), (seen,), left_s, client.hold)
-                    if client.left:
-                        return None
-        finally:
-            source.end()
-            client.close()
+        with take_room(self.live, owner):
+            loop = asyncio.get_running_loop()
+            deadline = loop.time() + min(self.long_poll_s, seconds_max)
+            client = Departure(receive)
+            source.begin()
+            try:
+                with self.live.watch(source.key) as topic:
+                    while True:
+                        seen = topic.version
+                        now = await source.look()
+                        left_s = deadline - loop.time()
+                        if _has_news(now, start) or left_s <= 0 or self.live.closing:
+                            return now
+                        await changed((topic,), (seen,), left_s, client.hold)
+                        if client.left:
+                            return None
+            finally:
+                source.end()
+                client.close()
 
     async def stream_events(
         self,
@@ -124,9 +133,21 @@ class LiveReads:
         cursor: str | None,
         receive: Receive,
         send: Send,
+        owner: str,
         seconds_max: float = math.inf,
     ) -> None:
-        check_room(self.live)
+        with take_room(self.live, owner):
+            await self._stream_events(source, start, cursor, receive, send, seconds_max)
+
+    async def _stream_events(
+        self,
+        source: Source,
+        start: Offset,
+        cursor: str | None,
+        receive: Receive,
+        send: Send,
+        seconds_max: float,
+    ) -> None:
         headers = [
             *OPEN,
             (b"content-type", b"text/event-stream"),

@@ -6,7 +6,7 @@ of each of them, and another change costs next to nothing. A subscription that i
 is *ready* to be woken.
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
 
 from mainstem import limits
@@ -24,6 +24,8 @@ class PendingStreams:
         """Changes seen so far. Whoever looks at streams notes it before the look, and settles with it."""
         self.spread_count = 0
         """Paths spread so far. With `dirty_count` it says when all that are dirty now will have been."""
+        self.owned: Counter[str | None] = Counter()
+        """How many subscriptions each owner has; None stands for those without one."""
         self._notify = notify
         self._ids: dict[str, str] = {}
         """Which subscription a nonce belongs to: links are named by it."""
@@ -84,6 +86,7 @@ class PendingStreams:
 
     def _add(self, name: str, state: Subscription) -> None:
         self._ids[state.nonce] = name
+        self.owned[state.owner] += 1
         self._pending[name] = {}
         if state.config.pattern is not None:
             self._by_pattern.setdefault(state.config.pattern, set()).add(name)
@@ -95,6 +98,9 @@ class PendingStreams:
     def _remove(self, name: str, state: Subscription) -> None:
         del self.subscriptions[name]
         del self._ids[state.nonce]
+        self.owned[state.owner] -= 1
+        if not self.owned[state.owner]:
+            del self.owned[state.owner]
         del self._pending[name]
         self._ready.discard(name)
         pattern = state.config.pattern

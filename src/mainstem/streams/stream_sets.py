@@ -14,12 +14,12 @@ from typing import Any
 import msgspec
 
 from mainstem import limits
-from mainstem.access import Identity
+from mainstem.access import Identity, name_caller
 from mainstem.errors import BadQuery, OffsetGone, StreamGone, StreamNotFound
 from mainstem.log.live import Live, changed
 from mainstem.streams import content_types, json_mode, sse
 from mainstem.streams.jitter import spread
-from mainstem.streams.live_reads import Departure, check_room, seconds_left
+from mainstem.streams.live_reads import Departure, seconds_left, take_room
 from mainstem.streams.offsets import Offset, parse_offset
 from mainstem.streams.paths import check_path
 from mainstem.streams.requests import Headers, Receive, Scope, Send, collect_headers, parse_query
@@ -61,7 +61,11 @@ class StreamSets:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = collect_headers(scope["headers"])
         members = await self._members(headers, scope)
-        check_room(self.live)
+        owner = name_caller(scope["mainstem.identity"], scope.get("client"))
+        with take_room(self.live, owner, len(members)):
+            await self._respond(members, scope, receive, send)
+
+    async def _respond(self, members: list[Member], scope: Scope, receive: Receive, send: Send) -> None:
         reply = [
             *OPEN,
             (b"content-type", b"text/event-stream"),

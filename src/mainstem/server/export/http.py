@@ -8,7 +8,7 @@ from urllib.parse import quote
 import msgspec
 
 from mainstem import limits
-from mainstem.access import Identity
+from mainstem.access import Identity, name_caller
 from mainstem.errors import BadQuery, MethodNotAllowed, NotAcceptable, NotFound
 from mainstem.log.commit import CommitLog
 from mainstem.log.live import EVERYTHING, Topic, changed
@@ -20,7 +20,7 @@ from mainstem.server.export.index import encode_index, find_index, parse_index_q
 from mainstem.server.export.pages import EncodedPage
 from mainstem.server.export.selection import Selection, parse_number, parse_selection
 from mainstem.streams import sse
-from mainstem.streams.live_reads import Departure, check_room, seconds_left
+from mainstem.streams.live_reads import Departure, seconds_left, take_room
 from mainstem.streams.requests import Receive, Scope, Send, collect_headers, parse_query
 from mainstem.streams.responses import SAFE, HeaderList, respond
 
@@ -113,7 +113,9 @@ class LogHttp:
             if last:
                 after, position = parse_event_id(last)
                 selection = msgspec.structs.replace(selection, after=after, position=position)
-            await self._tail(selection, scope["mainstem.identity"], receive, send)
+            identity: Identity = scope["mainstem.identity"]
+            with take_room(self.log.live, name_caller(identity, scope.get("client"))):
+                await self._tail(selection, identity, receive, send)
             return
         format_ = choose_format(headers.get(b"accept", b"").decode("latin-1"))
         page = await self.exporters.page(selection, format_)
@@ -136,7 +138,6 @@ class LogHttp:
 
     async def _tail(self, selection: Selection, identity: Identity, receive: Receive, send: Send) -> None:
         live = self.log.live
-        check_room(live)
         headers = [*PRIVATE, (b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         seconds_max = min(limits.SSE_LIFETIME_S, seconds_left(identity, self.log.clock_us()))

@@ -1,0 +1,102 @@
+"""What one client may hold at once, and that others are not concerned."""
+
+from contextlib import ExitStack
+
+import pytest
+
+from clients.event_streams import open_events
+
+from .endpoints import ROOT, SUBSCRIPTIONS, make_stream
+from .issuers import bearer
+
+LIVE = {
+    "sse": (ROOT + "a?offset=-1&live=sse", 1),
+    "a stream set": ("/v1/stream-set?stream=a&stream=b&live=sse", 2),
+    "a partition": ("/v1/partition/p?offset=-1&live=sse", 1),
+    "the log": ("/v1/log?live=sse", 1),
+}
+
+
+@pytest.fixture
+def connect_as(secret_file, start_thread, connect_to):
+    """Clients of one server, each with a name of its own, that may have two live readers and two subscriptions."""
+    file, issuer = secret_file
+    server = start_thread(jwt_secret_file=file, max_live_readers_per_client=2, max_subscriptions_per_client=2)
+
+    def connect(client_id):
+        client = connect_to(server)
+        client.headers.update(bearer(issuer.token(client_id=client_id, admin=True)))
+        return client
+
+    for path in ("a", "b"):
+        make_stream(connect("maker"), path)
+    return connect
+
+
+@pytest.mark.parametrize("held", LIVE)
+@pytest.mark.timeout(30)  # a reader that should be refused would wait for a minute
+def test_a_client_has_so_many_live_readers_of_all_kinds_together(connect_as, held):
+    eager, calm = connect_as("eager"), connect_as("calm")
+    url, count = LIVE[held]
+    tail = calm.head(ROOT + "a").headers["stream-next-offset"]
+    with ExitStack() as stack:
+        readers = [stack.enter_context(open_events(eager, url)) for _ in range(2 // count)]
+        assert all(next(events) for events in readers)
+        for live in (
+            *(url for url, _ in LIVE.values()),
+            f"{ROOT}a?offset={tail}&live=long-poll",
+            "/v1/partition/p?offset=-1&live=long-poll",
+        ):
+            refused = connect_as("eager").get(live)
+            assert (refused.status_code, refused.json()["code"]) == (429, "share_exceeded"), live
+            assert refused.json()["retryable"] is True
+            assert refused.json()["limit"] == 2
+            assert refused.headers["retry-after"] == "1"
+        assert connect_as("eager").get(ROOT + "a").status_code == 200  # what does not wait is not concerned
+        with open_events(calm, url) as events:
+            assert next(events)
+
+
+@pytest.mark.timeout(30)
+def test_a_reader_that_has_left_makes_room(connect_as):
+    eager = connect_as("eager")
+    for _ in range(3):
+        status = 429
+        while status == 429:  # the server has not noticed yet that the one before has left
+            with eager.stream("GET", LIVE["a stream set"][0]) as response:
+                status = response.status_code
+        assert status == 200
+
+
+def subscribe(client, name, **config):
+    made = {"type": "pull-wake", "wake_stream": "wakes", "streams": ["a"], **config}
+    return client.put(SUBSCRIPTIONS + name, json=made)
+
+
+def test_a_client_owns_so_many_subscriptions(connect_as):
+    eager, calm = connect_as("eager"), connect_as("calm")
+    assert [subscribe(eager, name).status_code for name in ("one", "two")] == [201, 201]
+    refused = subscribe(eager, "three")
+    assert (refused.status_code, refused.json()["code"]) == (429, "share_exceeded")
+    assert subscribe(eager, "two").status_code == 200  # it is there: nothing is added
+    assert subscribe(calm, "three").status_code == 201
+    assert subscribe(calm, "one").status_code == 200
+    assert eager.delete(SUBSCRIPTIONS + "one").status_code == 204
+    assert subscribe(eager, "four").status_code == 201
+    assert subscribe(eager, "five").status_code == 429
+
+
+def test_without_tokens_an_address_is_a_client(start_thread, connect_to):
+    client = connect_to(start_thread(store="memory", max_live_readers_per_client=1, max_subscriptions_per_client=1))
+    make_stream(client, "a")
+    with open_events(client, ROOT + "a?offset=-1&live=sse") as events:
+        next(events)
+        assert client.get(ROOT + "a?offset=-1&live=sse").json()["code"] == "share_exceeded"
+    assert [subscribe(client, name).status_code for name in ("one", "two")] == [201, 429]
+
+
+def test_a_description_is_bounded(connect_as):
+    client = connect_as("ada")
+    assert subscribe(client, "long", description="é" * 512).status_code == 201
+    refused = subscribe(client, "longer", description="é" * 512 + "x")
+    assert (refused.status_code, refused.json()["code"]) == (400, "invalid_request")
