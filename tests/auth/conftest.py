@@ -1,3 +1,4 @@
+import http.client
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,13 @@ from mainstem.testing.server_thread import ServerThread
 from .issuers import Issuer, bearer, jwks, sign, unsigned
 
 __all__ = ["connect_to", "path", "start_thread"]
+
+UPGRADE = {
+    "connection": "Upgrade",
+    "upgrade": "websocket",
+    "sec-websocket-version": "13",
+    "sec-websocket-key": "AAAAAAAAAAAAAAAAAAAAAA==",
+}
 
 
 class Guarded(NamedTuple):
@@ -67,6 +75,21 @@ def admin(guarded: Guarded, connect_to: Callable[..., httpx2.Client]) -> httpx2.
     client = connect_to(guarded.server)
     client.headers.update(bearer(guarded.secret.token(client_id="root", admin=True)))
     return client
+
+
+@pytest.fixture
+def shake_hands():
+    connections = []
+
+    def shake(server, target, headers):
+        connection = http.client.HTTPConnection(*server.address, timeout=30)
+        connections.append(connection)
+        connection.request("GET", target, headers={**UPGRADE, **headers})
+        return connection.getresponse()
+
+    yield shake
+    for connection in connections:
+        connection.close()
 
 
 def wrong_tokens(guarded: Guarded) -> dict[str, str | None]:

@@ -1,32 +1,8 @@
 """The WebSocket's handshake: a token in its URL is refused before anything is spoken."""
 
-import http.client
-
 import pytest
 
 from .issuers import bearer
-
-UPGRADE = {
-    "connection": "Upgrade",
-    "upgrade": "websocket",
-    "sec-websocket-version": "13",
-    "sec-websocket-key": "AAAAAAAAAAAAAAAAAAAAAA==",
-}
-
-
-@pytest.fixture
-def shake_hands():
-    connections = []
-
-    def shake(server, target, headers):
-        connection = http.client.HTTPConnection(*server.address, timeout=30)
-        connections.append(connection)
-        connection.request("GET", target, headers={**UPGRADE, **headers})
-        return connection.getresponse()
-
-    yield shake
-    for connection in connections:
-        connection.close()
 
 
 @pytest.mark.parametrize("name", ["token", "access_token", "jwt", "authorization"])

@@ -51,3 +51,17 @@ def test_bad_tokens_count_for_their_address(secret_file, start_thread, connect_t
     assert statuses == [401, 401, 429]
     good = bearer(issuer.token(client_id="c", admin=True))
     assert client.get("/v1/streams", headers=good).status_code == 200
+
+
+def test_the_handshake_of_a_socket_is_a_request_of_its_address(
+    secret_file, start_thread, connect_to, clock, shake_hands
+):
+    file, issuer = secret_file
+    for settings in ({}, {"jwt_secret_file": file}):
+        server = start_thread(store="memory", max_requests_per_second=2, clock_us=clock, **settings)
+        replies = [shake_hands(server, "/v1/sync", {}) for _ in range(3)]
+        assert [reply.status for reply in replies] == [101, 101, 429]
+        assert b'"rate_limited"' in replies[2].read()
+        assert replies[2].headers["retry-after"] == "1"
+        token = bearer(issuer.token(client_id="c", admin=True))
+        assert connect_to(server).get("/v1/streams", headers=token).status_code == (200 if settings else 429)

@@ -295,7 +295,7 @@ class Mainstem:
         try:
             self._check_page(scope, path)
             if self.gate is not None:
-                self.gate.check_url(scope)
+                self.gate.admit_socket(scope)
         except MainstemError as error:
             await receive()
             await respond_problem(in_handshake(send), error)

@@ -63,6 +63,11 @@ class Gate:
             return None
         return identity
 
+    def admit_socket(self, scope: Scope) -> None:
+        """A WebSocket's handshake is a request like any other. Its token comes later, so it counts for its address."""
+        self.check_url(scope)
+        self._count(NOBODY, scope.get("client"))
+
     def check_url(self, scope: Scope) -> None:
         """A token in a URL ends up in logs and histories: refuse it, so that nobody gets used to it."""
         if self.authenticator is not None and scope["query_string"]:
