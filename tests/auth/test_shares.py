@@ -5,9 +5,14 @@ from contextlib import ExitStack
 import pytest
 
 from clients.event_streams import open_events
+from mainstem import limits
+from subscriptions.conftest import receive
+from subscriptions.receivers import DONE
 
 from .endpoints import ROOT, SUBSCRIPTIONS, make_stream
 from .issuers import bearer
+
+__all__ = ["receive"]
 
 LIVE = {
     "sse": (ROOT + "a?offset=-1&live=sse", 1),
@@ -100,3 +105,26 @@ def test_a_description_is_bounded(connect_as):
     assert subscribe(client, "long", description="é" * 512).status_code == 201
     refused = subscribe(client, "longer", description="é" * 512 + "x")
     assert (refused.status_code, refused.json()["code"]) == (400, "invalid_request")
+
+
+def test_an_owner_whose_receivers_are_slow_holds_up_nobody_else(
+    secret_file, start_thread, connect_to, receive, monkeypatch
+):
+    monkeypatch.setattr(limits, "WEBHOOKS_PER_OWNER_AT_ONCE", 1)
+    file, issuer = secret_file
+    server = start_thread(jwt_secret_file=file, allow_local_webhooks=True)
+    clients = {name: connect_to(server) for name in ("eager", "calm")}
+    for name, client in clients.items():
+        client.headers.update(bearer(issuer.token(client_id=name, admin=True)))
+    slow, quick = receive(), receive()
+    slow.hold(DONE)
+    for owner, name, url in (("eager", "1", slow.url), ("eager", "2", slow.url), ("calm", "3", quick.url)):
+        config = {"type": "webhook", "webhook": {"url": url}, "pattern": "a"}
+        assert clients[owner].put(SUBSCRIPTIONS + name, json=config).status_code == 201
+    make_stream(clients["calm"], "a")
+    quick.next()
+    first = slow.next()
+    make_stream(clients["calm"], "b")
+    assert slow.calls.empty()
+    slow.released.set()
+    assert {first.wake["subscription_id"], slow.next().wake["subscription_id"]} == {"1", "2"}

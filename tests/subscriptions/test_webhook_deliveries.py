@@ -304,6 +304,44 @@ def test_a_lease_that_runs_out_wakes_again_with_a_new_generation(timed, clock, r
     assert timed.finish(second.wake, "callback") is False
 
 
+def test_a_wake_is_not_told_again_while_its_call_is_open(timed, clock, receive):
+    slow, quick = receive(), receive(lambda call: TAKEN)
+    slow.hold(TAKEN)
+    timed.listen(slow.url, pattern="*", lease_ttl_ms=10_000)
+    witness = Subscriber(timed.client, "witness").listen(quick.url, pattern="*", lease_ttl_ms=10_000)
+    append(timed.client, "a")
+    first = slow.next()
+    for generation in (1, 2, 3):  # its lease ran out as often as that of the witness
+        assert quick.next().wake["generation"] == generation
+        clock.advance(11)
+    quick.next()
+    assert slow.calls.empty()
+    slow.answer = lambda call: DONE
+    slow.released.set()
+    again = slow.next()
+    assert (first.wake["generation"], again.wake["generation"]) == (1, 2)
+    eventually(lambda: timed.acked("a") == again.streams["a"]["tail_offset"])
+    assert witness.delete().status_code == 204
+
+
+def test_a_slow_host_holds_up_only_calls_to_itself(start_thread, connect_to, receive, monkeypatch):
+    monkeypatch.setattr(limits, "WEBHOOKS_PER_HOST_AT_ONCE", 2)
+    client = connect_to(start_thread(allow_local_webhooks=True))
+    slow, quick = receive(), receive()
+    slow.hold(DONE)
+    for name in ("one", "two", "three"):
+        Subscriber(client, name).listen(slow.url, pattern="a")
+    Subscriber(client, "quick").listen(quick.url.replace("127.0.0.1", "localhost"), pattern="b")
+    append(client, "a")
+    held = [slow.next(), slow.next()]
+    append(client, "b")
+    quick.next()
+    assert slow.calls.empty()
+    slow.released.set()
+    told = {call.wake["subscription_id"] for call in [*held, slow.next()]}
+    assert told == {"one", "two", "three"}
+
+
 def test_a_callback_extends_the_lease(timed, clock, receive):
     receiver = receive(lambda call: TAKEN)
     timed.listen(receiver.url, pattern="*", lease_ttl_ms=10_000)

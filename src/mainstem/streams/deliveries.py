@@ -262,7 +262,9 @@ class Deliveries:
                     await self._take_over()
                 if not self._pending.subscriptions:
                     continue
-                due = await self.log.store.due(SUBSCRIPTIONS, self.log.clock_us(), limits.WAKES_AT_ONCE)
+                # Those with an open call may be due too, and must not stand in the way of the others.
+                most = limits.WAKES_AT_ONCE + len(self._webhooks.open)
+                due = await self.log.store.due(SUBSCRIPTIONS, self.log.clock_us(), most)
                 await asyncio.gather(*(self._time_has_come(name) for name in due))
             except MainstemError as error:
                 logger.warning("leases could not be checked: %s", error.detail)
@@ -279,7 +281,7 @@ class Deliveries:
 
     async def _time_has_come(self, name: str) -> None:
         state = self._pending.subscriptions.get(name)
-        if state is None or state.wake_id is None:
+        if state is None or state.wake_id is None or state.wake_id in self._webhooks.open:
             return
         if state.next_attempt_us is not None:
             again = await self.log.submit(Attempt(name, state.wake_id))

@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from urllib.parse import quote
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
@@ -13,6 +14,7 @@ from mainstem.log.commit import CommitLog
 from mainstem.streams.jitter import spread
 from mainstem.streams.signing import sign_webhook
 from mainstem.streams.signing_keys import SigningKeys
+from mainstem.streams.slots import Slots
 from mainstem.streams.subscriptions import Subscription
 from mainstem.streams.wakes import Delivered, LinkedStream, Postpone
 from mainstem.streams.webhooks import Answer, WebhookCaller, WebhookFailed
@@ -44,9 +46,31 @@ class WebhookDeliveries:
         self._caller = caller
         self._keys = keys
         self._acknowledge_all = acknowledge_all
+        self.open: set[str] = set()
+        """Wakes whose call has not ended, or waits for its turn: they are not told again meanwhile."""
         self._calls = asyncio.Semaphore(limits.WEBHOOKS_AT_ONCE)
+        self._owners = Slots(limits.WEBHOOKS_PER_OWNER_AT_ONCE)
+        self._hosts = Slots(limits.WEBHOOKS_PER_HOST_AT_ONCE)
 
     async def deliver(self, name: str, state: Subscription, streams: tuple[LinkedStream, ...]) -> None:
+        assert state.wake_id is not None
+        self.open.add(state.wake_id)
+        try:
+            await self._deliver(name, state, streams)
+        finally:
+            self.open.discard(state.wake_id)
+
+    @asynccontextmanager
+    async def _turn(self, url: str, owner: str | None) -> AsyncIterator[None]:
+        """An owner whose receivers are slow waits for them itself, and holds nothing meanwhile that others need."""
+        async with AsyncExitStack() as stack:
+            if owner is not None:
+                await stack.enter_async_context(self._owners.use(owner))
+            await stack.enter_async_context(self._hosts.use(urlsplit(url).hostname or ""))
+            await stack.enter_async_context(self._calls)
+            yield
+
+    async def _deliver(self, name: str, state: Subscription, streams: tuple[LinkedStream, ...]) -> None:
         assert state.wake_id is not None
         assert state.config.webhook_url is not None
         body = msgspec.json.encode(
@@ -60,7 +84,7 @@ class WebhookDeliveries:
             )
         )
         try:
-            async with self._calls:
+            async with self._turn(state.config.webhook_url, state.owner):
                 signature = sign_webhook(self._keys.ring, body, self._log.clock_us())
                 answer = await self._caller.call(state.config.webhook_url, body, signature)
             if not 200 <= answer.status < 300:
