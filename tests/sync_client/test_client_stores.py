@@ -1,6 +1,8 @@
 """One contract for every store of a client."""
 
 import json
+import os
+import stat
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
@@ -331,3 +333,17 @@ class TestSqliteClientStore(StoreContract):
     def test_a_directory_that_does_not_exist_is_refused(self, tmp_path):
         with pytest.raises(WrongStore, match="must exist"):
             SqliteClientStore(tmp_path / "none" / "store.db").open("me")
+
+
+def test_a_store_is_private_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        store = SqliteClientStore(tmp_path / "client.db")
+        store.open("me")
+        store.add_drafts([draft("a")])
+        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+        store.close()
+    finally:
+        os.umask(before)
+    assert {"client.db", "client.db-wal", "client.db-shm"} <= set(modes)
+    assert set(modes.values()) == {0o600}

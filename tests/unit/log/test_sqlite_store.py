@@ -2,7 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+import stat
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -146,6 +147,50 @@ async def test_a_file_of_an_older_version_is_brought_up_to_date(tmp_path: Path) 
     older.close()
     async with opened(tmp_path) as store:
         assert [await data(store, topic) for topic in (1, 2)] == [b"246", b"357"]
+
+
+@pytest.fixture
+def lax_umask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def modes(directory: Path) -> dict[str, int]:
+    return {entry.name: stat.S_IMODE(entry.stat().st_mode) for entry in directory.iterdir()}
+
+
+def copy_files(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+def leave_behind(directory: Path, files: dict[str, bytes]) -> None:
+    """As a killed server leaves them, with its journal, for everybody to read."""
+    for name, content in files.items():
+        (directory / name).write_bytes(content)
+        (directory / name).chmod(0o666)
+
+
+@pytest.mark.usefixtures("lax_umask")
+async def test_files_are_private_whatever_the_umask(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        await Writing(store).append(1, b"data").save()
+        found = modes(tmp_path)
+    assert {"mainstem.db", "mainstem.db-wal", "mainstem.db-shm", "lock"} <= set(found)
+    assert set(found.values()) == {0o600}
+
+
+@pytest.mark.usefixtures("lax_umask")
+async def test_files_of_before_become_private(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+    await store.open()
+    await Writing(store).append(1, b"data").save()
+    copies = copy_files(tmp_path)
+    await store.close()
+    leave_behind(tmp_path, copies)
+    async with opened(tmp_path) as store:
+        assert await data(store) == b"data"
+        assert set(modes(tmp_path).values()) == {0o600}
 
 
 # Places

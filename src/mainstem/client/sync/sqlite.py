@@ -28,6 +28,7 @@ from mainstem.client.sync.rules import judge_known, refuse_draft
 from mainstem.client.sync.schema import migrate
 from mainstem.client.sync.store import ClientStore, Found
 from mainstem.client.sync.writes import Writes
+from mainstem.private_files import prepare_database
 
 logger = logging.getLogger(__name__)
 
@@ -75,6 +76,7 @@ class SqliteClientStore(ClientStore):
     def open(self, client_id: str) -> None:
         self._lock.acquire()
         try:
+            prepare_database(self.path)
             self._db = self._connect()
             migrate(self._db, str(self.path))
             self._bind(client_id)
@@ -86,6 +88,10 @@ class SqliteClientStore(ClientStore):
             self._lock.release()
             hint = "Check the path, its rights and the disk; the file must be one of a sync client."
             raise WrongStore(f"cannot open {self.path}: {error}", hint=hint) from error
+        except OSError as error:
+            self._lock.release()
+            hint = "Check the path and its rights."
+            raise WrongStore(f"cannot open {self.path}: {error.strerror}", hint=hint) from None
         except BaseException:
             self._db.close()
             self._lock.release()

@@ -9,6 +9,7 @@ import apsw
 from mainstem import limits
 from mainstem.errors import StoreLocked
 from mainstem.log.store.sqlite.queries import STATEMENTS_CACHED
+from mainstem.private_files import PRIVATE, make_private
 
 BUSY_MS = 5_000
 
@@ -42,7 +43,8 @@ class DirectoryLock:
         self._file: int | None = None
 
     def acquire(self) -> None:
-        file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+        make_private(self.path)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

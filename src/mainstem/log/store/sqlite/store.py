@@ -24,6 +24,7 @@ from mainstem.log.store.sqlite import queries
 from mainstem.log.store.sqlite.connections import DirectoryLock, open_reader, open_writer
 from mainstem.log.store.sqlite.schema import migrate
 from mainstem.log.store.sqlite.writer import Writer
+from mainstem.private_files import prepare_database
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -72,6 +73,7 @@ class SqliteStore(Store):
             # It holds the signing keys besides the data: nobody else needs to read it.
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock.acquire()
+            prepare_database(self.path)
         except OSError as error:
             raise StoreUnusable(f"cannot use the data directory {self.directory}: {error.strerror}") from None
         try:
