@@ -8,6 +8,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from mainstem import limits
 from mainstem.log.store import SqliteStore
 from mainstem.server import Mainstem, Settings
 from mainstem.testing.disk import FaultyDisk
@@ -226,3 +227,48 @@ async def test_a_server_whose_store_has_failed_still_stops_in_order(tmp_path: Pa
         assert_refused(await append(client, b"in doubt\n"), "store_failed")
     async with serve(tmp_path, disk) as client:
         assert (await client.get(PATH)).content.startswith(b"kept\n")
+
+
+# Room for deletes
+
+
+async def test_a_full_disk_is_not_ready_until_it_has_room_again(
+    tmp_path: Path, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "ROOM_CHECK_S", 0.02)
+    async with serve(tmp_path, disk) as client:
+        await client.put(PATH, headers=TEXT)
+        assert (await client.get("/readyz")).status_code == 200
+        disk.fill_up()
+        assert_refused(await append(client, b"lost\n"), "store_full")
+        writes = disk.writes
+        while disk.writes < writes + 3:  # the store looks for room by itself
+            ready = await client.get("/readyz")
+            assert (ready.status_code, ready.json()["code"]) == (503, "store_full")
+            await turn()
+        disk.heal()
+        while (await client.get("/readyz")).status_code != 200:  # though nobody writes; the test's time-out ends it
+            await turn()
+
+
+async def test_room_that_was_given_up_is_for_deletes_alone(
+    tmp_path: Path, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "ROOM_CHECK_S", 3600.0)
+    async with serve(tmp_path, disk) as client:
+        for path in (PATH, "/v1/stream/b"):
+            await client.put(path, headers=TEXT)
+        disk.fill_up()
+        assert_refused(await client.delete(PATH), "store_full")  # this disk gives nothing for a file that is removed
+        disk.heal()
+        refused = [
+            append(client, b"lost\n"),
+            client.put("/v1/stream/c", headers=TEXT),
+            client.post(PATH, headers={"Stream-Closed": "true"}),
+        ]
+        for response in await asyncio.gather(*refused):
+            assert_refused(response, "store_full")
+        assert (await client.delete(PATH)).status_code == 204
+        mixed = await asyncio.gather(client.delete("/v1/stream/b"), client.put("/v1/stream/c", headers=TEXT))
+        assert [response.status_code for response in mixed] == [204, 503]
+        assert (await client.get("/readyz")).status_code == 503

@@ -61,9 +61,12 @@ def test_writes_are_refused_until_there_is_space_again(small_disk, start_nodes):
         assert reply.json()["code"] == "store_full"
         assert reply.headers["retry-after"]
         assert taken > 10
+        ready = client.get("/readyz")
+        assert (ready.status_code, ready.json()["code"]) == (503, "store_full")
         assert client.head(PATH).headers["stream-next-offset"].endswith(f"{taken * len(block):016d}")
         make_space()
         for _ in range(5):
             assert client.post(PATH, headers=BYTES, content=block).status_code == 204
+        assert client.get("/readyz").status_code == 200
         assert client.head(PATH).headers["stream-next-offset"].endswith(f"{(taken + 5) * len(block):016d}")
     assert "Traceback" not in node.stderr

@@ -52,6 +52,12 @@ class Command(Protocol[T_co]):
         """Decide. Pure: reads the view, writes to the view. A raised error leaves the view as it was."""
 
 
+class Freeing:
+    """Marks commands that give room back. They are let through when the disk is full, as far as that can be."""
+
+    __slots__ = ()
+
+
 class View:
     """The states that one batch of commands sees, and the changes that they make."""
 

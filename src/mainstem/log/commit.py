@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from mainstem import limits
-from mainstem.errors import MainstemError, Overloaded, ShuttingDown
-from mainstem.log.commands import Command, Key, State, View
+from mainstem.errors import MainstemError, Overloaded, ShuttingDown, StoreFull
+from mainstem.log.commands import Command, Freeing, Key, State, View
 from mainstem.log.live import Live
 from mainstem.log.records import Record, TopicId
 from mainstem.log.store.base import Outpaced, Store
@@ -85,7 +85,7 @@ class CommitLog:
             batch = self._take()
             if batch:
                 try:
-                    await self._commit(batch)
+                    await self._commit_if_room(batch)
                 except MainstemError as error:
                     await self.store.release()
                     self._fail(batch, error)
@@ -112,6 +112,29 @@ class CommitLog:
                 size += command.size
                 batch.append((command, caller))
         return batch
+
+    async def _commit_if_room(self, batch: list[Waiting]) -> None:
+        """On a full disk only commands that free some room are tried again, with the room that is kept for them."""
+        if self.store.crowded:
+            full = StoreFull("nothing was stored: the room that is left is kept for deletes", headers=RETRY)
+            freeing = self._fail_growing(batch, full)
+        else:
+            try:
+                await self._commit(batch)
+                return
+            except StoreFull as error:
+                freeing = self._fail_growing(batch, error)
+                if not freeing:
+                    return
+                await self.store.release()
+                if not await self.store.make_room():
+                    raise
+        if freeing:
+            await self._commit(freeing)
+
+    def _fail_growing(self, batch: list[Waiting], error: StoreFull) -> list[Waiting]:
+        self._fail([waiting for waiting in batch if not isinstance(waiting[0], Freeing)], error)
+        return [waiting for waiting in batch if isinstance(waiting[0], Freeing)]
 
     async def _commit(self, batch: list[Waiting]) -> None:
         keys = _needs(batch)

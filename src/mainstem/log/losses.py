@@ -2,7 +2,7 @@
 
 import msgspec
 
-from mainstem.log.commands import Key, Space, View
+from mainstem.log.commands import Freeing, Key, Space, View
 from mainstem.log.records import CommittedId
 
 
@@ -22,7 +22,7 @@ def note_loss(view: View, committed_id: CommittedId) -> None:
         view.put(LOSSES_KEY, Losses(committed_id))
 
 
-class NoteLoss(msgspec.Struct, frozen=True, gc=False):
+class NoteLoss(msgspec.Struct, Freeing, frozen=True, gc=False):
     """The same as a Command of its own."""
 
     committed_id: CommittedId

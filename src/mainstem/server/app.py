@@ -10,7 +10,7 @@ from urllib.parse import quote
 import msgspec
 
 from mainstem.access import EVERYBODY, Identity
-from mainstem.errors import MainstemError, NotFound, SettingsError, Unavailable
+from mainstem.errors import MainstemError, NotFound, SettingsError, StoreFull, Unavailable
 from mainstem.log.commit import CommitLog
 from mainstem.log.live import Live
 from mainstem.log.store import MemoryStore, SqliteStore, Store
@@ -307,6 +307,8 @@ class Mainstem:
             await respond_problem(send, Unavailable("the server is shutting down"))
         elif self.store.broken:
             await respond_problem(send, Unavailable(f"writes are refused: {self.store.broken}"))
+        elif self.store.full:
+            await respond_problem(send, StoreFull(f"writes are refused: {self.store.full}"))
         else:
             await _respond_json(send, {"status": "ready", "head": self.store.head})
 

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from mainstem.log.commands import Key, View
+from mainstem.log.commands import Freeing, Key, View
 from mainstem.log.records import Kind
 from mainstem.streams import lifecycle
 from mainstem.streams.states import (
@@ -27,7 +27,7 @@ class Sizeless:
     size = 0
 
 
-class Delete(msgspec.Struct, Sizeless, frozen=True, gc=False):
+class Delete(msgspec.Struct, Freeing, Sizeless, frozen=True, gc=False):
     """DELETE: the stream is gone at once; its data is erased later, in small steps."""
 
     path: str
@@ -41,7 +41,7 @@ class Delete(msgspec.Struct, Sizeless, frozen=True, gc=False):
         end(view, self.path, state)
 
 
-class Expire(msgspec.Struct, Sizeless, frozen=True, gc=False):
+class Expire(msgspec.Struct, Freeing, Sizeless, frozen=True, gc=False):
     """End a stream whose time has come; leave it if it was touched meanwhile."""
 
     path: str
@@ -83,7 +83,7 @@ class Touch(msgspec.Struct, Sizeless, frozen=True, gc=False):
             view.put(key, replace(state, expires_at_us=until))
 
 
-class Forget(msgspec.Struct, Sizeless, frozen=True, gc=False):
+class Forget(msgspec.Struct, Freeing, Sizeless, frozen=True, gc=False):
     """Remove what is left of a deleted stream once its data is erased: producers, snapshot, claim on its origin."""
 
     garbage: Garbage

@@ -4,7 +4,7 @@ import asyncio
 import logging
 
 from mainstem import limits
-from mainstem.errors import MainstemError
+from mainstem.errors import MainstemError, StoreFull
 from mainstem.log.records import CommittedId, TopicId
 from mainstem.streams.endings import Expire, Forget, Touch
 from mainstem.streams.lifecycle import SECOND_US
@@ -63,7 +63,10 @@ class Reaper:
         every_s = limits.REAP_EVERY_S if self.log.store.shared else limits.TOUCHES_FLUSH_S
         if touches and (now_s - self._flushed_s >= every_s or len(touches) > limits.TOUCHES_MAX):
             self._flushed_s = now_s
-            await self._flush_touches()
+            try:
+                await self._flush_touches()
+            except StoreFull as error:  # what follows makes room
+                logger.warning("reads of streams with a TTL are not durable yet: %s", error.detail)
         if not self.log.store.tending:
             return
         await self._expire()

@@ -7,7 +7,7 @@ import msgspec
 
 from mainstem import limits
 from mainstem.errors import BadHeader
-from mainstem.log.commands import Key, View
+from mainstem.log.commands import Freeing, Key, View
 from mainstem.log.losses import LOSSES_KEY, note_loss
 from mainstem.log.records import CommittedId, Kind, Outline, TopicId
 from mainstem.streams.endings import Sizeless
@@ -64,7 +64,7 @@ def before(state: StreamState, oldest: Sequence[Outline], position: int) -> Sequ
     return oldest
 
 
-class Trim(msgspec.Struct, Sizeless, frozen=True, gc=False):
+class Trim(msgspec.Struct, Freeing, Sizeless, frozen=True, gc=False):
     """Give up data before a position. The records are erased afterwards, in small steps."""
 
     path: str
@@ -94,7 +94,7 @@ class Trim(msgspec.Struct, Sizeless, frozen=True, gc=False):
         return True
 
 
-class EndChecks(msgspec.Struct, Sizeless, frozen=True, gc=False):
+class EndChecks(msgspec.Struct, Freeing, Sizeless, frozen=True, gc=False):
     """Nobody needs to look at this stream again: it has no policy, and what was given up of it is erased."""
 
     path: str

@@ -11,7 +11,7 @@ import msgspec
 
 from mainstem import globs
 from mainstem.errors import InvalidSubscription, SubscriptionExists, SubscriptionNotFound
-from mainstem.log.commands import Key, Space, View
+from mainstem.log.commands import Freeing, Key, Space, View
 from mainstem.log.records import CommittedId, TopicId
 from mainstem.streams import lifecycle
 from mainstem.streams.endings import Sizeless
@@ -175,7 +175,7 @@ class AddStreams(msgspec.Struct, Sizeless, frozen=True, gc=False):
             _link(view, self.nonce, path, implied.get(path))
 
 
-class RemoveStream(msgspec.Struct, Sizeless, frozen=True, gc=False):
+class RemoveStream(msgspec.Struct, Freeing, Sizeless, frozen=True, gc=False):
     """Remove an explicit link. Where the pattern matches too, the stream stays linked by it, and keeps its place."""
 
     id: str
@@ -194,7 +194,7 @@ class RemoveStream(msgspec.Struct, Sizeless, frozen=True, gc=False):
         view.put(key, replace(link, explicit=False) if matches_pattern(state, self.path) else None)
 
 
-class DeleteSubscription(msgspec.Struct, Sizeless, frozen=True, gc=False):
+class DeleteSubscription(msgspec.Struct, Freeing, Sizeless, frozen=True, gc=False):
     """Delete a subscription. Its links are removed afterwards, in small steps: without it they mean nothing."""
 
     id: str
@@ -208,7 +208,7 @@ class DeleteSubscription(msgspec.Struct, Sizeless, frozen=True, gc=False):
         view.put(subscription_key(self.id), None)
 
 
-class DropLinks(msgspec.Struct, Sizeless, frozen=True, gc=False):
+class DropLinks(msgspec.Struct, Freeing, Sizeless, frozen=True, gc=False):
     """Remove links that a deleted subscription left behind."""
 
     nonce: str

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from mainstem.errors import BadRequest
-from mainstem.log.commands import Key, View
+from mainstem.log.commands import Freeing, Key, View
 from mainstem.log.records import CommittedId, Kind, TopicId
 from mainstem.sync.canonical import decode_event
 from mainstem.sync.frames import encode_stored
@@ -116,7 +116,7 @@ class PutSnapshot(msgspec.Struct, frozen=True, gc=False):
         view.put(partition_key(self.partition), msgspec.structs.replace(partition, snapshot_id=self.committed_id))
 
 
-class RaiseFloors(msgspec.Struct, frozen=True, gc=False):
+class RaiseFloors(msgspec.Struct, Freeing, frozen=True, gc=False):
     """Give up history of partitions up to a committed id each. Events go only when all of their partitions have."""
 
     floors: tuple[tuple[str, int], ...]
@@ -136,7 +136,7 @@ class RaiseFloors(msgspec.Struct, frozen=True, gc=False):
                 view.put(partition_key(name), msgspec.structs.replace(partition, floor=floor))
 
 
-class NotePruned(msgspec.Struct, frozen=True, gc=False):
+class NotePruned(msgspec.Struct, Freeing, frozen=True, gc=False):
     """Remember how far pruning has come in a partition."""
 
     partition: str

@@ -43,6 +43,20 @@ class Store(ABC):
         return None
 
     @property
+    def full(self) -> str | None:
+        """Why this store has no room for writes at present, if so."""
+        return None
+
+    @property
+    def crowded(self) -> bool:
+        """Whether the room that is left is kept for commands that free some (`commands.Freeing`)."""
+        return False
+
+    async def make_room(self) -> bool:
+        """The disk is full, and something is to be freed: whether there is room for that now."""
+        return False
+
+    @property
     def shared(self) -> bool:
         """Whether other nodes write to the same log."""
         return False

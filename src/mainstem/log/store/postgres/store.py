@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import asyncpg
 
 from mainstem import limits
-from mainstem.errors import StoreFailed, StoreUnreachable, StoreUnusable
+from mainstem.errors import StoreFailed, StoreFull, StoreUnreachable, StoreUnusable
 from mainstem.log.commands import Key, State
 from mainstem.log.records import CommittedId, Record
 from mainstem.log.store.base import Outpaced
@@ -45,6 +45,8 @@ class PostgresStore(PostgresFollowing):
         self._held: Any = None
         """The session that has locked the head."""
         self._tasks: list[asyncio.Task[None]] = []
+        self._full: str | None = None
+        self._full_until_s = 0.0
 
     @property
     def tending(self) -> bool:
@@ -54,6 +56,11 @@ class PostgresStore(PostgresFollowing):
     def broken(self) -> str | None:
         """For the node's readiness. Nothing must be reopened: it heals when the database is there again."""
         return None if self._watch.alive else "the database cannot be reached"
+
+    @property
+    def full(self) -> str | None:
+        """Only a write can tell whether there is room again, so this ends after a while if nobody writes."""
+        return self._full if asyncio.get_running_loop().time() < self._full_until_s else None
 
     # Opening and closing
 
@@ -226,9 +233,13 @@ class PostgresStore(PostgresFollowing):
             await (self._save_alone(number, values) if self._held is None else self._save_held(number, values))
             self._save, self._head, self._last_us = number, head, at_us
             self._base = number
+            self._full = None
             for key, state in changes.items():
                 self._cache.know(key.space)
                 self._cache.remember(key, state)
+        except StoreFull as error:
+            self._full, self._full_until_s = error.detail, asyncio.get_running_loop().time() + limits.FULL_TOLD_S
+            raise
         finally:
             self._saving = None
             saving.set_result(None)

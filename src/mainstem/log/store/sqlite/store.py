@@ -6,6 +6,7 @@ what is durable, so a cached state can be shown to a reader without asking the d
 
 import asyncio
 import logging
+import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,12 +17,13 @@ from typing import Any, TypeVar
 import apsw
 
 from mainstem import limits
-from mainstem.errors import StoreFailed, StoreFull, StoreUnusable
+from mainstem.errors import MainstemError, StoreFailed, StoreFull, StoreUnusable
 from mainstem.log.commands import Key, Space, State
 from mainstem.log.records import Chunk, CommittedId, Counts, Extent, Outline, Record, TopicId
 from mainstem.log.store.base import Store
 from mainstem.log.store.sqlite import queries
 from mainstem.log.store.sqlite.connections import DirectoryLock, open_reader, open_writer
+from mainstem.log.store.sqlite.reserve import Reserve
 from mainstem.log.store.sqlite.schema import migrate
 from mainstem.log.store.sqlite.writer import Writer
 from mainstem.private_files import prepare_database
@@ -49,6 +51,11 @@ class SqliteStore(Store):
         self._cache: dict[Key, State | None] = {}
         self._saves = 0
         self._broken: str | None = None
+        self._full: str | None = None
+        self._crowded = False
+        self._given_up = False
+        self._reserve = Reserve(self.directory / "reserve")
+        self._watching: asyncio.Task[None] | None = None
 
     @property
     def head(self) -> CommittedId:
@@ -57,6 +64,14 @@ class SqliteStore(Store):
     @property
     def broken(self) -> str | None:
         return self._broken
+
+    @property
+    def full(self) -> str | None:
+        return "the room that is left is kept for deletes" if self._crowded else self._full
+
+    @property
+    def crowded(self) -> bool:
+        return self._crowded
 
     # Opening and closing
 
@@ -67,6 +82,7 @@ class SqliteStore(Store):
         except BaseException:
             self._writer.stop()
             raise
+        self._watching = asyncio.create_task(self._watch_room())
 
     def _open(self) -> CommittedId:
         try:
@@ -75,13 +91,19 @@ class SqliteStore(Store):
             self._lock.acquire()
             prepare_database(self.path)
         except OSError as error:
+            self._lock.release()
             raise StoreUnusable(f"cannot use the data directory {self.directory}: {error.strerror}") from None
         try:
             self._db = open_writer(self.path, self._vfs)
             migrate(self._db)
             self._db.set_wal_hook(self._count_journal)
             self._new_places = queries.count_new_places(self._db)
+            if not self._reserve.set_aside():
+                logger.warning("there is no room to set aside %d bytes for deletes", limits.RESERVE_BYTES)
             return queries.head(self._db)
+        except OSError as error:
+            self._lock.release()
+            raise StoreUnusable(f"cannot use the data directory {self.directory}: {error.strerror}") from None
         except apsw.Error as error:
             self._lock.release()
             raise StoreUnusable(f"cannot open {self.path}: {error}") from error
@@ -90,6 +112,9 @@ class SqliteStore(Store):
             raise
 
     async def close(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
         await self._writer.run(self._close)
         self._writer.stop()
 
@@ -101,6 +126,7 @@ class SqliteStore(Store):
             self._db.close()
         except apsw.Error:
             logger.exception("the store did not close cleanly; its journal will be replayed at the next start")
+        self._reserve.give_up()
         self._lock.release()
 
     # Threads
@@ -138,7 +164,7 @@ class SqliteStore(Store):
         self._head = head
         for key, state in changes.items():
             self._remember(key, state)
-        if self._journal_pages >= limits.WAL_PAGES:
+        if self._journal_pages >= limits.WAL_PAGES or self._crowded:
             self._writer.post(self._checkpoint)
 
     def _save(self, changes: Mapping[Key, State | None], records: Sequence[Record]) -> None:
@@ -151,6 +177,7 @@ class SqliteStore(Store):
                 queries.settle_places(db)
                 new_places = 0
         self._new_places = new_places
+        self._judge_room()
 
     @contextmanager
     def _transaction(self) -> Iterator[apsw.Connection]:
@@ -162,6 +189,7 @@ class SqliteStore(Store):
             yield self._db
             self._db.execute("COMMIT")
         except apsw.FullError as error:
+            self._full = str(error)
             self._roll_back()
             raise StoreFull(f"nothing was stored: {error}", headers=RETRY) from error
         except apsw.Error as error:
@@ -181,6 +209,72 @@ class SqliteStore(Store):
                 self._broken = self._broken or f"{type(error).__name__}: {error}"
                 logger.critical("a transaction could not be rolled back: %s", error)
 
+    # Room
+
+    async def make_room(self) -> bool:
+        return await self._writer.run(self._make_room)
+
+    def _make_room(self) -> bool:
+        """Let what frees room have the reserve, and the space of the journal. From now on nothing else may grow."""
+        if self._broken:
+            return False
+        self._give_up_reserve()
+        self._checkpoint()
+        return not self._broken
+
+    def _give_up_reserve(self) -> bool:
+        self._given_up = self._crowded = True
+        if not self._reserve.give_up():
+            return False
+        logger.error("the disk is full: the room that was set aside is used for deletes, other writes are refused")
+        return True
+
+    async def _free(self, job: Callable[..., T], *args: Any) -> T:
+        """Run a job that gives room back, on a full disk too."""
+        return await self._writer.run(self._make_room_for, job, *args)
+
+    def _make_room_for(self, job: Callable[..., T], *args: Any) -> T:
+        try:
+            freed = job(*args)
+        except StoreFull:
+            if not self._make_room():
+                raise
+            freed = job(*args)
+        self._judge_room()
+        return freed
+
+    def _judge_room(self) -> None:
+        """Something was written. It may have been small, so a disk that was full is looked at before it counts."""
+        if self._given_up:  # writes may use what is free in the database itself, but for a rest
+            self._crowded = self._free_bytes() < limits.FREE_BYTES_MIN
+        if self._full and not self._crowded:
+            disk = os.statvfs(self.directory)
+            if max(disk.f_bavail * disk.f_frsize, self._free_bytes()) >= limits.FREE_BYTES_MIN:
+                self._full = None
+
+    def _free_bytes(self) -> int:
+        """In the database itself."""
+        pages: int = self._db.pragma("freelist_count")
+        return pages * int(self._db.pragma("page_size"))
+
+    async def _watch_room(self) -> None:
+        while True:
+            await asyncio.sleep(limits.ROOM_CHECK_S)
+            if self._broken or not (self.full or not self._reserve.whole):
+                continue
+            try:
+                await self._writer.run(self._look_for_room)
+            except (MainstemError, apsw.Error, OSError) as error:
+                logger.debug("the disk has no room yet: %s", error)
+
+    def _look_for_room(self) -> None:
+        if self._reserve.whole or self._reserve.set_aside():
+            self._given_up = self._crowded = False
+        if self._full and not self._crowded:
+            with self._transaction() as db:
+                db.pragma("user_version", db.pragma("user_version"))  # the smallest write that there is
+        self._judge_room()
+
     # The journal
 
     def _count_journal(self, db: apsw.Connection, name: str, pages: int) -> int:
@@ -191,7 +285,12 @@ class SqliteStore(Store):
         """Move the journal into the file. PASSIVE: never waits for a reader, goes on another time."""
         self._journal_pages = 0
         try:
-            self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            try:
+                self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            except apsw.FullError:
+                if not self._give_up_reserve():
+                    raise
+                self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         except apsw.FullError as error:
             logger.error("no space to checkpoint the journal, it grows meanwhile: %s", error)
         except apsw.Error as error:
@@ -264,7 +363,7 @@ class SqliteStore(Store):
         return await self._read(queries.last_tagged, tag)
 
     async def erase_tagged(self, committed_ids: Sequence[CommittedId], tags: Sequence[tuple[str, CommittedId]]) -> None:
-        await self._writer.run(self._erase_tagged, committed_ids, tags)
+        await self._free(self._erase_tagged, committed_ids, tags)
 
     def _erase_tagged(self, committed_ids: Sequence[CommittedId], tags: Sequence[tuple[str, CommittedId]]) -> None:
         with self._transaction() as db:
@@ -272,7 +371,7 @@ class SqliteStore(Store):
             queries.erase_tagged(db, committed_ids, tags)
 
     async def erase(self, topic: TopicId, until: int, limit: int) -> int:
-        return await self._writer.run(self._erase, topic, until, limit)
+        return await self._free(self._erase, topic, until, limit)
 
     def _erase(self, topic: TopicId, until: int, limit: int) -> int:
         with self._transaction() as db:

@@ -1,0 +1,47 @@
+"""Space that is set aside on the disk of a store, as a file, so that a full disk still takes deletes."""
+
+import errno
+import os
+from pathlib import Path
+
+from mainstem import limits
+from mainstem.private_files import PRIVATE, make_private
+
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
+
+class Reserve:
+    """`whole` says whether the space is there to be given up. All of this runs on the writer's thread."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.whole = False
+
+    def set_aside(self) -> bool:
+        """Take the space, if there is so much; nothing is left behind if not."""
+        file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+        make_private(self.path)
+        try:
+            _allocate(file, limits.RESERVE_BYTES)
+            self.whole = True
+        except OSError as error:
+            self.path.unlink()
+            if error.errno not in NO_SPACE:
+                raise
+        finally:
+            os.close(file)
+        return self.whole
+
+    def give_up(self) -> bool:
+        """Whether there was space to give up."""
+        given, self.whole = self.whole, False
+        self.path.unlink(missing_ok=True)
+        return given
+
+
+def _allocate(file: int, size: int) -> None:
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file, 0, size)
+        return
+    for at in range(0, size, limits.MIB):
+        os.pwrite(file, bytes(min(limits.MIB, size - at)), at)

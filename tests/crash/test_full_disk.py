@@ -1,0 +1,153 @@
+"""A real disk that is full: deletes and pruning go on, and give the room back that other writes then have."""
+
+import asyncio
+import os
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from mainstem import limits
+from mainstem.log.store import SqliteStore
+from mainstem.server import Mainstem, Settings
+
+BYTES = {"Content-Type": "application/octet-stream"}
+BLOCK = os.urandom(256 * limits.KIB)
+DISK_BYTES = 96 * limits.MIB
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to mount a small disk")
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", folder], capture_output=True)
+    if mounted.returncode != 0:
+        pytest.skip(f"cannot mount a small disk: {mounted.stderr.decode().strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+@asynccontextmanager
+async def serve(directory: Path) -> AsyncIterator[httpx2.AsyncClient]:
+    app = Mainstem(Settings(), store=SqliteStore(directory))
+    async with (
+        app.lifespan(),
+        httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://mainstem") as client,
+    ):
+        yield client
+
+
+async def fill(client: httpx2.AsyncClient, path: str) -> int:
+    """Append until the disk is full; says how many appends were taken."""
+    taken = 0
+    while (reply := await client.post(path, content=BLOCK, headers=BYTES)).status_code == 204:
+        taken += 1
+        assert taken * len(BLOCK) < DISK_BYTES
+    assert (reply.status_code, reply.json()["code"]) == (503, "store_full")
+    return taken
+
+
+async def until_ready(client: httpx2.AsyncClient) -> None:
+    async with asyncio.timeout(30):
+        ready = False
+        while not ready:
+            await asyncio.sleep(0.01)
+            ready = (await client.get("/readyz")).status_code == 200
+
+
+async def test_a_full_disk_takes_deletes_and_then_writes_again(
+    small_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "REAP_EVERY_S", 0.05)
+    monkeypatch.setattr(limits, "ROOM_CHECK_S", 0.05)
+    async with serve(small_disk) as client:
+        for path in ("/v1/stream/a", "/v1/stream/b"):
+            await client.put(path, headers=BYTES)
+        for _ in range(60):
+            assert (await client.post("/v1/stream/a", content=BLOCK, headers=BYTES)).status_code == 204
+        taken = await fill(client, "/v1/stream/b")
+        ready = await client.get("/readyz")
+        assert (ready.status_code, ready.json()["code"]) == (503, "store_full")
+        assert (await client.get("/healthz")).status_code == 200
+        assert (await client.delete("/v1/stream/a")).status_code == 204
+        assert (await client.get("/v1/stream/a")).status_code == 404
+        await until_ready(client)  # the data of the deleted stream is erased meanwhile
+        for _ in range(10):
+            assert (await client.post("/v1/stream/b", content=BLOCK, headers=BYTES)).status_code == 204
+        size = int((await client.head("/v1/stream/b")).headers["stream-next-offset"].partition("_")[2])
+        assert size == (taken + 10) * len(BLOCK)
+    async with serve(small_disk) as client:
+        assert (await client.head("/v1/stream/b")).headers["stream-next-offset"].endswith(f"{size:016d}")
+
+
+async def test_deletes_go_on_for_as_long_as_there_is_something_to_delete(
+    small_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever else is written is refused, so it cannot eat up what deletes need."""
+    monkeypatch.setattr(limits, "REAP_EVERY_S", 0.05)
+    monkeypatch.setattr(limits, "ROOM_CHECK_S", 0.05)
+    paths = [f"/v1/stream/{number}" for number in range(40)]
+    async with serve(small_disk) as client:
+        for path in paths:
+            await client.put(path, headers=BYTES, content=BLOCK)
+        for _ in range(3):
+            await client.put("/v1/stream/b", headers=BYTES)
+            await fill(client, "/v1/stream/b")
+            assert (await client.delete(paths.pop())).status_code == 204
+            await asyncio.gather(*(client.post("/v1/stream/b", content=BLOCK, headers=BYTES) for _ in range(100)))
+        for path in [*paths, "/v1/stream/b"]:
+            assert (await client.delete(path)).status_code == 204
+        await until_ready(client)
+        assert (await client.put("/v1/stream/b", headers=BYTES, content=BLOCK)).status_code == 201
+
+
+async def test_a_store_sets_room_aside_again_when_the_disk_has_it(
+    small_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "ROOM_CHECK_S", 0.05)
+    others = small_disk / "others"
+    async with serve(small_disk / "data") as client:
+        await client.put("/v1/stream/a", headers=BYTES, content=BLOCK)
+        take_rest(others)
+        await fill(client, "/v1/stream/a")
+        assert (await client.delete("/v1/stream/a")).status_code == 204
+        assert not exists(small_disk / "data" / "reserve")
+        await asyncio.to_thread(others.unlink)
+        await until_ready(client)
+        assert exists(small_disk / "data" / "reserve")
+        assert (await client.put("/v1/stream/a", headers=BYTES, content=BLOCK)).status_code == 201
+    assert not exists(small_disk / "data" / "reserve")  # not after an orderly end
+
+
+async def test_a_server_starts_on_a_full_disk_and_takes_deletes_as_far_as_they_fit(
+    small_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "ROOM_CHECK_S", 0.05)
+    others = small_disk / "others"
+    async with serve(small_disk / "data") as client:
+        await client.put("/v1/stream/a", headers=BYTES, content=BLOCK)
+    take_rest(others, but=2 * limits.MIB)
+    async with serve(small_disk / "data") as client:
+        assert (await client.get("/v1/stream/a")).content == BLOCK
+        await fill(client, "/v1/stream/a")
+        await asyncio.to_thread(others.unlink)
+        await until_ready(client)
+        assert (await client.delete("/v1/stream/a")).status_code == 204
+
+
+def exists(path: Path) -> bool:
+    return path.exists()
+
+
+def take_rest(path: Path, but: int = 0) -> None:
+    """What somebody else stores on the same disk."""
+    free = os.statvfs(path.parent)
+    with path.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, free.f_bavail * free.f_frsize - but)
