@@ -11,6 +11,7 @@ from typing import IO, Any, NoReturn
 import click
 
 from mainstem import errors
+from mainstem.escaping import escape_text
 
 
 class ExitCode(IntEnum):
@@ -42,7 +43,7 @@ class Failure(click.ClickException):
         self.exit_code = code  # type: ignore[misc]  # click reads it from the instance
 
     def show(self, file: IO[Any] | None = None) -> None:
-        click.echo(f"mainstem: {self.message}", file=file, err=True)
+        click.echo(f"mainstem: {escape_text(self.message)}", file=file, err=True)
 
 
 def is_verbose(context: click.Context) -> bool:

@@ -143,7 +143,7 @@ class Reader:
 
 def _print(line: bytes, form: output.Format, as_json: bool) -> None:
     if as_json:
-        output.write(line + b"\n")
+        output.write_json_line(line)
         return
     row = msgspec.json.decode(line, type=Row)
     source = row.stream if row.stream is not None else ",".join(row.partitions or [])

@@ -9,6 +9,9 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
+from mainstem.cli import terminal
+from mainstem.escaping import escape_json, escape_line
+
 F = TypeVar("F", bound=Callable[..., Any])
 _encode = msgspec.json.Encoder().encode
 
@@ -21,11 +24,19 @@ def write(data: bytes, *, flush: bool = False) -> None:
 
 
 def write_json(value: Any, *, flush: bool = False) -> None:
-    write(_encode(value) + b"\n", flush=flush)
+    write_json_line(_encode(value), flush=flush)
+
+
+def write_json_line(line: bytes, *, flush: bool = False) -> None:
+    """JSON as it came. A terminal gets an equal text that cannot command it."""
+    if terminal.is_escaped():
+        line = escape_json(line.decode()).encode()
+    write(line + b"\n", flush=flush)
 
 
 def write_line(text: str) -> None:
-    write(text.encode("utf-8", "surrogateescape") + b"\n")
+    """A line for people, with names in it that anybody may have chosen."""
+    write(escape_line(text).encode("utf-8", "surrogateescape") + b"\n")
 
 
 def write_facts(facts: Mapping[str, Any], as_json: bool) -> None:
@@ -49,7 +60,7 @@ def write_result(facts: Mapping[str, Any], text: str, as_json: bool) -> None:
 
 def write_rows(rows: Iterable[Sequence[Any]]) -> None:
     """Columns, as wide as they must be."""
-    table = [[show(value) for value in row] for row in rows]
+    table = [[escape_line(show(value)) for value in row] for row in rows]
     widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))] if table else []
     for row in table:
         write_line("  ".join(f"{value:{width}}" for value, width in zip(row, widths, strict=True)).rstrip())
@@ -97,7 +108,8 @@ class Format:
                 raise click.BadParameter(f"{match[0]!r} means nothing; there are {known}, %%, \\n, \\t, \\0, \\\\")
 
     def fill(self, parts: Mapping[str, bytes]) -> bytes:
-        return b"".join(piece if isinstance(piece, bytes) else parts[piece] for piece in self._pieces)
+        """The template is the caller's own; the parts may be anybody's."""
+        return b"".join(piece if isinstance(piece, bytes) else terminal.show(parts[piece]) for piece in self._pieces)
 
 
 class FormatType(click.ParamType[Format]):
@@ -111,8 +123,9 @@ class FormatType(click.ParamType[Format]):
 
 
 def format_option(letters: Mapping[str, str]) -> Callable[[F], F]:
-    """-f, as `form`."""
+    """-f, as `form`, and --raw."""
     known = ", ".join(f"%{letter} {meaning}" for letter, meaning in letters.items())
-    return click.option(
+    form = click.option(
         "-f", "--format", "form", metavar="FORMAT", type=FormatType(letters), help=f"How to print each: {known}, \\n."
     )
+    return lambda function: form(terminal.raw_option(function))

@@ -15,6 +15,7 @@ from mainstem.cli.clients import connect
 from mainstem.cli.faults import ExitCode, Failure
 from mainstem.cli.messages import Message, Splitter, position, split_lines, step_back
 from mainstem.cli.stream import STREAM_PATH
+from mainstem.cli.terminal import Screen, show
 from mainstem.client import Batch, Streams
 from mainstem.streams.content_types import is_json
 
@@ -33,12 +34,13 @@ class Printer:
         self._as_json = as_json
         self._live = live
         self._splitter = Splitter()
+        self._screen = Screen()
         self._number = 0
 
     def print(self, batch: Batch, number_max: int | None = None) -> bool:
         """False when enough was printed."""
         if number_max is None and not self._as_json and self._form is None and not is_json(batch.content_type):
-            output.write(batch.data, flush=self._live)
+            output.write(self._screen.show(batch.data), flush=self._live)
             return True
         for message in self._splitter.feed(batch):
             self._print_message(message, is_json(batch.content_type))
@@ -50,6 +52,7 @@ class Printer:
     def end(self) -> None:
         for message in self._splitter.end():
             self._print_message(message, False, ended=False)
+        output.write(self._screen.show(b"", last=True))
         self._flush()
 
     def _flush(self) -> None:
@@ -70,7 +73,7 @@ class Printer:
             }
             output.write(self._form.fill(parts))
         else:
-            output.write(message.value + b"\n" if ended else message.value)
+            output.write(show(message.value + b"\n" if ended else message.value))
 
 
 @click.command()

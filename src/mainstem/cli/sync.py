@@ -12,6 +12,7 @@ from mainstem import limits
 from mainstem.cli import options, output, pipes
 from mainstem.cli.addresses import Address
 from mainstem.cli.faults import ExitCode, Failure
+from mainstem.escaping import escape_line
 
 if TYPE_CHECKING:
     from mainstem.cli.sync_session import Event, Page, Result
@@ -218,12 +219,12 @@ def _printer(form: output.Format | None, as_json: bool) -> "Callable[[Page], Non
             if as_json:
                 output.write_json({"snapshot": snapshot})
             else:
-                click.echo(
-                    f"mainstem: {snapshot.partition}: what came up to {snapshot.committed_id} is in its snapshot",
-                    err=True,
-                )
+                name = escape_line(snapshot.partition)
+                click.echo(f"mainstem: {name}: what came up to {snapshot.committed_id} is in its snapshot", err=True)
         for partition in page.history_truncated:
-            click.echo(f"mainstem: {partition}: older events were pruned, and there is no snapshot", err=True)
+            click.echo(
+                f"mainstem: {escape_line(partition)}: older events were pruned, and there is no snapshot", err=True
+            )
         for event in page.events:
             output.write(template.fill(_parts(event))) if not as_json else output.write_json(event)
         output.write(b"", flush=True)

@@ -10,6 +10,7 @@ import msgspec
 from mainstem.cli.addresses import Address
 from mainstem.cli.listening import Query, listen
 from mainstem.client import Batch
+from mainstem.escaping import escape_line
 
 
 class SetEvent(msgspec.Struct, rename="camel"):
@@ -58,9 +59,9 @@ class Watch:
 
     def _say_why(self, event: SetEvent) -> None:
         if event.deleted:
-            click.echo(f"mainstem: {event.stream} was deleted", err=True)
+            click.echo(f"mainstem: {escape_line(event.stream)} was deleted", err=True)
         elif event.gone:
-            click.echo(f"mainstem: {event.stream}: what was to come next is no longer kept", err=True)
+            click.echo(f"mainstem: {escape_line(event.stream)}: what was to come next is no longer kept", err=True)
 
     def _query(self) -> Query:
         query = [("live", "sse"), ("offset", self._offset), *(("stream", path) for path in self._paths)]

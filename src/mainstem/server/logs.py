@@ -6,6 +6,7 @@ import time
 
 import msgspec
 
+from mainstem.escaping import escape_line
 from mainstem.server.settings import Settings
 
 
@@ -22,10 +23,18 @@ class JsonFormatter(logging.Formatter):
         return msgspec.json.encode(line).decode()
 
 
+class TextFormatter(logging.Formatter):
+    """Strangers choose names that stand in messages: they must not begin a line of their own, nor steer a terminal."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        record.message = escape_line(record.message)
+        return super().formatMessage(record)
+
+
 def configure_logs(settings: Settings) -> None:
     handler = logging.StreamHandler(sys.stderr)
     if settings.log_format == "json":
         handler.setFormatter(JsonFormatter())
     else:
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-8s %(name)s  %(message)s"))
+        handler.setFormatter(TextFormatter("%(asctime)s %(levelname)-8s %(name)s  %(message)s"))
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)

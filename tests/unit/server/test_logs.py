@@ -49,3 +49,9 @@ def test_the_level_says_what_is_written(capsys, level, seen):
     for name in ("debug", "info", "warning", "error"):
         getattr(logging.getLogger("mainstem"), name)("x")
     assert len(capsys.readouterr().err.splitlines()) == seen
+
+
+def test_a_name_in_a_text_line_begins_no_line_and_steers_no_terminal(capsys):
+    configure_logs(Settings(log_format="text"))
+    logging.getLogger("mainstem.x").warning("webhook %s failed", "a\n2026 CRITICAL forged\x1b[2J\u202e")
+    assert capsys.readouterr().err.endswith("webhook a\\x0a2026 CRITICAL forged\\x1b[2J\\u202e failed\n")

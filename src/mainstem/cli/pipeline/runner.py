@@ -18,6 +18,7 @@ from mainstem.cli.faults import ExitCode, is_verbose
 from mainstem.cli.options import server
 from mainstem.cli.output import write_facts
 from mainstem.cli.progress import watched
+from mainstem.escaping import escape_text
 from mainstem.pipeline.running import Job, Progress, Silence, Summary, Workbench, run_every, run_once
 from mainstem.pipeline.wire import Endpoint
 
@@ -72,7 +73,7 @@ class Runner:
 
 def warn(text: str) -> None:
     """A line on standard error, above the bar if there is one: whoever draws it has put itself into `sys.stderr`."""
-    print(f"mainstem: {text}", file=sys.stderr, flush=True)
+    print(f"mainstem: {escape_text(text)}", file=sys.stderr, flush=True)
 
 
 def job_options(*, changes: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

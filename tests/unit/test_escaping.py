@@ -1,0 +1,41 @@
+import json
+import unicodedata
+
+import pytest
+
+from mainstem.escaping import escape_json, escape_line, escape_text
+
+EVERYTHING = [chr(code) for code in range(0x11_0000) if not 0xD800 <= code < 0xE000]
+DANGEROUS = [
+    char
+    for char in EVERYTHING
+    if unicodedata.category(char) == "Cc"
+    or unicodedata.bidirectional(char) in ("LRE", "LRO", "RLE", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
+    or char in "\u061c\u200e\u200f"
+]
+
+
+def test_every_control_and_every_mark_of_direction_is_written_out():
+    assert [char for char in DANGEROUS if char not in "\n\t" and char in escape_text(char)] == []
+    assert [char for char in DANGEROUS if char in escape_line(char)] == []
+
+
+def test_everything_else_stays_as_it_is():
+    harmless = "".join(sorted(set(EVERYTHING) - set(DANGEROUS)))
+    assert escape_text(harmless + "\n\t") == harmless + "\n\t"
+    assert escape_line(harmless) == harmless.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("\x1b[2J", "\\x1b[2J"), ("a\rb", "a\\x0db"), ("\x9b31m", "\\x9b31m"), ("\u202egpj.exe", "\\u202egpj.exe")],
+)
+def test_what_is_written_out_can_be_told(text, shown):
+    assert escape_text(text) == escape_line(text) == shown
+
+
+def test_json_means_the_same_afterwards():
+    value = {"a\u202e": ["".join(DANGEROUS), "é"]}
+    text = escape_json(json.dumps(value, ensure_ascii=False))
+    assert not set(text) & set(DANGEROUS)
+    assert json.loads(text) == value
