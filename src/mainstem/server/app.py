@@ -126,14 +126,13 @@ class Mainstem:
         self.clock_us = clock_us
         self.validate = validate
         self.http: StreamsHttp | None = None
-        self._live = Live(
-            Shares(
-                {
-                    Share.LIVE_READERS: settings.max_live_readers_per_client,
-                    Share.SUBSCRIPTIONS: settings.max_subscriptions_per_client,
-                }
-            )
+        self.shares = Shares(
+            {
+                Share.LIVE_READERS: settings.max_live_readers_per_client,
+                Share.SUBSCRIPTIONS: settings.max_subscriptions_per_client,
+            }
         )
+        self._live = Live(self.shares)
         self._sync: SyncSocket | None = None
 
     @asynccontextmanager
