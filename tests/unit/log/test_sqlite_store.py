@@ -1,6 +1,7 @@
 """The embedded store beyond the contract: its file, its lock, its journal, and a disk that fails."""
 
 import asyncio
+import errno
 import os
 import stat
 from collections.abc import AsyncIterator, Iterator
@@ -16,6 +17,7 @@ from mainstem.log.commands import Key, State
 from mainstem.log.records import CommittedId, Kind, Record, TopicId
 from mainstem.log.store import SqliteStore
 from mainstem.log.store.sqlite import queries
+from mainstem.log.store.sqlite.reserve import Reserve
 from mainstem.log.store.sqlite.schema import STEPS, migrate
 from mainstem.testing.disk import FaultyDisk
 from mainstem.testing.store_contract import COUNTS, MUCH, NOTES, Count, Note, Writing, count, note, read_whole_log
@@ -492,3 +494,33 @@ async def test_a_save_that_was_not_synced_yet_is_whole_or_absent_after_the_power
     async with opened(tmp_path / "found") as store:
         assert store.head == 1
         assert await data(store) == b"kept"
+
+
+# Room that is set aside
+
+
+def test_room_is_set_aside_where_the_file_system_cannot_do_so_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(file: int, offset: int, size: int) -> None:
+        raise OSError(errno.EOPNOTSUPP, "not here")
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    reserve = Reserve(tmp_path / "reserve")
+    assert reserve.set_aside()
+    found = (tmp_path / "reserve").stat()
+    assert found.st_blocks * 512 >= limits.RESERVE_BYTES
+    assert reserve.give_up()
+    assert not reserve.give_up()
+    assert not (tmp_path / "reserve").exists()
+
+
+def test_nothing_is_left_of_room_that_could_not_be_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(file: int, offset: int, size: int) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    reserve = Reserve(tmp_path / "reserve")
+    assert not reserve.set_aside()
+    assert not (tmp_path / "reserve").exists()
+    assert not reserve.give_up()

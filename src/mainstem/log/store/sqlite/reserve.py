@@ -41,7 +41,12 @@ class Reserve:
 
 def _allocate(file: int, size: int) -> None:
     if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(file, 0, size)
-        return
+        try:
+            os.posix_fallocate(file, 0, size)
+            return
+        except OSError as error:
+            if error.errno in NO_SPACE:
+                raise
+    # Not every system and file system can set space aside without writing it.
     for at in range(0, size, limits.MIB):
         os.pwrite(file, bytes(min(limits.MIB, size - at)), at)

@@ -164,7 +164,7 @@ class SqliteStore(Store):
         self._head = head
         for key, state in changes.items():
             self._remember(key, state)
-        if self._journal_pages >= limits.WAL_PAGES or self._crowded:
+        if self._journal_pages >= limits.WAL_PAGES or self._given_up:
             self._writer.post(self._checkpoint)
 
     def _save(self, changes: Mapping[Key, State | None], records: Sequence[Record]) -> None:
@@ -270,6 +270,8 @@ class SqliteStore(Store):
     def _look_for_room(self) -> None:
         if self._reserve.whole or self._reserve.set_aside():
             self._given_up = self._crowded = False
+        if self._given_up:
+            self._checkpoint()  # without room to grow, the journal must begin anew
         if self._full and not self._crowded:
             with self._transaction() as db:
                 db.pragma("user_version", db.pragma("user_version"))  # the smallest write that there is
