@@ -35,6 +35,7 @@ FRAMES_AT_ONCE_BYTES: Final = (
 )  # of WebSocket frames parsed before other connections have their turn: 700 at most
 LINGER_BYTES_MAX: Final = 4 * MIB  # and how much of it, so that a flood is cut off
 KEEP_ALIVE_S: Final = 75  # an idle connection; above the usual 60 s of proxies, so that they close first
+STREAM_PREFIX_BYTES_MAX: Final = 128  # it stands in every URL of a stream
 STREAM_PATH_BYTES_MAX: Final = 1024  # a path is a database key and stands in every ETag
 JSON_DEPTH_MAX: Final = 500  # far below what the parser's stack allows
 CONTENT_TYPE_BYTES_MAX: Final = 256

@@ -19,9 +19,10 @@ def test_a_context_names_a_server_and_keeps_its_token_to_it(shell, server):
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     shell.ok("stream", "ls", "nothing")  # goes to the context in use
     shell.ok("context", "add", "far", "--url", "http://127.0.0.1:1", "--token", "-", input="secret-token\n")
+    usual = {"stream_prefix": "/v1/stream"}
     assert rows(shell.ok("context", "ls", "--json")) == [
-        {"name": "far", "url": "http://127.0.0.1:1", "token": "kept", "current": False},
-        {"name": "here", "url": server.url, "token": "none", "current": True},
+        {"name": "far", "url": "http://127.0.0.1:1", "token": "kept", "current": False} | usual,
+        {"name": "here", "url": server.url, "token": "none", "current": True} | usual,
     ]
     assert "secret-token" not in shell.ok("context", "ls") + shell.ok("context", "show", "far")
     shell("stream", "ls", "--context", "far").fails(3, "127.0.0.1:1")
@@ -41,6 +42,7 @@ def test_a_context_names_a_server_and_keeps_its_token_to_it(shell, server):
     ("arguments", "said"),
     [
         (["add", "x", "--url", "ftp://x"], "ftp://x"),
+        (["add", "x", "--url", "http://x", "--stream-prefix", "/v1/"], "'/v1/'"),
         (["use", "x"], "'x'"),
         (["rm", "x"], "'x'"),
         (["show", "x"], "'x'"),
@@ -65,6 +67,20 @@ def test_a_token_can_be_kept_in_a_file_of_its_own(shell, start_server, tmp_path)
     shell.ok("context", "add", "here", "--url", server.url, "--token-file", str(tmp_path / "token"))
     shell.ok("stream", "ls")
     shell("stream", "ls", "--url", server.url).fails(4, "token")  # a URL that was named gets no token of a context
+
+
+def test_a_prefix_of_streams_comes_from_the_environment_or_a_context(shell, start_server):
+    server = start_server("--store", "memory", "--stream-prefix", "/v1/streams")
+    shell("stream", "create", "a", "--url", server.url).fails(5, "/v1/streams/")
+    shell.ok("context", "add", "here", "--url", server.url, "--stream-prefix", "/v1/streams")
+    shell.ok("stream", "create", "a")
+    shell.ok("subscription", "create", "work", "--wake-stream", "wakes", "--pattern", "a")
+    shell("stream", "head", "a", "--url", "http://127.0.0.1:1").fails(3, "127.0.0.1:1")
+    shell.environment["MAINSTEM_URL"] = server.url  # a URL that was named has no prefix of a context
+    shell("stream", "head", "a").fails(5)
+    shell.environment["MAINSTEM_STREAM_PREFIX"] = "/v1/streams"
+    shell.ok("stream", "head", "a")
+    shell.ok("subscription", "get", "work")
 
 
 # Events and the log

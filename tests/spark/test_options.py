@@ -54,3 +54,10 @@ def test_writing(given, streaming, said):
 
 def test_a_token_is_not_shown():
     assert "secret" not in repr(parse_read_options(URL | {"token": "secret"}))
+
+
+def test_streams_may_be_served_under_another_prefix():
+    assert parse_read_options(URL).endpoint.stream_url("a b/c") == "/v1/stream/a%20b/c"
+    assert parse_read_options(URL | {"streamPrefix": "/v1/streams"}).endpoint.stream_url("a") == "/v1/streams/a"
+    with pytest.raises(BadOption, match="streamPrefix"):
+        parse_read_options(URL | {"streamPrefix": "v1"})

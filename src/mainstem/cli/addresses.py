@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from mainstem.cli.faults import ExitCode, Failure
+from mainstem.streams import paths
+from mainstem.streams.paths import PREFIX
 
 DEFAULT_URL = "http://127.0.0.1:4437"
 
@@ -20,6 +22,8 @@ class Context(msgspec.Struct, frozen=True, omit_defaults=True):
     token: str | None = None
     token_file: str | None = None
     """Where the token is read from each time, for tokens that something else renews."""
+    stream_prefix: str | None = None
+    """Where the server serves streams; None is the default."""
 
 
 class Book(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -33,6 +37,7 @@ class Address(msgspec.Struct, frozen=True):
     url: str
     token: str | None = None
     context: str | None = None
+    stream_prefix: str = PREFIX
 
 
 def book_path(environment: Mapping[str, str] = os.environ) -> Path:
@@ -82,27 +87,39 @@ def check_url(url: str) -> str:
     return url.rstrip("/")
 
 
+def check_prefix(prefix: str) -> str:
+    try:
+        paths.check_prefix(prefix)
+    except ValueError as error:
+        raise Failure(str(error), ExitCode.USAGE) from None
+    return prefix
+
+
 def find_address(
     url: str | None, token: str | None, context: str | None, environment: Mapping[str, str] = os.environ
 ) -> Address:
     """A flag beats the environment, which beats the context in use.
 
-    The token of a context goes only to that context's own server, never to a URL that was named besides.
+    The token and the prefix of a context are only for that context's own server, never for a URL that was named
+    besides.
     """
     token = token or environment.get("MAINSTEM_TOKEN") or None
+    prefix = check_prefix(environment.get("MAINSTEM_STREAM_PREFIX") or PREFIX)
     if context is None and url is None:
         url = environment.get("MAINSTEM_URL") or None
         context = environment.get("MAINSTEM_CONTEXT") or None
     if context is None and url is not None:
-        return Address(check_url(url), token)
+        return Address(check_url(url), token, None, prefix)
     book = load_book()
     name = context or book.current
     if name is None:
-        return Address(DEFAULT_URL, token)
+        return Address(DEFAULT_URL, token, None, prefix)
     found = find_context(book, name)
     if url is not None and check_url(url) != found.url:
-        return Address(check_url(url), token, name)
-    return Address(found.url, token or _token_of(found), name)
+        return Address(check_url(url), token, name, prefix)
+    if not environment.get("MAINSTEM_STREAM_PREFIX"):
+        prefix = found.stream_prefix or PREFIX
+    return Address(found.url, token or _token_of(found), name, prefix)
 
 
 def _token_of(context: Context) -> str | None:

@@ -17,4 +17,5 @@ def connect(address: Address, *, patient: bool = False) -> "Streams":
     from mainstem.client import Retries, Streams
 
     attempts = limits.CLIENT_ATTEMPTS if patient else limits.CLI_ATTEMPTS
-    return Streams(address.url, token=address.token, retries=Retries(attempts_max=attempts))
+    retries = Retries(attempts_max=attempts)
+    return Streams(address.url, prefix=address.stream_prefix, token=address.token, retries=retries)

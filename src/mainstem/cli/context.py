@@ -6,7 +6,18 @@ import click
 import msgspec
 
 from mainstem.cli import options, output
-from mainstem.cli.addresses import Book, Context, book_path, check_url, find_address, find_context, load_book, save_book
+from mainstem.cli.addresses import (
+    Book,
+    Context,
+    book_path,
+    check_prefix,
+    check_url,
+    find_address,
+    find_context,
+    load_book,
+    save_book,
+)
+from mainstem.streams.paths import PREFIX
 
 
 @click.group()
@@ -22,9 +33,18 @@ def context() -> None:
 @click.option("--url", required=True, help="The server.")
 @click.option("--token", help="The token to send there; - reads it from standard input.")
 @click.option("--token-file", metavar="FILE", help="A file that holds the token, read anew by each command.")
+@click.option("--stream-prefix", metavar="PATH", help="Where it serves streams.  [default: /v1/stream]")
 @click.option("--use/--no-use", default=None, help="Choose it at once.  [default: if it is the first]")
 @options.common
-def add(name: str, url: str, token: str | None, token_file: str | None, use: bool | None, as_json: bool) -> None:
+def add(
+    name: str,
+    url: str,
+    token: str | None,
+    token_file: str | None,
+    stream_prefix: str | None,
+    use: bool | None,
+    as_json: bool,
+) -> None:
     """Keep a server under a NAME, or change it."""
     if token is not None and token_file is not None:
         raise click.UsageError("--token and --token-file exclude each other")
@@ -34,7 +54,8 @@ def add(name: str, url: str, token: str | None, token_file: str | None, use: boo
         token = sys.stdin.readline().strip()
     book = load_book()
     chosen = use if use is not None else book.current is None
-    contexts = {**book.contexts, name: Context(check_url(url), token or None, token_file)}
+    prefix = None if stream_prefix is None else check_prefix(stream_prefix)
+    contexts = {**book.contexts, name: Context(check_url(url), token or None, token_file, prefix)}
     save_book(Book(contexts, name if chosen else book.current))
     said = f"{name} is {check_url(url)}" + (", and in use" if chosen else "")
     output.write_result({"name": name, "url": check_url(url), "current": chosen}, said, as_json)
@@ -79,6 +100,7 @@ def show(name: str | None, as_json: bool) -> None:
         "name": address.context,
         "url": address.url,
         "token": "kept" if address.token else "none",
+        "stream_prefix": address.stream_prefix,
         "file": str(book_path()),
     }
     output.write_facts(facts, as_json)
@@ -99,4 +121,10 @@ def rm(name: str, as_json: bool) -> None:
 def _describe(name: str, book: Book) -> dict[str, str | bool]:
     found = book.contexts[name]
     token = f"from {found.token_file}" if found.token_file else "kept" if found.token else "none"
-    return {"name": name, "url": found.url, "token": token, "current": book.current == name}
+    return {
+        "name": name,
+        "url": found.url,
+        "token": token,
+        "stream_prefix": found.stream_prefix or PREFIX,
+        "current": book.current == name,
+    }

@@ -21,6 +21,7 @@ import click
 @click.option("--data", help="Directory that holds the log.  [default: ./mainstem-data]")
 @click.option("--store", help="sqlite, memory (nothing is kept), or postgresql://user@host/db.  [default: sqlite]")
 @click.option("--long-poll-ms", type=int, help="How long a long-poll waits for data.  [default: 30000]")
+@click.option("--stream-prefix", metavar="PATH", help="Where streams are served.  [default: /v1/stream]")
 @click.option("--page-bytes", type=int, help="Size of one catch-up response.  [default: 1048576]")
 @click.option("--max-body-bytes", type=int, help="Largest request body.  [default: 16777216]")
 @click.option("--allow-local-webhooks", is_flag=True, default=None, help="Let webhooks call loopback addresses.")

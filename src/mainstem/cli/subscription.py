@@ -11,11 +11,10 @@ import msgspec
 from mainstem.cli import options, output
 from mainstem.cli.addresses import Address
 from mainstem.cli.clients import connect
+from mainstem.streams.paths import RESERVED
 
 if TYPE_CHECKING:
     from mainstem.client import Response
-
-ROOT = "/v1/stream/__ds"
 
 
 @click.group()
@@ -40,7 +39,9 @@ def ask(
     if token is not None:
         headers["authorization"] = f"Bearer {token}"
     with connect(address) as streams:
-        return streams.request(method, f"{ROOT}/{path}", body=content, headers=headers, safe=safe)
+        return streams.request(
+            method, f"{address.stream_prefix}/{RESERVED}/{path}", body=content, headers=headers, safe=safe
+        )
 
 
 def target(name: str, action: str = "") -> str:

@@ -19,6 +19,7 @@ from mainstem.client.follows import Follow, Live
 from mainstem.client.protocol import BEGINNING, BINARY, Producer, Request, Response
 from mainstem.client.results import Appended, Batch, StreamInfo
 from mainstem.client.retries import Retries
+from mainstem.streams.paths import PREFIX
 
 T = TypeVar("T")
 Messages = list[Any]
@@ -27,6 +28,7 @@ Messages = list[Any]
 class Streams:
     """A client of one server. Use it as `with Streams("http://127.0.0.1:4437") as streams:`.
 
+    `prefix` is where that server serves streams: its setting `stream_prefix`, or what another server has.
     `token` and each value of `headers` and `params` are texts, or callables that are asked before each request.
     `timeout_s` is how long the server may be silent. `http` is an httpx2.Client of your own, which you close.
     """
@@ -35,6 +37,7 @@ class Streams:
         self,
         url: str,
         *,
+        prefix: str = PREFIX,
         token: Given | None = None,
         headers: Mapping[str, Given] | None = None,
         params: Mapping[str, Given] | None = None,
@@ -47,6 +50,7 @@ class Streams:
     ) -> None:
         self.calls = Calls(
             url,
+            prefix=prefix,
             token=token,
             headers=headers,
             params=params,

@@ -19,13 +19,22 @@ from mainstem.client.errors import (
 from mainstem.client.exchanges import Call, Effect, Exchanges, Given
 from mainstem.client.lanes import Lane, Lanes
 from mainstem.client.protocol import Producer, Request, Response
+from mainstem.client.requests import StreamRequests
 from mainstem.client.results import Appended, Batch, StreamInfo
 from mainstem.client.retries import Retries
 from mainstem.streams.content_types import is_json
+from mainstem.streams.paths import PREFIX_FORM
 
 GAPS_MAX = 3  # a stream that is deleted and created again and again
 Reading = Generator[Effect | Batch, Any, None]
 """A call that gives batches on its way."""
+
+
+def check_prefix(prefix: str) -> str:
+    """Another server may serve streams anywhere, so only the form is checked; empty is its root."""
+    if prefix and not PREFIX_FORM.fullmatch(prefix):
+        raise BadArgument(f"{prefix!r} cannot be a prefix of streams; write it as /v1/streams")
+    return prefix
 
 
 def check_url(url: str) -> str:
@@ -42,6 +51,7 @@ class Calls:
         self,
         url: str,
         *,
+        prefix: str,
         token: Given | None,
         headers: Mapping[str, Given] | None,
         params: Mapping[str, Given] | None,
@@ -55,6 +65,7 @@ class Calls:
             check_url(url), token, headers or {}, params or {}, retries or Retries(), chance, clock_s
         )
         self.exchange = self.exchanges.exchange
+        self.requests = StreamRequests(check_prefix(prefix))
         self._exactly_once = exactly_once
         self._lanes = Lanes(make_id)
         self._types: OrderedDict[str, str] = OrderedDict()
@@ -68,19 +79,19 @@ class Calls:
             if content_type is None:
                 raise BadArgument("a fork with a first body needs its content_type")
             data = protocol.encode(body, content_type)
-        response = yield from self.exchange(protocol.create(path, content_type, body=data, **options))
+        response = yield from self.exchange(self.requests.create(path, content_type, body=data, **options))
         info = protocol.read_info(path, response)
         self._remember_type(path, info.content_type)
         return info
 
     def head(self, path: str) -> Call[StreamInfo]:
-        response = yield from self.exchange(protocol.head(path))
+        response = yield from self.exchange(self.requests.head(path))
         info = protocol.read_info(path, Response(0, response.headers))
         self._remember_type(path, info.content_type)
         return info
 
     def delete(self, path: str) -> Call[None]:
-        yield from self.exchange(protocol.delete(path))
+        yield from self.exchange(self.requests.delete(path))
         self._lanes.forget(path)
         self._types.pop(path, None)
 
@@ -140,7 +151,7 @@ class Calls:
             return (
                 yield from self.append(path, data, content_type, seq=None, if_match=None, producer=producer, close=True)
             )
-        request = protocol.append(path, b"", None, producer=producer, close=True)
+        request = self.requests.append(path, b"", None, producer=producer, close=True)
         response = yield from self.exchange(request)
         return protocol.read_appended(response, produced=False)
 
@@ -154,7 +165,7 @@ class Calls:
     ) -> Call[Appended]:
         try:
             if producer is not None or not self._exactly_once:
-                request = protocol.append(path, body, content_type, producer=producer, **options)
+                request = self.requests.append(path, body, content_type, producer=producer, **options)
                 response = yield from self.exchange(request)
                 return protocol.read_appended(response, produced=producer is not None)
             return (yield from self._post_in_lane(path, body, content_type, **options))
@@ -177,7 +188,7 @@ class Calls:
         numbers = (lane.producer_id, lane.epoch, lane.seq)
         known = False
         try:
-            request = protocol.append(path, body, content_type, producer=numbers, **options)
+            request = self.requests.append(path, body, content_type, producer=numbers, **options)
             response = yield from self.exchange(request)
             known = True
             lane.advance()
@@ -198,7 +209,7 @@ class Calls:
 
     def read(self, path: str, offset: str, until_up_to_date: bool) -> Reading:
         while True:
-            response = yield from self.exchange(protocol.read(path, offset))
+            response = yield from self.exchange(self.requests.read(path, offset))
             batch = self.take_page(path, response)
             yield batch
             if batch.up_to_date or batch.closed or not until_up_to_date:
@@ -208,7 +219,7 @@ class Calls:
             offset = batch.offset
 
     def read_tail(self, path: str, count: int) -> Call[Batch]:
-        response = yield from self.exchange(protocol.read_tail(path, count))
+        response = yield from self.exchange(self.requests.read_tail(path, count))
         return self.take_page(path, response)
 
     def take_page(self, path: str, response: Response) -> Batch:

@@ -51,7 +51,7 @@ class Follow:
         an offset that a reconnect can go on from."""
         retries = None
         while True:
-            request = protocol.read(self._path, self._offset)
+            request = self._calls.requests.read(self._path, self._offset)
             response = yield from self._calls.exchange(request, retries=retries)
             retries = self._patient
             batch = self._calls.take_page(self._path, response)
@@ -65,7 +65,7 @@ class Follow:
                 return batch.closed
 
     def _poll(self) -> Part:
-        request = protocol.read_live(self._path, self._offset, "long-poll", self._cursor)
+        request = self._calls.requests.read_live(self._path, self._offset, "long-poll", self._cursor)
         began_s = self._calls.exchanges.clock_s()
         response = yield from self._calls.exchange(request, retries=self._patient)
         batch = protocol.read_batch(response, self._content_type)
@@ -77,7 +77,7 @@ class Follow:
 
     def _listen(self) -> Part:
         """One event stream, until it ends or breaks."""
-        request = protocol.read_live(self._path, self._offset, "sse", self._cursor)
+        request = self._calls.requests.read_live(self._path, self._offset, "sse", self._cursor)
         began_s = self._calls.exchanges.clock_s()
         response = yield from self._calls.exchange(request, opens=True, retries=self._patient)
         if not response.headers.get("content-type", "").startswith("text/event-stream"):

@@ -33,7 +33,7 @@ class Producing:
         on_error: OnError | None,
         rules: Rules,
     ) -> None:
-        protocol.stream_target(path)
+        calls.requests.target(path)
         if producer_id == "":
             raise BadArgument("producer_id is empty")
         self.path = path
@@ -69,7 +69,7 @@ class Producing:
             body = b"[%b]" % b",".join(parcel.messages)
         content_type = self.content_type if parcel.messages else None
         numbers = (self.id, self.batches.epoch, parcel.seq)
-        request = protocol.append(self.path, body, content_type, producer=numbers, close=parcel.closes)
+        request = self._calls.requests.append(self.path, body, content_type, producer=numbers, close=parcel.closes)
         return replace(request, handed=handed)
 
     def attempt(self, request: Request) -> Call[Response | ClientError | Lost]:

@@ -1,23 +1,19 @@
-"""The wire format of streams: what each call sends, and what the replies mean. Nothing here does I/O."""
+"""The wire format of streams: bodies, and what the replies mean. requests.py makes the requests."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 import msgspec
 
-from mainstem import limits
 from mainstem.client.errors import BadArgument, InvalidResponse, error_of
 from mainstem.client.json_values import encode_json
 from mainstem.client.results import Appended, Batch, StreamInfo
-from mainstem.errors import BadPath
 from mainstem.streams.content_types import is_json
-from mainstem.streams.paths import check_path
 
 T = TypeVar("T")
 
-STREAM = "/v1/stream/"
 LIST = "/v1/streams"
 BINARY = "application/octet-stream"
 BEGINNING = "-1"
@@ -71,84 +67,11 @@ def check(request: Request, response: Response) -> None:
         raise error_of(str(request), response.status, response.headers, response.body)
 
 
-def stream_target(path: str, query: Mapping[str, str] | None = None) -> str:
-    try:
-        check_path(path)
-    except BadPath as error:  # on its way, "a/../b" would become the path of another stream
-        raise BadArgument(
-            f"{path!r} is not a stream's path ({error.detail}): write it without the server, as chat/1"
-        ) from None
-    return with_query(STREAM + quote(path, safe="/~!$&'()*+,;=:@"), query)
-
-
 def with_query(target: str, query: Mapping[str, str] | None) -> str:
     return f"{target}{'&' if '?' in target else '?'}{urlencode(query)}" if query else target
 
 
 # Writing
-
-
-def create(
-    path: str,
-    content_type: str | None,
-    *,
-    body: bytes = b"",
-    ttl_s: int | None = None,
-    expires_at: str | None = None,
-    closed: bool = False,
-    retention: str | None = None,
-    forked_from: str | None = None,
-    fork_offset: str | None = None,
-    fork_sub_offset: int | None = None,
-) -> Request:
-    """PUT does nothing to a stream that is there already, so it may be sent again."""
-    headers = {
-        "content-type": content_type,
-        "stream-ttl": None if ttl_s is None else str(ttl_s),
-        "stream-expires-at": expires_at,
-        "stream-closed": "true" if closed else None,
-        "stream-retention": retention,
-        "stream-forked-from": None if forked_from is None else stream_target(forked_from),
-        "stream-fork-offset": fork_offset,
-        "stream-fork-sub-offset": None if fork_sub_offset is None else str(fork_sub_offset),
-    }
-    return Request("PUT", stream_target(path), path, given(headers), body)
-
-
-def append(
-    path: str,
-    body: bytes,
-    content_type: str | None,
-    *,
-    seq: str | None = None,
-    if_match: str | None = None,
-    producer: Producer | None = None,
-    close: bool = False,
-) -> Request:
-    if seq is not None and not isinstance(seq, str):
-        raise BadArgument(f"seq is {seq!r}; it is compared byte by byte, so write a number as text with leading zeros")
-    headers = {
-        "content-type": content_type,
-        "stream-seq": seq,
-        "if-match": if_match,
-        "stream-closed": "true" if close else None,
-    }
-    if producer is not None:
-        producer_id, epoch, number = producer
-        if not producer_id or not all(isinstance(value, int) and value >= 0 for value in (epoch, number)):
-            raise BadArgument(f"{producer!r} is no producer: an id, an epoch from 0 and a seq from 0 are needed")
-        headers |= {"producer-id": producer_id, "producer-epoch": str(epoch), "producer-seq": str(number)}
-    # Closing alone does nothing to a stream that is closed.
-    safe = producer is not None or (close and not body)
-    return Request("POST", stream_target(path), path, given(headers), body, safe=safe)
-
-
-def head(path: str) -> Request:
-    return Request("HEAD", stream_target(path), path)
-
-
-def delete(path: str) -> Request:
-    return Request("DELETE", stream_target(path), path)
 
 
 def given(headers: Mapping[str, str | None]) -> dict[str, str]:
@@ -216,24 +139,6 @@ def encode_value(value: Any) -> bytes:
 
 
 # Reading
-
-
-def read(path: str, offset: str) -> Request:
-    return Request("GET", stream_target(path, {"offset": offset}), path)
-
-
-def read_tail(path: str, count: int) -> Request:
-    return Request("GET", stream_target(path, {"tail": str(count)}), path)
-
-
-def read_live(path: str, offset: str, live: str, cursor: str | None) -> Request:
-    query = {"offset": offset, "live": live}
-    if cursor is not None:
-        query["cursor"] = cursor
-    if live == "sse":
-        headers = {"accept": "text/event-stream", "accept-encoding": "identity"}
-        return Request("GET", stream_target(path, query), path, headers, silence_s=limits.CLIENT_SSE_SILENCE_S)
-    return Request("GET", stream_target(path, query), path, silence_s=limits.CLIENT_LONG_POLL_S)
 
 
 def read_batch(response: Response, content_type: str = "") -> Batch:

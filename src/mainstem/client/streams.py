@@ -22,6 +22,7 @@ from mainstem.client.protocol import BEGINNING, BINARY, Producer, Request, Respo
 from mainstem.client.results import Appended, Batch, StreamInfo
 from mainstem.client.retries import Retries
 from mainstem.client.turns import Turns
+from mainstem.streams.paths import PREFIX
 
 T = TypeVar("T")
 Messages = list[Any]
@@ -30,6 +31,7 @@ Messages = list[Any]
 class AsyncStreams:
     """A client of one server. Use it as `async with AsyncStreams("http://127.0.0.1:4437") as streams:`.
 
+    `prefix` is where that server serves streams: its setting `stream_prefix`, or what another server has.
     `token` and each value of `headers` and `params` are texts, or callables that are asked before each request.
     `timeout_s` is how long the server may be silent. `http` is an httpx2.AsyncClient of your own, which you close.
     """
@@ -38,6 +40,7 @@ class AsyncStreams:
         self,
         url: str,
         *,
+        prefix: str = PREFIX,
         token: Given | None = None,
         headers: Mapping[str, Given] | None = None,
         params: Mapping[str, Given] | None = None,
@@ -50,6 +53,7 @@ class AsyncStreams:
     ) -> None:
         self.calls = Calls(
             url,
+            prefix=prefix,
             token=token,
             headers=headers,
             params=params,

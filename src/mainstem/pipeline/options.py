@@ -10,9 +10,9 @@ from mainstem.errors import BadOption, BadPath, BadRequest
 from mainstem.globs import check_glob
 from mainstem.pipeline.wire import Endpoint
 from mainstem.streams.content_types import is_json
-from mainstem.streams.paths import check_path
+from mainstem.streams.paths import PREFIX, check_path, check_prefix
 
-COMMON = ("url", "token", "tokenFile", "retrySeconds")
+COMMON = ("url", "token", "tokenFile", "retrySeconds", "streamPrefix")
 READING = (
     *("streams", "partitions", "kind", "startingId", "endingId", "maxRowsPerTrigger", "maxBytesPerTrigger"),
     *("schema", "schemaColumn", "columns", "failOnDataLoss", "splits", "pageBytes"),
@@ -63,8 +63,17 @@ class Reader:
         token_file = self.text("tokenFile")
         if token_file and self.text("token"):
             raise BadOption("give token or tokenFile, not both")
+        stream_prefix = self.text("streamPrefix") or PREFIX
+        try:
+            check_prefix(stream_prefix)
+        except ValueError as error:
+            raise BadOption(f"streamPrefix: {error}") from None
         return Endpoint(
-            url.rstrip("/"), self.text("token"), token_file, limits.PIPELINE_RETRY_S if retry_s is None else retry_s
+            url.rstrip("/"),
+            self.text("token"),
+            token_file,
+            limits.PIPELINE_RETRY_S if retry_s is None else retry_s,
+            stream_prefix,
         )
 
 

@@ -88,7 +88,8 @@ class Workbench:
         """Of `format("mainstem")`, for this server."""
         token = {"token": self.endpoint.token, "tokenFile": self.endpoint.token_file}
         given = {name: value for name, value in token.items() if value is not None}
-        return {"url": self.endpoint.url, "retrySeconds": f"{self.endpoint.retry_s:.0f}", **given}
+        place = {"url": self.endpoint.url, "streamPrefix": self.endpoint.stream_prefix}
+        return {**place, "retrySeconds": f"{self.endpoint.retry_s:.0f}", **given}
 
     def wire(self) -> Wire:
         return Wire(self.endpoint, self.tell)

@@ -14,6 +14,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from mainstem import limits
 from mainstem.errors import BadOption, RequestRefused, ServerUnreachable
+from mainstem.streams.paths import PREFIX
 
 RETRIED = frozenset({408, 429, 502, 503, 504})
 
@@ -26,6 +27,11 @@ class Endpoint:
     token: str | None = field(default=None, repr=False)
     token_file: str | None = None
     retry_s: float = limits.PIPELINE_RETRY_S
+    stream_prefix: str = PREFIX
+
+    def stream_url(self, path: str) -> str:
+        """The URL path of a stream."""
+        return f"{self.stream_prefix}/{quote(path, safe='/')}"
 
     def read_token(self) -> str | None:
         """The token to send now: a file is read every time, so that somebody else can renew it."""
@@ -187,8 +193,3 @@ class Wire:
 def _retry_after(reply: Reply) -> float:
     value = reply.headers.get("Retry-After", "")
     return min(float(value), limits.PIPELINE_BACKOFF_S_MAX) if value.isdigit() else 0.0
-
-
-def stream_url(path: str) -> str:
-    """The URL path of a stream."""
-    return f"/v1/stream/{quote(path, safe='/')}"

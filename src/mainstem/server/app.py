@@ -30,7 +30,7 @@ from mainstem.streams.control import ControlHttp
 from mainstem.streams.deliveries import Deliveries
 from mainstem.streams.http import StreamsHttp
 from mainstem.streams.listing import StreamsListing, SubscriptionsListing
-from mainstem.streams.paths import PREFIX
+from mainstem.streams.paths import Mount
 from mainstem.streams.reaper import Reaper
 from mainstem.streams.requests import Receive, Scope, Send, collect_headers
 from mainstem.streams.responses import OPEN, PREFLIGHT, answer, respond, respond_problem
@@ -121,6 +121,7 @@ class Mainstem:
         self.settings = settings
         self.proxies = open_proxies(settings)
         self.origins = open_origins(settings, guard_hosts=guard_hosts)
+        self.mount = Mount(settings.stream_prefix)
         self.gate = open_gate(settings, clock_us)
         self.store = store or open_store(settings)
         self.clock_us = clock_us
@@ -171,7 +172,8 @@ class Mainstem:
         self._sets = StreamSets(streams)
         self.http = StreamsHttp(
             streams,
-            ControlHttp(deliveries, allow_local_webhooks=settings.allow_local_webhooks),
+            ControlHttp(deliveries, self.mount, allow_local_webhooks=settings.allow_local_webhooks),
+            self.mount,
             body_bytes_max=settings.max_body_bytes,
             long_poll_ms=settings.long_poll_ms,
             allow_active_content=settings.allow_active_content,
@@ -211,7 +213,7 @@ class Mainstem:
     def direct(self, exchange: Exchange) -> AppendHandler | None:
         """Answer an append without a task, for whoever runs this app on the edge of its own."""
         http = self.http
-        if http is None or not fits(exchange, http.body_bytes_max):
+        if http is None or not fits(exchange, http):
             return None
         try:
             headers = collect_headers(exchange.head.headers)
@@ -254,8 +256,8 @@ class Mainstem:
         http = self.http
         if http is None:
             await respond_problem(send, Unavailable("the log is not open (was the lifespan run?)"))
-        elif path.startswith(PREFIX):
-            await http(scope, receive, send, path[len(PREFIX) :])
+        elif path.startswith(self.mount.root):
+            await http(scope, receive, send, path[len(self.mount.root) :])
         elif scope["method"] == "OPTIONS" and path.startswith(b"/v1/"):
             await respond(send, 204, PREFLIGHT)  # browsers ask before they send a token anywhere
         elif path == b"/v1/streams" and scope["method"] == "GET":
@@ -275,7 +277,8 @@ class Mainstem:
         elif path == b"/readyz":
             await self._respond_ready(send)
         else:
-            await respond_problem(send, NotFound("nothing is served at this path; streams live under /v1/stream/"))
+            where = f"streams are served under {self.mount.prefix}/"
+            await respond_problem(send, NotFound(f"nothing is served at this path; {where}"))
 
     def _check_page(self, scope: Scope, path: bytes) -> None:
         """Refuse what a page of another site asks for, where no token protects the server."""

@@ -18,16 +18,16 @@ from mainstem.streams.requests import Headers
 from mainstem.streams.responses import problem_headers
 
 
-def fits(exchange: Exchange, body_bytes_max: int) -> bool:
+def fits(exchange: Exchange, http: StreamsHttp) -> bool:
     """Whether a request is an append that can wait for its last byte in memory."""
     head = exchange.head
     return (
         head.method == b"POST"
-        and 0 <= head.length <= min(limits.DIRECT_APPEND_BYTES_MAX, body_bytes_max)
+        and 0 <= head.length <= min(limits.DIRECT_APPEND_BYTES_MAX, http.body_bytes_max)
         and not head.query
         and not head.expects_continue
-        and head.path.startswith(paths.PREFIX)
-        and not head.path.startswith(paths.CONTROL)
+        and head.path.startswith(http.mount.root)
+        and not head.path.startswith(http.mount.control)
     )
 
 
@@ -58,7 +58,7 @@ class AppendHandler:
         body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         pieces.clear()
         try:
-            path = paths.parse_path(self._exchange.head.path[len(paths.PREFIX) :])
+            path = self._parse_path()
             self._identity.require_write(path)
             content_type = append_content_type(self._headers, body)
             messages = None if content_type is None else parse_messages_now(content_type, body)
@@ -66,6 +66,9 @@ class AppendHandler:
             self._http.streams.log.enqueue(command, self)
         except MainstemError as error:
             self.set_exception(error)
+
+    def _parse_path(self) -> str:
+        return paths.parse_path(self._exchange.head.path[len(self._http.mount.root) :])
 
     def client_left(self) -> None:
         """A complete append counts also without its client; an incomplete one does not."""
@@ -82,7 +85,7 @@ class AppendHandler:
 
     def set_result(self, done: Appended) -> None:
         if done.state.ttl_s is not None:
-            self._http.keep_alive(paths.parse_path(self._exchange.head.path[len(paths.PREFIX) :]), done)
+            self._http.keep_alive(self._parse_path(), done)
         self._exchange.respond(*append_reply(self._headers, done))
 
     def set_exception(self, error: BaseException) -> None:

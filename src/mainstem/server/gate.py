@@ -13,15 +13,15 @@ from mainstem.errors import TokenInUrl, Unauthorized
 from mainstem.server.auth import Authenticator, Clock, configure_authenticator
 from mainstem.server.rates import RateLimits
 from mainstem.server.settings import Settings
-from mainstem.streams.paths import CONTROL
+from mainstem.streams.paths import Mount
 from mainstem.streams.requests import Headers, Scope, Send, parse_query
 from mainstem.streams.responses import make_private
 
 NOBODY: Final = Identity()
 HEALTH: Final = frozenset([b"/healthz", b"/readyz"])
-PUBLIC_KEYS: Final = CONTROL + b"/jwks.json"
+PUBLIC_KEYS: Final = b"/jwks.json"
 # Their bearer token is the one of the wake, which the subscription itself checks.
-OF_A_WAKE = re.compile(re.escape(CONTROL) + rb"/subscriptions/[^/]+/(?:callback|ack|release)")
+OF_A_WAKE = re.compile(rb"/subscriptions/[^/]+/(?:callback|ack|release)")
 NAMES_OF_TOKENS: Final = frozenset(["token", "access_token", "jwt", "authorization"])
 
 
@@ -31,12 +31,13 @@ def open_gate(settings: Settings, clock_us: Clock) -> "Gate | None":
     rates = RateLimits(settings.max_requests_per_second, clock_us) if settings.max_requests_per_second else None
     if authenticator is None and rates is None:
         return None
-    return Gate(authenticator, rates)
+    return Gate(authenticator, rates, Mount(settings.stream_prefix))
 
 
 class Gate:
-    def __init__(self, authenticator: Authenticator | None, rates: RateLimits | None) -> None:
+    def __init__(self, authenticator: Authenticator | None, rates: RateLimits | None, mount: Mount) -> None:
         self.authenticator = authenticator
+        self._control = mount.control
         self._rates = rates
 
     async def admit(self, scope: Scope, path: bytes, send: Send) -> Send:
@@ -78,7 +79,7 @@ class Gate:
     async def _identify(self, scope: Scope, method: str, path: bytes, client: Any) -> Identity:
         if self.authenticator is None:
             return EVERYBODY
-        if needs_no_token(method, path):
+        if path.startswith(self._control) and needs_no_token(method, path[len(self._control) :]):
             return NOBODY
         try:
             return await self.authenticator.identify(find_bearer(scope))
@@ -92,6 +93,7 @@ class Gate:
 
 
 def needs_no_token(method: str, path: bytes) -> bool:
+    """`path` is what follows the reserved segment."""
     if path == PUBLIC_KEYS:
         return method in ("GET", "HEAD")
     return method == "POST" and OF_A_WAKE.fullmatch(path) is not None

@@ -10,6 +10,7 @@ import msgspec
 
 from mainstem import limits
 from mainstem.errors import SettingsError
+from mainstem.streams import paths
 
 ENVIRONMENT_PREFIX = "MAINSTEM_"
 POSTGRES = ("postgresql://", "postgres://")
@@ -39,6 +40,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     data: str = "./mainstem-data"
     store: str = "sqlite"
     long_poll_ms: Milliseconds = limits.LONG_POLL_MS
+    stream_prefix: str = paths.PREFIX
     page_bytes: PageBytes = limits.PAGE_BYTES
     max_body_bytes: BodyBytes = limits.BODY_BYTES_MAX
     allow_local_webhooks: bool = False
@@ -63,6 +65,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         if self.store not in ("sqlite", "memory") and not self.store.startswith(POSTGRES):
             # Not shown: it may be a URL with a password and a slip in it.
             raise ValueError("store is sqlite, memory, or a URL like postgresql://user@host:5432/database")
+        try:
+            paths.check_prefix(self.stream_prefix)
+        except ValueError as error:
+            raise ValueError(f"stream_prefix: {error}") from None
 
     @property
     def authenticates(self) -> bool:

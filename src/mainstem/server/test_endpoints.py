@@ -17,7 +17,6 @@ from mainstem.access import Identity
 from mainstem.errors import BadRequest, MainstemError, MethodNotAllowed
 from mainstem.server.app import Mainstem
 from mainstem.server.edge.exchanges import Exchange
-from mainstem.streams.paths import PREFIX
 from mainstem.streams.requests import Receive, Scope, Send, collect_headers, read_body
 from mainstem.streams.responses import HeaderList, respond, respond_problem
 
@@ -56,8 +55,8 @@ class Fault(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=
     corrupt_body: bool = False
     inject_sse_event: SseEvent | None = None
 
-    def concerns(self, scope: Scope) -> bool:
-        stream = PREFIX.decode() + self.path
+    def concerns(self, scope: Scope, prefix: str) -> bool:
+        stream = f"{prefix}/{self.path}"
         return scope["path"] in (self.path, stream) and self.method in (None, scope["method"])
 
 
@@ -116,7 +115,7 @@ class FaultyMainstem(Mainstem):
 
     def _take(self, scope: Scope) -> Fault | None:
         for fault in self.faults:
-            if fault.concerns(scope) and random.random() < fault.probability:
+            if fault.concerns(scope, self.mount.prefix) and random.random() < fault.probability:
                 fault.count -= 1
                 if not fault.count:
                     self.faults.remove(fault)

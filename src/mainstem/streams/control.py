@@ -93,8 +93,9 @@ class ClaimReply(msgspec.Struct):
 class ControlHttp:
     """Everything under the reserved prefix. `rest` is the decoded path behind `__ds/`."""
 
-    def __init__(self, deliveries: Deliveries, *, allow_local_webhooks: bool) -> None:
+    def __init__(self, deliveries: Deliveries, mount: paths.Mount, *, allow_local_webhooks: bool) -> None:
         self.deliveries = deliveries
+        self.mount = mount
         self.log = deliveries.log
         self.allow_local_webhooks = allow_local_webhooks
         self._making: Counter[str | None] = Counter()
@@ -133,7 +134,8 @@ class ControlHttp:
     ) -> None:
         identity: Identity = scope["mainstem.identity"]
         if not action and method == "PUT":
-            await self._put(name, _decode(body, SubscriptionRequest), base_url(scope, headers), identity, send)
+            base = base_url(scope, headers, self.mount)
+            await self._put(name, _decode(body, SubscriptionRequest), base, identity, send)
         elif not action and method == "GET":
             await _respond_json(send, 200, await self._describe(name, await self._find(name, identity)))
         elif not action and method == "DELETE":
@@ -302,9 +304,9 @@ def require_all(identity: Identity, config: Config, streams: tuple[str, ...]) ->
         identity.require_write(config.wake_stream)
 
 
-def base_url(scope: Scope, headers: Headers) -> str:
+def base_url(scope: Scope, headers: Headers, mount: paths.Mount) -> str:
     """The stream root as the client addressed it: callback and key URLs begin with it."""
-    return origin(scope, headers) + quote(scope.get("root_path", "")) + paths.PREFIX.decode().rstrip("/")
+    return origin(scope, headers) + quote(scope.get("root_path", "")) + mount.prefix
 
 
 def format_time(us: int) -> str:

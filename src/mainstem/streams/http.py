@@ -69,6 +69,7 @@ class StreamsHttp:
         self,
         streams: Streams,
         control: ControlHttp,
+        mount: paths.Mount,
         *,
         body_bytes_max: int,
         long_poll_ms: int,
@@ -77,6 +78,7 @@ class StreamsHttp:
         self.streams = streams
         self.allow_active_content = allow_active_content
         self.control = control
+        self.mount = mount
         self.body_bytes_max = body_bytes_max
         self.live = LiveReads(streams.log.live, streams.log.clock_us, long_poll_ms / 1000)
 
@@ -183,7 +185,7 @@ class StreamsHttp:
         body: bytes,
         scope: Scope,
     ) -> Created:
-        source_path = paths.parse_reference(source, scope.get("root_path", ""))
+        source_path = self.mount.parse_reference(source, scope.get("root_path", ""))
         identity: Identity = scope["mainstem.identity"]
         identity.require_read(source_path)
         anchor = text_header(headers, b"stream-fork-offset", 64)

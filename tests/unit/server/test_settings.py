@@ -51,6 +51,7 @@ def test_every_setting_can_come_from_the_environment_and_from_the_file(config, n
         "jwt_secret_file": "/run/secret",
         "sync_validation": "tree",
         "sync_ids": "uuid",
+        "stream_prefix": "/v1/streams",
         "sync_schemas": "/etc/schemas",
         "sync_hook": "package.module:validate",
         "jwks": "https://issuer.example/jwks.json",

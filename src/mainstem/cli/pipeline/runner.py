@@ -118,7 +118,13 @@ def job_options(*, changes: bool = False) -> Callable[[Callable[..., Any]], Call
                 raise click.UsageError("--once and --every exclude each other")
             name = click.get_current_context().info_name or function.__name__
             runner = Runner(
-                Endpoint(address.url, None if token_file else address.token, token_file, retry_s),
+                Endpoint(
+                    address.url,
+                    None if token_file else address.token,
+                    token_file,
+                    retry_s,
+                    address.stream_prefix,
+                ),
                 name,
                 checkpoint=checkpoint or Path("mainstem-pipeline") / name,
                 master=master,

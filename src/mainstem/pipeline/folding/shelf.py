@@ -10,7 +10,7 @@ import msgspec
 
 from mainstem import limits
 from mainstem.pipeline.targets import PARTITION, Target
-from mainstem.pipeline.wire import Reply, Wire, stream_url
+from mainstem.pipeline.wire import Reply, Wire
 from mainstem.streams.offsets import Offset
 
 MISSING = frozenset({404, 410})
@@ -120,7 +120,7 @@ class Shelf:
         at = start
         while at < until:
             query = [("offset", str(Offset(target.life, at)))]
-            reply = self._wire.request("GET", stream_url(target.name), query=query, allowed=MISSING)
+            reply = self._wire.request("GET", self._wire.endpoint.stream_url(target.name), query=query, allowed=MISSING)
             if reply.status in MISSING:
                 raise TargetGone
             for message in _array.decode(reply.body):

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from mainstem import limits
 from mainstem.errors import MainstemError, RequestRefused
 from mainstem.pipeline.options import WriteOptions
-from mainstem.pipeline.wire import Reply, Wire, stream_url
+from mainstem.pipeline.wire import Reply, Wire
 from mainstem.pipeline.writing.events import submit_events
 from mainstem.pipeline.writing.stage import Frame, Manifest, Stage
 
@@ -35,7 +35,8 @@ def is_there(options: WriteOptions, manifest: Manifest) -> bool:
     """Whether the server still has what a mark says was sent: it may be another one by now, or a stream was deleted."""
     with Wire(options.endpoint) as wire:
         for name, end in manifest.reached.items():
-            target = f"/v1/partition/{quote(name, safe='')}" if options.into_events else stream_url(name)
+            partition = f"/v1/partition/{quote(name, safe='')}"
+            target = partition if options.into_events else options.endpoint.stream_url(name)
             reply = wire.request("HEAD", target, allowed=frozenset({404, 410}))
             now = reply.headers.get("Stream-Next-Offset", "")
             if reply.status >= 400 or now < end or now.partition("_")[0] != end.partition("_")[0]:
@@ -67,13 +68,16 @@ class Appender:
             return
         reply = self._post(frame, seq)
         if reply.status == 404 and reply.problem.get("code") == "stream_not_found":
-            self._wire.request("PUT", stream_url(frame.name), headers={"Content-Type": self._content_type})
+            self._wire.request("PUT", self._url(frame), headers={"Content-Type": self._content_type})
             reply = self._post(frame, seq)
         if reply.status >= 400:
             raise _explain(reply, frame.name, self._producer, self._epoch)
         self._stored[frame.name] = int(reply.headers["Producer-Seq"])
         if frame.name in self.reached or len(self.reached) < limits.SINK_ENDS_KEPT:
             self.reached[frame.name] = reply.headers["Stream-Next-Offset"]
+
+    def _url(self, frame: Frame) -> str:
+        return self._wire.endpoint.stream_url(frame.name)
 
     def _post(self, frame: Frame, seq: int) -> Reply:
         headers = {
@@ -82,7 +86,7 @@ class Appender:
             "Producer-Epoch": str(self._epoch),
             "Producer-Seq": str(seq),
         }
-        return self._wire.request("POST", stream_url(frame.name), headers=headers, body=frame.body, allowed=REFUSALS)
+        return self._wire.request("POST", self._url(frame), headers=headers, body=frame.body, allowed=REFUSALS)
 
 
 def _explain(reply: Reply, stream: str, producer: str, epoch: int) -> RequestRefused:
