@@ -6,9 +6,9 @@ KIB: Final = 1024
 MIB: Final = 1024 * KIB
 
 # Requests
-BODY_BYTES_MAX: Final = 16 * MIB  # one append is one record in one transaction, held in memory meanwhile
+BODY_BYTES_MAX: Final = 64 * MIB  # clients gather waiting appends into one body without bound; held in memory meanwhile
 BODY_DISCARD_BYTES_MAX: Final = (
-    64 * MIB
+    128 * MIB
 )  # read and dropped of a body that is too large, so that its client sees the 413
 PARSE_INLINE_BYTES_MAX: Final = 256 * KIB  # JSON up to here is checked in under half a millisecond
 REQUEST_HEAD_BYTES_MAX: Final = 64 * KIB  # curl and browsers stay far below
@@ -48,6 +48,9 @@ TTL_S_MAX: Final = 100 * 365 * 86_400  # a century: later sums stay far below 2^
 # Reads
 PAGE_BYTES: Final = MIB  # one catch-up response, unless a single record is larger
 PAGE_BYTES_MAX: Final = 64 * MIB
+LARGE_RECORD_BYTES_MIN: Final = MIB  # smaller ones are read again for each piece
+LARGE_RECORDS_BYTES_MAX: Final = 128 * MIB  # large records held for readers that take them in pieces
+ENCODE_INLINE_BYTES_MAX: Final = MIB  # larger pages are made off the event loop: 64 MiB are copied in some 30 ms
 LOG_PAGE_BYTES: Final = 4 * MIB  # one response of /v1/log; larger ones only cost memory
 LOG_PAGE_BYTES_MAX: Final = 64 * MIB
 LOG_PAGE_ROWS: Final = 100_000  # rows of one response of /v1/log, unless a record has more and may not be divided
@@ -88,7 +91,7 @@ COMPRESS_INLINE_BYTES_MAX: Final = 16 * KIB  # larger bodies are compressed off 
 COMMANDS_WAITING_MAX: Final = 20_000  # beyond this a writer is told to come back (503)
 COMMAND_BYTES_WAITING_MAX: Final = 256 * MIB
 BATCH_COMMANDS_MAX: Final = 2_000  # bounds how long one fsync keeps its first caller waiting
-BATCH_BYTES_MAX: Final = 32 * MIB
+BATCH_BYTES_MAX: Final = 32 * MIB  # a larger command is a batch of its own
 
 # Memory
 GC_ALLOCATIONS: Final = 20_000  # requests leave no cycles: Python's 700 would look for them thousands of times a second
@@ -330,7 +333,7 @@ CLI_ATTEMPTS: Final = 3  # of a first request, within half a second: a server th
 CLI_APPEND_BYTES: Final = 256 * KIB  # input is sent in pieces of this size: one page in memory, and few requests
 CLI_APPEND_MESSAGES_MAX: Final = 1_000  # JSON messages in one append
 CLI_LINE_BYTES_MAX: Final = MIB  # a longer line of a stream is shown in pieces
-CLI_WHOLE_BYTES_MAX: Final = 16 * MIB  # one message, or one append as a whole; more could not be stored anyway
+CLI_WHOLE_BYTES_MAX: Final = 64 * MIB  # one message, or one append as a whole; more could not be stored anyway
 CLI_SUBMIT_BYTES: Final = 512 * KIB  # drafts in one message, well below what a message may be
 CLI_SYNC_WAIT_S: Final = 30.0  # for one answer over the WebSocket
 CLI_SYNC_MESSAGE_BYTES_MAX: Final = 64 * MIB  # a page with the largest snapshots

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,15 +34,21 @@ def node() -> list[str]:
     return node
 
 
+def run(node: list[str], program: str, url: str) -> dict[str, Any]:
+    """What a program of this folder says that it saw."""
+    command = [*node, str(HERE / program)]
+    environment = os.environ | {"MAINSTEM_URL": url}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    seen: dict[str, Any] = json.loads(done.stdout)
+    return seen
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(360)
 def test_the_javascript_client_works_unchanged(start_server, node):
     server = start_server()
-    environment = os.environ | {"MAINSTEM_URL": server.url}
-    command = [*node, str(HERE / "official_client.mjs")]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
-    seen = json.loads(done.stdout)
+    seen = run(node, "official_client.mjs", server.url)
     assert seen.pop("fenced") >= 1  # the producer that was replaced hears of it
     assert seen == {
         "text": "grüße zwei",
@@ -62,6 +69,18 @@ def test_the_javascript_client_works_unchanged(start_server, node):
         "lastClosed": True,
         "deleted": {"exists": False},
     }
+    assert "Traceback" not in server.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(360)
+def test_large_appends_that_the_client_gathers_are_all_stored(start_server, node):
+    """It sends what waits as one body, however large that is: here up to 29 MB."""
+    server = start_server()
+    seen = run(node, "concurrent_appends.mjs", server.url)
+    assert seen["refused"] == []
+    assert seen["length"] == 30_000_000
+    assert sorted(seen["runs"]) == sorted(seen["messages"]) == list(range(30))
     assert "Traceback" not in server.stderr
 
 

@@ -23,7 +23,7 @@ import click
 @click.option("--long-poll-ms", type=int, help="How long a long-poll waits for data.  [default: 30000]")
 @click.option("--stream-prefix", metavar="PATH", help="Where streams are served.  [default: /v1/stream]")
 @click.option("--page-bytes", type=int, help="Size of one catch-up response.  [default: 1048576]")
-@click.option("--max-body-bytes", type=int, help="Largest request body.  [default: 16777216]")
+@click.option("--max-body-bytes", type=int, help="Largest request body.  [default: 67108864]")
 @click.option("--allow-local-webhooks", is_flag=True, default=None, help="Let webhooks call loopback addresses.")
 @click.option("--jwt-secret-file", help="File with the secret that signs tokens (HS256).  [default: none]")
 @click.option("--jwks", help="File or URL of the public keys of tokens (EdDSA, RS256, ES256).  [default: none]")

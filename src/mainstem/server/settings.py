@@ -22,7 +22,7 @@ Rate = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 FileDescriptor = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 Readers = Annotated[int, msgspec.Meta(ge=1, le=limits.LIVE_READERS_MAX)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
-BodyBytes = Annotated[int, msgspec.Meta(ge=1, le=limits.BATCH_BYTES_MAX)]
+BodyBytes = Annotated[int, msgspec.Meta(ge=1, le=limits.BODY_BYTES_MAX)]
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -292,7 +292,10 @@ class StreamsHttp:
         if b"if-none-match" in headers and matches(headers[b"if-none-match"].decode("latin-1"), etag):
             await respond(send, 304, reply)
             return
-        body = json_mode.wrap(page.data) if content_types.is_json(state.content_type) else page.data
+        body = page.data
+        if content_types.is_json(state.content_type):
+            inline = len(body) <= limits.ENCODE_INLINE_BYTES_MAX
+            body = json_mode.wrap(body) if inline else await asyncio.to_thread(json_mode.wrap, body)
         reply += self._content_headers(state)
         encoding = choose_encoding(headers.get(b"accept-encoding", b"").decode("latin-1"), len(body))
         if encoding is not None:

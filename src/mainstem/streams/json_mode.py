@@ -118,7 +118,7 @@ def _check_depth(body: bytes, levels_max: int) -> None:
 
 def wrap(data: bytes) -> bytes:
     """Stored bytes as the JSON array that a reader gets."""
-    return b"[%b]" % data[:-1]
+    return b"".join((b"[", memoryview(data)[:-1], b"]"))  # one copy: pages may be large
 
 
 def messages(data: bytes) -> list[msgspec.Raw]:

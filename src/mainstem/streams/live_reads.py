@@ -220,9 +220,11 @@ class LiveReads:
         if known is not None:
             return known
         page = await source.read(at, limits.SSE_EVENT_BYTES)
-        event, end = _encode_page(source.content_type, page)
         tag = next_cursor(cursor, now_us, draw_cursor_jitter_s())
-        frame = event + sse.encode_control(end, tag, page.up_to_date, page.closed)
+        if len(page.data) <= limits.ENCODE_INLINE_BYTES_MAX:
+            frame, end = _encode_page(source.content_type, page, tag)
+        else:
+            frame, end = await asyncio.to_thread(_encode_page, source.content_type, page, tag)
         if shared and page.up_to_date and len(topic.frames) < limits.TOPIC_FRAMES_MAX:
             topic.frames[name] = frame, end, page.up_to_date
         return frame, end, page.up_to_date
@@ -233,8 +235,14 @@ def _has_news(now: tuple[Offset, bool], start: Offset) -> bool:
     return end > start or closed
 
 
-def _encode_page(content_type: str, page: Page) -> tuple[bytes, Offset]:
-    """A data event, if there is data, and up to where it goes: a character that is cut off waits for its rest."""
+def _encode_page(content_type: str, page: Page, cursor: str) -> tuple[bytes, Offset]:
+    """A data event, if there is data, with its control event, and up to where it goes."""
+    event, end = _encode_data(content_type, page)
+    return event + sse.encode_control(end, cursor, page.up_to_date, page.closed), end
+
+
+def _encode_data(content_type: str, page: Page) -> tuple[bytes, Offset]:
+    """A data event, and up to where it goes: a character that is cut off waits for its rest."""
     data, end = page.data, page.end
     if content_types.is_json(content_type):
         return (sse.encode_text(json_mode.wrap(data)) if data else b""), end

@@ -8,11 +8,12 @@ import msgspec
 from mainstem import limits
 from mainstem.errors import BadOffset, OffsetGone, StreamNotFound
 from mainstem.log.commit import CommitLog
-from mainstem.log.records import TopicId
+from mainstem.log.records import Chunk, TopicId
 from mainstem.long_work import run_sized
 from mainstem.streams import content_types, json_mode, lifecycle
 from mainstem.streams.content_types import is_json
 from mainstem.streams.forks import count_sub_offset, segment_at
+from mainstem.streams.large_records import LargeRecords
 from mainstem.streams.offsets import Offset, Sentinel
 from mainstem.streams.retention import Trim, before
 from mainstem.streams.states import StreamState, stream_key
@@ -47,6 +48,7 @@ class Streams:
         self.touches: dict[str, int] = {}
         """Reads of streams with a sliding TTL that are not durable yet: path -> time in microseconds."""
         self._watched: dict[str, int] = {}
+        self._large = LargeRecords()
 
     # Keeping streams with a TTL alive
 
@@ -118,9 +120,10 @@ class Streams:
         at = start.position
         parts: list[bytes] = []
         while at < state.tail and size > 0:
-            data, until = await self._run(state, at, size)
-            if not is_json(state.content_type):
-                data = data[:size]
+            if is_json(state.content_type):
+                data, until = await self._run(state, at, size)
+            else:
+                data, until = await self._bytes(state, at, size)
             parts.append(data)
             at += len(data)
             size -= len(data)
@@ -199,14 +202,25 @@ class Streams:
             start = segment.end
         return state.topic, max(start, state.earliest)
 
+    async def _bytes(self, state: StreamState, at: int, size: int) -> tuple[bytes, int]:
+        """Up to `size` bytes from a position, and where their segment ends. They may end within a record."""
+        topic, until = segment_at(state, at)
+        chunk = self._large.find(topic, at)
+        if chunk is None:
+            chunk = await self._chunk(state, topic, at, until, size)
+            if len(chunk.data) > max(size, limits.LARGE_RECORD_BYTES_MIN):
+                self._large.keep(topic, chunk)
+        end = min(at + size, until, chunk.end)
+        if end == chunk.end:
+            self._large.forget(topic)
+        if chunk.start == at and chunk.end == end:
+            return chunk.data, until
+        return chunk.data[at - chunk.start : end - chunk.start], until
+
     async def _run(self, state: StreamState, at: int, size: int) -> tuple[bytes, int]:
         """Whole records from a position, about `size` bytes but at least one, and where their segment ends."""
         topic, until = segment_at(state, at)
-        chunk = self.log.live.read(topic, at, size) or await self.log.store.read(topic, at, until, size)
-        if chunk is None:
-            raise StreamNotFound("the stream was deleted while it was read")
-        if chunk.start > at:
-            raise _gone(Offset(state.read_seq, at), Offset(state.read_seq, chunk.start))
+        chunk = await self._chunk(state, topic, at, until, size)
         if chunk.start == at and chunk.end <= until:
             return chunk.data, until
         inside = at - chunk.start
@@ -217,6 +231,15 @@ class Streams:
         ):
             raise BadOffset(f"{Offset(state.read_seq, at)} lies within a message")
         return chunk.data[inside : until - chunk.start], until
+
+    async def _chunk(self, state: StreamState, topic: TopicId, at: int, until: int, size: int) -> Chunk:
+        """Whole records; the first of them holds the byte at `at`."""
+        chunk = self.log.live.read(topic, at, size) or await self.log.store.read(topic, at, until, size)
+        if chunk is None:
+            raise StreamNotFound("the stream was deleted while it was read")
+        if chunk.start > at:
+            raise _gone(Offset(state.read_seq, at), Offset(state.read_seq, chunk.start))
+        return chunk
 
 
 class StreamSource:
