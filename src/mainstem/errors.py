@@ -216,7 +216,7 @@ class ContentTypeMismatch(Conflict):
 
 class SequenceRegression(Conflict):
     code = "sequence_regression"
-    title = "Stream-Seq must increase"
+    title = "Sequence conflict: Stream-Seq must increase"  # other clients look for the first two words
 
 
 class ProducerGap(Conflict):

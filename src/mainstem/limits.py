@@ -213,6 +213,7 @@ CLIENT_RETRY_AFTER_S_MAX: Final = 60.0  # a server that asks for more is asked a
 CLIENT_SSE_SILENCE_S: Final = 20.0  # a heartbeat that did not come
 CLIENT_SSE_FAILURES: Final = 3  # event streams in a row that end before their first event, before long-poll is taken
 CLIENT_LONG_POLL_S: Final = 90.0  # three times what servers wait by default; then it is asked again
+CLIENT_ERROR_TEXT_BYTES_MAX: Final = 500  # of a reply in plain words, in the text of an error
 CLIENT_RESPONSE_BYTES_MAX: Final = 128 * MIB  # the largest page, with base64 around it
 CLIENT_READ_BYTES_MAX: Final = 256 * MIB  # what read_bytes and its like collect unless told otherwise
 CLIENT_CONNECTIONS_MAX: Final = 1_000  # each follow holds one

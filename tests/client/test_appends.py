@@ -7,11 +7,13 @@ import msgspec
 import pytest
 
 from client.canned import canned, reply
+from mainstem import limits
 from mainstem.client import (
     AsyncStreams,
     BadArgument,
     BadRequest,
     BodyTooLarge,
+    Conflict,
     ContentTypeMismatch,
     OutcomeUnknown,
     ProducerGap,
@@ -42,7 +44,7 @@ def test_an_append_that_is_too_large_is_told_at_once(streams, path):
     streams.create(path)
     for _ in range(3):
         with pytest.raises(BodyTooLarge):
-            streams.append(path, bytes(20_000_000))
+            streams.append(path, bytes(limits.BODY_BYTES_MAX + 1))
     assert streams.read_bytes(path) == b""
 
 
@@ -138,6 +140,16 @@ def test_seq_must_increase_bytewise(streams, path):
     streams.append(path, "d")
     streams.append(path, "e", seq="9001")
     assert streams.read_text(path) == "abde"
+
+
+def test_the_conflict_of_another_server_after_a_seq_is_a_sequence_conflict(twins):
+    with canned(reply(409, {"content-type": "text/plain"}, b"Conflict: too late")) as peer:
+        streams = twins(peer.url)
+        with pytest.raises(SequenceRegression, match="too late"):
+            streams.append("s", "a", content_type="text/plain", seq="1")
+        with pytest.raises(Conflict, match="too late") as raised:
+            streams.append("s", "a", content_type="text/plain")
+        assert type(raised.value) is Conflict
 
 
 def test_seqs_may_leave_numbers_out_and_be_large(streams, path):

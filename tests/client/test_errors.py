@@ -87,3 +87,43 @@ def test_limits_are_told():
     found = error_of("POST s", 413, PROBLEM, json.dumps(problem(error)).encode())
     assert isinstance(found, errors.BodyTooLarge)
     assert found.limit_bytes == 10
+
+
+# Other servers, which send no code
+
+PLAIN = {"content-type": "text/plain; charset=utf-8"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "kind"),
+    [
+        (PLAIN, b"Sequence conflict", errors.SequenceRegression),
+        (PLAIN, b"", errors.SequenceRegression),
+        (PLAIN, b"Content-type mismatch", errors.ContentTypeMismatch),
+        ({**PLAIN, "stream-closed": "true"}, b"Stream is closed", errors.StreamClosed),
+        ({**PLAIN, "producer-expected-seq": "3"}, b"Producer sequence gap", errors.ProducerGap),
+        (PROBLEM, b'{"code": "stream_closed"}', errors.StreamClosed),
+        (PROBLEM, b'{"code": "something_else"}', errors.Conflict),
+    ],
+)
+def test_a_conflict_after_a_seq_is_a_sequence_conflict_unless_the_reply_says_otherwise(headers, body, kind):
+    assert type(error_of("POST s", 409, headers, body, seq_sent=True)) is kind
+
+
+def test_a_conflict_without_a_seq_is_no_sequence_conflict():
+    assert type(error_of("POST s", 409, PLAIN, b"Conflict")) is errors.Conflict
+
+
+def test_the_words_of_a_plain_reply_are_in_the_error_on_one_line():
+    assert "POST s: no such\ufffd thing" in str(error_of("POST s", 404, PLAIN, b"no such\xff\r\n\x1b\t thing\n"))
+    long = str(error_of("POST s", 500, PLAIN, b"x" * 100_000))
+    assert "xxx" in long
+    assert len(long) < 1_000
+
+
+def test_a_page_of_a_proxy_is_not_shown():
+    assert "<h1>" not in str(error_of("POST s", 502, {"content-type": "text/html"}, b"<h1>Bad gateway</h1>"))
+
+
+def test_the_title_of_a_sequence_conflict_is_what_other_clients_look_for():
+    assert server_errors.SequenceRegression.title.lower().startswith("sequence conflict")

@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from mainstem import limits
+
 
 class ClientError(Exception):
     """Anything that this client raises on purpose. `retryable` says whether the same call may succeed later."""
@@ -264,14 +266,20 @@ BY_STATUS: dict[int, type[ResponseError]] = {
 RETRYABLE_STATUSES = frozenset([408, 425, 429, 500, 502, 503, 504])
 
 
-def error_of(request: str, status: int, headers: Mapping[str, str], body: bytes) -> ResponseError:
-    """The error that a reply stands for. `request` says what was asked, as "GET chat/1"."""
+def error_of(
+    request: str, status: int, headers: Mapping[str, str], body: bytes, *, seq_sent: bool = False
+) -> ResponseError:
+    """The error that a reply stands for. `request` says what was asked, as "GET chat/1", and `seq_sent` whether with a
+    Stream-Seq."""
     facts = _read_problem(headers, body)
+    text = _read_text(headers, body)
     code = facts.get("code")
     kind = BY_CODE.get(code) if isinstance(code, str) else None
     if kind is None:
         kind = _guess_kind(status, headers)
-    detail = facts.get("detail") or facts.get("title") or f"the server answered {status}"
+        if kind is Conflict and "code" not in facts:
+            kind = _guess_conflict(text, seq_sent)
+    detail = facts.get("detail") or facts.get("title") or text or f"the server answered {status}"
     hint = facts.get("hint")
     error = kind(
         f"{request}: {detail}",
@@ -301,6 +309,21 @@ def _guess_kind(status: int, headers: Mapping[str, str]) -> type[ResponseError]:
     if 400 <= status < 500:
         return BadRequest
     return ServerFailed if status >= 500 else ResponseError
+
+
+def _guess_conflict(text: str, seq_sent: bool) -> type[ResponseError]:
+    """What a conflict is about that has no code: other servers say it in words, if at all."""
+    if "content type" in text.lower().replace("-", " "):
+        return ContentTypeMismatch
+    return SequenceRegression if seq_sent else Conflict
+
+
+def _read_text(headers: Mapping[str, str], body: bytes) -> str:
+    """What a reply says in plain words, as one line."""
+    if not headers.get("content-type", "").lower().startswith("text/plain"):
+        return ""
+    text = body[: limits.CLIENT_ERROR_TEXT_BYTES_MAX].decode("utf-8", "replace")
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
 def _read_problem(headers: Mapping[str, str], body: bytes) -> dict[str, Any]:

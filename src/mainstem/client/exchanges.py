@@ -139,7 +139,13 @@ class Exchanges:
             response: Response = yield Open(dressed) if opens else Send(dressed)
             if response.ok:
                 return response
-            error = error_of(str(request), response.status, response.headers, response.body)
+            error = error_of(
+                str(request),
+                response.status,
+                response.headers,
+                response.body,
+                seq_sent="stream-seq" in request.headers,
+            )
             if refreshed or not isinstance(error, Unauthorized) or not callable(self.token):
                 raise error
             refreshed = True

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from mainstem.client.errors import BadArgument, InvalidResponse, error_of
+from mainstem.client.errors import BadArgument, InvalidResponse
 from mainstem.client.json_values import encode_json
 from mainstem.client.results import Appended, Batch, StreamInfo
 from mainstem.streams.content_types import is_json
@@ -59,12 +59,6 @@ class Response:
 
     def json(self) -> Any:
         return decode_json(self.body, Any, "the reply")
-
-
-def check(request: Request, response: Response) -> None:
-    """Raise what a reply stands for, unless it is a success."""
-    if not response.ok:
-        raise error_of(str(request), response.status, response.headers, response.body)
 
 
 def with_query(target: str, query: Mapping[str, str] | None) -> str:
