@@ -1,11 +1,5 @@
 """Two nodes behind nginx, with the very configuration of `deploy/`: TLS, caching, collapsing, and a node that dies."""
 
-import datetime
-import os
-import shutil
-import signal
-import socket
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -14,105 +8,12 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from mainstem.testing.server import ServerProcess
+from proxy.nginx import Nginx
 
 CONFIGURATION = Path(__file__).parents[2] / "deploy" / "nginx.conf"
 TEXT = {"content-type": "text/plain"}
-OUTER = """
-daemon off;
-worker_processes 1;
-pid {folder}/pid;
-error_log {folder}/error.log;
-{user}
-events {{ worker_connections 512; }}
-http {{
-    client_body_temp_path {folder}/body;
-    proxy_temp_path {folder}/proxy;
-    fastcgi_temp_path {folder}/fastcgi;
-    uwsgi_temp_path {folder}/uwsgi;
-    scgi_temp_path {folder}/scgi;
-    log_format asked '$request_method $request_uri $status $upstream_cache_status $upstream_addr';
-    access_log {folder}/access.log asked;
-    include {folder}/mainstem.conf;
-}}
-"""
-
-
-def make_certificate(folder: Path) -> None:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    (folder / "cert.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    plain = serialization.NoEncryption()
-    (folder / "cert.key").write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
-    )
-
-
-class Proxy:
-    def __init__(self, program: str, folder: Path, nodes: list[ServerProcess]) -> None:
-        self.folder = folder
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
-        make_certificate(folder)
-        text = CONFIGURATION.read_text()
-        for old, new in {
-            "listen 443 ssl": f"listen 127.0.0.1:{self.port} ssl",
-            "/etc/ssl/streams.pem": f"{folder}/cert.pem",
-            "/etc/ssl/streams.key": f"{folder}/cert.key",
-            "/var/cache/nginx/mainstem": f"{folder}/cache",
-            "node-1.internal:4437": "{}:{}".format(*nodes[0].address),
-            "node-2.internal:4437": "{}:{}".format(*nodes[1].address),
-        }.items():
-            assert old in text, f"{old} is no longer in {CONFIGURATION.name}"
-            text = text.replace(old, new)
-        (folder / "mainstem.conf").write_text(text)
-        user = "user root;" if os.geteuid() == 0 else ""
-        (folder / "nginx.conf").write_text(OUTER.format(folder=folder, user=user))
-        command = [program, "-p", str(folder), "-c", str(folder / "nginx.conf"), "-e", str(folder / "error.log")]
-        self._process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-        self.url = f"https://localhost:{self.port}"
-        deadline_s = time.monotonic() + 10
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-                break
-            except OSError:
-                assert self._process.poll() is None, (folder / "error.log").read_text()
-                assert time.monotonic() < deadline_s
-                time.sleep(0.02)
-
-    def client(self) -> httpx2.Client:
-        return httpx2.Client(base_url=self.url, timeout=40, trust_env=False, verify=False)
-
-    def close(self) -> None:
-        self._process.send_signal(signal.SIGTERM)
-        self._process.wait(10)
-
-    def asked(self, method: str, path: str) -> list[list[str]]:
-        """What was asked for a path: status, what the cache said, and which nodes were asked ('-' for none)."""
-        lines = [line.split(" ", 4) for line in (self.folder / "access.log").read_text().splitlines()]
-        return [line[2:] for line in lines if line[0] == method and line[1] == path]
-
-    def origin_requests(self, path: str) -> int:
-        return sum(line[2] != "-" for line in self.asked("GET", path))
 
 
 @pytest.fixture
@@ -121,13 +22,11 @@ def nodes(start_nodes) -> list[ServerProcess]:
 
 
 @pytest.fixture
-def proxy(nodes, tmp_path) -> Iterator[Proxy]:
-    program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
-    if program is None:
-        pytest.skip("needs nginx (apt-get install nginx)")
+def proxy(nodes, tmp_path) -> Iterator[Nginx]:
     folder = tmp_path / "nginx"
     folder.mkdir()
-    proxy = Proxy(program, folder, nodes)
+    addresses = {f"node-{number}.internal:4437": "{}:{}".format(*node.address) for number, node in enumerate(nodes, 1)}
+    proxy = Nginx(folder, CONFIGURATION.read_text(), addresses)
     yield proxy
     proxy.close()
 

@@ -1,0 +1,37 @@
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from clients.threads import connect_to
+from mainstem.testing.server import ServerProcess
+from proxy.nginx import Nginx
+
+__all__ = ["connect_to"]
+
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "caching-and-proxies.md"
+# What the proxy keeps from everybody: whoever touches it has got past the proxy.
+FORBIDDEN = "location = /v1/stream/secret { return 403; }\n\n    location /v1/sync {"
+
+
+class Site(NamedTuple):
+    node: ServerProcess
+    proxy: Nginx
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """One node on SQLite behind nginx, as the guide has it."""
+    folder = tmp_path_factory.mktemp("site")
+    found = re.search(r"```nginx\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    assert found is not None
+    with ServerProcess(folder / "data") as node:
+        address = "{}:{}".format(*node.address)
+        replaced = {"127.0.0.1:4437": address, "location /v1/sync {": FORBIDDEN}
+        proxy = Nginx(folder, found[1], replaced)
+        try:
+            yield Site(node, proxy)
+        finally:
+            proxy.close()

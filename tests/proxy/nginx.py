@@ -1,0 +1,123 @@
+"""nginx as a process, with a configuration of ours: only names, addresses and files are replaced in it."""
+
+import datetime
+import os
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import time
+from pathlib import Path
+
+import httpx2
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+START_S_MAX = 10.0
+OUTER = """
+daemon off;
+worker_processes 1;
+pid {folder}/pid;
+error_log {folder}/error.log;
+{user}
+events {{ worker_connections 512; }}
+http {{
+    client_body_temp_path {folder}/body;
+    proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/fastcgi;
+    uwsgi_temp_path {folder}/uwsgi;
+    scgi_temp_path {folder}/scgi;
+    log_format asked '$request_method $request_uri $status $upstream_cache_status $upstream_addr';
+    access_log {folder}/access.log asked;
+    include {folder}/mainstem.conf;
+}}
+"""
+
+
+def find_nginx() -> str:
+    program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
+    if program is None:
+        pytest.skip("needs nginx (apt-get install nginx-light)")
+    return program
+
+
+def make_certificate(folder: Path) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    (folder / "cert.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    plain = serialization.NoEncryption()
+    (folder / "cert.key").write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
+    )
+
+
+class Nginx:
+    def __init__(self, folder: Path, configuration: str, replaced: dict[str, str]) -> None:
+        self.folder = folder
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port: int = probe.getsockname()[1]
+        make_certificate(folder)
+        for old, new in {
+            "listen 443 ssl": f"listen 127.0.0.1:{self.port} ssl",
+            "/etc/ssl/streams.pem": f"{folder}/cert.pem",
+            "/etc/ssl/streams.key": f"{folder}/cert.key",
+            "/var/cache/nginx/mainstem": f"{folder}/cache",
+            **replaced,
+        }.items():
+            assert old in configuration, f"{old} is no longer in the configuration"
+            configuration = configuration.replace(old, new)
+        (folder / "mainstem.conf").write_text(configuration)
+        user = "user root;" if os.geteuid() == 0 else ""
+        (folder / "nginx.conf").write_text(OUTER.format(folder=folder, user=user))
+        command = [find_nginx(), "-p", str(folder), "-c", str(folder / "nginx.conf"), "-e", str(folder / "error.log")]
+        self._process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        self.url = f"https://localhost:{self.port}"
+        deadline_s = time.monotonic() + START_S_MAX
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
+                break
+            except OSError:
+                assert self._process.poll() is None, (folder / "error.log").read_text()
+                assert time.monotonic() < deadline_s
+                time.sleep(0.02)
+
+    def client(self) -> httpx2.Client:
+        return httpx2.Client(base_url=self.url, timeout=40, trust_env=False, verify=False)
+
+    def connect(self, timeout_s: float) -> ssl.SSLSocket:
+        """A connection for bytes that no client would send."""
+        trusting = ssl.create_default_context()
+        trusting.check_hostname = False
+        trusting.verify_mode = ssl.CERT_NONE
+        plain = socket.create_connection(("127.0.0.1", self.port), timeout_s)
+        return trusting.wrap_socket(plain, server_hostname="localhost")
+
+    def close(self) -> None:
+        self._process.send_signal(signal.SIGTERM)
+        self._process.wait(10)
+
+    def asked(self, method: str, path: str) -> list[list[str]]:
+        """What was asked for a path: status, what the cache said, and which nodes were asked ('-' for none)."""
+        lines = [line.split(" ", 4) for line in (self.folder / "access.log").read_text().splitlines()]
+        return [line[2:] for line in lines if line[0] == method and line[1] == path]
+
+    def origin_requests(self, path: str) -> int:
+        return sum(line[2] != "-" for line in self.asked("GET", path))
