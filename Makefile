@@ -58,14 +58,15 @@ bench: install
 docs: install
 	$(BIN)/zensical build --clean
 
-# Pins every dependency for every supported Python; run it after changing pyproject.toml.
+# Pins every dependency for every supported Python; run it after changing pyproject.toml. The image gets what is tested.
+LOCK := .cache/lock/bin/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --no-header \
+	--python-version 3.11 pyproject.toml requirements/build.in
 lock:
 	$(PYTHON) -m venv .cache/lock
 	.cache/lock/bin/pip install --quiet uv
-	.cache/lock/bin/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --no-header \
-		--python-version 3.11 pyproject.toml requirements/build.in -o requirements/serve.txt
-	.cache/lock/bin/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --no-header \
-		--python-version 3.11 --extra dev pyproject.toml requirements/build.in -o requirements/dev.txt
+	$(LOCK) -o requirements/serve.txt
+	$(LOCK) --extra dev -o requirements/dev.txt
+	$(LOCK) --extra postgres --extra arrow --constraint requirements/dev.txt -o requirements/image.txt
 
 clean:
 	rm -rf $(VENV) .cache site

@@ -1,16 +1,25 @@
 """The files under `deploy/` fit each other and the server: names, ports, paths, settings and secrets."""
 
 import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from mainstem.server.settings import Settings, load_settings
+from mainstem.testing import server as testing_server
+from mainstem.testing.server import ServerProcess
 
 yaml = pytest.importorskip("yaml", reason="needs PyYAML to read the files")
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
 PORT = Settings().port
 ENDPOINTS = {"/healthz", "/readyz"}
 BEYOND_SETTINGS = {"PGPASSWORD"}  # asyncpg reads it
@@ -116,3 +125,79 @@ def test_the_image_runs_the_command_that_the_manifests_expect():
     pod = load_all("deployment.yaml")["Deployment"]["spec"]["template"]["spec"]
     assert pod["securityContext"]["runAsUser"] == int(user[1])
     assert pod["containers"][0]["args"][0] == "serve"
+
+
+# The image. What Docker itself does (layers, users) is not tried here.
+
+
+def read_dockerfile() -> list[tuple[str, str]]:
+    """Instructions and their arguments, with lines joined."""
+    text = (DEPLOY / "Dockerfile").read_text().replace("\\\n", " ")
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    return [(word, rest) for word, _, rest in (line.partition(" ") for line in lines)]
+
+
+def find_pips() -> list[list[str]]:
+    """The arguments of each pip that the image runs."""
+    commands = [part for word, rest in read_dockerfile() if word == "RUN" for part in rest.split("&&")]
+    return [shlex.split(command)[1:] for command in commands if command.split()[0] == "pip"]
+
+
+def read_pins(name: str) -> dict[str, str]:
+    pins = re.findall(r"^([a-z0-9][a-z0-9._-]*)==([^ \\\n]+)", (ROOT / "requirements" / name).read_text(), re.MULTILINE)
+    return dict(pins)
+
+
+def test_the_image_installs_nothing_that_is_not_pinned_by_hash():
+    locked, ours = find_pips()
+    assert {"install", "--require-hashes", "-r", "/src/requirements/image.txt"} <= set(locked)
+    assert {"install", "--no-deps", "--no-build-isolation", "/src"} <= set(ours)
+    entries = (ROOT / "requirements" / "image.txt").read_text().replace("\\\n", " ").splitlines()
+    assert entries
+    assert all(re.match(r"\S+==\S+ .*--hash=sha256:[0-9a-f]{64}", entry) for entry in entries)
+
+
+def test_the_image_has_what_is_tested_with_postgresql_and_arrow():
+    image, tested = read_pins("image.txt"), read_pins("dev.txt")
+    assert image.items() <= tested.items()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    extras = project["project"]["optional-dependencies"]
+    needed = [*project["project"]["dependencies"], *extras["postgres"], *extras["arrow"]]
+    names = {re.split(r"[^A-Za-z0-9-]", need)[0].lower() for need in [*needed, *project["build-system"]["requires"]]}
+    assert {"asyncpg", "pyarrow", "hatchling"} <= names
+    assert names <= set(image)
+
+
+def test_the_image_copies_all_that_its_build_reads():
+    copied = {name for word, rest in read_dockerfile() if word == "COPY" for name in rest.split()[:-1]}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert {"pyproject.toml", "src", "requirements/image.txt", project["readme"], *project["license-files"]} == copied
+    assert all((ROOT / name).exists() for name in copied)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_what_the_image_installs_serves_arrow(tmp_path, monkeypatch):
+    """Its pip commands in an environment of their own; with this Python, not with the image's."""
+    source, environment = tmp_path / "src", tmp_path / "environment"
+    for word, rest in read_dockerfile():
+        if word == "COPY":
+            for name in rest.split()[:-1]:
+                (source / name).parent.mkdir(parents=True, exist_ok=True)
+                copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+                copy(ROOT / name, source / name)
+    subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+    for arguments in find_pips():
+        command = [environment / "bin" / "pip", *(part.replace("/src", str(source), 1) for part in arguments)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if "NewConnectionError" in done.stderr or "NameResolutionError" in done.stderr:
+            pytest.skip("needs a package index that pip can reach")
+        assert done.returncode == 0, done.stderr
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    monkeypatch.setattr(testing_server, "COMMAND", [str(environment / "bin" / "mainstem"), "serve"])
+    with ServerProcess(tmp_path / "data") as server, httpx2.Client(base_url=server.url, trust_env=False) as client:
+        client.put("/v1/stream/a", headers={"content-type": "text/plain"}, content=b"row")
+        page = client.get("/v1/log", headers={"accept": "application/vnd.apache.arrow.stream"})
+        assert (page.status_code, page.headers["content-type"]) == (200, "application/vnd.apache.arrow.stream")
+    found = subprocess.run([environment / "bin" / "python", "-c", "import asyncpg"], check=False)
+    assert found.returncode == 0
