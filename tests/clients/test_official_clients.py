@@ -1,0 +1,138 @@
+"""The official clients of Go, Rust and Java, unchanged, against a real server.
+
+They are in no registry, so they are built from their repository, at one commit: fetched once into `.cache`, or taken
+from a checkout that DURABLE_STREAMS_SOURCE names. The first builds of Go and Rust take one or two minutes each.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+CACHE = Path(__file__).parents[2] / ".cache"
+REPOSITORY = "https://github.com/durable-streams/durable-streams"
+COMMIT = "82f9963ae0b489566352393be9b4796c788c99c2"
+PACKAGES = ("packages/client-go", "packages/client-rust", "packages/client-java")
+FETCH_S_MAX = 120
+BUILD_S_MAX = 400
+RUN_S_MAX = 60
+
+SEEN = {
+    "text": "grüße zwei",
+    "missing": True,
+    "conflict": True,
+    "fenced": True,
+    "produced": list(range(201)),
+    "sse": ["before", "during", "after"],
+    "refused-sse": True,
+    "long-poll": ["before", "during", "after"],
+    "refused-long-poll": True,
+}
+
+
+@pytest.fixture(scope="module")
+def packages() -> Path:
+    """The folder of the official clients."""
+    given = os.environ.get("DURABLE_STREAMS_SOURCE")
+    source = Path(given) if given else CACHE / "durable-streams" / COMMIT
+    if not given and not source.exists():
+        fetch(source)
+    missing = [name for name in PACKAGES if not (source / name).is_dir()]
+    assert not missing, f"{source} is no checkout of {REPOSITORY}: it has no {missing[0]}"
+    return source / "packages"
+
+
+def fetch(target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as unfinished:
+        git = ["git", "-C", unfinished]
+        subprocess.run([*git, "init", "--quiet"], check=True)
+        command = [*git, "fetch", "--quiet", "--depth", "1", "--filter", "blob:none", REPOSITORY, COMMIT]
+        try:
+            fetched = subprocess.run(command, check=False, capture_output=True, timeout=FETCH_S_MAX).returncode == 0
+        except subprocess.TimeoutExpired:
+            fetched = False
+        if not fetched:
+            pytest.skip(f"needs {REPOSITORY}, or a checkout of it that DURABLE_STREAMS_SOURCE names")
+        subprocess.run([*git, "checkout", "--quiet", COMMIT, "--", *PACKAGES], check=True, timeout=FETCH_S_MAX)
+        if not target.exists():  # another worker may have been quicker
+            Path(unfinished).rename(target)
+            Path(unfinished).mkdir()  # for the one who cleans up
+
+
+def need(program: str, package: str) -> None:
+    if shutil.which(program) is None:
+        pytest.skip(f"needs {program} ({package})")
+
+
+def build(command: list[str], folder: Path, **environment: str) -> None:
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=BUILD_S_MAX,
+        check=False,
+    )
+    unreachable = ("Could not resolve host", "failed to download", "dial tcp", "spurious network error")
+    if done.returncode and any(words in done.stderr for words in unreachable):
+        pytest.skip(f"needs the packages that {command[0]} downloads")
+    assert done.returncode == 0, done.stderr
+
+
+def place(package: Path, program: Path, inside: str) -> tuple[Path, Path]:
+    """A copy of a client with our program in it, and the folder for what is built."""
+    built = CACHE / "clients" / program.parent.name
+    copy = built / "source"
+    shutil.copytree(package, copy, dirs_exist_ok=True, ignore=shutil.ignore_patterns("target", "build", "cmd"))
+    (copy / inside).parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(program, copy / inside)
+    return copy, built
+
+
+def make_go(packages: Path) -> list[str]:
+    need("go", "https://go.dev/dl")
+    source, built = place(packages / "client-go", HERE / "go" / "official_client.go", "cmd/official/main.go")
+    build(["go", "build", "-o", str(built / "official"), "./cmd/official"], source, GOTOOLCHAIN="local", GOWORK="off")
+    return [str(built / "official")]
+
+
+def make_rust(packages: Path) -> list[str]:
+    need("cargo", "https://rustup.rs")
+    source, built = place(packages / "client-rust", HERE / "rust" / "official_client.rs", "examples/official.rs")
+    command = ["cargo", "build", "--quiet", "--locked", "--example", "official"]
+    build(command, source, CARGO_TARGET_DIR=str(built / "target"))
+    return [str(built / "target" / "debug" / "examples" / "official")]
+
+
+def make_java(packages: Path) -> list[str]:
+    need("javac", "apt-get install openjdk-17-jdk-headless")
+    source, built = place(packages / "client-java", HERE / "java" / "OfficialClient.java", "src/OfficialClient.java")
+    files = sorted(str(file) for file in (source / "src" / "main").rglob("*.java"))
+    command = ["javac", "-nowarn", "-encoding", "UTF-8", "-d", str(built / "classes")]
+    build([*command, *files, "src/OfficialClient.java"], source)
+    return ["java", "-cp", str(built / "classes"), "OfficialClient"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(FETCH_S_MAX + BUILD_S_MAX + RUN_S_MAX)
+@pytest.mark.parametrize("make", [make_go, make_rust, make_java], ids=["go", "rust", "java"])
+def test_the_official_client_works_unchanged(start_server, packages, make):
+    command = make(packages)
+    server = start_server()
+    environment = os.environ | {"MAINSTEM_URL": server.url}
+    done = subprocess.run(
+        command, env=environment, capture_output=True, encoding="utf-8", timeout=RUN_S_MAX, check=False
+    )
+    assert done.returncode == 0, done.stderr + server.stderr
+    expected = dict(SEEN)
+    if make is make_java:
+        del expected["conflict"]  # its appends take no Stream-Seq
+    assert json.loads(done.stdout) == expected
+    assert "Traceback" not in server.stderr
