@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mainstem.server.edge.server import EdgeServer
 
 logger = logging.getLogger(__name__)
+FRAME_HEAD_BYTES_MAX = 14
 # What the library has to say of single connections is for debugging it.
 quiet = logging.getLogger("mainstem.server.edge.frames")
 quiet.setLevel(logging.CRITICAL)
@@ -47,6 +48,8 @@ class WebSocketConnection(asyncio.Protocol):
         self._pending = b""
         self._scheduled = False
         self._paused = False
+        self._parsing_bytes = 0
+        """About as much of a frame as the protocol holds until it is whole."""
         self._fragments: list[bytes] = []
         self._fragment_bytes = 0
         self._binary = False
@@ -154,6 +157,7 @@ class WebSocketConnection(asyncio.Protocol):
                 self._pending[limits.FRAMES_AT_ONCE_BYTES :],
             )
             self._protocol.receive_data(part)
+            self._parsing_bytes += len(part)
             self._take_frames()
         if self._pending and not self._queue and not self._refused:
             self._scheduled = True
@@ -167,7 +171,8 @@ class WebSocketConnection(asyncio.Protocol):
     def _take_frames(self) -> None:
         for frame in self._protocol.events_received():
             assert isinstance(frame, Frame)
-            if frame.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
+            self._parsing_bytes = max(0, self._parsing_bytes - len(frame.data) - FRAME_HEAD_BYTES_MAX)
+            if frame.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT) and not self._over:
                 self._take_fragment(frame)
         if self._protocol.parser_exc is not None:
             self._refuse()
@@ -323,7 +328,7 @@ class WebSocketConnection(asyncio.Protocol):
         elif self._paused:
             self._paused = False
             self.transport.resume_reading()
-        size = 0 if self._over else len(self._pending) + self._fragment_bytes
+        size = 0 if self._over else len(self._pending) + self._parsing_bytes + self._fragment_bytes
         if not self.writable.is_set():
             size += self.transport.get_write_buffer_size()
         if size or self._held:
@@ -337,7 +342,7 @@ class WebSocketConnection(asyncio.Protocol):
 
     @property
     def stalls(self) -> bool:
-        return bool(self._fragments) or not self.writable.is_set()
+        return bool(self._fragments or self._parsing_bytes) or not self.writable.is_set()
 
     def shed(self) -> None:
         self._held = False
