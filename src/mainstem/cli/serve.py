@@ -30,6 +30,7 @@ import click
 @click.option("--jwt-issuer", help="The issuer (iss) that tokens must name.  [default: none]")
 @click.option("--jwt-audience", help="The audience (aud) that tokens must name.  [default: none]")
 @click.option("--max-requests-per-second", type=int, help="Rate limit of a caller; 0 is none.  [default: 0]")
+@click.option("--max-connections-per-client", type=int, help="Connections of an address at once.  [default: 20000]")
 @click.option("--max-live-readers-per-client", type=int, help="Live reads of a client at once.  [default: 15000]")
 @click.option("--max-subscriptions-per-client", type=int, help="Subscriptions of a client.  [default: 10000]")
 @click.option("--insecure", is_flag=True, default=None, help="Serve a public address without authentication.")

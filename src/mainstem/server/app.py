@@ -131,6 +131,7 @@ class Mainstem:
             {
                 Share.LIVE_READERS: settings.max_live_readers_per_client,
                 Share.SUBSCRIPTIONS: settings.max_subscriptions_per_client,
+                Share.CONNECTIONS: settings.max_connections_per_client,
             }
         )
         self._live = Live(self.shares)

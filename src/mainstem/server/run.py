@@ -47,7 +47,9 @@ class Server:
         """Open the log, serve until `stop`, answer what was asked, and close the log."""
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
-        edge = EdgeServer(self.app, self.app.direct, message_bytes_max=limits.SYNC_MESSAGE_BYTES_MAX)
+        edge = EdgeServer(
+            self.app, self.app.direct, shares=self.app.shares, message_bytes_max=limits.SYNC_MESSAGE_BYTES_MAX
+        )
         try:
             async with self.app.lifespan():
                 await edge.start(self.listener, self.tls)

@@ -20,6 +20,7 @@ Milliseconds = Annotated[int, msgspec.Meta(ge=1, le=limits.LONG_POLL_MS_MAX)]
 PageBytes = Annotated[int, msgspec.Meta(ge=1, le=limits.PAGE_BYTES_MAX)]
 Rate = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 FileDescriptor = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
+Connections = Annotated[int, msgspec.Meta(ge=1, le=limits.CONNECTIONS_MAX)]
 Readers = Annotated[int, msgspec.Meta(ge=1, le=limits.LIVE_READERS_MAX)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
 BodyBytes = Annotated[int, msgspec.Meta(ge=1, le=limits.BODY_BYTES_MAX)]
@@ -49,6 +50,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     jwt_issuer: str | None = None
     jwt_audience: str | None = None
     max_requests_per_second: Rate = 0
+    max_connections_per_client: Connections = limits.CONNECTIONS_PER_CLIENT_MAX
     max_live_readers_per_client: Readers = limits.LIVE_READERS_PER_CLIENT_MAX
     max_subscriptions_per_client: Count = limits.SUBSCRIPTIONS_PER_CLIENT_MAX
     insecure: bool = False

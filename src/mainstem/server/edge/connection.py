@@ -25,6 +25,7 @@ class Connection(asyncio.Protocol):
         "_began",
         "_drained",
         "_dropped",
+        "_has_place",
         "_held",
         "_lingering",
         "_paused",
@@ -63,6 +64,7 @@ class Connection(asyncio.Protocol):
         self._lingering = False
         self._dropped = 0
         self._held = False
+        self._has_place = False
 
     # From the transport
 
@@ -74,9 +76,15 @@ class Connection(asyncio.Protocol):
         self._began = self.server.loop.time()
         self.deadline = self._began + limits.REQUEST_WAIT_S_MAX
         self.server.add(self)
+        try:
+            self.server.take_place(self.client)
+            self._has_place = True
+        except MainstemError as error:
+            self._refuse(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.server.remove(self)
+        self.give_place_back()
         self.deadline = None
         self._leave()
         if self._held:
@@ -263,6 +271,12 @@ class Connection(asyncio.Protocol):
 
     def abort(self) -> None:
         self.transport.abort()
+
+    def give_place_back(self) -> None:
+        """It counts no more among the connections of its client."""
+        if self._has_place:
+            self._has_place = False
+            self.server.give_place_back(self.client)
 
     # Bounds
 

@@ -9,12 +9,15 @@ from email.utils import formatdate
 from typing import Any, Protocol
 
 from mainstem import limits
+from mainstem.access import name_address
+from mainstem.errors import Overloaded
 from mainstem.server.edge.asgi import AsgiHandler
-from mainstem.server.edge.connection import Connection
+from mainstem.server.edge.connection import RETRY, Connection
 from mainstem.server.edge.exchanges import Direct, Exchange, Handler
 from mainstem.server.edge.heads import RequestHead
 from mainstem.server.edge.memory import MemoryBudget
 from mainstem.server.edge.websocket import WebSocketConnection
+from mainstem.shares import Share, Shares
 
 logger = logging.getLogger(__name__)
 
@@ -32,8 +35,16 @@ class Client(Protocol):
 class EdgeServer:
     """Serves an ASGI app on listening sockets. `direct` may take requests that need no task."""
 
-    def __init__(self, app: Any, direct: Direct | None = None, *, message_bytes_max: int = limits.MIB) -> None:
+    def __init__(
+        self,
+        app: Any,
+        direct: Direct | None = None,
+        *,
+        shares: Shares | None = None,
+        message_bytes_max: int = limits.MIB,
+    ) -> None:
         self.app = app
+        self.shares = shares or Shares()
         self.direct: Direct = direct or _leave_all_to_asgi
         self.message_bytes_max = message_bytes_max
         self.memory = MemoryBudget()
@@ -79,8 +90,17 @@ class EdgeServer:
 
     def add(self, client: Client) -> None:
         self.clients.add(client)
+
+    def take_place(self, address: tuple[str, int] | None) -> None:
+        """Room for a new connection, among all and within the share of its address. Raises what refuses it."""
         if len(self.clients) > limits.CONNECTIONS_MAX:
-            client.abort()
+            raise Overloaded(f"{limits.CONNECTIONS_MAX} connections are open already", headers=RETRY)
+        if address is not None:
+            self.shares.take(name_address(address[0]), Share.CONNECTIONS)
+
+    def give_place_back(self, address: tuple[str, int] | None) -> None:
+        if address is not None:
+            self.shares.release(name_address(address[0]), Share.CONNECTIONS)
 
     def remove(self, client: Client) -> None:
         self.clients.discard(client)

@@ -116,6 +116,7 @@ class WebSocketConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.server.remove(self)
+        self._connection.give_place_back()
         self.deadline = None
         self._over = True
         self.writable.set()

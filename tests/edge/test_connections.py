@@ -1,0 +1,60 @@
+"""How many connections there may be: in total, and from one address."""
+
+from contextlib import ExitStack
+
+import pytest
+
+from clients.plain_http import connect, exchange, head, receive
+from clients.threads import start_thread
+from edge.websockets import open_websocket
+from mainstem import limits
+
+__all__ = ["start_thread"]
+
+ASK = head(b"GET", b"/healthz")
+
+
+def test_an_address_has_so_many_connections(start_thread):
+    server = start_thread(max_connections_per_client=3)
+    with ExitStack() as stack:
+        connections = [stack.enter_context(connect(server.address)) for _ in range(2)]
+        connections.append(stack.enter_context(open_websocket(server)))
+        refused = exchange(server.address, b"")
+        assert (refused.status, refused.problem["code"]) == (429, "share_exceeded")
+        assert refused.headers["retry-after"]
+        for connection in connections[:2]:
+            connection.sendall(ASK)
+            assert receive(connection).status == 200
+    while exchange(server.address, ASK).status != 200:  # ends when the server has seen that they left
+        pass
+
+
+def test_all_together_have_so_many_connections(start_thread, monkeypatch):
+    monkeypatch.setattr(limits, "CONNECTIONS_MAX", 2)
+    server = start_thread()
+    with connect(server.address) as first, connect(server.address) as second:
+        for connection in (first, second):
+            connection.sendall(ASK)
+            assert receive(connection).status == 200
+        refused = exchange(server.address, b"")
+        assert (refused.status, refused.problem["code"]) == (503, "overloaded")
+        first.sendall(ASK)
+        assert receive(first).status == 200
+
+
+@pytest.mark.parametrize("number", [200])
+def test_places_are_given_back_however_a_connection_ends(start_thread, number):
+    server = start_thread(max_connections_per_client=8)
+    endings = [
+        b"",
+        ASK,
+        b"nonsense\r\n\r\n",
+        head(b"GET", b"/healthz", b"Connection: close"),
+        head(b"GET", b"/v1/sync", b"Connection: Upgrade", b"Upgrade: websocket"),
+        b"GET / HT",
+    ]
+    for turn in range(number):
+        with connect(server.address) as connection:
+            connection.sendall(endings[turn % len(endings)])
+    while exchange(server.address, ASK).status != 200:
+        pass
