@@ -217,7 +217,7 @@ class Mainstem:
         if http is None or not fits(exchange, http):
             return None
         try:
-            headers = collect_headers(exchange.head.headers)
+            headers = exchange.head.fields or collect_headers(exchange.head.headers)
             if self.origins is not None:
                 self.origins.check_host(headers.get(b"host"))
                 self.origins.check_command(headers.get(b"origin"), headers.get(b"host"))

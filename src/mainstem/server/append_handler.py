@@ -34,7 +34,7 @@ def fits(exchange: Exchange, http: StreamsHttp) -> bool:
 class AppendHandler:
     """One append. To the connection it is a request's handler, to the log it is a waiting caller."""
 
-    __slots__ = ("_body", "_complete", "_exchange", "_headers", "_http", "_identity", "_path", "_pieces")
+    __slots__ = ("_complete", "_exchange", "_headers", "_http", "_identity", "_pieces")
 
     backlog = 0  # its size is bounded
 

@@ -1,6 +1,7 @@
 """Which stream a URL names. The path is decoded once, strictly, so one stream has one name."""
 
 import re
+from functools import lru_cache
 from urllib.parse import unquote_to_bytes
 
 from mainstem import limits
@@ -60,6 +61,7 @@ def is_reserved(path: str) -> bool:
     return path == RESERVED or path.startswith(RESERVED + "/")
 
 
+@lru_cache(4096)
 def parse_path(raw: bytes) -> str:
     """The stream path of a URL's path below the prefix."""
     path = unquote_text(raw) if b"%" in raw or not raw.isascii() else raw.decode("ascii")

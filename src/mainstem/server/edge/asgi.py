@@ -31,7 +31,7 @@ def make_scope(connection: "Connection", head: RequestHead) -> Scope:
         "path": unquote(path) if "%" in path else path,
         "raw_path": head.path,
         "query_string": head.query,
-        "headers": head.headers,
+        "headers": head.headers.copy(),  # a head may be shared, and an app may change its scope
     }
 
 

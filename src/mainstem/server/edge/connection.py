@@ -172,8 +172,13 @@ class Connection(asyncio.Protocol):
         if self.exchange is not exchange:
             return  # it was answered at once
         exchange.handler = handler
-        if self.machine.reading is Reading.COMPLETE:
-            handler.receive_end()
+        if head.length:
+            body = self.machine.take_whole_body()
+            if body is None:
+                return
+            exchange.received = len(body)
+            handler.receive_data(body)
+        handler.receive_end()
 
     def _leave_to_websocket(self, head: RequestHead) -> None:
         rest = self.machine.take_rest()
@@ -226,7 +231,7 @@ class Connection(asyncio.Protocol):
                 self.transport.close()
         elif machine.exchange_over:
             self._next_exchange()
-        if not self._advancing:
+        if not self._advancing and (machine.buffered or self._paused):
             self._advance()
 
     def _next_exchange(self) -> None:
@@ -283,6 +288,11 @@ class Connection(asyncio.Protocol):
     def _settle(self) -> None:
         """Decide whether to go on reading, until when to wait, and what this connection holds in memory."""
         machine, exchange = self.machine, self.exchange
+        if machine.reading is Reading.COMPLETE and not (
+            machine.buffered or self._paused or self._held or self._write_paused
+        ):  # the usual case: a request that came whole is being answered
+            self._began = self.deadline = None
+            return
         if self._lingering or machine.reading is Reading.SWITCHED or self.transport.is_closing():
             return
         backlog = 0 if exchange is None or exchange.handler is None else exchange.handler.backlog

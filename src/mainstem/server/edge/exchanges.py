@@ -83,8 +83,7 @@ class Exchange:
     def respond(self, status: int, headers: Iterable[Field], body: bytes = b"") -> None:
         if self.lost:
             return
-        machine = self.connection.machine
-        machine.write(Write.HEAD)
+        self.connection.machine.write(Write.WHOLE)
         parts = self._head(status, headers)
         if status not in WITHOUT_BODY:
             parts.append(b"content-length: %d\r\n" % len(body))
@@ -94,7 +93,6 @@ class Exchange:
         if self.head.method != b"HEAD":
             parts.append(body)
         self.connection.send(b"".join(parts))
-        machine.write(Write.END)
         self.connection.exchange_answered(self._close)
 
     def respond_problem(self, error: MainstemError, headers: Iterable[Field] = ()) -> None:

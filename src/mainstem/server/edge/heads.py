@@ -44,6 +44,8 @@ class RequestHead(msgspec.Struct, gc=False):
     minor: int
     """Of the HTTP version: 1 for HTTP/1.1."""
     headers: list[Field]
+    fields: dict[bytes, bytes] | None = None
+    """The headers by name, unless a name comes more than once."""
     length: int = 0
     """Of the body: a number of bytes, or UNKNOWN_LENGTH."""
     keep_alive: bool = True
@@ -54,19 +56,33 @@ class RequestHead(msgspec.Struct, gc=False):
 
 
 def parse_head(raw: bytes) -> RequestHead:
-    """A head from its very bytes, without the empty line at its end."""
+    """A head from its very bytes, without the empty line at its end. It may be shared: do not change it."""
+    return parse_known_head(raw) if len(raw) <= HEAD_REMEMBERED_BYTES else parse_new_head(raw)
+
+
+def parse_new_head(raw: bytes) -> RequestHead:
     lines = raw.split(b"\r\n")
     breaks = len(lines) - 1
     if raw.count(b"\n") != breaks or raw.count(b"\r") != breaks:
         raise BadRequest(LINE_ENDS)
     if breaks > limits.REQUEST_HEADERS_MAX:
         raise HeadTooLarge(f"more than {limits.REQUEST_HEADERS_MAX} headers")
-    method, target, minor = parse_request_line(lines.pop(0))
+    method, minor, path, query, authority = parse_start(lines.pop(0))
     headers = [parse_field(line) if len(line) <= FIELD_REMEMBERED_BYTES else split_field(line) for line in lines]
-    path, query, authority = parse_target(method, target)
-    request = RequestHead(method, path, query, minor, headers, keep_alive=minor == 1, raw=raw)
-    frame(request, authority)
+    fields = dict(headers)
+    request = RequestHead(method, path, query, minor, headers, fields, keep_alive=minor == 1, raw=raw)
+    if len(fields) != len(headers):
+        request.fields = None
+        fields = join_framing(headers)
+    frame(request, fields, authority)
     return request
+
+
+@lru_cache(maxsize=4096)
+def parse_start(line: bytes) -> tuple[bytes, int, bytes, bytes, bytes | None]:
+    """The request line: method, minor version, path, query and, of an absolute target, the authority."""
+    method, target, minor = parse_request_line(line)
+    return method, minor, *parse_target(method, target)
 
 
 def parse_request_line(line: bytes) -> tuple[bytes, bytes, int]:
@@ -87,8 +103,10 @@ def split_field(line: bytes) -> Field:
     return name.lower(), value.strip(b" \t")
 
 
+# Clients send the same head, or at least the same lines, again and again.
+HEAD_REMEMBERED_BYTES: Final = 512
 FIELD_REMEMBERED_BYTES: Final = 128
-# The lines of one client's requests are mostly the same.
+parse_known_head = lru_cache(maxsize=4096)(parse_new_head)
 parse_field = lru_cache(maxsize=4096)(split_field)
 
 
@@ -121,10 +139,10 @@ def _unescape(match: re.Match[bytes]) -> bytes:
     return bytes([byte]) if byte in UNRESERVED else match[0].upper()
 
 
-def frame(request: RequestHead, authority: bytes | None) -> None:
-    """Read what decides where the request ends, and what becomes of the connection."""
+def join_framing(headers: list[Field]) -> dict[bytes, bytes]:
+    """What decides about the framing, of headers with repeated names."""
     seen: dict[bytes, bytes] = {}
-    for name, value in request.headers:
+    for name, value in headers:
         if name in FRAMING:
             if name not in seen:
                 seen[name] = value
@@ -134,6 +152,11 @@ def frame(request: RequestHead, authority: bytes | None) -> None:
                 raise RepeatedHeader("host was sent more than once")
             else:
                 raise BadRequest(f"{name.decode()} was sent more than once")
+    return seen
+
+
+def frame(request: RequestHead, seen: dict[bytes, bytes], authority: bytes | None) -> None:
+    """Read what decides where the request ends, and what becomes of the connection."""
     _check_host(request, seen.get(b"host"), authority)
     length, coding = seen.get(b"content-length"), seen.get(b"transfer-encoding")
     if coding is not None:
@@ -156,17 +179,24 @@ def frame(request: RequestHead, authority: bytes | None) -> None:
         request.expects_continue = request.minor == 1 and request.length != 0
 
 
+@lru_cache(maxsize=256)
+def is_host(text: bytes) -> bool:
+    return HOST.fullmatch(text) is not None
+
+
 def _check_host(request: RequestHead, host: bytes | None, authority: bytes | None) -> None:
     if host is None:
         if request.minor == 1:
             raise BadRequest("a request has a Host header")
-    elif HOST.fullmatch(host) is None:
+    elif not is_host(host):
         raise BadRequest("the Host header is malformed")
     if authority is not None:  # of an absolute target: it counts, and Host does not (RFC 9112, section 3.2.2)
-        if HOST.fullmatch(authority) is None:
+        if not is_host(authority):
             raise BadRequest("the host of the request target is malformed")
         request.headers = [field for field in request.headers if field[0] != b"host"]
         request.headers.insert(0, (b"host", authority))
+        if request.fields is not None:
+            request.fields[b"host"] = authority
 
 
 def _asks_for_websocket(request: RequestHead, upgrade: bytes) -> bool:

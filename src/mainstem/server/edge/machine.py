@@ -92,8 +92,22 @@ class Machine:
         else:
             self.reading = after_read(self.reading, Read.HEAD)
             self._left = head.length
-            self._chunked = ChunkedBody() if head.length == UNKNOWN_LENGTH else None
+            if head.length == UNKNOWN_LENGTH:
+                self._chunked = ChunkedBody()
         return head
+
+    def take_whole_body(self) -> bytes | None:
+        """All of the body at once, if it has arrived: the usual case. Then the request is complete."""
+        left, buffer = self._left, self._buffer
+        if self._chunked is not None or len(buffer) < left or self.reading is not Reading.BODY:
+            return None
+        self.reading = after_read(self.reading, Read.END)
+        self._left = 0
+        if len(buffer) == left:
+            self._buffer = b""
+            return buffer
+        self._buffer = buffer[left:]
+        return buffer[:left]
 
     def _read_body(self) -> bytes | EndOfRequest | None:
         if self._chunked is not None:

@@ -16,7 +16,7 @@ How they work together:
 - A handshake for a WebSocket hands both directions over (`SWITCH`), and nothing here happens any more.
 """
 
-from enum import Enum, auto
+from enum import IntEnum, auto
 from typing import Final
 
 
@@ -24,8 +24,8 @@ class IllegalEvent(AssertionError):
     """The edge did something that its own rules exclude."""
 
 
-class Reading(Enum):
-    """What comes from the client."""
+class Reading(IntEnum):
+    """What comes from the client. (Numbers, because tables with them are looked up quickly.)"""
 
     HEAD = auto()
     """The head of the next request, of which there may be some bytes already."""
@@ -36,11 +36,11 @@ class Reading(Enum):
     """Nothing more is looked at: the input was bad, or the client has said its last."""
 
 
-class Read(Enum):
+class Read(IntEnum):
     HEAD = auto()
     """A head whose body follows."""
     HEAD_ONLY = auto()
-    """A head without a body: the whole request."""
+    """A head without a body, or with all of it: the whole request."""
     DATA = auto()
     END = auto()
     NEXT = auto()
@@ -49,7 +49,7 @@ class Read(Enum):
     EOF = auto()
 
 
-class Writing(Enum):
+class Writing(IntEnum):
     """What goes to the client."""
 
     IDLE = auto()
@@ -62,11 +62,13 @@ class Writing(Enum):
     ENDED = auto()
 
 
-class Write(Enum):
+class Write(IntEnum):
     BEGIN = auto()
     HEAD = auto()
     DATA = auto()
     END = auto()
+    WHOLE = auto()
+    """Head, body and end at once."""
     NEXT = auto()
     SWITCH = auto()
     ERROR = auto()
@@ -104,6 +106,7 @@ WRITING: Final[dict[Writing, dict[Write, Writing]]] = {
     },
     Writing.PENDING: {
         Write.HEAD: Writing.BODY,
+        Write.WHOLE: Writing.COMPLETE,
         Write.SWITCH: Writing.SWITCHED,
         Write.ERROR: Writing.ENDED,
         Write.CLOSE: Writing.ENDED,
