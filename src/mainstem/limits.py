@@ -15,6 +15,7 @@ REQUEST_HEAD_BYTES_MAX: Final = 64 * KIB  # curl and browsers stay far below
 REQUEST_HEADERS_MAX: Final = 200  # each costs about a microsecond of the event loop
 DIRECT_APPEND_BYTES_MAX: Final = 64 * KIB  # larger appends go through ASGI, with flow control
 READ_AHEAD_BYTES: Final = 64 * KIB  # of a connection, while its current request is not answered or its body not taken
+WRITE_JOINED_BYTES_MAX: Final = 16 * KIB  # a larger body is written after its head instead of copied to it
 EXCHANGES_AT_ONCE: Final = 16  # pipelined requests answered before other connections have their turn
 CHUNKS_AT_ONCE: Final = 1_000  # parts of a chunked body parsed before other connections have their turn: half a ms
 CHUNK_LINE_BYTES_MAX: Final = 8 * KIB  # a chunk's size and extensions, or one trailer

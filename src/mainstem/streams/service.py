@@ -206,13 +206,14 @@ class Streams:
         """Up to `size` bytes from a position, and where their segment ends. They may end within a record."""
         topic, until = segment_at(state, at)
         chunk = self._large.find(topic, at)
+        kept = chunk is not None
         if chunk is None:
             chunk = await self._chunk(state, topic, at, until, size)
-            if len(chunk.data) > max(size, limits.LARGE_RECORD_BYTES_MIN):
-                self._large.keep(topic, chunk)
         end = min(at + size, until, chunk.end)
-        if end == chunk.end:
+        if kept and end == chunk.end:
             self._large.forget(topic)
+        elif not kept and chunk.end - end >= limits.LARGE_RECORD_BYTES_MIN:
+            self._large.keep(topic, chunk)
         if chunk.start == at and chunk.end == end:
             return chunk.data, until
         return chunk.data[at - chunk.start : end - chunk.start], until

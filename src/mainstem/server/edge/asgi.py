@@ -130,9 +130,8 @@ class AsgiHandler:
         head, self._head = self._head, b""
         more = message.get("more_body", False)
         exchange.write(head, message.get("body", b""))
-        if more:
-            await exchange.connection.drain()
-        else:
+        if not more:
             exchange.end()
             self._wake()
+        if exchange.connection.write_paused:
             await exchange.connection.drain()

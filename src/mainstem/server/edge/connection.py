@@ -30,7 +30,6 @@ class Connection(asyncio.Protocol):
         "_lingering",
         "_paused",
         "_scheduled",
-        "_write_paused",
         "client",
         "closing",
         "deadline",
@@ -40,6 +39,7 @@ class Connection(asyncio.Protocol):
         "secure",
         "server",
         "transport",
+        "write_paused",
     )
 
     def __init__(self, server: "EdgeServer") -> None:
@@ -59,7 +59,8 @@ class Connection(asyncio.Protocol):
         self._advancing = False
         self._scheduled = False
         self._paused = False
-        self._write_paused = False
+        self.write_paused = False
+        """The client does not take what it is sent: wait with more until it is drained."""
         self._drained: asyncio.Future[None] | None = None
         self._lingering = False
         self._dropped = 0
@@ -111,11 +112,11 @@ class Connection(asyncio.Protocol):
         return not self.secure and self.exchange is not None
 
     def pause_writing(self) -> None:
-        self._write_paused = True
+        self.write_paused = True
         self._settle()
 
     def resume_writing(self) -> None:
-        self._write_paused = False
+        self.write_paused = False
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
         self._drained = None
@@ -131,7 +132,7 @@ class Connection(asyncio.Protocol):
         machine = self.machine
         turns = limits.EXCHANGES_AT_ONCE
         try:
-            while turns and not (self._write_paused and self.exchange is None):
+            while turns and not (self.write_paused and self.exchange is None):
                 event = machine.next_event()
                 if event is None:
                     break
@@ -210,7 +211,7 @@ class Connection(asyncio.Protocol):
 
     async def drain(self) -> None:
         """Wait until the client has taken most of what was sent."""
-        if self._write_paused and not self.transport.is_closing():
+        if not self.transport.is_closing():
             if self._drained is None:
                 self._drained = self.server.loop.create_future()
             await asyncio.shield(self._drained)
@@ -289,14 +290,14 @@ class Connection(asyncio.Protocol):
         """Decide whether to go on reading, until when to wait, and what this connection holds in memory."""
         machine, exchange = self.machine, self.exchange
         if machine.reading is Reading.COMPLETE and not (
-            machine.buffered or self._paused or self._held or self._write_paused
+            machine.buffered or self._paused or self._held or self.write_paused
         ):  # the usual case: a request that came whole is being answered
             self._began = self.deadline = None
             return
         if self._lingering or machine.reading is Reading.SWITCHED or self.transport.is_closing():
             return
         backlog = 0 if exchange is None or exchange.handler is None else exchange.handler.backlog
-        if self._scheduled or self._write_paused or max(machine.buffered, backlog) > limits.READ_AHEAD_BYTES:
+        if self._scheduled or self.write_paused or max(machine.buffered, backlog) > limits.READ_AHEAD_BYTES:
             self._pause()
         else:
             self._resume()
@@ -327,11 +328,11 @@ class Connection(asyncio.Protocol):
 
     @property
     def stalls(self) -> bool:
-        return self._write_paused or self.machine.in_request
+        return self.write_paused or self.machine.in_request
 
     def shed(self) -> None:
         self._held = False
-        if self._write_paused or self.transport.is_closing():
+        if self.write_paused or self.transport.is_closing():
             self.abort()
         else:
             self._refuse(Overloaded("the server holds too many unfinished requests", headers=RETRY))
@@ -341,7 +342,7 @@ class Connection(asyncio.Protocol):
         size = self.machine.buffered
         if exchange is not None and self.machine.reading is Reading.BODY:
             size += exchange.received
-        if self._write_paused:
+        if self.write_paused:
             size += self.transport.get_write_buffer_size()
         if size or self._held:
             self._held = size > 0

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
+from mainstem import limits
 from mainstem.errors import MainstemError, problem
 from mainstem.server.edge.heads import Field, RequestHead
 from mainstem.server.edge.states import Reading, Write, Writing
@@ -128,6 +129,7 @@ class Exchange:
         """A part of the body, after the head if it is the first one."""
         if self.lost:
             return
+        assert self.connection.machine.writing is Writing.BODY, "a reply begins with its head"
         if self._silent:
             data = b""
         elif self._left is not None:
@@ -136,8 +138,10 @@ class Exchange:
                 raise AssertionError("a reply is longer than its Content-Length")
         elif self._chunked and data:
             data = b"%x\r\n%b\r\n" % (len(data), data)
+        if len(data) > limits.WRITE_JOINED_BYTES_MAX:
+            self.connection.send(head)
+            head = b""
         if head or data:
-            self.connection.machine.write(Write.DATA)
             self.connection.send(head + data if head else data)
 
     def end(self) -> None:

@@ -65,7 +65,6 @@ class Writing(IntEnum):
 class Write(IntEnum):
     BEGIN = auto()
     HEAD = auto()
-    DATA = auto()
     END = auto()
     WHOLE = auto()
     """Head, body and end at once."""
@@ -112,7 +111,6 @@ WRITING: Final[dict[Writing, dict[Write, Writing]]] = {
         Write.CLOSE: Writing.ENDED,
     },
     Writing.BODY: {
-        Write.DATA: Writing.BODY,
         Write.END: Writing.COMPLETE,
         Write.CLOSE: Writing.ENDED,
     },
