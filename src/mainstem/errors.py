@@ -263,6 +263,13 @@ class ExpectationFailed(MainstemError):
     hint = "Leave the Expect header out, or send Expect: 100-continue."
 
 
+class MessageTooLarge(MainstemError):
+    code = "message_too_large"
+    status = 413
+    title = "A JSON message is too large"
+    hint = "Split it into several messages, or use a stream of bytes."
+
+
 class TooManyMessages(MainstemError):
     code = "too_many_messages"
     status = 413

@@ -21,6 +21,7 @@ CHUNKS_AT_ONCE: Final = 1_000  # parts of a chunked body parsed before other con
 CHUNK_LINE_BYTES_MAX: Final = 8 * KIB  # a chunk's size and extensions, or one trailer
 CHUNK_EXCESS_BYTES_MAX: Final = 16 * KIB  # of chunk extensions that little data pays for
 TRAILER_BYTES_MAX: Final = 8 * KIB  # they are checked and dropped
+JSON_MESSAGE_BYTES_MAX: Final = 16 * MIB  # the parser takes a message in one go, about 4 ms per MiB of the event loop
 APPEND_MESSAGES_MAX: Final = 100_000  # messages in one JSON array; each becomes a row for whoever reads the log
 REQUEST_WAIT_S_MAX: Final = 120.0  # from connecting, or from the first byte, until a request is complete
 BODY_BYTES_S_MIN: Final = 64 * KIB  # every so many bytes of a body give it another second

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from mainstem import limits
-from mainstem.errors import BadJson, EmptyArray, TooManyMessages
+from mainstem.errors import BadJson, EmptyArray, MessageTooLarge, TooManyMessages
 from mainstem.streams import json_groups
 
 JSON = "application/json"
@@ -45,6 +45,7 @@ def parse_body(
             if stored.number:
                 return stored
         else:
+            _check_size(len(body))
             _check_depth(body, limits.JSON_DEPTH_MAX)
             return Messages(bytes(_value.decode(body)) + b",", 1)
     except UnicodeDecodeError as error:
@@ -80,10 +81,17 @@ def _parse_array(body: bytes, messages_max: int) -> Messages:
 
 
 def _decode_group(data: bytes, group: slice) -> list[msgspec.Raw]:
+    _check_size(group.stop - group.start - 2 * json_groups.GROUP_BYTES)  # what is more than a group is one message
     try:
         return _array.decode(b"[%b]" % data[group])
     except msgspec.DecodeError as error:
         raise BadJson(f"the body is not JSON: {error}, counted from byte {group.start - 1}") from None
+
+
+def _check_size(size: int) -> None:
+    if size > limits.JSON_MESSAGE_BYTES_MAX:
+        most = limits.JSON_MESSAGE_BYTES_MAX
+        raise MessageTooLarge(f"one JSON message is at most {most} bytes", limit_bytes=most)
 
 
 def _check_parts(parts: list[msgspec.Raw], number: int, messages_max: int) -> None:

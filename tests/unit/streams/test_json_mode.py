@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstem.errors import BadJson, EmptyArray
+from mainstem import limits
+from mainstem.errors import BadJson, EmptyArray, MessageTooLarge
 from mainstem.streams.json_mode import NOTHING, messages, parse_body, wrap
 
 json_values = st.recursive(
@@ -222,3 +223,12 @@ def test_what_is_accepted_is_json_to_others_too(body):
     except BadJson:
         return
     assert len(json.loads(wrap(stored.data), parse_constant=pytest.fail)) == stored.number
+
+
+@pytest.mark.parametrize("around", [b"%b", b"[%b]", b"[1,%b]", b"[%b,{}]", b'[ {"a": %b} ]'])
+def test_one_message_has_its_own_bound(monkeypatch, around):
+    monkeypatch.setattr(limits, "JSON_MESSAGE_BYTES_MAX", 2 * limits.MIB)
+    assert parse_body(around % (b'"' + b"x" * limits.MIB + b'"')).number
+    with pytest.raises(MessageTooLarge) as refused:
+        parse_body(around % (b'"' + b"x" * 3 * limits.MIB + b'"'))
+    assert refused.value.facts == {"limit_bytes": 2 * limits.MIB}
