@@ -1,6 +1,7 @@
 """All connections share one budget of memory: whoever stalls longest makes room for the others."""
 
 import select
+import threading
 from contextlib import ExitStack
 
 import pytest
@@ -9,6 +10,8 @@ from clients.plain_http import connect, head, receive, receive_all, statuses
 from clients.threads import connect_to, start_thread
 from edge.websockets import frame, open_websocket
 from mainstem import limits
+from mainstem.streams import json_mode
+from mainstem.streams.json_mode import Messages
 
 __all__ = ["connect_to", "start_thread"]
 
@@ -91,7 +94,29 @@ def read_whole(connection):
             return False
 
 
-def test_what_is_complete_costs_nothing(client, server):
+def test_a_complete_body_counts_until_it_is_answered(client, server, monkeypatch):
+    """While it is being parsed or committed it is in memory all the same: others have to wait, it is not given up."""
+    waiting, go_on = threading.Event(), threading.Event()
+
+    def parse(*args, **kwargs):
+        waiting.set()
+        assert go_on.wait(30)
+        return Messages(b"1,", 1)
+
+    monkeypatch.setattr(json_mode, "parse_body", parse)
+    client.put("/v1/stream/j", headers={"content-type": "application/json"})
+    fields = (b"Content-Type: application/json", b"Content-Length: %d" % (2 * MB))
+    with connect(server.address) as complete:
+        complete.sendall(head(b"POST", b"/v1/stream/j", *fields) + b"1" * (2 * MB))
+        assert waiting.wait(30)
+        with begin_append(server, 2 * MB, 2 * MB - 1) as late:
+            assert receive(late).status == 503
+        go_on.set()
+        assert receive(complete).status == 204
+    assert client.post("/v1/stream/a", headers={"content-type": "text/plain"}, content=b"x" * 2 * MB).status_code == 204
+
+
+def test_what_is_answered_costs_nothing(client, server):
     for _ in range(5):
         assert (
             client.post("/v1/stream/a", headers={"content-type": "text/plain"}, content=b"x" * 2 * MB).status_code

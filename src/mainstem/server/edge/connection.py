@@ -232,7 +232,7 @@ class Connection(asyncio.Protocol):
                 self.transport.close()
         elif machine.exchange_over:
             self._next_exchange()
-        if not self._advancing and (machine.buffered or self._paused):
+        if not self._advancing and (machine.buffered or self._paused or self._held):
             self._advance()
 
     def _next_exchange(self) -> None:
@@ -340,8 +340,8 @@ class Connection(asyncio.Protocol):
     def _count_memory(self) -> None:
         exchange = self.exchange
         size = self.machine.buffered
-        if exchange is not None and self.machine.reading is Reading.BODY:
-            size += exchange.received
+        if exchange is not None and (exchange.received > limits.READ_AHEAD_BYTES or self.machine.in_request):
+            size += exchange.received  # a large body counts until it is answered; a small one is soon a command
         if self.write_paused:
             size += self.transport.get_write_buffer_size()
         if size or self._held:
