@@ -137,7 +137,7 @@ def messages(data: bytes) -> list[msgspec.Raw]:
 def message_groups(data: bytes, start: int = 0) -> Iterator[tuple[slice, list[msgspec.Raw]]]:
     """The messages in stored bytes from a place on, a bounded number of bytes at a time unless one message is larger.
 
-    Each group comes with where it is; the comma after its last message lies behind that.
+    Each group comes with its position, which does not include the comma after its last message.
     """
     if start >= len(data):
         return

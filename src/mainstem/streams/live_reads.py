@@ -99,7 +99,7 @@ class LiveReads:
     async def wait(
         self, source: Source, start: Offset, receive: Receive, owner: str, seconds_max: float = math.inf
     ) -> tuple[Offset, bool] | None:
-        """The end of the source once it lies behind `start`, or when the wait is over; None if the client left.
+        """The end of the source, once it is after `start` or the wait is over; None if the client left.
 
         `owner` is whose reader this is (`access.name_caller`).
         """

@@ -20,7 +20,7 @@ VERSION = {"version": "3.0", "spec_version": "2.4"}
 
 
 def make_scope(connection: "Connection", head: RequestHead) -> Scope:
-    """What an app is told of a request or a handshake, but for the keys that differ."""
+    """The part of the ASGI scope that requests and handshakes have in common."""
     path = head.path.decode("ascii")
     return {
         "asgi": VERSION,

@@ -79,16 +79,16 @@ class ChunkedBody:
         if self._part is Part.DATA_END:
             if len(data) - at >= 2:
                 if data[at : at + 2] != CRLF:
-                    raise BadRequest("a chunk is longer than its size")
+                    raise BadRequest("a chunk does not end where its size says")
                 self._part = Part.SIZE
                 return at + 2
             return at
         end = data.find(CRLF, at, at + limits.CHUNK_LINE_BYTES_MAX + 2)
         if end < 0:
             if len(data) - at > limits.CHUNK_LINE_BYTES_MAX or data.find(b"\n", at) >= 0:
-                raise BadRequest("a line of a chunked body is too long, or ends without CR and LF")
+                raise BadRequest("a chunk header or trailer is too long, or does not end with CRLF")
             if self._part is Part.SIZE and SIZE_LINE_BEGUN.fullmatch(data, at) is None:
-                raise BadRequest("the size of a chunk is malformed")
+                raise BadRequest("a chunk header is malformed")
             return at
         line = data[at:end]
         if self._part is Part.SIZE:
@@ -100,12 +100,12 @@ class ChunkedBody:
     def _begin_chunk(self, line: bytes) -> None:
         match = SIZE_LINE.fullmatch(line)
         if match is None:
-            raise BadRequest("the size of a chunk is malformed")
+            raise BadRequest("a chunk header is malformed")
         self._left = int(match[1], 16)
         # Sizes and extensions around a few bytes of data would make work for nothing.
         self._excess = max(0, self._excess + len(line) - 16 - 2 * self._left)
         if self._excess > limits.CHUNK_EXCESS_BYTES_MAX:
-            raise BadRequest("a chunked body has more extensions than data")
+            raise BadRequest("the chunked body has more extensions than data")
         self._part = Part.DATA if self._left else Part.TRAILER
 
     def _take_trailer(self, line: bytes) -> None:
@@ -114,7 +114,7 @@ class ChunkedBody:
             self._part = Part.NOTHING
             return
         if split_field(line)[0] in FRAMING:
-            raise BadRequest("a trailer cannot say how the request is framed")
+            raise BadRequest("a trailer must not change the framing of the request")
         self._trailer_bytes += len(line) + 2
         if self._trailer_bytes > limits.TRAILER_BYTES_MAX:
             raise BadRequest(f"trailers are at most {limits.TRAILER_BYTES_MAX} bytes")

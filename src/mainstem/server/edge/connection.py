@@ -21,11 +21,11 @@ class Connection(asyncio.Protocol):
     """One exchange at a time. While it lasts, what the client sends meanwhile waits in a bounded buffer."""
 
     __slots__ = (
+        "_admitted",
         "_advancing",
         "_began",
         "_drained",
         "_dropped",
-        "_has_place",
         "_held",
         "_lingering",
         "_paused",
@@ -65,7 +65,7 @@ class Connection(asyncio.Protocol):
         self._lingering = False
         self._dropped = 0
         self._held = False
-        self._has_place = False
+        self._admitted = False
 
     # From the transport
 
@@ -78,14 +78,14 @@ class Connection(asyncio.Protocol):
         self.deadline = self._began + limits.REQUEST_WAIT_S_MAX
         self.server.add(self)
         try:
-            self.server.take_place(self.client)
-            self._has_place = True
+            self.server.admit(self.client)
+            self._admitted = True
         except MainstemError as error:
             self._refuse(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.server.remove(self)
-        self.give_place_back()
+        self.release()
         self.deadline = None
         self._leave()
         if self._held:
@@ -278,11 +278,11 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         self.transport.abort()
 
-    def give_place_back(self) -> None:
+    def release(self) -> None:
         """It counts no more among the connections of its client."""
-        if self._has_place:
-            self._has_place = False
-            self.server.give_place_back(self.client)
+        if self._admitted:
+            self._admitted = False
+            self.server.release(self.client)
 
     # Bounds
 

@@ -15,7 +15,7 @@ from mainstem.errors import BadRequest, ExpectationFailed, HeadTooLarge, Repeate
 
 Field = tuple[bytes, bytes]
 
-LINE_ENDS: Final = "lines of a request end with CR and LF together"
+LINE_ENDS: Final = "every line of a request head must end with CRLF"
 END: Final = b"\r\n\r\n"
 METHODS: Final = frozenset([b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIONS", b"PATCH", b"TRACE"])
 TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
@@ -88,10 +88,10 @@ def parse_start(line: bytes) -> tuple[bytes, int, bytes, bytes, bytes | None]:
 def parse_request_line(line: bytes) -> tuple[bytes, bytes, int]:
     match = REQUEST_LINE.fullmatch(line)
     if match is None:
-        raise BadRequest("a request begins with a line such as GET /path HTTP/1.1")
+        raise BadRequest("the request line is malformed; it should look like: GET /path HTTP/1.1")
     method, target, minor = match.groups()
     if method not in METHODS:
-        raise BadRequest(f"the method is none of {', '.join(sorted(known.decode() for known in METHODS))}")
+        raise BadRequest(f"unknown method; use one of {', '.join(sorted(known.decode() for known in METHODS))}")
     return method, target, int(minor)
 
 
@@ -114,13 +114,13 @@ def parse_target(method: bytes, target: bytes) -> tuple[bytes, bytes, bytes | No
     """The path, the query and, of an absolute target, the authority (RFC 9112, section 3.2)."""
     authority = None
     if b"#" in target:
-        raise BadRequest("a request target has no fragment")
+        raise BadRequest("the request target must not contain a fragment (#)")
     if not target.startswith(b"/"):
         if target == b"*" and method == b"OPTIONS":
             return target, b"", None
         match = ABSOLUTE.fullmatch(target)
         if match is None:
-            raise BadRequest("a request target is a path, or a URL of http or https")
+            raise BadRequest("the request target must be a path or an http(s) URL")
         authority, target = match[1], match[2] or b"/"
         if not target.startswith(b"/"):
             target = b"/" + target
@@ -161,11 +161,11 @@ def frame(request: RequestHead, seen: dict[bytes, bytes], authority: bytes | Non
     length, coding = seen.get(b"content-length"), seen.get(b"transfer-encoding")
     if coding is not None:
         if length is not None or request.minor == 0 or coding.lower() != b"chunked":
-            raise BadRequest("the only transfer coding is chunked, in HTTP/1.1 and without a Content-Length")
+            raise BadRequest("Transfer-Encoding must be just chunked, in HTTP/1.1 and without a Content-Length")
         request.length = UNKNOWN_LENGTH
     elif length is not None:
         if LENGTH.fullmatch(length) is None:
-            raise BadRequest("Content-Length is not a number of bytes")
+            raise BadRequest("Content-Length must be a decimal number")
         request.length = int(length)
     if b"connection" in seen:
         options = [option.strip(b" \t") for option in seen[b"connection"].lower().split(b",")]
@@ -175,7 +175,7 @@ def frame(request: RequestHead, seen: dict[bytes, bytes], authority: bytes | Non
             request.websocket = _asks_for_websocket(request, seen.get(b"upgrade", b""))
     if b"expect" in seen:
         if seen[b"expect"].lower() != b"100-continue":
-            raise ExpectationFailed("the only expectation that this server meets is 100-continue")
+            raise ExpectationFailed("the only supported expectation is 100-continue")
         request.expects_continue = request.minor == 1 and request.length != 0
 
 
@@ -187,7 +187,7 @@ def is_host(text: bytes) -> bool:
 def _check_host(request: RequestHead, host: bytes | None, authority: bytes | None) -> None:
     if host is None:
         if request.minor == 1:
-            raise BadRequest("a request has a Host header")
+            raise BadRequest("the Host header is missing")
     elif not is_host(host):
         raise BadRequest("the Host header is malformed")
     if authority is not None:  # of an absolute target: it counts, and Host does not (RFC 9112, section 3.2.2)
@@ -208,7 +208,7 @@ def check_beginning(data: bytes, start: int) -> None:
     """Refuse what can no longer become a head. `data[start:]` is new: what was looked at is not looked at again."""
     new = data[max(start - 1, 0) :]
     if len(new.translate(None, CONTROLS)) != len(new):
-        raise BadRequest("a request contains control characters")
+        raise BadRequest("the request head contains control characters")
     pairs = new.count(b"\r\n")
     if new.count(b"\n", 1 if start else 0) != pairs or new.count(b"\r") - new.endswith(b"\r") != pairs:
         raise BadRequest(LINE_ENDS)

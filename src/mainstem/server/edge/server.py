@@ -91,14 +91,14 @@ class EdgeServer:
     def add(self, client: Client) -> None:
         self.clients.add(client)
 
-    def take_place(self, address: tuple[str, int] | None) -> None:
-        """Room for a new connection, among all and within the share of its address. Raises what refuses it."""
+    def admit(self, address: tuple[str, int] | None) -> None:
+        """Count a new connection, in total and for its address; raises if there are too many."""
         if len(self.clients) > limits.CONNECTIONS_MAX:
             raise Overloaded(f"{limits.CONNECTIONS_MAX} connections are open already", headers=RETRY)
         if address is not None:
             self.shares.take(name_address(address[0]), Share.CONNECTIONS)
 
-    def give_place_back(self, address: tuple[str, int] | None) -> None:
+    def release(self, address: tuple[str, int] | None) -> None:
         if address is not None:
             self.shares.release(name_address(address[0]), Share.CONNECTIONS)
 

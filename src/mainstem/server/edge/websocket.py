@@ -116,7 +116,7 @@ class WebSocketConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.server.remove(self)
-        self._connection.give_place_back()
+        self._connection.release()
         self.deadline = None
         self._over = True
         self.writable.set()
