@@ -302,7 +302,7 @@ def test_a_signal_ends_a_node_that_waits_for_its_database(number):
         assert "waiting for the PostgreSQL database" in node.stdout.readline()
         node.send_signal(number)
         rest, _ = node.communicate(timeout=limits.DATABASE_START_S_MAX / 2)
-    assert node.returncode in (-signal.SIGTERM, 130)
+    assert node.returncode == 0  # somebody wanted it to end, and it did
     assert "Traceback" not in rest
 
 
