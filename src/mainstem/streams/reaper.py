@@ -29,6 +29,7 @@ class Reaper:
     def __init__(self, streams: Streams) -> None:
         self.streams = streams
         self.log = streams.log
+        self._every_s = limits.REAP_EVERY_S
         self._task: asyncio.Task[None] | None = None
         self._flushed_s = 0.0
 
@@ -46,7 +47,7 @@ class Reaper:
 
     async def _run(self) -> None:
         while True:
-            await asyncio.sleep(limits.REAP_EVERY_S)
+            await asyncio.sleep(self._every_s)
             try:
                 await self.round()
             except MainstemError as error:
@@ -60,7 +61,7 @@ class Reaper:
         touches = self.streams.touches
         if self.log.store.shared:
             await self._touch_watched()
-        every_s = limits.REAP_EVERY_S if self.log.store.shared else limits.TOUCHES_FLUSH_S
+        every_s = self._every_s if self.log.store.shared else limits.TOUCHES_FLUSH_S
         if touches and (now_s - self._flushed_s >= every_s or len(touches) > limits.TOUCHES_MAX):
             self._flushed_s = now_s
             try:
