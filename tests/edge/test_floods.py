@@ -13,6 +13,8 @@ from edge.floods import MB, Watch
 from edge.websockets import frame, open_websocket
 from mainstem.testing.server import ServerProcess
 
+pytestmark = pytest.mark.slow
+
 WAIT_MS_MAX = 50
 ATTACK_S = 2.0
 

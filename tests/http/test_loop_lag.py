@@ -14,6 +14,8 @@ from websockets.sync.client import connect
 from mainstem import limits
 from mainstem.testing.server import ServerProcess
 
+pytestmark = pytest.mark.slow
+
 ATTEMPTS = 3
 LAG_S_MAX = 0.05
 NOISE = 5  # a busy machine: what is held back here took seconds

@@ -224,7 +224,7 @@ class Connection(asyncio.Protocol):
         """The reply is complete; the request may not be."""
         self.exchange = None
         machine = self.machine
-        if close or machine.reading is Reading.ENDED:
+        if close or self.closing or machine.reading is Reading.ENDED:
             machine.write(Write.CLOSE)
             if machine.reading is Reading.BODY or machine.buffered:
                 self._linger()
