@@ -13,6 +13,7 @@ BODY_DISCARD_BYTES_MAX: Final = (
 PARSE_INLINE_BYTES_MAX: Final = 256 * KIB  # JSON up to here is checked in under half a millisecond
 REQUEST_HEAD_BYTES_MAX: Final = 64 * KIB  # curl and browsers stay far below
 REQUEST_HEADERS_MAX: Final = 200  # each costs about a microsecond of the event loop
+HOST_BYTES_MAX: Final = 262  # a name of 255 bytes, a colon and a port
 DIRECT_APPEND_BYTES_MAX: Final = 64 * KIB  # larger appends go through ASGI, with flow control
 READ_AHEAD_BYTES: Final = 64 * KIB  # of a connection, while its current request is not answered or its body not taken
 WRITE_JOINED_BYTES_MAX: Final = 16 * KIB  # a larger body is written after its head instead of copied to it

@@ -238,6 +238,7 @@ HOSTS = [
     b"Host: [g]\r\n",
     b"Host: \xff\r\n",
     b"Host: <script>\r\n",
+    b"Host: " + b"a" * 300 + b"\r\n",
 ]
 
 ILLEGAL: Final[dict[str, bytes]] = {

@@ -12,6 +12,7 @@ import pytest
 from clients.certificates import make_certificate
 from clients.plain_http import EventReader, connect, exchange, head, post, receive, receive_all, statuses
 from clients.threads import client, connect_to, server, start_thread
+from edge.websockets import HANDSHAKE, frame
 from mainstem import limits
 from mainstem.testing.server import COMMAND, ServerNotReady, ServerProcess
 
@@ -203,6 +204,22 @@ def test_every_reply_has_a_date(server):
         b"nonsense\r\n\r\n",
     ):
         assert exchange(server.address, raw).headers["date"].endswith("GMT")
+
+
+def test_frames_that_come_with_the_handshake_are_read_after_it(client, server, stream):
+    """In one segment, and on a connection that was used before: nothing is lost, nothing is run twice."""
+    with connect(server.address) as connection:
+        connection.sendall(
+            post(stream, b"once") + head(b"GET", b"/v1/sync", *HANDSHAKE) + frame(1, b"{}") + frame(9, b"x")
+        )
+        received = b""
+        while b"\x8a\x01x" not in received:  # the pong comes last
+            part = connection.recv(65536)
+            assert part, received
+            received += part
+    assert statuses(received) == [204, 101]
+    assert b'"bad_request"' in received  # about what is no envelope
+    assert client.get(stream).content == b"once"
 
 
 # Patience

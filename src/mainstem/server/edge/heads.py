@@ -67,8 +67,10 @@ def parse_new_head(raw: bytes) -> RequestHead:
         raise BadRequest(LINE_ENDS)
     if breaks > limits.REQUEST_HEADERS_MAX:
         raise HeadTooLarge(f"more than {limits.REQUEST_HEADERS_MAX} headers")
-    method, minor, path, query, authority = parse_start(lines.pop(0))
-    headers = [parse_field(line) if len(line) <= FIELD_REMEMBERED_BYTES else split_field(line) for line in lines]
+    line = lines.pop(0)
+    short = len(line) <= LINE_REMEMBERED_BYTES
+    method, minor, path, query, authority = parse_known_start(line) if short else parse_start(line)
+    headers = [parse_field(line) if len(line) <= LINE_REMEMBERED_BYTES else split_field(line) for line in lines]
     fields = dict(headers)
     request = RequestHead(method, path, query, minor, headers, fields, keep_alive=minor == 1, raw=raw)
     if len(fields) != len(headers):
@@ -78,7 +80,6 @@ def parse_new_head(raw: bytes) -> RequestHead:
     return request
 
 
-@lru_cache(maxsize=4096)
 def parse_start(line: bytes) -> tuple[bytes, int, bytes, bytes, bytes | None]:
     """The request line: method, minor version, path, query and, of an absolute target, the authority."""
     method, target, minor = parse_request_line(line)
@@ -104,9 +105,11 @@ def split_field(line: bytes) -> Field:
 
 
 # Clients send the same head, or at least the same lines, again and again.
+# What is remembered is short, so that nobody can fill the memory with it.
 HEAD_REMEMBERED_BYTES: Final = 512
-FIELD_REMEMBERED_BYTES: Final = 128
+LINE_REMEMBERED_BYTES: Final = 128
 parse_known_head = lru_cache(maxsize=4096)(parse_new_head)
+parse_known_start = lru_cache(maxsize=4096)(parse_start)
 parse_field = lru_cache(maxsize=4096)(split_field)
 
 
@@ -179,9 +182,8 @@ def frame(request: RequestHead, seen: dict[bytes, bytes], authority: bytes | Non
         request.expects_continue = request.minor == 1 and request.length != 0
 
 
-@lru_cache(maxsize=256)
 def is_host(text: bytes) -> bool:
-    return HOST.fullmatch(text) is not None
+    return len(text) <= limits.HOST_BYTES_MAX and HOST.fullmatch(text) is not None
 
 
 def _check_host(request: RequestHead, host: bytes | None, authority: bytes | None) -> None:

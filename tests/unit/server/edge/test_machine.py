@@ -5,6 +5,7 @@ import pytest
 from edge.hostile import BODY, ILLEGAL, LEGAL, SMUGGLED
 from edge.machines import cuts, drive, single
 from mainstem import limits
+from mainstem.server.edge import heads
 from mainstem.server.edge.heads import UNKNOWN_LENGTH, RequestHead, normalise_path, parse_head
 from mainstem.server.edge.machine import END_OF_REQUEST, Machine
 from mainstem.server.edge.states import IllegalEvent, Reading, Write, Writing
@@ -226,3 +227,16 @@ def test_after_the_last_byte_of_the_client_nothing_is_read():
     assert machine.reading is Reading.ENDED
     machine.feed(b"k")
     assert machine.next_event() is None
+
+
+def test_what_is_remembered_of_heads_is_short():
+    """Otherwise strangers could fill the memory with heads that nobody sends again."""
+    for number in range(20):
+        long = b"%d" % number + b"x" * limits.KIB
+        head = parse_head(b"GET /%b HTTP/1.1\r\nHost: a\r\nX: %b" % (long, long))
+        assert head.path == b"/" + long
+    for remembered in (heads.parse_known_head, heads.parse_known_start, heads.parse_field):
+        before = remembered.cache_info().currsize
+        parse_head(b"GET /%b HTTP/1.1\r\nHost: a\r\nX: %b" % (b"y" * 2000, b"y" * 2000))
+        assert remembered.cache_info().currsize <= before + 1  # the line of the Host
+        assert remembered.cache_info().maxsize == 4096
