@@ -13,9 +13,9 @@ from pathlib import Path
 from bench.jobs import Figures, encode_figures
 from bench.memory import PROC, list_tree, read_status
 from bench.wire import HOST
+from mainstem.pipeline.http_client import Endpoint
 from mainstem.pipeline.jobs.archive import Archived, make_archive
-from mainstem.pipeline.running import Workbench, run_once
-from mainstem.pipeline.wire import Endpoint
+from mainstem.pipeline.jobs.runner import Workbench, run_once
 
 MASTER = "local[2]"
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from bench.jobs import Figures, encode_figures
 from bench.wire import HOST
-from mainstem.pipeline.jobs.audit import Audited, AuditOptions, make_audit
-from mainstem.pipeline.running import Workbench, run_once
-from mainstem.pipeline.wire import Endpoint
+from mainstem.pipeline.http_client import Endpoint
+from mainstem.pipeline.jobs.audit.job import Audited, AuditOptions, make_audit
+from mainstem.pipeline.jobs.runner import Workbench, run_once
 
 MASTER = "local[2]"
 

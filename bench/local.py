@@ -12,7 +12,7 @@ import msgspec
 
 from bench.jobs import Figures, Hash, PlainLoop
 from bench.sync_wire import EventSource
-from mainstem.sync.canonical import content_hash
+from mainstem.sync.protocol.canonical import content_hash
 
 TABLES = """
     CREATE TABLE records (

@@ -11,11 +11,11 @@ from websockets.sync.client import ClientConnection, connect
 
 from bench.jobs import Figures, encode_figures
 from bench.wire import HOST
-from mainstem.pipeline.folding.reducers import make_reducer
-from mainstem.pipeline.jobs.snapshot import Snapshots, Snapshotting, make_snapshot
-from mainstem.pipeline.running import Workbench, run_once
-from mainstem.pipeline.targets import Choice
-from mainstem.pipeline.wire import Endpoint
+from mainstem.pipeline.http_client import Endpoint
+from mainstem.pipeline.jobs.runner import Workbench, run_once
+from mainstem.pipeline.jobs.snapshot.job import Snapshots, Snapshotting, make_snapshot
+from mainstem.pipeline.jobs.snapshot.reducers import make_reducer
+from mainstem.pipeline.jobs.targets import Choice
 
 MASTER = "local[2]"
 PARTITIONS = 10

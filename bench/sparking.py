@@ -22,8 +22,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from bench.jobs import Figures, encode_figures
 from bench.wire import HOST
 from mainstem.pipeline import session
-from mainstem.pipeline.reading.log_pages import read_head
-from mainstem.pipeline.wire import Endpoint, Wire
+from mainstem.pipeline.http_client import Endpoint, Wire
+from mainstem.pipeline.log_pages import read_head
 
 MASTER = "local[2]"
 STREAM = "rows"

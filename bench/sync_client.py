@@ -18,9 +18,9 @@ from bench.jobs import Figures
 from bench.measurements import Measurement, Pace, Scenario
 from bench.peers import Server
 from bench.targets import format_number
-from mainstem.client.sync import Event, SqliteClientStore, SyncClient
-from mainstem.client.sync.records import Changes, Committed
-from mainstem.client.sync.views import View, Views
+from mainstem.client.offline import Event, OfflineClient, SqliteClientStore
+from mainstem.client.offline.records import Changes, Committed
+from mainstem.client.offline.views import View, Views
 
 EVENTS = 100_000
 PAGE = 700  # so that the last stored view is not the last event
@@ -63,7 +63,7 @@ def fill_store(path: Path, events: int) -> None:
 async def open_store(path: Path) -> Figures:
     """From nothing to a view of everything. No server is there, as that would be another measurement."""
     started = time.perf_counter()
-    async with SyncClient(NOWHERE, client_id=CLIENT, store=path) as client:
+    async with OfflineClient(NOWHERE, client_id=CLIENT, store=path) as client:
         opened_s = time.perf_counter() - started
         client.register_view("rooms", count_rooms, {})
         state = await client.view("rooms")
@@ -74,11 +74,11 @@ async def open_store(path: Path) -> Figures:
 async def drain(url: str, path: Path) -> Figures:
     """Write drafts without a server, then open the same store with one, until all are committed."""
     started = time.perf_counter()
-    async with SyncClient(NOWHERE, client_id=CLIENT, store=path, partitions=["drain"]) as client:
+    async with OfflineClient(NOWHERE, client_id=CLIENT, store=path, partitions=["drain"]) as client:
         await asyncio.gather(*(client.submit(["drain"], make_event(number)) for number in range(DRAFTS)))
     submitted_s = time.perf_counter() - started
     started = time.perf_counter()
-    async with SyncClient(url, client_id=CLIENT, store=path) as client, asyncio.timeout(LIMIT_S):
+    async with OfflineClient(url, client_id=CLIENT, store=path) as client, asyncio.timeout(LIMIT_S):
         await client.synced()
     return {"submits_per_s": DRAFTS / submitted_s, "commits_per_s": DRAFTS / (time.perf_counter() - started)}
 

@@ -10,7 +10,7 @@ import asyncio
 import sys
 from typing import Any
 
-from mainstem.client.sync import Event, SyncClient, SyncClientError
+from mainstem.client.offline import Event, OfflineClient, SyncClientError
 
 PARTITION = "notes"
 WAIT_S = 3.0
@@ -23,7 +23,7 @@ def collect(notes: list[dict[str, Any]], event: Event) -> list[dict[str, Any]]:
 
 
 async def run(url: str, path: str, text: str, token: str) -> None:
-    async with SyncClient(url, client_id="notes-example", token=token, store=path, partitions=[PARTITION]) as client:
+    async with OfflineClient(url, client_id="notes-example", token=token, store=path, partitions=[PARTITION]) as client:
         client.register_view("notes", collect, [])
         await client.submit([PARTITION], {"text": text})  # durable here when it returns
         try:

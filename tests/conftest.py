@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from mainstem.pipeline.session import NICENESS_SET, SHORT_LIFE
+from mainstem.pipeline.spark.session import NICENESS_SET, SHORT_LIFE
 
 pytest_plugins = ["mainstem.testing.plugin"]
 
@@ -20,7 +20,7 @@ settings.register_profile("mainstem", deadline=None, suppress_health_check=[Heal
 settings.load_profile("mainstem")
 
 # Here a test that starts processes or writes files belongs to the slow half: together they take many minutes.
-HEAVY = frozenset(["cli", "client", "log_api", "pipeline", "spark", "sync_client"])
+HEAVY = frozenset(["cli", "log_api", "offline_client", "pipeline", "spark", "streams_client"])
 DATABASE = "postgres"
 OF_PROCESSES = frozenset(["start_server", "tmp_path_factory"])
 MAINSTEM = Path(sys.executable).with_name("mainstem")
@@ -52,9 +52,9 @@ def surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory):
     """One local Spark, whose tasks may fail three times. Whoever asks for a session in this process gets this one."""
-    from mainstem.pipeline.class_archive import archive_of, is_there
-    from mainstem.pipeline.java import find_java
-    from mainstem.pipeline.session import end_java, find_jars, session
+    from mainstem.pipeline.spark.class_archive import archive_of, is_there
+    from mainstem.pipeline.spark.java import find_java
+    from mainstem.pipeline.spark.session import end_java, find_jars, session
 
     archive = archive_of(find_java(), find_jars())
     with archive.with_suffix(".lock").open("w") as lock:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyspark
 
-from mainstem.pipeline.session import SQL_CONFS, prepare_environment
+from mainstem.pipeline.spark.session import SQL_CONFS, prepare_environment
 
 HERE = Path(__file__).parent
 

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from mainstem.client import AsyncIdempotentProducer, AsyncStreams
-from mainstem.client.sync import MemoryClientStore, SyncClient
+from mainstem.client.offline import MemoryClientStore, OfflineClient
 
 TICK_S = 0.05
 SETTLE_S_MAX = 30.0
@@ -74,7 +74,7 @@ class Traffic:
                 await streams.create(path, "application/json")
                 producers.append(await stack.enter_async_context(AsyncIdempotentProducer(streams, path)))
             clients = [
-                await stack.enter_async_context(SyncClient(self._url, client_id=name, store=MemoryClientStore()))
+                await stack.enter_async_context(OfflineClient(self._url, client_id=name, store=MemoryClientStore()))
                 for name in CLIENTS
             ]
             await self._make(producers, clients)
@@ -84,7 +84,7 @@ class Traffic:
                 for client in clients:
                     await client.synced()
 
-    async def _make(self, producers: Sequence[AsyncIdempotentProducer], clients: Sequence[SyncClient]) -> None:
+    async def _make(self, producers: Sequence[AsyncIdempotentProducer], clients: Sequence[OfflineClient]) -> None:
         begun_s = time.monotonic()
         while (passed_s := time.monotonic() - begun_s) < self._seconds and not self._stop.is_set():
             # Two waves and a little noise, so that there is something to see.

@@ -231,7 +231,7 @@ PRODUCER_IN_FLIGHT: Final = 5  # seed 004
 PRODUCER_IN_FLIGHT_MAX: Final = 100  # each has a connection of its own, and in the sync client a thread
 FAULTS_MAX: Final = 1_000  # injected by tests, with --test-endpoints
 
-# Sync client (the offline-first one, `mainstem.client.sync`)
+# Sync client (the offline-first one, `mainstem.client.offline`)
 SYNC_CLIENT_DRAFTS_MAX: Final = 100_000  # what may wait for a connection; beyond this submit is refused
 SYNC_CLIENT_DRAFTS_BYTES_MAX: Final = 512 * MIB  # the same by size
 SYNC_CLIENT_REJECTIONS_MAX: Final = 10_000  # kept until the application has dismissed them; then submit is refused

@@ -7,11 +7,10 @@ from typing import NamedTuple
 import httpx2
 import pytest
 
-from clients.threads import connect_to, path, start_thread
 from mainstem.server.settings import Settings
 from mainstem.testing.server_thread import ServerThread
-
-from .issuers import Issuer, bearer, jwks, sign, unsigned
+from tests.auth.issuers import Issuer, bearer, jwks, sign, unsigned
+from tests.support.server_threads import connect_to, path, start_thread
 
 __all__ = ["connect_to", "path", "start_thread"]
 
@@ -117,7 +116,7 @@ def sign_with_public_key(pem: bytes) -> str:
     import hashlib
     import hmac
 
-    from .issuers import encode
+    from tests.auth.issuers import encode
 
     text = f"{encode({'alg': 'HS256', 'kid': 'rsa'})}.{encode({'admin': True})}"
     digest = hmac.new(pem, text.encode(), hashlib.sha256).digest()

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from .endpoints import ROOT, TEXT
-from .issuers import bearer
+from tests.auth.endpoints import ROOT, TEXT
+from tests.auth.issuers import bearer
 
 COMMAND = [sys.executable, "-c", "from mainstem.cli import main; main(prog_name='mainstem')", "token"]
 

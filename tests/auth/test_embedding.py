@@ -7,9 +7,8 @@ from starlette.routing import Mount
 
 from mainstem.errors import SettingsError
 from mainstem.server.app import create_app
-
-from .endpoints import TEXT
-from .issuers import bearer
+from tests.auth.endpoints import TEXT
+from tests.auth.issuers import bearer
 
 
 async def test_a_mounted_app_wants_tokens_too(secret_file):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from .issuers import bearer
+from tests.auth.issuers import bearer
 
 
 @pytest.mark.parametrize("name", ["token", "access_token", "jwt", "authorization"])

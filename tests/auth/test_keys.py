@@ -4,12 +4,11 @@ import json
 
 import pytest
 
-from mainstem.server import auth
+from mainstem.server.auth import authenticator as auth
 from mainstem.testing.clock import SECOND_US, START_US, FakeClock
-
-from .conftest import write_jwks
-from .endpoints import ROOT, TEXT
-from .issuers import ALGORITHMS, Issuer, bearer, jwks, serve_keys, sign
+from tests.auth.conftest import write_jwks
+from tests.auth.endpoints import ROOT, TEXT
+from tests.auth.issuers import ALGORITHMS, Issuer, bearer, jwks, serve_keys, sign
 
 PUBLIC = [alg for alg in ALGORITHMS if alg != "HS256"]
 

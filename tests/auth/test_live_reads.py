@@ -4,11 +4,10 @@ import threading
 
 import pytest
 
-from clients.event_streams import open_events
 from mainstem.testing.clock import SECOND_US, START_US, FakeClock
-
-from .endpoints import ROOT, TEXT, make_closed, make_stream
-from .issuers import bearer
+from tests.auth.endpoints import ROOT, TEXT, make_closed, make_stream
+from tests.auth.issuers import bearer
+from tests.support.event_streams import open_events
 
 
 @pytest.fixture

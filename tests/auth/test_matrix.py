@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from .conftest import wrong_tokens
-from .endpoints import GUARDED, OPEN, ROOT, SUBSCRIPTIONS, TEXT, by_name, make_stream
-from .issuers import Issuer, bearer
+from tests.auth.conftest import wrong_tokens
+from tests.auth.endpoints import GUARDED, OPEN, ROOT, SUBSCRIPTIONS, TEXT, by_name, make_stream
+from tests.auth.issuers import Issuer, bearer
 
 WRONG = [
     "no token",

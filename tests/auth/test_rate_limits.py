@@ -3,9 +3,8 @@
 import pytest
 
 from mainstem.testing.clock import FakeClock
-
-from .endpoints import ROOT, TEXT
-from .issuers import bearer
+from tests.auth.endpoints import ROOT, TEXT
+from tests.auth.issuers import bearer
 
 
 @pytest.fixture

@@ -4,13 +4,12 @@ from contextlib import ExitStack
 
 import pytest
 
-from clients.event_streams import open_events
 from mainstem import limits
-from subscriptions.conftest import receive
-from subscriptions.receivers import DONE
-
-from .endpoints import ROOT, SUBSCRIPTIONS, make_stream
-from .issuers import bearer
+from tests.auth.endpoints import ROOT, SUBSCRIPTIONS, make_stream
+from tests.auth.issuers import bearer
+from tests.subscriptions.conftest import receive
+from tests.subscriptions.receivers import DONE
+from tests.support.event_streams import open_events
 
 __all__ = ["receive"]
 

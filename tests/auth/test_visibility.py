@@ -2,8 +2,8 @@
 
 import pytest
 
-from .endpoints import ROOT, SUBSCRIPTIONS, make_closed, make_stream
-from .issuers import bearer
+from tests.auth.endpoints import ROOT, SUBSCRIPTIONS, make_closed, make_stream
+from tests.auth.issuers import bearer
 
 
 @pytest.fixture

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from mainstem.testing.server import ServerProcess
-
-from .stores import make_store
+from tests.cli.stores import make_store
 
 COMMAND = [sys.executable, "-c", "from mainstem.cli import main; main(prog_name='mainstem')"]
 

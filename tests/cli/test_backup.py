@@ -16,8 +16,7 @@ from mainstem.errors import BackupFailed, BackupTargetFull
 from mainstem.log.store.sqlite.backup import back_up
 from mainstem.log.store.sqlite.check import figures, snapshot
 from mainstem.testing.server import ServerProcess
-
-from .conftest import COMMAND
+from tests.cli.conftest import COMMAND
 
 
 @pytest.fixture

@@ -12,8 +12,7 @@ from mainstem.cli.invariants import check_everything
 from mainstem.log.store.sqlite.check import snapshot
 from mainstem.streams.states import GARBAGE, PRODUCERS, STREAMS, ProducerState
 from mainstem.sync.states import EVENT_IDS, PARTITIONS
-
-from .stores import TEXT, producer, submit
+from tests.cli.stores import TEXT, producer, submit
 
 replace = msgspec.structs.replace
 

@@ -14,8 +14,7 @@ import pytest
 
 from mainstem.cli import COMMANDS, main
 from mainstem.cli.faults import ExitCode
-
-from .conftest import COMMAND
+from tests.cli.conftest import COMMAND
 
 REFERENCE = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text()
 HELP_S_MAX = 0.25

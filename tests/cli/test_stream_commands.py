@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from .conftest import COMMAND
+from tests.cli.conftest import COMMAND
 
 
 def lines(process, number):

@@ -9,7 +9,7 @@ import termios
 import httpx2
 import pytest
 
-from .conftest import COMMAND
+from tests.cli.conftest import COMMAND
 
 EVIL = "a\x1b]0;owned\x07b\x9bc\u202ed\re"
 DANGEROUS = set("\x1b\x07\x9b\u202e\r")

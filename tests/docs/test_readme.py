@@ -3,7 +3,8 @@
 from urllib.parse import unquote
 
 import pytest
-from pages import ROOT, BlockFailed, Session, find_anchors, find_blocks, find_links, find_pages, matches
+
+from tests.docs.pages import ROOT, BlockFailed, Session, find_anchors, find_blocks, find_links, find_pages, matches
 
 PAGES = find_pages()
 INDEX = ROOT / "docs" / "README.md"

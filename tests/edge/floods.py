@@ -7,8 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from clients.plain_http import connect, head, receive
 from mainstem.testing.server import ServerProcess
+from tests.support.plain_http import connect, head, receive
 
 MB = 1 << 20
 

@@ -4,10 +4,10 @@ from contextlib import ExitStack
 
 import pytest
 
-from clients.plain_http import connect, exchange, head, receive
-from clients.threads import start_thread
-from edge.websockets import open_websocket
 from mainstem import limits
+from tests.edge.websockets import open_websocket
+from tests.support.plain_http import connect, exchange, head, receive
+from tests.support.server_threads import start_thread
 
 __all__ = ["start_thread"]
 

@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx2
 import pytest
 
-from clients.plain_http import connect, head, receive_all
-from edge.floods import MB, Watch
-from edge.websockets import frame, open_websocket
 from mainstem.testing.server import ServerProcess
+from tests.edge.floods import MB, Watch
+from tests.edge.websockets import frame, open_websocket
+from tests.support.plain_http import connect, head, receive_all
 
 pytestmark = pytest.mark.slow
 

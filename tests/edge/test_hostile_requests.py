@@ -2,9 +2,9 @@
 
 import pytest
 
-from clients.plain_http import connect, head, post, receive_all, statuses
-from clients.threads import client, connect_to, path, server, start_thread
-from edge.hostile import BODY, ILLEGAL, LEGAL
+from tests.edge.hostile import BODY, ILLEGAL, LEGAL
+from tests.support.plain_http import connect, head, post, receive_all, statuses
+from tests.support.server_threads import client, connect_to, path, server, start_thread
 
 __all__ = ["client", "connect_to", "path", "server", "start_thread"]
 

@@ -6,12 +6,12 @@ from contextlib import ExitStack
 
 import pytest
 
-from clients.plain_http import connect, head, receive, receive_all, statuses
-from clients.threads import connect_to, start_thread
-from edge.websockets import frame, open_websocket
 from mainstem import limits
-from mainstem.streams import json_mode
-from mainstem.streams.json_mode import Messages
+from mainstem.streams.rules import json_mode
+from mainstem.streams.rules.json_mode import Messages
+from tests.edge.websockets import frame, open_websocket
+from tests.support.plain_http import connect, head, receive, receive_all, statuses
+from tests.support.server_threads import connect_to, start_thread
 
 __all__ = ["connect_to", "start_thread"]
 

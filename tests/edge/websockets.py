@@ -2,7 +2,7 @@
 
 import struct
 
-from clients.plain_http import connect, head
+from tests.support.plain_http import connect, head
 
 HANDSHAKE = (
     b"Connection: Upgrade",

@@ -5,7 +5,7 @@ import random
 import apsw
 import pytest
 
-from .branches import JSON, ROOT, TEXT, Branch, fork, read_all
+from tests.forks.branches import JSON, ROOT, TEXT, Branch, fork, read_all
 
 pytestmark = pytest.mark.slow
 

@@ -3,10 +3,9 @@
 import apsw
 import pytest
 
-from clients.waiting import eventually
 from mainstem.testing.clock import FakeClock
-
-from .branches import ROOT, TEXT, fork, read_all
+from tests.forks.branches import ROOT, TEXT, fork, read_all
+from tests.support.waits import eventually
 
 
 def grow_chain(client, *names):

@@ -5,8 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from mainstem.testing.clock import SECOND_US, FakeClock
-
-from .branches import ROOT, TEXT, fork, read_all
+from tests.forks.branches import ROOT, TEXT, fork, read_all
 
 NOTHING, TTL, OTHER_TTL, HOUR, TWO_HOURS = range(5)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from .branches import JSON, ROOT, TEXT, fork, read_all
+from tests.forks.branches import JSON, ROOT, TEXT, fork, read_all
 
 BEYOND = "0000000000000000_0000000000000099"
 

@@ -4,10 +4,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from clients.event_streams import open_events
-from clients.waiting import eventually
-
-from .branches import JSON, ROOT, TEXT, fork
+from tests.forks.branches import JSON, ROOT, TEXT, fork
+from tests.support.event_streams import open_events
+from tests.support.waits import eventually
 
 
 @pytest.fixture

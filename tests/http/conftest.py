@@ -6,9 +6,9 @@ from itertools import count
 import httpx2
 import pytest
 
-from clients.threads import client, connect_to, start_thread
 from mainstem.server.settings import Settings
 from mainstem.testing.server_thread import ServerThread
+from tests.support.server_threads import client, connect_to, start_thread
 
 __all__ = ["client", "connect_to", "start_thread"]
 

@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
-from clients.plain_http import connect, exchange, head, receive
 from mainstem import limits
+from tests.support.plain_http import connect, exchange, head, receive
 
 TEXT = {"content-type": "text/plain"}
 PRODUCER = (b"Producer-Id: p", b"Producer-Epoch: 0", b"Producer-Seq: 0")

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from clients.plain_http import connect, head, post, receive, receive_all, send_all, statuses
+from tests.support.plain_http import connect, head, post, receive, receive_all, send_all, statuses
 
 HANDSHAKE = (b"Connection: Upgrade", b"Upgrade: websocket")
 KEY = (b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", b"Sec-WebSocket-Version: 13")

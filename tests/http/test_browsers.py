@@ -3,7 +3,7 @@
 import httpx2
 import pytest
 
-from clients.plain_http import exchange, head, post
+from tests.support.plain_http import exchange, head, post
 
 HANDSHAKE = (
     b"Connection: Upgrade",

@@ -4,11 +4,11 @@ import os
 
 import pytest
 
-from clients.event_streams import open_events
 from mainstem import limits
 from mainstem.log.store import SqliteStore
 from mainstem.server.settings import Settings
 from mainstem.testing.server_thread import ServerThread
+from tests.support.event_streams import open_events
 
 URL = "/v1/stream/large"
 BYTES = {"content-type": "application/octet-stream"}

@@ -6,10 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from clients.plain_http import Event, EventReader
 from mainstem import limits
-from mainstem.streams.cursors import current_interval
+from mainstem.streams.rules.cursors import current_interval
 from mainstem.testing.clock import FakeClock
+from tests.support.plain_http import Event, EventReader
 
 TEXT = {"content-type": "text/plain"}
 JSON = {"content-type": "application/json"}

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from clients.plain_http import connect, exchange, head, post, receive, send_all, statuses
 from mainstem import limits
+from tests.support.plain_http import connect, exchange, head, post, receive, send_all, statuses
 
 TEXT = {"content-type": "text/plain"}
 

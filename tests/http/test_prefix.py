@@ -5,12 +5,12 @@ import pytest
 from mainstem.client import AsyncStreams, BadArgument, Streams
 from mainstem.errors import SettingsError
 from mainstem.server import app
-from mainstem.server.export.http import LOG
-from mainstem.server.partitions import PARTITION, PRUNE, SNAPSHOT
+from mainstem.server.endpoints.fault_injection import PATH as INJECT
+from mainstem.server.endpoints.partitions import PARTITION, PRUNE, SNAPSHOT
+from mainstem.server.endpoints.stream_snapshots import STREAM_SNAPSHOT
+from mainstem.server.log_api.http import LOG
 from mainstem.server.settings import load_settings
-from mainstem.server.stream_snapshots import STREAM_SNAPSHOT
-from mainstem.server.test_endpoints import PATH as INJECT
-from mainstem.streams.paths import TAKEN, check_prefix
+from mainstem.streams.rules.paths import TAKEN, check_prefix
 
 TEXT = {"content-type": "text/plain"}
 ROOT = "/v1/streams/"

@@ -8,7 +8,7 @@ import brotli
 import pytest
 
 from mainstem import limits
-from mainstem.streams.compression import zstd
+from mainstem.http.compression import zstd
 
 TEXT = {"content-type": "text/plain"}
 JSON = {"content-type": "application/json"}

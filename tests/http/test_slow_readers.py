@@ -6,9 +6,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from clients.plain_http import EventReader
 from mainstem import limits
 from mainstem.streams import reaper
+from tests.support.plain_http import EventReader
 
 TEXT = {"content-type": "text/plain"}
 JSON = {"content-type": "application/json"}

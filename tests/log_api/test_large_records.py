@@ -17,13 +17,13 @@ from mainstem.log.commit import CommitLog
 from mainstem.log.live import Live
 from mainstem.log.records import CommittedId, Kind, Record, TopicId
 from mainstem.log.store import SqliteStore
-from mainstem.server.export.cuts import Places, cut_page
-from mainstem.server.export.formats import encode_rows
-from mainstem.server.export.rows import Rows as ExportedRows
-from mainstem.server.export.selection import COLUMNS, Selection
-from mainstem.streams.appends import Append
-from mainstem.streams.beginnings import Create, CreateDescription, Lifetime
-from mainstem.streams.json_mode import NOTHING, Messages, parse_body
+from mainstem.server.log_api.cuts import Places, cut_page
+from mainstem.server.log_api.formats import encode_rows
+from mainstem.server.log_api.rows import Rows as ExportedRows
+from mainstem.server.log_api.selection import COLUMNS, Selection
+from mainstem.streams.commands.append import Append
+from mainstem.streams.commands.create import Create, CreateDescription, Lifetime
+from mainstem.streams.rules.json_mode import NOTHING, Messages, parse_body
 from mainstem.testing.server import ServerProcess
 
 ARROW = {"accept": "application/vnd.apache.arrow.stream"}

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from websockets.sync.client import connect
 
-from mainstem.sync.canonical import content_hash
+from mainstem.sync.protocol.canonical import content_hash
 from mainstem.testing.server import ServerProcess
 
 ARROW = {"accept": "application/vnd.apache.arrow.stream"}

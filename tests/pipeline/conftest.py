@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from mainstem.pipeline.running import Workbench
-from mainstem.pipeline.wire import Endpoint
+from mainstem.pipeline.http_client import Endpoint
+from mainstem.pipeline.jobs.runner import Workbench
 from mainstem.testing.server import ServerProcess
-
-from .commands import Commands
-from .filled import Log
+from tests.pipeline.commands import Commands
+from tests.pipeline.filled import Log
 
 MASTER = "local[2]"
 

@@ -3,7 +3,7 @@
 import json
 import random
 
-from mainstem.pipeline.folding.reducers import Message, apply_entry
+from mainstem.pipeline.jobs.snapshot.reducers import Message, apply_entry
 
 
 def random_message(chance: random.Random, reducer: str) -> dict:

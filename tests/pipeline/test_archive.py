@@ -12,12 +12,12 @@ from deltalake import DeltaTable
 from mainstem import limits
 from mainstem.errors import BadOption, HistoryLost, JobFailed, ServerUnreachable
 from mainstem.pipeline import read_archive
-from mainstem.pipeline.files.copies import Reading, copy_run, plan_run
+from mainstem.pipeline.http_client import Endpoint
 from mainstem.pipeline.jobs.archive import Archiving, _open, make_archive
-from mainstem.pipeline.lake import archive_at
-from mainstem.pipeline.reading.log_pages import LOG_COLUMNS, Selection
-from mainstem.pipeline.running import Workbench, run_once
-from mainstem.pipeline.wire import Endpoint
+from mainstem.pipeline.jobs.runner import Workbench, run_once
+from mainstem.pipeline.lake.copies import Reading, copy_run, plan_run
+from mainstem.pipeline.lake.tables import archive_at
+from mainstem.pipeline.log_pages import LOG_COLUMNS, Selection
 
 SMALL = Archiving(commit_rows=100)
 

@@ -11,16 +11,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from mainstem.pipeline.http_client import Endpoint
 from mainstem.pipeline.jobs.archive import make_archive
-from mainstem.pipeline.jobs.audit import Audited, AuditOptions, make_audit
-from mainstem.pipeline.lake import archive_at
-from mainstem.pipeline.running import Workbench, run_once
-from mainstem.pipeline.wire import Endpoint
+from mainstem.pipeline.jobs.audit.job import Audited, AuditOptions, make_audit
+from mainstem.pipeline.jobs.runner import Workbench, run_once
+from mainstem.pipeline.lake.tables import archive_at
 from mainstem.testing.server import ServerProcess
-
-from .conftest import MASTER
-from .filled import Log
-from .planted import EVENT_IDS, PRODUCERS, STREAMS, Store, opened
+from tests.pipeline.conftest import MASTER
+from tests.pipeline.filled import Log
+from tests.pipeline.planted import EVENT_IDS, PRODUCERS, STREAMS, Store, opened
 
 STREAMS_OF_FAULTS = [
     *("gap", "overlap", "end", "beginning", "gone", "nameless", "longer", "count", "behind", "ahead"),

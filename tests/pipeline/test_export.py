@@ -11,11 +11,11 @@ import pytest
 from deltalake import DeltaTable
 
 from mainstem.errors import BadOption, BadRow, HistoryLost, JobFailed
-from mainstem.pipeline.files.outputs import JOURNAL, SUCCESS, TEMPORARY, Output
-from mainstem.pipeline.jobs.exporting import Exporting, make_export
-from mainstem.pipeline.reading.log_pages import Selection
-from mainstem.pipeline.running import Workbench, run_once
-from mainstem.pipeline.wire import Endpoint
+from mainstem.pipeline.http_client import Endpoint
+from mainstem.pipeline.jobs.export import Exporting, make_export
+from mainstem.pipeline.jobs.runner import Workbench, run_once
+from mainstem.pipeline.lake.outputs import JOURNAL, SUCCESS, TEMPORARY, Output
+from mainstem.pipeline.log_pages import Selection
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ import pytest
 from deltalake import write_deltalake
 
 from mainstem.errors import BadOption, BadRow, JobFailed
-from mainstem.pipeline.files.inputs import Source, guess_format
 from mainstem.pipeline.jobs.archive import make_archive
-from mainstem.pipeline.jobs.importing import make_import
-from mainstem.pipeline.running import Workbench, run_once
+from mainstem.pipeline.jobs.import_ import make_import
+from mainstem.pipeline.jobs.runner import Workbench, run_once
+from mainstem.pipeline.lake.inputs import Source, guess_format
 
 ORDERS = {"stream": "orders"}
 

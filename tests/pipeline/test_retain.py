@@ -8,9 +8,9 @@ import pytest
 
 from mainstem.errors import BadPolicy
 from mainstem.pipeline.jobs.archive import make_archive
-from mainstem.pipeline.jobs.retain import Retaining, make_retain
-from mainstem.pipeline.retention.policies import Kept, find_floor, parse_policies
-from mainstem.pipeline.running import run_once
+from mainstem.pipeline.jobs.retain.job import Retaining, make_retain
+from mainstem.pipeline.jobs.retain.policies import Kept, find_floor, parse_policies
+from mainstem.pipeline.jobs.runner import run_once
 
 JSON = {"Content-Type": "application/json"}
 

@@ -9,11 +9,10 @@ import pytest
 
 from mainstem.errors import BadOption, HistoryLost
 from mainstem.pipeline.jobs.rollup import Rolled, RollupOptions, make_rollup
-from mainstem.pipeline.running import Workbench, run_once
+from mainstem.pipeline.jobs.runner import Workbench, run_once
 from mainstem.testing.server import ServerProcess
-
-from .commands import Commands
-from .filled import Log
+from tests.pipeline.commands import Commands
+from tests.pipeline.filled import Log
 
 BEGIN = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

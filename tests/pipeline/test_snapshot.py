@@ -9,12 +9,11 @@ import pytest
 
 from mainstem import limits
 from mainstem.errors import BadOption
-from mainstem.pipeline.folding.reducers import make_reducer
-from mainstem.pipeline.jobs.snapshot import Snapshotting, make_snapshot
-from mainstem.pipeline.running import run_once
-from mainstem.pipeline.targets import Choice
-
-from .replays import fold, random_history, random_message
+from mainstem.pipeline.jobs.runner import run_once
+from mainstem.pipeline.jobs.snapshot.job import Snapshotting, make_snapshot
+from mainstem.pipeline.jobs.snapshot.reducers import make_reducer
+from mainstem.pipeline.jobs.targets import Choice
+from tests.pipeline.replays import fold, random_history, random_message
 
 LWW = make_reducer("lww", ["k"], "v")
 

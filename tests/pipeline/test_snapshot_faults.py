@@ -6,9 +6,8 @@ import time
 
 import pytest
 
-from mainstem.pipeline.folding.reducers import make_reducer
-
-from .replays import fold
+from mainstem.pipeline.jobs.snapshot.reducers import make_reducer
+from tests.pipeline.replays import fold
 
 LWW = make_reducer("lww", ["k"], "v")
 ROOMS = [f"room-{number:03}" for number in range(300)]

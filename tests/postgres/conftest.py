@@ -1,6 +1,5 @@
 """Nodes as real processes on one database, and what other tests have to talk to them."""
 
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,11 +8,6 @@ import httpx2
 import pytest
 
 from mainstem.testing.server import ServerProcess
-
-TESTS = Path(__file__).parents[1]
-for folder in (TESTS, TESTS / "sync", TESTS / "crash"):  # the peers, receivers and writers of other tests
-    if str(folder) not in sys.path:
-        sys.path.append(str(folder))
 
 StartNodes = Callable[..., list[ServerProcess]]
 

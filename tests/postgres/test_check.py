@@ -4,12 +4,12 @@ import asyncio
 import subprocess
 
 import pytest
-from nodes import Add, open_nodes
 
 from mainstem.errors import StoreUnusable
 from mainstem.log.store.postgres.check import check
 from mainstem.log.store.postgres.store import PostgresStore
 from mainstem.testing.store_contract import read_whole_log
+from tests.postgres.nodes import Add, open_nodes
 
 DAMAGES = {
     "beyond the head": "UPDATE mainstem.head SET committed_id = 5",

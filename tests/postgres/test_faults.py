@@ -8,8 +8,6 @@ import sys
 
 import asyncpg
 import pytest
-from nodes import COUNTERS, TOPIC, Add, Counter, Node, open_nodes, wait_until
-from relay import Relay
 
 from mainstem import limits
 from mainstem.errors import (
@@ -25,9 +23,11 @@ from mainstem.log.commands import Key
 from mainstem.log.store.base import Outpaced
 from mainstem.log.store.postgres.check import check
 from mainstem.log.store.postgres.connections import SESSION, connect
-from mainstem.log.store.postgres.faults import translate
+from mainstem.log.store.postgres.errors import translate
 from mainstem.log.store.postgres.store import PostgresStore
 from mainstem.testing.store_contract import read_whole_log
+from tests.postgres.nodes import COUNTERS, TOPIC, Add, Counter, Node, open_nodes, wait_until
+from tests.postgres.relay import Relay
 
 X = Key(COUNTERS, "x")
 COMMIT = b"COMMIT\0"  # as it stands on the wire

@@ -6,7 +6,6 @@ from itertools import count
 
 import msgspec
 import pytest
-from nodes import COUNTERS, TOPIC, Add, Counter, Limited, TakeOnce, open_nodes, wait_until
 
 from mainstem import limits
 from mainstem.log.commands import Key
@@ -15,6 +14,7 @@ from mainstem.log.store.postgres import following
 from mainstem.log.store.postgres.check import check
 from mainstem.log.store.postgres.store import PostgresStore
 from mainstem.testing.store_contract import read_whole_log
+from tests.postgres.nodes import COUNTERS, TOPIC, Add, Counter, Limited, TakeOnce, open_nodes, wait_until
 
 HOUR_US = 3_600 * 1_000_000
 

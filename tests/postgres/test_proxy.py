@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from mainstem.testing.server import ServerProcess
-from proxy.nginx import Nginx
+from tests.proxy.nginx import Nginx
 
 CONFIGURATION = Path(__file__).parents[2] / "deploy" / "nginx.conf"
 TEXT = {"content-type": "text/plain"}

@@ -10,9 +10,9 @@ import httpx2
 import pytest
 
 from mainstem.testing.server import ServerProcess
-from peers import Peer, draft, ids_of
-from subscriptions.receivers import DONE, Receiver
-from subscriptions.subscribers import Subscriber
+from tests.subscriptions.receivers import DONE, Receiver
+from tests.subscriptions.subscribers import Subscriber
+from tests.sync.peers import Peer, draft, ids_of
 
 TEXT = {"content-type": "text/plain"}
 JSON = {"content-type": "application/json"}

@@ -13,14 +13,14 @@ from mainstem.errors import MainstemError
 from mainstem.log.commit import CommitLog
 from mainstem.log.live import Live
 from mainstem.log.store import MemoryStore
-from mainstem.streams.appends import Append
-from mainstem.streams.beginnings import Create, Lifetime
-from mainstem.streams.endings import Delete
-from mainstem.streams.forks import Fork
-from mainstem.streams.json_mode import Messages
-from mainstem.streams.offsets import Offset
+from mainstem.streams.commands.append import Append
+from mainstem.streams.commands.create import Create, Lifetime
+from mainstem.streams.commands.delete import Delete
+from mainstem.streams.commands.fork import Fork
+from mainstem.streams.reading.reader import Streams
 from mainstem.streams.reaper import Reaper
-from mainstem.streams.service import Streams
+from mainstem.streams.rules.json_mode import Messages
+from mainstem.streams.rules.offsets import Offset
 from mainstem.streams.states import Retention
 from mainstem.testing.clock import FakeClock
 from mainstem.testing.loops import run

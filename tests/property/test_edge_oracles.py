@@ -11,9 +11,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from edge.hostile import ILLEGAL, LEGAL
-from edge.machines import drive, single
 from mainstem.server.edge.heads import RequestHead
+from tests.edge.hostile import ILLEGAL, LEGAL
+from tests.edge.machines import drive, single
 
 # Compared by what they lead to: the body. Of an absolute target the oracles keep the Host that does not count.
 FRAMED = (b"host", b"content-length", b"transfer-encoding")

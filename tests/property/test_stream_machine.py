@@ -9,24 +9,24 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from stream_model import Outcome, Producer, StreamModel
 
 from mainstem.errors import MainstemError, OffsetGone, StreamNotFound
 from mainstem.log.commands import Command
 from mainstem.log.commit import CommitLog
 from mainstem.log.live import Live
 from mainstem.log.store import MemoryStore
-from mainstem.streams import lifecycle
-from mainstem.streams.appends import Append, Appended
-from mainstem.streams.beginnings import Create, Created, Lifetime
-from mainstem.streams.endings import Delete, Expire, Touch
-from mainstem.streams.json_mode import NOTHING, Messages
-from mainstem.streams.offsets import Offset, Sentinel
-from mainstem.streams.service import Streams
+from mainstem.streams.commands.append import Append, Appended
+from mainstem.streams.commands.create import Create, Created, Lifetime
+from mainstem.streams.commands.delete import Delete, Expire, Touch
+from mainstem.streams.reading.reader import Streams
+from mainstem.streams.rules import lifecycle
+from mainstem.streams.rules.json_mode import NOTHING, Messages
+from mainstem.streams.rules.offsets import Offset, Sentinel
 from mainstem.streams.states import ProducerTuple, StreamState, stream_key
 from mainstem.testing.clock import START_US, FakeClock
 from mainstem.testing.loops import new_runner
 from mainstem.testing.store_contract import read_whole_log
+from tests.property.stream_model import Outcome, Producer, StreamModel
 
 pytestmark = pytest.mark.slow
 

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import pytest
 
-from clients.threads import connect_to
 from mainstem.testing.server import ServerProcess
-from proxy.nginx import Nginx
+from tests.proxy.nginx import Nginx
+from tests.support.server_threads import connect_to
 
 __all__ = ["connect_to"]
 

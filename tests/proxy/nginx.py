@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from clients.certificates import make_certificate
+from tests.support.certificates import make_certificate
 
 START_S_MAX = 10.0
 OUTER = """

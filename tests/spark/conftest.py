@@ -4,8 +4,7 @@ from pathlib import Path
 import pytest
 
 from mainstem.testing.server import ServerProcess
-
-from .logs import Log
+from tests.spark.logs import Log
 
 
 @pytest.fixture(scope="session")

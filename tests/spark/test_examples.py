@@ -11,9 +11,8 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from mainstem.pipeline.java import find_java
-
-from .logs import until
+from mainstem.pipeline.spark.java import find_java
+from tests.spark.logs import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 
-from .logs import make_secret, make_token, until
+from tests.spark.logs import make_secret, make_token, until
 
 pytestmark = pytest.mark.slow
 

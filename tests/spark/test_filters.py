@@ -16,8 +16,8 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from mainstem.pipeline.reading.filters import Wanted, push
-from mainstem.pipeline.reading.log_pages import Selection
+from mainstem.pipeline.datasource.filters import Wanted, push
+from mainstem.pipeline.log_pages import Selection
 
 ALL = Wanted(0, 1_000, Selection())
 NOON = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)

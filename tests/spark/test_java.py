@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from mainstem.errors import BadOption, MissingJava
-from mainstem.pipeline.class_archive import archive_of, remove_others
-from mainstem.pipeline.java import UNKNOWN_MODULE, find_java, wrap_wheel
-from mainstem.pipeline.session import NICENESS, NICENESS_SET, find_jars, read_niceness
+from mainstem.pipeline.spark.class_archive import archive_of, remove_others
+from mainstem.pipeline.spark.java import UNKNOWN_MODULE, find_java, wrap_wheel
+from mainstem.pipeline.spark.session import NICENESS, NICENESS_SET, find_jars, read_niceness
 
 
 def make_home(folder: Path, release: str | None, script: str = "#!/bin/sh\n") -> Path:

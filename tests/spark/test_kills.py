@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from .drivers import Driver, run
-from .logs import until
+from tests.spark.drivers import Driver, run
+from tests.spark.logs import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 

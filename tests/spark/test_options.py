@@ -3,7 +3,7 @@
 import pytest
 
 from mainstem.errors import BadOption
-from mainstem.pipeline.options import parse_read_options, parse_write_options
+from mainstem.pipeline.datasource.options import parse_read_options, parse_write_options
 
 URL = {"url": "http://localhost:4437/"}
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from mainstem import limits
 from mainstem.errors import BadOption, BadRow
-from mainstem.pipeline.options import parse_write_options
-from mainstem.pipeline.writing.rows import Messages
+from mainstem.pipeline.datasource.options import parse_write_options
+from mainstem.pipeline.datasource.rows import Messages
 
 MOMENT = datetime.datetime(2026, 1, 2, 3, 4, 5, 600_000, tzinfo=datetime.UTC)
 

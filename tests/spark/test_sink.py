@@ -9,8 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 
 from mainstem.pipeline import session
-
-from .logs import JSON, Log
+from tests.spark.logs import JSON, Log
 
 pytestmark = pytest.mark.slow
 

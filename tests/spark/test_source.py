@@ -7,7 +7,7 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import functions as f
 
-from .logs import JSON, until
+from tests.spark.logs import JSON, until
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from mainstem.errors import BadOption, StageLost
-from mainstem.pipeline.writing.stage import Frame, Manifest, Stage, open_location
+from mainstem.pipeline.datasource.stage import Frame, Manifest, Stage, open_location
 
 
 def stage_file(stage, batch, partition, *frames):

@@ -8,7 +8,7 @@ import pytest
 
 from mainstem import limits
 from mainstem.errors import BadOption, RequestRefused, ServerUnreachable
-from mainstem.pipeline.wire import Endpoint, Wire
+from mainstem.pipeline.http_client import Endpoint, Wire
 
 
 class NotJson:

@@ -2,10 +2,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from clients.threads import client, connect_to, hasty, path, server, start_thread
-
-from .receivers import TAKEN, Call, Receiver, Reply
-from .subscribers import Subscriber, WakeStream
+from tests.subscriptions.receivers import TAKEN, Call, Receiver, Reply
+from tests.subscriptions.subscribers import Subscriber, WakeStream
+from tests.support.server_threads import client, connect_to, hasty, path, server, start_thread
 
 __all__ = ["client", "connect_to", "hasty", "path", "server", "start_thread"]
 

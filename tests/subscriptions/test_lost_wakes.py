@@ -11,19 +11,18 @@ from mainstem import limits
 from mainstem.log.commit import CommitLog
 from mainstem.log.live import Live
 from mainstem.log.store import MemoryStore
-from mainstem.streams.appends import Append
-from mainstem.streams.beginnings import Create
-from mainstem.streams.deliveries import Deliveries
-from mainstem.streams.json_mode import NOTHING, Messages
-from mainstem.streams.offsets import Offset
-from mainstem.streams.signing import read_token
+from mainstem.streams.commands.append import Append
+from mainstem.streams.commands.create import Create
+from mainstem.streams.rules.json_mode import NOTHING, Messages
+from mainstem.streams.rules.offsets import Offset
 from mainstem.streams.states import stream_key
-from mainstem.streams.subscriptions import Config, PutSubscription
-from mainstem.streams.wakes import Grip, Woken
-from mainstem.streams.webhooks import WebhookCaller
+from mainstem.streams.subscriptions.dispatcher import Deliveries
+from mainstem.streams.subscriptions.model import Config, PutSubscription
+from mainstem.streams.subscriptions.signing import read_token
+from mainstem.streams.subscriptions.wakes import Grip, Woken
+from mainstem.streams.subscriptions.webhook_client import WebhookCaller
 from mainstem.testing.clock import FakeClock
-
-from .subscribers import Subscriber, WakeStream, append, create
+from tests.subscriptions.subscribers import Subscriber, WakeStream, append, create
 
 LOOKS_MAX = 500
 TEXT = "text/plain"

@@ -4,10 +4,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from clients.waiting import eventually
-
-from .receivers import DONE
-from .subscribers import Subscriber, append, create
+from tests.subscriptions.receivers import DONE
+from tests.subscriptions.subscribers import Subscriber, append, create
+from tests.support.waits import eventually
 
 pytestmark = pytest.mark.slow
 

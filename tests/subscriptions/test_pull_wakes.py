@@ -5,10 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from clients.waiting import eventually
 from mainstem.testing.clock import FakeClock
-
-from .subscribers import ROOT, Subscriber, WakeStream, append, create
+from tests.subscriptions.subscribers import ROOT, Subscriber, WakeStream, append, create
+from tests.support.waits import eventually
 
 BEGINNING = "0000000000000000_0000000000000000"
 

@@ -2,11 +2,10 @@
 
 import pytest
 
-from clients.waiting import eventually
 from mainstem.testing.clock import FakeClock
-
-from .receivers import DONE, FAILED, TAKEN
-from .subscribers import ROOT, Subscriber, WakeStream, append, create
+from tests.subscriptions.receivers import DONE, FAILED, TAKEN
+from tests.subscriptions.subscribers import ROOT, Subscriber, WakeStream, append, create
+from tests.support.waits import eventually
 
 pytestmark = pytest.mark.slow
 

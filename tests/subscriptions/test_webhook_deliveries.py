@@ -5,12 +5,11 @@ from base64 import urlsafe_b64decode
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from clients.waiting import eventually
 from mainstem import limits
 from mainstem.testing.clock import FakeClock
-
-from .receivers import DONE, FAILED, TAKEN
-from .subscribers import ROOT, Subscriber, append, create
+from tests.subscriptions.receivers import DONE, FAILED, TAKEN
+from tests.subscriptions.subscribers import ROOT, Subscriber, append, create
+from tests.support.waits import eventually
 
 BEGINNING = "0000000000000000_0000000000000000"
 

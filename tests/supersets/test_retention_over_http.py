@@ -2,9 +2,9 @@
 
 import pytest
 
-from clients.event_streams import open_events
-from clients.waiting import eventually
 from mainstem.testing.clock import FakeClock
+from tests.support.event_streams import open_events
+from tests.support.waits import eventually
 
 ROOT = "/v1/stream/"
 TEXT = {"content-type": "text/plain"}

@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from clients.event_streams import open_events
-from clients.waiting import eventually
 from mainstem import limits
+from tests.support.event_streams import open_events
+from tests.support.waits import eventually
 
 ROOT = "/v1/stream/"
 TEXT = "text/plain"

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from clients.waiting import eventually
+from tests.support.waits import eventually
 
 ROOT = "/v1/stream/"
 SNAPSHOTS = "/v1/stream-snapshot/"

@@ -5,10 +5,10 @@ from contextlib import ExitStack
 
 import pytest
 
-from clients.threads import connect_to, start_thread
 from mainstem.server.settings import Settings
 from mainstem.testing.server_thread import ServerThread
-from peers import fresh
+from tests.support.server_threads import connect_to, start_thread
+from tests.sync.peers import fresh
 
 __all__ = ["connect_to", "start_thread"]
 

@@ -1,6 +1,6 @@
 """Validation hooks such as an operator would write, named by tests in `sync_hook`."""
 
-from mainstem.sync.validation import FieldError
+from mainstem.sync.validation.validators import FieldError
 
 refused: set[str] = set()
 """Names that are not wanted any more: a hook may change its mind."""

@@ -7,7 +7,19 @@ import pytest
 
 from mainstem import limits
 from mainstem.testing.clock import START_US, FakeClock
-from peers import BINARY, CONTINUATION, PING, TEXT, ConnectionEnded, Peer, Peers, draft, encode_frame, envelope, fresh
+from tests.sync.peers import (
+    BINARY,
+    CONTINUATION,
+    PING,
+    TEXT,
+    ConnectionEnded,
+    Peer,
+    Peers,
+    draft,
+    encode_frame,
+    envelope,
+    fresh,
+)
 
 MIB = 1_048_576
 

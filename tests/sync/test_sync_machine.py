@@ -9,12 +9,12 @@ import pytest
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
-from loop_servers import LoopServer
 
 from mainstem import limits
 from mainstem.server.settings import Settings
 from mainstem.testing.loops import new_runner
-from peers import Json, Peer, fresh
+from tests.sync.loop_servers import LoopServer
+from tests.sync.peers import Json, Peer, fresh
 
 pytestmark = pytest.mark.slow
 

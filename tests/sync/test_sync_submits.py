@@ -4,12 +4,12 @@ import asyncio
 import json
 import unicodedata
 
-import operator_hooks
 import pytest
 
 from mainstem import limits
 from mainstem.testing.plugin import StartServer
-from peers import TEXT, Peer, Peers, draft, encode_frame, envelope, fresh, ids_of
+from tests.sync import operator_hooks
+from tests.sync.peers import TEXT, Peer, Peers, draft, encode_frame, envelope, fresh, ids_of
 
 # The whole request: any failure is one bad_request, and nothing is processed
 
@@ -151,7 +151,7 @@ async def test_domain_validation_comes_after_dedupe_and_sees_earlier_items_of_th
     start_thread, room, monkeypatch
 ):
     """A validator that has changed its mind cannot reject an honest retry."""
-    server = start_thread(store="memory", sync_validation="hook", sync_hook="operator_hooks:check_name")
+    server = start_thread(store="memory", sync_validation="hook", sync_hook="tests.sync.operator_hooks:check_name")
     async with Peers(server.address) as peers:
         peer, watcher = await peers.join(), await peers.join(room)
         first = draft(room, {"name": "a"})
@@ -170,7 +170,7 @@ async def test_domain_validation_comes_after_dedupe_and_sees_earlier_items_of_th
 
 
 async def test_a_validator_that_raises_costs_one_server_error_with_a_safe_phase(start_thread, room):
-    server = start_thread(store="memory", sync_validation="hook", sync_hook="operator_hooks:explode")
+    server = start_thread(store="memory", sync_validation="hook", sync_hook="tests.sync.operator_hooks:explode")
     async with Peers(server.address) as peers:
         peer, healthy = await peers.join(), await peers.join(room)
         await peer.send("submit_events", {"events": [draft(room), draft(room, {"bomb": True})]}, msg_id="m")

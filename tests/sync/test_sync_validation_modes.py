@@ -4,9 +4,9 @@ import json
 from uuid import NAMESPACE_URL, uuid4, uuid5
 
 from mainstem.server import Settings, create_app
-from mainstem.sync.validation import FieldError, model_validator
+from mainstem.sync.validation.validators import FieldError, model_validator
 from mainstem.testing.server_thread import ServerThread
-from peers import Peers, draft, ids_of
+from tests.sync.peers import Peers, draft, ids_of
 
 
 async def test_mode_none_takes_any_object(start_thread, room):

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from mainstem.cli.faults import ExitCode, Failure
-from mainstem.streams import paths
-from mainstem.streams.paths import PREFIX
+from mainstem.streams.rules import paths
+from mainstem.streams.rules.paths import PREFIX
 
 DEFAULT_URL = "http://127.0.0.1:4437"
 

@@ -17,7 +17,7 @@ from mainstem.cli.addresses import (
     load_book,
     save_book,
 )
-from mainstem.streams.paths import PREFIX
+from mainstem.streams.rules.paths import PREFIX
 
 
 @click.group()

@@ -67,7 +67,7 @@ def explain(error: BaseException) -> Failure:
         return Failure("interrupted", ExitCode.INTERRUPTED)
     if isinstance(error, errors.MainstemError):
         return Failure(_sentence(error.detail, error.hint), _code_of(error))
-    client = sys.modules.get("mainstem.client.errors")  # raised by it, so it is loaded
+    client = sys.modules.get("mainstem.client.core.errors")  # raised by it, so it is loaded
     if client is not None and isinstance(error, client.ClientError):
         from mainstem.cli.refusals import explain_refusal
 

@@ -8,14 +8,13 @@ import apsw
 import msgspec
 
 from mainstem.errors import ValidationFailed
-from mainstem.log import losses
+from mainstem.log import pruned
 from mainstem.log.commands import Key, S, Space
 from mainstem.log.records import Kind, TopicId
 from mainstem.log.store.sqlite import queries
 from mainstem.log.store.sqlite.check import Fault, Report, Steps, check, end_of_log, quiet
-from mainstem.streams import signing, subscriptions
 from mainstem.streams import states as stream_states
-from mainstem.streams.beginnings import CreateDescription
+from mainstem.streams.commands.create import CreateDescription
 from mainstem.streams.states import (
     GARBAGE,
     PRODUCERS,
@@ -28,12 +27,14 @@ from mainstem.streams.states import (
     retention_key,
     stream_key,
 )
+from mainstem.streams.subscriptions import model as subscriptions
+from mainstem.streams.subscriptions import signing
 from mainstem.sync import states as sync_states
-from mainstem.sync.canonical import content_hash
-from mainstem.sync.frames import StoredEvent, decode_stored
+from mainstem.sync.protocol.canonical import content_hash
+from mainstem.sync.protocol.messages import StoredEvent, decode_stored
 from mainstem.sync.states import EVENT_IDS, PARTITIONS, SNAPSHOTS, EventEntry, Snapshot, event_key
 
-MODULES = (losses, stream_states, subscriptions, signing, sync_states)
+MODULES = (pruned, stream_states, subscriptions, signing, sync_states)
 """Where the state spaces are: what one of them defines is known to the check by itself."""
 SPACES = {space.number: space for module in MODULES for space in vars(module).values() if isinstance(space, Space)}
 

@@ -9,9 +9,9 @@ import httpx2
 from mainstem import limits
 from mainstem.cli.addresses import Address
 from mainstem.client import Retries, transports
-from mainstem.client.errors import ClientError, ConnectionFailed, error_of
-from mainstem.client.exchanges import Lost
-from mainstem.client.sse import Event, EventParser
+from mainstem.client.core.errors import ClientError, ConnectionFailed, error_of
+from mainstem.client.core.exchanges import Lost
+from mainstem.client.core.sse import Event, EventParser
 
 Query = Sequence[tuple[str, str]]
 

@@ -6,8 +6,8 @@ from typing import NamedTuple
 from mainstem import limits
 from mainstem.client import Batch
 from mainstem.errors import BadOffset
-from mainstem.streams.content_types import is_json
-from mainstem.streams.offsets import Offset
+from mainstem.streams.rules.content_types import is_json
+from mainstem.streams.rules.offsets import Offset
 
 
 class Message(NamedTuple):

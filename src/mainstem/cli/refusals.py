@@ -1,7 +1,7 @@
 """What the client's errors mean to somebody at a terminal."""
 
 from mainstem.cli.faults import ExitCode, Failure
-from mainstem.client import errors
+from mainstem.client.core import errors
 
 Kind = type[errors.ClientError]
 

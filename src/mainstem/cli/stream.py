@@ -35,7 +35,7 @@ class StreamPath(click.ParamType[str]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         from mainstem.errors import BadPath
-        from mainstem.streams.paths import check_path
+        from mainstem.streams.rules.paths import check_path
 
         try:
             check_path(value)

@@ -17,7 +17,7 @@ from mainstem.cli.messages import Message, Splitter, position, split_lines, step
 from mainstem.cli.stream import STREAM_PATH
 from mainstem.cli.terminal import Screen, show
 from mainstem.client import Batch, Streams
-from mainstem.streams.content_types import is_json
+from mainstem.streams.rules.content_types import is_json
 
 LETTERS = {"o": "the offset behind it", "v": "the message", "p": "the path", "n": "its number"}
 

@@ -17,7 +17,7 @@ from mainstem.cli.clients import connect
 from mainstem.cli.faults import ExitCode, Failure, explain
 from mainstem.cli.stream import STREAM_PATH, expand_type
 from mainstem.client import Appended, NotFound, StreamGone, StreamInfo, Streams
-from mainstem.streams.content_types import is_json
+from mainstem.streams.rules.content_types import is_json
 
 
 @click.command()

@@ -11,7 +11,7 @@ import msgspec
 from mainstem.cli import options, output
 from mainstem.cli.addresses import Address
 from mainstem.cli.clients import connect
-from mainstem.streams.paths import RESERVED
+from mainstem.streams.rules.paths import RESERVED
 
 if TYPE_CHECKING:
     from mainstem.client import Response

@@ -16,7 +16,7 @@ from mainstem import limits
 from mainstem.cli.addresses import Address
 from mainstem.cli.faults import ExitCode, Failure
 from mainstem.client import Retries
-from mainstem.sync.frames import VERSION
+from mainstem.sync.protocol.messages import VERSION
 
 ANONYMOUS = "mainstem-cli"
 CODES = {

@@ -71,8 +71,8 @@ def make_token(
     import msgspec
     from msgspec import UNSET
 
-    from mainstem.server import keys
-    from mainstem.server.claims import Claims, StreamGrants, grant, parse_claims
+    from mainstem.server.auth import keys
+    from mainstem.server.auth.claims import Claims, StreamGrants, grant, parse_claims
 
     now_s = int(time.time())
     claims = Claims(

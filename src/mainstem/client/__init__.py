@@ -1,4 +1,4 @@
-"""Python clients of a server: streams, exactly-once producers and, in `mainstem.client.sync`, sync.
+"""Python clients of a server: streams, exactly-once producers and, in `mainstem.client.offline`, sync.
 
 Names are loaded when they are first used, so that importing this package costs next to nothing.
 """
@@ -7,9 +7,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mainstem.client.blocking import Streams
-    from mainstem.client.blocking_producers import IdempotentProducer
-    from mainstem.client.errors import (
+    from mainstem.client.aio.producers import AsyncIdempotentProducer
+    from mainstem.client.aio.streams import AsyncStreams
+    from mainstem.client.blocking.producers import IdempotentProducer
+    from mainstem.client.blocking.streams import Streams
+    from mainstem.client.core.errors import (
         BadArgument,
         BadRequest,
         BodyTooLarge,
@@ -38,13 +40,11 @@ if TYPE_CHECKING:
         Unauthorized,
         Unavailable,
     )
-    from mainstem.client.parcels import Failed
-    from mainstem.client.producers import AsyncIdempotentProducer
-    from mainstem.client.protocol import Response
-    from mainstem.client.results import Appended, Batch, StreamInfo
-    from mainstem.client.retries import Retries
-    from mainstem.client.streams import AsyncStreams
-    from mainstem.client.sync import SyncClient
+    from mainstem.client.core.parcels import Failed
+    from mainstem.client.core.protocol import Response
+    from mainstem.client.core.results import Appended, Batch, StreamInfo
+    from mainstem.client.core.retries import Retries
+    from mainstem.client.offline import OfflineClient
 
 __all__ = [
     "Appended",
@@ -63,6 +63,7 @@ __all__ = [
     "IdempotentProducer",
     "InvalidResponse",
     "NotFound",
+    "OfflineClient",
     "OffsetGone",
     "OutcomeUnknown",
     "ProducerClosed",
@@ -79,7 +80,6 @@ __all__ = [
     "StreamGone",
     "StreamInfo",
     "Streams",
-    "SyncClient",
     "TailMoved",
     "TimedOut",
     "TooMuchData",
@@ -88,24 +88,24 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Appended": "results",
-    "AsyncIdempotentProducer": "producers",
-    "AsyncStreams": "streams",
-    "Batch": "results",
-    "Failed": "parcels",
-    "IdempotentProducer": "blocking_producers",
-    "Response": "protocol",
-    "Retries": "retries",
-    "StreamInfo": "results",
-    "Streams": "blocking",
-    "SyncClient": "sync",
+    "Appended": "core.results",
+    "AsyncIdempotentProducer": "aio.producers",
+    "AsyncStreams": "aio.streams",
+    "Batch": "core.results",
+    "Failed": "core.parcels",
+    "IdempotentProducer": "blocking.producers",
+    "Response": "core.protocol",
+    "Retries": "core.retries",
+    "StreamInfo": "core.results",
+    "Streams": "blocking.streams",
+    "OfflineClient": "offline",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOMES.get(name, 'errors')}"), name)
+    value = getattr(import_module(f"{__name__}.{_HOMES.get(name, 'core.errors')}"), name)
     globals()[name] = value
     return value
 

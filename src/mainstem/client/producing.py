@@ -7,15 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 from mainstem import limits
-from mainstem.client import protocol
-from mainstem.client.batches import Batches
-from mainstem.client.calls import Calls
-from mainstem.client.errors import BadArgument, ClientError, ProducerClosed, ResponseError
-from mainstem.client.exchanges import Call, Lost, describe_loss
-from mainstem.client.parcels import Failed, Parcel, Rules
-from mainstem.client.protocol import Request, Response
-from mainstem.client.retries import Retries
-from mainstem.streams.content_types import is_json
+from mainstem.client.core import protocol
+from mainstem.client.core.batches import Batches
+from mainstem.client.core.calls import Calls
+from mainstem.client.core.errors import BadArgument, ClientError, ProducerClosed, ResponseError
+from mainstem.client.core.exchanges import Call, Lost, describe_loss
+from mainstem.client.core.parcels import Failed, Parcel, Rules
+from mainstem.client.core.protocol import Request, Response
+from mainstem.client.core.retries import Retries
+from mainstem.streams.rules.content_types import is_json
 
 OnError = Callable[[Failed], Any]
 

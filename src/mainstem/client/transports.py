@@ -6,9 +6,9 @@ from typing import Any
 import httpx2
 
 from mainstem import limits
-from mainstem.client.errors import BadArgument, ClientError, TooMuchData
-from mainstem.client.exchanges import Lost
-from mainstem.client.protocol import Request, Response
+from mainstem.client.core.errors import BadArgument, ClientError, TooMuchData
+from mainstem.client.core.exchanges import Lost
+from mainstem.client.core.protocol import Request, Response
 
 NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
 

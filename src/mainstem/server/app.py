@@ -11,36 +11,37 @@ import msgspec
 
 from mainstem.access import EVERYBODY, Identity
 from mainstem.errors import MainstemError, NotFound, SettingsError, StoreFull, Unavailable
+from mainstem.http.asgi import Receive, Scope, Send
+from mainstem.http.requests import collect_headers
+from mainstem.http.responses import OPEN, PREFLIGHT, answer, respond, respond_problem
 from mainstem.log.commit import CommitLog
 from mainstem.log.live import Live
 from mainstem.log.store import MemoryStore, SqliteStore, Store
 from mainstem.log.store.postgres.urls import describe_url
-from mainstem.server.append_handler import AppendHandler, fits
+from mainstem.server.auth.gate import open_gate
 from mainstem.server.edge.exchanges import Exchange
 from mainstem.server.edge.heads import normalise_path
-from mainstem.server.export.http import LOG, LogHttp
-from mainstem.server.gate import open_gate
+from mainstem.server.endpoints.append import AppendHandler, fits
+from mainstem.server.endpoints.partitions import PARTITION, PRUNE, SNAPSHOT, PartitionsHttp
+from mainstem.server.endpoints.stream_snapshots import STREAM_SNAPSHOT, StreamSnapshots
+from mainstem.server.log_api.http import LOG, LogHttp
 from mainstem.server.origins import READ_ONLY, open_origins
-from mainstem.server.partitions import PARTITION, PRUNE, SNAPSHOT, PartitionsHttp
 from mainstem.server.proxies import open_proxies
 from mainstem.server.settings import Settings
-from mainstem.server.stream_snapshots import STREAM_SNAPSHOT, StreamSnapshots
 from mainstem.shares import Share, Shares
-from mainstem.streams.control import ControlHttp
-from mainstem.streams.deliveries import Deliveries
-from mainstem.streams.http import StreamsHttp
-from mainstem.streams.listing import StreamsListing, SubscriptionsListing
-from mainstem.streams.paths import Mount
+from mainstem.streams.http.handler import StreamsHttp
+from mainstem.streams.http.listing import StreamsListing, SubscriptionsListing
+from mainstem.streams.reading.reader import Streams
+from mainstem.streams.reading.sets import StreamSets
 from mainstem.streams.reaper import Reaper
-from mainstem.streams.requests import Receive, Scope, Send, collect_headers
-from mainstem.streams.responses import OPEN, PREFLIGHT, answer, respond, respond_problem
-from mainstem.streams.service import Streams
-from mainstem.streams.stream_sets import StreamSets
-from mainstem.streams.webhooks import WebhookCaller
+from mainstem.streams.rules.paths import Mount
+from mainstem.streams.subscriptions.dispatcher import Deliveries
+from mainstem.streams.subscriptions.http import ControlHttp
+from mainstem.streams.subscriptions.webhook_client import WebhookCaller
 from mainstem.sync.hub import Hub
 from mainstem.sync.pruning import Pruner
-from mainstem.sync.tree import tree_validator
-from mainstem.sync.validation import Validator, load_hook, load_schemas, model_validator
+from mainstem.sync.validation.tree import tree_validator
+from mainstem.sync.validation.validators import Validator, load_hook, load_schemas, model_validator
 from mainstem.sync.websocket import SyncSocket
 
 logger = logging.getLogger(__name__)

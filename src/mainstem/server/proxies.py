@@ -5,8 +5,8 @@ from functools import lru_cache
 from typing import Any, Final
 
 from mainstem.errors import SettingsError
+from mainstem.http.asgi import Scope
 from mainstem.server.settings import Settings
-from mainstem.streams.requests import Scope
 
 LOOPBACK: Final = ("127.0.0.0/8", "::1/128")
 PRIVATE: Final = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7", "fe80::/10")

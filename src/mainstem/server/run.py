@@ -105,7 +105,7 @@ def make_app(settings: Settings) -> Mainstem:
     """The app: one that can go wrong on demand with --test-endpoints."""
     if not settings.test_endpoints:
         return Mainstem(settings, guard_hosts=True)
-    from mainstem.server.test_endpoints import FaultyMainstem
+    from mainstem.server.endpoints.fault_injection import FaultyMainstem
 
     return FaultyMainstem(settings, guard_hosts=True)
 

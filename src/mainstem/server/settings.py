@@ -10,7 +10,7 @@ import msgspec
 
 from mainstem import limits
 from mainstem.errors import SettingsError
-from mainstem.streams import paths
+from mainstem.streams.rules import paths
 
 ENVIRONMENT_PREFIX = "MAINSTEM_"
 POSTGRES = ("postgresql://", "postgres://")

@@ -5,7 +5,7 @@ A generator of its own: the process's shared one may be seeded, or watched, by w
 
 import random
 
-from mainstem.streams.cursors import JITTER_S_MAX
+from mainstem.streams.rules.cursors import JITTER_S_MAX
 
 _chance = random.Random()
 

@@ -6,10 +6,10 @@ import logging
 from mainstem import limits
 from mainstem.errors import MainstemError, StoreFull
 from mainstem.log.records import CommittedId, TopicId
-from mainstem.streams.endings import Expire, Forget, Touch
-from mainstem.streams.lifecycle import SECOND_US
-from mainstem.streams.retention import EndChecks, Trim, surplus
-from mainstem.streams.service import Streams
+from mainstem.streams.commands.delete import Expire, Forget, Touch
+from mainstem.streams.commands.trim import EndChecks, Trim, surplus
+from mainstem.streams.reading.reader import Streams
+from mainstem.streams.rules.lifecycle import SECOND_US
 from mainstem.streams.states import (
     GARBAGE,
     PRODUCERS,

@@ -4,7 +4,7 @@ import msgspec
 
 from mainstem.log.commands import Key, Space
 from mainstem.log.records import TopicId
-from mainstem.streams.offsets import Offset
+from mainstem.streams.rules.offsets import Offset
 
 
 class ProducerTuple(msgspec.Struct, frozen=True, gc=False, array_like=True):

@@ -8,8 +8,8 @@ import msgspec
 from mainstem.errors import BadRequest
 from mainstem.log.commands import Freeing, Key, View
 from mainstem.log.records import CommittedId, Kind, TopicId
-from mainstem.sync.canonical import decode_event
-from mainstem.sync.frames import encode_stored
+from mainstem.sync.protocol.canonical import decode_event
+from mainstem.sync.protocol.messages import encode_stored
 from mainstem.sync.states import (
     EventEntry,
     PartitionState,
@@ -18,7 +18,7 @@ from mainstem.sync.states import (
     partition_key,
     snapshot_key,
 )
-from mainstem.sync.validation import FieldError, Validator
+from mainstem.sync.validation.validators import FieldError, Validator
 
 NO_TOPIC = TopicId(0)
 

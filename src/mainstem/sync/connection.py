@@ -27,9 +27,13 @@ from mainstem.errors import (
 )
 from mainstem.log.records import CommittedId, Record
 from mainstem.long_work import run_sized
-from mainstem.sync import submit
 from mainstem.sync.commands import Result, Submit
-from mainstem.sync.frames import (
+from mainstem.sync.hub import Hub, Outgoing, broadcast
+from mainstem.sync.outbox import Outbox
+from mainstem.sync.pacing import Pace
+from mainstem.sync.pages import SyncPages
+from mainstem.sync.protocol import submit
+from mainstem.sync.protocol.messages import (
     ConnectPayload,
     Envelope,
     EventPayload,
@@ -42,13 +46,9 @@ from mainstem.sync.frames import (
     parse_payload,
     stored_partitions,
 )
-from mainstem.sync.hub import Hub, Outgoing, broadcast
-from mainstem.sync.outbox import Outbox
-from mainstem.sync.pacing import Pace
-from mainstem.sync.pages import SyncPages
-from mainstem.sync.partitions import normalise_filter
-from mainstem.sync.session import Cycle, Feed, State, admit, clamp_limit
-from mainstem.sync.validation import Validator
+from mainstem.sync.protocol.partitions import normalise_filter
+from mainstem.sync.protocol.session import Cycle, Feed, State, admit, clamp_limit
+from mainstem.sync.validation.validators import Validator
 
 logger = logging.getLogger(__name__)
 numbers = count(1)

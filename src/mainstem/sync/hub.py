@@ -6,8 +6,8 @@ from typing import Protocol
 from mainstem.log.commands import Key, State
 from mainstem.log.commit import CommitLog
 from mainstem.log.records import Kind, Record
-from mainstem.sync.frames import encode_broadcast, frame_text
 from mainstem.sync.pacing import Drafts
+from mainstem.sync.protocol.messages import encode_broadcast, frame_text
 
 
 class Outgoing:

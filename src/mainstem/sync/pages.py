@@ -7,8 +7,8 @@ import msgspec
 from mainstem import limits
 from mainstem.log.commit import CommitLog
 from mainstem.log.records import CommittedId, Record
-from mainstem.sync.frames import complete_event
-from mainstem.sync.session import Cycle
+from mainstem.sync.protocol.messages import complete_event
+from mainstem.sync.protocol.session import Cycle
 from mainstem.sync.states import PartitionState, Snapshot, partition_key, snapshot_key
 
 

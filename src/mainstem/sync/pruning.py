@@ -11,10 +11,10 @@ from mainstem import limits
 from mainstem.errors import MainstemError
 from mainstem.log.commands import Key, State
 from mainstem.log.commit import CommitLog
-from mainstem.log.losses import NoteLoss
+from mainstem.log.pruned import NoteLoss
 from mainstem.log.records import CommittedId, Kind, Record
 from mainstem.sync.commands import NotePruned, prunable
-from mainstem.sync.frames import stored_partitions
+from mainstem.sync.protocol.messages import stored_partitions
 from mainstem.sync.states import PARTITIONS, PartitionState, partition_key
 
 logger = logging.getLogger(__name__)

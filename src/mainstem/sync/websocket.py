@@ -7,12 +7,12 @@ from typing import Any
 from mainstem import limits
 from mainstem.errors import SyncAuthFailed, SyncBadRequest
 from mainstem.sync.connection import Identify, SyncConnection
-from mainstem.sync.frames import OversizeMessage
 from mainstem.sync.hub import Hub
 from mainstem.sync.outbox import Outbox
 from mainstem.sync.pages import SyncPages
-from mainstem.sync.session import State
-from mainstem.sync.validation import Validator
+from mainstem.sync.protocol.messages import OversizeMessage
+from mainstem.sync.protocol.session import State
+from mainstem.sync.validation.validators import Validator
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

@@ -1,6 +1,6 @@
 import pytest
 
-from .book import Book
+from tests.support.book import Book
 
 
 @pytest.fixture

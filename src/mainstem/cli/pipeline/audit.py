@@ -36,6 +36,6 @@ def audit(archive: str | None, sample: float, skew_s: float, examples: int, runn
 
     The exit code is 1 if there is any fault.
     """
-    from mainstem.pipeline.jobs.audit import AuditOptions, make_audit
+    from mainstem.pipeline.jobs.audit.job import AuditOptions, make_audit
 
     runner.run(make_audit(AuditOptions(archive, sample, skew_s, examples)))

@@ -74,8 +74,8 @@ def export(
     Files appear whole, and are named by the committed ids in them; _SUCCESS is there when all are. Run the same command
     again to go on, after a kill or with what was committed since.
     """
-    from mainstem.pipeline.jobs.exporting import Exporting, make_export
-    from mainstem.pipeline.reading.log_pages import Selection
+    from mainstem.pipeline.jobs.export import Exporting, make_export
+    from mainstem.pipeline.log_pages import Selection
 
     choices = Exporting(
         format_,  # type: ignore[arg-type]  # click has checked it

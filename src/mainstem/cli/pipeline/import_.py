@@ -53,8 +53,8 @@ def import_(
     SOURCE is a file, a directory, a glob, or a Delta table. Run the same command again to go on, after a kill or with
     files that came since; what was imported is not imported again.
     """
-    from mainstem.pipeline.files.inputs import Source, guess_format
-    from mainstem.pipeline.jobs.importing import make_import
+    from mainstem.pipeline.jobs.import_ import make_import
+    from mainstem.pipeline.lake.inputs import Source, guess_format
 
     if sum(map(bool, (stream, stream_column, partitions, partition_column))) != 1:
         raise click.UsageError(

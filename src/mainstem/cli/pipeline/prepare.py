@@ -18,7 +18,7 @@ def prepare(as_json: bool) -> None:
     It keeps Spark's classes in a file that Java maps, about 190 MB in the cache folder. It takes half a minute, once,
     and again after another Java or Spark was installed.
     """
-    from mainstem.pipeline.preparing import make_class_archive
+    from mainstem.pipeline.spark.prepare import make_class_archive
 
     begun_s = time.monotonic()
     with quieten(not is_verbose(click.get_current_context())):

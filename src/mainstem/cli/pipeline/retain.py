@@ -9,7 +9,7 @@ from mainstem.cli.output import write_rows
 from mainstem.cli.pipeline.runner import Runner, job_options
 
 if TYPE_CHECKING:
-    from mainstem.pipeline.running import Summary, Workbench
+    from mainstem.pipeline.jobs.runner import Summary, Workbench
 
 
 @click.command()
@@ -21,8 +21,8 @@ def retain(policies: Path, runner: Runner) -> None:
     An event goes when every one of its partitions has given it up. Its id stays known, so that a late retry is still
     recognised. --dry-run shows what would go.
     """
-    from mainstem.pipeline.jobs.retain import Retained, Retaining, make_retain
-    from mainstem.pipeline.retention.policies import load_policies
+    from mainstem.pipeline.jobs.retain.job import Retained, Retaining, make_retain
+    from mainstem.pipeline.jobs.retain.policies import load_policies
 
     job = make_retain(Retaining(load_policies(policies)))
     shown: list[dict[str, Any]] = []

@@ -19,8 +19,8 @@ from mainstem.cli.options import server
 from mainstem.cli.output import write_facts
 from mainstem.cli.progress import watched
 from mainstem.escaping import escape_text
-from mainstem.pipeline.running import Job, Progress, Silence, Summary, Workbench, run_every, run_once
-from mainstem.pipeline.wire import Endpoint
+from mainstem.pipeline.http_client import Endpoint
+from mainstem.pipeline.jobs.runner import Job, Progress, Silence, Summary, Workbench, run_every, run_once
 
 
 class Runner:

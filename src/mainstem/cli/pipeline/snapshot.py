@@ -30,9 +30,9 @@ def snapshot(
     REDUCER is lww (the newest message of each key), state (the State Protocol), tree (tree actions), or
     package.module:function, which is called as function(state, message) and returns the next state.
     """
-    from mainstem.pipeline.folding.reducers import make_reducer
-    from mainstem.pipeline.jobs.snapshot import Snapshotting, make_snapshot
-    from mainstem.pipeline.targets import Choice
+    from mainstem.pipeline.jobs.snapshot.job import Snapshotting, make_snapshot
+    from mainstem.pipeline.jobs.snapshot.reducers import make_reducer
+    from mainstem.pipeline.jobs.targets import Choice
 
     try:
         made = make_reducer(reducer, keys, value, tombstone)

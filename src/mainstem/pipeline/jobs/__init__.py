@@ -1,1 +1,1 @@
-"""The jobs over the log, one file each. A job does one round; `mainstem.pipeline.running` repeats it."""
+"""The jobs over the log, one file each. A job does one round; `mainstem.pipeline.jobs.runner` repeats it."""

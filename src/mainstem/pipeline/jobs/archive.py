@@ -7,11 +7,11 @@ from functools import partial
 
 from mainstem import limits
 from mainstem.errors import HistoryLost
-from mainstem.pipeline.files.copies import Piece, Reading, copy_run, count_slots, plan_run
-from mainstem.pipeline.files.parquet import PartitionedFiles
-from mainstem.pipeline.lake import FILE_SCHEMA, Lake, archive_at, check_same_log
-from mainstem.pipeline.reading.log_pages import LOG_COLUMNS, Head, Selection, read_head
-from mainstem.pipeline.running import Job, Summary, Workbench
+from mainstem.pipeline.jobs.runner import Job, Summary, Workbench
+from mainstem.pipeline.lake.copies import Piece, Reading, copy_run, count_slots, plan_run
+from mainstem.pipeline.lake.parquet import PartitionedFiles
+from mainstem.pipeline.lake.tables import FILE_SCHEMA, Lake, archive_at, check_same_log
+from mainstem.pipeline.log_pages import LOG_COLUMNS, Head, Selection, read_head
 
 
 class Archived(Summary, kw_only=True):

@@ -11,9 +11,9 @@ import msgspec
 
 from mainstem import limits
 from mainstem.errors import BadOption, BadPath
-from mainstem.pipeline.durations import as_interval
-from mainstem.pipeline.running import Job, Summary, Workbench
-from mainstem.streams.paths import check_path
+from mainstem.pipeline.jobs.durations import as_interval
+from mainstem.pipeline.jobs.runner import Job, Summary, Workbench
+from mainstem.streams.rules.paths import check_path
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

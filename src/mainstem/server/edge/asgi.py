@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from mainstem.errors import MainstemError
+from mainstem.http.asgi import Scope
 from mainstem.server.edge.exchanges import Exchange
 from mainstem.server.edge.heads import RequestHead
-from mainstem.streams.requests import Scope
 
 if TYPE_CHECKING:
     from mainstem.server.edge.connection import Connection

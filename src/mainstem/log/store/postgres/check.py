@@ -6,7 +6,7 @@ import msgspec
 from mainstem.errors import StoreUnusable
 from mainstem.log.records import Kind
 from mainstem.log.store.postgres.connections import connect
-from mainstem.log.store.postgres.faults import FAULTS
+from mainstem.log.store.postgres.errors import FAULTS
 from mainstem.log.store.postgres.schema import STEPS
 from mainstem.log.store.postgres.statements import decode_tags
 from mainstem.log.store.postgres.urls import describe_url, explain

@@ -7,7 +7,7 @@ from typing import Any
 import asyncpg
 
 from mainstem import limits
-from mainstem.log.store.postgres.faults import FAULTS
+from mainstem.log.store.postgres.errors import FAULTS
 
 logger = logging.getLogger(__name__)
 Connection = asyncpg.Connection

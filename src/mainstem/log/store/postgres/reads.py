@@ -12,7 +12,7 @@ from mainstem.log.store.base import Store
 from mainstem.log.store.postgres import statements
 from mainstem.log.store.postgres.cache import StateCache
 from mainstem.log.store.postgres.connections import make_pool, pause
-from mainstem.log.store.postgres.faults import BROKEN, FAULTS, translate
+from mainstem.log.store.postgres.errors import BROKEN, FAULTS, translate
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")

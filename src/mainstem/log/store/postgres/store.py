@@ -21,7 +21,7 @@ from mainstem.log.records import CommittedId, Record
 from mainstem.log.store.base import Outpaced
 from mainstem.log.store.postgres import statements
 from mainstem.log.store.postgres.connections import Line, connect, pause
-from mainstem.log.store.postgres.faults import BROKEN, FAULTS, RETRY, translate
+from mainstem.log.store.postgres.errors import BROKEN, FAULTS, RETRY, translate
 from mainstem.log.store.postgres.following import PostgresFollowing
 from mainstem.log.store.postgres.reads import EVERYTHING
 from mainstem.log.store.postgres.schema import CHANNEL, migrate

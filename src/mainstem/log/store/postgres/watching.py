@@ -10,7 +10,7 @@ from typing import Any
 
 from mainstem import limits
 from mainstem.log.store.postgres.connections import connect
-from mainstem.log.store.postgres.faults import FAULTS
+from mainstem.log.store.postgres.errors import FAULTS
 from mainstem.log.store.postgres.schema import CHANNEL, TENDING_LOCK
 
 logger = logging.getLogger(__name__)

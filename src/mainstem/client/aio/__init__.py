@@ -1,0 +1,1 @@
+"""The streams client for asyncio."""

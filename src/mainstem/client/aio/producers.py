@@ -1,0 +1,194 @@
+"""The exactly-once producer for asyncio: fire and forget, in batches, in order. The thinking is in batches.py."""
+
+import asyncio
+import inspect
+import logging
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+from mainstem import limits
+from mainstem.client.aio.streams import AsyncStreams
+from mainstem.client.core.errors import ClientError, ProducerClosed
+from mainstem.client.core.parcels import Parcel
+from mainstem.client.core.protocol import Response
+from mainstem.client.core.retries import Retries
+from mainstem.client.producing import OnError, Producing, make_rules, note_failure, refuse_to_wait
+
+logger = logging.getLogger(__name__)
+
+
+class AsyncIdempotentProducer:
+    """Appends in the background, each message once, in order.
+
+    async with AsyncIdempotentProducer(streams, "events") as producer:
+        await producer.append({"n": 1})
+
+    `append` returns as soon as the message is in the buffer, and waits only while that is full. `on_error` hears of
+    what could not be stored; without it, flush and close raise the first failure. Leaving the block sends what is left.
+    """
+
+    def __init__(
+        self,
+        streams: AsyncStreams,
+        path: str,
+        *,
+        producer_id: str | None = None,
+        epoch: int = 0,
+        auto_claim: bool = False,
+        content_type: str | None = None,
+        on_error: OnError | None = None,
+        linger_s: float = limits.PRODUCER_LINGER_S,
+        batch_bytes: int = limits.PRODUCER_BATCH_BYTES,
+        batch_messages: int = limits.PRODUCER_BATCH_MESSAGES_MAX,
+        buffer_bytes: int = limits.PRODUCER_BUFFER_BYTES,
+        in_flight_max: int = limits.PRODUCER_IN_FLIGHT,
+        retries: Retries | None = None,
+    ) -> None:
+        rules = make_rules(linger_s, batch_bytes, batch_messages, buffer_bytes, in_flight_max, auto_claim, retries)
+        self._streams = streams
+        self._producing = Producing(streams.calls, path, producer_id, epoch, content_type, on_error, rules)
+        self._batches = self._producing.batches
+        self._clock_s = self._producing.clock_s
+        self._begun = False
+        self._beginning = asyncio.Lock()
+        self._wake = asyncio.Event()
+        self._progress = asyncio.Event()
+        self._closes_stream = False
+        self._sender: asyncio.Task[None] | None = None
+        self._sendings: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self.close()
+        except ClientError as failure:
+            if note_failure(error, failure):
+                raise
+
+    @property
+    def producer_id(self) -> str:
+        return self._producing.id
+
+    @property
+    def epoch(self) -> int:
+        """The epoch in use; auto_claim raises it."""
+        return self._batches.epoch
+
+    @property
+    def duplicates(self) -> int:
+        """Messages that the server had from another instance with this id and epoch, and did not store again."""
+        return self._batches.duplicates
+
+    async def append(self, message: Any) -> None:
+        """Take a message; wait only while the buffer is full."""
+        if not self._begun:
+            await self._begin()
+        batches = self._batches
+        encoded = self._producing.encode(message)
+        while batches.full and batches.ended is None:
+            refuse_to_wait(self._in_on_error, "append to a full buffer")
+            await self._progress.wait()
+        if batches.add(encoded, self._clock_s()):
+            self._wake.set()
+            await asyncio.sleep(0)  # whoever appends in a loop lets the sender begin
+
+    async def flush(self) -> None:
+        """Return when all that was appended before is stored, or has failed."""
+        target = self._batches.added
+        self._batches.hurry()
+        self._wake.set()
+        while self._batches.settled < target:
+            refuse_to_wait(self._in_on_error, "flush")
+            await self._progress.wait()
+        self._raise_failure()
+
+    async def close_stream(self, message: Any = None) -> None:
+        """Close the stream, exactly once, with a last message if there is one; then close this producer."""
+        if not self._begun:
+            await self._begin()
+        if not self._closes_stream:
+            last = None if message is None else self._producing.encode(message)
+            self._batches.close_stream(last, self._clock_s())
+            self._closes_stream = True
+        await self.close()
+
+    async def close(self) -> None:
+        """Send what is left, and take nothing more. The stream stays open. Within on_error, it does not wait."""
+        self._batches.end(ProducerClosed("it was closed"))
+        self._batches.hurry()
+        self._wake.set()
+        if self._sender is not None and not self._in_on_error:
+            await asyncio.shield(self._sender)
+        self._raise_failure()
+
+    @property
+    def _in_on_error(self) -> bool:
+        return self._sender is not None and asyncio.current_task() is self._sender
+
+    async def _begin(self) -> None:
+        async with self._beginning:
+            if not self._begun:
+                await self._streams.run(self._producing.learn_type())
+                self._sender = asyncio.create_task(self._send_parcels())
+                self._begun = True
+
+    async def _send_parcels(self) -> None:
+        batches = self._batches
+        while True:
+            self._wake.clear()
+            while (parcel := batches.next(self._clock_s())) is not None:
+                sending = asyncio.create_task(self._send(parcel))
+                self._sendings.add(sending)
+                sending.add_done_callback(self._sendings.discard)
+            await self._report()
+            if batches.ended is not None and batches.idle:
+                await asyncio.gather(*self._sendings)  # a later reply can settle what still waits for its own
+                return
+            try:
+                async with asyncio.timeout(batches.wait_s(self._clock_s())):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+
+    async def _send(self, parcel: Parcel) -> None:
+        request = self._producing.request(parcel, partial(self._leave, parcel))
+        outcome: Response | BaseException
+        try:
+            outcome = await self._streams.run(self._producing.attempt(request))
+        except Exception as error:  # noqa: BLE001 - of a callable of the caller's; it fails the producer
+            outcome = error
+        self._producing.settle(parcel, request, outcome)
+        self._wake.set()
+        self._tell_progress()
+
+    def _leave(self, parcel: Parcel) -> None:
+        self._batches.leave(parcel)
+        self._wake.set()
+
+    async def _report(self) -> None:
+        failures = self._producing.take_failures()
+        if not failures:
+            return
+        self._tell_progress()
+        for failed in failures:
+            if self._producing.on_error is not None:
+                try:
+                    told = self._producing.on_error(failed)
+                    if inspect.isawaitable(told):
+                        await told
+                except Exception:
+                    logger.exception("on_error of a producer raised")
+
+    def _tell_progress(self) -> None:
+        progress, self._progress = self._progress, asyncio.Event()
+        progress.set()
+
+    def _raise_failure(self) -> None:
+        error = self._producing.take_error()
+        if error is not None:
+            raise error

@@ -1,0 +1,332 @@
+"""The streams client for asyncio. `Streams`, in blocking.py, is the same without await."""
+
+import asyncio
+import inspect
+import random
+import ssl
+import time
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import httpx2
+
+from mainstem import limits
+from mainstem.client import transports
+from mainstem.client.aio.turns import Turns
+from mainstem.client.core.calls import Calls, Collector
+from mainstem.client.core.exchanges import Ask, Call, Effect, Given, Lost, Open, Receive, Wait
+from mainstem.client.core.follows import Follow, Live
+from mainstem.client.core.protocol import BEGINNING, BINARY, Producer, Request, Response
+from mainstem.client.core.results import Appended, Batch, StreamInfo
+from mainstem.client.core.retries import Retries
+from mainstem.streams.rules.paths import PREFIX
+
+T = TypeVar("T")
+Messages = list[Any]
+
+
+class AsyncStreams:
+    """A client of one server. Use it as `async with AsyncStreams("http://127.0.0.1:4437") as streams:`.
+
+    `prefix` is where that server serves streams: its setting `stream_prefix`, or what another server has.
+    `token` and each value of `headers` and `params` are texts, or callables that are asked before each request.
+    `timeout_s` is how long the server may be silent. `http` is an httpx2.AsyncClient of your own, which you close.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        prefix: str = PREFIX,
+        token: Given | None = None,
+        headers: Mapping[str, Given] | None = None,
+        params: Mapping[str, Given] | None = None,
+        timeout_s: float = limits.CLIENT_TIMEOUT_S,
+        retries: Retries | None = None,
+        exactly_once: bool = True,
+        verify: ssl.SSLContext | bool = True,
+        http: httpx2.AsyncClient | None = None,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.calls = Calls(
+            url,
+            prefix=prefix,
+            token=token,
+            headers=headers,
+            params=params,
+            retries=retries,
+            exactly_once=exactly_once,
+            make_id=lambda: uuid.uuid4().hex,
+            chance=random.random,
+            clock_s=clock_s,
+        )
+        self.url = self.calls.exchanges.url
+        self._timeout_s = timeout_s
+        self._turns = Turns()
+        self._owns_http = http is None
+        self._http = http or httpx2.AsyncClient(**transports.client_options(self.url, timeout_s, verify))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.disconnect()
+
+    async def disconnect(self) -> None:
+        """Close the connections. Streams stay as they are."""
+        if self._owns_http:
+            await self._http.aclose()
+
+    # Streams
+
+    async def create(
+        self,
+        path: str,
+        content_type: str = BINARY,
+        *,
+        body: Any = None,
+        ttl_s: int | None = None,
+        expires_at: str | None = None,
+        closed: bool = False,
+        retention: str | None = None,
+    ) -> StreamInfo:
+        """Create a stream; one that is there with the same configuration is left as it is."""
+        options = {"ttl_s": ttl_s, "expires_at": expires_at, "closed": closed, "retention": retention}
+        return await self.run(self.calls.create(path, content_type, body, **options))
+
+    async def fork(
+        self,
+        path: str,
+        source: str,
+        *,
+        offset: str | None = None,
+        sub_offset: int | None = None,
+        content_type: str | None = None,
+        body: Any = None,
+        ttl_s: int | None = None,
+        expires_at: str | None = None,
+        closed: bool = False,
+    ) -> StreamInfo:
+        """Create a stream that begins with another one's data, up to `offset` and `sub_offset` messages more."""
+        options = {"forked_from": source, "fork_offset": offset, "fork_sub_offset": sub_offset}
+        options |= {"ttl_s": ttl_s, "expires_at": expires_at, "closed": closed}
+        return await self.run(self.calls.create(path, content_type, body, **options))
+
+    async def head(self, path: str) -> StreamInfo:
+        return await self.run(self.calls.head(path))
+
+    async def delete(self, path: str) -> None:
+        await self.run(self.calls.delete(path))
+
+    def list(self, prefix: str = "", *, after: str = "") -> AsyncGenerator[StreamInfo, None]:
+        """The streams whose paths begin with `prefix`, in order; `after` leaves out those up to that path."""
+        return self._iterate(self.calls.list(prefix, after), StreamInfo)
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        params: Mapping[str, str] | None = None,
+        safe: bool | None = None,
+    ) -> Response:
+        """Any other request, with the same token, retries and errors. `path` is the server's, as /v1/streams.
+
+        `safe` says that it may be sent twice; None takes that from the method, which a POST is not.
+        """
+        return await self.run(self.calls.request(method, path, body, headers, params, safe))
+
+    # Appending
+
+    async def append(
+        self,
+        path: str,
+        data: Any,
+        *,
+        content_type: str | None = None,
+        seq: str | None = None,
+        if_match: str | None = None,
+        producer: Producer | None = None,
+        close: bool = False,
+    ) -> Appended:
+        """Append once, also over retries. Bytes go as they are; to a JSON stream any other value is one message."""
+        call = self.calls.append(path, data, content_type, seq=seq, if_match=if_match, producer=producer, close=close)
+        return await self._append(path, call, seq)
+
+    async def append_json(
+        self,
+        path: str,
+        *messages: Any,
+        seq: str | None = None,
+        if_match: str | None = None,
+        producer: Producer | None = None,
+        close: bool = False,
+    ) -> Appended:
+        """Append messages to a JSON stream, all or none of them."""
+        options = {"seq": seq, "if_match": if_match, "producer": producer, "close": close}
+        return await self._append(path, self.calls.append_messages(path, messages, **options), seq)
+
+    async def close(
+        self, path: str, data: Any = None, *, content_type: str | None = None, producer: Producer | None = None
+    ) -> Appended:
+        """Close a stream for good, with its last data if there is some. Closing it again changes nothing."""
+        return await self.run(self.calls.close(path, data, content_type, producer))
+
+    async def _append(self, path: str, call: Call[Appended], seq: str | None) -> Appended:
+        if seq is None:
+            return await self.run(call)
+        async with self._turns.take(path):  # on connections of their own, a later seq would overtake an earlier one
+            return await self.run(call)
+
+    # Reading
+
+    def read(self, path: str, offset: str = BEGINNING, *, until_up_to_date: bool = True) -> AsyncGenerator[Batch, None]:
+        """What is there from `offset` on, batch by batch; or just the next batch."""
+        return self._iterate(self.calls.read(path, offset, until_up_to_date), Batch)
+
+    async def read_bytes(
+        self, path: str, offset: str = BEGINNING, *, bytes_max: int = limits.CLIENT_READ_BYTES_MAX
+    ) -> bytes:
+        return (await self._collect(path, offset, bytes_max)).join()
+
+    async def read_text(
+        self, path: str, offset: str = BEGINNING, *, bytes_max: int = limits.CLIENT_READ_BYTES_MAX
+    ) -> str:
+        return (await self._collect(path, offset, bytes_max)).join_text()
+
+    async def read_json(
+        self, path: str, offset: str = BEGINNING, *, bytes_max: int = limits.CLIENT_READ_BYTES_MAX
+    ) -> Messages:
+        """All messages of a JSON stream from `offset` on."""
+        return (await self._collect(path, offset, bytes_max)).join_messages()
+
+    async def read_tail(self, path: str, count: int) -> Batch:
+        """The last messages of a stream."""
+        return await self.run(self.calls.read_tail(path, count))
+
+    def follow(self, path: str, offset: str = BEGINNING, *, live: Live = "auto") -> AsyncGenerator[Batch, None]:
+        """Everything from `offset` on, as it comes, until the stream is closed. Goes on by itself after disconnects.
+
+        "auto" is SSE, and long-poll where SSE does not come through.
+        """
+        return self._iterate(Follow(self.calls, path, offset, live).run(), Batch)
+
+    async def _collect(self, path: str, offset: str, bytes_max: int) -> Collector:
+        collector = Collector(path, bytes_max)
+        async for batch in self.read(path, offset):
+            collector.add(batch)
+        return collector
+
+    # Doing what the calls ask for
+
+    async def run(self, call: Call[T]) -> T:
+        """Do what a call asks for, until it has its result. For the producers of this package."""
+        doing = _Doing(self._http, self.url, self._timeout_s)
+        advance = partial(call.send, None)
+        try:
+            while True:
+                try:
+                    effect = advance()
+                except StopIteration as end:
+                    result: T = end.value
+                    return result
+                advance = await doing.perform(effect, call)
+        finally:
+            call.close()
+            await doing.hang_up()
+
+    async def _iterate(self, call: Generator[Effect | T, Any, None], kind: type[T]) -> AsyncGenerator[T, None]:
+        doing = _Doing(self._http, self.url, self._timeout_s)
+        advance = partial(call.send, None)
+        try:
+            while True:
+                try:
+                    effect = advance()
+                except StopIteration:
+                    return
+                if isinstance(effect, kind):
+                    yield effect
+                    advance = partial(call.send, None)
+                else:
+                    advance = await doing.perform(effect, call)
+        finally:
+            call.close()
+            await doing.hang_up()
+
+
+class _Doing:
+    """Does what one call asks for. It holds the reply that is open, if there is one."""
+
+    def __init__(self, http: httpx2.AsyncClient, url: str, timeout_s: float) -> None:
+        self._http = http
+        self._url = url
+        self._timeout_s = timeout_s
+        self._opened: httpx2.Response | None = None
+        self._pieces: AsyncIterator[bytes] | None = None
+
+    async def perform(self, effect: Any, call: Generator[Any, Any, Any]) -> "partial[Any]":
+        """Do it, and give what lets the call go on with what came of it."""
+        try:
+            return partial(call.send, await self._perform(effect))
+        except Lost as lost:
+            return partial(call.throw, lost)
+
+    async def _perform(self, effect: Any) -> Any:
+        if isinstance(effect, Receive):
+            return await self._receive()
+        await self.hang_up()
+        if isinstance(effect, Wait):
+            return await asyncio.sleep(effect.seconds)
+        if isinstance(effect, Ask):
+            value = effect.function()
+            return await value if inspect.isawaitable(value) else value
+        try:
+            return await self._send(effect.request, keep=isinstance(effect, Open))
+        except transports.FAILURES as error:
+            raise transports.translate(error) from error
+
+    async def hang_up(self) -> None:
+        opened, self._opened, self._pieces = self._opened, None, None
+        if opened is not None:
+            await opened.aclose()
+
+    async def _send(self, request: Request, *, keep: bool) -> Response:
+        transports.check_open(self._http.is_closed)
+        options = transports.request_options(self._url, request, self._timeout_s)
+        if request.handed is not None:
+            options["content"] = _hand_over(request.body, request.handed)
+        response = await self._http.send(self._http.build_request(**options), stream=True)
+        if keep and response.is_success:
+            self._opened = response
+            self._pieces = response.aiter_bytes() if "content-encoding" in response.headers else response.aiter_raw()
+            return transports.read_head(response)
+        try:
+            body = bytearray()
+            async for piece in response.aiter_bytes():
+                body += piece
+                transports.check_size(len(body))
+            return transports.read_head(response, bytes(body))
+        finally:
+            await response.aclose()
+
+    async def _receive(self) -> bytes:
+        assert self._pieces is not None
+        try:
+            async for piece in self._pieces:
+                if piece:
+                    return piece
+        except transports.FAILURES as error:
+            raise transports.translate(error) from error
+        return b""
+
+
+async def _hand_over(body: bytes, handed: Callable[[], None]) -> AsyncIterator[bytes]:
+    yield body
+    handed()

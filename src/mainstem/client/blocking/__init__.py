@@ -1,0 +1,1 @@
+"""The streams client without asyncio: the same names as in `mainstem.client.aio`."""

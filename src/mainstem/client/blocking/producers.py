@@ -1,0 +1,185 @@
+"""The exactly-once producer without asyncio: the twin of `AsyncIdempotentProducer`, with threads that send."""
+
+import logging
+import threading
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+from mainstem import limits
+from mainstem.client.blocking.streams import Streams
+from mainstem.client.core.errors import ClientError, ProducerClosed
+from mainstem.client.core.parcels import Failed, Parcel
+from mainstem.client.core.protocol import Response
+from mainstem.client.core.retries import Retries
+from mainstem.client.producing import OnError, Producing, make_rules, note_failure, refuse_to_wait
+
+logger = logging.getLogger(__name__)
+
+
+class IdempotentProducer:
+    """The same without asyncio; threads of its own send. `on_error` is called on one of them."""
+
+    def __init__(
+        self,
+        streams: Streams,
+        path: str,
+        *,
+        producer_id: str | None = None,
+        epoch: int = 0,
+        auto_claim: bool = False,
+        content_type: str | None = None,
+        on_error: OnError | None = None,
+        linger_s: float = limits.PRODUCER_LINGER_S,
+        batch_bytes: int = limits.PRODUCER_BATCH_BYTES,
+        batch_messages: int = limits.PRODUCER_BATCH_MESSAGES_MAX,
+        buffer_bytes: int = limits.PRODUCER_BUFFER_BYTES,
+        in_flight_max: int = limits.PRODUCER_IN_FLIGHT,
+        retries: Retries | None = None,
+    ) -> None:
+        rules = make_rules(linger_s, batch_bytes, batch_messages, buffer_bytes, in_flight_max, auto_claim, retries)
+        self._streams = streams
+        self._producing = Producing(streams.calls, path, producer_id, epoch, content_type, on_error, rules)
+        self._batches = self._producing.batches
+        self._clock_s = self._producing.clock_s
+        self._begun = False
+        self._lock = threading.Lock()
+        self._wake = threading.Condition(self._lock)
+        self._progress = threading.Condition(self._lock)
+        self._closes_stream = False
+        self._senders: list[threading.Thread] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except ClientError as failure:
+            if note_failure(error, failure):
+                raise
+
+    @property
+    def producer_id(self) -> str:
+        return self._producing.id
+
+    @property
+    def epoch(self) -> int:
+        """The epoch in use; auto_claim raises it."""
+        return self._batches.epoch
+
+    @property
+    def duplicates(self) -> int:
+        """Messages that the server had from another instance with this id and epoch, and did not store again."""
+        return self._batches.duplicates
+
+    def append(self, message: Any) -> None:
+        """Take a message; wait only while the buffer is full."""
+        if not self._begun:
+            self._begin()
+        batches = self._batches
+        encoded = self._producing.encode(message)
+        with self._lock:
+            while batches.full and batches.ended is None:
+                refuse_to_wait(self._in_on_error, "append to a full buffer")
+                self._progress.wait()
+            if batches.add(encoded, self._clock_s()):
+                self._wake.notify()
+
+    def flush(self) -> None:
+        """Return when all that was appended before is stored, or has failed."""
+        with self._lock:
+            target = self._batches.added
+            self._batches.hurry()
+            self._wake.notify_all()
+            while self._batches.settled < target:
+                refuse_to_wait(self._in_on_error, "flush")
+                self._progress.wait()
+        self._raise_failure()
+
+    def close_stream(self, message: Any = None) -> None:
+        """Close the stream, exactly once, with a last message if there is one; then close this producer."""
+        if not self._begun:
+            self._begin()
+        with self._lock:
+            if not self._closes_stream:
+                last = None if message is None else self._producing.encode(message)
+                self._batches.close_stream(last, self._clock_s())
+                self._closes_stream = True
+        self.close()
+
+    def close(self) -> None:
+        """Send what is left, and take nothing more. The stream stays open. Within on_error, it does not wait."""
+        with self._lock:
+            self._batches.end(ProducerClosed("it was closed"))
+            self._batches.hurry()
+            self._wake.notify_all()
+        if not self._in_on_error:
+            for sender in self._senders:
+                sender.join()
+        self._raise_failure()
+
+    @property
+    def _in_on_error(self) -> bool:
+        return threading.current_thread() in self._senders
+
+    def _begin(self) -> None:
+        self._streams.run(self._producing.learn_type())
+        with self._lock:
+            if self._begun:
+                return
+            for number in range(self._batches.rules.in_flight_max):
+                name = f"mainstem-producer-{self._producing.id}-{number}"
+                sender = threading.Thread(target=self._send_parcels, name=name, daemon=True)
+                self._senders.append(sender)
+                sender.start()
+            self._begun = True
+
+    def _send_parcels(self) -> None:
+        while (parcel := self._take_parcel()) is not None:
+            request = self._producing.request(parcel, partial(self._leave, parcel))
+            outcome: Response | BaseException
+            try:
+                outcome = self._streams.run(self._producing.attempt(request))
+            except Exception as error:  # noqa: BLE001 - of a callable of the caller's; it fails the producer
+                outcome = error
+            with self._lock:
+                self._producing.settle(parcel, request, outcome)
+                failures = self._producing.take_failures()
+                self._wake.notify_all()
+                self._progress.notify_all()
+            self._report(failures)
+
+    def _leave(self, parcel: Parcel) -> None:
+        with self._lock:
+            self._batches.leave(parcel)
+            self._wake.notify()
+
+    def _take_parcel(self) -> Parcel | None:
+        """The next parcel, when it is time; None when there will be none."""
+        batches = self._batches
+        with self._lock:
+            while True:
+                parcel = batches.next(self._clock_s())
+                if parcel is not None:
+                    return parcel
+                if batches.ended is not None and batches.idle:
+                    self._wake.notify_all()
+                    return None
+                self._wake.wait(batches.wait_s(self._clock_s()))
+
+    def _report(self, failures: list[Failed]) -> None:
+        for failed in failures:
+            if self._producing.on_error is not None:
+                try:
+                    self._producing.on_error(failed)
+                except Exception:
+                    logger.exception("on_error of a producer raised")
+
+    def _raise_failure(self) -> None:
+        with self._lock:
+            error = self._producing.take_error()
+        if error is not None:
+            raise error

@@ -1,0 +1,319 @@
+"""The streams client without asyncio: the twin of `AsyncStreams`, with the same methods in the same order."""
+
+import random
+import ssl
+import time
+import uuid
+from collections.abc import Callable, Generator, Iterator, Mapping
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import httpx2
+
+from mainstem import limits
+from mainstem.client import transports
+from mainstem.client.core.calls import Calls, Collector
+from mainstem.client.core.exchanges import Ask, Call, Effect, Given, Lost, Open, Receive, Wait
+from mainstem.client.core.follows import Follow, Live
+from mainstem.client.core.protocol import BEGINNING, BINARY, Producer, Request, Response
+from mainstem.client.core.results import Appended, Batch, StreamInfo
+from mainstem.client.core.retries import Retries
+from mainstem.streams.rules.paths import PREFIX
+
+T = TypeVar("T")
+Messages = list[Any]
+
+
+class Streams:
+    """A client of one server. Use it as `with Streams("http://127.0.0.1:4437") as streams:`.
+
+    `prefix` is where that server serves streams: its setting `stream_prefix`, or what another server has.
+    `token` and each value of `headers` and `params` are texts, or callables that are asked before each request.
+    `timeout_s` is how long the server may be silent. `http` is an httpx2.Client of your own, which you close.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        prefix: str = PREFIX,
+        token: Given | None = None,
+        headers: Mapping[str, Given] | None = None,
+        params: Mapping[str, Given] | None = None,
+        timeout_s: float = limits.CLIENT_TIMEOUT_S,
+        retries: Retries | None = None,
+        exactly_once: bool = True,
+        verify: ssl.SSLContext | bool = True,
+        http: httpx2.Client | None = None,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.calls = Calls(
+            url,
+            prefix=prefix,
+            token=token,
+            headers=headers,
+            params=params,
+            retries=retries,
+            exactly_once=exactly_once,
+            make_id=lambda: uuid.uuid4().hex,
+            chance=random.random,
+            clock_s=clock_s,
+        )
+        self.url = self.calls.exchanges.url
+        self._timeout_s = timeout_s
+        self._owns_http = http is None
+        self._http = http or httpx2.Client(**transports.client_options(self.url, timeout_s, verify))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.disconnect()
+
+    def disconnect(self) -> None:
+        """Close the connections. Streams stay as they are."""
+        if self._owns_http:
+            self._http.close()
+
+    # Streams
+
+    def create(
+        self,
+        path: str,
+        content_type: str = BINARY,
+        *,
+        body: Any = None,
+        ttl_s: int | None = None,
+        expires_at: str | None = None,
+        closed: bool = False,
+        retention: str | None = None,
+    ) -> StreamInfo:
+        """Create a stream; one that is there with the same configuration is left as it is."""
+        options = {"ttl_s": ttl_s, "expires_at": expires_at, "closed": closed, "retention": retention}
+        return self.run(self.calls.create(path, content_type, body, **options))
+
+    def fork(
+        self,
+        path: str,
+        source: str,
+        *,
+        offset: str | None = None,
+        sub_offset: int | None = None,
+        content_type: str | None = None,
+        body: Any = None,
+        ttl_s: int | None = None,
+        expires_at: str | None = None,
+        closed: bool = False,
+    ) -> StreamInfo:
+        """Create a stream that begins with another one's data, up to `offset` and `sub_offset` messages more."""
+        options = {"forked_from": source, "fork_offset": offset, "fork_sub_offset": sub_offset}
+        options |= {"ttl_s": ttl_s, "expires_at": expires_at, "closed": closed}
+        return self.run(self.calls.create(path, content_type, body, **options))
+
+    def head(self, path: str) -> StreamInfo:
+        return self.run(self.calls.head(path))
+
+    def delete(self, path: str) -> None:
+        self.run(self.calls.delete(path))
+
+    def list(self, prefix: str = "", *, after: str = "") -> Generator[StreamInfo, None, None]:
+        """The streams whose paths begin with `prefix`, in order; `after` leaves out those up to that path."""
+        return self._iterate(self.calls.list(prefix, after), StreamInfo)
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        params: Mapping[str, str] | None = None,
+        safe: bool | None = None,
+    ) -> Response:
+        """Any other request, with the same token, retries and errors. `path` is the server's, as /v1/streams.
+
+        `safe` says that it may be sent twice; None takes that from the method, which a POST is not.
+        """
+        return self.run(self.calls.request(method, path, body, headers, params, safe))
+
+    # Appending
+
+    def append(
+        self,
+        path: str,
+        data: Any,
+        *,
+        content_type: str | None = None,
+        seq: str | None = None,
+        if_match: str | None = None,
+        producer: Producer | None = None,
+        close: bool = False,
+    ) -> Appended:
+        """Append once, also over retries. Bytes go as they are; to a JSON stream any other value is one message."""
+        call = self.calls.append(path, data, content_type, seq=seq, if_match=if_match, producer=producer, close=close)
+        return self.run(call)
+
+    def append_json(
+        self,
+        path: str,
+        *messages: Any,
+        seq: str | None = None,
+        if_match: str | None = None,
+        producer: Producer | None = None,
+        close: bool = False,
+    ) -> Appended:
+        """Append messages to a JSON stream, all or none of them."""
+        options = {"seq": seq, "if_match": if_match, "producer": producer, "close": close}
+        return self.run(self.calls.append_messages(path, messages, **options))
+
+    def close(
+        self, path: str, data: Any = None, *, content_type: str | None = None, producer: Producer | None = None
+    ) -> Appended:
+        """Close a stream for good, with its last data if there is some. Closing it again changes nothing."""
+        return self.run(self.calls.close(path, data, content_type, producer))
+
+    # Reading
+
+    def read(
+        self, path: str, offset: str = BEGINNING, *, until_up_to_date: bool = True
+    ) -> Generator[Batch, None, None]:
+        """What is there from `offset` on, batch by batch; or just the next batch."""
+        return self._iterate(self.calls.read(path, offset, until_up_to_date), Batch)
+
+    def read_bytes(self, path: str, offset: str = BEGINNING, *, bytes_max: int = limits.CLIENT_READ_BYTES_MAX) -> bytes:
+        return (self._collect(path, offset, bytes_max)).join()
+
+    def read_text(self, path: str, offset: str = BEGINNING, *, bytes_max: int = limits.CLIENT_READ_BYTES_MAX) -> str:
+        return (self._collect(path, offset, bytes_max)).join_text()
+
+    def read_json(
+        self, path: str, offset: str = BEGINNING, *, bytes_max: int = limits.CLIENT_READ_BYTES_MAX
+    ) -> Messages:
+        """All messages of a JSON stream from `offset` on."""
+        return (self._collect(path, offset, bytes_max)).join_messages()
+
+    def read_tail(self, path: str, count: int) -> Batch:
+        """The last messages of a stream."""
+        return self.run(self.calls.read_tail(path, count))
+
+    def follow(self, path: str, offset: str = BEGINNING, *, live: Live = "auto") -> Generator[Batch, None, None]:
+        """Everything from `offset` on, as it comes, until the stream is closed. Goes on by itself after disconnects.
+
+        "auto" is SSE, and long-poll where SSE does not come through.
+        """
+        return self._iterate(Follow(self.calls, path, offset, live).run(), Batch)
+
+    def _collect(self, path: str, offset: str, bytes_max: int) -> Collector:
+        collector = Collector(path, bytes_max)
+        for batch in self.read(path, offset):
+            collector.add(batch)
+        return collector
+
+    # Doing what the calls ask for
+
+    def run(self, call: Call[T]) -> T:
+        """Do what a call asks for, until it has its result. For the producers of this package."""
+        doing = _Doing(self._http, self.url, self._timeout_s)
+        advance = partial(call.send, None)
+        try:
+            while True:
+                try:
+                    effect = advance()
+                except StopIteration as end:
+                    result: T = end.value
+                    return result
+                advance = doing.perform(effect, call)
+        finally:
+            call.close()
+            doing.hang_up()
+
+    def _iterate(self, call: Generator[Effect | T, Any, None], kind: type[T]) -> Generator[T, None, None]:
+        doing = _Doing(self._http, self.url, self._timeout_s)
+        advance = partial(call.send, None)
+        try:
+            while True:
+                try:
+                    effect = advance()
+                except StopIteration:
+                    return
+                if isinstance(effect, kind):
+                    yield effect
+                    advance = partial(call.send, None)
+                else:
+                    advance = doing.perform(effect, call)
+        finally:
+            call.close()
+            doing.hang_up()
+
+
+class _Doing:
+    """Does what one call asks for. It holds the reply that is open, if there is one."""
+
+    def __init__(self, http: httpx2.Client, url: str, timeout_s: float) -> None:
+        self._http = http
+        self._url = url
+        self._timeout_s = timeout_s
+        self._opened: httpx2.Response | None = None
+        self._pieces: Iterator[bytes] | None = None
+
+    def perform(self, effect: Any, call: Generator[Any, Any, Any]) -> "partial[Any]":
+        """Do it, and give what lets the call go on with what came of it."""
+        try:
+            return partial(call.send, self._perform(effect))
+        except Lost as lost:
+            return partial(call.throw, lost)
+
+    def _perform(self, effect: Any) -> Any:
+        if isinstance(effect, Receive):
+            return self._receive()
+        self.hang_up()
+        if isinstance(effect, Wait):
+            return time.sleep(effect.seconds)
+        if isinstance(effect, Ask):
+            return effect.function()
+        try:
+            return self._send(effect.request, keep=isinstance(effect, Open))
+        except transports.FAILURES as error:
+            raise transports.translate(error) from error
+
+    def hang_up(self) -> None:
+        opened, self._opened, self._pieces = self._opened, None, None
+        if opened is not None:
+            opened.close()
+
+    def _send(self, request: Request, *, keep: bool) -> Response:
+        transports.check_open(self._http.is_closed)
+        options = transports.request_options(self._url, request, self._timeout_s)
+        if request.handed is not None:
+            options["content"] = _hand_over(request.body, request.handed)
+        response = self._http.send(self._http.build_request(**options), stream=True)
+        if keep and response.is_success:
+            self._opened = response
+            self._pieces = response.iter_bytes() if "content-encoding" in response.headers else response.iter_raw()
+            return transports.read_head(response)
+        try:
+            body = bytearray()
+            for piece in response.iter_bytes():
+                body += piece
+                transports.check_size(len(body))
+            return transports.read_head(response, bytes(body))
+        finally:
+            response.close()
+
+    def _receive(self) -> bytes:
+        assert self._pieces is not None
+        try:
+            for piece in self._pieces:
+                if piece:
+                    return piece
+        except transports.FAILURES as error:
+            raise transports.translate(error) from error
+        return b""
+
+
+def _hand_over(body: bytes, handed: Callable[[], None]) -> Iterator[bytes]:
+    yield body
+    handed()

@@ -1,0 +1,1 @@
+"""What both streams clients share, without I/O: requests, replies, retries, producer state, and results."""

@@ -1,0 +1,356 @@
+"""The state of an exactly-once producer, without I/O: what to send next, and what each reply means.
+
+Messages are gathered into parcels, in order. A parcel gets its seq when it is first sent, and keeps it in every retry,
+so the server stores it once. Several may be in flight, on connections of their own, and arrive in another order: the
+server refuses what comes too early, and it is sent again.
+
+    open ──(full, lingered, flushed)──► sealed ──(sent, gets its seq)──► in flight ──(acknowledged)──► settled
+                                                       ▲                     │
+                                                       └───── waiting ◄──────┘ (lost, refused for now, too early)
+
+Rules:
+1. An acknowledged seq settles every seq below it: the server takes no number before the one that precedes it.
+2. While a parcel waits to be sent again, only the first unsettled one is sent: retries go in order.
+3. An epoch begins with one request in flight: its seq 0 must arrive first.
+4. A parcel is sent when the one before it has left: bodies that were sent side by side would often overtake each other.
+5. Numbers are given anew, for a new epoch or in smaller parcels, only when nothing is in flight, and only to what is
+   certainly not stored.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+from mainstem.client.core.errors import (
+    BadArgument,
+    BodyTooLarge,
+    ClientError,
+    OutcomeUnknown,
+    ProducerClosed,
+    ProducerGap,
+    ResponseError,
+    StaleEpoch,
+)
+from mainstem.client.core.exchanges import UNDECIDED, refused_before
+from mainstem.client.core.parcels import Failed, Parcel, Rules
+from mainstem.client.core.retries import read_retry_after
+
+CLAIMS_MAX = 10  # of an epoch, in a row, without storing anything: somebody else claims as often
+
+
+class Batches:
+    """Not safe for threads; whoever shares it brings a lock. Times are monotonic seconds, given by the caller."""
+
+    def __init__(self, rules: Rules, epoch: int, chance: Callable[[], float]) -> None:
+        if epoch < 0:
+            raise BadArgument(f"epoch is {epoch}; it must be 0 or more")
+        self.rules = rules
+        self.epoch = epoch
+        self.buffered = 0
+        """Bytes that are not settled."""
+        self.added = 0
+        self.settled = 0
+        """Messages that came in, and those that are stored or have failed."""
+        self.duplicates = 0
+        """Messages that the server knew already, though this producer had not sent them before."""
+        self.failures: list[Failed] = []
+        """What has failed since somebody looked last."""
+        self.ended: ClientError | None = None
+        """Why nothing more is taken."""
+        self._chance = chance
+        self._open: list[bytes] = []
+        self._open_bytes = 0
+        self._open_since_s = 0.0
+        self._hurry = False
+        self._parcels: deque[Parcel] = deque()
+        """All that is not settled, in order. Those with a seq come first."""
+        self._numbered = 0
+        self._waiting = 0
+        """How many have a seq, and how many of those are not in flight."""
+        self._flying = 0
+        self._leaving: Parcel | None = None
+        self._next_seq = 0
+        self._confirmed = False
+        self._claim: int | None = None
+        self._claims = 0
+        self._failing: ClientError | None = None
+
+    # Messages in
+
+    def add(self, message: bytes, now_s: float) -> bool:
+        """Take a message. True if the sender should look: a batch has begun, or is full."""
+        if self.ended is not None:
+            raise self._refusal()
+        size = len(message) + 1  # a comma, in a stream of JSON
+        begun = not self._open
+        if begun:
+            self._open_since_s = now_s
+        elif self._open_bytes + size > self.rules.batch_bytes:
+            self._seal()
+            self._open_since_s = now_s
+            begun = True
+        self._open.append(message)
+        self._open_bytes += size
+        self.buffered += size
+        self.added += 1
+        if self._open_bytes >= self.rules.batch_bytes or len(self._open) >= self.rules.batch_messages:
+            self._seal()
+            return True
+        return begun
+
+    @property
+    def full(self) -> bool:
+        return self.buffered >= self.rules.buffer_bytes
+
+    @property
+    def idle(self) -> bool:
+        return not (self._open or self._parcels)
+
+    def hurry(self) -> None:
+        """Send what has been taken without waiting for more."""
+        self._hurry = bool(self._open)
+
+    def close_stream(self, message: bytes | None, now_s: float) -> None:
+        """Close the stream after everything else, with a last message if there is one; take nothing more."""
+        if message is not None:
+            self.add(message, now_s)
+        elif self.ended is not None:
+            raise self._refusal()
+        if self._open:
+            self._seal()
+        last = self._parcels[-1] if self._parcels else None
+        if last is not None and last.seq is None:
+            last.closes = True
+        else:
+            self._parcels.append(Parcel([], 0, closes=True))
+        self.end(ProducerClosed("the stream was closed by this producer"))
+
+    def end(self, reason: ClientError) -> None:
+        """Take no more messages; those that are here are still sent."""
+        self.ended = self.ended or reason
+
+    def _refusal(self) -> ProducerClosed:
+        assert self.ended is not None
+        refusal = ProducerClosed(f"this producer takes no more messages: {self.ended.detail}")
+        refusal.__cause__ = self.ended
+        return refusal
+
+    def _seal(self) -> None:
+        self._parcels.append(Parcel(self._open, self._open_bytes))
+        self._open = []
+        self._open_bytes = 0
+        self._hurry = False
+
+    # Parcels out
+
+    def next(self, now_s: float) -> Parcel | None:
+        """What is to be sent now, if anything."""
+        if self._is_held():
+            return None
+        if self._claim is not None:
+            self._begin_epoch(self._claim)
+            return self.next(now_s)
+        if self._waiting:
+            first = self._parcels[0]
+            if first.too_large is not None:
+                self._shrink(first, first.too_large)
+                return self.next(now_s)
+            if first.not_before_s > now_s:
+                return None
+            self._waiting -= 1
+            return self._launch(first)
+        if len(self._parcels) == self._numbered:
+            if not self._open or not (self._hurry or now_s >= self._open_since_s + self.rules.linger_s):
+                return None
+            self._seal()
+        parcel = self._parcels[self._numbered]
+        parcel.seq = self._next_seq
+        self._next_seq += 1
+        self._numbered += 1
+        return self._launch(parcel)
+
+    def wait_s(self, now_s: float) -> float | None:
+        """After how long `next` may give something by the passing of time alone; None if it will not."""
+        if self._is_held():
+            return None
+        if self._claim is not None:
+            return 0.0
+        if self._waiting:
+            return max(0.0, self._parcels[0].not_before_s - now_s)
+        if len(self._parcels) > self._numbered or (self._open and self._hurry):
+            return 0.0
+        if not self._open:
+            return None
+        return max(0.0, self._open_since_s + self.rules.linger_s - now_s)
+
+    def _is_held(self) -> bool:
+        """Whether something else must happen before anything can be sent."""
+        if self._failing is not None or self._leaving is not None:
+            return True
+        if self._claim is not None:
+            return self._flying > 0
+        if self._waiting:
+            first = self._parcels[0]
+            return first.in_flight or (first.too_large is not None and self._flying > 0)
+        return self._flying >= (self.rules.in_flight_max if self._confirmed else 1)
+
+    def _launch(self, parcel: Parcel) -> Parcel:
+        parcel.in_flight = True
+        parcel.was_first = parcel is self._parcels[0]
+        parcel.sendings += 1
+        self._flying += 1
+        self._leaving = parcel
+        return parcel
+
+    # What came of them
+
+    def leave(self, parcel: Parcel) -> None:
+        """All of it is on its way; the next one may follow."""
+        if self._leaving is parcel:
+            self._leaving = None
+
+    def acknowledge(self, parcel: Parcel, *, duplicate: bool) -> None:
+        """It is stored, and so is everything before it."""
+        if self._land(parcel):
+            assert parcel.seq is not None
+            if duplicate and parcel.sendings == 1 and parcel.messages:
+                # Nobody but another instance with the same id and epoch can have stored this number.
+                if self.rules.auto_claim:
+                    self._claim_epoch(self.epoch + 1)
+                    return
+                self.duplicates += len(parcel.messages)
+            self._confirmed = True
+            self._claims = 0
+            while self._numbered and self._first_seq() <= parcel.seq:
+                self._settle_first()
+        self._finish_failing()
+
+    def lose(self, parcel: Parcel, error: ClientError, *, sent: bool, now_s: float) -> None:
+        """There was no reply."""
+        if self._land(parcel):
+            parcel.unsure = parcel.unsure or sent
+            self._try_again(parcel, error, 0.0, now_s)
+        self._finish_failing()
+
+    def refuse(self, parcel: Parcel, error: ResponseError, now_s: float) -> None:
+        """The server said no."""
+        if self._land(parcel):
+            self._judge(parcel, error, now_s)
+        self._finish_failing()
+
+    def fail(self, error: ClientError) -> None:
+        """Give up. What is in flight may still succeed; everything else has failed."""
+        self._failing = self._failing or error
+        self.end(error)
+        self._finish_failing()
+
+    def _judge(self, parcel: Parcel, error: ResponseError, now_s: float) -> None:
+        if isinstance(error, ProducerGap) and not parcel.was_first:
+            return  # it came too early: its turn comes again
+        if isinstance(error, StaleEpoch) and self.rules.auto_claim and error.current_epoch is not None:
+            self._claim_epoch(error.current_epoch + 1)
+        elif isinstance(error, BodyTooLarge) and not parcel.unsure:
+            parcel.too_large = error
+        elif error.retryable:
+            parcel.unsure = parcel.unsure or not refused_before(error)
+            self._try_again(parcel, error, read_retry_after(error.headers) or 0.0, now_s)
+        else:
+            if not isinstance(error, UNDECIDED):
+                parcel.unsure = False
+            self.fail(error)
+
+    def _land(self, parcel: Parcel) -> bool:
+        """It is no longer in flight. False if a later one has settled it meanwhile."""
+        assert parcel.in_flight
+        self.leave(parcel)
+        parcel.in_flight = False
+        self._flying -= 1
+        if parcel.settled:
+            return False
+        self._waiting += 1
+        return True
+
+    def _first_seq(self) -> int:
+        seq = self._parcels[0].seq
+        assert seq is not None
+        return seq
+
+    def _settle_first(self) -> Parcel:
+        """Take the first parcel, which has a number, out of what is to be done."""
+        parcel = self._parcels.popleft()
+        self._numbered -= 1
+        if not parcel.in_flight:
+            self._waiting -= 1
+        parcel.settled = True
+        self.buffered -= parcel.size
+        self.settled += len(parcel.messages)
+        return parcel
+
+    def _try_again(self, parcel: Parcel, error: ClientError, wait_s: float, now_s: float) -> None:
+        parcel.failures += 1
+        if self.rules.retries.allow(parcel.failures):
+            parcel.not_before_s = now_s + max(wait_s, self.rules.retries.delay(parcel.failures, self._chance))
+        else:
+            self.fail(error)
+
+    def _claim_epoch(self, epoch: int) -> None:
+        """Take over from another instance, once nothing is in flight."""
+        self._claim = max(epoch, self._claim or 0)
+
+    def _begin_epoch(self, epoch: int) -> None:
+        """Number everything anew. Of what an earlier epoch may have stored nobody can tell, so it is not sent again."""
+        self._claim = None
+        self._claims += 1
+        if self._claims > CLAIMS_MAX:
+            self.fail(ProducerClosed(f"another producer with this id claimed {CLAIMS_MAX} epochs in a row"))
+            return
+        self.epoch = epoch
+        self._confirmed = False
+        self._next_seq = 0
+        kept: deque[Parcel] = deque()
+        while self._parcels:
+            parcel = self._parcels.popleft()
+            if not parcel.unsure:
+                parcel.seq, parcel.sendings = None, 0
+                kept.append(parcel)
+                continue
+            lost = OutcomeUnknown("its reply was lost, and then another instance took over this producer")
+            self._report(parcel, lost)
+        self._parcels, self._numbered, self._waiting = kept, 0, 0
+
+    def _shrink(self, parcel: Parcel, error: BodyTooLarge) -> None:
+        """The server does not take so much at once: send it in halves, or give up a message that is too large alone."""
+        if any(other.unsure for other in self._parcels):
+            self.fail(error)  # one of them could still arrive under a number that would now mean another
+            return
+        self._next_seq = self._first_seq()
+        self._parcels.popleft()
+        for other in self._parcels:
+            other.seq, other.sendings = None, 0
+        self._numbered = self._waiting = 0
+        if len(parcel.messages) > 1:
+            self._parcels.extendleft(reversed(parcel.split()))
+            return
+        self._report(parcel, error)
+        if parcel.closes:
+            self._parcels.appendleft(Parcel([], 0, closes=True))
+
+    def _report(self, parcel: Parcel, error: ClientError) -> None:
+        parcel.settled = True
+        self.buffered -= parcel.size
+        self.settled += len(parcel.messages)
+        self.failures.append(Failed(parcel.messages, error, parcel.closes))
+
+    def _finish_failing(self) -> None:
+        """Once everything is back, what is left has failed."""
+        if self._failing is None or self._flying:
+            return
+        if self._open:
+            self._seal()
+        for parcel in self._parcels:
+            error = self._failing
+            if parcel.unsure:
+                error = OutcomeUnknown(f"an attempt may have been stored, and then came: {self._failing.detail}")
+                error.__cause__ = self._failing
+            self._report(parcel, error)
+        self._parcels.clear()
+        self._numbered = self._waiting = 0

@@ -1,0 +1,186 @@
+"""The thin shell around a session: one WebSocket, read and written, with silence noticed."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from websockets.asyncio.client import ClientConnection
+from websockets.exceptions import ConnectionClosed
+
+from mainstem import limits
+from mainstem.client.offline.effects import Effects, Load, Pause, Report, Save, Send
+from mainstem.client.offline.errors import ConnectionLost, ProtocolFault, SyncClientError
+from mainstem.client.offline.messages import say
+from mainstem.client.offline.records import Changes, Draft
+from mainstem.client.offline.session import Session
+
+Order = Callable[[Session], Effects]
+
+
+class Silence(ConnectionLost):
+    """No message came for too long."""
+
+    code = "server_silent"
+    hint = "The client connects again by itself, and asks for smaller pages."
+
+
+class Owner(Protocol):
+    """What a connection needs of the client that owns it."""
+
+    async def save(self, changes: Sequence[Changes]) -> None: ...
+    async def load(self, items_max: int, bytes_max: int) -> list[Draft]: ...
+    def report(self, error: SyncClientError) -> None: ...
+    def moved(self, session: Session) -> None: ...
+
+
+class Connection:
+    """Runs one session until it ends, which is always by an error or by being cancelled."""
+
+    def __init__(self, socket: ClientConnection, session: Session, owner: Owner) -> None:
+        self.session = session
+        self._socket = socket
+        self._owner = owner
+        self._loop = asyncio.get_running_loop()
+        self._texts: deque[bytes] = deque()
+        self._orders: deque[Order] = deque()
+        self._is_nudged = False
+        self._stirred = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._heard_at = self._loop.time()
+        self._timers: set[asyncio.TimerHandle] = set()
+
+    def nudge(self) -> None:
+        """The store has new drafts."""
+        if not self._is_nudged:
+            self._is_nudged = True
+            self.order(lambda session: session.nudge())
+
+    def order(self, order: Order) -> None:
+        """Let the session do something, after what it is doing."""
+        self._orders.append(order)
+        self._stirred.set()
+
+    async def run(self) -> None:
+        reading = asyncio.create_task(self._read())
+        try:
+            await self._perform(self.session.open())
+            while True:
+                await self._wait(reading)
+                await self._perform(*await self._digest())
+        except ConnectionClosed as error:
+            raise _lost(error) from error
+        finally:
+            for timer in self._timers:
+                timer.cancel()
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+
+    # In
+
+    async def _read(self) -> None:
+        while True:
+            await self._room.wait()
+            message = await self._socket.recv(decode=False)
+            self._heard_at = self._loop.time()
+            self._texts.append(message if isinstance(message, bytes) else message.encode())
+            if len(self._texts) >= limits.SYNC_CLIENT_INBOX_MAX:
+                self._room.clear()  # the socket is not read meanwhile, and the server holds back
+            self._stirred.set()
+
+    async def _wait(self, reading: "asyncio.Task[None]") -> None:
+        """Until there is something to do. Ask for a sign of life when nothing comes."""
+        while not (self._texts or self._orders):
+            if reading.done():
+                reading.result()
+            self._stirred.clear()
+            waking = asyncio.ensure_future(self._stirred.wait())
+            try:
+                await asyncio.wait(
+                    {waking, reading}, timeout=limits.SYNC_CLIENT_HEARTBEAT_S, return_when=asyncio.FIRST_COMPLETED
+                )
+            finally:
+                waking.cancel()
+            if self._texts or self._orders or reading.done():
+                continue
+            quiet_s = self._loop.time() - self._heard_at
+            if quiet_s >= limits.SYNC_CLIENT_SILENCE_S_MAX:
+                raise Silence(f"the server said nothing for {quiet_s:.0f} s")
+            if quiet_s >= limits.SYNC_CLIENT_HEARTBEAT_S:
+                await self._send(say("heartbeat", {}))
+
+    async def _digest(self) -> tuple[Effects, SyncClientError | None]:
+        """What the session makes of all that waits, so that it is stored in one transaction; up to what ends it."""
+        orders, self._orders = self._orders, deque()
+        self._is_nudged = False
+        texts, self._texts = self._texts, deque()
+        self._room.set()
+        effects: Effects = []
+        try:
+            for order in orders:
+                effects += order(self.session)
+            for text in texts:
+                if len(text) > limits.PARSE_INLINE_BYTES_MAX:
+                    effects += await asyncio.to_thread(self.session.receive, text)
+                else:
+                    effects += self.session.receive(text)
+        except SyncClientError as error:
+            return effects, error
+        return effects, None
+
+    # Out
+
+    async def _perform(self, effects: Effects, end: SyncClientError | None = None) -> None:
+        """In their order; what follows a save happens when that is durable."""
+        waiting = deque(effects)
+        saves: list[Changes] = []
+        while waiting:
+            effect = waiting.popleft()
+            if isinstance(effect, Save):
+                saves.append(effect.changes)
+                continue
+            if saves:
+                await self._owner.save(saves)
+                saves = []
+            match effect:
+                case Send():
+                    await self._send(effect.text)
+                case Load():
+                    drafts = await self._owner.load(effect.items_max, effect.bytes_max)
+                    waiting.extend(self.session.offer(drafts))
+                case Pause():
+                    self._resume_after(effect.seconds)
+                case Report():
+                    self._owner.report(effect.error)
+        if saves:
+            await self._owner.save(saves)
+        if end is not None:
+            raise end
+        self._owner.moved(self.session)
+
+    async def _send(self, text: bytes) -> None:
+        try:
+            async with asyncio.timeout(limits.SYNC_CLIENT_SILENCE_S_MAX):
+                await self._socket.send(text, text=True)
+        except TimeoutError:
+            raise Silence("the server does not take what is sent to it") from None
+
+    def _resume_after(self, seconds: float) -> None:
+        def resume() -> None:
+            self._timers.discard(timer)
+            self.order(lambda session: session.resume())
+
+        timer = self._loop.call_later(seconds, resume)
+        self._timers.add(timer)
+
+
+def _lost(error: ConnectionClosed) -> SyncClientError:
+    if error.rcvd is None and error.sent is not None and error.sent.code in (1002, 1007):
+        return ProtocolFault(f"a frame of the server cannot be read: {error.sent.reason or error.sent.code}")
+    if error.rcvd is None and error.sent is not None and error.sent.code == 1009:
+        most = limits.SYNC_CLIENT_MESSAGE_BYTES_MAX
+        return ProtocolFault(f"a message of the server is larger than {most} bytes")
+    if error.rcvd is not None:
+        return ConnectionLost(f"the server closed the connection, {error.rcvd.code} {error.rcvd.reason}".rstrip())
+    return ConnectionLost("the connection broke")

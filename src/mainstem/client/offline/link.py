@@ -1,0 +1,208 @@
+"""The way to the server: connects, runs a session until it ends, says why, waits, and connects again."""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from urllib.parse import urlsplit, urlunsplit
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import WebSocketException
+
+from mainstem import limits
+from mainstem.client.core.errors import BadArgument, ClientError
+from mainstem.client.core.retries import Retries
+from mainstem.client.offline.changes import Reported, State, Status, StatusChanged
+from mainstem.client.offline.connection import Connection, Order, Silence
+from mainstem.client.offline.errors import (
+    ConnectionLost,
+    HistoryBehind,
+    HistoryMismatch,
+    ServerRefused,
+    StoreFailed,
+    SyncClientError,
+)
+from mainstem.client.offline.messages import say
+from mainstem.client.offline.records import Changes, Diverged, Draft
+from mainstem.client.offline.replica import Replica
+from mainstem.client.offline.session import Phase, Session
+
+logger = logging.getLogger(__name__)
+
+Token = str | Callable[[], str | Awaitable[str]]
+
+STATES = {Phase.CONNECTING: State.CONNECTING, Phase.SYNCING: State.SYNCING, Phase.LIVE: State.LIVE}
+
+
+def socket_url(url: str) -> str:
+    """The address of the sync endpoint: of a server by its http address, or as it is."""
+    parts = urlsplit(url)
+    schemes = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
+    if parts.scheme not in schemes or not parts.hostname:
+        raise BadArgument(f"{url!r} is not a URL of a server: use ws://host:port/v1/sync or http://host:port")
+    path = parts.path if parts.path not in ("", "/") else "/v1/sync"
+    return urlunsplit((schemes[parts.scheme], parts.netloc, path, parts.query, ""))
+
+
+class Link:
+    def __init__(
+        self,
+        replica: Replica,
+        url: str,
+        token: Token,
+        retries: Retries,
+        chance: Callable[[], float],
+        proxy: str | None,
+    ) -> None:
+        self.url = socket_url(url)
+        self.status = Status(State.OFFLINE)
+        self._replica = replica
+        self._token = token
+        self._retries = retries
+        self._chance = chance
+        self._proxy = proxy
+        self._page_limit = limits.SYNC_CLIENT_PAGE
+        self._awaited_page = False
+        self._mismatches = 0
+        self._connection: Connection | None = None
+        self._running: asyncio.Task[None] | None = None
+        self._is_stopping = False
+        self._try_now = asyncio.Event()
+
+    def start(self) -> None:
+        self._running = asyncio.create_task(self._run())
+        self._running.add_done_callback(self._ended)
+
+    async def stop(self) -> None:
+        self._is_stopping = True
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.wait([self._running])
+
+    @property
+    def failure(self) -> BaseException | None:
+        """A fault of the program that has stopped this link, if there was one."""
+        running = self._running
+        return running.exception() if running is not None and running.done() and not running.cancelled() else None
+
+    def _ended(self, running: "asyncio.Task[None]") -> None:
+        if self.failure is not None:
+            logger.error("the sync client stopped", exc_info=self.failure)
+            self._replica.stop_waiting(SyncClientError(f"the client stopped: {self.failure!r}"))
+        self._replica.stir()
+
+    # What the client asks for
+
+    def nudge(self) -> None:
+        if self._connection is not None:
+            self._connection.nudge()
+
+    def order(self, order: Order) -> None:
+        if self._connection is not None:
+            self._connection.order(order)
+
+    def connect_now(self) -> None:
+        if self.status.state is State.OFFLINE:
+            self._set_state(State.OFFLINE)
+        self._try_now.set()
+
+    def _set_state(self, state: State, error: ClientError | None = None) -> None:
+        status = Status(state, error)
+        if status != self.status:
+            self.status = status
+            self._replica.tell(StatusChanged(status))
+
+    # Connecting
+
+    async def _run(self) -> None:
+        failures = 0
+        while True:
+            self._set_state(State.CONNECTING)
+            error = await self._connect_once()
+            self._mismatches = self._mismatches + 1 if isinstance(error, HistoryBehind) else 0
+            if isinstance(error, Silence) and self._awaited_page:
+                self._page_limit = max(limits.SYNC_PAGE_MIN, self._page_limit // 2)
+            failures = 1 if self.status.state is State.LIVE else failures + 1
+            self._set_state(State.OFFLINE, error)
+            if isinstance(error, StoreFailed):
+                self._replica.stop_waiting(error)
+                return  # nothing that comes could be kept
+            await self._rest(self._retries.delay(failures, self._chance))
+
+    async def _connect_once(self) -> ClientError:
+        """One connection from its beginning to its end, and why it ended."""
+        try:
+            await self._connect()
+        except ClientError as error:
+            return error
+        except (OSError, WebSocketException, TimeoutError) as error:
+            return ConnectionLost(f"cannot reach {self.url}: {error or type(error).__name__}")
+        except Exception as error:  # a token source of the application may raise anything
+            logger.exception("connecting failed unexpectedly")
+            return ConnectionLost(f"connecting failed: {error!r}")
+        raise AssertionError("a connection ends by an error")
+
+    async def _rest(self, seconds: float) -> None:
+        self._try_now.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._try_now.wait()
+        except TimeoutError:
+            pass
+
+    async def _connect(self) -> None:
+        token = self._token() if callable(self._token) else self._token
+        if inspect.isawaitable(token):
+            token = await token
+        async with asyncio.timeout(limits.SYNC_CLIENT_OPEN_S_MAX):
+            socket = await connect(
+                self.url,
+                compression=None,
+                max_size=limits.SYNC_CLIENT_MESSAGE_BYTES_MAX,
+                open_timeout=None,
+                ping_interval=None,  # heartbeats of the protocol, which also pass behind a large page
+                close_timeout=limits.SYNC_CLIENT_GOODBYE_S_MAX,
+                proxy=self._proxy,
+            )
+        try:
+            facts = await self._replica.load_facts()
+            is_certain = self._mismatches + 1 >= limits.SYNC_CLIENT_MISMATCHES
+            client_id = self._replica.client_id
+            session = Session(facts, client_id, token, page_limit=self._page_limit, is_certain=is_certain)
+            # From here on partitions that are added go to the session, and those of before are in the facts.
+            self._connection = Connection(socket, session, self)
+            await self._connection.run()
+        except Diverged as fault:
+            await self.save([Changes(reset=True)])
+            mismatch = HistoryMismatch(str(fault))
+            self.report(mismatch)
+            raise mismatch from None
+        finally:
+            self._awaited_page = self._connection is not None and self._connection.session.awaits_page
+            self._connection = None
+            await self._hang_up(socket)
+
+    async def _hang_up(self, socket: ClientConnection) -> None:
+        try:
+            async with asyncio.timeout(limits.SYNC_CLIENT_GOODBYE_S_MAX):
+                if self._is_stopping:
+                    await socket.send(say("disconnect", {"reason": "closed"}), text=True)
+                await socket.close()
+        except (WebSocketException, OSError, TimeoutError):
+            socket.transport.abort()
+
+    # What a connection asks for
+
+    async def save(self, changes: Sequence[Changes]) -> None:
+        await self._replica.save(changes)
+
+    async def load(self, items_max: int, bytes_max: int) -> list[Draft]:
+        return await self._replica.first_drafts(items_max, bytes_max)
+
+    def report(self, error: SyncClientError) -> None:
+        self._replica.tell(Reported(error))
+        if isinstance(error, ServerRefused) and not error.retryable:
+            self._set_state(self.status.state, error)
+
+    def moved(self, session: Session) -> None:
+        self._set_state(STATES[session.phase], self.status.error if session.refused else None)

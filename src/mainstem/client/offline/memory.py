@@ -1,0 +1,253 @@
+"""A store in memory, for tests and for clients that need not survive a restart."""
+
+from bisect import bisect_right, insort
+from collections.abc import Mapping, Sequence
+
+from mainstem.client.offline.errors import StoreInUse, SyncClientError, WrongStore
+from mainstem.client.offline.records import (
+    Applied,
+    Changes,
+    Checkpoint,
+    Commit,
+    Committed,
+    Diverged,
+    Draft,
+    Facts,
+    Followed,
+    Refusal,
+    Rejection,
+    Snapshot,
+    is_stale,
+)
+from mainstem.client.offline.rules import is_same, judge_known, refuse_draft, visible_in
+from mainstem.client.offline.store import ClientStore, Found
+
+
+class MemoryClientStore(ClientStore):
+    """It keeps its content while the object lives: open it again, and it is like a restart."""
+
+    def __init__(self) -> None:
+        self._client_id: str | None = None
+        self._is_open = False
+        self._cursor = 0
+        self._clock = 0
+        self._partitions: dict[str, int | None] = {}
+        self._drafts: dict[str, Draft] = {}
+        self._rejections: dict[str, Rejection] = {}
+        self._events: dict[int, Committed] = {}
+        self._order: list[int] = []
+        self._places: dict[str, int] = {}
+        self._shown: dict[int, set[str]] = {}
+        self._snapshots: dict[str, Snapshot] = {}
+        self._checkpoints: dict[str, Checkpoint] = {}
+
+    def open(self, client_id: str) -> None:
+        if self._is_open:
+            raise StoreInUse("this store is used by another client")
+        if self._client_id not in (None, client_id):
+            raise WrongStore(f"this store belongs to the client {self._client_id!r}, not to {client_id!r}")
+        self._client_id = client_id
+        self._is_open = True
+
+    def close(self) -> None:
+        self._is_open = False
+
+    def facts(self) -> Facts:
+        partitions = tuple(Followed(name, since) for name, since in sorted(self._partitions.items()))
+        return Facts(self._cursor, self._order[-1] if self._order else 0, partitions, len(self._drafts))
+
+    def follow(self, names: Sequence[str]) -> Facts:
+        since = None if not self._partitions and not self._cursor else 0
+        for name in names:
+            self._partitions.setdefault(name, since)
+        return self.facts()
+
+    # Drafts
+
+    def add_drafts(self, drafts: Sequence[Draft]) -> list[Found | SyncClientError]:
+        return [self._add_draft(draft) for draft in drafts]
+
+    def _add_draft(self, draft: Draft) -> Found | SyncClientError:
+        known = self.find(draft.id)
+        if known is not None:
+            return judge_known(draft, known)
+        size = sum(len(waiting.event) for waiting in self._drafts.values())
+        fault = refuse_draft(len(self._drafts), size, len(self._rejections), draft)
+        if fault is not None:
+            return fault
+        self._clock += 1
+        kept = Draft(self._clock, draft.id, draft.partitions, draft.event, draft.digest)
+        self._drafts[draft.id] = kept
+        return kept
+
+    def drafts(self, after: int, items_max: int, bytes_max: int) -> list[Draft]:
+        found: list[Draft] = []
+        for draft in self._drafts.values():
+            if draft.clock <= after:
+                continue
+            bytes_max -= len(draft.event)
+            if len(found) == items_max or (found and bytes_max < 0):
+                break
+            found.append(draft)
+        return found
+
+    def find(self, id_: str) -> Found | None:
+        if id_ in self._places:
+            return self._events[self._places[id_]]
+        return self._drafts.get(id_) or self._rejections.get(id_)
+
+    def rejections(self, limit: int) -> list[Rejection]:
+        return list(self._rejections.values())[:limit]
+
+    def dismiss(self, ids: Sequence[str]) -> int:
+        return sum(self._rejections.pop(id_, None) is not None for id_ in ids)
+
+    # The committed copy
+
+    def apply(self, changes: Sequence[Changes]) -> Applied:
+        self._check(changes)
+        applied = Applied()
+        for change in changes:
+            self._apply(change, applied)
+        self._checkpoints = {
+            name: checkpoint
+            for name, checkpoint in self._checkpoints.items()
+            if not is_stale(checkpoint.committed_id, checkpoint.partitions, applied.lowest)
+        }
+        return applied
+
+    def _check(self, changes: Sequence[Changes]) -> None:
+        """Find contradictions before anything is changed."""
+        places: Mapping[str, int] = self._places
+        events: Mapping[int, Committed] = self._events
+        new_places: dict[str, int] = {}
+        new_ids: dict[int, str] = {}
+        for change in changes:
+            if change.reset:
+                places, events, new_places, new_ids = {}, {}, {}, {}
+            pairs = [(event.id, event.committed_id) for event in change.events]
+            pairs += [(commit.id, commit.committed_id) for commit in change.commits if commit.id in self._drafts]
+            for id_, place in pairs:
+                held = events.get(place)
+                at = new_places.setdefault(id_, places.get(id_, place))
+                if at != place or new_ids.setdefault(place, held.id if held else id_) != id_:
+                    raise Diverged(f"the event {id_} at {place} contradicts the copy")
+
+    def _apply(self, changes: Changes, applied: Applied) -> None:
+        if changes.reset:
+            self._reset(applied)
+        for snapshot in changes.snapshots:
+            self._cover(snapshot, applied)
+        for event in changes.events:
+            self._insert(event, applied)
+        for commit in changes.commits:
+            self._commit(commit, applied)
+        for refusal in changes.refusals:
+            self._refuse(refusal, applied)
+        if changes.cursor is not None:
+            self._cursor = changes.cursor
+        for name, since in changes.fetched:
+            if self._partitions.get(name) is not None:
+                self._partitions[name] = since
+        for name in changes.joined:
+            if name in self._partitions:
+                self._partitions[name] = None
+        for name in changes.left:
+            self._leave(name, applied)
+        applied.truncated += changes.truncated
+
+    def _reset(self, applied: Applied) -> None:
+        for held in (self._events, self._order, self._places, self._shown, self._snapshots, self._checkpoints):
+            held.clear()
+        self._cursor = 0
+        self._partitions = dict.fromkeys(self._partitions)
+        for name in self._partitions:
+            applied.touch(name, 0)
+        applied.reset = True
+
+    def _cover(self, snapshot: Snapshot, applied: Applied) -> None:
+        name = snapshot.partition
+        known = self._snapshots.get(name)
+        if name not in self._partitions or (known is not None and known.committed_id >= snapshot.committed_id):
+            return
+        self._snapshots[name] = snapshot
+        self._hide(name, snapshot.committed_id)
+        applied.touch(name, 0)
+
+    def _hide(self, name: str, until: int | None) -> None:
+        for place in [place for place in self._order if until is None or place <= until]:
+            names = self._shown[place]
+            if name in names:
+                names.discard(name)
+                if not names:
+                    self._order.remove(place)
+                    del self._shown[place], self._places[self._events.pop(place).id]
+
+    def _insert(self, event: Committed, applied: Applied) -> None:
+        place = event.committed_id
+        held = self._events.get(place)
+        covered = {name: snapshot.committed_id for name, snapshot in self._snapshots.items()}
+        names = visible_in(event, self._partitions, covered)
+        draft = self._drafts.get(event.id)
+        if draft is not None and is_same(draft, event):
+            del self._drafts[event.id]
+            applied.settled.append((event.id, place))
+        if held is None and (names or event.client_id == self._client_id):
+            self._events[place] = event
+            self._places[event.id] = place
+            self._shown[place] = set()
+            insort(self._order, place)
+        fresh = [name for name in names if name not in self._shown[place]]
+        if fresh:
+            self._shown[place].update(fresh)
+            applied.show(place, fresh)
+
+    def _commit(self, commit: Commit, applied: Applied) -> None:
+        draft = self._drafts.get(commit.id)
+        if draft is not None:
+            event = Committed(
+                commit.committed_id,
+                draft.id,
+                self._client_id or "",
+                draft.partitions,
+                draft.event,
+                commit.committed_at,
+            )
+            self._insert(event, applied)
+
+    def _refuse(self, refusal: Refusal, applied: Applied) -> None:
+        draft = self._drafts.pop(refusal.id, None)
+        if draft is not None:
+            rejection = Rejection(draft.clock, draft.id, draft.partitions, draft.event, refusal.reason, refusal.errors)
+            self._rejections[draft.id] = rejection
+            applied.rejected.append(rejection)
+
+    def _leave(self, name: str, applied: Applied) -> None:
+        if name in self._partitions:
+            del self._partitions[name]
+            self._snapshots.pop(name, None)
+            self._hide(name, None)
+            applied.touch(name, 0)
+
+    def events(self, partitions: Sequence[str] | None, after: int, until: int | None, limit: int) -> list[Committed]:
+        found: list[Committed] = []
+        for place in self._order[bisect_right(self._order, after) :]:
+            if len(found) == limit or (until is not None and place > until):
+                break
+            names = self._shown[place]
+            if names and (partitions is None or not names.isdisjoint(partitions)):
+                found.append(self._events[place])
+        return found
+
+    def snapshots(self, partitions: Sequence[str] | None) -> list[Snapshot]:
+        return [
+            snapshot for name, snapshot in sorted(self._snapshots.items()) if partitions is None or name in partitions
+        ]
+
+    # Views
+
+    def load_checkpoint(self, name: str) -> Checkpoint | None:
+        return self._checkpoints.get(name)
+
+    def save_checkpoint(self, checkpoint: Checkpoint) -> None:
+        self._checkpoints[checkpoint.name] = checkpoint

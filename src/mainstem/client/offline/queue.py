@@ -1,0 +1,104 @@
+"""The way of drafts to the server: in the order of their clock, one request at a time.
+
+With two requests in flight, the first could be refused for its rate and the second be committed before it. A draft has
+no state "sent": what has no result when a connection ends is sent again on the next one, and the server knows its id.
+"""
+
+from collections.abc import Callable, Sequence
+
+from mainstem import limits
+from mainstem.client.offline.effects import Effects, Load, Pause, Report, Save, Send
+from mainstem.client.offline.errors import ProtocolFault, ServerRefused
+from mainstem.client.offline.messages import SUBMIT_BYTES, Heard, Results, ServerLimits, describe_draft, say_drafts
+from mainstem.client.offline.records import Changes, Commit, Draft, FieldFault, Refusal
+
+
+class SubmitQueue:
+    def __init__(self, next_id: Callable[[], str]) -> None:
+        self._next_id = next_id
+        self._limits: ServerLimits | None = None
+        self._items_max = 1
+        self._batch: tuple[Draft, ...] = ()
+        self._batch_id = ""
+        self._is_loading = False
+        self._is_paused = False
+
+    def begin(self, server: ServerLimits) -> Effects:
+        """There is a server, which takes so much."""
+        self._limits = server
+        self._items_max = self._batch_items()
+        return self.load()
+
+    def _batch_items(self) -> int:
+        assert self._limits is not None
+        return max(1, min(limits.SYNC_BATCH_ITEMS_MAX, self._limits.batch_items_max, self._limits.drafts_max))
+
+    def load(self) -> Effects:
+        if self._limits is None or self._batch or self._is_loading or self._is_paused:
+            return []
+        self._is_loading = True
+        return [Load(self._items_max, self._limits.message_bytes_max - SUBMIT_BYTES)]
+
+    def offer(self, drafts: Sequence[Draft]) -> Effects:
+        assert self._limits is not None
+        self._is_loading = False
+        items: list[bytes] = []
+        size = SUBMIT_BYTES
+        for draft in drafts:
+            item = describe_draft(draft)
+            size += len(item) + 1
+            if size > self._limits.message_bytes_max:
+                break
+            items.append(item)
+        if drafts and not items:
+            fault = FieldFault("event", f"the server takes messages up to {self._limits.message_bytes_max} bytes")
+            return [Save(Changes(refusals=(Refusal(drafts[0].id, "too_large", (fault,)),))), *self.load()]
+        self._batch = tuple(drafts[: len(items)])
+        if not items:
+            return []
+        self._batch_id = self._next_id()
+        return [Send(say_drafts(items, self._batch_id))]
+
+    def awaits(self, msg_id: str | int | None) -> bool:
+        return bool(self._batch) and msg_id == self._batch_id
+
+    def settle(self, heard: Heard, reply: Results) -> Changes:
+        """What became of the drafts in flight."""
+        batch, self._batch = self._batch, ()
+        if not batch or heard.msg_id not in (self._batch_id, None):
+            raise ProtocolFault("results came that nobody waits for")
+        if [result.id for result in reply.results] != [draft.id for draft in batch]:
+            raise ProtocolFault("the results are not those of the drafts that were sent")
+        commits: list[Commit] = []
+        refusals: list[Refusal] = []
+        for result in reply.results:
+            if result.status == "committed" and result.committed_id:
+                commits.append(Commit(result.id, result.committed_id, result.status_updated_at))
+            elif result.status == "rejected":
+                refusals.append(Refusal(result.id, result.reason or "rejected", result.errors))
+            else:
+                raise ProtocolFault(f"the draft {result.id} is neither committed nor rejected")
+        return Changes(commits=tuple(commits), refusals=tuple(refusals))
+
+    def refuse(self, error: ServerRefused) -> Effects:
+        """The whole request was refused, and nothing of it was processed."""
+        batch, self._batch = self._batch, ()
+        if error.code == "rate_limited":
+            self._is_paused = True
+            return [Report(error), Pause(retry_after_s(error))]
+        if len(batch) > 1:
+            self._items_max = 1  # to find out which one it is
+            return self.load()
+        self._items_max = self._batch_items()
+        refusal = Refusal(batch[0].id, error.code, (FieldFault("", error.detail),))
+        return [Save(Changes(refusals=(refusal,))), *self.load()]
+
+    def resume(self) -> Effects:
+        self._is_paused = False
+        return self.load()
+
+
+def retry_after_s(error: ServerRefused) -> float:
+    asked = error.details.get("retry_after_ms")
+    seconds = asked / 1000 if isinstance(asked, int | float) else 1.0
+    return min(max(seconds, 0.05), limits.SYNC_CLIENT_REFUSED_S)

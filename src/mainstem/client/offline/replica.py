@@ -1,0 +1,214 @@
+"""The local side of a client: its store and views in their thread, and whoever waits for something to happen there."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from mainstem import limits
+from mainstem.client.offline.changes import Change, Drafted, EventsCommitted, Listeners, Rejected, Reported
+from mainstem.client.offline.errors import ClientClosed, DraftRejected, HistoryTruncated, NotFollowed, SyncClientError
+from mainstem.client.offline.records import (
+    Applied,
+    Changes,
+    Committed,
+    Draft,
+    Event,
+    Facts,
+    Rejection,
+    Snapshot,
+    draft_event,
+    event_of,
+)
+from mainstem.client.offline.store import ClientStore, Found
+from mainstem.client.offline.submissions import Submissions, make_draft
+from mainstem.client.offline.views import View, Views
+from mainstem.client.offline.worker import Worker
+
+logger = logging.getLogger(__name__)
+
+
+class Replica:
+    def __init__(self, store: ClientStore, client_id: str) -> None:
+        self.client_id = client_id
+        self.facts = Facts(0, 0, (), 0)
+        self.listeners = Listeners()
+        self._store = store
+        self._worker = Worker()
+        self._views = Views(store, client_id)
+        self._submissions = Submissions(self._keep)
+        self._outcomes: dict[str, list[asyncio.Future[int]]] = {}
+        self._stopped: SyncClientError | None = None
+        self._moved = asyncio.Event()
+
+    # Its life
+
+    async def open(self, partitions: Sequence[str]) -> None:
+        try:
+            self.facts = await self._worker.run(self._open, partitions)
+        except BaseException:
+            self._worker.stop()
+            raise
+
+    def _open(self, partitions: Sequence[str]) -> Facts:
+        self._store.open(self.client_id)
+        try:
+            return self._store.follow(partitions) if partitions else self._store.facts()
+        except BaseException:
+            self._store.close()
+            raise
+
+    async def close(self) -> None:
+        """Keep what was submitted, and let go of everybody who waits."""
+        await self._submissions.finish()
+        self.stop_waiting(ClientClosed("the client was closed before the draft was committed"))
+        self.stir()
+        self.listeners.end()
+        try:
+            await self._worker.run(self._close)
+        finally:
+            self._worker.stop()
+
+    def _close(self) -> None:
+        try:
+            self._views.store_checkpoints(at_once=True)
+        except SyncClientError as error:  # a full or failed disk: the views are folded again next time
+            logger.warning("views could not be stored: %s", error)
+        finally:
+            self._store.close()
+
+    # Drafts
+
+    async def add(self, id_: str, partitions: Sequence[str], event: bytes) -> Found:
+        if len(event) > limits.PARSE_INLINE_BYTES_MAX:
+            draft = await self._worker.run(make_draft, id_, partitions, event)
+        else:
+            draft = make_draft(id_, partitions, event)
+        return await self._submissions.add(draft)
+
+    async def _keep(self, drafts: Sequence[Draft]) -> list[Found | SyncClientError]:
+        found, self.facts = await self._worker.run(self._keep_in_store, drafts)
+        kept = tuple(draft.id for draft in found if isinstance(draft, Draft))
+        if kept:
+            self.tell(Drafted(kept))
+        return found
+
+    def _keep_in_store(self, drafts: Sequence[Draft]) -> tuple[list[Found | SyncClientError], Facts]:
+        return self._store.add_drafts(drafts), self._store.facts()
+
+    async def outcome(self, id_: str) -> int:
+        """The committed id of a draft, once it has one; `DraftRejected` if it will not get one."""
+        waiting: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._outcomes.setdefault(id_, []).append(waiting)
+        try:
+            known = await self._worker.run(self._store.find, id_)
+            if isinstance(known, Committed):
+                return known.committed_id
+            if isinstance(known, Rejection):
+                raise DraftRejected(known.id, known.reason, known.errors)
+            if known is None and not waiting.done():
+                raise SyncClientError(f"the store knows no draft {id_!r}")
+            if self._stopped is not None:
+                raise self._stopped
+            return await waiting
+        finally:
+            waiting.cancel()
+            self._outcomes[id_].remove(waiting)
+            if not self._outcomes[id_]:
+                del self._outcomes[id_]
+
+    def stop_waiting(self, error: SyncClientError) -> None:
+        """No outcome will come any more."""
+        self._stopped = error
+        for waiting in [future for futures in self._outcomes.values() for future in futures]:
+            if not waiting.done():
+                waiting.set_exception(error)
+
+    async def first_drafts(self, items_max: int, bytes_max: int) -> list[Draft]:
+        return await self._worker.run(self._store.drafts, 0, items_max, bytes_max)
+
+    async def rejections(self, limit: int) -> list[Rejection]:
+        return await self._worker.run(self._store.rejections, limit)
+
+    async def dismiss(self, ids: Sequence[str]) -> int:
+        return await self._worker.run(self._store.dismiss, ids)
+
+    # The committed copy
+
+    async def load_facts(self) -> Facts:
+        self.facts = await self._worker.run(self._store.facts)
+        return self.facts
+
+    async def follow(self, names: Sequence[str]) -> None:
+        self.facts = await self._worker.run(self._follow, names)
+
+    def _follow(self, names: Sequence[str]) -> Facts:
+        facts = self._store.follow(names)
+        self._views.note_followed()
+        return facts
+
+    async def save(self, changes: Sequence[Changes]) -> None:
+        applied, self.facts = await self._worker.run(self._save, changes)
+        self._tell_applied(applied)
+        if any(change.cursor is not None for change in changes):
+            await self._worker.run(self._views.store_checkpoints)
+
+    def _save(self, changes: Sequence[Changes]) -> tuple[Applied, Facts]:
+        applied = self._store.apply(changes)
+        self._views.note(applied)
+        return applied, self._store.facts()
+
+    async def events(self, name: str, after: int, limit: int, *, with_drafts: bool) -> list[Event]:
+        return await self._worker.run(self._events, name, after, limit, with_drafts)
+
+    def _events(self, name: str, after: int, limit: int, with_drafts: bool) -> list[Event]:
+        if name not in self._store.facts().names:
+            raise NotFollowed(f"this client does not follow {name!r}")
+        events = [event_of(stored) for stored in self._store.events([name], after, None, limit + 1)]
+        if len(events) > limit or not with_drafts:
+            return events[:limit]
+        found = self._store.drafts(0, limits.SYNC_CLIENT_DRAFTS_MAX, limits.SYNC_CLIENT_DRAFTS_BYTES_MAX)
+        own = [draft_event(draft, self.client_id) for draft in found if name in draft.partitions]
+        return events + own[: limits.SYNC_CLIENT_EVENTS_MAX]
+
+    async def snapshots(self, names: Sequence[str]) -> list[Snapshot]:
+        return await self._worker.run(self._store.snapshots, names)
+
+    # Views
+
+    def register(self, view: View) -> None:
+        self._views.register(view)
+
+    async def view(self, name: str) -> Any:
+        return await self._worker.run(self._views.read, name)
+
+    # Telling
+
+    async def moved(self) -> None:
+        """When something has happened since this was called."""
+        await self._moved.wait()
+
+    def stir(self) -> None:
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
+
+    def tell(self, change: Change) -> None:
+        self.listeners.tell(change)
+        self.stir()
+
+    def _tell_applied(self, applied: Applied) -> None:
+        for id_, committed_id in applied.settled:
+            for waiting in self._outcomes.get(id_, []):
+                if not waiting.done():
+                    waiting.set_result(committed_id)
+        for rejection in applied.rejected:
+            self.tell(Rejected(rejection.id, rejection.reason, rejection.errors))
+            for waiting in self._outcomes.get(rejection.id, []):
+                if not waiting.done():
+                    waiting.set_exception(DraftRejected(rejection.id, rejection.reason, rejection.errors))
+        if applied.events or applied.settled:
+            ids = tuple(id_ for id_, _ in applied.settled)
+            self.tell(EventsCommitted(applied.events, applied.first, applied.last, ids))
+        for name in applied.truncated:
+            self.tell(Reported(HistoryTruncated(name)))
+        self.stir()

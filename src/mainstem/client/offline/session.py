@@ -1,0 +1,332 @@
+"""One connection's life as a pure machine: what comes in, what to store, what to send.
+
+It imports no clock, no socket and no store. Each call returns effects, which its owner performs in their order: what
+follows a `Save` is sent only when that is durable. If an effect fails, the session is thrown away, and the next one
+begins from what the store holds. So the machine never needs to undo anything.
+
+    connected ──► catch up behind the cursor ──► fetch added partitions from 0 ──► live
+                        ▲                                                           │
+                        └──────────── every SYNC_CLIENT_RENEW_EVENTS ◄──────────────┘
+
+The cursor moves with pages only (seeds 000 and 001): results and broadcasts are applied, but do not prove that nothing
+is missing before them. While live, a cycle from time to time brings the cursor after them.
+"""
+
+from collections.abc import Iterable, Sequence
+from enum import Enum
+
+from mainstem import limits
+from mainstem.client.offline.effects import Effects, Pause, Report, Save, Send
+from mainstem.client.offline.errors import (
+    HistoryBehind,
+    HistoryMismatch,
+    PartitionRefused,
+    ProtocolFault,
+    ServerRefused,
+)
+from mainstem.client.offline.messages import Complaint, Connected, Heard, HeardEvent, Page, Results, hear, say
+from mainstem.client.offline.queue import SubmitQueue, retry_after_s
+from mainstem.client.offline.records import Changes, Committed, Draft, Facts
+
+
+class Phase(Enum):
+    CONNECTING = "connecting"
+    SYNCING = "syncing"
+    LIVE = "live"
+
+
+class Cycle:
+    """Catching up, from its first request to the page without more."""
+
+    def __init__(self, partitions: tuple[str, ...], since: int, *, fetches: bool) -> None:
+        self.partitions = partitions
+        self.since = since
+        self.fetches = fetches
+        """Whether it fetches the history of added partitions; else it moves the cursor."""
+        self.until: int | None = None
+        self.msg_id = ""
+
+
+class Session:
+    def __init__(
+        self,
+        facts: Facts,
+        client_id: str,
+        token: str,
+        *,
+        page_limit: int = limits.SYNC_CLIENT_PAGE,
+        is_certain: bool = True,
+    ) -> None:
+        """`is_certain`: a log that ends too early is believed to be another one; else it may just lag behind."""
+        self.phase = Phase.CONNECTING
+        self.client_id = client_id
+        self.page_limit = page_limit
+        self._is_certain = is_certain
+        self._token = token
+        self._cursor = facts.cursor
+        self._highest = facts.highest
+        self._joined = {followed.name for followed in facts.partitions if followed.since is None}
+        self._pending = {followed.name: followed.since for followed in facts.partitions if followed.since is not None}
+        self._messages = 0
+        self._queue = SubmitQueue(self._next_id)
+        self._cycle: Cycle | None = None
+        self._early: dict[int, Committed] = {}
+        self._early_bytes = 0
+        self._begin_again = False
+        self._one_by_one = False
+        self._refused: ServerRefused | None = None
+        self._ahead = 0
+        """Events that were applied and that the cursor does not cover yet."""
+        self._sync_paused = False
+
+    @property
+    def awaits_page(self) -> bool:
+        return self._cycle is not None
+
+    @property
+    def refused(self) -> bool:
+        """Whether the server does not let this client follow its partitions."""
+        return self._refused is not None
+
+    # In
+
+    def open(self) -> Effects:
+        return [Send(say("connect", {"token": self._token, "client_id": self.client_id}, self._next_id()))]
+
+    def receive(self, text: bytes) -> Effects:
+        """One message of the server. What it must not send raises `ProtocolFault`, what ends the connection
+        `ServerRefused`."""
+        heard, payload = hear(text)
+        match payload:
+            case None:
+                return []  # of a newer server, or heartbeat_ack
+            case Complaint():
+                return self._complained(heard, payload)
+            case Connected():
+                return self._connected(payload)
+        if self.phase is Phase.CONNECTING:
+            raise ProtocolFault(f"{heard.type} came before connected")
+        match payload:
+            case Results():
+                return self._settled(heard, payload)
+            case Page():
+                return self._turned(heard, payload)
+            case HeardEvent():
+                return self._overheard(payload.checked())
+        raise AssertionError(heard.type)
+
+    def offer(self, drafts: Sequence[Draft]) -> Effects:
+        """The drafts that `Load` asked for; none if there are none."""
+        return self._queue.offer(drafts)
+
+    def nudge(self) -> Effects:
+        """The store has new drafts."""
+        return self._queue.load()
+
+    def resume(self) -> Effects:
+        """A pause is over."""
+        if self._refused is not None:
+            raise self._refused  # a new connection has a new token
+        effects: Effects = []
+        if self._sync_paused and self._cycle is not None:
+            self._sync_paused = False
+            effects.append(self._ask_page(self._cycle, first=self._cycle.until is None))
+        return effects + self._queue.resume()
+
+    def follow(self, names: Iterable[str]) -> Effects:
+        """Partitions were added: their history is wanted from 0 (seed 003)."""
+        for name in names:
+            if name not in self._joined:
+                self._pending.setdefault(name, 0)
+        return self._go_on_if_idle()
+
+    def unfollow(self, names: Iterable[str]) -> Effects:
+        for name in names:
+            self._joined.discard(name)
+            self._pending.pop(name, None)
+        self._refused = None
+        self._begin_again = True
+        return self._go_on_if_idle()
+
+    # Connecting
+
+    def _connected(self, welcome: Connected) -> Effects:
+        if self.phase is not Phase.CONNECTING:
+            raise ProtocolFault("connected came twice")
+        self.phase = Phase.SYNCING
+        effects: Effects = []
+        end = welcome.server_last_committed_id
+        if end is not None and end < max(self._cursor, self._highest):
+            effects = self._forget(f"the server's log ends at {end}, and {max(self._cursor, self._highest)} was seen")
+        return [*effects, *self._begin(), *self._queue.begin(welcome.limits)]
+
+    def _forget(self, detail: str) -> Effects:
+        """Another log: begin from nothing. Drafts stay, and are deduplicated by their ids if it knows them."""
+        if not self._is_certain:
+            raise HistoryBehind(detail)
+        self._cursor = self._highest = self._ahead = 0
+        self._joined.update(self._pending)
+        self._pending.clear()
+        self._early.clear()
+        self._early_bytes = 0
+        self._cycle = None
+        self.phase = Phase.SYNCING
+        return [Save(Changes(reset=True)), Report(HistoryMismatch(detail))]
+
+    def _next_id(self) -> str:
+        self._messages += 1
+        return str(self._messages)
+
+    # Catching up
+
+    def _begin(self) -> Effects:
+        """A cycle over everything that the cursor covers."""
+        self._begin_again = False
+        self._ahead = 0
+        return self._start(Cycle(tuple(sorted(self._joined)), self._cursor, fetches=False))
+
+    def _start(self, cycle: Cycle) -> Effects:
+        self._cycle = cycle
+        return [self._ask_page(cycle, first=True)]
+
+    def _ask_page(self, cycle: Cycle, *, first: bool) -> Send:
+        cycle.msg_id = self._next_id()
+        request: dict[str, object] = {
+            "partitions": cycle.partitions,
+            "since_committed_id": cycle.since,
+            "limit": self.page_limit,
+        }
+        if first:
+            request["subscription_partitions"] = sorted(self._joined.union(cycle.partitions))
+        return Send(say("sync", request, cycle.msg_id))
+
+    def _go_on(self) -> Effects:
+        """What follows a cycle."""
+        self._cycle = None
+        if self._begin_again:
+            return self._begin()
+        if self._pending:
+            self.phase = Phase.SYNCING
+            return self._start(self._next_fetch())
+        self.phase = Phase.LIVE
+        return self._renew()
+
+    def _go_on_if_idle(self) -> Effects:
+        if self._cycle is None and self.phase is not Phase.CONNECTING and self._refused is None:
+            return self._go_on()
+        return []
+
+    def _next_fetch(self) -> Cycle:
+        """Added partitions that have come equally far are fetched together."""
+        first = min(self._pending)
+        since = self._pending[first]
+        alike = [first] if self._one_by_one else [name for name, at in self._pending.items() if at == since]
+        return Cycle(tuple(sorted(alike)), since, fetches=True)
+
+    def _renew(self) -> Effects:
+        """Bring the cursor after what was received live, so that the next connection need not fetch it all again."""
+        if self._ahead >= limits.SYNC_CLIENT_RENEW_EVENTS and self._cycle is None and self.phase is Phase.LIVE:
+            return self._begin()
+        return []
+
+    def _turned(self, heard: Heard, page: Page) -> Effects:
+        cycle = self._cycle
+        if cycle is None or heard.msg_id not in (cycle.msg_id, None):
+            raise ProtocolFault("a page came that nobody asked for")
+        if page.sync_to_committed_id < cycle.since:
+            detail = f"the server's log ends at {page.sync_to_committed_id}, and {cycle.since} was seen"
+            return [*self._forget(detail), *self._begin()]
+        events = tuple(event.checked() for event in page.events)
+        self._check_page(cycle, page, events)
+        cycle.since, cycle.until = page.next_since_committed_id, page.sync_to_committed_id
+        effects: Effects = [Save(self._page_changes(cycle, page, events))]
+        if page.has_more:
+            return [*effects, self._ask_page(cycle, first=False)]
+        return [*effects, *self._flush_early(), *self._go_on()]
+
+    def _check_page(self, cycle: Cycle, page: Page, events: tuple[Committed, ...]) -> None:
+        ids = [event.committed_id for event in events]
+        ordered = all(before < after for before, after in zip([cycle.since, *ids], ids, strict=False))
+        last = ids[-1] if ids else cycle.since
+        if not ordered or page.next_since_committed_id < last:
+            raise ProtocolFault(f"the page behind {cycle.since} is not in order")
+        if page.has_more and page.next_since_committed_id <= cycle.since:
+            raise ProtocolFault(f"the page behind {cycle.since} leads nowhere")
+
+    def _page_changes(self, cycle: Cycle, page: Page, events: tuple[Committed, ...]) -> Changes:
+        snapshots = tuple(snapshot.checked() for snapshot in page.snapshots)
+        if not cycle.fetches:
+            self._cursor = cycle.since
+            return Changes(snapshots=snapshots, events=events, cursor=cycle.since, truncated=page.history_truncated)
+        names = [name for name in cycle.partitions if name in self._pending]
+        if page.has_more:
+            self._pending.update(dict.fromkeys(names, cycle.since))
+            fetched = tuple((name, cycle.since) for name in names)
+            return Changes(snapshots=snapshots, events=events, fetched=fetched, truncated=page.history_truncated)
+        for name in names:
+            del self._pending[name]
+        self._joined.update(names)
+        return Changes(snapshots=snapshots, events=events, joined=tuple(names), truncated=page.history_truncated)
+
+    # Broadcasts
+
+    def _overheard(self, event: Committed) -> Effects:
+        """Seed 001: during a cycle, what lies behind its end waits until it is over."""
+        cycle = self._cycle
+        if cycle is not None and (cycle.until is None or event.committed_id > cycle.until):
+            self._keep_early(event)
+            return []
+        self._ahead += 1
+        return [Save(Changes(events=(event,))), *self._renew()]
+
+    def _keep_early(self, event: Committed) -> None:
+        self._early[event.committed_id] = event
+        self._early_bytes += len(event.event)
+        crowded = len(self._early) > limits.SYNC_CLIENT_EARLY_EVENTS_MAX
+        if crowded or self._early_bytes > limits.SYNC_CLIENT_EARLY_BYTES_MAX:
+            self._early.clear()  # seed 001: a lost buffer is mended by syncing again from the cursor
+            self._early_bytes = 0
+            self._begin_again = True
+
+    def _flush_early(self) -> Effects:
+        events = tuple(event for _, event in sorted(self._early.items()))
+        self._early.clear()
+        self._early_bytes = 0
+        self._ahead += len(events)
+        return [Save(Changes(events=events))] if events else []
+
+    # Submitting
+
+    def _settled(self, heard: Heard, reply: Results) -> Effects:
+        changes = self._queue.settle(heard, reply)
+        self._ahead += len(changes.commits)
+        return [Save(changes), *self._queue.load(), *self._renew()]
+
+    # Errors
+
+    def _complained(self, heard: Heard, complaint: Complaint) -> Effects:
+        error = ServerRefused(complaint.code, complaint.message, complaint.details)
+        ends = complaint.code in ("auth_failed", "server_error", "protocol_version_unsupported")
+        if ends or heard.msg_id is None:
+            raise error
+        if self._queue.awaits(heard.msg_id):
+            return self._queue.refuse(error)
+        if self._cycle is not None and heard.msg_id == self._cycle.msg_id:
+            return self._sync_refused(self._cycle, error)
+        raise error
+
+    def _sync_refused(self, cycle: Cycle, error: ServerRefused) -> Effects:
+        if error.code == "rate_limited":
+            self._sync_paused = True
+            return [Report(error), Pause(retry_after_s(error))]
+        if not cycle.fetches:
+            self._cycle = None
+            self._refused = error
+            return [Report(error), Pause(limits.SYNC_CLIENT_REFUSED_S)]
+        if len(cycle.partitions) > 1:
+            self._one_by_one = True  # to find out which one it is
+            return self._go_on()
+        [name] = cycle.partitions
+        self._pending.pop(name, None)
+        refused = PartitionRefused(name, error.detail)
+        return [Save(Changes(left=(name,))), Report(refused), *self._go_on()]

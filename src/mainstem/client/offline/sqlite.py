@@ -1,0 +1,289 @@
+"""The durable store: one SQLite file, in WAL mode, synced at every commit."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import apsw
+import msgspec
+
+from mainstem import limits
+from mainstem.client.offline.errors import StoreFailed, StoreFull, SyncClientError, WrongStore
+from mainstem.client.offline.lock import StoreLock
+from mainstem.client.offline.records import (
+    Applied,
+    Changes,
+    Checkpoint,
+    Committed,
+    Draft,
+    Facts,
+    FieldFault,
+    Followed,
+    Rejection,
+    Snapshot,
+)
+from mainstem.client.offline.rules import judge_known, refuse_draft
+from mainstem.client.offline.schema import migrate
+from mainstem.client.offline.store import ClientStore, Found
+from mainstem.client.offline.writes import Writes
+from mainstem.private_files import prepare_database
+
+logger = logging.getLogger(__name__)
+
+EVENT = "committed_id, id, client_id, partitions, event, committed_at"
+STATEMENTS_CACHED = 128
+
+_encode = msgspec.json.Encoder().encode
+_names = msgspec.json.Decoder(tuple[str, ...]).decode
+_faults = msgspec.json.Decoder(tuple[FieldFault, ...]).decode
+
+
+def names_text(names: Sequence[str]) -> str:
+    return _encode(names).decode()
+
+
+def draft_of(row: Any) -> Draft:
+    clock, id_, partitions, event, digest = row
+    return Draft(clock, id_, _names(partitions), event, digest)
+
+
+def committed_of(row: Any) -> Committed:
+    committed_id, id_, client_id, partitions, event, committed_at = row
+    return Committed(committed_id, id_, client_id, _names(partitions), event, committed_at)
+
+
+def rejection_of(row: Any) -> Rejection:
+    clock, id_, partitions, event, reason, errors = row
+    return Rejection(clock, id_, _names(partitions), event, reason, _faults(errors))
+
+
+class SqliteClientStore(ClientStore):
+    def __init__(self, path: Path | str, vfs: str | None = None) -> None:
+        self.path = Path(path)
+        self._vfs = vfs
+        self._lock = StoreLock(self.path)
+        self._db: apsw.Connection
+        self._broken: str | None = None
+        self._client_id = ""
+        self._drafts = 0
+        self._drafts_bytes = 0
+        self._rejections = 0
+
+    # Opening and closing
+
+    def open(self, client_id: str) -> None:
+        self._lock.acquire()
+        try:
+            prepare_database(self.path)
+            self._db = self._connect()
+            migrate(self._db, str(self.path))
+            self._bind(client_id)
+            self._count()
+        except apsw.FullError as error:
+            self._lock.release()
+            raise StoreFull(f"cannot open {self.path}: {error}") from error
+        except apsw.Error as error:
+            self._lock.release()
+            hint = "Check the path, its rights and the disk; the file must be one of a sync client."
+            raise WrongStore(f"cannot open {self.path}: {error}", hint=hint) from error
+        except OSError as error:
+            self._lock.release()
+            hint = "Check the path and its rights."
+            raise WrongStore(f"cannot open {self.path}: {error.strerror}", hint=hint) from None
+        except BaseException:
+            self._db.close()
+            self._lock.release()
+            raise
+        self._broken = None
+
+    def _connect(self) -> apsw.Connection:
+        db = apsw.Connection(str(self.path), vfs=self._vfs, statementcachesize=STATEMENTS_CACHED)
+        db.pragma("journal_mode", "wal")
+        # FULL syncs the journal at every commit; NORMAL would lose drafts that submit has promised to keep.
+        db.pragma("synchronous", "full")
+        db.pragma("journal_size_limit", limits.JOURNAL_BYTES_MAX)
+        db.pragma("cache_size", -8 * limits.KIB)
+        return db
+
+    def _bind(self, client_id: str) -> None:
+        owner = self._db.execute("SELECT client_id FROM client").get
+        if owner is None:
+            with self._transaction() as db:
+                db.execute("INSERT INTO client VALUES (?, 0)", (client_id,))
+        elif owner != client_id:
+            hint = "A store has the drafts of one client: give each client_id its own."
+            raise WrongStore(f"{self.path} belongs to the client {owner!r}, not to {client_id!r}", hint=hint)
+        self._client_id = client_id
+
+    def close(self) -> None:
+        try:
+            self._db.close()
+        except apsw.Error:
+            logger.exception("the store did not close cleanly; its journal is replayed when it is opened again")
+        self._lock.release()
+
+    def _count(self) -> None:
+        self._drafts, self._drafts_bytes = self._db.execute(
+            "SELECT count(*), coalesce(sum(length(event)), 0) FROM drafts"
+        ).get
+        self._rejections = self._db.execute("SELECT count(*) FROM rejections").get
+
+    @contextmanager
+    def _transaction(self) -> Iterator[apsw.Connection]:
+        """All or nothing. After a write that failed in another way than for space, nothing more is tried: what the disk
+        holds is not known."""
+        if self._broken:
+            raise StoreFailed(f"{self.path} takes no writes since: {self._broken}")
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            yield self._db
+            self._db.execute("COMMIT")
+        except apsw.FullError as error:
+            self._roll_back()
+            raise StoreFull(f"{self.path}: {error}") from error
+        except apsw.Error as error:
+            self._broken = f"{type(error).__name__}: {error}"
+            self._roll_back()
+            raise StoreFailed(f"{self.path}: {error}") from error
+        except BaseException:
+            self._roll_back()
+            raise
+
+    def _roll_back(self) -> None:
+        if self._db.in_transaction:
+            try:
+                self._db.execute("ROLLBACK")
+            except apsw.Error as error:
+                self._broken = self._broken or f"{type(error).__name__}: {error}"
+
+    # Facts
+
+    def facts(self) -> Facts:
+        db = self._db
+        cursor = db.execute("SELECT cursor FROM client").get
+        highest = db.execute("SELECT max(committed_id) FROM events").get or 0
+        partitions = tuple(
+            Followed(name, since) for name, since in db.execute("SELECT name, since FROM partitions ORDER BY name")
+        )
+        return Facts(cursor, highest, partitions, self._drafts)
+
+    def follow(self, names: Sequence[str]) -> Facts:
+        with self._transaction() as db:
+            fresh = not db.execute("SELECT (SELECT cursor FROM client) OR EXISTS (SELECT 1 FROM partitions)").get
+            for name in names:
+                db.execute("INSERT OR IGNORE INTO partitions VALUES (?, ?)", (name, None if fresh else 0))
+        return self.facts()
+
+    # Drafts
+
+    def add_drafts(self, drafts: Sequence[Draft]) -> list[Found | SyncClientError]:
+        counts = self._drafts, self._drafts_bytes
+        try:
+            with self._transaction():
+                return [self._add_draft(draft) for draft in drafts]
+        except BaseException:
+            self._drafts, self._drafts_bytes = counts
+            raise
+
+    def _add_draft(self, draft: Draft) -> Found | SyncClientError:
+        known = self.find(draft.id)
+        if known is not None:
+            return judge_known(draft, known)
+        fault = refuse_draft(self._drafts, self._drafts_bytes, self._rejections, draft)
+        if fault is not None:
+            return fault
+        self._db.execute(
+            "INSERT INTO drafts (id, partitions, event, digest) VALUES (?, ?, ?, ?)",
+            (draft.id, names_text(draft.partitions), draft.event, draft.digest),
+        )
+        self._drafts += 1
+        self._drafts_bytes += len(draft.event)
+        return Draft(self._db.last_insert_rowid(), draft.id, draft.partitions, draft.event, draft.digest)
+
+    def drafts(self, after: int, items_max: int, bytes_max: int) -> list[Draft]:
+        found: list[Draft] = []
+        query = "SELECT clock, id, partitions, event, digest FROM drafts WHERE clock > ? ORDER BY clock LIMIT ?"
+        for row in self._db.execute(query, (after, items_max)):
+            draft = draft_of(row)
+            bytes_max -= len(draft.event)
+            if found and bytes_max < 0:
+                break
+            found.append(draft)
+        return found
+
+    def find(self, id_: str) -> Found | None:
+        db = self._db
+        for row in db.execute(f"SELECT {EVENT} FROM events WHERE id = ?", (id_,)):
+            return committed_of(row)
+        for row in db.execute("SELECT clock, id, partitions, event, digest FROM drafts WHERE id = ?", (id_,)):
+            return draft_of(row)
+        for row in db.execute("SELECT * FROM rejections WHERE id = ?", (id_,)):
+            return rejection_of(row)
+        return None
+
+    def rejections(self, limit: int) -> list[Rejection]:
+        return [
+            rejection_of(row) for row in self._db.execute("SELECT * FROM rejections ORDER BY clock LIMIT ?", (limit,))
+        ]
+
+    def dismiss(self, ids: Sequence[str]) -> int:
+        with self._transaction() as db:
+            db.execute("DELETE FROM rejections WHERE id IN (SELECT value FROM json_each(?))", (names_text(ids),))
+            gone = db.changes()
+        self._rejections -= gone
+        return gone
+
+    # The committed copy
+
+    def apply(self, changes: Sequence[Changes]) -> Applied:
+        with self._transaction() as db:
+            writes = Writes(db, self._client_id)
+            for change in changes:
+                writes.apply(change)
+            writes.drop_stale_checkpoints()
+        self._drafts -= writes.drafts_gone
+        self._drafts_bytes -= writes.drafts_bytes_gone
+        self._rejections += len(writes.applied.rejected)
+        return writes.applied
+
+    def events(self, partitions: Sequence[str] | None, after: int, until: int | None, limit: int) -> list[Committed]:
+        last = limits.INTEGER_MAX if until is None else until
+        columns = ", ".join(f"e.{name}" for name in EVENT.split(", "))
+        if partitions is not None and len(partitions) == 1:
+            query = (
+                f"SELECT {columns} FROM shown s JOIN events e USING (committed_id)"
+                " WHERE s.partition = ?1 AND s.committed_id > ?2 AND s.committed_id <= ?3"
+                " ORDER BY s.committed_id LIMIT ?4"
+            )
+            wanted: str | None = partitions[0]
+        else:
+            query = (
+                f"SELECT {columns} FROM events e WHERE e.committed_id > ?2 AND e.committed_id <= ?3 AND EXISTS"
+                " (SELECT 1 FROM shown s WHERE s.committed_id = e.committed_id"
+                " AND (?1 IS NULL OR s.partition IN (SELECT value FROM json_each(?1))))"
+                " ORDER BY e.committed_id LIMIT ?4"
+            )
+            wanted = None if partitions is None else names_text(partitions)
+        return [committed_of(row) for row in self._db.execute(query, (wanted, after, last, limit))]
+
+    def snapshots(self, partitions: Sequence[str] | None) -> list[Snapshot]:
+        rows = self._db.execute("SELECT partition, committed_id, state FROM snapshots ORDER BY partition")
+        return [Snapshot(*row) for row in rows if partitions is None or row[0] in partitions]
+
+    # Views
+
+    def load_checkpoint(self, name: str) -> Checkpoint | None:
+        query = "SELECT version, partitions, committed_id, state FROM checkpoints WHERE name = ?"
+        for version, partitions, committed_id, state in self._db.execute(query, (name,)):
+            return Checkpoint(name, version, None if partitions is None else _names(partitions), committed_id, state)
+        return None
+
+    def save_checkpoint(self, checkpoint: Checkpoint) -> None:
+        names = None if checkpoint.partitions is None else names_text(checkpoint.partitions)
+        with self._transaction() as db:
+            db.execute(
+                "INSERT OR REPLACE INTO checkpoints VALUES (?, ?, ?, ?, ?)",
+                (checkpoint.name, checkpoint.version, names, checkpoint.committed_id, checkpoint.state),
+            )

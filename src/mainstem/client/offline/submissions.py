@@ -1,0 +1,92 @@
+"""The way of drafts into the store: those that are submitted together share one transaction."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from mainstem import limits
+from mainstem.client.core.json_values import encode_json
+from mainstem.client.offline.errors import ClientClosed, InvalidDraft, SyncClientError
+from mainstem.client.offline.messages import SUBMIT_BYTES, describe_draft
+from mainstem.client.offline.records import Draft
+from mainstem.client.offline.store import Found
+from mainstem.errors import ValidationFailed
+from mainstem.sync.protocol.canonical import content_hash
+from mainstem.sync.protocol.partitions import normalise
+
+Keep = Callable[[Sequence[Draft]], Awaitable[list[Found | SyncClientError]]]
+
+
+def encode_event(event: Any) -> bytes:
+    if not isinstance(event, dict):
+        raise InvalidDraft(f"an event is a dict, not {type(event).__name__}", "event")
+    try:
+        return encode_json(event)
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
+        raise InvalidDraft(f"the event is not JSON: {error}", "event") from None
+
+
+def make_draft(id_: str, partitions: Sequence[str], event: bytes) -> Draft:
+    """A draft that a server can commit, as far as this can be told here; its clock comes with the store."""
+    if not id_ or len(id_.encode("utf-8", "surrogatepass")) > limits.EVENT_ID_BYTES_MAX:
+        raise InvalidDraft(f"an id is 1 to {limits.EVENT_ID_BYTES_MAX} bytes", "id")
+    try:
+        names = normalise(partitions)
+        draft = Draft(0, id_, names, event, content_hash(names, event))
+        size = len(describe_draft(draft)) + SUBMIT_BYTES + 1
+    except ValidationFailed as fault:
+        raise InvalidDraft(fault.detail, fault.field) from None
+    except (TypeError, AttributeError):
+        raise InvalidDraft("partitions is a sequence of strings", "partitions") from None
+    except (UnicodeEncodeError, msgspec.MsgspecError) as error:
+        raise InvalidDraft(f"the id is not UTF-8: {error}", "id") from None
+    if size > limits.SYNC_MESSAGE_BYTES_MAX:
+        raise InvalidDraft(f"the event takes {size} bytes, and a message {limits.SYNC_MESSAGE_BYTES_MAX}", "event")
+    return draft
+
+
+class Submissions:
+    """Callers beyond SYNC_CLIENT_WAITING_MAX wait for a place, so that a loop of submits cannot fill the memory."""
+
+    def __init__(self, keep: Keep) -> None:
+        self._keep = keep
+        self._places = asyncio.Semaphore(limits.SYNC_CLIENT_WAITING_MAX)
+        self._waiting: list[tuple[Draft, asyncio.Future[Found]]] = []
+        self._keeping: asyncio.Task[None] | None = None
+        self._is_over = False
+
+    async def add(self, draft: Draft) -> Found:
+        async with self._places:
+            if self._is_over:
+                raise ClientClosed("the client was closed before the draft was stored")
+            outcome: asyncio.Future[Found] = asyncio.get_running_loop().create_future()
+            self._waiting.append((draft, outcome))
+            if self._keeping is None or self._keeping.done():
+                self._keeping = asyncio.create_task(self._keep_waiting())
+            return await outcome
+
+    async def finish(self) -> None:
+        """Take no more, and return when everything that was taken is kept."""
+        self._is_over = True
+        if self._keeping is not None:
+            await asyncio.wait([self._keeping])
+
+    async def _keep_waiting(self) -> None:
+        while self._waiting:
+            taken, self._waiting = self._waiting, []
+            try:
+                found = await self._keep([draft for draft, _ in taken])
+            except Exception as error:  # noqa: BLE001 - every caller of the batch is told
+                for _, outcome in taken:
+                    if not outcome.done():
+                        outcome.set_exception(error)
+                continue
+            for (_, outcome), result in zip(taken, found, strict=True):
+                if outcome.done():
+                    continue  # its caller has gone; the draft is kept nevertheless
+                if isinstance(result, SyncClientError):
+                    outcome.set_exception(result)
+                else:
+                    outcome.set_result(result)

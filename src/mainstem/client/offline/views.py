@@ -1,0 +1,218 @@
+"""Materialised views: a reducer over the committed events, and over the drafts on top of them.
+
+    checkpoint ──► stable: events up to the cursor ──► shown: later events, then drafts, on a copy
+    (in the store)    (grows, is never undone)            (thrown away when something changes below its end)
+
+Events up to the cursor are complete, so the stable state only grows, and is stored from time to time with the id up to
+which it counts. Opening a store folds only what came after that. A partition that is added later brings older events:
+the store then drops the checkpoints that miss them, and the view is folded anew.
+
+Everything here runs in the store's thread.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from mainstem import limits
+from mainstem.client.core.json_values import encode_json
+from mainstem.client.offline.errors import SyncClientError, UnknownView, ViewFailed
+from mainstem.client.offline.records import Applied, Checkpoint, Draft, Event, draft_event, event_of, is_stale
+from mainstem.client.offline.store import ClientStore
+
+logger = logging.getLogger(__name__)
+
+Reducer = Callable[[Any, Event], Any]
+Restore = Callable[[Any, str, Any], Any]
+
+_decode = msgspec.json.Decoder().decode
+
+
+class View:
+    """One registered view, and how far it has been folded."""
+
+    def __init__(
+        self,
+        name: str,
+        reducer: Reducer,
+        initial: bytes,
+        partitions: tuple[str, ...] | None,
+        version: int,
+        restore: Restore | None,
+    ) -> None:
+        self.name = name
+        self.reducer = reducer
+        self.initial = initial
+        self.partitions = partitions
+        self.version = version
+        self.restore = restore
+        self.is_loaded = False
+        self.has_failed = False
+        """Its reducer failed: it is tried again when somebody reads it."""
+        self.stable: Any = None
+        self.stable_at = 0
+        self.folded = 0
+        """Events since the state was stored."""
+        self.forget_shown()
+
+    def forget_shown(self) -> None:
+        self.shown: Any = None
+        self.shown_at = -1
+        """The last committed event in it; -1 for nothing."""
+        self.shown_clock = 0
+
+    def forget(self) -> None:
+        self.is_loaded = False
+        self.forget_shown()
+
+    def fold(self, state: Any, event: Event) -> Any:
+        try:
+            return self.reducer(state, event)
+        except Exception as error:
+            place = f"draft {event.clock}" if event.is_draft else f"event {event.committed_id}"
+            raise ViewFailed(f"the reducer of {self.name!r} failed at {place}: {error!r}") from error
+
+    def encode(self, state: Any) -> bytes:
+        try:
+            encoded = encode_json(state)
+        except (TypeError, ValueError, msgspec.MsgspecError) as error:
+            raise ViewFailed(f"the state of {self.name!r} is not JSON: {error}") from error
+        if len(encoded) > limits.SYNC_CLIENT_VIEW_BYTES_MAX:
+            raise ViewFailed(
+                f"the state of {self.name!r} takes {len(encoded)} bytes",
+                hint=f"A view's state is at most {limits.SYNC_CLIENT_VIEW_BYTES_MAX} bytes: keep less in it.",
+            )
+        return encoded
+
+
+class Views:
+    def __init__(self, store: ClientStore, client_id: str) -> None:
+        self._store = store
+        self._client_id = client_id
+        self._views: dict[str, View] = {}
+
+    def register(self, view: View) -> None:
+        if view.name not in self._views and len(self._views) >= limits.SYNC_CLIENT_VIEWS_MAX:
+            raise SyncClientError(f"there are {len(self._views)} views, which is the most")
+        self._views[view.name] = view
+
+    def read(self, name: str) -> Any:
+        """The state with everything in it, as an object of the caller's own."""
+        view = self._views.get(name)
+        if view is None:
+            raise UnknownView(f"there is no view {name!r}")
+        self._settle(view)
+        view.has_failed = False
+        try:
+            self._show(view)
+        except BaseException:
+            view.forget_shown()
+            raise
+        return _decode(view.encode(view.shown))
+
+    def note(self, applied: Applied) -> None:
+        """The store has changed: forget what this makes wrong."""
+        for view in self._views.values():
+            below = is_stale(view.shown_at, view.partitions, applied.lowest)
+            drafts_moved = applied.settled or applied.rejected or (view.shown_clock and applied.lowest)
+            if applied.reset or is_stale(view.stable_at, view.partitions, applied.lowest):
+                view.forget()
+            elif below or drafts_moved:
+                view.forget_shown()
+
+    def note_followed(self) -> None:
+        """More partitions are followed: drafts in them are shown from now on."""
+        for view in self._views.values():
+            view.forget_shown()
+
+    def store_checkpoints(self, *, at_once: bool = False) -> None:
+        """Store the states that have grown enough. A reducer that fails keeps nothing else from going on: whoever
+        reads the view is told."""
+        for view in self._views.values():
+            if view.has_failed:
+                continue
+            try:
+                self._settle(view)
+                if view.folded >= (1 if at_once else limits.SYNC_CLIENT_VIEW_EVENTS):
+                    self._store_checkpoint(view)
+            except ViewFailed:
+                view.has_failed = True
+                logger.exception("a view could not be brought up to date")
+
+    def _store_checkpoint(self, view: View) -> None:
+        state = view.encode(view.stable)
+        self._store.save_checkpoint(Checkpoint(view.name, view.version, view.partitions, view.stable_at, state))
+        view.folded = 0
+
+    def _settle(self, view: View) -> None:
+        """Fold what has become stable."""
+        if not view.is_loaded:
+            self._load(view)
+        until = self._store.facts().stable_until(view.partitions)
+        while view.stable_at < until:
+            events = self._store.events(view.partitions, view.stable_at, until, limits.SYNC_CLIENT_FOLD_EVENTS)
+            try:
+                for stored in events:
+                    view.stable = view.fold(view.stable, event_of(stored))
+                    view.stable_at = stored.committed_id
+            except BaseException:
+                view.is_loaded = False  # the reducer may have left the state half changed
+                raise
+            view.folded += len(events)
+            if len(events) < limits.SYNC_CLIENT_FOLD_EVENTS:
+                view.stable_at = until
+            elif view.folded >= limits.SYNC_CLIENT_VIEW_EVENTS:
+                self._store_checkpoint(view)
+
+    def _load(self, view: View) -> None:
+        view.forget_shown()
+        found = self._store.load_checkpoint(view.name)
+        if found is not None and (found.version, found.partitions) == (view.version, view.partitions):
+            view.stable, view.stable_at = _decode(found.state), found.committed_id
+        else:
+            view.stable, view.stable_at = self._begin(view), 0
+        view.folded = 0
+        view.is_loaded = True
+
+    def _begin(self, view: View) -> Any:
+        """The initial state, with what the server's snapshots stand for."""
+        state = _decode(view.initial)
+        for snapshot in self._store.snapshots(view.partitions):
+            kept = _decode(snapshot.state)
+            if view.restore is not None:
+                state = view.restore(state, snapshot.partition, kept)
+            elif view.partitions is not None and len(view.partitions) == 1:
+                state = kept
+            else:
+                raise ViewFailed(
+                    f"the server has pruned {snapshot.partition!r} up to {snapshot.committed_id} and sent a snapshot",
+                    hint="Register the view with restore=, which says what a partition's snapshot means for its state.",
+                )
+        return state
+
+    def _show(self, view: View) -> None:
+        if view.shown_at < 0:
+            view.shown = _decode(view.encode(view.stable))
+            view.shown_at, view.shown_clock = view.stable_at, 0
+        if not view.shown_clock:  # drafts come last: with some in it, no event can follow
+            self._show_events(view)
+        names = view.partitions if view.partitions is not None else self._store.facts().names
+        while drafts := self._store.drafts(
+            view.shown_clock, limits.SYNC_CLIENT_FOLD_EVENTS, limits.SYNC_MESSAGE_BYTES_MAX
+        ):
+            for draft in drafts:
+                if concerns(draft, names):
+                    view.shown = view.fold(view.shown, draft_event(draft, self._client_id))
+                view.shown_clock = draft.clock
+
+    def _show_events(self, view: View) -> None:
+        while events := self._store.events(view.partitions, view.shown_at, None, limits.SYNC_CLIENT_FOLD_EVENTS):
+            for stored in events:
+                view.shown = view.fold(view.shown, event_of(stored))
+                view.shown_at = stored.committed_id
+
+
+def concerns(draft: Draft, names: Sequence[str] | frozenset[str]) -> bool:
+    return any(name in names for name in draft.partitions)

@@ -1,0 +1,1 @@
+"""HTTP without a protocol: ASGI types, parsing requests, and making responses."""

@@ -1,0 +1,86 @@
+"""Responses: the headers that every reply carries, problems, and sending them."""
+
+from collections.abc import Awaitable
+
+import msgspec
+
+from mainstem.errors import MainstemError, problem
+from mainstem.http.asgi import HeaderList, Headers, Send
+
+ALLOWED_METHODS = b"GET, HEAD, POST, PUT, DELETE, OPTIONS"
+REQUEST_HEADERS = (
+    b"Content-Type, Authorization, If-None-Match, If-Match, Last-Event-ID, Accept-Encoding, Stream-Seq, Stream-TTL, "
+    b"Stream-Expires-At, Stream-Closed, Stream-Retention, Stream-Forked-From, "
+    b"Stream-Fork-Offset, Stream-Fork-Sub-Offset, Producer-Id, Producer-Epoch, Producer-Seq"
+)
+EXPOSED_HEADERS = (
+    b"Stream-Next-Offset, Stream-Cursor, Stream-Up-To-Date, Stream-Closed, Stream-TTL, Stream-Expires-At, "
+    b"Stream-SSE-Data-Encoding, Stream-Retention, Stream-Earliest-Offset, Producer-Epoch, Producer-Seq, "
+    b"Producer-Expected-Seq, Producer-Received-Seq, ETag, Location, Retry-After, Content-Encoding"
+)
+
+# Protocol 12.7: no sniffing, and readable from other origins.
+SAFE: HeaderList = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"cross-origin-resource-policy", b"cross-origin"),
+]
+OPEN: HeaderList = [
+    *SAFE,
+    (b"access-control-allow-origin", b"*"),
+    (b"access-control-expose-headers", EXPOSED_HEADERS),
+    (b"content-security-policy", b"sandbox"),  # whatever is stored, its scripts do not run as this server's
+]
+PREFLIGHT: HeaderList = [
+    *OPEN,
+    (b"access-control-allow-methods", ALLOWED_METHODS),
+    (b"access-control-allow-headers", REQUEST_HEADERS),
+    (b"access-control-max-age", b"86400"),
+    (b"allow", ALLOWED_METHODS),
+]
+
+
+def base_headers(headers: Headers) -> HeaderList:
+    """What a reply that no cache keeps must carry; only a browser on another origin needs the CORS part."""
+    return OPEN if b"origin" in headers else SAFE
+
+
+def make_private(headers: HeaderList) -> HeaderList:
+    """The same headers, such that a cache which serves many callers keeps nothing of it."""
+    directives = next((value for name, value in headers if name == b"cache-control"), b"no-store")
+    if b"no-store" in directives:
+        return headers
+    private = b"private, " + directives.removeprefix(b"private, ").removeprefix(b"public, ")
+    vary = b", ".join([*(value for name, value in headers if name == b"vary"), b"authorization"])
+    kept = [header for header in headers if header[0] not in (b"cache-control", b"vary")]
+    return [*kept, (b"cache-control", private), (b"vary", vary)]
+
+
+async def respond(send: Send, status: int, headers: HeaderList, body: bytes = b"") -> None:
+    if status not in (204, 304):
+        headers = [*headers, (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def problem_headers(error: MainstemError) -> HeaderList:
+    return [
+        *OPEN,
+        (b"content-type", b"application/problem+json"),
+        (b"cache-control", b"no-store"),
+        *((name.lower().encode(), value.encode()) for name, value in error.headers.items()),
+    ]
+
+
+async def answer(send: Send, response: Awaitable[None]) -> None:
+    """Run a handler; what it refuses becomes a problem document."""
+    try:
+        await response
+    except MainstemError as error:
+        await respond_problem(send, error)
+
+
+async def respond_problem(send: Send, error: MainstemError, *, head: bool = False) -> None:
+    headers = problem_headers(error)
+    if error.status == 413:
+        headers.append((b"connection", b"close"))  # the rest of the body is not read
+    await respond(send, error.status, headers, b"" if head else msgspec.json.encode(problem(error)))

@@ -1,0 +1,1 @@
+"""The Spark format `mainstem`: its readers, its exactly-once writers, and their options."""

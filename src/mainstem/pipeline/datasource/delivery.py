@@ -1,0 +1,153 @@
+"""What the driver does with a staged batch: sends its requests in order, as a producer that may repeat each of them."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import zlib
+from collections.abc import Iterator
+from urllib.parse import quote
+
+from mainstem import limits
+from mainstem.errors import MainstemError, RequestRefused
+from mainstem.pipeline.datasource.events import submit_events
+from mainstem.pipeline.datasource.options import WriteOptions
+from mainstem.pipeline.datasource.stage import Frame, Manifest, Stage
+from mainstem.pipeline.http_client import Reply, Wire
+
+REFUSALS = frozenset({403, 404, 409})
+
+
+def deliver(options: WriteOptions, stage: Stage, manifest: Manifest, producer: str, epoch: int) -> dict[str, str]:
+    """Send everything, and tell where some of it ended. What the server has is skipped, so this can be repeated."""
+    frames = (frame for file in manifest.files for frame in stage.read_frames(file))
+    if options.into_events:
+        return submit_events(options, frames, options.client_id or f"spark-{producer}")
+    if options.stream is not None:
+        with Appender(options, producer, epoch) as appender:
+            for frame in frames:
+                appender.append(frame)
+        return appender.reached
+    return _append_in_lanes(options, frames, producer, epoch)
+
+
+def is_there(options: WriteOptions, manifest: Manifest) -> bool:
+    """Whether the server still has what a mark says was sent: it may be another one by now, or a stream was deleted."""
+    with Wire(options.endpoint) as wire:
+        for name, end in manifest.reached.items():
+            partition = f"/v1/partition/{quote(name, safe='')}"
+            target = partition if options.into_events else options.endpoint.stream_url(name)
+            reply = wire.request("HEAD", target, allowed=frozenset({404, 410}))
+            now = reply.headers.get("Stream-Next-Offset", "")
+            if reply.status >= 400 or now < end or now.partition("_")[0] != end.partition("_")[0]:
+                return False
+    return True
+
+
+class Appender:
+    """Appends to streams over one connection. The sequence number of a chunk is its place among those of its stream."""
+
+    def __init__(self, options: WriteOptions, producer: str, epoch: int) -> None:
+        self._content_type = options.content_type
+        self._wire = Wire(options.endpoint)
+        self._producer, self._epoch = producer, epoch
+        self._next: dict[str, int] = {}
+        self._stored: dict[str, int] = {}
+        self.reached: dict[str, str] = {}
+
+    def __enter__(self) -> Appender:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._wire.close()
+
+    def append(self, frame: Frame) -> None:
+        seq = self._next.get(frame.name, 0)
+        self._next[frame.name] = seq + 1
+        if seq <= self._stored.get(frame.name, -1):
+            return
+        reply = self._post(frame, seq)
+        if reply.status == 404 and reply.problem.get("code") == "stream_not_found":
+            self._wire.request("PUT", self._url(frame), headers={"Content-Type": self._content_type})
+            reply = self._post(frame, seq)
+        if reply.status >= 400:
+            raise _explain(reply, frame.name, self._producer, self._epoch)
+        self._stored[frame.name] = int(reply.headers["Producer-Seq"])
+        if frame.name in self.reached or len(self.reached) < limits.SINK_ENDS_KEPT:
+            self.reached[frame.name] = reply.headers["Stream-Next-Offset"]
+
+    def _url(self, frame: Frame) -> str:
+        return self._wire.endpoint.stream_url(frame.name)
+
+    def _post(self, frame: Frame, seq: int) -> Reply:
+        headers = {
+            "Content-Type": self._content_type,
+            "Producer-Id": self._producer,
+            "Producer-Epoch": str(self._epoch),
+            "Producer-Seq": str(seq),
+        }
+        return self._wire.request("POST", self._url(frame), headers=headers, body=frame.body, allowed=REFUSALS)
+
+
+def _explain(reply: Reply, stream: str, producer: str, epoch: int) -> RequestRefused:
+    code = reply.problem.get("code")
+    advice = {
+        "stale_epoch": "The checkpoint is older than what was written: it was restored, or two queries use copies of "
+        "it. Begin with a new checkpoint",
+        "producer_gap": "The stream was deleted and made again while it was written. Begin with a new checkpoint",
+        "stream_closed": "Write into another stream",
+        "content_type_mismatch": "Set the content type to that of the stream",
+    }.get(str(code), "")
+    text = f"{reply.status} {code}: {reply.problem.get('detail', '')}"
+    return RequestRefused(
+        f"stream {stream!r} refused batch {epoch} of {producer}: {text}. {advice}".rstrip(". "), refusal=code
+    )
+
+
+def _append_in_lanes(options: WriteOptions, frames: Iterator[Frame], producer: str, epoch: int) -> dict[str, str]:
+    """Streams share a few connections; the chunks of one stream keep to one, and so their order."""
+    lanes = [_Lane(options, producer, epoch) for _ in range(limits.SINK_LANES)]
+    try:
+        for frame in frames:
+            lanes[zlib.crc32(frame.name.encode()) % len(lanes)].put(frame)
+    finally:
+        for lane in lanes:
+            lane.end()
+    for lane in lanes:
+        lane.check()
+    return {name: end for lane in lanes for name, end in lane.reached.items()}
+
+
+class _Lane:
+    def __init__(self, options: WriteOptions, producer: str, epoch: int) -> None:
+        self._frames: queue.Queue[Frame | None] = queue.Queue(limits.SINK_LANE_CHUNKS_MAX)
+        self._fault: MainstemError | None = None
+        self._appender = Appender(options, producer, epoch)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    @property
+    def reached(self) -> dict[str, str]:
+        return self._appender.reached
+
+    def put(self, frame: Frame) -> None:
+        self.check()
+        self._frames.put(frame)
+
+    def end(self) -> None:
+        self._frames.put(None)
+        self._thread.join()
+
+    def check(self) -> None:
+        if self._fault is not None:
+            raise self._fault
+
+    def _run(self) -> None:
+        with self._appender as appender:
+            while (frame := self._frames.get()) is not None:
+                if self._fault is not None:
+                    continue  # taken, so that nobody waits for room
+                try:
+                    appender.append(frame)
+                except MainstemError as fault:
+                    self._fault = fault

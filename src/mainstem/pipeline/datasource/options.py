@@ -1,0 +1,204 @@
+"""The options of the format, checked: a name that is not known or a value that cannot be is told at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mainstem import limits
+from mainstem.errors import BadOption, BadPath, BadRequest
+from mainstem.globs import check_glob
+from mainstem.pipeline.http_client import Endpoint
+from mainstem.streams.rules.content_types import is_json
+from mainstem.streams.rules.paths import PREFIX, check_path, check_prefix
+
+COMMON = ("url", "token", "tokenFile", "retrySeconds", "streamPrefix")
+READING = (
+    *("streams", "partitions", "kind", "startingId", "endingId", "maxRowsPerTrigger", "maxBytesPerTrigger"),
+    *("schema", "schemaColumn", "columns", "failOnDataLoss", "splits", "pageBytes"),
+)
+WRITING = (
+    *("stream", "streamColumn", "contentType", "valueColumn", "partitions", "partitionColumn", "idColumn", "clientId"),
+    *("skipRejected", "producerId", "stagingLocation", "chunkBytes"),
+)
+SPARKS_OWN = ("path", "checkpointLocation", "queryName", "outputMode")
+
+
+class Reader:
+    """Takes values out of Spark's options, by their names in any case."""
+
+    def __init__(self, options: Mapping[str, str], known: tuple[str, ...]) -> None:
+        self._options = {name.lower(): value for name, value in options.items()}
+        names = {name.lower() for name in (*COMMON, *known, *SPARKS_OWN)}
+        unknown = sorted(set(self._options) - names)
+        if unknown:
+            raise BadOption(f"unknown option {unknown[0]!r}; there are: {', '.join((*COMMON, *known))}")
+
+    def text(self, name: str) -> str | None:
+        return self._options.get(name.lower()) or None
+
+    def names(self, name: str) -> tuple[str, ...]:
+        """A list with commas between."""
+        return tuple(part.strip() for part in (self.text(name) or "").split(",") if part.strip())
+
+    def number(self, name: str, least: int, most: int) -> int | None:
+        value = self.text(name)
+        if value is None:
+            return None
+        if not value.isdecimal() or not least <= int(value) <= most:
+            raise BadOption(f"{name} must be a whole number from {least} to {most}, not {value!r}")
+        return int(value)
+
+    def flag(self, name: str, default: bool) -> bool:
+        value = (self.text(name) or str(default)).lower()
+        if value not in ("true", "false"):
+            raise BadOption(f"{name} must be true or false, not {value!r}")
+        return value == "true"
+
+    def endpoint(self) -> Endpoint:
+        url = self.text("url")
+        if url is None:
+            raise BadOption("the option url is missing, for example http://127.0.0.1:4437")
+        retry_s = self.number("retrySeconds", 0, int(limits.PIPELINE_RETRY_S_MAX))
+        token_file = self.text("tokenFile")
+        if token_file and self.text("token"):
+            raise BadOption("give token or tokenFile, not both")
+        stream_prefix = self.text("streamPrefix") or PREFIX
+        try:
+            check_prefix(stream_prefix)
+        except ValueError as error:
+            raise BadOption(f"streamPrefix: {error}") from None
+        return Endpoint(
+            url.rstrip("/"),
+            self.text("token"),
+            token_file,
+            limits.PIPELINE_RETRY_S if retry_s is None else retry_s,
+            stream_prefix,
+        )
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What a read looks at, and how much of it at once."""
+
+    endpoint: Endpoint
+    streams: tuple[str, ...]
+    partitions: tuple[str, ...]
+    kind: str | None
+    starting_id: int | None
+    starting_latest: bool
+    ending_id: int | None
+    rows_max: int | None
+    bytes_max: int | None
+    schema: str | None
+    schema_column: str | None
+    columns: tuple[str, ...]
+    fail_on_data_loss: bool
+    splits: int | None
+    page_bytes: int
+
+
+def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
+    reader = Reader(options, READING)
+    if reader.text("streams") and reader.text("path"):
+        raise BadOption("load(path) is short for the option streams: give one of them")
+    streams = reader.names("streams") or reader.names("path")
+    for pattern in streams:
+        try:
+            check_glob(pattern)
+        except BadRequest as error:
+            raise BadOption(f"streams: {pattern!r}: {error.detail}") from None
+    kind = reader.text("kind")
+    if kind not in (None, "stream", "event"):
+        raise BadOption(f"kind must be stream or event, not {kind!r}")
+    starting = reader.text("startingId")
+    latest = starting == "latest"
+    starting_id = None if starting in ("latest", "earliest") else reader.number("startingId", 0, limits.INTEGER_MAX)
+    return ReadOptions(
+        endpoint=reader.endpoint(),
+        streams=streams,
+        partitions=reader.names("partitions"),
+        kind=kind,
+        starting_id=starting_id,
+        starting_latest=latest,
+        ending_id=reader.number("endingId", 0, limits.INTEGER_MAX),
+        rows_max=reader.number("maxRowsPerTrigger", 1, limits.INTEGER_MAX),
+        bytes_max=reader.number("maxBytesPerTrigger", 1, limits.INTEGER_MAX),
+        schema=reader.text("schema"),
+        schema_column=reader.text("schemaColumn"),
+        columns=reader.names("columns"),
+        fail_on_data_loss=reader.flag("failOnDataLoss", True),
+        splits=reader.number("splits", 1, limits.SPLITS_MAX),
+        page_bytes=reader.number("pageBytes", 1, limits.LOG_PAGE_BYTES_MAX) or limits.LOG_READ_BYTES,
+    )
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """Where rows go, and what a message is made of."""
+
+    endpoint: Endpoint
+    stream: str | None
+    stream_column: str | None
+    content_type: str
+    value_column: str | None
+    partitions: tuple[str, ...]
+    partition_column: str | None
+    id_column: str | None
+    client_id: str | None
+    skip_rejected: bool
+    producer_id: str | None
+    staging: str | None
+    chunk_bytes: int
+
+    @property
+    def into_events(self) -> bool:
+        return bool(self.partitions or self.partition_column)
+
+    @property
+    def json(self) -> bool:
+        return self.into_events or is_json(self.content_type)
+
+    @property
+    def target(self) -> str:
+        """In words, where the rows go: a producer id belongs to one target."""
+        if self.into_events:
+            return f"partitions {','.join(self.partitions) or f'of column {self.partition_column}'}"
+        return f"stream {self.stream}" if self.stream else f"streams of column {self.stream_column}"
+
+
+def parse_write_options(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
+    reader = Reader(options, WRITING)
+    stream = reader.text("stream") or reader.text("path")
+    targets = [stream, reader.text("streamColumn"), reader.text("partitions"), reader.text("partitionColumn")]
+    if sum(target is not None for target in targets) != 1:
+        raise BadOption("say where rows go with one of: stream, streamColumn, partitions, partitionColumn")
+    if stream is not None:
+        try:
+            check_path(stream)
+        except BadPath as error:
+            raise BadOption(f"stream: {error.detail}") from None
+    if streaming and reader.text("producerId"):
+        raise BadOption("producerId is for batch writes; a streaming query's own id is its producer id")
+    staging = reader.text("stagingLocation")
+    if streaming:
+        staging = staging or reader.text("checkpointLocation")
+        if staging is None:
+            raise BadOption(
+                "give checkpointLocation as an option of this writer, or stagingLocation: rows are staged there first"
+            )
+    return WriteOptions(
+        endpoint=reader.endpoint(),
+        stream=stream,
+        stream_column=reader.text("streamColumn"),
+        content_type=reader.text("contentType") or "application/json",
+        value_column=reader.text("valueColumn"),
+        partitions=reader.names("partitions"),
+        partition_column=reader.text("partitionColumn"),
+        id_column=reader.text("idColumn"),
+        client_id=reader.text("clientId"),
+        skip_rejected=reader.flag("skipRejected", False),
+        producer_id=reader.text("producerId"),
+        staging=staging,
+        chunk_bytes=reader.number("chunkBytes", 1, limits.SINK_CHUNK_BYTES_MAX) or limits.SINK_CHUNK_BYTES,
+    )

@@ -1,0 +1,182 @@
+"""Spark's two readers of the log: a batch of a range, and the stream of micro-batches behind one committed id."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from mainstem import limits
+from mainstem.errors import BadOption
+from mainstem.pipeline.datasource.filters import Wanted, push
+from mainstem.pipeline.datasource.options import ReadOptions
+from mainstem.pipeline.http_client import Wire
+from mainstem.pipeline.log_pages import Selection, Shape, check_head, check_history, read_bound, read_head, read_range
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Offset = dict[str, int]
+"""`committed_id`: read up to and with it. `pruned`: the highest id that was gone already when the query looked."""
+
+
+class Range(InputPartition):
+    """The rows of one task: `after` < committed_id <= `until`."""
+
+    def __init__(self, after: int, until: int, selection: Selection, known_pruned: int) -> None:
+        super().__init__(None)
+        self.after = after
+        self.until = until
+        self.selection = selection
+        self.known_pruned = known_pruned
+
+
+def split(after: int, until: int, shares: int, selection: Selection, known_pruned: int) -> list[InputPartition]:
+    """About equal shares of the ids: nobody has to be asked, and appends of different sizes even out over them."""
+    number = max(min(shares, until - after), 1)
+    ends = [after + (until - after) * share // number for share in range(number + 1)]
+    return [Range(first, last, selection, known_pruned) for first, last in itertools.pairwise(ends)]
+
+
+class RangeReader:
+    """What both readers do in a task."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self.options = options
+        self.schema = schema
+        self.selection = Selection(streams=options.streams, partitions=options.partitions, kind=options.kind)
+        if self.selection.nothing:
+            raise BadOption("no row is of a stream and of a partition: streams, partitions and kind exclude each other")
+        Shape(schema, options.schema_column)  # tells now, on the driver, what is wrong with the schema
+
+    def read_batches(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Range)
+        options = self.options
+        shape = Shape(self.schema, options.schema_column)
+        rows = read_range(
+            options.endpoint, partition.selection, shape.columns, partition.after, partition.until, options.page_bytes
+        )
+        yield from (shape.apply(batch) for batch in rows)
+        if options.fail_on_data_loss and partition.after < partition.until:
+            with Wire(options.endpoint) as wire:  # it may have been pruned while it was read
+                check_history(read_head(wire), partition.known_pruned, partition.after)
+
+
+class LogReader(RangeReader, DataSourceReader):
+    """One read of the log as it is now, or of a range of it."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        super().__init__(options, schema)
+        until = limits.INTEGER_MAX if options.ending_id is None else options.ending_id
+        # Rows *from* startingId on are wanted, while `after` is the last one that is not.
+        self.wanted = Wanted(max((options.starting_id or 0) - 1, 0), until, self.selection)
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
+        self.wanted, left = push(self.wanted, filters)
+        return iter(left)
+
+    def partitions(self) -> list[InputPartition]:
+        wanted = self.wanted
+        with Wire(self.options.endpoint) as wire:
+            head = read_head(wire)
+            if self.options.fail_on_data_loss and self.options.starting_id is not None:
+                check_history(head, 0, wanted.after)
+            after = head.head if self.options.starting_latest else wanted.after
+        until = min(wanted.until, head.head)
+        if wanted.nothing or wanted.selection.nothing or after >= until:
+            return [Range(0, 0, wanted.selection, 0)]
+        shares = self.options.splits or limits.BATCH_SPLITS
+        return split(after, until, shares, wanted.selection, head.pruned)
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return self.read_batches(partition)
+
+
+class LogStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The log as it grows. The checkpoint holds one committed id for all streams and partitions."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        super().__init__(options, schema)
+        if options.ending_id is not None:
+            raise BadOption("endingId is for batch reads; a stream ends with its trigger")
+        self._wire: Wire | None = None
+        self._target: int | None = None
+
+    @property
+    def wire(self) -> Wire:
+        if self._wire is None:
+            self._wire = Wire(self.options.endpoint)
+        return self._wire
+
+    def stop(self) -> None:
+        if self._wire is not None:
+            self._wire.close()
+
+    def initialOffset(self) -> Offset:
+        head = read_head(self.wire)
+        if self.options.starting_latest:
+            return _offset(head.head, head.pruned)
+        after = max((self.options.starting_id or 0) - 1, 0)
+        if self.options.fail_on_data_loss and self.options.starting_id is not None:
+            check_history(head, 0, after)
+        return _offset(after, head.pruned)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        if self.options.rows_max is not None:
+            return ReadMaxRows(self.options.rows_max)
+        if self.options.bytes_max is not None:
+            return ReadMaxBytes(self.options.bytes_max)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = read_head(self.wire).head
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        head = read_head(self.wire)
+        after = start["committed_id"]
+        if self.options.fail_on_data_loss:
+            check_head(head, after)
+            check_history(head, start.get("pruned", 0), after)
+        until = head.head if self._target is None else min(head.head, self._target)
+        if until <= after:
+            return start
+        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        size = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
+        if rows is not None:
+            size = self.options.bytes_max  # Spark knows one limit at a time, the options may have both
+        if rows is not None or size is not None:
+            until = read_bound(self.wire, after, until, rows, size)
+        return _offset(until, head.pruned)
+
+    def reportLatestOffset(self) -> Offset:
+        head = read_head(self.wire)
+        return _offset(head.head, head.pruned)
+
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        """From the two offsets alone: a replay must see the same rows, whatever came since."""
+        known = max(start.get("pruned", 0), end.get("pruned", 0))
+        shares = self.options.splits or limits.STREAM_SPLITS
+        return split(start["committed_id"], end["committed_id"], shares, self.selection, known)
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return self.read_batches(partition)
+
+    def commit(self, end: Offset) -> None:
+        """Spark tells this late, and never for the last batch, so nothing hangs on it."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_wire": None}
+
+
+def _offset(committed_id: int, pruned: int) -> Offset:
+    return {"committed_id": committed_id, "pruned": pruned} if pruned else {"committed_id": committed_id}

@@ -1,0 +1,60 @@
+"""The format `mainstem`: what Spark asks first, and who answers the rest."""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+from mainstem.errors import BadOption
+from mainstem.pipeline.datasource.options import parse_read_options, parse_write_options
+from mainstem.pipeline.datasource.readers import LogReader, LogStreamReader
+from mainstem.pipeline.datasource.sink import BatchSink, StreamSink
+from mainstem.pipeline.log_pages import LOG_COLUMNS
+
+
+class MainstemSource(DataSource):
+    """`spark.read`, `spark.readStream`, `df.write` and `df.writeStream` with `format("mainstem")`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "mainstem"
+
+    def schema(self) -> str:
+        options = parse_read_options(self.options)
+        for name in options.columns:
+            if name not in LOG_COLUMNS:
+                raise BadOption(f"columns: there is no {name!r}; there are: {', '.join(LOG_COLUMNS)}")
+        if options.schema_column is not None and options.schema is None:
+            raise BadOption("schemaColumn is the column of the fields that schema names: give schema too")
+        chosen = options.columns or tuple(LOG_COLUMNS)
+        columns = [f"`{name}` {LOG_COLUMNS[name]}" for name in chosen]
+        if options.schema is not None and options.schema_column is not None:
+            columns.append(f"`{options.schema_column}` STRUCT<{options.schema}>")
+        elif options.schema is not None:
+            columns.append(options.schema)
+        return ", ".join(columns)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return LogReader(parse_read_options(self.options), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return LogStreamReader(parse_read_options(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        _check_append(overwrite)
+        return BatchSink(parse_write_options(self.options, streaming=False), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        _check_append(overwrite)
+        return StreamSink(parse_write_options(self.options, streaming=True), schema)
+
+
+def _check_append(overwrite: bool) -> None:
+    if overwrite:
+        raise BadOption('a log is only appended to: use mode("append") or outputMode("append")')

@@ -1,1 +1,0 @@
-"""Files that jobs read and write: Parquet, Delta, NDJSON and CSV."""

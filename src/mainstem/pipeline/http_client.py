@@ -1,0 +1,195 @@
+"""HTTP to a Mainstem server with the standard library alone, as Spark workers have it: retried until a deadline."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from mainstem import limits
+from mainstem.errors import BadOption, RequestRefused, ServerUnreachable
+from mainstem.streams.rules.paths import PREFIX
+
+RETRIED = frozenset({408, 429, 502, 503, 504})
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Which server, as whom, and how long to try. It travels to the workers."""
+
+    url: str
+    token: str | None = field(default=None, repr=False)
+    token_file: str | None = None
+    retry_s: float = limits.PIPELINE_RETRY_S
+    stream_prefix: str = PREFIX
+
+    def stream_url(self, path: str) -> str:
+        """The URL path of a stream."""
+        return f"{self.stream_prefix}/{quote(path, safe='/')}"
+
+    def read_token(self) -> str | None:
+        """The token to send now: a file is read every time, so that somebody else can renew it."""
+        if self.token_file is None:
+            return self.token
+        try:
+            return Path(self.token_file).read_text("utf-8").strip()
+        except OSError as error:
+            raise BadOption(f"cannot read the token in {self.token_file}: {error.strerror}") from None
+
+
+@dataclass(frozen=True)
+class Reply:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def problem(self) -> dict[str, Any]:
+        """The error document, or an empty one if the body is something else."""
+        try:
+            found = json.loads(self.body)
+        except ValueError:
+            return {}
+        return found if isinstance(found, dict) else {}
+
+
+class Wire:
+    """One connection, opened when it is needed and again when it broke. Every request may be repeated."""
+
+    def __init__(self, endpoint: Endpoint, tell: Callable[[str], None] | None = None) -> None:
+        """`tell` hears once, in a sentence, of a request that has to wait for the server."""
+        self.endpoint = endpoint
+        self._tell = tell
+        try:
+            parts = urlsplit(endpoint.url)
+            self._host, self._port = parts.hostname or "", parts.port
+        except ValueError:  # of the port, or of a bracket
+            parts, self._host = urlsplit(""), ""
+        if parts.scheme not in ("http", "https") or not self._host:
+            raise BadOption(f"url must be like http://127.0.0.1:4437, not {endpoint.url!r}")
+        self._secure = parts.scheme == "https"
+        self._base = parts.path.rstrip("/")
+        self._connection: http.client.HTTPConnection | None = None
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def __enter__(self) -> Wire:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def get_json(self, path: str, query: list[tuple[str, str]] | None = None) -> dict[str, Any]:
+        reply = self.request("GET", path, query=query)
+        try:
+            found: dict[str, Any] = json.loads(reply.body)
+        except ValueError:
+            raise RequestRefused(
+                f"{self.endpoint.url} answers {path} with something that is not JSON: is it a Mainstem server?"
+            ) from None
+        return found
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: list[tuple[str, str]] | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        allowed: frozenset[int] = frozenset(),
+    ) -> Reply:
+        """The reply, if its status is a success or `allowed`. Anything that can pass is waited for."""
+        target = f"{self._base}{path}" + (f"?{urlencode(query)}" if query else "")
+        deadline_s = time.monotonic() + self.endpoint.retry_s
+        pause_s = limits.PIPELINE_BACKOFF_S
+        silent_until_s = time.monotonic() + limits.PIPELINE_SILENT_S
+        told = self._tell is None
+        refused_token: str | None = None
+        while True:
+            token = self.endpoint.read_token()
+            reply, fault = self._attempt(method, target, headers or {}, body, token)
+            wait_s = pause_s
+            if reply is not None:
+                if reply.status < 400 or reply.status in allowed:
+                    return reply
+                fault = self._judge(reply, method, path)
+                if reply.status == 401 and token != refused_token:
+                    refused_token, wait_s = token, 0.0  # the file may hold a newer one by now
+                wait_s = max(wait_s, _retry_after(reply))
+            if time.monotonic() + wait_s > deadline_s:
+                if reply is not None and reply.status == 401:
+                    raise RequestRefused(
+                        f"{method} {path} at {self.endpoint.url}: {fault}. The token in {self.endpoint.token_file} was "
+                        f"not renewed within {self.endpoint.retry_s:g} s: put a valid one there, and run this again",
+                        refused=401,
+                    )
+                raise ServerUnreachable(
+                    f"{self.endpoint.url} did not do {method} {path} within {self.endpoint.retry_s:g} s: {fault}"
+                )
+            if not told and time.monotonic() + wait_s > silent_until_s:
+                told = True
+                self._say_that_it_waits(deadline_s, fault)
+            time.sleep(wait_s)
+            pause_s = min(pause_s * 2, limits.PIPELINE_BACKOFF_S_MAX)
+
+    def _say_that_it_waits(self, deadline_s: float, fault: str) -> None:
+        left_s = deadline_s - time.monotonic()
+        assert self._tell is not None
+        self._tell(f"waiting for {self.endpoint.url}, {left_s:.0f} s at most: {fault}")
+
+    def _attempt(
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes | None, token: str | None
+    ) -> tuple[Reply | None, str]:
+        sent = dict(headers)
+        if token:
+            sent["Authorization"] = f"Bearer {token}"
+        try:
+            connection = self._connect()
+            connection.request(method, target, body=body, headers=sent)
+            response = connection.getresponse()
+            reply = Reply(response.status, response.headers, response.read())  # type: ignore[arg-type]
+        except ssl.SSLCertVerificationError as error:
+            self.close()
+            raise BadOption(f"{self.endpoint.url} has a certificate that is not trusted here: {error}") from None
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            return None, f"{type(error).__name__}: {error}"
+        return reply, ""
+
+    def _connect(self) -> http.client.HTTPConnection:
+        if self._connection is None:
+            kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
+            self._connection = kind(self._host, self._port, timeout=limits.PIPELINE_WAIT_S_MAX)
+        return self._connection
+
+    def _judge(self, reply: Reply, method: str, path: str) -> str:
+        """What a refusal says, if it can pass; else it is raised."""
+        problem = reply.problem
+        text = f"{reply.status} {problem.get('code', '')}: {problem.get('detail', reply.body[:200])}"
+        if reply.status in RETRIED or problem.get("retryable"):
+            return text
+        if reply.status == 401 and self.endpoint.token_file is not None:
+            return text
+        if reply.status == 401:
+            text += (
+                ". Run it again with a valid token: it goes on where it stopped. A token in a file (tokenFile, or "
+                "--token-file of a job) is read for each request"
+            )
+        raise RequestRefused(
+            f"{method} {path} at {self.endpoint.url}: {text}", refusal=problem.get("code"), refused=reply.status
+        )
+
+
+def _retry_after(reply: Reply) -> float:
+    value = reply.headers.get("Retry-After", "")
+    return min(float(value), limits.PIPELINE_BACKOFF_S_MAX) if value.isdigit() else 0.0

@@ -1,0 +1,127 @@
+"""The archive against the log: runs of ids by a fingerprint first, and row by row only where the two differ."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mainstem.pipeline.jobs.audit.rules import Bounds, Tables
+from mainstem.pipeline.jobs.runner import Workbench
+from mainstem.pipeline.lake.tables import ARCHIVE_DDL, archive_at, first_line, read_files
+from mainstem.pipeline.log_pages import LOG_COLUMNS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+RUN_IDS = 4096
+PLACE = ("committed_id", "position")
+
+
+class Archive:
+    """One archive, as far as both it and the audit have come."""
+
+    def __init__(self, bench: Workbench, location: str, audited: int) -> None:
+        lake = archive_at(location)
+        table = lake.load()
+        self.until = min(lake.reached(table), audited)
+        files = table.file_uris()
+        self.unreadable = {} if "://" in lake.location else find_unreadable(files)
+        readable = [file for file in files if file not in self.unreadable]
+        self.rows = _marked(read_files(bench.spark, lake.location, readable, ARCHIVE_DDL), self.until)
+        options = bench.options | {"endingId": str(self.until), "failOnDataLoss": "false"}
+        self.log = _marked(bench.spark.read.format("mainstem").options(**options).load(), self.until)
+
+    def count(self) -> int:
+        return self.rows.count()
+
+    def check_files(self) -> list[tuple[str, int, str, str]]:
+        """Files that Spark would give up the whole audit for. Their rows are missing, and told of as such besides."""
+        return [("archive_file", 0, file, f"the file {file} {why}") for file, why in self.unreadable.items()]
+
+    def check(self, tables: Tables, bounds: Bounds) -> DataFrame | None:
+        """The faults, or None if both hold the same. Rows that the server gave up since are only in the archive."""
+        differing = self._differing_runs()
+        if differing is None:
+            return None
+        spark = tables.spark
+        return spark.sql(
+            """
+            WITH archived AS (
+                SELECT *, count(*) OVER (PARTITION BY committed_id, position) AS times,
+                    row_number() OVER (PARTITION BY committed_id, position ORDER BY mark) AS nth
+                FROM {archive} LEFT SEMI JOIN {differing} AS run USING (run)
+            ), logged AS (
+                SELECT * FROM {log} LEFT SEMI JOIN {differing} AS run USING (run)
+            ), pairs AS (
+                SELECT coalesce(logged.committed_id, archived.committed_id) AS committed_id,
+                    coalesce(logged.position, archived.position) AS position,
+                    coalesce(logged.stream, archived.stream) AS stream, coalesce(logged.id, archived.id) AS id,
+                    archived.offset, nth, times, logged.mark AS ours, archived.mark AS theirs
+                FROM logged FULL OUTER JOIN archived
+                    ON logged.committed_id = archived.committed_id AND logged.position = archived.position
+            ), judged AS (
+                SELECT pairs.*, CASE
+                    WHEN nth > 1 THEN 'archive_duplicate'
+                    WHEN theirs IS NULL THEN 'archive_missing'
+                    WHEN ours IS NOT NULL THEN IF(ours = theirs, NULL, 'archive_changed')
+                    WHEN pairs.stream IS NOT NULL AND (state.path IS NULL
+                        OR (NOT deleted AND CAST(left(offset, 16) AS BIGINT) = read_seq
+                            AND CAST(right(offset, 16) AS BIGINT) >= begins)) THEN 'archive_extra'
+                    WHEN pairs.stream IS NULL AND (known.id IS NULL OR known.committed_id <> pairs.committed_id
+                        OR pairs.committed_id > {pruned}) THEN 'archive_extra'
+                    END AS rule
+                FROM pairs
+                LEFT JOIN {streams} AS state ON state.path = pairs.stream
+                LEFT JOIN {events} AS known ON known.id = pairs.id
+            )
+            SELECT rule, committed_id, coalesce(stream, id) AS name, concat(
+                format_string('message %d of %d ', position, committed_id),
+                coalesce(concat('in stream ', stream), concat('of event ', id)), CASE rule
+                    WHEN 'archive_missing' THEN ' is in the log, but not in the archive'
+                    WHEN 'archive_changed' THEN ' is another one in the archive than in the log'
+                    WHEN 'archive_duplicate' THEN format_string(' is in the archive %d times', times)
+                    ELSE ' is in the archive, but not in the log' END) AS detail
+            FROM judged WHERE rule IS NOT NULL
+            """,
+            archive=self.rows,
+            log=self.log,
+            differing=differing,
+            streams=tables["index_streams"],
+            events=tables["index_events"],
+            pruned=bounds.pruned,
+        )
+
+    def _differing_runs(self) -> DataFrame | None:
+        from pyspark.sql import functions as f
+
+        def fingerprint(rows: DataFrame) -> DataFrame:
+            return rows.groupBy("run").agg(f.count("*").alias("rows"), f.bit_xor("mark").alias("mark"))
+
+        ours, theirs = fingerprint(self.log).alias("ours"), fingerprint(self.rows).alias("theirs")
+        same = f.col("ours.rows").eqNullSafe(f.col("theirs.rows")) & f.col("ours.mark").eqNullSafe(f.col("theirs.mark"))
+        differing = ours.join(theirs, "run", "full_outer").where(~same).select("run").localCheckpoint()
+        return None if differing.isEmpty() else differing
+
+
+def find_unreadable(files: list[str]) -> dict[str, str]:
+    """Local files that are not there, or are no Parquet files (any more), and why."""
+    found: dict[str, str] = {}
+    for file in files:
+        try:
+            pq.read_metadata(file.removeprefix("file://"))
+        except FileNotFoundError:
+            found[file] = "is not there"
+        except (pa.ArrowException, OSError) as error:
+            found[file] = f"cannot be read: {first_line(error)}"
+    return found
+
+
+def _marked(rows: DataFrame, until: int) -> DataFrame:
+    """Each row's place, what it belongs to, and one number for everything in it."""
+    from pyspark.sql import functions as f
+
+    mark = f.xxhash64(*LOG_COLUMNS)
+    run = f.floor(f.col("committed_id") / RUN_IDS).alias("run")
+    return rows.where(f.col("committed_id") <= until).select(*PLACE, "stream", "id", "offset", run, mark.alias("mark"))

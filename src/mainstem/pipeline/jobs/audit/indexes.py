@@ -1,0 +1,32 @@
+"""Copies an index of the server into a Parquet file, page by page."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from mainstem import limits
+from mainstem.pipeline.http_client import Wire
+from mainstem.pipeline.jobs.audit.files import Findings
+from mainstem.pipeline.jobs.audit.ranges import Scope
+from mainstem.pipeline.log_pages import ARROW
+
+
+def copy_index(scope: Scope, of: str) -> int:
+    """How many entries there are."""
+    rows = 0
+    after = ""
+    with Findings(scope.folder, f"index_{of}", of) as found, Wire(scope.endpoint) as wire:
+        names = found.schema.names
+        while True:
+            query = [("of", of), ("limit", str(limits.INDEX_PAGE_MAX)), ("after", after)]
+            reply = wire.request("GET", "/v1/log/index", query=query, headers={"Accept": ARROW})
+            with pa.ipc.open_stream(pa.py_buffer(reply.body)) as batches:
+                for batch in batches:
+                    rows += batch.num_rows
+                    found.add_batch(batch.select(names).cast(found.schema))
+            following = reply.headers.get("Log-Next")
+            if following is None:
+                return rows
+            after = unquote(following)

@@ -1,0 +1,216 @@
+"""audit: recompute what the log promises, and compare it with the server's indexes and with an archive."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from mainstem import limits
+from mainstem.pipeline.jobs.audit.rules import Bounds, Tables, check_spans, check_tables
+from mainstem.pipeline.jobs.runner import Job, Summary, Workbench, watched
+from mainstem.pipeline.log_pages import read_head
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from mainstem.pipeline.jobs.audit.ranges import Scope, Span
+
+FAULTS = "rule STRING, committed_id BIGINT, name STRING, detail STRING"
+
+
+class Audited(Summary, kw_only=True):
+    """What was looked at, and what is wrong with it."""
+
+    events: int = 0
+    bytes: int = 0
+    streams: int = 0
+    producers: int = 0
+    event_ids: int = 0
+    """Entries of the index of ids, those of pruned events included."""
+    archived: int = 0
+    """Rows of the archive that were compared."""
+    found: dict[str, int] = msgspec.field(default_factory=dict)
+    """Faults by rule; empty is well."""
+    examples: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    """The first few of each: rule, committed_id, name, detail."""
+
+
+@dataclass(frozen=True)
+class AuditOptions:
+    archive: str | None = None
+    sample: float = 1.0
+    """The share of events whose hash is computed again."""
+    skew_s: float = 1.0
+    """Clocks are set right now and then: by so much a time may go back."""
+    examples: int = limits.AUDIT_EXAMPLES
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What an audit has set out to do. A later one that finds it goes on with it."""
+
+    url: str
+    until: int
+    sample: int
+    skew_us: int
+
+
+def make_audit(options: AuditOptions) -> Job:
+    def audit(bench: Workbench) -> Audited:
+        return _audit(bench, options)
+
+    return audit
+
+
+def _audit(bench: Workbench, options: AuditOptions) -> Audited:
+    from mainstem.pipeline.jobs.audit.archived import Archive
+    from mainstem.pipeline.jobs.audit.indexes import copy_index
+    from mainstem.pipeline.jobs.audit.ranges import SAMPLE_OF, Scope
+    from mainstem.pipeline.lake.tables import absolute, load_table
+
+    if options.archive is not None:
+        load_table(absolute(options.archive))  # told now, not after the whole log was read
+    folder = bench.checkpoint / "findings"
+    plan = Plan(bench.endpoint.url, bench.head(), round(options.sample * SAMPLE_OF), round(options.skew_s * 1e6))
+    plan = _resume(folder, plan)
+    scope = Scope(bench.endpoint, folder.resolve(), plan.sample, plan.skew_us)
+    done = Audited(job="audit", committed_id=plan.until)
+    spans, done.event_ids = _examine(bench, scope, plan.until)
+    done.rows = sum(span.rows for span in spans)
+    done.events = sum(span.events for span in spans)
+    done.bytes = sum(span.bytes for span in spans)
+    bench.progress.show(rows=done.rows, committed_id=plan.until, head=plan.until, phase="comparing")
+    # The states of producers before those of streams: so a stream that has not changed has no newer producers.
+    done.producers = copy_index(scope, "producers")
+    done.streams = copy_index(scope, "streams")
+    with bench.wire() as wire:
+        bounds = Bounds(plan.until, read_head(wire).pruned, plan.sample)
+    tables = Tables(bench.spark, folder)
+    faults = list(check_tables(tables, bounds))
+    told = check_spans(spans, plan.skew_us)
+    if options.archive is not None:
+        archive = Archive(bench, options.archive, plan.until)
+        done.archived = archive.count()
+        told += archive.check_files()
+        found = archive.check(tables, bounds)
+        faults += [] if found is None else [found]
+    if told:
+        faults.append(bench.spark.createDataFrame(told, FAULTS))
+    if faults:
+        _report(done, reduce(lambda one, other: one.unionByName(other), faults), options.examples)
+    shutil.rmtree(folder)
+    return done
+
+
+def _resume(folder: Path, plan: Plan) -> Plan:
+    """The plan of an audit that was interrupted, if it was the same but for where the log ended; else this one."""
+    path = folder / "plan.json"
+    if path.exists():
+        before = msgspec.json.decode(path.read_bytes(), type=Plan)
+        if msgspec.structs.replace(before, until=plan.until) == plan and before.until <= plan.until:
+            return before
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    new = path.with_suffix(".new")
+    new.write_bytes(msgspec.json.encode(plan))
+    new.replace(path)
+    return plan
+
+
+# Tasks
+
+
+@dataclass(frozen=True)
+class Task:
+    """A range of the log to examine, or an index to copy."""
+
+    after: int = 0
+    until: int = 0
+    index: str | None = None
+
+
+def _examine(bench: Workbench, scope: Scope, until: int) -> tuple[list[Span], int]:
+    """The whole log, and beside it the index of event ids, whose entries never change."""
+    from mainstem.pipeline.jobs.audit.ranges import Span
+
+    ends = [*range(0, until, limits.AUDIT_TASK_IDS), until]
+    ranges = [Task(after, last) for after, last in itertools.pairwise(ends)]
+    with _watched(bench, scope.folder / "spans", until):
+        ids, *_ = _run_tasks(bench, scope, [Task(index="events"), *ranges])
+    files = sorted((scope.folder / "spans").glob("*.json"))
+    return [msgspec.json.decode(file.read_bytes(), type=Span) for file in files], ids
+
+
+def _run_tasks(bench: Workbench, scope: Scope, tasks: list[Task]) -> list[int]:
+    """Let Spark do them; of each, how many rows it has looked at."""
+    count = len(tasks)
+
+    def work(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        for batch in numbers:
+            done = [(number, _do(scope, tasks[number])) for number in batch.column(0).to_pylist()]
+            columns = [pa.array(column, pa.int64()) for column in zip(*done, strict=True)]
+            yield pa.RecordBatch.from_arrays(columns, ["number", "rows"])
+
+    told = bench.spark.range(0, count, 1, count).mapInArrow(work, "number BIGINT, rows BIGINT").collect()
+    return [int(row["rows"]) for row in sorted(told, key=lambda row: int(row["number"]))]
+
+
+def _do(scope: Scope, task: Task) -> int:
+    from mainstem.pipeline.jobs.audit.indexes import copy_index
+    from mainstem.pipeline.jobs.audit.ranges import examine
+
+    if task.index is not None:
+        return copy_index(scope, task.index)
+    return examine(scope, task.after, task.until).rows
+
+
+@contextmanager
+def _watched(bench: Workbench, spans: Path, until: int) -> Iterator[None]:
+    """Tell of the ranges that are done while others are being examined."""
+    rows = reached = 0
+    seen: set[str] = set()
+
+    def look() -> None:
+        nonlocal rows, reached
+        for file in spans.glob("*.json"):
+            if file.name not in seen:
+                seen.add(file.name)
+                found = msgspec.json.decode(file.read_bytes())
+                rows += found["rows"]
+                reached += found["until"] - found["after"]
+        bench.progress.show(rows=rows, committed_id=reached, head=until, phase="reading")
+
+    with watched(look):
+        yield
+
+
+# The report
+
+
+def _report(done: Audited, faults: DataFrame, examples: int) -> None:
+    """Counts, and the first few of each rule: nothing else comes to the driver."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    of_rule = Window.partitionBy("rule")
+    shown = (
+        faults.withColumn("count", f.count("*").over(of_rule))
+        .withColumn("nth", f.row_number().over(of_rule.orderBy("committed_id", "detail")))
+        .where(f.col("nth") <= max(examples, 1))
+        .orderBy("rule", "nth")
+        .collect()
+    )
+    done.found = {row["rule"]: int(row["count"]) for row in shown}
+    done.faults = sum(done.found.values())
+    names = ("rule", "committed_id", "name", "detail")
+    done.examples = [{name: row[name] for name in names} for row in shown if row["nth"] <= examples]

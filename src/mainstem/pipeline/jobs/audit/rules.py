@@ -1,0 +1,234 @@
+"""The rules that need more than one range, or the server's indexes: each gives a table of faults."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from mainstem.pipeline.jobs.audit.files import SCHEMAS
+from mainstem.pipeline.jobs.audit.ranges import SAMPLE_OF, Span
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+BUCKETS = 4096
+"""Event ids are compared by a fingerprint a bucket first, and one by one only where the two sides differ."""
+
+
+class Bounds(NamedTuple):
+    """What the comparison is about: the log up to `until`, of which retention has erased something up to `pruned`."""
+
+    until: int
+    pruned: int
+    sample: int
+
+
+class Tables:
+    """What the tasks have written down."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.spark = spark
+        self.folder = folder
+
+    def __getitem__(self, kind: str) -> DataFrame:
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        schema = from_arrow_schema(SCHEMAS[kind])
+        if kind not in self:
+            return self.spark.createDataFrame([], schema)
+        return self.spark.read.schema(schema).parquet((self.folder / kind).resolve().as_uri())
+
+    def __contains__(self, kind: str) -> bool:
+        """Whether there is anything in it: a rule about nothing need not run."""
+        return any((self.folder / kind).glob("[!.]*.parquet"))
+
+
+def check_tables(tables: Tables, bounds: Bounds) -> Iterator[DataFrame]:
+    """Every rule's faults: rule, committed_id, name, detail."""
+    if "faults" in tables:
+        yield tables["faults"]
+    if "runs" in tables:
+        yield check_runs(tables)
+    if "runs" in tables or "index_streams" in tables:
+        yield check_streams(tables, bounds)
+    if "appends" in tables or "index_producers" in tables:
+        yield check_producers(tables, bounds)
+    if "events" in tables or "index_events" in tables:
+        events = check_events(tables, bounds)
+        if events is not None:
+            yield events
+
+
+def check_spans(spans: list[Span], skew_us: int) -> list[tuple[str, int, str | None, str]]:
+    """Times from one range to the next; there are few ranges."""
+    faults: list[tuple[str, int, str | None, str]] = []
+    filled = [span for span in sorted(spans, key=lambda span: span.after) if span.rows]
+    for before, span in itertools.pairwise(filled):
+        back_us = before.last_at_us - span.first_at_us
+        if back_us > skew_us:
+            detail = f"{span.first_id} was committed {back_us / 1e6:.6f} s before {before.last_id}"
+            faults.append(("time", span.first_id, None, detail))
+    return faults
+
+
+def check_runs(tables: Tables) -> DataFrame:
+    """A stream's data has no gaps and no overlaps. What retention or a deletion took away since is no gap."""
+    return tables.spark.sql(
+        """
+        WITH neighbours AS (
+            SELECT *, lag(last_end) OVER (PARTITION BY stream, read_seq ORDER BY first_id, first_start) AS end_before
+            FROM {runs}
+        )
+        SELECT 'offset' AS rule, first_id AS committed_id, stream AS name,
+            format_string('stream %s: a message of %d begins at %d, but what comes before it ends at %d',
+                stream, first_id, first_start, end_before) AS detail
+        FROM neighbours JOIN {streams} AS state
+            ON state.path = neighbours.stream AND state.read_seq = neighbours.read_seq AND NOT state.deleted
+        WHERE first_start < end_before OR (first_start > end_before AND first_start > begins)
+        """,
+        runs=tables["runs"],
+        streams=tables["index_streams"],
+    )
+
+
+def check_streams(tables: Tables, bounds: Bounds) -> DataFrame:
+    """Where a stream begins and ends, and how many messages it has, is what its state says.
+
+    A state that is newer than the audit (`last_id` beyond `until`) can only be ahead of the log.
+    """
+    return tables.spark.sql(
+        """
+        WITH data AS (
+            SELECT stream, read_seq, min(first_start) AS first_start, max(last_end) AS last_end,
+                sum(messages) AS counted, max(last_id) AS newest
+            FROM {runs} GROUP BY stream, read_seq
+        ), judged AS (
+            SELECT path AS name, coalesce(newest, last_id) AS committed_id, CASE
+                WHEN last_end > tail OR (last_id <= {until} AND tail > begins AND coalesce(last_end, begins) < tail)
+                    THEN format_string('ends at %d, but its data at %d', tail, coalesce(last_end, begins))
+                WHEN first_start > begins AND tail > begins
+                    THEN format_string('keeps data from %d on, but it begins at %d', begins, first_start)
+                WHEN last_id BETWEEN 1 AND {until} AND NOT trimmed AND counted <> state.messages
+                    THEN format_string('counts %d messages, but %d are there', state.messages, counted)
+                END AS detail
+            FROM {streams} AS state LEFT JOIN data ON data.stream = path AND data.read_seq = state.read_seq
+            WHERE NOT deleted
+            UNION ALL
+            SELECT stream, newest, format_string('has data in its life %d, which the server does not know',
+                data.read_seq)
+            FROM data LEFT JOIN {streams} AS state ON path = stream
+            WHERE path IS NULL OR data.read_seq > state.read_seq
+        )
+        SELECT 'stream' AS rule, committed_id, name, concat('stream ', name, ' ', detail) AS detail
+        FROM judged WHERE detail IS NOT NULL
+        """,
+        runs=tables["runs"],
+        streams=tables["index_streams"],
+        until=bounds.until,
+    )
+
+
+def check_producers(tables: Tables, bounds: Bounds) -> DataFrame:
+    """A producer's last sequence number fits the appends that are there.
+
+    Records do not carry sequence numbers. In epoch 0 a producer has made exactly `last_seq + 1` requests, and with
+    later epochs at least as many; the request that closed the stream may have brought no data.
+    """
+    return tables.spark.sql(
+        """
+        WITH written AS (
+            SELECT stream, read_seq, producer_id, sum(appends) AS appends FROM {appends}
+            GROUP BY stream, read_seq, producer_id
+        ), present AS (
+            SELECT written.*, state.topic, last_id, trimmed, closed FROM written JOIN {streams} AS state
+                ON state.path = written.stream AND state.read_seq = written.read_seq AND NOT deleted
+            UNION ALL
+            SELECT path, read_seq, id, 0, state.topic, last_id, trimmed, closed FROM {producers} AS producer
+            JOIN {streams} AS state USING (path)
+            WHERE producer.topic = state.topic AND NOT deleted AND NOT EXISTS (
+                SELECT 1 FROM written
+                WHERE stream = path AND producer_id = producer.id AND written.read_seq = state.read_seq)
+        ), judged AS (
+            SELECT stream, present.producer_id, last_id, CASE
+                WHEN producer.id IS NULL OR producer.topic <> present.topic
+                    THEN format_string('has made %d appends, but is not remembered', appends)
+                WHEN epoch = 0 AND appends > last_seq + 1
+                    THEN format_string('has made %d appends, but is remembered with seq %d', appends, last_seq)
+                WHEN last_id <= {until} AND NOT trimmed AND appends < last_seq + 1 - CAST(closed AS INT)
+                    THEN format_string('is remembered with seq %d of epoch %d, but only %d appends are there',
+                        last_seq, epoch, appends)
+                END AS detail
+            FROM present LEFT JOIN {producers} AS producer
+                ON producer.path = present.stream AND producer.id = present.producer_id
+        )
+        SELECT 'producer' AS rule, last_id AS committed_id, stream AS name,
+            concat('producer ', producer_id, ' of stream ', stream, ' ', detail) AS detail
+        FROM judged WHERE detail IS NOT NULL
+        """,
+        appends=tables["appends"],
+        streams=tables["index_streams"],
+        producers=tables["index_producers"],
+        until=bounds.until,
+    )
+
+
+def check_events(tables: Tables, bounds: Bounds) -> DataFrame | None:
+    """Each event is in the index of ids, once, at its place and with its hash; each id that was not pruned is there."""
+    log, index = tables["events"], tables["index_events"].where(f"committed_id <= {bounds.until}")
+    buckets = _differing_buckets(log, index, bounds)
+    if not buckets and not bounds.pruned:
+        return None
+    wanted = ",".join(map(str, buckets)) or "-1"
+    suspect = f"committed_id <= {bounds.pruned} OR pmod(xxhash64(id), {BUCKETS}) IN ({wanted})"
+    return tables.spark.sql(
+        """
+        WITH counted AS (
+            SELECT *, count(*) OVER (PARTITION BY id) AS times, min(committed_id) OVER (PARTITION BY id) AS first_id
+            FROM {log}
+        ), judged AS (
+            SELECT coalesce(counted.committed_id, known.committed_id) AS committed_id,
+                coalesce(counted.id, known.id) AS name, CASE
+                WHEN counted.id IS NULL THEN IF(known.committed_id <= {pruned}, NULL, 'lost_event')
+                WHEN times > 1 THEN IF(counted.committed_id = first_id, NULL, 'duplicate_id')
+                WHEN known.id IS NULL OR known.committed_id <> counted.committed_id THEN 'unknown_id'
+                WHEN known.digest <> counted.digest THEN 'hash'
+                END AS rule, first_id, times, known.committed_id AS known_id
+            FROM counted FULL OUTER JOIN {index} AS known ON counted.id = known.id
+        )
+        SELECT rule, committed_id, name, CASE rule
+            WHEN 'lost_event' THEN format_string('event %s was committed as %d, and is not there', name, committed_id)
+            WHEN 'duplicate_id' THEN format_string('event %s is there as %d and as %d', name, first_id, committed_id)
+            WHEN 'hash' THEN format_string('event %s (%d) is not what was committed: another hash', name, committed_id)
+            ELSE IF(known_id IS NULL,
+                format_string('event %s (%d) is not in the index of ids', name, committed_id),
+                format_string('event %s is there as %d, but was committed as %d', name, committed_id, known_id))
+            END AS detail
+        FROM judged WHERE rule IS NOT NULL
+        """,
+        log=log.where(suspect),
+        index=index.where(suspect),
+        pruned=bounds.pruned,
+    )
+
+
+def _differing_buckets(log: DataFrame, index: DataFrame, bounds: Bounds) -> list[int]:
+    """Buckets of ids whose entries beyond `pruned` are not the same on both sides; without faults, none."""
+    from pyspark.sql import functions as f
+
+    def fingerprint(table: DataFrame) -> DataFrame:
+        sampled = f.col("committed_id") % SAMPLE_OF < bounds.sample
+        hashed = f.xxhash64("id", "committed_id", f.when(sampled, f.col("digest")))
+        return (
+            table.where(f.col("committed_id") > bounds.pruned)
+            .groupBy(f.pmod(f.xxhash64("id"), f.lit(BUCKETS)).alias("bucket"))
+            .agg(f.count("*").alias("entries"), f.bit_xor(hashed).alias("mark"))
+        )
+
+    ours, theirs = fingerprint(log).alias("ours"), fingerprint(index).alias("theirs")
+    same = f.col("ours.entries").eqNullSafe(f.col("theirs.entries")) & f.col("ours.mark").eqNullSafe(
+        f.col("theirs.mark")
+    )
+    differing = ours.join(theirs, "bucket", "full_outer").where(~same).select("bucket")
+    return [int(row["bucket"]) for row in differing.collect()]

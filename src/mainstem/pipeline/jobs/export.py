@@ -1,0 +1,234 @@
+"""export: rows of the log into a directory of files or a Delta table, each exactly once, a bounded run at a time."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import msgspec
+import pyarrow as pa
+
+from mainstem import limits
+from mainstem.errors import BadOption
+from mainstem.pipeline.jobs.runner import Job, Summary, Workbench
+from mainstem.pipeline.lake.copies import (
+    Extent,
+    FileWriter,
+    Piece,
+    Reading,
+    Run,
+    WrittenFile,
+    copy_run,
+    count_slots,
+    plan_run,
+)
+from mainstem.pipeline.lake.outputs import TEMPORARY, Journal, Output
+from mainstem.pipeline.lake.parquet import ParquetFile
+from mainstem.pipeline.lake.tables import Lake, check_place, check_same_log
+from mainstem.pipeline.lake.texts import TextFile, csv_header, encode_csv, encode_messages, encode_ndjson
+from mainstem.pipeline.log_pages import LOG_COLUMNS, Selection, Shape, check_history, read_head
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+Format = Literal["parquet", "delta", "ndjson", "csv"]
+APP = "mainstem-export"
+HOW = ("commit_rows", "accept_loss")
+"""What may change from round to round: the same rows come out."""
+ALWAYS = ("committed_id", "committed_at")
+"""What is read in any case: files are named by the ids in them."""
+
+
+class Exported(Summary, kw_only=True):
+    """What a round has written."""
+
+    output: str
+    files: int = 0
+    bytes: int = 0
+    dry_run: bool = False
+
+
+@dataclass(frozen=True)
+class Exporting:
+    """What is exported, and as what."""
+
+    format: Format
+    selection: Selection = field(default_factory=Selection)
+    from_id: int = 1
+    to_id: int | None = None
+    columns: tuple[str, ...] = ()
+    schema: str | None = None
+    """Typed fields of JSON messages, in Spark's words."""
+    messages: bool = False
+    """Only the messages themselves, one a line."""
+    commit_rows: int = limits.COPY_ROWS
+    accept_loss: bool = False
+    """Go on with what is left if the log was pruned before it was exported."""
+
+    @property
+    def asked(self) -> str:
+        """What makes it another export if it changes."""
+        about = {name: value for name, value in asdict(self).items() if name not in HOW}
+        return msgspec.json.encode(about).decode()
+
+
+def make_export(location: str, choices: Exporting) -> Job:
+    if choices.messages and (choices.format != "ndjson" or choices.columns or choices.schema):
+        raise BadOption("--messages is for ndjson, without --columns and --schema")
+    for name in choices.columns:
+        if name not in LOG_COLUMNS:
+            raise BadOption(f"--columns: there is no {name!r}; there are: {', '.join(LOG_COLUMNS)}")
+    if choices.selection.nothing:
+        raise BadOption("no row is of a stream and of a partition: the filters exclude each other")
+    export = _export_delta if choices.format == "delta" else _export_files
+    return partial(export, location=location, choices=choices)
+
+
+def _export_files(bench: Workbench, location: str, choices: Exporting) -> Exported:
+    output = Output(location, choices.format)
+    journal = output.open(choices.asked)
+    with bench.wire() as wire:
+        head = read_head(wire)
+    if journal is None:
+        if choices.schema:
+            _schema(bench, choices)  # what is wrong with it is told before the place is taken
+        journal = Journal(choices.asked, choices.from_id - 1, head.pruned)
+        if not bench.dry_run:
+            output.start(journal)
+    elif not bench.dry_run:
+        journal = output.recover(journal)
+    until = _end(choices, head.head)
+    if journal.until > head.head:
+        raise BadOption(
+            f"{location} has come to committed id {journal.until}, but the log of {bench.endpoint.url} ends at "
+            f"{head.head}: it is another server's, or an older copy"
+        )
+    if journal.place is not None:
+        check_place(output.location, journal.place, bench.endpoint)
+    if not choices.accept_loss:
+        check_history(head, journal.pruned, journal.until)
+    done = Exported(job="export", output=output.location, committed_id=journal.until, dry_run=bench.dry_run)
+    if journal.until < until and not bench.dry_run:
+        output.begin()
+    for run, files in _copy(bench, choices, output.location, done, until, journal.pruned):
+        if not bench.dry_run:
+            journal = output.add(files, journal, run.until)
+    if not bench.dry_run:
+        output.finish(journal)
+    return done
+
+
+def _export_delta(bench: Workbench, location: str, choices: Exporting) -> Exported:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    name = hashlib.sha256(choices.asked.encode()).hexdigest()[:16]
+    lake = Lake(location, f"{APP}-{name}", to_arrow_schema(_schema(bench, choices), timezone="UTC"))
+    with bench.wire() as wire:
+        head = read_head(wire)
+    check_same_log(lake, bench.endpoint, head.head)
+    after = max(lake.reached(), choices.from_id - 1)
+    if lake.reached() and not choices.accept_loss:
+        check_history(head, 0, after)
+    done = Exported(job="export", output=lake.location, committed_id=after, dry_run=bench.dry_run)
+    if not bench.dry_run:
+        lake.create()
+    for run, files in _copy(bench, choices, lake.location, done, _end(choices, head.head), head.pruned):
+        if not bench.dry_run:
+            lake.commit(files, lake.reached(), run.until)
+    return done
+
+
+def _end(choices: Exporting, head: int) -> int:
+    return head if choices.to_id is None else min(head, choices.to_id)
+
+
+def _copy(
+    bench: Workbench, choices: Exporting, location: str, done: Exported, until: int, pruned: int
+) -> Iterator[tuple[Run, list[WrittenFile]]]:
+    """Run after run: each is written when it comes out of here, and still has to be made known."""
+    if done.committed_id >= until:
+        return
+    schema = _schema(bench, choices)
+    wanted = ("committed_id",) if bench.dry_run else Shape(schema, None).columns
+    columns = tuple(name for name in LOG_COLUMNS if name in {*wanted, *ALWAYS})
+    reading = Reading(bench.endpoint, choices.selection, columns, None if choices.accept_loss else pruned)
+    opener = partial(open_rows, choices.format, choices.messages, location, schema)
+    while done.committed_id < until:
+        with bench.wire() as wire:
+            run = plan_run(wire, done.committed_id, until, choices.commit_rows, count_slots(bench.spark))
+        files = copy_run(bench.spark, reading, run, open_tally if bench.dry_run else opener)
+        yield run, files
+        done.rows += sum(file.rows for file in files)
+        if not bench.dry_run:
+            done.files += len(files)
+            done.bytes += sum(file.size for file in files)
+        done.committed_id = run.until
+        bench.progress.show(rows=done.rows, committed_id=run.until, head=until)
+
+
+def _schema(bench: Workbench, choices: Exporting) -> StructType:
+    """The columns, as the source itself would give them."""
+    columns = ("content_type", "data") if choices.messages else choices.columns
+    options = {"columns": ",".join(columns), "schema": choices.schema or ""}
+    given = {name: value for name, value in options.items() if value}
+    return bench.spark.read.format("mainstem").options(**bench.options, **given).load().schema
+
+
+class File(Protocol):
+    """What the rows of a piece go into."""
+
+    def write(self, batch: pa.RecordBatch, ids: pa.Array, times: pa.Array) -> None: ...
+
+    def close(self) -> WrittenFile: ...
+
+
+class Tally:
+    """No file at all: the rows are only counted."""
+
+    def __init__(self) -> None:
+        self._extent = Extent()
+
+    def write(self, batch: pa.RecordBatch, ids: pa.Array, times: pa.Array) -> None:
+        self._extent.add(ids, times)
+
+    def close(self) -> WrittenFile:
+        return self._extent.describe("", 0)
+
+
+class RowsOfPiece:
+    """The rows of a piece in one file; none if no row of it is wanted."""
+
+    def __init__(self, open_file: Callable[[pa.Schema], File], shape: Shape | None) -> None:
+        self._open_file = open_file
+        self._shape = shape
+        self._file: File | None = None
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        shaped = batch if self._shape is None else self._shape.apply(batch)
+        if self._file is None:
+            self._file = self._open_file(shaped.schema)
+        self._file.write(shaped, batch.column("committed_id"), batch.column("committed_at"))
+
+    def close(self) -> list[WrittenFile]:
+        return [] if self._file is None else [self._file.close()]
+
+
+def open_tally(piece: Piece) -> FileWriter:
+    return RowsOfPiece(lambda schema: Tally(), None)
+
+
+def open_rows(format_: Format, messages: bool, location: str, schema: StructType, piece: Piece) -> FileWriter:
+    return RowsOfPiece(partial(_open_file, format_, messages, location), Shape(schema, None))
+
+
+def _open_file(format_: Format, messages: bool, location: str, schema: pa.Schema) -> File:
+    if format_ == "delta":
+        return ParquetFile(location, "", schema)
+    if format_ == "parquet":
+        return ParquetFile(location, TEMPORARY, schema)
+    if format_ == "csv":
+        return TextFile(location, TEMPORARY, format_, encode_csv, csv_header(schema))
+    return TextFile(location, TEMPORARY, format_, encode_messages if messages else encode_ndjson)

@@ -1,0 +1,222 @@
+"""import: files into a stream or into partitions, each row exactly once, some files at a time.
+
+The plan is written down first: which files, in which order and which groups. A group is one write of the sink, by a
+producer whose id is made of what is in it. So a group that was under way when the job was killed is written again, and
+the server knows what it has.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial, reduce
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from mainstem import limits
+from mainstem.errors import BadOption
+from mainstem.pipeline.datasource.stage import Stage, sync
+from mainstem.pipeline.jobs.runner import Job, Summary, Workbench
+from mainstem.pipeline.lake.inputs import Source, SourceFile, check_files, infer_schema, list_files, read_file
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+LAYOUT = {
+    "spark.sql.files.maxPartitionBytes": str(limits.IMPORT_SPLIT_BYTES),
+    "spark.sql.files.minPartitionNum": "1",
+    "spark.sql.files.openCostInBytes": "0",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+}
+"""What decides how rows are cut into requests: the same on every machine, so that a repeated request is the same."""
+
+
+class Imported(Summary, kw_only=True):
+    """What a round has brought in."""
+
+    source: str
+    target: str
+    files: int = 0
+    bytes: int = 0
+    dry_run: bool = False
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What makes it another import if it changes."""
+
+    source: Source
+    target: dict[str, str]
+    """Options of the sink."""
+    name: str = ""
+    url: str = ""
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """Kept in the checkpoint."""
+
+    asked: Asked
+    schema: str | None
+    groups: list[list[SourceFile]]
+    done: int = 0
+    """How many groups are in the log."""
+
+
+def make_import(source: Source, target: Mapping[str, str], *, name: str = "", group_files: int | None = None) -> Job:
+    most = group_files or limits.IMPORT_GROUP_FILES
+    return partial(_import, source=source, target=dict(target), name=name, group_files=most)
+
+
+def _import(bench: Workbench, source: Source, target: dict[str, str], name: str, group_files: int) -> Imported:
+    asked = Asked(source, target, name, bench.endpoint.url)
+    book = Book(bench.checkpoint, asked)
+    plan = _extend(bench, book.read(), asked, group_files)
+    where = " ".join(f"{option}={value}" for option, value in target.items())
+    done = Imported(job="import", source=source.location, target=where, dry_run=bench.dry_run)
+    done.committed_id = bench.head()
+    left = plan.groups[plan.done :]
+    if bench.dry_run:
+        for group in left:
+            _count(done, group, _read(bench, plan, group).count())
+        return done
+    book.write(plan)
+    for number, group in enumerate(left, plan.done + 1):
+        phase = f"{number} of {len(plan.groups)}"
+        bench.progress.show(rows=done.rows, committed_id=done.committed_id, head=done.committed_id, phase=phase)
+        producer = _producer(bench, asked, group)
+        with _layout(bench.spark):
+            _count(done, group, _write(bench, book, plan, group, producer))
+        plan = msgspec.structs.replace(plan, done=number)
+        book.write(plan)
+        Stage(str(book.folder), producer).discard_all()  # not before: a repeated write looks there for what was sent
+        done.committed_id = bench.head()
+    return done
+
+
+def _count(done: Imported, group: list[SourceFile], rows: int) -> None:
+    done.rows += rows
+    done.files += len(group)
+    done.bytes += sum(file.size for file in group)
+
+
+def _extend(bench: Workbench, plan: Plan | None, asked: Asked, group_files: int) -> Plan:
+    """The plan with the files that came since it was made; those that are in it are not looked at again."""
+    source = asked.source
+    if plan is not None and source.format == "delta":
+        return plan  # it is of one version, whatever was written since
+    known = {file.path: file.size for group in plan.groups for file in group} if plan is not None else {}
+    found = list_files(source)
+    for file in found:
+        if known.get(file.path, file.size) != file.size:
+            raise BadOption(f"{file.path} has changed since it was planned: put what is new into a file of its own")
+    new = [file for file in found if file.path not in known]
+    if plan is not None:
+        return msgspec.structs.replace(plan, groups=[*plan.groups, *_group(new, group_files)])
+    schema = infer_schema(bench.spark, source, new) if new else None
+    return Plan(asked, schema, _group(new, group_files))
+
+
+def _group(files: list[SourceFile], files_max: int) -> list[list[SourceFile]]:
+    groups: list[list[SourceFile]] = []
+    size = 0
+    for file in files:
+        if not groups or len(groups[-1]) >= files_max or size + file.size > limits.IMPORT_GROUP_BYTES:
+            groups.append([])
+            size = 0
+        groups[-1].append(file)
+        size += file.size
+    return groups
+
+
+def _read(bench: Workbench, plan: Plan, group: list[SourceFile]) -> DataFrame:
+    """The rows of the files, one file after the other."""
+    source = plan.asked.source
+    check_files(source, plan.schema, group)
+    rows = reduce(
+        lambda before, after: before.unionAll(after),
+        (read_file(bench.spark, source, plan.schema, file) for file in group),
+    )
+    return _lift(rows, plan.asked.target) if source.format == "ndjson" else rows
+
+
+@contextmanager
+def _layout(spark: SparkSession) -> Iterator[None]:
+    """Whoever shares the session has other wishes."""
+    before = {name: spark.conf.get(name, None) for name in LAYOUT}
+    for name, value in LAYOUT.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, kept in before.items():
+            if kept is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, kept)
+
+
+def _lift(lines: DataFrame, target: Mapping[str, str]) -> DataFrame:
+    """Lines as they are, and beside them what the sink has to know of each."""
+    from pyspark.sql import functions as f
+
+    columns = [f.col("value").cast("binary").alias("value")]
+    for option in ("streamColumn", "idColumn", "partitionColumn"):
+        name = target.get(option)
+        if name is None:
+            continue
+        if not name.isprintable() or "'" in name:
+            raise BadOption(f"{option} {name!r} cannot be looked up in lines of JSON")
+        found = f.get_json_object("value", f"$['{name}']")
+        if option == "partitionColumn":
+            several = f.from_json(found, "array<string>")
+            found = f.when(found.startswith("["), several).otherwise(f.array(found))
+        columns.append(found.alias(name))
+    return lines.select(*columns)
+
+
+def _write(bench: Workbench, book: Book, plan: Plan, group: list[SourceFile], producer: str) -> int:
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as f
+
+    target = plan.asked.target
+    if plan.asked.source.format == "ndjson":
+        target = {"valueColumn": "value", **target}
+    seen = Observation()
+    rows = _read(bench, plan, group).observe(seen, f.count(f.lit(1)).alias("rows"))
+    options = {**bench.options, **target, "producerId": producer, "stagingLocation": str(book.folder)}
+    rows.write.format("mainstem").mode("append").options(**options).save()
+    return int(seen.get["rows"])
+
+
+def _producer(bench: Workbench, asked: Asked, group: list[SourceFile]) -> str:
+    """Of what is written and how it is cut: whoever has the same id sends the same requests."""
+    facts = [msgspec.to_builtins(asked), msgspec.to_builtins(group), LAYOUT, bench.spark.version]
+    return f"import-{hashlib.sha256(msgspec.json.encode(facts)).hexdigest()[:32]}"
+
+
+class Book:
+    """Where the plan of an import is kept: a folder of its own in the checkpoint for each."""
+
+    def __init__(self, checkpoint: Path, asked: Asked) -> None:
+        name = hashlib.sha256(msgspec.json.encode(asked)).hexdigest()[:16]
+        self.folder = checkpoint.absolute() / name
+        self._path = self.folder / "plan.json"
+
+    def read(self) -> Plan | None:
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=Plan)
+        except FileNotFoundError:
+            return None
+
+    def write(self, plan: Plan) -> None:
+        """All at once, and on disk."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        new = self.folder / f"plan-{uuid.uuid4().hex}"
+        new.write_bytes(msgspec.json.encode(plan))
+        sync(str(new))
+        os.replace(new, self._path)
+        sync(str(self.folder))

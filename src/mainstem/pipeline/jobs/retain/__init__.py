@@ -1,0 +1,1 @@
+"""The retain job: retention policies, and the floors that follow from them."""

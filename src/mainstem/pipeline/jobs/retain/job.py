@@ -1,0 +1,208 @@
+"""retain: find out by policy how much of its history each partition and stream gives up, and tell the server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from mainstem import limits
+from mainstem.errors import BadPolicy
+from mainstem.pipeline.jobs.retain.policies import Policies
+from mainstem.pipeline.jobs.runner import Job, Summary, Workbench
+from mainstem.pipeline.jobs.targets import PARTITION, STREAM
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+TARGET = ("kind", "name", "life")
+COLUMNS = ("committed_id", "stream", "offset", "partitions", "content_type", "committed_at")
+
+
+class Retained(Summary, kw_only=True):
+    """What a round has given up, or would give up."""
+
+    partitions: int = 0
+    """Whose floor has risen."""
+    streams: int = 0
+    given_up: int = 0
+    """Events and messages, each counted for every partition that has given it up."""
+    given_up_bytes: int | None = None
+    """Of those; only if a policy counts bytes, or in a dry run."""
+    erased: int | None = None
+    """In a dry run: what would really go, since every partition of it has given it up."""
+    erased_bytes: int | None = None
+    held: int = 0
+    """Streams that would give up something, but forks read it."""
+    gone: int = 0
+    """Streams that were deleted meanwhile."""
+    archived: dict[str, int] = msgspec.field(default_factory=dict)
+    """Up to which committed id each archive has the log."""
+    policies: dict[str, int] = msgspec.field(default_factory=dict)
+    """What each policy has given up."""
+    targets: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    """In a dry run, the largest: kind, name, policy, messages, bytes, floor."""
+    problems: list[str] = msgspec.field(default_factory=list)
+    dry_run: bool = False
+
+
+@dataclass(frozen=True)
+class Retaining:
+    policies: Policies
+    clock_s: Callable[[], float] = time.time
+
+
+def make_retain(choices: Retaining) -> Job:
+    return partial(_retain, choices=choices)
+
+
+def _retain(bench: Workbench, choices: Retaining) -> Retained:
+    from pyspark import StorageLevel
+
+    from mainstem.pipeline.jobs.ranges import tracked
+
+    until = bench.head()
+    policies = choices.policies
+    done = Retained(job="retain", committed_id=until, dry_run=bench.dry_run)
+    done.archived = {table: _archived_until(table, bench, until) for table in policies.archives}
+    if not until or not (policies.has(PARTITION) or policies.has(STREAM)):
+        return done
+    measured = bench.dry_run or any(policy.max_bytes is not None for policy in policies.all)
+    records = _read(bench, policies, until, measured)
+    if bench.dry_run:
+        records = records.persist(StorageLevel.DISK_ONLY)
+    floors = _find_floors(bench, policies, records, done.archived, choices.clock_s()).persist(StorageLevel.DISK_ONLY)
+    try:
+        with tracked(bench, until, "looking" if bench.dry_run else "pruning"):
+            _count(floors, policies, measured, done)
+        if bench.dry_run:
+            _foresee(records, floors, policies, done)
+    finally:
+        floors.unpersist()
+        records.unpersist()
+    return done
+
+
+def _archived_until(table: str, bench: Workbench, head: int) -> int:
+    from mainstem.pipeline.lake.tables import archive_at, check_same_log
+
+    lake = archive_at(table)
+    if not lake.exists:
+        raise BadPolicy(f"there is no archive at {table}: nothing is pruned before `mainstem pipeline archive` made it")
+    check_same_log(lake, bench.endpoint, head)
+    return lake.reached()
+
+
+def _read(bench: Workbench, policies: Policies, until: int, measured: bool) -> DataFrame:
+    from mainstem.pipeline.jobs.ranges import cut, read_pieces
+    from mainstem.pipeline.jobs.retain.pruning import RECORDS, take_records
+    from mainstem.pipeline.lake.copies import count_slots
+    from mainstem.pipeline.log_pages import Selection
+
+    kinds = [kind for kind, name in (("stream", STREAM), ("event", PARTITION)) if policies.has(name)]
+    selection = Selection(kind=kinds[0]) if len(kinds) == 1 else Selection()
+    columns = (*COLUMNS, "data") if measured else COLUMNS
+    ranges = cut(0, until, count_slots(bench.spark))
+    return read_pieces(bench, ranges, selection, columns, lambda: partial(take_records, policies), RECORDS)
+
+
+def _find_floors(
+    bench: Workbench, policies: Policies, records: DataFrame, archived: dict[str, int], now_s: float
+) -> DataFrame:
+    """`policies.find_floor` for all targets at once: what no bound keeps, then what the requirements let go of it."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    from mainstem.pipeline.jobs.retain.pruning import FLOORS, Pruning
+
+    slots = int(bench.spark.conf.get("spark.sql.shuffle.partitions") or 2)
+    of_target = Window.partitionBy(*TARGET)
+    newest_first = of_target.orderBy(f.desc("committed_id"))
+    oldest_first = of_target.orderBy("committed_id")
+    up_to_here = (Window.unboundedPreceding, Window.currentRow)
+
+    def bound(values: list[int | None]) -> Column:
+        return f.element_at(f.array(*(f.lit(value).cast("bigint") for value in values)), f.col("policy") + 1)
+
+    every = policies.all
+    ages = [None if p.max_age_s is None else int((now_s - p.max_age_s) * 1_000_000) for p in every]
+    goes = (
+        ~f.coalesce(bound([int(p.bounded) for p in every]) == 1, f.lit(False))
+        | f.coalesce(f.col("committed_at") < bound(ages), f.lit(False))
+        | f.coalesce(
+            f.sum("messages").over(newest_first.rowsBetween(*up_to_here)) > bound([p.max_events for p in every]),
+            f.lit(False),
+        )
+        | f.coalesce(
+            f.sum("size").over(newest_first.rowsBetween(*up_to_here)) > bound([p.max_bytes for p in every]),
+            f.lit(False),
+        )
+    )
+    newest = (f.col("kind") == STREAM) & (f.row_number().over(newest_first) == 1)
+    going = (
+        records.repartition(slots, *TARGET)
+        .withColumn("kept", newest | ~goes)
+        .withColumn("behind", f.lead("start", 1, 0).over(oldest_first))
+        .withColumn("stays", f.max("kept").over(oldest_first.rowsBetween(*up_to_here)))
+        .where("NOT stays")
+        .select(*TARGET, "policy", "committed_id", "committed_at", "messages", "size", "start", "behind")
+        .sortWithinPartitions(*TARGET, "committed_id")
+    )
+    pruning = Pruning(bench.endpoint, every, archived, bench.dry_run)
+    return going.mapInArrow(pruning.prune, from_arrow_schema(FLOORS))
+
+
+def _count(floors: DataFrame, policies: Policies, measured: bool, done: Retained) -> None:
+    from pyspark.sql import functions as f
+
+    sums = [f.sum(name).alias(name) for name in ("messages", "size")]
+    found = floors.groupBy("kind", "status", "policy").agg(f.count("*").alias("targets"), *sums).collect()
+    size = 0
+    for row in found:
+        targets = int(row["targets"])
+        if row["status"] == "pruned":
+            name = policies.all[row["policy"]].name
+            done.policies[name] = done.policies.get(name, 0) + int(row["messages"])
+            done.given_up += int(row["messages"])
+            size += int(row["size"])
+            if row["kind"] == PARTITION:
+                done.partitions += targets
+            else:
+                done.streams += targets
+        elif row["status"] == "held":
+            done.held += targets
+        elif row["status"] == "gone":
+            done.gone += targets
+        elif row["status"] == "fault":
+            done.faults += targets
+    done.rows = done.given_up
+    done.given_up_bytes = size if measured else None
+    if done.faults:
+        failed = floors.where("status = 'fault'").limit(limits.PROBLEMS_TOLD_MAX).collect()
+        done.problems = [f"{row['kind']} {row['name']}: {row['detail']}" for row in failed]
+
+
+def _foresee(records: DataFrame, floors: DataFrame, policies: Policies, done: Retained) -> None:
+    """What the server would erase, and which targets give up most."""
+    from pyspark.sql import functions as f
+
+    passed = records.join(floors.select(*TARGET, "reached"), list(TARGET)).where("committed_id <= reached")
+    whole = passed.groupBy("kind", "committed_id").agg(
+        f.count("*").alias("passed"),
+        f.first("shares").alias("shares"),
+        f.first("messages").alias("messages"),
+        f.first("size").alias("size"),
+    )
+    [row] = whole.where("passed = shares").agg(f.sum("messages").alias("n"), f.sum("size").alias("size")).collect()
+    done.erased, done.erased_bytes = int(row["n"] or 0), int(row["size"] or 0)
+    largest = floors.where("status = 'pruned'").orderBy(f.desc("size"), "kind", "name")
+    for row in largest.limit(limits.PRUNED_TOLD_MAX).collect():
+        facts = {"kind": row["kind"], "name": row["name"], "policy": policies.all[row["policy"]].name}
+        done.targets.append(
+            facts | {"messages": int(row["messages"]), "bytes": int(row["size"]), "floor": int(row["floor"])}
+        )

@@ -1,0 +1,225 @@
+"""Retention policies: a TOML file, and the rule which messages of a partition or stream it keeps."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from mainstem import limits
+from mainstem.errors import BadPolicy, BadRequest
+from mainstem.globs import check_glob, matches
+from mainstem.pipeline.jobs.targets import PARTITION, STREAM
+
+AGE = re.compile(r"([1-9][0-9]{0,8})\s*(s|m|h|d|w)")
+SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 7 * 86_400}
+SIZE = re.compile(r"([1-9][0-9]{0,12})\s*(B|kB|MB|GB|TB|KiB|MiB|GiB|TiB)?")
+BYTES = {
+    **{"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12},
+    **{"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40},
+}
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """What is kept of the partitions or streams that its globs match.
+
+    A message goes when any of the bounds does not keep it. The requirements hold it back: it stays until a snapshot,
+    or an archive, has it. With requirements alone, everything goes that they do not hold back.
+    """
+
+    name: str
+    kind: str
+    globs: tuple[str, ...]
+    keep: bool = False
+    """Keep everything: an exception from the policies that follow."""
+    max_age_s: int | None = None
+    max_events: int | None = None
+    max_bytes: int | None = None
+    require_snapshot: bool = False
+    require_archive: str | None = None
+
+    def takes(self, name: str) -> bool:
+        return any(matches(glob, name) for glob in self.globs)
+
+    @property
+    def bounded(self) -> bool:
+        return self.max_age_s is not None or self.max_events is not None or self.max_bytes is not None
+
+
+class Policies:
+    """Policies in the order of their file: the first one that matches a name is the one that counts."""
+
+    def __init__(self, policies: Sequence[Policy]) -> None:
+        self.all = tuple(policies)
+        self._known: dict[tuple[str, str], int | None] = {}
+
+    def find(self, kind: str, name: str) -> int | None:
+        """The number of the policy for a partition or stream; None if all of it is kept."""
+        key = (kind, name)
+        if key not in self._known:
+            if len(self._known) >= limits.TARGETS_KNOWN_MAX:
+                self._known.clear()
+            chosen = (n for n, policy in enumerate(self.all) if policy.kind == kind and policy.takes(name))
+            number = next(chosen, None)
+            self._known[key] = None if number is None or self.all[number].keep else number
+        return self._known[key]
+
+    def has(self, kind: str) -> bool:
+        return any(policy.kind == kind and not policy.keep for policy in self.all)
+
+    @property
+    def archives(self) -> list[str]:
+        return sorted({policy.require_archive for policy in self.all if policy.require_archive is not None})
+
+
+class Kept(NamedTuple):
+    """One record of a target, as the rule sees it: an append to a stream is kept or goes as a whole."""
+
+    committed_id: int
+    committed_at_us: int
+    messages: int
+    size: int
+
+
+def find_floor(policy: Policy, records: Iterable[Kept], now_us: int, cap: int) -> int:
+    """The newest id that goes, given a target's records in committed order; 0 if none does.
+
+    Nothing behind the first record that is kept goes, whatever its age: history is given up from its beginning. Of a
+    stream the newest record stays. Spark computes the same for all targets at once (`jobs/retain.py`).
+    """
+    ordered = list(records)
+    messages, size = sum(record.messages for record in ordered), sum(record.size for record in ordered)
+    floor = 0
+    for number, record in enumerate(ordered):
+        newest = policy.kind == STREAM and number == len(ordered) - 1
+        too_old = policy.max_age_s is not None and record.committed_at_us < now_us - policy.max_age_s * 1_000_000
+        too_many = policy.max_events is not None and messages > policy.max_events
+        too_large = policy.max_bytes is not None and size > policy.max_bytes
+        goes = not policy.bounded or too_old or too_many or too_large
+        if newest or not goes or record.committed_id > cap:
+            return floor
+        floor = record.committed_id
+        messages -= record.messages
+        size -= record.size
+    return floor
+
+
+# The file
+
+
+def load_policies(path: Path) -> Policies:
+    try:
+        if path.stat().st_size > limits.POLICY_FILE_BYTES_MAX:
+            raise BadPolicy(f"{path} is larger than {limits.POLICY_FILE_BYTES_MAX} bytes")
+        text = path.read_text("utf-8")
+    except OSError as error:
+        raise BadPolicy(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise BadPolicy(f"{path} is not UTF-8") from None
+    return parse_policies(text, str(path))
+
+
+def parse_policies(text: str, source: str = "the policy file") -> Policies:
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadPolicy(f"{source} is not TOML: {error}") from None
+    given = document.pop("policy", [])
+    if document:
+        raise BadPolicy(f"{source}: there is no {next(iter(document))!r}; a policy begins with [[policy]]")
+    if not isinstance(given, list) or not all(isinstance(table, dict) for table in given):
+        raise BadPolicy(f"{source}: write [[policy]] with two brackets")
+    if not 1 <= len(given) <= limits.POLICIES_MAX:
+        raise BadPolicy(f"{source} has {len(given)} policies; it needs 1 to {limits.POLICIES_MAX}")
+    policies = []
+    for number, table in enumerate(given, 1):
+        try:
+            policies.append(_parse_policy(dict(table), number))
+        except BadPolicy as error:
+            raise BadPolicy(f"{source}, policy {number}: {error.detail}") from None
+    return Policies(policies)
+
+
+KEYS = (
+    *("partitions", "streams", "name", "keep"),
+    *("max_age", "max_events", "max_bytes", "require_snapshot", "require_archive"),
+)
+
+
+def _parse_policy(table: dict[str, Any], number: int) -> Policy:
+    kinds = [kind for kind in (PARTITION, STREAM) if kind + "s" in table]
+    if len(kinds) != 1:
+        raise BadPolicy("say which by one of: partitions, streams")
+    [kind] = kinds
+    policy = Policy(
+        name=_take(table, "name", str) or f"policy {number}",
+        kind=kind,
+        globs=_globs(table.pop(kind + "s")),
+        keep=_take(table, "keep", bool) or False,
+        max_age_s=_age(_take(table, "max_age", str)),
+        max_events=_count(_take(table, "max_events", int)),
+        max_bytes=_size(table.pop("max_bytes", None)),
+        require_snapshot=_take(table, "require_snapshot", bool) or False,
+        require_archive=_take(table, "require_archive", str),
+    )
+    if table:
+        raise BadPolicy(f"there is no {next(iter(table))!r}; there are: {', '.join(KEYS)}")
+    required = policy.require_snapshot or policy.require_archive is not None
+    if policy.keep and (policy.bounded or required):
+        raise BadPolicy("keep = true keeps everything: it takes no bounds and no requirements")
+    if not (policy.keep or policy.bounded or required):
+        raise BadPolicy(
+            "it says nothing: give max_age, max_events, max_bytes, require_snapshot, require_archive, or keep = true"
+        )
+    return policy
+
+
+def _take(table: dict[str, Any], name: str, type_: type) -> Any:
+    value = table.pop(name, None)
+    if value is not None and (not isinstance(value, type_) or (type_ is int and isinstance(value, bool))):
+        raise BadPolicy(f"{name} must be {TYPES[type_]}, not {value!r}")
+    return value
+
+
+TYPES = {str: "a text in quotes", bool: "true or false", int: "a whole number"}
+
+
+def _globs(value: Any) -> tuple[str, ...]:
+    globs = [value] if isinstance(value, str) else value
+    if not isinstance(globs, list) or not globs or not all(isinstance(glob, str) for glob in globs):
+        raise BadPolicy("partitions or streams is a glob in quotes, or a list of them")
+    for glob in globs:
+        try:
+            check_glob(glob)
+        except BadRequest as error:
+            raise BadPolicy(f"{glob!r}: {error.detail}") from None
+    return tuple(globs)
+
+
+def _age(text: str | None) -> int | None:
+    if text is None:
+        return None
+    match = AGE.fullmatch(text)
+    if match is None or int(match[1]) * SECONDS[match[2]] > limits.TTL_S_MAX:
+        raise BadPolicy(f"max_age must be like '90s', '30m', '12h', '30d' or '4w', not {text!r}")
+    return int(match[1]) * SECONDS[match[2]]
+
+
+def _count(number: int | None) -> int | None:
+    if number is not None and not 1 <= number <= limits.INTEGER_MAX:
+        raise BadPolicy(f"max_events must be from 1 to {limits.INTEGER_MAX}")
+    return number
+
+
+def _size(value: Any) -> int | None:
+    if value is None:
+        return None
+    match = SIZE.fullmatch(str(value)) if isinstance(value, str | int) and not isinstance(value, bool) else None
+    size = int(match[1]) * BYTES[match[2] or "B"] if match else 0
+    if not 1 <= size <= limits.INTEGER_MAX:
+        raise BadPolicy(f"max_bytes must be a number of bytes or like '512MiB' or '1GB', not {value!r}")
+    return size

@@ -1,0 +1,118 @@
+"""Targets of a job: the partitions and streams that its globs choose, and the rows of the log that belong to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote
+
+from mainstem import limits
+from mainstem.errors import BadOption, BadRequest
+from mainstem.globs import check_glob, matches
+from mainstem.streams.rules.content_types import is_json
+from mainstem.streams.rules.offsets import Offset
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from mainstem.pipeline.log_pages import Selection
+
+PARTITION, STREAM = "partition", "stream"
+
+
+class Target(NamedTuple):
+    kind: str
+    name: str
+    life: int = 0
+    """Which life of a stream's path; partitions have one."""
+
+
+class Row(NamedTuple):
+    """One message of one target. An event of several partitions is a row of each."""
+
+    target: Target
+    committed_id: int
+    position: int
+    start: int
+    end: int
+    """Where a stream's message begins and ends; 0 for events."""
+    data: bytes
+    number: int
+    """Its place in the batch."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Globs over partitions and streams; `only` leaves all but these out."""
+
+    partitions: tuple[str, ...] = ()
+    streams: tuple[str, ...] = ()
+    only: frozenset[tuple[str, str]] | None = None
+
+    def check(self) -> None:
+        if not self.partitions and not self.streams:
+            raise BadOption("choose partitions or streams by globs: --partitions 'room-*', --streams 'orders/**'")
+        for pattern in (*self.partitions, *self.streams):
+            try:
+                check_glob(pattern)
+            except BadRequest as error:
+                raise BadOption(f"{pattern!r}: {error.detail}") from None
+
+    def takes(self, kind: str, name: str) -> bool:
+        patterns = self.partitions if kind == PARTITION else self.streams
+        if self.only is not None and (kind, name) not in self.only:
+            return False
+        return any(matches(pattern, name) for pattern in patterns)
+
+    def selection(self) -> Selection:
+        """What the server can leave out."""
+        from mainstem.pipeline.log_pages import Selection
+
+        if not self.partitions:
+            short = sum(len(quote(pattern)) for pattern in self.streams) <= limits.PUSHED_BYTES_MAX
+            return Selection(streams=self.streams) if short else Selection(kind="stream")
+        return Selection() if self.streams else Selection(kind="event")
+
+
+COLUMNS = ("committed_id", "position", "stream", "offset", "partitions", "content_type", "data")
+
+
+class Spreader:
+    """Gives each row of the log to its targets."""
+
+    def __init__(self, choice: Choice, *, json_only: bool) -> None:
+        self._choice = choice
+        self._json_only = json_only
+        self._known: dict[tuple[str, str], bool] = {}
+
+    def spread(self, batch: pa.RecordBatch) -> Iterator[Row]:
+        columns = {name: batch.column(name).to_pylist() for name in batch.schema.names if name in COLUMNS}
+        sizes = columns.get("data") or [b""] * batch.num_rows
+        places = zip(columns["committed_id"], columns["position"], columns["stream"], sizes, strict=True)
+        for index, (committed_id, position, stream, data) in enumerate(places):
+            if stream is None:
+                for name in columns["partitions"][index]:
+                    if self._takes(PARTITION, name):
+                        yield Row(Target(PARTITION, name), committed_id, position, 0, 0, data, index)
+            elif self._takes(STREAM, stream):
+                in_json = is_json(columns["content_type"][index] or "")
+                if in_json or not self._json_only:
+                    offset = Offset.parse(columns["offset"][index])
+                    end = offset.position + len(data) + in_json  # a comma follows each JSON message
+                    target = Target(STREAM, stream, offset.read_seq)
+                    yield Row(target, committed_id, position, offset.position, end, data, index)
+
+    def _takes(self, kind: str, name: str) -> bool:
+        known = self._known.get((kind, name))
+        if known is None:
+            if len(self._known) >= limits.TARGETS_KNOWN_MAX:
+                self._known.clear()
+            known = self._known[kind, name] = self._choice.takes(kind, name)
+        return known
+
+
+def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[object, ...]]:
+    """The rows of Arrow batches, as tuples in the order of their columns."""
+    for batch in batches:
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)

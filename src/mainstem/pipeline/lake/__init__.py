@@ -1,0 +1,1 @@
+"""Delta tables and files that jobs read and write: Parquet, NDJSON and CSV."""

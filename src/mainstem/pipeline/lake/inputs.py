@@ -1,0 +1,192 @@
+"""Files that are to be imported: which there are, in an order that stays, and what reads them."""
+
+from __future__ import annotations
+
+import glob
+import posixpath
+import re
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from mainstem import limits
+from mainstem.errors import BadOption
+from mainstem.pipeline.datasource.stage import open_location
+from mainstem.pipeline.lake.tables import load_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Format = Literal["parquet", "delta", "ndjson", "csv"]
+ENDINGS: dict[str, Format] = {
+    ".parquet": "parquet",
+    ".ndjson": "ndjson",
+    ".jsonl": "ndjson",
+    ".json": "ndjson",
+    ".csv": "csv",
+}
+PACKED = (".gz", ".bz2", ".zst")
+CSV_OPTIONS = {"mode": "FAILFAST", "escape": '"', "multiLine": "true", "enforceSchema": "false"}
+"""RFC 4180: quotes are doubled, quoted fields may hold line breaks. A line or header that does not fit is an error."""
+FOREIGN = ("deletionVectors", "columnMapping", "v2Checkpoint", "typeWidening")
+
+
+class SourceFile(msgspec.Struct, frozen=True):
+    """A file as it was when the import was planned."""
+
+    path: str
+    size: int
+    changed_ns: int
+
+
+class Source(msgspec.Struct, frozen=True):
+    """What is imported."""
+
+    location: str
+    format: Format
+    header: bool = True
+    infer: bool = False
+    schema: str | None = None
+    version: int | None = None
+    """Of a Delta table."""
+
+
+def guess_format(location: str) -> Format:
+    """By the ending of a file, or of the files in a directory."""
+    system, root = open_location(location)
+    names = [root]
+    if system.get_file_info(root).type == fs.FileType.Directory:
+        if system.get_file_info(f"{root}/_delta_log").type == fs.FileType.Directory:
+            return "delta"
+        names = [file.path for file in _walk(system, root)]
+    found = {_format_of(name) for name in names}
+    if len(found) == 1 and (format_ := found.pop()) is not None:
+        return format_
+    raise BadOption(f"the names of the files at {location} do not tell what they are: give --format")
+
+
+def _format_of(name: str) -> Format | None:
+    stem, ending = posixpath.splitext(name)
+    if ending in PACKED:
+        ending = posixpath.splitext(stem)[1]
+    return ENDINGS.get(ending.lower())
+
+
+def list_files(source: Source) -> list[SourceFile]:
+    """In the order in which they are imported: by name, and those of a Delta table as they were added."""
+    files = _list_delta(source) if source.format == "delta" else _list_plain(source)
+    if len(files) > limits.IMPORT_FILES_MAX:
+        raise BadOption(f"{source.location} has {len(files)} files, more than {limits.IMPORT_FILES_MAX}: import parts")
+    return files
+
+
+def _list_plain(source: Source) -> list[SourceFile]:
+    system, root = open_location(source.location)
+    about = system.get_file_info(root)
+    if about.type == fs.FileType.Directory:
+        found = _walk(system, root)
+    elif about.type == fs.FileType.File:
+        found = [about]
+    else:
+        found = system.get_file_info(sorted(glob.glob(root, recursive=True)))
+    if not found:
+        raise BadOption(f"there is nothing at {source.location}")
+    files = [SourceFile(file.path, file.size, file.mtime_ns) for file in found if file.is_file and file.size]
+    return sorted(files, key=lambda file: file.path)
+
+
+def _walk(system: fs.FileSystem, root: str) -> list[Any]:
+    """Files below, but for those that Spark too takes for hidden."""
+    found = system.get_file_info(fs.FileSelector(root, recursive=True))
+    kept = [file for file in found if file.is_file and not _is_hidden(file.path.removeprefix(root))]
+    return sorted(kept, key=lambda file: file.path)
+
+
+def _is_hidden(below: str) -> bool:
+    return any(part.startswith((".", "_")) and "=" not in part for part in below.split("/") if part)
+
+
+def _list_delta(source: Source) -> list[SourceFile]:
+    table = load_table(source.location, source.version)
+    features = set(table.protocol().reader_features or ())
+    for feature in FOREIGN:
+        if feature in features:
+            raise BadOption(
+                f"the Delta table at {source.location} uses {feature}, which is not read here: copy it first"
+            )
+    actions = pa.table(table.get_add_actions(flatten=True)).select(["path", "size_bytes", "modification_time"])
+    rows = sorted(actions.to_pylist(), key=lambda row: (row["modification_time"], row["path"]))
+    root = table.table_uri.rstrip("/")
+    root = root.removeprefix("file://")
+    return [SourceFile(f"{root}/{row['path']}", row["size_bytes"], row["modification_time"]) for row in rows]
+
+
+def check_files(source: Source, schema: str | None, files: list[SourceFile]) -> None:
+    """What was planned must be what is read, and no column of it may get lost."""
+    for file in files:
+        system, path = open_location(file.path)
+        about = system.get_file_info(path)
+        if about.type != fs.FileType.File:
+            raise BadOption(f"{file.path} is gone since the import was planned: bring it back")
+        changed = source.format != "delta" and about.mtime_ns != file.changed_ns
+        if about.size != file.size or changed:
+            raise BadOption(f"{file.path} has changed since the import was planned: begin anew with another --name")
+        if source.format == "parquet" and source.schema is None and schema is not None:
+            _check_columns(file, pq.read_schema(path, filesystem=system).names, schema)
+
+
+def _check_columns(file: SourceFile, names: list[str], schema: str) -> None:
+    known = {field["name"] for field in msgspec.json.decode(schema)["fields"]}
+    more = [name for name in names if name not in known]
+    if more:
+        raise BadOption(
+            f"{file.path} has the column {more[0]!r}, which the first file does not have: name all columns with "
+            "--schema, or import it apart"
+        )
+
+
+def infer_schema(spark: SparkSession, source: Source, files: list[SourceFile]) -> str | None:
+    """As JSON, once and for all files: each of them must make the same messages whenever it is read."""
+    if source.format == "ndjson":
+        return None
+    if source.format == "delta" and source.schema is None:
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        columns = load_table(source.location, source.version).schema().to_arrow()
+        return str(from_arrow_schema(pa.schema(columns)).json())
+    if source.format == "csv":
+        reader = spark.read.options(**CSV_OPTIONS, header=source.header, inferSchema=source.infer)
+        found = (reader.schema(source.schema) if source.schema else reader).csv([escape(file.path) for file in files])
+    else:
+        reader = spark.read.option("basePath", _base(source))
+        found = (reader.schema(source.schema) if source.schema else reader).parquet(escape(files[0].path))
+    return found.schema.json()
+
+
+def read_file(spark: SparkSession, source: Source, schema: str | None, file: SourceFile) -> DataFrame:
+    from pyspark.sql.types import StructType
+
+    path = escape(file.path)
+    if source.format == "ndjson":
+        return spark.read.text(path).where("trim(value) != ''")
+    assert schema is not None
+    struct = StructType.fromJson(msgspec.json.decode(schema))
+    if source.format == "csv":
+        return spark.read.schema(struct).options(**CSV_OPTIONS, header=source.header).csv(path)
+    return spark.read.schema(struct).option("basePath", _base(source)).parquet(path)
+
+
+def _base(source: Source) -> str:
+    """Below which the directories of a path name columns (`date=2026-01-31`)."""
+    system, root = open_location(source.location)
+    if "://" in source.location:
+        return source.location
+    return root if system.get_file_info(root).type == fs.FileType.Directory else posixpath.dirname(root)
+
+
+def escape(path: str) -> str:
+    """Spark takes every path for a glob."""
+    return re.sub(r"([*?\[\]{}\\])", r"\\\1", path)

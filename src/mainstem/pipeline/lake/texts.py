@@ -1,0 +1,133 @@
+"""Rows of the log as text files: NDJSON as the log over HTTP has it, messages alone, and CSV."""
+
+from __future__ import annotations
+
+import math
+import posixpath
+import uuid
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv
+
+from mainstem.errors import BadRow
+from mainstem.pipeline.datasource.stage import open_location, sync
+from mainstem.pipeline.lake.copies import Extent, WrittenFile
+from mainstem.streams.rules.content_types import is_json
+
+Lines = Any  # bytes, or a buffer of Arrow, which has no types
+
+
+class TextFile:
+    """One file of lines."""
+
+    def __init__(
+        self, location: str, folder: str, extension: str, encode: Callable[[pa.RecordBatch], Lines], header: bytes = b""
+    ) -> None:
+        self._fs, root = open_location(location)
+        self.path = posixpath.join(folder, f"{uuid.uuid4().hex}.{extension}")
+        self._whole = posixpath.join(root, self.path)
+        self._fs.create_dir(posixpath.dirname(self._whole), recursive=True)
+        self._file = self._fs.open_output_stream(self._whole)
+        self._file.write(header)
+        self._size = len(header)
+        self._encode = encode
+        self._extent = Extent()
+
+    def write(self, batch: pa.RecordBatch, ids: pa.Array, times: pa.Array) -> None:
+        lines = self._encode(batch)
+        self._file.write(lines)
+        self._size += len(lines)
+        self._extent.add(ids, times)
+
+    def close(self) -> WrittenFile:
+        self._file.close()
+        if self._fs.type_name == "local":
+            sync(self._whole)
+        return self._extent.describe(self.path, self._size)
+
+
+def encode_ndjson(batch: pa.RecordBatch) -> bytes:
+    """One object a row. Bytes that are text are text; others come in base64, under a name that says so."""
+    encode = msgspec.json.Encoder().encode_lines
+    return encode([_object(row) for row in batch.to_pylist()])
+
+
+def _object(row: dict[str, Any]) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for name, value in row.items():
+        if isinstance(value, bytes):
+            text, base64 = _text_or_base64(value)
+            made |= {name: text} if base64 is None else {f"{name}_base64": base64}
+        elif isinstance(value, float) and not math.isfinite(value):
+            made[name] = None
+        elif value is not None:
+            made[name] = value
+    return made
+
+
+def _text_or_base64(value: bytes) -> tuple[str | None, str | None]:
+    try:
+        return value.decode(), None
+    except UnicodeDecodeError:
+        return None, b64encode(value).decode()
+
+
+def encode_messages(batch: pa.RecordBatch) -> bytes:
+    """The messages themselves, one a line, as they were sent."""
+    kinds = pc.unique(batch.column("content_type")).to_pylist()
+    for kind in kinds:
+        if kind is None or not is_json(kind):
+            raise BadRow(f"a message of {kind} is no line of JSON: leave --messages out, or choose other streams")
+    return b"".join(_lines(batch.column("data").to_pylist()))
+
+
+def _lines(messages: list[bytes]) -> Iterator[bytes]:
+    for message in messages:
+        if b"\n" in message or b"\r" in message:  # only white space between tokens: strings hold them escaped
+            message = message.replace(b"\n", b" ").replace(b"\r", b" ")
+        yield message
+        yield b"\n"
+
+
+def encode_csv(batch: pa.RecordBatch) -> pa.Buffer:
+    """Lines without a header. What is not flat is JSON; bytes that are no text are in a column of their own."""
+    arrays: dict[str, pa.Array] = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if pa.types.is_binary(column.type):
+            arrays[name], arrays[f"{name}_base64"] = _split_bytes(column)
+        else:
+            arrays[name] = _flatten(column)
+    sink = pa.BufferOutputStream()
+    csv.write_csv(pa.table(arrays), sink, csv.WriteOptions(include_header=False))
+    return sink.getvalue()
+
+
+def csv_header(schema: pa.Schema) -> bytes:
+    names: list[str] = []
+    for field in schema:
+        names += [field.name, f"{field.name}_base64"] if pa.types.is_binary(field.type) else [field.name]
+    return (",".join('"' + name.replace('"', '""') + '"' for name in names) + "\n").encode()
+
+
+def _split_bytes(column: pa.Array) -> tuple[pa.Array, pa.Array]:
+    try:
+        return column.cast(pa.string()), pa.nulls(len(column), pa.string())
+    except pa.ArrowInvalid:
+        pairs = [(None, None) if value is None else _text_or_base64(value) for value in column.to_pylist()]
+        return pa.array([text for text, _ in pairs], pa.string()), pa.array([rest for _, rest in pairs], pa.string())
+
+
+def _flatten(column: pa.Array) -> pa.Array:
+    if pa.types.is_timestamp(column.type):
+        zone = "Z" if column.type.tz else ""
+        return pc.strftime(column, format=f"%Y-%m-%dT%H:%M:%S{zone}")
+    if pa.types.is_nested(column.type):
+        encode = msgspec.json.encode
+        texts = [None if value is None else encode(value).decode() for value in column.to_pylist()]
+        return pa.array(texts, pa.string())
+    return column

@@ -1,1 +1,0 @@
-"""How Spark reads the log: pages of Arrow batches, split into ranges, with filters and typed columns."""

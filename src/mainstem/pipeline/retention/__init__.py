@@ -1,1 +1,0 @@
-"""What the log may give up: policies, and the floors that follow from them."""

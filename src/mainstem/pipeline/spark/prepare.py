@@ -1,0 +1,67 @@
+"""Makes the class archive: a short life of Spark in which it does a little of all that jobs do."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mainstem.errors import JobFailed, MainstemError
+from mainstem.pipeline.jobs.runner import explain
+from mainstem.pipeline.spark.class_archive import archive_of, give_base, recording, remove_others
+from mainstem.pipeline.spark.session import JAVA_OPTIONS, end_java, find_jars, prepare_environment, session
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+
+def make_class_archive() -> Path:
+    """The file, made anew. No Spark may run in this process."""
+    prepare_environment()
+    java_home = Path(os.environ["JAVA_HOME"])
+    archive = archive_of(java_home, find_jars())
+    unfinished = archive.with_suffix(f".{os.getpid()}.part")
+    options = {JAVA_OPTIONS: give_base(archive, java_home) + recording(unfinished)}
+    try:
+        with tempfile.TemporaryDirectory(prefix="mainstem-prepare-") as folder:
+            _live_through(options, Path(folder))
+        if not unfinished.is_file():
+            raise JobFailed("this Java wrote no archive of its classes; with SPARK_CONF_DIR set it cannot")
+        os.replace(unfinished, archive)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    remove_others(archive)
+    return archive
+
+
+def _live_through(options: dict[str, str], folder: Path) -> None:
+    try:
+        spark = session("mainstem pipeline prepare", "local[2]", work=folder, conf=options)
+        _rehearse(spark, folder)
+        spark.stop()
+        end_java()
+    except MainstemError:
+        raise
+    except Exception as error:
+        raise explain(error) from error
+
+
+def _rehearse(spark: SparkSession, folder: Path) -> None:
+    """Rows from Python, an aggregate, files, and a streaming query with a state."""
+    rows = spark.range(0, 1_000, 1, 2).mapInArrow(_pass_on, "id LONG")
+    rows = rows.selectExpr("id", "id % 7 AS key", "timestamp_seconds(id) AS at", "to_json(struct(id)) AS text")
+    files = str(folder / "rows")
+    rows.write.partitionBy("key").parquet(files)
+    found = spark.read.parquet(files)
+    found.groupBy("key").count().orderBy("key").collect()
+    stream = spark.readStream.schema(found.schema).parquet(files).withWatermark("at", "1 minute")
+    counts = stream.groupBy("key").count()
+    writer = counts.writeStream.format("noop").outputMode("update").trigger(availableNow=True)
+    writer.option("checkpointLocation", str(folder / "checkpoint")).start().awaitTermination()
+
+
+def _pass_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return batches

@@ -1,0 +1,201 @@
+"""Authentication: who sent a token, once its signature and its time have been checked.
+
+A verified token is remembered, so that the next request with it costs a look into a dict; its time is checked again at
+each use, and a change of the keys forgets all of them.
+"""
+
+import asyncio
+import logging
+from base64 import urlsafe_b64decode
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+import msgspec
+from msgspec import UNSET
+
+from mainstem import limits
+from mainstem.access import Identity
+from mainstem.errors import SettingsError, Unauthorized, Unavailable
+from mainstem.server.auth import keys
+from mainstem.server.auth.claims import Claims, check_addressee, grant, parse_claims
+from mainstem.server.auth.keys import JwksUnreadable, TokenHeader, VerificationKey
+from mainstem.server.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+TOKEN_BYTES_MAX: Final = limits.TOKEN_BYTES_MAX
+TOKENS_KNOWN_MAX: Final = limits.TOKENS_KNOWN_MAX
+JWKS_REFRESH_S: Final = limits.JWKS_REFRESH_S
+JWKS_RETRY_S_MIN: Final = limits.JWKS_RETRY_S_MIN
+
+Clock = Callable[[], int]
+
+
+class KnownToken(NamedTuple):
+    identity: Identity
+    valid_from_us: float
+
+
+def configure_authenticator(settings: Settings, clock_us: Clock) -> "Authenticator | None":
+    """What the settings ask for; None if they leave the server open."""
+    if not settings.authenticates:
+        if settings.jwt_issuer is not None or settings.jwt_audience is not None:
+            raise SettingsError("jwt_issuer and jwt_audience mean nothing without jwt_secret_file or jwks")
+        return None
+    return Authenticator(settings, clock_us)
+
+
+class Authenticator:
+    """Turns tokens into identities. `start` and `stop` follow a JWKS as it changes."""
+
+    def __init__(self, settings: Settings, clock_us: Clock) -> None:
+        self._clock_us = clock_us
+        self._issuer = settings.jwt_issuer
+        self._audience = settings.jwt_audience
+        self._secret: tuple[VerificationKey, ...] = ()
+        if settings.jwt_secret_file is not None:
+            self._secret = (keys.import_secret(keys.read_secret(settings.jwt_secret_file)),)
+        self._known: dict[str, KnownToken] = {}
+        self._jwks = settings.jwks
+        self._jwks_data: bytes | None = None
+        self._public: tuple[VerificationKey, ...] = ()
+        self._asked_us: int | None = None
+        self._refreshing = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+        if self._jwks is not None:
+            self._prepare_jwks(self._jwks)
+
+    def _prepare_jwks(self, location: str) -> None:
+        """A file must be good at the start; a web server may come up later than we do."""
+        if keys.is_url(location):
+            keys.check_location(location)
+            return
+        try:
+            self._take(keys.load_jwks(location))
+        except JwksUnreadable as error:
+            raise SettingsError(f"cannot use the JWKS {location}: {error}") from None
+        if not self._public:
+            raise SettingsError(f"the JWKS {location} has no key that can verify tokens (EdDSA, RS256, ES256)")
+
+    async def start(self) -> None:
+        if self._jwks is not None:
+            if self._jwks_data is None:
+                await self.refresh()
+            self._task = asyncio.create_task(self._follow_jwks())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+
+    # Tokens
+
+    def known(self, token: str) -> Identity | None:
+        """Who sent a token that was verified before and is still good. None says nothing: ask `identify`."""
+        known = self._known.get(token)
+        if known is None:
+            return None
+        now_us = self._clock_us()
+        if known.identity.has_expired(now_us) or now_us < known.valid_from_us:
+            del self._known[token]
+            return None
+        return known.identity
+
+    async def identify(self, token: str) -> Identity:
+        """Who sent this token. Raises Unauthorized, with as much of a reason as its sender may know."""
+        identity = self.known(token)
+        if identity is not None:
+            return identity
+        claims = parse_claims(await self._verify(token))
+        check_addressee(claims, self._issuer, self._audience)
+        identity = grant(claims)
+        valid_from_us = self._check_time(claims, identity)
+        if len(self._known) >= TOKENS_KNOWN_MAX:
+            del self._known[next(iter(self._known))]
+        self._known[token] = KnownToken(identity, valid_from_us)
+        return identity
+
+    def _check_time(self, claims: Claims, identity: Identity) -> float:
+        """When the token's time began; it must be now."""
+        now_us = self._clock_us()
+        valid_from_us = 0.0 if claims.nbf is UNSET else claims.nbf * 1_000_000
+        if identity.has_expired(now_us):
+            raise Unauthorized("the token has expired")
+        if now_us < valid_from_us:
+            raise Unauthorized("the token is not valid yet")
+        return valid_from_us
+
+    async def _verify(self, token: str) -> bytes:
+        header = read_header(token)
+        payload = keys.verify_signature(token, self._secret + self._public, header)
+        if payload is None and await self._look_for_new_keys(header):
+            payload = keys.verify_signature(token, self._public, header)
+        if payload is None:
+            raise Unauthorized("the token is not signed with a key that this server trusts")
+        return payload
+
+    # Keys
+
+    async def _look_for_new_keys(self, header: TokenHeader) -> bool:
+        """Whether it is worth to try again: the issuer may have begun to use a key that we have not seen."""
+        if self._jwks is None or header.alg not in keys.ANY_PUBLIC_ALGORITHM:
+            return False
+        if header.kid is not None and any(key.kid == header.kid for key in self._public):
+            return False
+        before = self._public
+        async with self._refreshing:
+            if self._public is before and self._may_ask():
+                self._asked_us = self._clock_us()
+                await self.refresh()
+        if self._jwks_data is None:
+            raise Unavailable(
+                "the keys of the tokens' issuer cannot be had at present",
+                headers={"Retry-After": str(int(JWKS_RETRY_S_MIN))},
+            )
+        return self._public is not before
+
+    def _may_ask(self) -> bool:
+        # A clock that was set back must not lock new keys out.
+        return self._asked_us is None or not 0 <= self._clock_us() - self._asked_us < JWKS_RETRY_S_MIN * 1_000_000
+
+    async def _follow_jwks(self) -> None:
+        while True:
+            await asyncio.sleep(JWKS_REFRESH_S)
+            await self.refresh()
+
+    async def refresh(self) -> None:
+        """Load the JWKS again. What cannot be loaded leaves the keys as they were."""
+        assert self._jwks is not None
+        try:
+            async with asyncio.timeout(keys.JWKS_WAIT_S_MAX):
+                data = await asyncio.to_thread(keys.load_jwks, self._jwks)
+            self._take(data)
+        except TimeoutError:
+            logger.warning("the JWKS was not loaded within %g s; its last keys stay", keys.JWKS_WAIT_S_MAX)
+        except JwksUnreadable as error:
+            logger.warning("the JWKS could not be loaded, its last keys stay: %s", error)
+
+    def _take(self, data: bytes) -> None:
+        if data == self._jwks_data:
+            return
+        self._public = keys.parse_jwks(data)
+        self._jwks_data = data
+        self._known.clear()  # a key may have been withdrawn, and what it had signed with it
+        if not self._public:
+            logger.warning("the JWKS has no key that can verify tokens: all of its tokens are refused")
+
+
+def read_header(token: str) -> TokenHeader:
+    """What the token says of itself; it must at least look like a signed token."""
+    if len(token) > TOKEN_BYTES_MAX:
+        raise Unauthorized(f"the token is longer than {TOKEN_BYTES_MAX} bytes")
+    if not token.isascii() or token.count(".") != 2:
+        raise Unauthorized("the token is not a signed JWT")
+    encoded = token.partition(".")[0]
+    try:
+        return msgspec.json.decode(urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)), type=TokenHeader)
+    except (ValueError, msgspec.MsgspecError, RecursionError):
+        raise Unauthorized("the token is not a signed JWT") from None

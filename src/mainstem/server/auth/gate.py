@@ -1,0 +1,126 @@
+"""The gate: every HTTP request passes it once, and leaves it with an identity or with a refusal.
+
+What the identity may do is decided where a stream is named, since only there one knows which. A path that needs no
+token passes as nobody, so that a mistake here opens nothing.
+"""
+
+import re
+from collections.abc import MutableMapping
+from typing import Any, Final
+
+from mainstem.access import EVERYBODY, Identity, name_caller
+from mainstem.errors import TokenInUrl, Unauthorized
+from mainstem.http.asgi import Headers, Scope, Send
+from mainstem.http.requests import parse_query
+from mainstem.http.responses import make_private
+from mainstem.server.auth.authenticator import Authenticator, Clock, configure_authenticator
+from mainstem.server.auth.rates import RateLimits
+from mainstem.server.settings import Settings
+from mainstem.streams.rules.paths import Mount
+
+NOBODY: Final = Identity()
+HEALTH: Final = frozenset([b"/healthz", b"/readyz"])
+PUBLIC_KEYS: Final = b"/jwks.json"
+# Their bearer token is the one of the wake, which the subscription itself checks.
+OF_A_WAKE = re.compile(rb"/subscriptions/[^/]+/(?:callback|ack|release)")
+NAMES_OF_TOKENS: Final = frozenset(["token", "access_token", "jwt", "authorization"])
+
+
+def open_gate(settings: Settings, clock_us: Clock) -> "Gate | None":
+    """The gate that the settings ask for; None if everybody may do everything, as often as they like."""
+    authenticator = configure_authenticator(settings, clock_us)
+    rates = RateLimits(settings.max_requests_per_second, clock_us) if settings.max_requests_per_second else None
+    if authenticator is None and rates is None:
+        return None
+    return Gate(authenticator, rates, Mount(settings.stream_prefix))
+
+
+class Gate:
+    def __init__(self, authenticator: Authenticator | None, rates: RateLimits | None, mount: Mount) -> None:
+        self.authenticator = authenticator
+        self._control = mount.control
+        self._rates = rates
+
+    async def admit(self, scope: Scope, path: bytes, send: Send) -> Send:
+        """Put the identity into the scope, and return the way on which to answer it. Raises what refuses it."""
+        method: str = scope["method"]
+        if method != "OPTIONS":  # a preflight carries no token, and does nothing
+            self.check_url(scope)
+        if method == "OPTIONS" or path in HEALTH:
+            scope["mainstem.identity"] = NOBODY if self.authenticator else EVERYBODY
+            return send
+        client = scope.get("client")
+        identity = await self._identify(scope, method, path, client)
+        self._count(identity, client)
+        scope["mainstem.identity"] = identity
+        return send if self.authenticator is None or identity is NOBODY else keep_private(send)
+
+    def admit_known(self, headers: Headers, client: tuple[str, int] | None) -> Identity | None:
+        """The same without waiting, for whoever was here before. None: let the ordinary way decide."""
+        identity: Identity | None = EVERYBODY
+        if self.authenticator is not None:
+            token = read_bearer(headers.get(b"authorization", b""))
+            identity = None if token is None else self.authenticator.known(token)
+        if identity is None or (self._rates is not None and self._rates.take(name_caller(identity, client))):
+            return None
+        return identity
+
+    def admit_socket(self, scope: Scope) -> None:
+        """A WebSocket's handshake is a request like any other. Its token comes later, so it counts for its address."""
+        self.check_url(scope)
+        self._count(NOBODY, scope.get("client"))
+
+    def check_url(self, scope: Scope) -> None:
+        """A token in a URL ends up in logs and histories: refuse it, so that nobody gets used to it."""
+        if self.authenticator is not None and scope["query_string"]:
+            for name, _ in parse_query(scope):
+                if name.lower() in NAMES_OF_TOKENS:
+                    raise TokenInUrl(f"the query parameter {name!r} is not for tokens, and means nothing else here")
+
+    async def _identify(self, scope: Scope, method: str, path: bytes, client: Any) -> Identity:
+        if self.authenticator is None:
+            return EVERYBODY
+        if path.startswith(self._control) and needs_no_token(method, path[len(self._control) :]):
+            return NOBODY
+        try:
+            return await self.authenticator.identify(find_bearer(scope))
+        except Unauthorized:
+            self._count(NOBODY, client)
+            raise
+
+    def _count(self, identity: Identity, client: Any) -> None:
+        if self._rates is not None:
+            self._rates.require(name_caller(identity, client))
+
+
+def needs_no_token(method: str, path: bytes) -> bool:
+    """`path` is what follows the reserved segment."""
+    if path == PUBLIC_KEYS:
+        return method in ("GET", "HEAD")
+    return method == "POST" and OF_A_WAKE.fullmatch(path) is not None
+
+
+def find_bearer(scope: Scope) -> str:
+    values = [value for name, value in scope["headers"] if name == b"authorization"]
+    if not values:
+        raise Unauthorized("this server needs a token")
+    token = read_bearer(values[0])
+    if token is None or len(values) > 1:
+        raise Unauthorized("send one token, as Authorization: Bearer")
+    return token
+
+
+def read_bearer(value: bytes) -> str | None:
+    scheme, _, token = value.partition(b" ")
+    return token.strip().decode("latin-1") if scheme.lower() == b"bearer" and token else None
+
+
+def keep_private(send: Send) -> Send:
+    """Answers to a token are for its holder: no shared cache may give them to others."""
+
+    async def send_privately(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = make_private(message["headers"])
+        await send(message)
+
+    return send_privately

@@ -1,0 +1,1 @@
+"""Endpoints that combine both protocols or belong to the server itself."""

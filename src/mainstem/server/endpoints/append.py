@@ -1,0 +1,94 @@
+"""Appends without a task: the fast path of `mainstem serve`.
+
+An append that fits in memory needs no coroutine of its own: its request is parsed when its last byte arrives, the
+command waits in the log, and the committer answers it. Everything else, and every append under another ASGI server,
+goes through ASGI. Both share the parsing, the command and the reply.
+"""
+
+import msgspec
+
+from mainstem import limits
+from mainstem.access import Identity
+from mainstem.errors import MainstemError, problem
+from mainstem.http.asgi import Headers
+from mainstem.http.responses import problem_headers
+from mainstem.server.edge.exchanges import Exchange
+from mainstem.streams.commands.append import Appended
+from mainstem.streams.http.handler import StreamsHttp, append_content_type, append_reply, parse_messages_now
+from mainstem.streams.rules import paths
+
+
+def fits(exchange: Exchange, http: StreamsHttp) -> bool:
+    """Whether a request is an append that can wait for its last byte in memory."""
+    head = exchange.head
+    return (
+        head.method == b"POST"
+        and 0 <= head.length <= min(limits.DIRECT_APPEND_BYTES_MAX, http.body_bytes_max)
+        and not head.query
+        and not head.expects_continue
+        and head.path.startswith(http.mount.root)
+        and not head.path.startswith(http.mount.control)
+    )
+
+
+class AppendHandler:
+    """One append. To the connection it is a request's handler, to the log it is a waiting caller."""
+
+    __slots__ = ("_complete", "_exchange", "_headers", "_http", "_identity", "_pieces")
+
+    backlog = 0  # its size is bounded
+
+    def __init__(self, exchange: Exchange, http: StreamsHttp, identity: Identity, headers: Headers) -> None:
+        self._exchange = exchange
+        self._http = http
+        self._identity = identity
+        self._headers = headers
+        self._pieces: list[bytes] = []
+        self._complete = False
+
+    # From the connection
+
+    def receive_data(self, data: bytes) -> None:
+        self._pieces.append(data)
+
+    def receive_end(self) -> None:
+        """The request is complete: put its command into the queue of the log."""
+        self._complete = True
+        pieces = self._pieces
+        body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        pieces.clear()
+        try:
+            path = self._parse_path()
+            self._identity.require_write(path)
+            content_type = append_content_type(self._headers, body)
+            messages = None if content_type is None else parse_messages_now(content_type, body)
+            command = self._http.append_command(path, self._headers, content_type, messages)
+            self._http.streams.log.enqueue(command, self)
+        except MainstemError as error:
+            self.set_exception(error)
+
+    def _parse_path(self) -> str:
+        return paths.parse_path(self._exchange.head.path[len(self._http.mount.root) :])
+
+    def client_left(self) -> None:
+        """A complete append counts also without its client; an incomplete one does not."""
+        if not self._complete:
+            self._exchange.abort()
+
+    # What the log needs of a waiting caller
+
+    def cancelled(self) -> bool:
+        return False
+
+    def done(self) -> bool:
+        return self._exchange.complete
+
+    def set_result(self, done: Appended) -> None:
+        if done.state.ttl_s is not None:
+            self._http.keep_alive(self._parse_path(), done)
+        self._exchange.respond(*append_reply(self._headers, done))
+
+    def set_exception(self, error: BaseException) -> None:
+        if not isinstance(error, MainstemError):
+            error = MainstemError("the append failed unexpectedly")
+        self._exchange.respond(error.status, problem_headers(error), msgspec.json.encode(problem(error)))

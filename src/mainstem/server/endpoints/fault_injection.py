@@ -1,0 +1,199 @@
+"""Faults on demand, for tests of clients: `mainstem serve --test-endpoints`, on a loopback address only.
+
+`POST /_test/inject-error` names a path and what shall go wrong with the next requests to it; `DELETE` forgets them all.
+The names of the fields are those of the public client suite. Nothing of this is in the way of a server without the
+flag: the app of this module takes the place of the ordinary one.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, MutableMapping
+from typing import Annotated, Any
+
+import msgspec
+
+from mainstem import limits
+from mainstem.access import Identity
+from mainstem.errors import BadRequest, MainstemError, MethodNotAllowed
+from mainstem.http.asgi import HeaderList, Receive, Scope, Send
+from mainstem.http.requests import collect_headers, read_body
+from mainstem.http.responses import respond, respond_problem
+from mainstem.server.app import Mainstem
+from mainstem.server.edge.exchanges import Exchange
+
+PATH = "/_test/inject-error"
+
+Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=limits.LONG_POLL_MS_MAX)]
+Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
+Bytes = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class SseEvent(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    event_type: str
+    data: str
+
+
+class Fault(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    """What goes wrong. Several things may go wrong at once."""
+
+    path: str
+    """Of a stream, with or without its prefix, or of anything else that is served."""
+    method: str | None = None
+    count: Count = 1
+    probability: Annotated[float, msgspec.Meta(ge=0, le=1)] = 1.0
+    status: Annotated[int, msgspec.Meta(ge=200, le=599)] | None = None
+    retry_after: int | str | None = None
+    delay_ms: Milliseconds = 0
+    jitter_ms: Milliseconds = 0
+    drop_connection: bool = False
+    """Before the request is looked at."""
+    drop_reply: bool = False
+    """After it was carried out: the client cannot know."""
+    drop_after_bytes: Bytes | None = None
+    """In the middle of the body of the reply."""
+    truncate_body_bytes: Bytes | None = None
+    """The body is shorter, and nothing says so."""
+    corrupt_body: bool = False
+    inject_sse_event: SseEvent | None = None
+
+    def concerns(self, scope: Scope, prefix: str) -> bool:
+        stream = f"{prefix}/{self.path}"
+        return scope["path"] in (self.path, stream) and self.method in (None, scope["method"])
+
+
+class FaultyMainstem(Mainstem):
+    """The server, with what tests have asked for going wrong."""
+
+    faults: list[Fault]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.faults = []
+
+    def direct(self, exchange: Exchange) -> None:
+        """Every request goes through ASGI, where faults are."""
+        return None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] == "OPTIONS":
+            await super().__call__(scope, receive, send)
+        elif scope["path"] == PATH:
+            await self._control(scope, receive, send)
+        else:
+            fault = self._take(scope)
+            if fault is None:
+                await super().__call__(scope, receive, send)
+            else:
+                await self._go_wrong(fault, scope, receive, send)
+
+    async def _control(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            if self.gate is not None:
+                send = await self.gate.admit(scope, PATH.encode(), send)
+                identity: Identity = scope["mainstem.identity"]
+                identity.require_admin()
+            if scope["method"] == "POST":
+                headers = collect_headers(scope["headers"])
+                body = await read_body(headers, receive, limits.CONTROL_BODY_BYTES_MAX)
+                self._inject(body)
+            elif scope["method"] == "DELETE":
+                self.faults.clear()
+            else:
+                raise MethodNotAllowed("POST injects a fault, DELETE forgets all", headers={"Allow": "POST, DELETE"})
+            await respond(send, 204, [])
+        except MainstemError as error:
+            await respond_problem(send, error)
+
+    def _inject(self, body: bytes) -> None:
+        if len(self.faults) >= limits.FAULTS_MAX:
+            raise BadRequest(f"{limits.FAULTS_MAX} faults wait already: DELETE {PATH} forgets them")
+        try:
+            # The public suite sends null for what it does not set.
+            given = {name: value for name, value in msgspec.json.decode(body, type=dict).items() if value is not None}
+            self.faults.append(msgspec.convert(given, Fault))
+        except msgspec.DecodeError as error:
+            raise BadRequest(f"this is not a fault: {error}") from None
+
+    def _take(self, scope: Scope) -> Fault | None:
+        for fault in self.faults:
+            if fault.concerns(scope, self.mount.prefix) and random.random() < fault.probability:
+                fault.count -= 1
+                if not fault.count:
+                    self.faults.remove(fault)
+                return fault
+        return None
+
+    async def _go_wrong(self, fault: Fault, scope: Scope, receive: Receive, send: Send) -> None:
+        if fault.delay_ms or fault.jitter_ms:
+            await asyncio.sleep((fault.delay_ms + random.random() * fault.jitter_ms) / 1000)
+        abort: Callable[[], None] = scope["extensions"]["mainstem.abort"]
+        if fault.drop_connection:
+            abort()
+        elif fault.status is not None:
+            await respond_with(fault, fault.status, scope, send)
+        else:
+            await super().__call__(scope, receive, FaultySend(fault, send, abort))
+
+
+class FaultySend:
+    """Spoils a response on its way out."""
+
+    def __init__(self, fault: Fault, send: Send, abort: Callable[[], None]) -> None:
+        self._fault = fault
+        self._send = send
+        self._abort = abort
+        self._sent = 0
+        self._dropped = False
+        self._events = False
+
+    async def __call__(self, message: MutableMapping[str, Any]) -> None:
+        if self._dropped:
+            return
+        if self._fault.drop_reply:
+            self._drop()
+        elif message["type"] == "http.response.start":
+            await self._send({**message, "headers": self._spoil_headers(list(message["headers"]))})
+        else:
+            await self._send_body(message)
+
+    def _spoil_headers(self, headers: HeaderList) -> HeaderList:
+        self._events = (b"content-type", b"text/event-stream") in headers
+        if self._fault.truncate_body_bytes is None:
+            return headers
+        # Without a length the body is sent in chunks, and its end looks like one.
+        return [header for header in headers if header[0] != b"content-length"]
+
+    async def _send_body(self, message: MutableMapping[str, Any]) -> None:
+        fault = self._fault
+        body: bytes = message.get("body", b"")
+        if fault.inject_sse_event is not None and self._events and not self._sent:
+            event = fault.inject_sse_event
+            body = f"event: {event.event_type}\ndata: {event.data}\n\n".encode() + body
+        if fault.corrupt_body:
+            body = bytes(byte ^ 0x80 if index % 8 == 0 else byte for index, byte in enumerate(body))
+        end = min((n for n in (fault.truncate_body_bytes, fault.drop_after_bytes) if n is not None), default=None)
+        if end is None or self._sent + len(body) <= end:
+            self._sent += len(body)
+            await self._send({**message, "body": body})
+            return
+        body = body[: end - self._sent]
+        if fault.drop_after_bytes == end:
+            await self._send({**message, "body": body, "more_body": True})
+            await asyncio.sleep(0)
+            self._drop()
+        else:
+            await self._send({**message, "body": body, "more_body": False})
+            self._dropped = True
+
+    def _drop(self) -> None:
+        self._dropped = True
+        self._abort()
+
+
+async def respond_with(fault: Fault, status: int, scope: Scope, send: Send) -> None:
+    """The status that was asked for, with a problem document around it."""
+    facts = {"status": status, "code": "injected_fault", "title": "Injected fault", "detail": "a test asked for this"}
+    headers: HeaderList = [(b"content-type", b"application/problem+json"), (b"cache-control", b"no-store")]
+    if fault.retry_after is not None:
+        headers.append((b"retry-after", str(fault.retry_after).encode()))
+    await respond(send, status, headers, b"" if scope["method"] == "HEAD" else msgspec.json.encode(facts))

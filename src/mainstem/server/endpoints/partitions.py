@@ -1,0 +1,252 @@
+"""Partitions of the sync protocol over HTTP: read with the rules of streams, and tended by an administrator.
+
+GET, HEAD /v1/partition/<name>          catch-up, long-poll and SSE; an offset is a committed id
+PUT, GET, HEAD /v1/snapshot/<name>      {"committed_id": 7, "state": ...}
+POST      /v1/prune                     {"floors": {"<name>": 7}, "streams": {"<path>": "<offset>"}}
+"""
+
+from typing import Any
+
+import msgspec
+
+from mainstem import limits
+from mainstem.access import Identity, name_caller
+from mainstem.errors import BadOffset, BadRequest, Forbidden, MethodNotAllowed, NotFound, OffsetGone, ValidationFailed
+from mainstem.http.asgi import HeaderList, Headers, Receive, Scope, Send
+from mainstem.http.requests import collect_headers, read_body
+from mainstem.http.responses import OPEN, respond
+from mainstem.log.commit import CommitLog
+from mainstem.log.records import CommittedId
+from mainstem.streams.http.headers import parse_read
+from mainstem.streams.jitter import draw_cursor_jitter_s
+from mainstem.streams.reading.live import LiveReads, seconds_left
+from mainstem.streams.reading.reader import Page, Streams
+from mainstem.streams.rules import json_mode, paths
+from mainstem.streams.rules.cursors import next_cursor
+from mainstem.streams.rules.etags import make_etag, matches
+from mainstem.streams.rules.offsets import Offset, Sentinel
+from mainstem.sync.commands import PutSnapshot, RaiseFloors
+from mainstem.sync.hub import Hub
+from mainstem.sync.protocol.messages import complete_event, format_time
+from mainstem.sync.protocol.partitions import normalise
+from mainstem.sync.pruning import Pruner
+from mainstem.sync.states import PartitionState, Snapshot, partition_key, snapshot_key
+
+PARTITION = b"/v1/partition/"
+SNAPSHOT = b"/v1/snapshot/"
+PRUNE = b"/v1/prune"
+
+
+class SnapshotRequest(msgspec.Struct):
+    committed_id: int
+    state: msgspec.Raw
+
+
+class PruneRequest(msgspec.Struct):
+    floors: dict[str, int] = {}
+    streams: dict[str, str] = {}
+    """Path -> the offset before which history is given up."""
+
+
+class PartitionSource:
+    """A partition as something to be read live. It is never closed, and exists as soon as it is named."""
+
+    content_type = json_mode.JSON
+
+    def __init__(self, log: CommitLog, name: str) -> None:
+        self.log = log
+        self.key = name
+        self.tail = Offset(0, 0)
+
+    def begin(self) -> None:
+        pass
+
+    def end(self) -> None:
+        pass
+
+    async def look(self) -> tuple[Offset, bool]:
+        state: PartitionState = await self.log.store.get(partition_key(self.key)) or PartitionState()
+        self.tail = Offset(0, max(await self.log.store.last_tagged(self.key), state.floor))
+        return self.tail, False
+
+    async def read(self, at: Offset, bytes_max: int) -> Page:
+        records = await self.log.store.read_tagged(
+            [self.key], CommittedId(at.position), CommittedId(self.tail.position), limits.SYNC_PAGE_MAX, bytes_max
+        )
+        rows = [complete_event(r.data, r.committed_id, r.committed_at_us) for r in records]
+        end = Offset(0, records[-1].committed_id) if records else at
+        return Page(at, end, b"".join(row + b"," for row in rows), end >= self.tail, False)
+
+
+class PartitionsHttp:
+    def __init__(self, hub: Hub, pruner: Pruner, streams: Streams, *, long_poll_ms: int, page_bytes: int) -> None:
+        self.hub = hub
+        self.streams = streams
+        self.log = hub.log
+        self.pruner = pruner
+        self.page_bytes = page_bytes
+        self.live = LiveReads(self.log.live, self.log.clock_us, long_poll_ms / 1000)
+
+    async def __call__(self, path: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = collect_headers(scope["headers"])
+        identity: Identity = scope["mainstem.identity"]
+        method: str = scope["method"]
+        if path.startswith(PARTITION) and method in ("GET", "HEAD"):
+            name = parse_name(path[len(PARTITION) :])
+            if not identity.may_use(name):
+                raise Forbidden(f"this token does not allow partition {name!r}")
+            await self._read(name, headers, scope, receive, send)
+            return
+        identity.require_admin()
+        if path.startswith(SNAPSHOT) and method == "PUT":
+            await self._put_snapshot(parse_name(path[len(SNAPSHOT) :]), headers, receive, send)
+        elif path.startswith(SNAPSHOT) and method in ("GET", "HEAD"):
+            await self._get_snapshot(parse_name(path[len(SNAPSHOT) :]), method == "HEAD", send)
+        elif path == PRUNE and method == "POST":
+            await self._prune(headers, receive, send)
+        else:
+            raise MethodNotAllowed(f"{method} means nothing here", headers={"Allow": "GET, HEAD, PUT, POST, OPTIONS"})
+
+    # Reading
+
+    async def _read(self, name: str, headers: Headers, scope: Scope, receive: Receive, send: Send) -> None:
+        live, wanted, cursor = parse_read(headers, scope)
+        source = PartitionSource(self.log, name)
+        tail, _ = await source.look()
+        start = await self._resolve(name, wanted, tail)
+        if scope["method"] == "HEAD":
+            about = [(b"content-type", json_mode.JSON.encode()), (b"stream-next-offset", str(tail).encode())]
+            await respond_head(send, [*OPEN, *about, NO_STORE])
+            return
+        owner = name_caller(scope["mainstem.identity"], scope.get("client"))
+        seconds_max = seconds_left(scope["mainstem.identity"], self.log.clock_us())
+        if live == "sse":
+            await self.live.stream_events(source, start, cursor, receive, send, owner, seconds_max)
+            return
+        reply: HeaderList = [*OPEN, (b"content-type", json_mode.JSON.encode())]
+        if live == "long-poll":
+            if await self.live.wait(source, start, receive, owner, seconds_max) is None:
+                return
+            reply.append((b"stream-cursor", self._cursor(cursor)))
+            if source.tail <= start:
+                await respond(send, 204, [*reply[:-2], reply[-1], *_up_to_date(start), NO_STORE])
+                return
+        await self._send_page(name, source, start, wanted is Sentinel.NOW, reply, headers, send)
+
+    async def _send_page(
+        self,
+        name: str,
+        source: PartitionSource,
+        start: Offset,
+        now: bool,
+        reply: HeaderList,
+        headers: Headers,
+        send: Send,
+    ) -> None:
+        page = await source.read(start, self.page_bytes)
+        etag = make_etag(name, page.start, page.end, False)
+        reply += [(b"stream-next-offset", str(page.end).encode()), (b"cache-control", b"private, no-cache")]
+        if not now:
+            reply.append((b"etag", etag.encode()))
+        if page.up_to_date:
+            reply.append((b"stream-up-to-date", b"true"))
+        if b"if-none-match" in headers and matches(headers[b"if-none-match"].decode("latin-1"), etag):
+            await respond(send, 304, reply)
+            return
+        await respond(send, 200, reply, json_mode.wrap(page.data))
+
+    async def _resolve(self, name: str, offset: Offset | Sentinel, tail: Offset) -> Offset:
+        state: PartitionState = await self.log.store.get(partition_key(name)) or PartitionState()
+        if offset is Sentinel.BEGINNING:
+            return Offset(0, state.floor)
+        if offset is Sentinel.NOW:
+            return Offset(0, max(tail.position, state.floor))
+        if offset.read_seq != 0 or offset.position > self.hub.seen:
+            raise BadOffset(f"{offset} lies beyond the end of the log")
+        if offset.position < state.floor:
+            earliest = str(Offset(0, state.floor))
+            raise OffsetGone(
+                f"history up to {earliest} was pruned",
+                headers={"Stream-Earliest-Offset": earliest},
+                earliest_offset=earliest,
+            )
+        return offset
+
+    def _cursor(self, client: str | None) -> bytes:
+        return next_cursor(client, self.log.clock_us(), draw_cursor_jitter_s()).encode()
+
+    # Tending
+
+    async def _put_snapshot(self, name: str, headers: Headers, receive: Receive, send: Send) -> None:
+        body = await read_body(headers, receive, limits.SNAPSHOT_BYTES_MAX)
+        request = decode(body, SnapshotRequest)
+        await self.log.submit(PutSnapshot(name, request.committed_id, bytes(request.state)))
+        await respond(send, 204, OPEN)
+
+    async def _get_snapshot(self, name: str, head: bool, send: Send) -> None:
+        """HEAD tells where the snapshot ends without fetching it. Both tell the floor, also if there is none."""
+        state: PartitionState = await self.log.store.get(partition_key(name)) or PartitionState()
+        floor = str(state.floor)
+        facts = [(b"partition-floor", floor.encode()), (b"snapshot-committed-id", str(state.snapshot_id).encode())]
+        about = [*OPEN, (b"content-type", b"application/json"), NO_STORE, *facts]
+        if head and state.snapshot_id:
+            await respond_head(send, about)
+            return
+        snapshot: Snapshot | None = await self.log.store.get(snapshot_key(name))
+        if snapshot is None:
+            raise NotFound(f"there is no snapshot of {name!r}", headers={"Partition-Floor": floor})
+        if head:
+            await respond_head(send, about)
+            return
+        body = {
+            "partition": name,
+            "committed_id": snapshot.committed_id,
+            "created_at": format_time(snapshot.created_at_us),
+            "floor": state.floor,
+            "state": msgspec.Raw(snapshot.state),
+        }
+        await respond(send, 200, about, msgspec.json.encode(body))
+
+    async def _prune(self, headers: Headers, receive: Receive, send: Send) -> None:
+        body = await read_body(headers, receive, limits.CONTROL_BODY_BYTES_MAX)
+        request: PruneRequest = decode(body, PruneRequest)
+        if not 1 <= len(request.floors) + len(request.streams) <= limits.FLOORS_MAX:
+            raise BadRequest(f"name 1 to {limits.FLOORS_MAX} partitions and streams")
+        floors = tuple((check_name(name), floor) for name, floor in request.floors.items())
+        offsets = [(path, Offset.parse(text)) for path, text in request.streams.items()]
+        if floors:
+            await self.log.submit(RaiseFloors(floors))
+            self.pruner.wake()
+        for path, offset in offsets:
+            await self.streams.trim(path, offset)
+        await respond(send, 202, OPEN)
+
+
+NO_STORE = (b"cache-control", b"no-store")
+
+
+async def respond_head(send: Send, headers: HeaderList) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def _up_to_date(offset: Offset) -> HeaderList:
+    return [(b"stream-next-offset", str(offset).encode()), (b"stream-up-to-date", b"true")]
+
+
+def parse_name(raw: bytes) -> str:
+    return check_name(paths.unquote_text(raw))
+
+
+def check_name(name: str) -> str:
+    try:
+        return normalise([name])[0]
+    except ValidationFailed as fault:
+        raise BadRequest(fault.detail) from None
+
+
+def decode(body: bytes, type_: type[Any]) -> Any:
+    try:
+        return msgspec.json.decode(body, type=type_)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise BadRequest(f"the body is not as it should be: {error}") from None

@@ -1,0 +1,113 @@
+"""Where a page of the log ends: before a record that would make it too long, or within one that is too long itself."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from mainstem import limits
+from mainstem.errors import RecordTooLarge
+from mainstem.log.records import CommittedId, Kind, Record
+from mainstem.server.log_api.rows import DAMAGED, Names
+from mainstem.server.log_api.selection import Selection
+from mainstem.streams.rules import json_mode
+from mainstem.streams.rules.content_types import is_json
+
+Places = dict[CommittedId, tuple[int, int]]
+"""How far readers have come in records that were divided: the number of the next message, and the byte where it begins.
+It saves the next page from counting all messages before it; what is not here is counted."""
+
+
+class Cut(NamedTuple):
+    records: list[Record]
+    """The last one may be the beginning of a record, and the first one the rest of one."""
+    first_position: int
+    """Of the first message of the first record."""
+    next: int | None
+    """The id up to which all was taken, if that is not the end of what was given."""
+    position: int
+    """How many messages of the record after that one were taken too."""
+
+
+def cut_page(
+    records: Sequence[Record],
+    names: Names,
+    selection: Selection,
+    places: Places,
+    rows_max: int = limits.LOG_PAGE_ROWS,
+    bytes_min: int = limits.LOG_PAGE_BYTES,
+) -> Cut:
+    """The beginning of these records that makes a page. A record is divided only if it is the first one, and only for
+    a reader that asks with a position: who knows of none would read its rows again and again."""
+    taken = list(records)
+    first_position = 0
+    if taken and selection.position is not None:
+        bytes_max = max(selection.bytes_max, bytes_min)
+        first = taken[0]
+        skipped = selection.position if first.committed_id == selection.after + 1 else 0
+        if skipped or ((first.messages > rows_max or len(first.data) > bytes_max) and _is_divisible(first, names)):
+            part, position = take_part(first, skipped, places, rows_max, bytes_max)
+            if part is not None and position is not None:
+                return Cut([part], skipped, first.committed_id - 1, position)
+            taken[:1] = [] if part is None else [part]
+            first_position = skipped if part is not None else 0
+    elif taken and taken[0].messages > limits.LOG_RECORD_ROWS_MAX:
+        raise RecordTooLarge(
+            f"record {taken[0].committed_id} holds {taken[0].messages} messages, and is divided only for who asks with "
+            "a position"
+        )
+    rows = 0
+    for number, record in enumerate(taken):
+        rows += record.messages
+        if number and rows > rows_max:
+            return Cut(taken[:number], first_position, record.committed_id - 1, 0)
+    return Cut(taken, first_position, None, 0)
+
+
+def _is_divisible(record: Record, names: Names) -> bool:
+    return record.kind is Kind.APPEND and record.messages > 1 and is_json(names[record.topic].content_type)
+
+
+def take_part(
+    record: Record, position: int, places: Places, rows_max: int, bytes_max: int
+) -> tuple[Record | None, int | None]:
+    """The messages of a record from a position on, as many as fit, but one at least; and the position of the next one.
+
+    There is no record if it has no more messages, and no position if these are its last.
+    """
+    if record.messages <= 1:
+        return (None if position else record), None
+    number, begin = places.get(record.committed_id, (0, 0))
+    if number > position:
+        number = begin = 0
+    start, rows = -1, 0
+    try:
+        for group, parts in json_mode.message_groups(record.data, begin):
+            if number + len(parts) <= position:
+                number += len(parts)
+                continue
+            at: int = group.start
+            for part in parts:
+                if number >= position:
+                    start = at if start < 0 else start
+                    if rows and (rows == rows_max or at + len(part) + 1 - start > bytes_max):
+                        _remember(places, record, number, at)
+                        return _part(record, start, at, rows), number
+                    rows += 1
+                number += 1
+                at += len(part) + 1
+    except DAMAGED:
+        return (None if position else record), None  # it is shown whole, and once
+    return (None if start < 0 else _part(record, start, len(record.data), rows)), None
+
+
+def _remember(places: Places, record: Record, number: int, at: int) -> None:
+    if len(places) >= limits.LOG_PLACES_MAX:
+        places.clear()
+    places[record.committed_id] = number, at
+
+
+def _part(record: Record, start: int, end: int, messages: int) -> Record:
+    return msgspec.structs.replace(
+        record, start=record.start + start, end=record.start + end, messages=messages, data=record.data[start:end]
+    )

@@ -1,0 +1,128 @@
+"""Who makes the pages: processes beside the server for the embedded store, a thread for the other stores."""
+
+import asyncio
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from mainstem import errors, limits
+from mainstem.errors import MainstemError, Overloaded, Unavailable
+from mainstem.log.store import SqliteStore, Store
+from mainstem.server.log_api.pages import EncodedPage, LogPages, encode
+from mainstem.server.log_api.selection import Selection
+from mainstem.server.log_api.worker import LENGTH, PageRequest, decode_reply, encode_message
+
+# A process group of its own: Ctrl-C is for the server, which then ends its workers. A session would be too much:
+# Linux shares the processor among sessions first, and priorities count within one only.
+PROGRAM = "import os; os.setpgrp(); from mainstem.server.log_api.worker import main; main()"
+RETRY = {"Retry-After": str(limits.RETRY_AFTER_S)}
+
+
+class PageRefused(Exception):
+    """The worker is well, but there is no such page."""
+
+    def __init__(self, error: MainstemError) -> None:
+        self.error = error
+
+
+class Exporters:
+    """Makes a bounded number of pages at once; a few more may wait."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._turns = asyncio.Semaphore(limits.LOG_EXPORTERS)
+        self._waiting = 0
+        self._idle: list[Worker] = []
+        self._pages = LogPages(store)
+        self._encoding = ThreadPoolExecutor(1, "mainstem-export")
+
+    async def page(self, selection: Selection, format_: str) -> EncodedPage:
+        if self._waiting >= limits.LOG_READS_WAITING_MAX:
+            raise Overloaded(f"{self._waiting} readers of the log wait already", headers=RETRY)
+        head = self.store.head
+        self._waiting += 1
+        try:
+            async with self._turns:
+                if isinstance(self.store, SqliteStore):
+                    return await self._by_worker(self.store, PageRequest(selection, head, format_))
+                return await self._here(selection, head, format_)
+        finally:
+            self._waiting -= 1
+
+    async def _here(self, selection: Selection, head: int, format_: str) -> EncodedPage:
+        found = await self._pages.find(selection, head)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._encoding, encode, found, selection, self._pages.places, format_)
+
+    async def _by_worker(self, store: SqliteStore, request: PageRequest) -> EncodedPage:
+        worker = self._idle.pop() if self._idle else await Worker.start(str(store.directory))
+        worker.stay()
+        try:
+            page = await worker.page(request)
+        except PageRefused as refusal:
+            self._keep(worker)
+            raise refusal.error from None
+        except BaseException:  # also when this reader was cancelled: half a page is left in the pipe
+            worker.end()
+            raise
+        self._keep(worker)
+        return page
+
+    def _keep(self, worker: "Worker") -> None:
+        self._idle.append(worker)
+        worker.end_after(limits.LOG_EXPORTER_IDLE_S, lambda: self._idle.remove(worker))
+
+    async def stop(self) -> None:
+        for worker in self._idle:
+            worker.end()
+            await worker.process.wait()
+        self._idle.clear()
+        self._encoding.shutdown(wait=False)
+
+
+class Worker:
+    """One process; see worker.py. It makes one page at a time."""
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+        self._timer: asyncio.TimerHandle | None = None
+
+    @classmethod
+    async def start(cls, directory: str) -> "Worker":
+        command = [sys.executable, "-c", PROGRAM, directory]
+        process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, limit=limits.LOG_PIPE_BYTES)
+        return cls(process)
+
+    async def page(self, request: PageRequest) -> EncodedPage:
+        stdin, stdout = self.process.stdin, self.process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        body = encode_message(request)
+        try:
+            stdin.write(LENGTH.pack(len(body)) + body)
+            await stdin.drain()
+            (size,) = LENGTH.unpack(await stdout.readexactly(LENGTH.size))
+            reply = decode_reply(await stdout.readexactly(size))
+            page = await stdout.readexactly(reply.body_bytes)
+        except (OSError, EOFError) as error:
+            raise Unavailable("the process that reads the log ended; ask again", headers=RETRY) from error
+        if reply.error:
+            raise PageRefused(getattr(errors, reply.error)(reply.detail))
+        return EncodedPage(page, reply.next, reply.rows, reply.position)
+
+    def stay(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def end_after(self, seconds: float, forget: Callable[[], None]) -> None:
+        def end() -> None:
+            forget()
+            self.end()
+
+        self._timer = asyncio.get_running_loop().call_later(seconds, end)
+
+    def end(self) -> None:
+        self.stay()
+        if self.process.returncode is None:
+            self.process.kill()

@@ -1,0 +1,143 @@
+"""Pages of the log from any store: records that pass the filters, named, and encoded."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from mainstem import limits
+from mainstem.errors import ArrowMissing
+from mainstem.log.records import RECORD_BYTES, CommittedId, Kind, Record, TopicId
+from mainstem.log.store import Store
+from mainstem.server.log_api.cuts import Places, cut_page
+from mainstem.server.log_api.formats import encode_rows
+from mainstem.server.log_api.rows import Names, Rows
+from mainstem.server.log_api.selection import Selection
+from mainstem.streams.commands.create import CreateDescription
+from mainstem.streams.states import STREAMS
+from mainstem.sync.commands import NO_TOPIC
+
+_description = msgspec.json.Decoder(CreateDescription)
+
+
+class Found(NamedTuple):
+    """What a page is made of."""
+
+    records: list[Record]
+    names: Names
+    next: int
+    """Everything up to this id was looked at."""
+
+
+class EncodedPage(NamedTuple):
+    body: bytes
+    next: int
+    """Everything up to this id was looked at."""
+    rows: int
+    position: int = 0
+    """How many messages of the record after that are in this page too."""
+
+
+class LogPages:
+    """Finds pages. It remembers what topics are called, which never changes."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.places: Places = {}
+        self._names: dict[TopicId, CreateDescription] = {}
+
+    async def find(self, selection: Selection, head: int) -> Found:
+        until = min(selection.until, head, selection.after + limits.LOG_SCAN_IDS_MAX)
+        if selection.after >= until:
+            return Found([], {}, selection.after)
+        if selection.partitions:
+            records, reached = await self._of_partitions(selection, until)
+        else:
+            records, reached = await self._of_log(selection, until)
+        names = await self._name({record.topic for record in records})
+        if selection.names_streams:
+            records = [record for record in records if selection.takes_stream(names[record.topic].path)]
+        if selection.since_us is not None or selection.before_us is not None:
+            records = [record for record in records if selection.takes_time(record.committed_at_us)]
+        return Found(records, names, reached)
+
+    async def _of_log(self, selection: Selection, until: int) -> tuple[list[Record], int]:
+        """Pages of the store until there is enough, or nothing more."""
+        kinds = selection.kinds
+        topics = await self._topics(selection)
+        found: list[Record] = []
+        after, room = selection.after, selection.bytes_max
+        while after < until and room > 0:
+            page = await self.store.read_log(CommittedId(after), CommittedId(until), room, topics)
+            if not page:
+                return found, until
+            after = page[-1].committed_id
+            room -= sum(len(record.data) + RECORD_BYTES for record in page)
+            found += page if kinds == EVERYTHING and _is_data(page) else [r for r in page if r.kind in kinds]
+        return found, after
+
+    async def _of_partitions(self, selection: Selection, until: int) -> tuple[list[Record], int]:
+        limit = limits.LOG_TAGGED_MAX
+        after, end = CommittedId(selection.after), CommittedId(until)
+        records = await self.store.read_tagged(selection.partitions, after, end, limit, selection.bytes_max)
+        if not records:
+            return records, until
+        last = records[-1].committed_id
+        more = await self.store.read_tagged(selection.partitions, last, end, 1, 1)
+        return records, last if more else until
+
+    async def _topics(self, selection: Selection) -> Sequence[TopicId] | None:
+        """The topics that can hold rows, so that the store can leave out the others; None if there are too many."""
+        if not selection.names_streams:
+            return (NO_TOPIC,) if selection.kinds == (Kind.EVENT,) else None
+        topics: list[TopicId] = []
+        for prefix in _prefixes(selection):
+            after = ""
+            while page := await self.store.scan(STREAMS, prefix, after, limits.SCAN_PAGE):
+                topics += [state.topic for path, state in page if selection.takes_stream(path)]
+                if len(topics) > limits.LOG_TOPICS_MAX:
+                    return None
+                after = page[-1][0]
+        return topics
+
+    async def _name(self, topics: Iterable[TopicId]) -> dict[TopicId, CreateDescription]:
+        if len(self._names) > limits.LOG_NAMES_MAX:
+            self._names.clear()
+        found: dict[TopicId, CreateDescription] = {}
+        for topic in topics:
+            if topic == NO_TOPIC:
+                continue
+            about = self._names.get(topic)
+            if about is None:
+                (record,) = await self.store.read_log(CommittedId(topic - 1), CommittedId(topic), 1)
+                about = self._names[topic] = _description.decode(record.data)
+            found[topic] = about
+        return found
+
+
+EVERYTHING = (Kind.APPEND, Kind.EVENT)
+
+
+def _is_data(page: Sequence[Record]) -> bool:
+    return all(record.messages for record in page)
+
+
+def _prefixes(selection: Selection) -> list[str]:
+    """What the paths that are asked for begin with, none within another."""
+    prefix = selection.prefix
+    literals = [pattern.partition("*")[0].removesuffix("/") for pattern in selection.streams] or [prefix]
+    wanted = {max(literal, prefix, key=len) for literal in literals if literal.startswith(prefix[: len(literal)])}
+    return [one for one in wanted if not any(one != other and one.startswith(other) for other in wanted)]
+
+
+def encode(found: Found, selection: Selection, places: Places, format_: str) -> EncodedPage:
+    """The page, which may end before what was found does."""
+    cut = cut_page(found.records, found.names, selection, places)
+    rows = Rows(cut.records, found.names, cut.first_position)
+    try:
+        body = encode_rows(rows, format_, selection.columns)
+    except ModuleNotFoundError as error:
+        if error.name != "pyarrow":
+            raise
+        raise ArrowMissing("this server was installed without Arrow; ask for application/x-ndjson") from None
+    return EncodedPage(body, found.next if cut.next is None else cut.next, len(rows), cut.position)

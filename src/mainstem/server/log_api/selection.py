@@ -1,0 +1,159 @@
+"""Which rows of the log a reader asks for, and what it wants to see of them."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from mainstem import limits
+from mainstem.errors import BadQuery, ValidationFailed
+from mainstem.globs import check_glob, matches
+from mainstem.http.asgi import Scope
+from mainstem.http.requests import parse_query
+from mainstem.log.records import Kind
+from mainstem.sync.protocol.partitions import normalise
+
+COLUMNS: Final = (
+    "committed_id",
+    "position",
+    "kind",
+    "stream",
+    "offset",
+    "producer_id",
+    "partitions",
+    "id",
+    "client_id",
+    "content_type",
+    "data",
+    "committed_at",
+)
+KINDS: Final = {"stream": Kind.APPEND, "event": Kind.EVENT}
+
+
+class Selection(msgspec.Struct, frozen=True):
+    """Rows with `after` < committed_id <= `until`, as far as they pass every filter; empty filters pass everything."""
+
+    after: int = 0
+    position: int | None = None
+    """How many messages of the record right behind `after` are left out. None: records are not to be divided."""
+    until: int = limits.INTEGER_MAX
+    bytes_max: int = limits.LOG_PAGE_BYTES
+    kind: str | None = None
+    streams: tuple[str, ...] = ()
+    """Globs; a path without a star is one too."""
+    prefix: str = ""
+    partitions: tuple[str, ...] = ()
+    since_us: int | None = None
+    before_us: int | None = None
+    columns: tuple[str, ...] = COLUMNS
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """A filter on streams leaves out the events, and one on partitions the streams."""
+        wanted = set(KINDS.values()) if self.kind is None else {KINDS[self.kind]}
+        if self.names_streams:
+            wanted.discard(Kind.EVENT)
+        if self.partitions:
+            wanted.discard(Kind.APPEND)
+        return tuple(sorted(wanted))
+
+    @property
+    def names_streams(self) -> bool:
+        return bool(self.streams or self.prefix)
+
+    def takes_stream(self, path: str) -> bool:
+        if not path.startswith(self.prefix):
+            return False
+        return not self.streams or any(matches(pattern, path) for pattern in self.streams)
+
+    def takes_time(self, committed_at_us: int) -> bool:
+        return (self.since_us is None or committed_at_us >= self.since_us) and (
+            self.before_us is None or committed_at_us < self.before_us
+        )
+
+
+def parse_selection(scope: Scope) -> Selection:
+    """The query of `/v1/log`. What is not known or makes no sense is refused: a filter must not be lost by a typo."""
+    values: dict[str, Any] = {}
+    lists: dict[str, list[str]] = {"stream": [], "partition": []}
+    for name, text in parse_query(scope):
+        if name in lists:
+            lists[name].append(text)
+        elif name not in PARAMETERS:
+            raise BadQuery(f"there is no parameter {name[:64]!r} here")
+        elif name in values:
+            raise BadQuery(f"{name} was given more than once")
+        else:
+            values[name] = PARAMETERS[name](name, text)
+    for pattern in lists["stream"]:
+        check_glob(pattern)
+    selection = Selection(
+        after=values.get("after", 0),
+        position=values.get("position"),
+        until=values.get("until", limits.INTEGER_MAX),
+        bytes_max=min(values.get("max_bytes", limits.LOG_PAGE_BYTES), limits.LOG_PAGE_BYTES_MAX),
+        kind=values.get("kind"),
+        streams=tuple(lists["stream"]),
+        prefix=values.get("prefix", ""),
+        partitions=check_partitions(lists["partition"]),
+        since_us=values.get("since"),
+        before_us=values.get("before"),
+        columns=values.get("columns", COLUMNS),
+    )
+    if selection.names_streams and selection.partitions:
+        raise BadQuery("no row is of a stream and of a partition: ask for one of them")
+    if not selection.kinds:
+        raise BadQuery(f"kind={selection.kind} excludes what the other filters ask for")
+    return selection
+
+
+def check_partitions(names: list[str]) -> tuple[str, ...]:
+    if not names:
+        return ()
+    try:
+        return normalise(names)
+    except ValidationFailed as fault:
+        raise BadQuery(f"partition: {fault.detail}") from None
+
+
+def parse_number(name: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 16 and int(text) <= limits.INTEGER_MAX):
+        raise BadQuery(f"{name} is a whole number from 0 to 2^53-1")
+    return int(text)
+
+
+def _kind(name: str, text: str) -> str:
+    if text not in KINDS:
+        raise BadQuery("kind is stream or event")
+    return text
+
+
+def _columns(name: str, text: str) -> tuple[str, ...]:
+    wanted = text.split(",")
+    if not set(wanted) <= set(COLUMNS) or len(set(wanted)) != len(wanted):
+        raise BadQuery(f"columns is a list of: {', '.join(COLUMNS)}")
+    return tuple(column for column in COLUMNS if column in wanted)
+
+
+def _live(name: str, text: str) -> str:
+    if text != "sse":
+        raise BadQuery("live is sse")
+    return text
+
+
+def _text(name: str, text: str) -> str:
+    return text
+
+
+PARAMETERS: Final[dict[str, Callable[[str, str], Any]]] = {
+    "after": parse_number,
+    "position": parse_number,
+    "until": parse_number,
+    "max_bytes": parse_number,
+    "kind": _kind,
+    "prefix": _text,
+    "since": parse_number,
+    "before": parse_number,
+    "columns": _columns,
+    "live": _live,
+}

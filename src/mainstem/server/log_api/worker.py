@@ -1,0 +1,79 @@
+"""A process beside the server that reads and encodes pages of the embedded store, so that writers keep the server.
+
+Requests come on stdin and pages leave on stdout, each behind its length. It ends when stdin does, so it never outlives
+the server, however that ends.
+"""
+
+import asyncio
+import logging
+import os
+import struct
+import sys
+from typing import BinaryIO
+
+import msgspec
+
+from mainstem.errors import MainstemError
+from mainstem.log.store.sqlite import ReadOnlySqliteStore
+from mainstem.server.log_api.pages import LogPages, encode
+from mainstem.server.log_api.selection import Selection
+
+LENGTH = struct.Struct(">Q")
+NICENESS = 5  # whoever waits for a commit comes first
+
+logger = logging.getLogger(__name__)
+
+
+class PageRequest(msgspec.Struct, frozen=True):
+    selection: Selection
+    head: int
+    format: str
+
+
+class PageReply(msgspec.Struct, frozen=True):
+    """What goes before the body. `error` names a class of `mainstem.errors`, or is empty."""
+
+    next: int = 0
+    rows: int = 0
+    position: int = 0
+    body_bytes: int = 0
+    error: str = ""
+    detail: str = ""
+
+
+encode_message = msgspec.msgpack.Encoder().encode
+decode_request = msgspec.msgpack.Decoder(PageRequest).decode
+decode_reply = msgspec.msgpack.Decoder(PageReply).decode
+
+
+async def answer(pages: LogPages, request: PageRequest) -> tuple[PageReply, bytes]:
+    try:
+        found = await pages.find(request.selection, request.head)
+        page = encode(found, request.selection, pages.places, request.format)
+        return PageReply(page.next, page.rows, page.position, len(page.body)), page.body
+    except MainstemError as error:
+        return PageReply(error=type(error).__name__, detail=error.detail), b""
+    except Exception as error:
+        logger.exception("a page of the log could not be made")
+        return PageReply(error="Unavailable", detail=f"the page could not be made: {type(error).__name__}"), b""
+
+
+def serve(directory: str, requests: BinaryIO, replies: BinaryIO) -> None:
+    pages = LogPages(ReadOnlySqliteStore(directory))
+    loop = asyncio.new_event_loop()  # not a Runner: it sets signal handlers anew for each page, at a surprising cost
+    while head := requests.read(LENGTH.size):
+        request = decode_request(requests.read(*LENGTH.unpack(head)))
+        reply, body = loop.run_until_complete(answer(pages, request))
+        about = encode_message(reply)
+        replies.write(LENGTH.pack(len(about)))
+        replies.write(about)
+        replies.write(body)
+        replies.flush()
+
+
+def main() -> None:
+    os.nice(NICENESS)
+    try:
+        serve(sys.argv[1], sys.stdin.buffer, sys.stdout.buffer)
+    except BrokenPipeError:
+        os._exit(0)  # the server is gone, and nobody waits for the rest

@@ -1,0 +1,118 @@
+"""Appending and closing as one Command: POST."""
+
+from typing import NamedTuple
+
+import msgspec
+
+from mainstem.errors import ContentTypeMismatch, SequenceRegression, StreamClosed, TailMoved
+from mainstem.log.commands import Key, View
+from mainstem.log.records import Kind
+from mainstem.streams.rules import lifecycle, producers
+from mainstem.streams.rules.content_types import media_type
+from mainstem.streams.rules.json_mode import Messages
+from mainstem.streams.rules.offsets import Offset
+from mainstem.streams.states import ProducerState, ProducerTuple, StreamState, producer_key, stream_key
+
+replace = msgspec.structs.replace
+
+
+class Appended(NamedTuple):
+    state: StreamState
+    wrote: bool
+    """False for a retry of what is stored, and for a close alone."""
+    producer: ProducerState | None
+
+
+class Append(msgspec.Struct, frozen=True, gc=False):
+    """POST: add messages, or close, or both at once. `messages` is None for a close alone."""
+
+    path: str
+    content_type: str | None
+    messages: Messages | None
+    closes: bool = False
+    stream_seq: str | None = None
+    producer: ProducerTuple | None = None
+    if_match: Offset | None = None
+    touched_us: int = 0
+
+    @property
+    def size(self) -> int:
+        return len(self.messages.data) if self.messages else 0
+
+    def needs(self) -> list[Key]:
+        if self.producer is None:
+            return [stream_key(self.path)]
+        return [stream_key(self.path), producer_key(self.path, self.producer.id)]
+
+    def apply(self, view: View) -> Appended:
+        key = stream_key(self.path)
+        state = lifecycle.check_alive(self.path, view.get(key), view.now_us, self.touched_us)
+        known = self._known_producer(view, state)
+        if state.closed:
+            return self._retry_of_close(state, known)
+        self._check_content_type(state)
+        if self.producer is not None and producers.is_duplicate(known, self.producer):
+            return Appended(state, False, known)
+        if self.if_match is not None and self.if_match != state.next_offset:
+            raise TailMoved(
+                f"the stream ends at {state.next_offset}, not at {self.if_match}",
+                headers={"Stream-Next-Offset": str(state.next_offset)},
+                next_offset=str(state.next_offset),
+            )
+        if self.stream_seq is not None:
+            if state.last_seq is not None and self.stream_seq.encode() <= state.last_seq.encode():
+                raise SequenceRegression(f"{self.stream_seq!r} does not come after {state.last_seq!r}")
+            state = replace(state, last_seq=self.stream_seq)
+        if self.messages is not None:
+            state = write(view, state, self.messages, self.producer)
+        if self.closes:
+            state = close(view, state, self.producer)
+        if state.ttl_s is not None:
+            state = replace(state, expires_at_us=lifecycle.window_end(state.ttl_s, view.now_us))
+        view.put(key, state)
+        if self.producer is not None:
+            known = ProducerState(state.topic, self.producer.epoch, self.producer.seq)
+            view.put(producer_key(self.path, self.producer.id), known)
+        return Appended(state, self.messages is not None, known)
+
+    def _known_producer(self, view: View, state: StreamState) -> ProducerState | None:
+        if self.producer is None:
+            return None
+        known: ProducerState | None = view.get(producer_key(self.path, self.producer.id))
+        return known if known is not None and known.topic == state.topic else None
+
+    def _check_content_type(self, state: StreamState) -> None:
+        if self.messages is None or self.content_type == state.content_type:
+            return
+        assert self.content_type is not None
+        if media_type(self.content_type) != media_type(state.content_type):
+            raise ContentTypeMismatch(
+                f"the stream holds {state.content_type}, this append is {self.content_type}",
+                stream_content_type=state.content_type,
+            )
+
+    def _retry_of_close(self, state: StreamState, known: ProducerState | None) -> Appended:
+        """On a closed stream only what closed it, or another plain close, is still right."""
+        if self.producer is not None:
+            if self.producer == state.closed_by:
+                return Appended(state, False, known)
+            if known is not None and self.producer.epoch < known.epoch:
+                producers.is_duplicate(known, self.producer)  # raises: a fenced producer learns that first
+        elif self.messages is None:
+            return Appended(state, False, None)
+        raise StreamClosed(
+            "a closed stream takes no more data",
+            headers={"Stream-Closed": "true", "Stream-Next-Offset": str(state.next_offset)},
+        )
+
+
+def write(view: View, state: StreamState, messages: Messages, producer: ProducerTuple | None) -> StreamState:
+    start, end = state.tail, state.tail + len(messages.data)
+    source = None if producer is None else producer.id
+    last_id = view.append(Kind.APPEND, state.topic, start, end, messages.number, messages.data, source)
+    return replace(state, tail=end, messages=state.messages + messages.number, last_id=last_id)
+
+
+def close(view: View, state: StreamState, producer: ProducerTuple | None) -> StreamState:
+    view.append(Kind.CLOSE, state.topic, state.tail, state.tail)
+    return replace(state, closed=True, closed_by=producer)

@@ -1,0 +1,121 @@
+"""How streams begin: Create as a Command, and what it shares with Fork."""
+
+from typing import NamedTuple
+
+import msgspec
+
+from mainstem.errors import StreamExists
+from mainstem.log.commands import Key, View
+from mainstem.log.records import Kind, TopicId
+from mainstem.streams.commands.append import close, write
+from mainstem.streams.commands.delete import end
+from mainstem.streams.rules import lifecycle
+from mainstem.streams.rules.content_types import media_type
+from mainstem.streams.rules.json_mode import NOTHING, Messages
+from mainstem.streams.states import Retention, RetentionCheck, StreamState, retention_key, stream_key
+
+
+class Created(NamedTuple):
+    state: StreamState
+    new: bool
+
+
+class Lifetime(msgspec.Struct, frozen=True, gc=False):
+    """What a PUT asks for: a sliding TTL, an absolute expiry, or neither."""
+
+    ttl_s: int | None = None
+    expires_at_us: int | None = None
+    expires_at_text: str | None = None
+
+
+class CreateDescription(msgspec.Struct, frozen=True):
+    """What the CREATE record holds, so that a reader of the log alone can name every topic."""
+
+    path: str
+    content_type: str
+    read_seq: int
+
+
+class Create(msgspec.Struct, frozen=True, gc=False):
+    """PUT: make the stream, or confirm that it is there just so."""
+
+    path: str
+    content_type: str
+    messages: Messages = NOTHING
+    closed: bool = False
+    lifetime: Lifetime = Lifetime()
+    retention: Retention | None = None
+    touched_us: int = 0
+
+    @property
+    def size(self) -> int:
+        return len(self.messages.data)
+
+    def needs(self) -> list[Key]:
+        return [stream_key(self.path)]
+
+    def apply(self, view: View) -> Created:
+        old: StreamState | None = view.get(stream_key(self.path))
+        if old is not None and not lifecycle.is_gone(old, view.now_us, self.touched_us):
+            check_not_kept(old, view.now_us, self.touched_us)
+            if old.origin is not None:
+                raise StreamExists("the stream exists, as a fork")
+            if old.retention != self.retention:
+                raise StreamExists("the stream exists with another retention")
+            confirm(old, self.content_type, self.lifetime, self.closed)
+            return Created(old, new=False)
+        state = begin(view, self.path, self.content_type, self.lifetime)
+        if self.retention is not None:
+            state = msgspec.structs.replace(state, retention=self.retention)
+            view.put(retention_key(self.path), RetentionCheck(state.topic, view.now_us))
+        return Created(write_first(view, self.path, state, self.messages, self.closed), new=True)
+
+
+def begin(
+    view: View, path: str, content_type: str, lifetime: Lifetime, *, read_seq_min: int = 0, position: int = 0
+) -> StreamState:
+    """A new life at a path. An expired stream that still stands there ends first."""
+    old: StreamState | None = view.get(stream_key(path))
+    if old is not None and not old.deleted:
+        end(view, path, old)
+    read_seq = read_seq_min if old is None else max(read_seq_min, old.read_seq + 1)
+    about = msgspec.json.encode(CreateDescription(path, content_type, read_seq))
+    created = view.append(Kind.CREATE, None, position, position, data=about)
+    ttl_s = lifetime.ttl_s
+    return StreamState(
+        topic=TopicId(created),
+        read_seq=read_seq,
+        content_type=content_type,
+        tail=position,
+        created_at_us=view.now_us,
+        ttl_s=ttl_s,
+        expires_at_us=lifetime.expires_at_us if ttl_s is None else lifecycle.window_end(ttl_s, view.now_us),
+        expires_at_text=lifetime.expires_at_text,
+    )
+
+
+def write_first(view: View, path: str, state: StreamState, messages: Messages, closed: bool) -> StreamState:
+    """The first content, if the PUT had any, and the state with it."""
+    if messages.data:
+        state = write(view, state, messages, None)
+    if closed:
+        state = close(view, state, None)
+    view.put(stream_key(path), state)
+    return state
+
+
+def check_not_kept(old: StreamState, now_us: int, touched_us: int) -> None:
+    if lifecycle.is_soft_deleted(old, now_us, touched_us):
+        raise StreamExists("the path is taken until the last fork of its deleted stream is gone")
+
+
+def confirm(old: StreamState, content_type: str | None, lifetime: Lifetime | None, closed: bool) -> None:
+    """Whether a stream is as a repeated PUT asks for it; None asks for nothing in particular."""
+    if content_type is not None and media_type(content_type) != media_type(old.content_type):
+        raise StreamExists(f"the stream exists and holds {old.content_type}")
+    if lifetime is not None:
+        expires_at_us = old.expires_at_us if old.ttl_s is None else None
+        if (lifetime.ttl_s, lifetime.expires_at_us) != (old.ttl_s, expires_at_us):
+            raise StreamExists("the stream exists with another TTL or expiry")
+    if closed != old.closed:
+        raise StreamExists(f"the stream exists and is {'closed' if old.closed else 'open'}")

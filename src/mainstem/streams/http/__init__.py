@@ -1,0 +1,1 @@
+"""Streams over HTTP: requests in, responses out."""

@@ -1,0 +1,77 @@
+"""The headers and query parameters of the Durable Streams protocol, as typed values."""
+
+import re
+
+from mainstem import limits
+from mainstem.errors import BadHeader, BadQuery
+from mainstem.http.asgi import Headers, Scope
+from mainstem.http.requests import read_query, text_header
+from mainstem.streams.commands.create import Lifetime
+from mainstem.streams.commands.trim import parse_retention
+from mainstem.streams.rules.lifecycle import parse_expires_at, parse_ttl
+from mainstem.streams.rules.offsets import Offset, Sentinel, parse_offset
+from mainstem.streams.states import ProducerTuple, Retention
+
+INTEGER = re.compile(rb"0|[1-9][0-9]{0,15}")
+
+
+def read_producer(headers: Headers) -> ProducerTuple | None:
+    producer_id = text_header(headers, b"producer-id", limits.PRODUCER_ID_BYTES_MAX)
+    epoch, seq = headers.get(b"producer-epoch"), headers.get(b"producer-seq")
+    if producer_id is None and epoch is None and seq is None:
+        return None
+    if producer_id is None or epoch is None or seq is None:
+        raise BadHeader("Producer-Id, Producer-Epoch and Producer-Seq go together")
+    if not producer_id:
+        raise BadHeader("Producer-Id is empty")
+    return ProducerTuple(producer_id, _integer(b"Producer-Epoch", epoch), _integer(b"Producer-Seq", seq))
+
+
+def read_lifetime(headers: Headers) -> Lifetime:
+    ttl = text_header(headers, b"stream-ttl", 64)
+    expires_at = text_header(headers, b"stream-expires-at", 64)
+    if ttl is not None and expires_at is not None:
+        raise BadHeader("Stream-TTL and Stream-Expires-At exclude each other")
+    if ttl is not None:
+        return Lifetime(ttl_s=parse_ttl(ttl))
+    if expires_at is not None:
+        return Lifetime(expires_at_us=parse_expires_at(expires_at), expires_at_text=expires_at)
+    return Lifetime()
+
+
+def read_retention(headers: Headers) -> Retention | None:
+    text = text_header(headers, b"stream-retention", 256)
+    return None if text is None else parse_retention(text)
+
+
+def read_if_match(headers: Headers) -> Offset | None:
+    """`If-Match: <offset>`, with or without quotes: append only if that is still the end of the stream."""
+    text = text_header(headers, b"if-match", 64)
+    if text is None:
+        return None
+    offset = parse_offset(text.strip('"'))
+    if not isinstance(offset, Offset):
+        raise BadHeader("If-Match takes an offset that this server sent")
+    return offset
+
+
+def _integer(name: bytes, value: bytes) -> int:
+    if not INTEGER.fullmatch(value) or int(value) > limits.INTEGER_MAX:
+        raise BadHeader(f"{name.decode()} is not a whole number from 0 to 2^53-1")
+    return int(value)
+
+
+def parse_read(headers: Headers, scope: Scope) -> tuple[str | None, Offset | Sentinel, str | None]:
+    """What a GET asks for: the live mode (None for catch-up), the offset, and the client's cursor."""
+    query = read_query(scope)
+    live = query.get("live")
+    if live not in (None, "false", "long-poll", "sse"):
+        raise BadQuery("live is long-poll or sse")
+    if live == "false":
+        live = None
+    if live is not None and "offset" not in query:
+        raise BadQuery(f"live={live} needs an offset")
+    wanted = query.get("offset", "-1")
+    if live == "sse":
+        wanted = headers.get(b"last-event-id", b"").decode("latin-1") or wanted
+    return live, parse_offset(wanted), query.get("cursor")

@@ -1,0 +1,123 @@
+"""Beyond the protocol: the lists of streams and of subscriptions, page by page."""
+
+from os.path import commonprefix
+from typing import Any
+
+import msgspec
+
+from mainstem import limits
+from mainstem.access import Identity
+from mainstem.errors import BadQuery
+from mainstem.http.asgi import Scope, Send
+from mainstem.http.requests import read_query
+from mainstem.http.responses import OPEN, respond
+from mainstem.streams.reading.reader import Streams
+from mainstem.streams.rules import lifecycle
+from mainstem.streams.states import STREAMS, StreamState
+from mainstem.streams.subscriptions.http import format_time
+from mainstem.streams.subscriptions.model import SUBSCRIPTIONS, Subscription
+
+
+class StreamsListing:
+    """`GET /v1/streams?prefix=&after=&limit=`: streams in the order of their paths."""
+
+    def __init__(self, streams: Streams) -> None:
+        self.streams = streams
+
+    async def __call__(self, scope: Scope, send: Send) -> None:
+        query = read_query(scope)
+        limit = parse_count(query.get("limit", str(limits.LISTED_STREAMS)), "limit", limits.LISTED_STREAMS_MAX)
+        identity: Identity = scope["mainstem.identity"]
+        found, more = await self._find(query.get("prefix", ""), query.get("after", ""), limit, identity)
+        body = {
+            "streams": [describe(path, state, identity) for path, state in found],
+            "next": found[-1][0] if more else None,
+        }
+        headers = [*OPEN, (b"content-type", b"application/json"), (b"cache-control", b"no-store")]
+        await respond(send, 200, headers, msgspec.json.encode(body))
+
+    async def _find(
+        self, prefix: str, after: str, limit: int, identity: Identity
+    ) -> tuple[list[tuple[str, StreamState]], bool]:
+        """Deleted streams, and those of others, lie among the wanted ones, so one page may take several scans."""
+        log = self.streams.log
+        prefix = narrow_prefix(prefix, identity)
+        found: list[tuple[str, StreamState]] = []
+        while True:
+            page = await log.store.scan(STREAMS, prefix, after, limits.SCAN_PAGE)
+            for path, state in page:
+                if state.soft_deleted or lifecycle.is_gone(state, log.clock_us(), self.streams.touched_us(path)):
+                    continue
+                if not identity.may_read(path):
+                    continue
+                if len(found) == limit:
+                    return found, True
+                found.append((path, state))
+            if len(page) < limits.SCAN_PAGE:
+                return found, False
+            after = page[-1][0]
+
+
+class SubscriptionsListing:
+    """`GET /v1/subscriptions?prefix=&after=&limit=`: subscriptions in the order of their ids, for an admin."""
+
+    def __init__(self, streams: Streams) -> None:
+        self.streams = streams
+
+    async def __call__(self, scope: Scope, send: Send) -> None:
+        identity: Identity = scope["mainstem.identity"]
+        identity.require_admin()
+        query = read_query(scope)
+        limit = parse_count(query.get("limit", str(limits.LISTED_STREAMS)), "limit", limits.LISTED_STREAMS_MAX)
+        prefix, after = query.get("prefix", ""), query.get("after", "")
+        found = await self.streams.log.store.scan(SUBSCRIPTIONS, prefix, after, limit + 1)
+        body = {
+            "subscriptions": [describe_subscription(name, state) for name, state in found[:limit]],
+            "next": found[limit - 1][0] if len(found) > limit else None,
+        }
+        headers = [*OPEN, (b"content-type", b"application/json"), (b"cache-control", b"no-store")]
+        await respond(send, 200, headers, msgspec.json.encode(body))
+
+
+def describe_subscription(name: str, state: Subscription) -> dict[str, Any]:
+    config = state.config
+    return {
+        "subscription_id": name,
+        "type": config.type,
+        "pattern": config.pattern,
+        "webhook_url": config.webhook_url,
+        "wake_stream": config.wake_stream,
+        "created_at": format_time(state.created_at_us),
+        "owner": state.owner,
+        "status": "active" if state.next_attempt_us is None else "failed",
+    }
+
+
+def narrow_prefix(prefix: str, identity: Identity) -> str:
+    """A prefix that leaves out as much of what the caller may not read as one prefix can."""
+    if identity.admin or not identity.stream_reads:
+        return prefix
+    literals = [pattern.partition("*")[0].removesuffix("/") for pattern in identity.stream_reads]
+    common = commonprefix(literals)  # noqa: RUF071 (of characters: that is what a scan takes)
+    return common if common.startswith(prefix) else prefix
+
+
+def describe(path: str, state: StreamState, identity: Identity) -> dict[str, Any]:
+    origin = state.origin
+    return {
+        "path": path,
+        "content_type": state.content_type,
+        "next_offset": str(state.next_offset),
+        "earliest_offset": str(state.earliest_offset),
+        "closed": state.closed,
+        "created_at": format_time(state.created_at_us),
+        "ttl_seconds": state.ttl_s,
+        "expires_at": state.expires_at_text,
+        "forked_from": None if origin is None or not identity.may_read(origin.path) else origin.path,
+    }
+
+
+def parse_count(text: str, name: str, most: int) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= most):
+        raise BadQuery(f"{name} is a whole number from 1 to {most}")
+    return int(text)

@@ -1,0 +1,1 @@
+"""Reading streams: pages, live reads, and sets of streams."""

@@ -1,0 +1,280 @@
+"""Streams on the log: finding them, keeping them alive while they are read, and reading a page of them."""
+
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+import msgspec
+
+from mainstem import limits
+from mainstem.errors import BadOffset, OffsetGone, StreamNotFound
+from mainstem.log.commit import CommitLog
+from mainstem.log.records import Chunk, TopicId
+from mainstem.long_work import run_sized
+from mainstem.streams.commands.fork import count_sub_offset, segment_at
+from mainstem.streams.commands.trim import Trim, before
+from mainstem.streams.reading.large_records import LargeRecords
+from mainstem.streams.rules import content_types, json_mode, lifecycle
+from mainstem.streams.rules.content_types import is_json
+from mainstem.streams.rules.offsets import Offset, Sentinel
+from mainstem.streams.states import StreamState, stream_key
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Page(msgspec.Struct, frozen=True, gc=False):
+    """Some of a stream's data, as stored."""
+
+    start: Offset
+    end: Offset
+    data: bytes
+    up_to_date: bool
+    closed: bool
+    """The stream is closed, and this page reaches its end."""
+
+
+class ForkPlan(msgspec.Struct, frozen=True, gc=False):
+    """Where a fork would branch off, as far as the data had to be looked at for it."""
+
+    anchor: Offset | None
+    resolved: tuple[TopicId, int] | None
+    content_type: str
+
+
+class Streams:
+    def __init__(self, log: CommitLog, page_bytes: int) -> None:
+        self.log = log
+        self.page_bytes = page_bytes
+        self.touches: dict[str, int] = {}
+        """Reads of streams with a sliding TTL that are not durable yet: path -> time in microseconds."""
+        self._watched: dict[str, int] = {}
+        self._large = LargeRecords()
+
+    # Keeping streams with a TTL alive
+
+    def touched_us(self, path: str) -> int:
+        """When the stream was last read, as far as that is not durable yet. A live reader is reading now."""
+        if path in self._watched:
+            return self.log.clock_us()
+        return self.touches.get(path, 0)
+
+    def touch(self, path: str, state: StreamState) -> None:
+        if state.ttl_s is not None:
+            self.touches[path] = self.log.clock_us()
+
+    def begin_watch(self, path: str) -> None:
+        self._watched[path] = self._watched.get(path, 0) + 1
+
+    def end_watch(self, path: str, state: StreamState) -> None:
+        self._watched[path] -= 1
+        if not self._watched[path]:
+            del self._watched[path]
+        self.touch(path, state)
+
+    def watched(self) -> list[str]:
+        """Streams that have live readers here."""
+        return list(self._watched)
+
+    # Finding and reading
+
+    async def find(self, path: str, topic: TopicId | None = None) -> StreamState:
+        """The stream at a path; with a topic, only that life of it."""
+        state = lifecycle.check_alive(
+            path, await self.log.store.get(stream_key(path)), self.log.clock_us(), self.touched_us(path)
+        )
+        if topic is not None and state.topic != topic:
+            raise StreamNotFound(f"there is no stream at {path!r}")
+        return state
+
+    def resolve(self, state: StreamState, offset: Offset | Sentinel) -> Offset:
+        """Where a read begins."""
+        if offset is Sentinel.BEGINNING:
+            return state.earliest_offset
+        if offset is Sentinel.NOW:
+            return state.next_offset
+        if offset < state.earliest_offset:
+            raise _gone(offset, state.earliest_offset)
+        if offset > state.next_offset:
+            raise BadOffset(f"{offset} lies beyond the end of the stream, {state.next_offset}")
+        return offset
+
+    async def plan_fork(self, path: str, offset: Offset | Sentinel | None, sub_offset: int) -> ForkPlan:
+        """Resolve a fork point in the source. Whether there is such a source is for the command to say."""
+        state: StreamState | None = await self.log.store.get(stream_key(path))
+        if state is None or state.deleted or state.soft_deleted:
+            return ForkPlan(offset if isinstance(offset, Offset) else None, None, content_types.DEFAULT)
+        anchor = None if offset is None else self.resolve(state, offset)
+        if anchor is None or (not sub_offset and anchor == state.next_offset):
+            return ForkPlan(anchor, None, state.content_type)
+        record = b""
+        if anchor.position < state.tail:
+            record, _ = await self._run(state, anchor.position, 1)  # also refuses an anchor within a message
+        if not sub_offset:
+            return ForkPlan(anchor, None, state.content_type)
+        inherited = await _examine(record, count_sub_offset, state.content_type, record, sub_offset)
+        return ForkPlan(anchor, (state.topic, anchor.position + inherited), state.content_type)
+
+    async def read(self, state: StreamState, start: Offset, bytes_max: int | None = None) -> Page:
+        """Data from `start` on, up to a page. `state` fixes what is visible: nothing behind its tail is shown."""
+        size = self.page_bytes if bytes_max is None else bytes_max
+        at = start.position
+        parts: list[bytes] = []
+        while at < state.tail and size > 0:
+            if is_json(state.content_type):
+                data, until = await self._run(state, at, size)
+            else:
+                data, until = await self._bytes(state, at, size)
+            parts.append(data)
+            at += len(data)
+            size -= len(data)
+            if at < until and is_json(state.content_type):  # the next message does not fit into this page
+                break
+        up_to_date = at == state.tail
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        return Page(start, Offset(start.read_seq, at), data, up_to_date, state.closed and up_to_date)
+
+    async def read_tail(self, state: StreamState, count: int) -> Page:
+        """The last `count` messages, up to a page: unlike others, this may end within a record that is large."""
+        page = await self.read(state, await self.find_tail(state, count))
+        if not is_json(state.content_type) or len(page.data) <= self.page_bytes:
+            return page
+        size = await _examine(page.data, json_mode.find_end, page.data, self.page_bytes)
+        if size == len(page.data):
+            return page
+        end = Offset(page.start.read_seq, page.start.position + size)
+        return msgspec.structs.replace(page, end=end, data=page.data[:size], up_to_date=False, closed=False)
+
+    async def find_tail(self, state: StreamState, count: int) -> Offset:
+        """Where the last `count` messages begin; in a stream of bytes, the last appends."""
+        until = state.tail
+        while until > state.earliest:
+            topic, segment_start = self._segment_before(state, until)
+            records = await self.log.store.outline(topic, segment_start, until, count, newest_first=True)
+            for record in records:
+                start = max(record.start, segment_start)
+                if record.messages < count and record.end <= until:
+                    count -= record.messages
+                elif is_json(state.content_type):
+                    data, _ = await self._run(state, start, 1)
+                    data = data[: until - start]
+                    number = await _examine(data, json_mode.count_messages, data)
+                    if number >= count:
+                        inside = await _examine(data, json_mode.find_message, data, number - count)
+                        assert inside is not None
+                        return Offset(state.read_seq, start + inside)
+                    count -= number
+                elif count == 1:
+                    return Offset(state.read_seq, start)
+                else:
+                    count -= 1
+                until = start
+            if not records:
+                break
+        return state.earliest_offset
+
+    async def trim(self, path: str, offset: Offset) -> None:
+        """Give up whole records before an offset, as retention does; the reaper erases them.
+
+        Each step is durable by itself, so that whoever asks again goes on where this came to an end.
+        """
+        while True:
+            state = await self.find(path)
+            if offset.read_seq != state.read_seq or offset > state.next_offset:
+                raise BadOffset(f"{offset} is no offset of this stream, which ends at {state.next_offset}")
+            oldest = await self.log.store.outline(
+                state.topic, state.earliest, offset.position, limits.ERASE_RECORDS_MAX
+            )
+            gone = before(state, oldest, offset.position)
+            if not gone:
+                return
+            messages = sum(record.messages for record in gone)
+            now_us = self.log.clock_us()
+            trim = Trim(path, state.topic, gone[-1].end, messages, now_us, gone[-1].committed_id)
+            if not await self.log.submit(trim):  # forks need it
+                return
+
+    def _segment_before(self, state: StreamState, position: int) -> tuple[TopicId, int]:
+        """Which topic holds the byte before a position, and where that topic's part begins."""
+        start = 0
+        for segment in state.lineage:
+            if position <= segment.end:
+                return segment.topic, max(start, state.earliest)
+            start = segment.end
+        return state.topic, max(start, state.earliest)
+
+    async def _bytes(self, state: StreamState, at: int, size: int) -> tuple[bytes, int]:
+        """Up to `size` bytes from a position, and where their segment ends. They may end within a record."""
+        topic, until = segment_at(state, at)
+        chunk = self._large.find(topic, at)
+        kept = chunk is not None
+        if chunk is None:
+            chunk = await self._chunk(state, topic, at, until, size)
+        end = min(at + size, until, chunk.end)
+        if kept and end == chunk.end:
+            self._large.forget(topic)
+        elif not kept and chunk.end - end >= limits.LARGE_RECORD_BYTES_MIN:
+            self._large.keep(topic, chunk)
+        if chunk.start == at and chunk.end == end:
+            return chunk.data, until
+        return chunk.data[at - chunk.start : end - chunk.start], until
+
+    async def _run(self, state: StreamState, at: int, size: int) -> tuple[bytes, int]:
+        """Whole records from a position, about `size` bytes but at least one, and where their segment ends."""
+        topic, until = segment_at(state, at)
+        chunk = await self._chunk(state, topic, at, until, size)
+        if chunk.start == at and chunk.end <= until:
+            return chunk.data, until
+        inside = at - chunk.start
+        if (
+            inside
+            and is_json(state.content_type)
+            and not await _examine(chunk.data, json_mode.begins_message, chunk.data, inside)
+        ):
+            raise BadOffset(f"{Offset(state.read_seq, at)} lies within a message")
+        return chunk.data[inside : until - chunk.start], until
+
+    async def _chunk(self, state: StreamState, topic: TopicId, at: int, until: int, size: int) -> Chunk:
+        """Whole records; the first of them holds the byte at `at`."""
+        chunk = self.log.live.read(topic, at, size) or await self.log.store.read(topic, at, until, size)
+        if chunk is None:
+            raise StreamNotFound("the stream was deleted while it was read")
+        if chunk.start > at:
+            raise _gone(Offset(state.read_seq, at), Offset(state.read_seq, chunk.start))
+        return chunk
+
+
+class StreamSource:
+    """One life of a stream, for its live readers."""
+
+    def __init__(self, streams: Streams, path: str, state: StreamState) -> None:
+        self.streams = streams
+        self.path = path
+        self.state = state
+        self.content_type = state.content_type
+        self.key = state.topic
+
+    def begin(self) -> None:
+        self.streams.begin_watch(self.path)
+
+    def end(self) -> None:
+        self.streams.end_watch(self.path, self.state)
+
+    async def look(self) -> tuple[Offset, bool]:
+        self.state = await self.streams.find(self.path, self.key)
+        return self.state.next_offset, self.state.closed
+
+    async def read(self, at: Offset, bytes_max: int) -> Page:
+        return await self.streams.read(self.state, at, bytes_max)
+
+
+def _gone(offset: Offset, earliest: Offset) -> OffsetGone:
+    return OffsetGone(
+        f"{offset} is no longer kept: the stream begins at {earliest}",
+        headers={"Stream-Earliest-Offset": str(earliest)},
+        earliest_offset=str(earliest),
+    )
+
+
+async def _examine(data: bytes, look: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Look for messages in stored data; off the event loop where that takes long."""
+    return await run_sized(len(data), limits.PARSE_INLINE_BYTES_MAX, look, *args, **kwargs)

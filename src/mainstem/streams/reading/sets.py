@@ -1,0 +1,198 @@
+"""Beyond the protocol: many streams over one SSE connection, since browsers allow six connections a host.
+
+    GET /v1/stream-set?stream=a&stream=b&live=sse[&resume=...]
+
+Each `event: data` names its stream and carries the token that resumes all of them behind it. A token is the offsets of
+all streams, so one Last-Event-ID is enough.
+"""
+
+import asyncio
+from base64 import b64encode
+from contextlib import ExitStack
+from typing import Any
+
+import msgspec
+
+from mainstem import limits
+from mainstem.access import Identity, name_caller
+from mainstem.errors import BadQuery, OffsetGone, StreamGone, StreamNotFound
+from mainstem.http.asgi import Headers, Receive, Scope, Send
+from mainstem.http.requests import collect_headers, parse_query
+from mainstem.http.responses import OPEN
+from mainstem.log.live import Live, changed
+from mainstem.streams.jitter import spread
+from mainstem.streams.reading import sse
+from mainstem.streams.reading.live import Departure, seconds_left, take_room
+from mainstem.streams.reading.reader import Page, Streams
+from mainstem.streams.rules import content_types, json_mode
+from mainstem.streams.rules.offsets import Offset, parse_offset
+from mainstem.streams.rules.paths import check_path
+from mainstem.streams.states import StreamState
+from mainstem.streams.subscriptions.signing import decode_base64url, encode_base64url
+
+
+class SetEvent(msgspec.Struct, rename="camel", omit_defaults=True):
+    """One event of a set. `data` is JSON as it was sent, text, or base64 as `encoding` says."""
+
+    stream: str
+    next_offset: str
+    encoding: str | None = None
+    data: Any = None
+    up_to_date: bool = False
+    closed: bool = False
+    deleted: bool = False
+    gone: bool = False
+
+
+class Member:
+    """One stream of a set, and how far its reader has come."""
+
+    def __init__(self, path: str, state: StreamState, at: Offset) -> None:
+        self.path = path
+        self.state = state
+        self.at = at
+        self.told_end = False
+        self.over = False
+
+
+class StreamSets:
+    def __init__(self, streams: Streams) -> None:
+        self.streams = streams
+        self.live: Live = streams.log.live
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = collect_headers(scope["headers"])
+        members = await self._members(headers, scope)
+        owner = name_caller(scope["mainstem.identity"], scope.get("client"))
+        with take_room(self.live, owner, len(members)):
+            await self._respond(members, scope, receive, send)
+
+    async def _respond(self, members: list[Member], scope: Scope, receive: Receive, send: Send) -> None:
+        reply = [
+            *OPEN,
+            (b"content-type", b"text/event-stream"),
+            (b"cache-control", b"no-cache"),
+            (b"x-accel-buffering", b"no"),
+        ]
+        await send({"type": "http.response.start", "status": 200, "headers": reply})
+        client = Departure(receive)
+        for member in members:
+            self.streams.begin_watch(member.path)
+        try:
+            seconds_max = seconds_left(scope["mainstem.identity"], self.streams.log.clock_us())
+            await self._serve(members, client, send, seconds_max)
+        finally:
+            for member in members:
+                self.streams.end_watch(member.path, member.state)
+            client.close()
+        if not client.left:
+            await send({"type": "http.response.body", "body": b""})
+
+    async def _members(self, headers: Headers, scope: Scope) -> list[Member]:
+        query = parse_query(scope)
+        if [value for name, value in query if name == "live"] != ["sse"]:
+            raise BadQuery("a stream set is read with live=sse")
+        names = list(dict.fromkeys(value for name, value in query if name == "stream"))
+        if not 1 <= len(names) <= limits.SET_STREAMS_MAX:
+            raise BadQuery(f"name 1 to {limits.SET_STREAMS_MAX} streams")
+        tokens = [value for name, value in query if name == "resume"]
+        token = headers.get(b"last-event-id", b"").decode("latin-1") or (tokens[-1] if tokens else "")
+        start = next((value for name, value in query if name == "offset"), "-1")
+        offsets = read_set_token(token) if token else {}
+        identity: Identity = scope["mainstem.identity"]
+        for path in names:  # all of them before one is looked up: a refusal must not tell what exists
+            check_path(path)
+            identity.require_read(path)
+        members: list[Member] = []
+        for path in names:
+            state = await self.streams.find(path)
+            self.streams.touch(path, state)
+            at = self.streams.resolve(state, parse_offset(offsets.get(path, start)))
+            members.append(Member(path, state, at))
+        return members
+
+    async def _serve(self, members: list[Member], client: Departure, send: Send, seconds_max: float) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + min(spread(limits.SSE_LIFETIME_S, 0.1), seconds_max)
+        with ExitStack() as stack:
+            topics = [stack.enter_context(self.live.watch(member.state.topic)) for member in members]
+            while not client.left:
+                seen = [topic.version for topic in topics]
+                await self._tell_all(members, client, send)
+                left_s = deadline - loop.time()
+                if left_s <= 0 or self.live.closing or all(member.over for member in members):
+                    return
+                await changed(topics, seen, min(left_s, limits.SSE_HEARTBEAT_S), client.hold)
+                if [topic.version for topic in topics] == seen and not client.left:
+                    if left_s <= limits.SSE_HEARTBEAT_S:
+                        return
+                    await send({"type": "http.response.body", "body": sse.HEARTBEAT, "more_body": True})
+
+    async def _tell_all(self, members: list[Member], client: Departure, send: Send) -> None:
+        """Pages in turn, so that a long stream does not hold up the others."""
+        waiting = [member for member in members if not member.over]
+        while waiting and not client.left:
+            still: list[Member] = []
+            for member in waiting:
+                event, done = await self._next_event(member)
+                if event is not None:
+                    await send({"type": "http.response.body", "body": _encode(event, members), "more_body": True})
+                if not done:
+                    still.append(member)
+            waiting = still
+
+    async def _next_event(self, member: Member) -> tuple[SetEvent | None, bool]:
+        try:
+            member.state = await self.streams.find(member.path, member.state.topic)
+            page = await self.streams.read(member.state, member.at, limits.SSE_EVENT_BYTES)
+        except (StreamNotFound, StreamGone):
+            member.over = True
+            return SetEvent(member.path, str(member.at), deleted=True), True
+        except OffsetGone:  # retention has overtaken this reader
+            member.over = True
+            return SetEvent(member.path, str(member.at), gone=True), True
+        if not page.data and member.told_end and not page.closed:
+            return None, True
+        event = _event(member, page)
+        if event.encoding is None and member.told_end and not page.closed:
+            return None, page.up_to_date  # only the beginning of a character has come
+        member.told_end = page.up_to_date
+        member.over = page.closed
+        return event, page.up_to_date
+
+
+def _event(member: Member, page: Page) -> SetEvent:
+    content_type, data, end = member.state.content_type, page.data, page.end
+    encoding: str | None = None
+    value: Any = None
+    if content_types.is_json(content_type):
+        encoding, value = "json", msgspec.Raw(json_mode.wrap(data))
+    elif content_types.is_text(content_type):
+        if not page.closed:
+            data = data[: sse.whole_characters(data)]
+            end = Offset(page.start.read_seq, page.start.position + len(data))
+        encoding, value = "text", data.decode("utf-8", "replace")
+    else:
+        encoding, value = "base64", b64encode(data).decode()
+    member.at = end
+    if end == page.start:
+        encoding = value = None
+    return SetEvent(member.path, str(end), encoding, value, page.up_to_date, page.closed)
+
+
+def _encode(event: SetEvent, members: list[Member]) -> bytes:
+    """JSON messages may hold line breaks between their tokens, so the event is split like any other."""
+    kind = b"deleted" if event.deleted else b"gone" if event.gone else b"control" if event.encoding is None else b"data"
+    lines = sse.encode_lines(msgspec.json.encode(event))
+    return b"event: %b\n%bid:%b\n\n" % (kind, lines, make_set_token(members).encode())
+
+
+def make_set_token(members: list[Member]) -> str:
+    return encode_base64url(msgspec.json.encode({member.path: str(member.at) for member in members}))
+
+
+def read_set_token(token: str) -> dict[str, str]:
+    try:
+        return msgspec.json.decode(decode_base64url(token), type=dict[str, str])
+    except (ValueError, msgspec.MsgspecError):
+        raise BadQuery("this is not a token of a stream set") from None

@@ -1,0 +1,1 @@
+"""The rules of the Durable Streams protocol, as pure functions."""

@@ -1,0 +1,1 @@
+"""Subscriptions: who is notified of new data in streams, by webhook or by pull-wake."""

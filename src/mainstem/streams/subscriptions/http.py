@@ -1,0 +1,337 @@
+"""The reserved control APIs under `__ds`: subscriptions and the webhook signing keys (protocol sections 6 and 7)."""
+
+import secrets
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any, Literal
+from urllib.parse import quote
+
+import msgspec
+
+from mainstem import limits
+from mainstem.access import Identity
+from mainstem.errors import (
+    BadOffset,
+    BadPath,
+    BadRequest,
+    Forbidden,
+    InvalidOffset,
+    InvalidSubscription,
+    MethodNotAllowed,
+    NotFound,
+    TokenInvalid,
+)
+from mainstem.http.asgi import Headers, Receive, Scope, Send
+from mainstem.http.requests import origin, read_body
+from mainstem.http.responses import OPEN, respond
+from mainstem.shares import Share
+from mainstem.streams.rules import paths
+from mainstem.streams.rules.offsets import Offset
+from mainstem.streams.subscriptions.dispatcher import Deliveries
+from mainstem.streams.subscriptions.links import implied_starts, list_links
+from mainstem.streams.subscriptions.model import (
+    LINKS,
+    AddStreams,
+    Config,
+    DeleteSubscription,
+    PutSubscription,
+    RemoveStream,
+    Subscription,
+    check_config,
+    link_prefix,
+)
+from mainstem.streams.subscriptions.signing import jwks, read_token
+from mainstem.streams.subscriptions.wakes import Grip, LinkedStream, Release
+from mainstem.streams.subscriptions.webhook_client import check_url
+
+JSON_TYPE = (b"content-type", b"application/json")
+
+
+class WebhookTarget(msgspec.Struct):
+    url: str
+
+
+class SubscriptionRequest(msgspec.Struct):
+    type: Literal["webhook", "pull-wake"]
+    pattern: str | None = None
+    streams: list[str] = []
+    webhook: WebhookTarget | None = None
+    wake_stream: str | None = None
+    lease_ttl_ms: int = 30_000
+    description: str | None = None
+
+
+class StreamsRequest(msgspec.Struct):
+    streams: list[str]
+
+
+class ClaimRequest(msgspec.Struct):
+    worker: str
+
+
+class Ack(msgspec.Struct):
+    stream: str
+    offset: str
+
+
+class WakeRequest(msgspec.Struct):
+    wake_id: str
+    generation: int
+    acks: list[Ack] = []
+    done: bool = False
+
+
+class ClaimReply(msgspec.Struct):
+    wake_id: str
+    generation: int
+    token: str
+    streams: tuple[LinkedStream, ...]
+    lease_ttl_ms: int
+
+
+class ControlHttp:
+    """Everything under the reserved prefix. `rest` is the decoded path behind `__ds/`."""
+
+    def __init__(self, deliveries: Deliveries, mount: paths.Mount, *, allow_local_webhooks: bool) -> None:
+        self.deliveries = deliveries
+        self.mount = mount
+        self.log = deliveries.log
+        self.allow_local_webhooks = allow_local_webhooks
+        self._making: Counter[str | None] = Counter()
+
+    async def __call__(self, rest: str, headers: Headers, scope: Scope, receive: Receive, send: Send) -> None:
+        method: str = scope["method"]
+        if rest == "jwks.json" and method in ("GET", "HEAD"):
+            await self._send_keys(send)
+        elif rest == "keys/rotate" and method == "POST":
+            identity: Identity = scope["mainstem.identity"]
+            identity.require_admin()
+            ring = await self.deliveries.keys.ensure(rotate=True)
+            await _respond_json(send, 200, {"kid": ring.active.kid})
+        elif rest.startswith("subscriptions/"):
+            subscription_id, _, action = rest.removeprefix("subscriptions/").partition("/")
+            self._check_id(subscription_id)
+            body = await read_body(headers, receive, limits.CONTROL_BODY_BYTES_MAX)
+            await self._subscription(method, subscription_id, action, headers, body, scope, send)
+        else:
+            raise NotFound("nothing is served at this reserved path")
+
+    def _check_id(self, subscription_id: str) -> None:
+        if not subscription_id or len(subscription_id.encode()) > limits.SUBSCRIPTION_ID_BYTES_MAX:
+            raise InvalidSubscription(f"a subscription id is 1 to {limits.SUBSCRIPTION_ID_BYTES_MAX} bytes")
+
+    async def _send_keys(self, send: Send) -> None:
+        headers = [
+            *OPEN,
+            (b"content-type", b"application/jwk-set+json"),
+            (b"cache-control", b"public, max-age=300"),
+        ]
+        await respond(send, 200, headers, msgspec.json.encode(jwks(self.deliveries.keys.ring)))
+
+    async def _subscription(
+        self, method: str, name: str, action: str, headers: Headers, body: bytes, scope: Scope, send: Send
+    ) -> None:
+        identity: Identity = scope["mainstem.identity"]
+        if not action and method == "PUT":
+            base = base_url(scope, headers, self.mount)
+            await self._put(name, _decode(body, SubscriptionRequest), base, identity, send)
+        elif not action and method == "GET":
+            await _respond_json(send, 200, await self._describe(name, await self._find(name, identity)))
+        elif not action and method == "DELETE":
+            state = await self._find(name, identity)
+            await self.log.submit(DeleteSubscription(name, state.nonce))
+            await respond(send, 204, OPEN)
+        elif action == "streams" and method == "POST":
+            state = await self._find(name, identity)
+            streams = _check_streams(_decode(body, StreamsRequest).streams)
+            for path in streams:
+                identity.require_read(path)
+            starts = await implied_starts(self.log.store, state, streams)
+            await self.log.submit(AddStreams(name, state.nonce, streams, starts))
+            await respond(send, 204, OPEN)
+        elif action.startswith("streams/") and method == "DELETE":
+            state = await self._find(name, identity)
+            path = _check_streams([action.removeprefix("streams/")])[0]
+            await self.log.submit(RemoveStream(name, state.nonce, path))
+            await respond(send, 204, OPEN)
+        elif action == "claim" and method == "POST":
+            await self._find(name, identity)
+            await self._claim(name, _decode(body, ClaimRequest).worker, send)
+        elif action in ("callback", "ack") and method == "POST":
+            await self._acknowledge(name, action, headers, _decode(body, WakeRequest), send)
+        elif action == "release" and method == "POST":
+            grip = await self._grip(name, headers, _decode(body, WakeRequest))
+            await self.log.submit(Release(name, grip))
+            await respond(send, 204, OPEN)
+        else:
+            raise MethodNotAllowed(f"{method} means nothing here")
+
+    async def _find(self, name: str, identity: Identity) -> Subscription:
+        """A subscription, for a caller who may see it."""
+        state = await self.deliveries.find(name)
+        if not await self._may_see(state, identity):
+            raise Forbidden("this token does not allow to read all that this subscription tells of")
+        return state
+
+    async def _may_see(self, state: Subscription, identity: Identity) -> bool:
+        """Whoever may read all that is linked; where nothing is linked any more, its owner alone."""
+        if identity.may_read_all("**"):
+            return True
+        if state.config.pattern is not None and not identity.may_read_all(state.config.pattern):
+            return False
+        linked = state.config.pattern is not None
+        prefix, after = link_prefix(state.nonce), ""
+        while page := await self.log.store.scan(LINKS, prefix, after, limits.SCAN_PAGE):
+            explicit = [key.removeprefix(prefix) for key, link in page if link.explicit]
+            if not all(map(identity.may_read, explicit)):
+                return False
+            linked = linked or bool(explicit)
+            after = page[-1][0]
+        return linked or (state.owner is not None and state.owner == identity.name)
+
+    async def _put(self, name: str, request: SubscriptionRequest, base: str, identity: Identity, send: Send) -> None:
+        if not limits.LEASE_MS_MIN <= request.lease_ttl_ms <= limits.LEASE_MS_MAX:
+            raise InvalidSubscription(f"lease_ttl_ms is {limits.LEASE_MS_MIN} to {limits.LEASE_MS_MAX}")
+        if request.type == "webhook":
+            if request.webhook is None:
+                raise InvalidSubscription("a webhook subscription needs webhook.url")
+            check_url(request.webhook.url, allow_local=self.allow_local_webhooks)
+        elif request.wake_stream is None:
+            raise InvalidSubscription("a pull-wake subscription needs wake_stream")
+        if len((request.description or "").encode()) > limits.SUBSCRIPTION_DESCRIPTION_BYTES_MAX:
+            raise InvalidSubscription(f"a description is at most {limits.SUBSCRIPTION_DESCRIPTION_BYTES_MAX} bytes")
+        wake_stream = request.wake_stream if request.type == "pull-wake" else None
+        config = Config(
+            request.type,
+            None if request.pattern is None else request.pattern.lstrip("/"),
+            request.webhook.url if request.webhook is not None and request.type == "webhook" else None,
+            None if wake_stream is None else _check_streams([wake_stream])[0],
+            request.lease_ttl_ms,
+            request.description,
+        )
+        streams = _check_streams(request.streams)
+        try:
+            check_config(config, streams)
+        except BadRequest as error:
+            raise InvalidSubscription(error.detail) from None
+        require_all(identity, config, streams)
+        nonce = secrets.token_urlsafe(12)
+        with self._count_making(name, identity.name):
+            new = await self.log.submit(PutSubscription(name, nonce, config, streams, base, identity.name))
+        # One that was there may have got more streams since, so it is looked at like any other.
+        state = await self._find(name, identity)
+        await _respond_json(send, 201 if new else 200, await self._describe(name, state))
+
+    @contextmanager
+    def _count_making(self, name: str, owner: str | None) -> Iterator[None]:
+        """Within the share of its owner, those counted that are being made; one that exists is only confirmed."""
+        if not self.deliveries.knows(name):
+            count = self.deliveries.count_owned(owner) + self._making[owner] + 1
+            self.log.live.shares.require(Share.SUBSCRIPTIONS, count)
+        self._making[owner] += 1
+        try:
+            yield
+        finally:
+            self._making[owner] -= 1
+            if not self._making[owner]:
+                del self._making[owner]
+
+    async def _describe(self, name: str, state: Subscription) -> dict[str, Any]:
+        config = state.config
+        return {
+            "id": name,
+            "subscription_id": name,
+            "type": config.type,
+            "pattern": config.pattern,
+            "streams": await list_links(self.log.store, state),
+            "webhook": self._describe_webhook(state),
+            "wake_stream": config.wake_stream,
+            "lease_ttl_ms": config.lease_ttl_ms,
+            "created_at": format_time(state.created_at_us),
+            "status": "failed" if state.next_attempt_us is not None else "active",
+            "description": config.description,
+            "generation": state.generation,
+        }
+
+    def _describe_webhook(self, state: Subscription) -> dict[str, Any] | None:
+        if state.config.webhook_url is None:
+            return None
+        signing = {
+            "alg": "ed25519",
+            "kid": self.deliveries.keys.ring.active.kid,
+            "jwks_url": f"{state.base_url}/{paths.RESERVED}/jwks.json",
+        }
+        return {"url": state.config.webhook_url, "signing": signing}
+
+    async def _claim(self, name: str, worker: str, send: Send) -> None:
+        if not worker or len(worker) > limits.SUBSCRIPTION_ID_BYTES_MAX:
+            raise InvalidSubscription(f"a worker's name is 1 to {limits.SUBSCRIPTION_ID_BYTES_MAX} characters")
+        woken, token = await self.deliveries.claim(name, worker)
+        state = woken.state
+        assert state.wake_id is not None
+        reply = ClaimReply(state.wake_id, state.generation, token, woken.streams, state.config.lease_ttl_ms)
+        await respond(send, 200, [*OPEN, JSON_TYPE], msgspec.json.encode(reply))
+
+    async def _acknowledge(self, name: str, action: str, headers: Headers, request: WakeRequest, send: Send) -> None:
+        grip = await self._grip(name, headers, request)
+        state = await self.deliveries.find(name)
+        if (action == "callback") != (state.config.type == "webhook"):
+            raise InvalidSubscription("a webhook uses callback, a pull-wake worker uses ack")
+        try:
+            acks = tuple((_check_streams([ack.stream])[0], Offset.parse(ack.offset)) for ack in request.acks)
+        except BadOffset as error:
+            raise InvalidOffset(error.detail) from None
+        more = await self.deliveries.acknowledge(name, grip, acks, request.done)
+        await _respond_json(send, 200, {"ok": True, "next_wake": more})
+
+    async def _grip(self, name: str, headers: Headers, request: WakeRequest) -> Grip:
+        """The token comes first: who has none must not learn which subscriptions there are."""
+        scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+        if scheme.lower() != "bearer" or not token:
+            raise TokenInvalid("send the token of this wake as Authorization: Bearer")
+        claims = read_token(self.deliveries.keys.ring, token.strip(), name)
+        return Grip(claims.nonce, claims.generation, request.generation, request.wake_id)
+
+
+def require_all(identity: Identity, config: Config, streams: tuple[str, ...]) -> None:
+    """Whoever makes a subscription is told of its streams, and lets the server write wakes."""
+    if config.pattern is not None and not identity.may_read_all(config.pattern):
+        raise Forbidden(f"this token does not allow to read all of {config.pattern!r}")
+    for path in streams:
+        identity.require_read(path)
+    if config.wake_stream is not None:
+        identity.require_write(config.wake_stream)
+
+
+def base_url(scope: Scope, headers: Headers, mount: paths.Mount) -> str:
+    """The stream root as the client addressed it: callback and key URLs begin with it."""
+    return origin(scope, headers) + quote(scope.get("root_path", "")) + mount.prefix
+
+
+def format_time(us: int) -> str:
+    return datetime.fromtimestamp(us / 1_000_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _check_streams(streams: list[str]) -> tuple[str, ...]:
+    if len(streams) > limits.SUBSCRIPTION_STREAMS_MAX:
+        raise InvalidSubscription(f"more than {limits.SUBSCRIPTION_STREAMS_MAX} streams in one request")
+    checked = tuple(dict.fromkeys(path.lstrip("/") for path in streams))
+    try:
+        for path in checked:
+            paths.check_path(path)
+    except BadPath as error:
+        raise InvalidSubscription(error.detail) from None
+    return checked
+
+
+def _decode(body: bytes, type_: type[Any]) -> Any:
+    try:
+        return msgspec.json.decode(body, type=type_)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidSubscription(f"the body is not as it should be: {error}") from None
+
+
+async def _respond_json(send: Send, status: int, body: Any) -> None:
+    await respond(send, status, [*OPEN, JSON_TYPE, (b"cache-control", b"no-store")], msgspec.json.encode(body))

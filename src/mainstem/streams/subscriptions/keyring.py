@@ -1,0 +1,45 @@
+"""The keys that webhooks and tokens are signed with: made with the first start, replaced when they are old."""
+
+import asyncio
+import logging
+import secrets
+
+from mainstem import limits
+from mainstem.errors import MainstemError
+from mainstem.log.commit import CommitLog
+from mainstem.streams.subscriptions.model import Subscription
+from mainstem.streams.subscriptions.signing import KEYRING_KEY, EnsureKeys, Keyring, TokenClaims, make_token
+
+logger = logging.getLogger(__name__)
+
+
+class SigningKeys:
+    """`ring` is there after `ensure`; whoever observes the log sets it when another node has changed it."""
+
+    def __init__(self, log: CommitLog) -> None:
+        self.ring: Keyring
+        self._log = log
+
+    async def ensure(self, *, rotate: bool = False) -> Keyring:
+        """Keys that are there and not too old, or in any case new ones."""
+        self.ring = await self._log.submit(
+            EnsureKeys(secrets.token_bytes(32), secrets.token_bytes(32), limits.SIGNING_KEY_US_MAX, rotate)
+        )
+        return self.ring
+
+    async def reload(self) -> None:
+        ring: Keyring | None = await self._log.store.get(KEYRING_KEY)
+        self.ring = ring or self.ring
+
+    async def watch(self) -> None:
+        """Replace the signing key when it is old, and stop publishing those that were replaced."""
+        while True:
+            await asyncio.sleep(limits.SIGNING_KEY_CHECK_S)
+            try:
+                await self.ensure()
+            except MainstemError as error:
+                logger.warning("the signing keys could not be checked: %s", error.detail)
+
+    def token(self, name: str, state: Subscription) -> str:
+        """What a worker shows to be the one of this wake."""
+        return make_token(self.ring, TokenClaims(name, state.nonce, state.generation))

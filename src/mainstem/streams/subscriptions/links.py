@@ -1,0 +1,136 @@
+"""Links as the store holds them: listed for a client, looked at for a wake, told again, and dropped at the end."""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from mainstem import limits
+from mainstem.errors import MainstemError
+from mainstem.globs import matches
+from mainstem.log.commands import Key
+from mainstem.log.commit import CommitLog
+from mainstem.log.records import TopicId
+from mainstem.log.store import Store
+from mainstem.streams.states import STREAMS, StreamState, stream_key
+from mainstem.streams.subscriptions.model import (
+    LINKS,
+    DropLinks,
+    Link,
+    Subscription,
+    has_pending,
+    link_key,
+    link_prefix,
+)
+from mainstem.streams.subscriptions.wakes import Candidate, LinkedStream
+
+logger = logging.getLogger(__name__)
+
+
+class ListedLink(msgspec.Struct, frozen=True, order=True):
+    """A linked stream as a client sees it."""
+
+    path: str
+    link_type: str
+    acked_offset: str
+
+
+async def list_links(store: Store, state: Subscription) -> list[ListedLink]:
+    """Every linked stream, by path, up to a bound."""
+    prefix = link_prefix(state.nonce)
+    found: dict[str, ListedLink] = {}
+    for key, link in await store.scan(LINKS, prefix, "", limits.LISTED_LINKS_MAX):
+        path = key.removeprefix(prefix)
+        found[path] = ListedLink(path, link.type, str(link.acked))
+    if state.config.pattern is not None:
+        await _add_implied(store, state, state.config.pattern, found)
+    return sorted(found.values())
+
+
+async def _add_implied(store: Store, state: Subscription, pattern: str, found: dict[str, ListedLink]) -> None:
+    after = ""
+    literal = pattern.partition("*")[0]
+    while len(found) < limits.LISTED_LINKS_MAX:
+        page = await store.scan(STREAMS, literal, after, limits.SCAN_PAGE)
+        for number, (path, stream) in enumerate(page, 1):
+            if not number % limits.GLOB_TRIES_AT_ONCE:
+                await asyncio.sleep(0)
+            if path in found or stream.deleted or stream.soft_deleted:
+                continue
+            if matches(pattern, path) and path != state.config.wake_stream:
+                found[path] = ListedLink(path, "glob", await _implied_offset(store, state, stream))
+        if len(page) < limits.SCAN_PAGE:
+            return
+        after = page[-1][0]
+
+
+async def _implied_offset(store: Store, state: Subscription, stream: StreamState) -> str:
+    if stream.last_id <= state.created_id:
+        return str(stream.next_offset)
+    start = await store.first_after(stream.topic, state.created_id)
+    return str(msgspec.structs.replace(stream, tail=start or 0).next_offset)
+
+
+async def implied_starts(
+    store: Store, state: Subscription, paths: Iterable[str]
+) -> tuple[tuple[str, TopicId, int], ...]:
+    """Where the links begin that the pattern implies and that have something pending."""
+    found: list[tuple[str, TopicId, int]] = []
+    for path in paths:
+        stream: StreamState | None = await store.get(stream_key(path))
+        if stream is not None and has_pending(state, path, None, stream):
+            start = await store.first_after(stream.topic, state.created_id)
+            if start is not None:
+                found.append((path, stream.topic, start))
+    return tuple(found)
+
+
+async def find_candidates(store: Store, state: Subscription, paths: Sequence[str]) -> tuple[Candidate, ...]:
+    """What a wake looks at, with the beginnings of links that are only implied."""
+    states = await _get_links_and_streams(store, state, paths)
+    found: list[Candidate] = []
+    for path in paths:
+        link, stream = states[link_key(state.nonce, path)], states[stream_key(path)]
+        if link is None and has_pending(state, path, None, stream):
+            start = await store.first_after(stream.topic, state.created_id)
+            found.append(Candidate(path, stream.topic, start))
+        else:
+            found.append(Candidate(path))
+    return tuple(found)
+
+
+async def find_quiet(store: Store, state: Subscription, paths: Sequence[str]) -> list[str]:
+    """Those of the streams that have nothing new."""
+    states = await _get_links_and_streams(store, state, paths)
+    return [
+        path
+        for path in paths
+        if not has_pending(state, path, states[link_key(state.nonce, path)], states[stream_key(path)])
+    ]
+
+
+async def _get_links_and_streams(store: Store, state: Subscription, paths: Sequence[str]) -> dict[Key, Any]:
+    return await store.get_many([link_key(state.nonce, path) for path in paths] + [stream_key(path) for path in paths])
+
+
+async def read_snapshot(store: Store, state: Subscription) -> tuple[LinkedStream, ...]:
+    """The streams of a wake that is told again, as they were told first."""
+    links = await store.get_many([link_key(state.nonce, path) for path, _ in state.snapshot])
+    streams: list[LinkedStream] = []
+    for path, tail in state.snapshot:
+        link: Link | None = links[link_key(state.nonce, path)]
+        if link is not None:
+            streams.append(LinkedStream(path, link.type, str(link.acked), tail, str(link.acked) < tail))
+    return tuple(streams)
+
+
+async def drop_links(log: CommitLog, nonce: str) -> None:
+    """Delete the links of a subscription that is deleted already, in small steps."""
+    prefix = link_prefix(nonce)
+    try:
+        while page := await log.store.scan(LINKS, prefix, "", limits.ERASE_RECORDS_MAX):
+            await log.submit(DropLinks(nonce, tuple(key.removeprefix(prefix) for key, _ in page)))
+    except MainstemError as error:
+        logger.warning("links of a deleted subscription are left until the next start: %s", error.detail)

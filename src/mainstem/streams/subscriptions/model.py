@@ -1,0 +1,245 @@
+"""Subscriptions: what is durable about them, and how they are made, changed and deleted (protocol section 6).
+
+A glob links every stream that it matches, but only streams with something new get a link of their own: until then the
+link is implied by `created_id`, the log's head when the subscription was made. What was committed later is new.
+"""
+
+import hashlib
+from typing import Literal
+
+import msgspec
+
+from mainstem import globs
+from mainstem.errors import InvalidSubscription, SubscriptionExists, SubscriptionNotFound
+from mainstem.log.commands import Freeing, Key, Space, View
+from mainstem.log.records import CommittedId, TopicId
+from mainstem.streams.commands.delete import Sizeless
+from mainstem.streams.rules import lifecycle
+from mainstem.streams.rules.offsets import Offset
+from mainstem.streams.states import StreamState, stream_key
+
+replace = msgspec.structs.replace
+
+
+class Config(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """What a client asked for. Explicit streams are links, so only their hash is kept here."""
+
+    type: Literal["webhook", "pull-wake"]
+    pattern: str | None = None
+    webhook_url: str | None = None
+    wake_stream: str | None = None
+    lease_ttl_ms: int = 30_000
+    description: str | None = None
+
+
+class Subscription(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A subscription and its wake, if one is under way: idle means that `wake_id` is None."""
+
+    nonce: str
+    """Tells one life of an id from the next, so that a token outlives no deletion."""
+    config: Config
+    config_hash: str
+    base_url: str
+    created_at_us: int
+    created_id: CommittedId
+    generation: int = 0
+    wake_id: str | None = None
+    snapshot: tuple[tuple[str, str], ...] = ()
+    """The tails that this wake told of: path, offset."""
+    holder: str | None = None
+    lease_until_us: int | None = None
+    attempts: int = 0
+    next_attempt_us: int | None = None
+    owner: str | None = None
+    """Who made it, by the name of their token; None without one, and for those that are older than this field."""
+
+
+class Link(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """How far a subscription has processed a stream."""
+
+    read_seq: int
+    position: int
+    explicit: bool
+
+    @property
+    def type(self) -> Literal["explicit", "glob"]:
+        return "explicit" if self.explicit else "glob"
+
+    @property
+    def acked(self) -> Offset:
+        return Offset(self.read_seq, self.position)
+
+
+def _due(state: Subscription) -> int | None:
+    return state.lease_until_us if state.next_attempt_us is None else state.next_attempt_us
+
+
+SUBSCRIPTIONS: Space[Subscription] = Space(5, Subscription, due=_due)
+LINKS: Space[Link] = Space(6, Link)
+
+
+def subscription_key(subscription_id: str) -> Key:
+    return Key(SUBSCRIPTIONS, subscription_id)
+
+
+def link_prefix(nonce: str) -> str:
+    return f"{nonce}\0"
+
+
+def link_key(nonce: str, path: str) -> Key:
+    """Links belong to one life of a subscription: those of a deleted one mean nothing to the next."""
+    return Key(LINKS, link_prefix(nonce) + path)
+
+
+def split_link(name: str) -> tuple[str, str]:
+    nonce, _, path = name.partition("\0")
+    return nonce, path
+
+
+def hash_config(config: Config, streams: tuple[str, ...]) -> str:
+    return hashlib.sha256(msgspec.json.encode((config, sorted(set(streams))))).hexdigest()
+
+
+def find_subscription(view: View, subscription_id: str, nonce: str) -> Subscription:
+    """The subscription, if it is still the one that the caller has seen."""
+    state: Subscription | None = view.get(subscription_key(subscription_id))
+    if state is None or state.nonce != nonce:
+        raise SubscriptionNotFound(f"there is no subscription {subscription_id!r}")
+    return state
+
+
+def has_pending(state: Subscription, path: str, link: Link | None, stream: StreamState | None) -> bool:
+    """Whether a linked stream holds more than was processed."""
+    if stream is None or stream.deleted or stream.soft_deleted:
+        return False
+    if link is None:
+        return matches_pattern(state, path) and stream.last_id > state.created_id
+    return stream.next_offset > link.acked
+
+
+def matches_pattern(state: Subscription, path: str) -> bool:
+    return state.config.pattern is not None and globs.matches(state.config.pattern, path)
+
+
+class PutSubscription(msgspec.Struct, Sizeless, frozen=True, gc=False):
+    """Make a subscription, or confirm that it is there just so."""
+
+    id: str
+    nonce: str
+    config: Config
+    streams: tuple[str, ...]
+    base_url: str
+    owner: str | None = None
+
+    def needs(self) -> list[Key]:
+        return [
+            subscription_key(self.id),
+            *(stream_key(path) for path in self.streams),
+            *(link_key(self.nonce, path) for path in self.streams),
+        ]
+
+    def apply(self, view: View) -> bool:
+        digest = hash_config(self.config, self.streams)
+        old: Subscription | None = view.get(subscription_key(self.id))
+        if old is not None:
+            if old.config_hash != digest:
+                raise SubscriptionExists("a subscription with this id exists, with another configuration")
+            return False
+        state = Subscription(self.nonce, self.config, digest, self.base_url, view.now_us, view.head, owner=self.owner)
+        view.put(subscription_key(self.id), state)
+        for path in self.streams:
+            _link(view, self.nonce, path)
+        return True
+
+
+class AddStreams(msgspec.Struct, Sizeless, frozen=True, gc=False):
+    """Link streams explicitly, each at its present tail; one that is linked keeps its place."""
+
+    id: str
+    nonce: str
+    streams: tuple[str, ...]
+    starts: tuple[tuple[str, TopicId, int], ...] = ()
+    """Where links that the pattern implies begin, as far as something is pending there: path, topic, position."""
+
+    def needs(self) -> list[Key]:
+        return [
+            subscription_key(self.id),
+            *(stream_key(path) for path in self.streams),
+            *(link_key(self.nonce, path) for path in self.streams),
+        ]
+
+    def apply(self, view: View) -> None:
+        find_subscription(view, self.id, self.nonce)
+        implied = {path: (topic, start) for path, topic, start in self.starts}
+        for path in self.streams:
+            _link(view, self.nonce, path, implied.get(path))
+
+
+class RemoveStream(msgspec.Struct, Freeing, Sizeless, frozen=True, gc=False):
+    """Remove an explicit link. Where the pattern matches too, the stream stays linked by it, and keeps its place."""
+
+    id: str
+    nonce: str
+    path: str
+
+    def needs(self) -> list[Key]:
+        return [subscription_key(self.id), link_key(self.nonce, self.path)]
+
+    def apply(self, view: View) -> None:
+        state = find_subscription(view, self.id, self.nonce)
+        key = link_key(self.nonce, self.path)
+        link: Link | None = view.get(key)
+        if link is None or not link.explicit:
+            return
+        view.put(key, replace(link, explicit=False) if matches_pattern(state, self.path) else None)
+
+
+class DeleteSubscription(msgspec.Struct, Freeing, Sizeless, frozen=True, gc=False):
+    """Delete a subscription. Its links are removed afterwards, in small steps: without it they mean nothing."""
+
+    id: str
+    nonce: str
+
+    def needs(self) -> list[Key]:
+        return [subscription_key(self.id)]
+
+    def apply(self, view: View) -> None:
+        find_subscription(view, self.id, self.nonce)
+        view.put(subscription_key(self.id), None)
+
+
+class DropLinks(msgspec.Struct, Freeing, Sizeless, frozen=True, gc=False):
+    """Remove links that a deleted subscription left behind."""
+
+    nonce: str
+    paths: tuple[str, ...]
+
+    def needs(self) -> list[Key]:
+        return [link_key(self.nonce, path) for path in self.paths]
+
+    def apply(self, view: View) -> None:
+        for key in self.needs():
+            view.put(key, None)
+
+
+def _link(view: View, nonce: str, path: str, implied: tuple[TopicId, int] | None = None) -> None:
+    key = link_key(nonce, path)
+    link: Link | None = view.get(key)
+    if link is not None:
+        view.put(key, replace(link, explicit=True))
+        return
+    stream: StreamState | None = view.get(stream_key(path))
+    if lifecycle.is_gone(stream, view.now_us, 0):
+        view.put(key, Link(0 if stream is None else stream.read_seq + 1, 0, True))  # its next life
+    else:
+        assert stream is not None
+        position = implied[1] if implied is not None and implied[0] == stream.topic else stream.tail
+        view.put(key, Link(stream.read_seq, position, True))
+
+
+def check_config(config: Config, streams: tuple[str, ...]) -> None:
+    if config.pattern is None and not streams:
+        raise InvalidSubscription("a subscription needs a pattern, or streams")
+    if config.pattern is not None:
+        globs.check_glob(config.pattern)
+        globs.check_cost(config.pattern)

@@ -1,0 +1,208 @@
+"""Pending streams: which subscriptions there are, and which streams may have something new for each of them.
+
+All of this is in memory and only says where to look; whether something is new is decided by a command. A path that
+changed is first *dirty*: its subscriptions have not been looked up. Then it is *spread*: it stands in the pending set
+of each of them, and another change costs next to nothing. A subscription that is idle while something is pending for it
+is *ready* to be woken.
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable
+
+from mainstem import limits
+from mainstem.globs import GlobIndex
+from mainstem.log.records import CommittedId
+from mainstem.streams.subscriptions.model import Link, Subscription, split_link
+
+
+class PendingStreams:
+    """`notify` is called whenever there is something to spread or somebody to wake."""
+
+    def __init__(self, notify: Callable[[], None]) -> None:
+        self.subscriptions: dict[str, Subscription] = {}
+        self.count = 0
+        """Changes seen so far. Whoever looks at streams notes it before the look, and settles with it."""
+        self.spread_count = 0
+        """Paths spread so far. With `dirty_count` it says when all that are dirty now will have been."""
+        self.owned: Counter[str | None] = Counter()
+        """How many subscriptions each owner has; None stands for those without one."""
+        self._notify = notify
+        self._ids: dict[str, str] = {}
+        """Which subscription a nonce belongs to: links are named by it."""
+        self._globs = GlobIndex()
+        self._by_pattern: dict[str, set[str]] = {}
+        self._explicit: dict[str, set[str]] = {}
+        self._pending: dict[str, dict[str, None]] = {}
+        self._dirty: OrderedDict[str, None] = OrderedDict()
+        """In the order in which they are spread: the first one may be half done."""
+        self._spread: set[str] = set()
+        self._changes: dict[str, int] = {}
+        """The count of a path's last change: a look that began before it settles nothing."""
+        self._ready: set[str] = set()
+
+    # What is told
+
+    def note_change(self, path: str) -> None:
+        """A stream changed: not to be told while there are no `subscriptions`. This is all that an append costs while
+        its subscriptions know already."""
+        self.count += 1
+        self._changes[path] = self.count
+        if path not in self._spread:
+            self._dirty[path] = None
+            self._notify()
+
+    def note_subscription(self, name: str, state: Subscription | None) -> str | None:
+        """A subscription was made, changed or deleted. The answer is the nonce of a life that ended with this."""
+        old = self.subscriptions.get(name)
+        ended = None
+        if old is not None and (state is None or state.nonce != old.nonce):
+            self._remove(name, old)
+            ended, old = old.nonce, None
+        if state is None:
+            return ended
+        if old is None:
+            self._add(name, state)
+        self.subscriptions[name] = state
+        if state.wake_id is None and self._pending[name]:
+            self.make_ready([name])
+        return ended
+
+    def note_link(self, key: str, link: Link | None) -> None:
+        """A link was made, changed or deleted; `key` names it in the store. Only explicit ones are kept here."""
+        nonce, path = split_link(key)
+        name = self._ids.get(nonce)
+        if name is None:
+            return
+        if link is not None and link.explicit:
+            self._explicit.setdefault(path, set()).add(name)
+            self._dirty[path] = None
+            self._notify()
+        else:
+            self._remove_explicit(name, path)
+
+    def forget_all(self) -> None:
+        for name, state in list(self.subscriptions.items()):
+            self._remove(name, state)
+
+    def _add(self, name: str, state: Subscription) -> None:
+        self._ids[state.nonce] = name
+        self.owned[state.owner] += 1
+        self._pending[name] = {}
+        if state.config.pattern is not None:
+            self._by_pattern.setdefault(state.config.pattern, set()).add(name)
+            self._globs.add(state.config.pattern)
+        # What was spread to the others has not been spread to this one.
+        self._dirty.update(dict.fromkeys(self._spread))
+        self._spread.clear()
+
+    def _remove(self, name: str, state: Subscription) -> None:
+        del self.subscriptions[name]
+        del self._ids[state.nonce]
+        self.owned[state.owner] -= 1
+        if not self.owned[state.owner]:
+            del self.owned[state.owner]
+        del self._pending[name]
+        self._ready.discard(name)
+        pattern = state.config.pattern
+        if pattern is not None:
+            self._globs.remove(pattern)
+            self._by_pattern[pattern].discard(name)
+            if not self._by_pattern[pattern]:
+                del self._by_pattern[pattern]
+        for path in list(self._explicit):
+            self._remove_explicit(name, path)
+
+    def _remove_explicit(self, name: str, path: str) -> None:
+        linked = self._explicit.get(path)
+        if linked is not None:
+            linked.discard(name)
+            if not linked:
+                del self._explicit[path]
+
+    # What is known
+
+    def has_life(self, nonce: str) -> bool:
+        return nonce in self._ids
+
+    def has_explicit(self, path: str) -> bool:
+        return path in self._explicit
+
+    def oldest_id(self) -> CommittedId | None:
+        """The log's head when the oldest subscription was made: nothing before it is new to any of them."""
+        return min((state.created_id for state in self.subscriptions.values()), default=None)
+
+    def paths(self, name: str) -> list[str]:
+        """Streams that may have something new for a subscription, those that wait longest first."""
+        return list(self._pending.get(name, ()))
+
+    def has_paths(self, name: str) -> bool:
+        return bool(self._pending.get(name))
+
+    def idle_with_pending(self, name: str) -> Subscription | None:
+        """The subscription, if a wake may begin and there is something for it to look at."""
+        state = self.subscriptions.get(name)
+        return state if state is not None and state.wake_id is None and self._pending[name] else None
+
+    def linked_to(self, path: str) -> set[str]:
+        """Subscriptions to a stream. A wake stream wakes nobody who writes to it: that would never end."""
+        found = set(self._explicit.get(path, ()))
+        for pattern in self._globs.find(path):
+            found |= self._by_pattern.get(pattern, set())
+        return {name for name in found if self.subscriptions[name].config.wake_stream != path}
+
+    @property
+    def dirty_count(self) -> int:
+        return len(self._dirty)
+
+    # Who is to be woken
+
+    def look_at(self, paths: Iterable[str]) -> None:
+        """These streams may have something new: they count with the next `spread`, which this does not ask for."""
+        self._dirty.update(dict.fromkeys(paths))
+
+    def spread(self, tries_max: int = limits.INTEGER_MAX) -> bool:
+        """Put dirty paths into the pending sets of the subscriptions to them, until so many patterns were tried.
+
+        Returns whether all are done. Whoever is on the event loop gives it back between two calls.
+        """
+        while self._dirty:
+            if tries_max <= 0:
+                return False
+            path = next(iter(self._dirty))
+            tries_max -= 1 + self._globs.advance(path, tries_max)
+            if not self._globs.knows(path):
+                return False
+            del self._dirty[path]
+            self.spread_count += 1
+            linked = self.linked_to(path)
+            for name in linked:
+                self._pending[name][path] = None
+                if self.subscriptions[name].wake_id is None:
+                    self._ready.add(name)
+            if not linked:
+                self._changes.pop(path, None)
+            if len(self._spread) < limits.SPREAD_PATHS_MAX:
+                self._spread.add(path)
+        if len(self._changes) > 2 * limits.SPREAD_PATHS_MAX:
+            waiting = {path for pending in self._pending.values() for path in pending}
+            self._changes = {path: at for path, at in self._changes.items() if path in waiting}
+        return True
+
+    def make_ready(self, names: Iterable[str]) -> None:
+        self._ready.update(name for name in names if name in self.subscriptions)
+        self._notify()
+
+    def take_ready(self, names_max: int) -> list[str]:
+        return [self._ready.pop() for _ in range(min(len(self._ready), names_max))]
+
+    def settle(self, name: str, quiet: Iterable[str], since: int) -> None:
+        """These streams had nothing new in a look that began at `since`: forget them until they change."""
+        pending = self._pending.get(name)
+        if pending is None:
+            return
+        for path in quiet:
+            if self._changes.get(path, 0) <= since:
+                pending.pop(path, None)
+                self._spread.discard(path)
+        if pending:
+            self.make_ready([name])

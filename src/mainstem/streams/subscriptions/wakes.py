@@ -1,0 +1,359 @@
+"""Wakes: how a subscription's worker is told, claims, acknowledges and lets go (protocol section 7), as Commands.
+
+    idle      no wake under way             -> Wake, Claim
+    woken     wake_id, no holder            -> Claim (pull-wake), Acknowledge (webhook), Postpone, ExpireLease
+    held      wake_id, holder, lease        -> Acknowledge, Release, ExpireLease
+
+Every wake raises the generation. Whoever comes with an older one, or with another wake_id, is fenced. Cursors move only
+by Acknowledge.
+"""
+
+import msgspec
+
+from mainstem.errors import (
+    AlreadyClaimed,
+    Fenced,
+    InvalidOffset,
+    InvalidSubscription,
+    NoPendingWork,
+    SubscriptionNotFound,
+)
+from mainstem.log.commands import Key, View
+from mainstem.log.records import TopicId
+from mainstem.streams.commands.append import write
+from mainstem.streams.commands.delete import Sizeless
+from mainstem.streams.rules import json_mode, lifecycle
+from mainstem.streams.rules.content_types import is_json
+from mainstem.streams.rules.offsets import Offset
+from mainstem.streams.states import StreamState, stream_key
+from mainstem.streams.subscriptions.model import (
+    Link,
+    Subscription,
+    find_subscription,
+    has_pending,
+    link_key,
+    subscription_key,
+)
+
+replace = msgspec.structs.replace
+
+
+class Candidate(msgspec.Struct, frozen=True, gc=False):
+    """A stream that may have something new. `start` is where an implied link begins, in that life of the stream."""
+
+    path: str
+    topic: TopicId | None = None
+    start: int | None = None
+
+
+class LinkedStream(msgspec.Struct, frozen=True, gc=False):
+    """A line of a wake: what a worker is told of one stream."""
+
+    path: str
+    link_type: str
+    acked_offset: str
+    tail_offset: str
+    has_pending: bool = True
+
+
+class Woken(msgspec.Struct, frozen=True, gc=False):
+    """The wake that is under way, and the streams that it is about."""
+
+    state: Subscription
+    streams: tuple[LinkedStream, ...]
+    quiet: tuple[str, ...]
+    """Candidates that turned out to have nothing new."""
+
+
+class WakeMessage(msgspec.Struct, frozen=True):
+    """What a pull-wake subscription writes into its wake stream."""
+
+    subscription_id: str
+    stream: str
+    generation: int
+    ts: int
+    type: str = "wake"
+
+
+def _candidate_keys(subscription_id: str, nonce: str, candidates: tuple[Candidate, ...]) -> list[Key]:
+    keys = [subscription_key(subscription_id)]
+    for candidate in candidates:
+        keys.append(stream_key(candidate.path))
+        keys.append(link_key(nonce, candidate.path))
+    return keys
+
+
+def _look(view: View, state: Subscription, candidates: tuple[Candidate, ...]) -> tuple[list[LinkedStream], list[str]]:
+    """The candidates with something new, and those without. Implied links become real ones."""
+    streams: list[LinkedStream] = []
+    quiet: list[str] = []
+    for candidate in candidates:
+        key = link_key(state.nonce, candidate.path)
+        link: Link | None = view.get(key)
+        stream: StreamState | None = view.get(stream_key(candidate.path))
+        if not has_pending(state, candidate.path, link, stream):
+            quiet.append(candidate.path)
+            continue
+        assert stream is not None
+        if link is None:
+            if candidate.start is None or candidate.topic != stream.topic:
+                continue  # another life began meanwhile: it stays a candidate for the next look
+            link = Link(stream.read_seq, candidate.start, False)
+            view.put(key, link)
+        streams.append(LinkedStream(candidate.path, link.type, str(link.acked), str(stream.next_offset)))
+    return streams, quiet
+
+
+def _next_generation(view: View, state: Subscription, wake_id: str, streams: list[LinkedStream]) -> Subscription:
+    return replace(
+        state,
+        generation=state.generation + 1,
+        wake_id=wake_id,
+        snapshot=tuple((stream.path, stream.tail_offset) for stream in streams),
+        holder=None,
+        lease_until_us=None,
+        attempts=0,
+        next_attempt_us=None,
+    )
+
+
+def _lease_end(view: View, state: Subscription) -> int:
+    return view.now_us + state.config.lease_ttl_ms * 1000
+
+
+def _idle(state: Subscription) -> Subscription:
+    return replace(state, wake_id=None, snapshot=(), holder=None, lease_until_us=None, attempts=0, next_attempt_us=None)
+
+
+class Wake(msgspec.Struct, Sizeless, frozen=True, gc=False):
+    """Begin a wake if the subscription is idle and something is new; None if not. A pull-wake writes its message."""
+
+    id: str
+    nonce: str
+    wake_id: str
+    candidates: tuple[Candidate, ...]
+    wake_stream: str | None = None
+
+    def needs(self) -> list[Key]:
+        keys = _candidate_keys(self.id, self.nonce, self.candidates)
+        if self.wake_stream is not None:
+            keys.append(stream_key(self.wake_stream))
+        return keys
+
+    def apply(self, view: View) -> Woken | None:
+        state: Subscription | None = view.get(subscription_key(self.id))
+        if state is None or state.nonce != self.nonce or state.wake_id is not None:
+            return None
+        streams, quiet = _look(view, state, self.candidates)
+        if not streams:
+            return Woken(state, (), tuple(quiet))
+        state = _next_generation(view, state, self.wake_id, streams)
+        if self.wake_stream is None:
+            state = replace(state, lease_until_us=_lease_end(view, state))
+        elif not self._write_wake(view, state, streams[0].path):
+            # Nobody can be told yet. Come back after a lease time, as when a worker was told and died.
+            state = replace(state, lease_until_us=_lease_end(view, state))
+        view.put(subscription_key(self.id), state)
+        return Woken(state, tuple(streams), tuple(quiet))
+
+    def _write_wake(self, view: View, state: Subscription, path: str) -> bool:
+        assert self.wake_stream is not None
+        key = stream_key(self.wake_stream)
+        stream: StreamState | None = view.get(key)
+        if stream is None or stream.soft_deleted or stream.closed or lifecycle.is_gone(stream, view.now_us, 0):
+            return False
+        message = WakeMessage(self.id, path, state.generation, view.now_us // 1000)
+        data = msgspec.json.encode(message)
+        if is_json(stream.content_type):
+            data += b","
+        stream = write(view, stream, json_mode.Messages(data, 1), None)
+        if stream.ttl_s is not None:
+            stream = replace(stream, expires_at_us=lifecycle.window_end(stream.ttl_s, view.now_us))
+        view.put(key, stream)
+        return True
+
+
+class Claim(msgspec.Struct, Sizeless, frozen=True, gc=False):
+    """A pull-wake worker takes the subscription, for a lease time."""
+
+    id: str
+    nonce: str
+    worker: str
+    wake_id: str
+    candidates: tuple[Candidate, ...]
+
+    def needs(self) -> list[Key]:
+        return _candidate_keys(self.id, self.nonce, self.candidates)
+
+    def apply(self, view: View) -> Woken:
+        state = find_subscription(view, self.id, self.nonce)
+        if state.config.type != "pull-wake":
+            raise InvalidSubscription("only a pull-wake subscription is claimed")
+        if state.holder is not None and state.lease_until_us is not None and state.lease_until_us > view.now_us:
+            raise AlreadyClaimed(state.holder, state.generation)
+        streams, quiet = _look(view, state, self.candidates)
+        if not streams:
+            raise NoPendingWork("nothing is new in the linked streams")
+        if state.wake_id is None or state.holder is not None:  # a holder whose lease ran out is fenced
+            state = _next_generation(view, state, self.wake_id, streams)
+        state = replace(
+            state,
+            holder=self.worker,
+            lease_until_us=_lease_end(view, state),
+            snapshot=tuple((stream.path, stream.tail_offset) for stream in streams),
+        )
+        view.put(subscription_key(self.id), state)
+        return Woken(state, tuple(streams), tuple(quiet))
+
+
+class Grip(msgspec.Struct, frozen=True, gc=False):
+    """What a worker shows: the wake that it was given, and its token's claims."""
+
+    nonce: str
+    token_generation: int
+    generation: int
+    wake_id: str
+
+
+def _find_gripped(view: View, subscription_id: str, grip: Grip) -> Subscription:
+    state: Subscription | None = view.get(subscription_key(subscription_id))
+    if state is None:
+        raise SubscriptionNotFound(f"there is no subscription {subscription_id!r}")
+    if (state.nonce, state.generation, state.generation, state.wake_id) != (
+        grip.nonce,
+        grip.token_generation,
+        grip.generation,
+        grip.wake_id,
+    ):
+        raise Fenced("this wake is over: another one, or none, is under way")
+    return state
+
+
+class Acknowledge(msgspec.Struct, Sizeless, frozen=True, gc=False):
+    """Move cursors and extend the lease; with `done`, end the wake. Says whether another wake follows."""
+
+    id: str
+    grip: Grip
+    acks: tuple[tuple[str, Offset], ...]
+    done: bool
+    candidates: tuple[Candidate, ...] = ()
+    of_snapshot: bool = False
+    """The acks are what the wake told of, not what a worker names: links that were removed since are passed over."""
+
+    def needs(self) -> list[Key]:
+        named = tuple(Candidate(path) for path, _ in self.acks)
+        return _candidate_keys(self.id, self.grip.nonce, (*named, *self.candidates))
+
+    def apply(self, view: View) -> bool:
+        state = _find_gripped(view, self.id, self.grip)
+        for path, offset in self.acks:
+            self._ack(view, path, offset)
+        if not self.done:
+            view.put(subscription_key(self.id), replace(state, lease_until_us=_lease_end(view, state)))
+            return False
+        view.put(subscription_key(self.id), _idle(state))
+        return any(
+            has_pending(state, path, view.get(link_key(state.nonce, path)), view.get(stream_key(path)))
+            for path in {*(path for path, _ in self.acks), *(candidate.path for candidate in self.candidates)}
+        )
+
+    def _ack(self, view: View, path: str, offset: Offset) -> None:
+        key = link_key(self.grip.nonce, path)
+        link: Link | None = view.get(key)
+        stream: StreamState | None = view.get(stream_key(path))
+        if link is None:
+            if self.of_snapshot:
+                return
+            raise InvalidOffset(f"{path!r} is not linked to this subscription")
+        if offset > max(link.acked if stream is None else stream.next_offset, link.acked):
+            raise InvalidOffset(f"{offset} lies beyond the end of {path!r}")
+        if offset > link.acked:
+            view.put(key, replace(link, read_seq=offset.read_seq, position=offset.position))
+
+
+class Release(msgspec.Struct, Sizeless, frozen=True, gc=False):
+    """Let go without an acknowledgement."""
+
+    id: str
+    grip: Grip
+
+    def needs(self) -> list[Key]:
+        return [subscription_key(self.id)]
+
+    def apply(self, view: View) -> None:
+        state = _find_gripped(view, self.id, self.grip)
+        view.put(subscription_key(self.id), _idle(state))
+
+
+class Postpone(msgspec.Struct, Sizeless, frozen=True, gc=False):
+    """A webhook failed: try the same wake again later. The schedule is durable."""
+
+    id: str
+    wake_id: str
+    next_attempt_us: int
+
+    def needs(self) -> list[Key]:
+        return [subscription_key(self.id)]
+
+    def apply(self, view: View) -> None:
+        state: Subscription | None = view.get(subscription_key(self.id))
+        if state is None or state.wake_id != self.wake_id:
+            return
+        state = replace(state, attempts=state.attempts + 1, next_attempt_us=self.next_attempt_us)
+        view.put(subscription_key(self.id), state)
+
+
+class Attempt(msgspec.Struct, Sizeless, frozen=True, gc=False):
+    """The time of a postponed webhook has come: its lease begins anew. None if it is no longer wanted."""
+
+    id: str
+    wake_id: str
+
+    def needs(self) -> list[Key]:
+        return [subscription_key(self.id)]
+
+    def apply(self, view: View) -> Subscription | None:
+        state: Subscription | None = view.get(subscription_key(self.id))
+        if state is None or state.wake_id != self.wake_id or state.next_attempt_us is None:
+            return None
+        state = replace(state, next_attempt_us=None, lease_until_us=_lease_end(view, state))
+        view.put(subscription_key(self.id), state)
+        return state
+
+
+class Delivered(msgspec.Struct, Sizeless, frozen=True, gc=False):
+    """A webhook was taken: what failed before is forgotten."""
+
+    id: str
+    wake_id: str
+
+    def needs(self) -> list[Key]:
+        return [subscription_key(self.id)]
+
+    def apply(self, view: View) -> None:
+        state: Subscription | None = view.get(subscription_key(self.id))
+        if state is not None and state.wake_id == self.wake_id and state.attempts:
+            view.put(subscription_key(self.id), replace(state, attempts=0))
+
+
+class ExpireLease(msgspec.Struct, Sizeless, frozen=True, gc=False):
+    """A lease ran out: the worker is fenced, and the subscription is idle again."""
+
+    id: str
+    wake_id: str
+
+    def needs(self) -> list[Key]:
+        return [subscription_key(self.id)]
+
+    def apply(self, view: View) -> bool:
+        state: Subscription | None = view.get(subscription_key(self.id))
+        if (
+            state is None
+            or state.wake_id != self.wake_id
+            or state.next_attempt_us is not None
+            or state.lease_until_us is None
+            or state.lease_until_us > view.now_us
+        ):
+            return False
+        view.put(subscription_key(self.id), _idle(state))
+        return True

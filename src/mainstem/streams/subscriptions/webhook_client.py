@@ -1,0 +1,172 @@
+"""Calling webhooks: which URLs are allowed, and one bounded HTTP request to an address that was checked.
+
+Names are resolved here and the connection goes to the very address that passed, so a name that changes its mind
+(DNS rebinding) reaches nothing. Redirects are answers like any other and are never followed.
+"""
+
+import asyncio
+import ipaddress
+import re
+import socket
+import ssl
+from collections.abc import Awaitable, Callable
+from urllib.parse import SplitResult, urlsplit
+
+import httptools
+import msgspec
+
+from mainstem import limits
+from mainstem.errors import WebhookUrlRejected
+from mainstem.streams.subscriptions.public_addresses import is_public
+
+PRINTABLE = re.compile(r"[!-~]+")
+NUMBER = re.compile(r"[0-9]+|0[xX][0-9a-fA-F]*")
+LOCAL_DOMAINS = frozenset(["localhost", "local", "internal"])
+
+Resolve = Callable[[str, int], Awaitable[list[str]]]
+
+
+class WebhookFailed(Exception):
+    """The receiver did not take the wake."""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    status: int
+    body: bytes
+
+
+def _is_local(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def check_url(url: str, *, allow_local: bool) -> SplitResult:
+    """Refuse what can be refused without asking DNS."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise WebhookUrlRejected("this is not a URL") from None
+    if not host or len(url) > limits.WEBHOOK_URL_BYTES_MAX or not PRINTABLE.fullmatch(url) or port == 0:
+        raise WebhookUrlRejected("this is not a URL of a web server")
+    if parts.username is not None or parts.password is not None:
+        raise WebhookUrlRejected("a webhook URL carries no user name or password")
+    if allow_local and _is_local(host) and parts.scheme in ("http", "https"):
+        return parts
+    if parts.scheme != "https":
+        raise WebhookUrlRejected("a webhook URL must use https")
+    name = host.lower().removesuffix(".")
+    try:
+        public = is_public(name)
+    except ValueError:  # a name: it is checked when it is resolved
+        # A last label that is a number makes the whole an address to most resolvers, in forms that we do not parse.
+        last = name.rpartition(".")[2]
+        public = "." in name and last not in LOCAL_DOMAINS and not NUMBER.fullmatch(last)
+    if not public:
+        raise WebhookUrlRejected("a webhook URL must lead to a public address")
+    return parts
+
+
+async def resolve(host: str, port: int) -> list[str]:
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(entry[4][0]) for entry in found]
+
+
+class WebhookCaller:
+    def __init__(self, *, allow_local: bool, resolve: Resolve = resolve) -> None:
+        self.allow_local = allow_local
+        self._resolve = resolve
+        self._tls = ssl.create_default_context()
+
+    async def call(self, url: str, body: bytes, signature: str) -> Answer:
+        """POST a wake. Everything that goes wrong is a WebhookFailed, within a bounded time."""
+        try:
+            async with asyncio.timeout(limits.WEBHOOK_S_MAX):
+                return await self._call(url, body, signature)
+        except TimeoutError:
+            raise WebhookFailed(f"no answer within {limits.WEBHOOK_S_MAX:g} s") from None
+        except (OSError, ssl.SSLError, UnicodeError, WebhookUrlRejected) as error:
+            raise WebhookFailed(str(error)) from None
+
+    async def _call(self, url: str, body: bytes, signature: str) -> Answer:
+        parts = check_url(url, allow_local=self.allow_local)
+        host = parts.hostname or ""
+        secure = parts.scheme == "https"
+        port = parts.port or (443 if secure else 80)
+        address = await self._choose_address(host, port)
+        reader, writer = await asyncio.open_connection(
+            address,
+            port,
+            ssl=self._tls if secure else None,
+            server_hostname=host if secure else None,
+            limit=limits.WEBHOOK_ANSWER_BYTES_MAX,
+        )
+        try:
+            writer.write(_request(parts, body, signature))
+            await writer.drain()
+            return await _read_answer(reader)
+        finally:
+            writer.close()
+
+    async def _choose_address(self, host: str, port: int) -> str:
+        addresses = await self._resolve(host, port)
+        allowed = [a for a in addresses if is_public(a) or (self.allow_local and _is_local(host) and _is_local(a))]
+        if not allowed or len(allowed) != len(addresses):
+            raise WebhookFailed(f"{host} leads to an address that is not public")
+        return allowed[0]
+
+
+def _request(parts: SplitResult, body: bytes, signature: str) -> bytes:
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    host = parts.netloc.rpartition("@")[2]
+    return (
+        f"POST {target} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\nWebhook-Signature: {signature}\r\n"
+        "User-Agent: mainstem\r\nAccept: application/json\r\nConnection: close\r\n\r\n"
+    ).encode() + body
+
+
+class _AnswerParser:
+    def __init__(self) -> None:
+        self.body = bytearray()
+        self.complete = False
+        self.has_length = False
+        self.has_head = False
+
+    def on_headers_complete(self) -> None:
+        self.has_head = True
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if name.lower() in (b"content-length", b"transfer-encoding"):
+            self.has_length = True
+
+    def on_body(self, body: bytes) -> None:
+        self.body += body
+
+    def on_message_complete(self) -> None:
+        self.complete = True
+
+
+async def _read_answer(reader: asyncio.StreamReader) -> Answer:
+    answer = _AnswerParser()
+    parser = httptools.HttpResponseParser(answer)
+    received = 0
+    while not answer.complete:
+        data = await reader.read(16 * limits.KIB)
+        received += len(data)
+        if received > limits.WEBHOOK_ANSWER_BYTES_MAX:
+            raise WebhookFailed(f"the answer is larger than {limits.WEBHOOK_ANSWER_BYTES_MAX} bytes")
+        if not data:
+            if answer.has_length:
+                raise WebhookFailed("the answer was cut off")
+            break  # an answer without a length ends with its connection
+        try:
+            parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            raise WebhookFailed(f"the answer is not HTTP: {error}") from None
+    status = parser.get_status_code()
+    if not status or not answer.has_head:
+        raise WebhookFailed("the connection ended without an answer")
+    return Answer(status, bytes(answer.body))

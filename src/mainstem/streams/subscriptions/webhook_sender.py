@@ -1,0 +1,120 @@
+"""Webhook deliveries: tells a receiver of a wake that is durable already, and notes what came of it."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from mainstem import limits
+from mainstem.errors import MainstemError
+from mainstem.log.commit import CommitLog
+from mainstem.streams.jitter import spread
+from mainstem.streams.subscriptions.keyring import SigningKeys
+from mainstem.streams.subscriptions.model import Subscription
+from mainstem.streams.subscriptions.signing import sign_webhook
+from mainstem.streams.subscriptions.slots import Slots
+from mainstem.streams.subscriptions.wakes import Delivered, LinkedStream, Postpone
+from mainstem.streams.subscriptions.webhook_client import Answer, WebhookCaller, WebhookFailed
+
+logger = logging.getLogger(__name__)
+
+AcknowledgeAll = Callable[[str, Subscription], Awaitable[None]]
+"""Acknowledges all that a wake told of, by the subscription's id and its state in that wake."""
+
+
+class WebhookBody(msgspec.Struct, frozen=True):
+    subscription_id: str
+    wake_id: str
+    generation: int
+    streams: tuple[LinkedStream, ...]
+    callback_url: str
+    callback_token: str
+
+
+class WebhookAnswer(msgspec.Struct, frozen=True):
+    done: bool = False
+
+
+class WebhookDeliveries:
+    def __init__(
+        self, log: CommitLog, caller: WebhookCaller, keys: SigningKeys, acknowledge_all: AcknowledgeAll
+    ) -> None:
+        self._log = log
+        self._caller = caller
+        self._keys = keys
+        self._acknowledge_all = acknowledge_all
+        self.open: set[str] = set()
+        """Wakes whose call has not ended, or waits for its turn: they are not told again meanwhile."""
+        self._calls = asyncio.Semaphore(limits.WEBHOOKS_AT_ONCE)
+        self._owners = Slots(limits.WEBHOOKS_PER_OWNER_AT_ONCE)
+        self._hosts = Slots(limits.WEBHOOKS_PER_HOST_AT_ONCE)
+
+    async def deliver(self, name: str, state: Subscription, streams: tuple[LinkedStream, ...]) -> None:
+        assert state.wake_id is not None
+        self.open.add(state.wake_id)
+        try:
+            await self._deliver(name, state, streams)
+        finally:
+            self.open.discard(state.wake_id)
+
+    @asynccontextmanager
+    async def _turn(self, url: str, owner: str | None) -> AsyncIterator[None]:
+        """An owner whose receivers are slow waits for them itself, and holds nothing meanwhile that others need."""
+        async with AsyncExitStack() as stack:
+            if owner is not None:
+                await stack.enter_async_context(self._owners.use(owner))
+            await stack.enter_async_context(self._hosts.use(urlsplit(url).hostname or ""))
+            await stack.enter_async_context(self._calls)
+            yield
+
+    async def _deliver(self, name: str, state: Subscription, streams: tuple[LinkedStream, ...]) -> None:
+        assert state.wake_id is not None
+        assert state.config.webhook_url is not None
+        body = msgspec.json.encode(
+            WebhookBody(
+                name,
+                state.wake_id,
+                state.generation,
+                streams,
+                f"{state.base_url}/__ds/subscriptions/{quote(name, safe='')}/callback",
+                self._keys.token(name, state),
+            )
+        )
+        try:
+            async with self._turn(state.config.webhook_url, state.owner):
+                signature = sign_webhook(self._keys.ring, body, self._log.clock_us())
+                answer = await self._caller.call(state.config.webhook_url, body, signature)
+            if not 200 <= answer.status < 300:
+                raise WebhookFailed(f"the receiver answered {answer.status}")
+        except WebhookFailed as failure:
+            await self._postpone(name, state, failure)
+            return
+        await self._accept(name, state, answer)
+
+    async def _accept(self, name: str, state: Subscription, answer: Answer) -> None:
+        assert state.wake_id is not None
+        try:
+            done = msgspec.json.decode(answer.body, type=WebhookAnswer).done
+        except msgspec.MsgspecError:
+            done = False  # any 2xx is a receipt; only a plain {"done": true} also acknowledges
+        try:
+            if done:
+                await self._acknowledge_all(name, state)
+            else:
+                await self._log.submit(Delivered(name, state.wake_id))
+        except MainstemError as error:
+            logger.info("the answer of webhook %s came too late: %s", name, error.detail)
+
+    async def _postpone(self, name: str, state: Subscription, failure: WebhookFailed) -> None:
+        assert state.wake_id is not None
+        delay_s = min(limits.WEBHOOK_BACKOFF_S * 2**state.attempts, limits.WEBHOOK_BACKOFF_S_MAX)
+        delay_s = spread(delay_s, 0.2)
+        logger.info("webhook %s failed, again in %.1f s: %s", name, delay_s, failure)
+        at_us = self._log.clock_us() + int(delay_s * 1_000_000)
+        try:
+            await self._log.submit(Postpone(name, state.wake_id, at_us))
+        except MainstemError as error:  # the lease runs out instead, and the wake comes again
+            logger.warning("the retry of webhook %s could not be noted: %s", name, error.detail)

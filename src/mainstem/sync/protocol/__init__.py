@@ -1,0 +1,1 @@
+"""The sync protocol without I/O: names, messages, canonical equality, sessions, and submit requests."""

@@ -1,0 +1,252 @@
+"""Messages of the sync protocol: what comes in, checked in the contract's order, and what goes out.
+
+Size, JSON, object, required fields, version come first, whatever the message is; its payload is looked at only when the
+state of the session allows the type.
+"""
+
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from mainstem import limits
+from mainstem.errors import SyncBadRequest, SyncError, SyncVersionUnsupported
+from mainstem.sync.protocol.canonical import read_float
+
+VERSION = "1.0"
+
+
+class Envelope(msgspec.Struct, frozen=True, gc=False):
+    type: str
+    payload: msgspec.Raw
+    protocol_version: str
+    msg_id: str | int | None = None
+
+
+class ConnectPayload(msgspec.Struct, frozen=True, gc=False):
+    client_id: str
+    token: str = ""
+
+
+class EventPayload(msgspec.Struct, frozen=True, gc=False):
+    """One draft. `partition` is the legacy field: it may only repeat what `partitions` says."""
+
+    id: str
+    event: msgspec.Raw
+    partitions: list[str] | None = None
+    partition: str | None = None
+
+
+class SubmitEventsPayload(msgspec.Struct, frozen=True, gc=False):
+    events: list[EventPayload]
+
+
+class SyncPayload(msgspec.Struct, frozen=True, gc=False):
+    partitions: list[str]
+    since_committed_id: int
+    limit: int | None = None
+    subscription_partitions: list[str] | None = None
+
+
+class DisconnectPayload(msgspec.Struct, frozen=True, gc=False):
+    reason: str | None = None
+
+
+class HeartbeatPayload(msgspec.Struct, frozen=True, gc=False):
+    pass
+
+
+PAYLOADS: dict[str, msgspec.json.Decoder[Any]] = {
+    "connect": msgspec.json.Decoder(ConnectPayload),
+    "submit_events": msgspec.json.Decoder(SubmitEventsPayload),
+    "submit_event": msgspec.json.Decoder(EventPayload),
+    "sync": msgspec.json.Decoder(SyncPayload),
+    "heartbeat": msgspec.json.Decoder(HeartbeatPayload),
+    "disconnect": msgspec.json.Decoder(DisconnectPayload),
+}
+
+_envelope = msgspec.json.Decoder(Envelope)
+_anything = msgspec.json.Decoder(float_hook=read_float)
+
+
+def parse_envelope(text: bytes) -> tuple[Envelope, str | None]:
+    """The outer message, and the mark that stands in it for halves of surrogate pairs, if it had any.
+
+    Only when it does not fit is it looked at closely, to say what is wrong.
+    """
+    mark: str | None = None
+    if len(text) > limits.SYNC_MESSAGE_BYTES_MAX:
+        raise OversizeMessage(f"a message is at most {limits.SYNC_MESSAGE_BYTES_MAX} bytes")
+    try:
+        if not text.isascii():
+            text.decode("utf-8")
+        envelope = _envelope.decode(text)
+    except UnicodeDecodeError:
+        raise SyncBadRequest("the message is not UTF-8") from None
+    except RecursionError:
+        raise SyncBadRequest("the message is nested too deeply") from None
+    except (msgspec.DecodeError, ValueError) as error:
+        envelope, mark = _decode_marked(text, error)
+    if bytes(envelope.payload)[:1] != b"{":
+        raise _about(envelope.msg_id, SyncBadRequest("payload must be an object"))
+    if envelope.protocol_version != VERSION:
+        raise _about(envelope.msg_id, _unsupported())
+    return envelope, mark
+
+
+# Half of a surrogate pair, as an escape. The parser refuses the whole message for it, the contract only the item.
+ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
+)
+
+
+def _decode_marked(text: bytes, error: Exception) -> tuple[Envelope, str]:
+    """Take the message apart with a mark in place of each such escape: a code point that it does not use itself."""
+    lowered = text.lower()
+    for code in range(0xFDD0, 0xFDF0):  # noncharacters: no text has use for them
+        escape = b"\\u%x" % code
+        if escape not in lowered and chr(code).encode() not in text:
+            break
+    else:
+        raise _explain(text, error) from None
+    marked = ESCAPE.sub(lambda match: escape if match[1] else match[0], text)
+    if marked == text:
+        raise _explain(text, error) from None
+    try:
+        return _envelope.decode(marked), chr(code)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        raise _explain(text, error) from None
+
+
+class OversizeMessage(SyncBadRequest):
+    """The one bad request that ends the connection: whoever sends it did not read the limits."""
+
+    closes = True
+
+
+def _about(msg_id: Any, error: SyncError) -> SyncError:
+    """An error that names the message that it answers, if that could be read."""
+    if isinstance(msg_id, str | int) and not isinstance(msg_id, bool):
+        error.msg_id = msg_id
+    return error
+
+
+def _unsupported() -> SyncVersionUnsupported:
+    return SyncVersionUnsupported(f"this server speaks protocol version {VERSION}", supported_versions=[VERSION])
+
+
+def _explain(text: bytes, error: Exception) -> SyncError:
+    try:
+        value = _anything.decode(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return SyncBadRequest("the message is not JSON")
+    if not isinstance(value, dict):
+        return SyncBadRequest("the message is not a JSON object")
+    for field, kind in (("type", str), ("payload", dict), ("protocol_version", str)):
+        if not isinstance(value.get(field), kind):
+            return _about(value.get("msg_id"), SyncBadRequest(f"{field} is missing or of the wrong type"))
+    if value["protocol_version"] != VERSION:
+        return _about(value.get("msg_id"), _unsupported())
+    return _about(value.get("msg_id"), SyncBadRequest(f"the message is not as it should be: {error}"))
+
+
+def parse_payload(envelope: Envelope) -> Any:
+    """The payload of a known type; every failure is one bad_request."""
+    try:
+        return PAYLOADS[envelope.type].decode(envelope.payload)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise SyncBadRequest(f"the payload of {envelope.type} is not as it should be: {error}") from None
+
+
+# What goes out. `msg_id` is echoed in direct replies, as it came.
+
+
+class Message(msgspec.Struct, frozen=True):
+    type: str
+    payload: Any
+    msg_id: str | int | None
+    timestamp: str
+    protocol_version: str = VERSION
+
+
+class Anonymous(msgspec.Struct, frozen=True):
+    type: str
+    payload: Any
+    timestamp: str
+    protocol_version: str = VERSION
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def format_time(us: int) -> str:
+    return datetime.fromtimestamp(us / 1_000_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def encode_message(type_: str, payload: Any, now_us: int, msg_id: str | int | None = None) -> bytes:
+    time = format_time(now_us)
+    return _encode(Anonymous(type_, payload, time) if msg_id is None else Message(type_, payload, msg_id, time))
+
+
+def encode_error(error: SyncError, now_us: int, msg_id: str | int | None = None) -> bytes:
+    payload: dict[str, Any] = {"code": error.code, "message": error.detail}
+    if error.facts:
+        payload["details"] = error.facts
+    return encode_message("error", payload, now_us, msg_id)
+
+
+class StoredEvent(msgspec.Struct, frozen=True, gc=False):
+    """The data of an EVENT record: all of a broadcast but what the commit adds. `event` is as the client sent it."""
+
+    id: str
+    client_id: str
+    partitions: tuple[str, ...]
+    event: msgspec.Raw
+
+
+class StoredPartitions(msgspec.Struct, frozen=True, gc=False):
+    partitions: tuple[str, ...]
+
+
+_partitions = msgspec.json.Decoder(StoredPartitions)
+_stored = msgspec.json.Decoder(StoredEvent)
+
+
+def encode_stored(event_id: str, client_id: str, partitions: tuple[str, ...], event: bytes) -> bytes:
+    return _encode(StoredEvent(event_id, client_id, partitions, msgspec.Raw(event)))
+
+
+def stored_partitions(data: bytes) -> tuple[str, ...]:
+    return _partitions.decode(data).partitions
+
+
+decode_stored = _stored.decode
+
+
+def complete_event(data: bytes, committed_id: int, committed_at_us: int) -> bytes:
+    """A stored event with its place in the log: a row of a sync page, or the payload of a broadcast."""
+    return b'%b,"committed_id":%d,"status_updated_at":"%b"}' % (
+        data[:-1],
+        committed_id,
+        format_time(committed_at_us).encode(),
+    )
+
+
+def encode_broadcast(data: bytes, committed_id: int, committed_at_us: int) -> bytes:
+    return b'{"type":"event_broadcast","payload":%b,"msg_id":"evt-%d","timestamp":"%b","protocol_version":"%b"}' % (
+        complete_event(data, committed_id, committed_at_us),
+        committed_id,
+        format_time(committed_at_us).encode(),
+        VERSION.encode(),
+    )
+
+
+def frame_text(payload: bytes) -> bytes:
+    """A WebSocket text frame from the server (RFC 6455: not masked), so that the same bytes serve every receiver."""
+    size = len(payload)
+    if size < 126:
+        return b"\x81%c%b" % (size, payload)
+    if size < 65_536:
+        return b"\x81\x7e%b%b" % (size.to_bytes(2, "big"), payload)
+    return b"\x81\x7f%b%b" % (size.to_bytes(8, "big"), payload)

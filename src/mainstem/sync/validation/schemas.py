@@ -1,0 +1,224 @@
+"""JSON Schema: a subset of 2020-12 (`ASSERTIONS`, `APPLICATORS` and `ANNOTATIONS`), compiled into one check.
+
+Any other keyword is refused when the schema is compiled, `format` too: a rule that looks enforced and is not would be
+worse than none.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import Any, Final, NamedTuple
+
+from mainstem.errors import SettingsError
+from mainstem.sync.validation.assertions import ASSERTIONS, Check, Fault, Place, accept_anything, demand
+
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+ANNOTATIONS: Final = frozenset(
+    {"title", "description", "$comment", "default", "examples", "deprecated", "readOnly", "writeOnly"}
+)
+TOP_LEVEL: Final = frozenset({"$schema", "$id", "$defs"})
+
+
+def compile_schema(schema: dict[str, Any]) -> Check:
+    """The check of a whole schema; `SettingsError` for one that is malformed or uses an unsupported keyword."""
+    return _Document(schema).check
+
+
+class _Document:
+    """One schema file: compiles subschemas into checks, and resolves references to the top-level `$defs`."""
+
+    def __init__(self, root: dict[str, Any]) -> None:
+        definitions = root.get("$defs", {})
+        if not isinstance(definitions, dict):
+            raise SettingsError("#/$defs: must be an object")
+        schemas = {"#": root} | {_reference_to(name): schema for name, schema in definitions.items()}
+        self.definitions: dict[str, Check] = {}
+        self.referring: dict[str, set[str]] = {name: set() for name in schemas}
+        for name, schema in schemas.items():
+            self.definitions[name] = self.compile(schema, name, name)
+        self._refuse_circles()
+        self.check = self.definitions["#"]
+
+    def compile(self, schema: Any, where: str, applied_by: str | None) -> Check:
+        """The check of a subschema. `applied_by` is the definition that applies it to the very value that it gets
+        itself, or None when the subschema applies to a part of it."""
+        if isinstance(schema, bool):
+            return accept_anything if schema else _refuse
+        if not isinstance(schema, dict):
+            raise SettingsError(f"{where}: a schema is an object or a boolean")
+        unknown = schema.keys() - ASSERTIONS.keys() - APPLICATORS.keys() - ANNOTATIONS
+        if where == "#":
+            unknown -= TOP_LEVEL
+            demand(schema.get("$schema", DIALECT) == DIALECT, f"{where}/$schema", f"must be {DIALECT}")
+        if unknown:
+            raise SettingsError(f"{where}: unsupported here: {', '.join(sorted(unknown))}")
+        checks = [
+            assertion(schema[keyword], f"{where}/{keyword}")
+            for keyword, assertion in ASSERTIONS.items()
+            if keyword in schema
+        ]
+        checks += [
+            applicator(_Use(self, schema, f"{where}/{keyword}", applied_by, keyword))
+            for keyword, applicator in APPLICATORS.items()
+            if keyword in schema
+        ]
+        return lambda value, place: chain.from_iterable(check(value, place) for check in checks)
+
+    def _refuse_circles(self) -> None:
+        """A definition that applies itself to the same value would never come to an end."""
+        for start in self.referring:
+            reached: set[str] = set()
+            waiting = set(self.referring[start])
+            while waiting:
+                name = waiting.pop()
+                demand(name != start, start, "applies itself to the same value without end")
+                reached.add(name)
+                waiting |= self.referring[name] - reached
+
+
+class _Use(NamedTuple):
+    """A keyword that applies subschemas, where it is used."""
+
+    document: _Document
+    schema: dict[str, Any]
+    where: str
+    applied_by: str | None
+    keyword: str
+
+    @property
+    def argument(self) -> Any:
+        return self.schema[self.keyword]
+
+    def compile_here(self, schema: Any, name: str | int) -> Check:
+        return self.document.compile(schema, f"{self.where}/{name}", self.applied_by)
+
+    def compile_below(self, schema: Any, *names: str | int) -> Check:
+        return self.document.compile(schema, "/".join([self.where, *map(str, names)]), None)
+
+
+def _reference_to(definition: str) -> str:
+    return "#/$defs/" + definition.replace("~", "~0").replace("/", "~1")
+
+
+def _refuse(value: Any, place: Place) -> Iterator[Fault]:
+    yield place, "is not allowed"
+
+
+def _passes(check: Check, value: Any) -> bool:
+    return next(check(value, None), None) is None
+
+
+def _properties(use: _Use) -> Check:
+    demand(isinstance(use.argument, dict), use.where, "must be an object")
+    checks = {name: use.compile_below(schema, name) for name, schema in use.argument.items()}
+
+    def check(value: Any, place: Place) -> Iterator[Fault]:
+        if isinstance(value, dict):
+            for name, inner in checks.items():
+                if name in value:
+                    yield from inner(value[name], (name, place))
+
+    return check
+
+
+def _additional_properties(use: _Use) -> Check:
+    known = frozenset(use.schema.get("properties", ()))
+    inner = use.compile_below(use.argument)
+
+    def check(value: Any, place: Place) -> Iterator[Fault]:
+        if isinstance(value, dict):
+            for name, item in value.items():
+                if name not in known:
+                    yield from inner(item, (name, place))
+
+    return check
+
+
+def _prefix_items(use: _Use) -> Check:
+    demand(isinstance(use.argument, list) and bool(use.argument), use.where, "must be a non-empty array")
+    checks = [use.compile_below(schema, index) for index, schema in enumerate(use.argument)]
+
+    def check(value: Any, place: Place) -> Iterator[Fault]:
+        if isinstance(value, list):
+            for index, (inner, item) in enumerate(zip(checks, value, strict=False)):
+                yield from inner(item, (index, place))
+
+    return check
+
+
+def _items(use: _Use) -> Check:
+    prefix = use.schema.get("prefixItems", ())
+    inner = use.compile_below(use.argument)
+
+    def check(value: Any, place: Place) -> Iterator[Fault]:
+        if isinstance(value, list):
+            for index in range(len(prefix), len(value)):
+                yield from inner(value[index], (index, place))
+
+    return check
+
+
+def _branches(use: _Use) -> list[Check]:
+    demand(isinstance(use.argument, list) and bool(use.argument), use.where, "must be a non-empty array")
+    return [use.compile_here(schema, index) for index, schema in enumerate(use.argument)]
+
+
+def _all_of(use: _Use) -> Check:
+    checks = _branches(use)
+    return lambda value, place: chain.from_iterable(check(value, place) for check in checks)
+
+
+def _any_of(use: _Use) -> Check:
+    checks = _branches(use)
+
+    def check(value: Any, place: Place) -> Iterator[Fault]:
+        if not any(_passes(branch, value) for branch in checks):
+            yield place, "has none of the forms allowed"
+
+    return check
+
+
+def _one_of(use: _Use) -> Check:
+    checks = _branches(use)
+
+    def check(value: Any, place: Place) -> Iterator[Fault]:
+        number = sum(_passes(branch, value) for branch in checks)
+        if number != 1:
+            yield place, f"must have one of the forms allowed, and has {number}"
+
+    return check
+
+
+def _not(use: _Use) -> Check:
+    inner = use.document.compile(use.argument, use.where, use.applied_by)
+
+    def check(value: Any, place: Place) -> Iterator[Fault]:
+        if _passes(inner, value):
+            yield place, "has a form that is not allowed"
+
+    return check
+
+
+def _ref(use: _Use) -> Check:
+    document, name = use.document, use.argument
+    demand(
+        isinstance(name, str) and name in document.referring,
+        use.where,
+        "must be # or the #/$defs/<name> of a definition",
+    )
+    if use.applied_by is not None:
+        document.referring[use.applied_by].add(name)
+    return lambda value, place: document.definitions[name](value, place)
+
+
+APPLICATORS: Final[dict[str, Callable[[_Use], Check]]] = {
+    "properties": _properties,
+    "additionalProperties": _additional_properties,
+    "prefixItems": _prefix_items,
+    "items": _items,
+    "allOf": _all_of,
+    "anyOf": _any_of,
+    "oneOf": _one_of,
+    "not": _not,
+    "$ref": _ref,
+}
+"""By keyword: what applies subschemas, to the value itself or to its parts."""

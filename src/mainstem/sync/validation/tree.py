@@ -1,0 +1,398 @@
+"""Tree mode (seed 001): six actions over one JSON state, checked for shape here, and applied by `apply_action`.
+
+The seed names the mode and no shapes. These are the ones that its public clients send, so that they work unchanged:
+
+    {"type": "set",        "payload": {"target", "value", "options"?: {"replace"?}}}
+    {"type": "unset",      "payload": {"target"}}
+    {"type": "treePush",   "payload": {"target", "value": {"id", ...}, "options"?: {"parent"?, "position"?}}}
+    {"type": "treeDelete", "payload": {"target", "options": {"id"}}}
+    {"type": "treeUpdate", "payload": {"target", "value": {...}, "options": {"id", "replace"?}}}
+    {"type": "treeMove",   "payload": {"target", "options": {"id", "parent"?, "position"?}}}
+
+- `target` is a path of keys into the state: `"a.b"`, or `["a", "b"]` where a key itself holds a dot. It leads through
+  objects only, never into arrays.
+- `parent` is a node's id, or `_root` (the default) for the top level. `position` is `first` (the default), `last`,
+  `{"after": id}` or `{"before": id}`, of a child of that parent.
+- `replace` false (the default) merges the keys of `value` into the object that is there, one level deep. An array is
+  set only with `replace` true.
+- Fields that are not listed are refused within `payload` and `options`, and ignored beside them.
+
+A tree is an object of the state with `items`, an object of each node's fields by its id, and `tree`, an array of
+`{"id", "children": [...]}`. It begins with `set` to `{"items": {}, "tree": []}`. Each id stands once in `tree` and once
+in `items`, and no action may break that.
+
+A server without a state per partition checks the shape only (`tree_validator`). The preconditions need the state:
+`apply_action` raises `TreeConflict` where one fails, and whoever replays the log leaves such an event out.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar, Final, TypeGuard
+
+from mainstem import limits
+from mainstem.errors import Conflict
+from mainstem.sync.validation.validators import FieldError, json_schema
+
+ROOT: Final = "_root"
+TARGET_KEYS_MAX: Final = 64
+STATE_LEVELS_MAX: Final = limits.JSON_DEPTH_MAX - 100  # a state travels as a snapshot, within other objects
+
+State = dict[str, Any]
+Node = dict[str, Any]
+Path = list[str]
+MISSING: Final = object()
+
+
+class TreeConflict(Conflict):
+    """The action does not fit the state: its target or its node is not there, or a tree would not be one any more."""
+
+    code: ClassVar[str] = "tree_conflict"
+    title: ClassVar[str] = "The action does not fit the state"
+
+
+# Shape: what can be told from the event alone
+
+_KEY = {"type": "string", "minLength": 1}
+_ID = _KEY | {"not": {"const": ROOT}}
+_TARGET = {
+    "anyOf": [
+        {"type": "string", "pattern": rf"^[^.]+(\.[^.]+){{0,{TARGET_KEYS_MAX - 1}}}$"},
+        {"type": "array", "items": _KEY, "minItems": 1, "maxItems": TARGET_KEYS_MAX},
+    ]
+}
+_POSITION = {
+    "anyOf": [
+        {"enum": ["first", "last"]},
+        {"type": "object", "required": ["after"], "properties": {"after": _ID}, "additionalProperties": False},
+        {"type": "object", "required": ["before"], "properties": {"before": _ID}, "additionalProperties": False},
+    ]
+}
+
+
+def _object(properties: dict[str, Any], optional: Sequence[str] = ()) -> dict[str, Any]:
+    required = [name for name in properties if name not in optional]
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+def _event(properties: dict[str, Any], optional: Sequence[str] = ()) -> dict[str, Any]:
+    payload = _object({"target": _TARGET} | properties, optional)
+    return {"type": "object", "properties": {"payload": payload}, "required": ["payload"]}
+
+
+_REPLACE = {"replace": {"type": "boolean"}}
+_PLACE = {"parent": _KEY, "position": _POSITION}
+
+SHAPES: Final = {
+    "set": _event({"value": True, "options": _object(_REPLACE, ["replace"])}, ["options"]),
+    "unset": _event({}),
+    "treePush": _event(
+        {
+            "value": {"type": "object", "properties": {"id": _ID}, "required": ["id"]},
+            "options": _object(_PLACE, ["parent", "position"]),
+        },
+        ["options"],
+    ),
+    "treeDelete": _event({"options": _object({"id": _ID})}),
+    "treeUpdate": _event({"value": {"type": "object"}, "options": _object({"id": _ID} | _REPLACE, ["replace"])}),
+    "treeMove": _event({"options": _object({"id": _ID} | _PLACE, ["parent", "position"])}),
+}
+_shape_validators = {action: json_schema(shape) for action, shape in SHAPES.items()}
+
+
+def tree_validator(event: dict[str, Any], earlier: Sequence[dict[str, Any]], /) -> list[FieldError]:
+    """Mode `tree`: whether the event is one of the six actions, with all that it needs."""
+    action = event.get("type")
+    if not isinstance(action, str) or action not in SHAPES:
+        return [FieldError("event.type", f"must be one of {', '.join(SHAPES)}")]
+    return _shape_validators[action](event, earlier) or list(_contradictions(action, event["payload"]))
+
+
+def _contradictions(action: str, payload: dict[str, Any]) -> Iterator[FieldError]:
+    """What no state could make right, in a payload of the right shape."""
+    options = payload.get("options", {})
+    if action == "set" and isinstance(payload["value"], list) and not options.get("replace"):
+        yield FieldError("event.payload.value", "is an array, which is set only with options.replace")
+    if action == "treeUpdate" and payload["value"].get("id", options["id"]) != options["id"]:
+        yield FieldError("event.payload.value.id", "must be the id of the node, which never changes")
+    if action == "treeMove":
+        if options.get("parent") == options["id"]:
+            yield FieldError("event.payload.options.parent", "must not be the node itself")
+        if options["id"] in _neighbours(options):
+            yield FieldError("event.payload.options.position", "must not name the node itself")
+
+
+def _neighbours(options: dict[str, Any]) -> Sequence[str]:
+    position = options.get("position")
+    return list(position.values()) if isinstance(position, dict) else []
+
+
+# State: what an action does, and what it needs to find
+
+
+def apply_action(state: State, event: dict[str, Any]) -> State:
+    """The state after an action; the one given stays as it is, and parts of it are shared.
+
+    `state` is `{}` or what an earlier call returned: its trees are taken to be well-formed. `TreeConflict` says that
+    the action does not fit, or is no action at all.
+    """
+    for fault in tree_validator(event, ()):
+        raise TreeConflict(f"{fault.field} {fault.message}")
+    payload = event["payload"]
+    target = payload["target"]
+    path = target.split(".") if isinstance(target, str) else target
+    return REDUCERS[event["type"]](state, path, payload.get("value"), payload.get("options", {}))
+
+
+def _set(state: State, path: Path, value: Any, options: dict[str, Any]) -> State:
+    def change(old: Any) -> Any:
+        new = old | value if _merges(old, value, options) else value
+        _check_value(new, len(path) + 1)
+        return new
+
+    return _change(state, path, change, create=True)
+
+
+def _unset(state: State, path: Path, value: Any, options: dict[str, Any]) -> State:
+    def change(old: Any) -> Any:
+        if old is MISSING:
+            raise _no_target(path)
+        return MISSING
+
+    return _change(state, path, change)
+
+
+def _tree_push(state: State, path: Path, value: Any, options: dict[str, Any]) -> State:
+    node_id = value["id"]
+
+    def change(tree: Any) -> Any:
+        _demand_tree(tree, path)
+        if node_id in tree["items"]:
+            raise TreeConflict(f"there is a node {node_id!r} already")
+        fields = _fields(value, path)
+        nodes = _insert(tree, {"id": node_id, "children": []}, options, path)
+        return tree | {"items": tree["items"] | {node_id: fields}, "tree": nodes}
+
+    return _change(state, path, change)
+
+
+def _tree_delete(state: State, path: Path, value: Any, options: dict[str, Any]) -> State:
+    def change(tree: Any) -> Any:
+        _demand_tree(tree, path)
+        node, nodes = _take_out(tree, options["id"])
+        gone = {each["id"] for level in _levels([node]) for each in level}
+        items = {node_id: fields for node_id, fields in tree["items"].items() if node_id not in gone}
+        return tree | {"items": items, "tree": nodes}
+
+    return _change(state, path, change)
+
+
+def _tree_update(state: State, path: Path, value: Any, options: dict[str, Any]) -> State:
+    node_id = options["id"]
+
+    def change(tree: Any) -> Any:
+        _demand_tree(tree, path)
+        _demand_node(tree, node_id)
+        old = tree["items"][node_id]
+        fields = _fields(old | value if _merges(old, value, options) else value, path)
+        return tree | {"items": tree["items"] | {node_id: fields}}
+
+    return _change(state, path, change)
+
+
+def _tree_move(state: State, path: Path, value: Any, options: dict[str, Any]) -> State:
+    def change(tree: Any) -> Any:
+        _demand_tree(tree, path)
+        node, nodes = _take_out(tree, options["id"])
+        parent = options.get("parent", ROOT)
+        if any(each["id"] == parent for level in _levels([node]) for each in level):
+            raise TreeConflict(f"{parent!r} is below {options['id']!r}, which cannot move below itself")
+        return tree | {"tree": _insert(tree | {"tree": nodes}, node, options, path)}
+
+    return _change(state, path, change)
+
+
+REDUCERS: Final[dict[str, Callable[[State, Path, Any, dict[str, Any]], State]]] = {
+    "set": _set,
+    "unset": _unset,
+    "treePush": _tree_push,
+    "treeDelete": _tree_delete,
+    "treeUpdate": _tree_update,
+    "treeMove": _tree_move,
+}
+
+
+def _change(state: State, path: Path, change: Callable[[Any], Any], *, create: bool = False) -> State:
+    """A copy of the state with the value at `path` changed; `MISSING` stands for none, before and after."""
+    objects: list[dict[str, Any]] = [state]
+    for key in path[:-1]:
+        inner = objects[-1].get(key, {} if create else MISSING)
+        if not isinstance(inner, dict):
+            raise _no_target(path)
+        objects.append(inner)
+    value = change(objects[-1].get(path[-1], MISSING))
+    for outer, key in zip(reversed(objects), reversed(path), strict=True):
+        value = _without(outer, key) if value is MISSING else outer | {key: value}
+        if _is_tree(value):
+            _check_tree(value)  # a path may lead through a tree, or make one
+    assert isinstance(value, dict)
+    return value
+
+
+def _without(value: dict[str, Any], key: str) -> dict[str, Any]:
+    return {name: item for name, item in value.items() if name != key}
+
+
+def _merges(old: Any, new: Any, options: dict[str, Any]) -> bool:
+    return isinstance(old, dict) and isinstance(new, dict) and not options.get("replace", False)
+
+
+def _no_target(path: Path) -> TreeConflict:
+    return TreeConflict(f"there is nothing to change at {'.'.join(path)!r}")
+
+
+def _demand_tree(value: Any, path: Path) -> None:
+    if not _is_tree(value):
+        raise TreeConflict(f"there is no tree at {'.'.join(path)!r}")
+
+
+def _demand_node(tree: dict[str, Any], node_id: str) -> None:
+    if node_id not in tree["items"]:
+        raise TreeConflict(f"there is no node {node_id!r}")
+
+
+def _fields(value: dict[str, Any], path: Path) -> dict[str, Any]:
+    """What `items` holds of a node: all but its id, which is its key there."""
+    fields = _without(value, "id")
+    _check_value(fields, len(path) + 3)
+    return fields
+
+
+# Nodes: trails are the indexes that lead to a node, from the top level down
+
+
+def _locate(nodes: list[Node], node_id: str) -> list[int]:
+    trail: list[int] = []
+    levels = [iter(enumerate(nodes))]
+    while levels:
+        for index, node in levels[-1]:
+            if node["id"] == node_id:
+                return [*trail, index]
+            if node["children"]:
+                trail.append(index)
+                levels.append(iter(enumerate(node["children"])))
+                break
+        else:
+            levels.pop()
+            del trail[-1:]
+    raise AssertionError(f"{node_id!r} is in items and not in the tree")
+
+
+def _take_out(tree: dict[str, Any], node_id: str) -> tuple[Node, list[Node]]:
+    """The node with all below it, and the tree's nodes without it."""
+    _demand_node(tree, node_id)
+    *trail, index = _locate(tree["tree"], node_id)
+    taken: list[Node] = []
+
+    def without(siblings: list[Node]) -> list[Node]:
+        taken.append(siblings[index])
+        return siblings[:index] + siblings[index + 1 :]
+
+    nodes = _edit(tree["tree"], trail, without)
+    return taken[0], nodes
+
+
+def _insert(tree: dict[str, Any], node: Node, options: dict[str, Any], path: Path) -> list[Node]:
+    """The tree's nodes with one more, where the options say."""
+    parent = options.get("parent", ROOT)
+    trail: list[int] = []
+    if parent != ROOT:
+        _demand_node(tree, parent)
+        trail = _locate(tree["tree"], parent)
+    depth = len(trail) + sum(1 for _ in _levels([node]))
+    if len(path) + 2 + 2 * depth > STATE_LEVELS_MAX:  # a node is an object and an array of children
+        raise _too_deep()
+
+    def with_node(siblings: list[Node]) -> list[Node]:
+        index = _index(siblings, options.get("position", "first"))
+        return [*siblings[:index], node, *siblings[index:]]
+
+    return _edit(tree["tree"], trail, with_node)
+
+
+def _index(siblings: list[Node], position: Any) -> int:
+    if position == "first":
+        return 0
+    if position == "last":
+        return len(siblings)
+    ((side, neighbour),) = position.items()
+    for index, node in enumerate(siblings):
+        if node["id"] == neighbour:
+            return index + 1 if side == "after" else index
+    raise TreeConflict(f"{neighbour!r} is not a child of that parent")
+
+
+def _edit(nodes: list[Node], trail: list[int], edit: Callable[[list[Node]], list[Node]]) -> list[Node]:
+    """A copy of the nodes in which the children at the end of the trail are edited."""
+    families = [nodes]
+    for index in trail:
+        families.append(families[-1][index]["children"])
+    edited = edit(families.pop())
+    for family, index in zip(reversed(families), reversed(trail), strict=True):
+        edited = [*family[:index], family[index] | {"children": edited}, *family[index + 1 :]]
+    return edited
+
+
+def _levels(nodes: list[Node]) -> Iterator[list[Node]]:
+    """The nodes and all below them, level by level."""
+    while nodes:
+        yield nodes
+        nodes = [child for node in nodes for child in node["children"]]
+
+
+# Well-formedness: what `set` and `unset` must not break
+
+
+def _is_tree(value: Any) -> TypeGuard[dict[str, Any]]:
+    return isinstance(value, dict) and isinstance(value.get("items"), dict) and isinstance(value.get("tree"), list)
+
+
+def _check_value(value: Any, level: int) -> None:
+    """A value that goes into the state at this level: no ill-formed tree in it, and not too deep."""
+    values = [value]
+    while values:
+        containers = [each for each in values if isinstance(each, dict | list)]
+        if containers and level > STATE_LEVELS_MAX:
+            raise _too_deep()
+        for each in containers:
+            if _is_tree(each):
+                _check_tree(each)
+        values = [item for each in containers for item in (each.values() if isinstance(each, dict) else each)]
+        level += 1
+
+
+def _too_deep() -> TreeConflict:
+    return TreeConflict(f"the state would be nested more than {STATE_LEVELS_MAX} levels deep")
+
+
+def _check_tree(tree: dict[str, Any]) -> None:
+    ids: list[str] = []
+    families = [tree["tree"]]
+    while families:
+        for node in families.pop():
+            if not _is_node(node):
+                raise TreeConflict("a node of a tree is an object of an id and an array of children")
+            ids.append(node["id"])
+            families.append(node["children"])
+    if len(ids) != len(set(ids)) or set(ids) != tree["items"].keys():
+        raise TreeConflict("each id of a tree stands once in its nodes and once in its items")
+    if not all(isinstance(fields, dict) for fields in tree["items"].values()):
+        raise TreeConflict("the items of a tree are objects")
+
+
+def _is_node(node: Any) -> bool:
+    return (
+        isinstance(node, dict)
+        and node.keys() == {"id", "children"}
+        and isinstance(node["id"], str)
+        and node["id"] not in ("", ROOT)
+        and isinstance(node["children"], list)
+    )

@@ -1,3 +1,0 @@
-from client.servers import faults, follower, path, server, streams, twins
-
-__all__ = ["faults", "follower", "path", "server", "streams", "twins"]

@@ -1,3 +1,0 @@
-from clients.threads import client, connect_to, hasty, path, server, start_thread
-
-__all__ = ["client", "connect_to", "hasty", "path", "server", "start_thread"]

@@ -1,0 +1,240 @@
+"""What is tried again, after how long, and what is not."""
+
+import math
+import random
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainstem.client import (
+    BadArgument,
+    BadRequest,
+    ConnectionFailed,
+    InvalidResponse,
+    NotFound,
+    RateLimited,
+    Retries,
+    ServerFailed,
+    TimedOut,
+    Unavailable,
+)
+from mainstem.client.core.retries import read_retry_after
+from tests.streams_client.canned import canned, reply
+
+INFO = {"content-type": "text/plain", "stream-next-offset": "1"}
+PAGE = reply(200, {**INFO, "stream-up-to-date": "true"}, b"data")
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
+@pytest.mark.parametrize("call", ["read_bytes", "head", "append", "delete", "create"])
+def test_what_may_pass_is_tried_again(streams, path, faults, status, call):
+    streams.create(path, "text/plain", body="data")
+    faults.inject(path, status=status, count=3)
+    if call == "append":
+        streams.append(path, "x")
+        assert streams.read_bytes(path) == b"datax"
+    elif call == "create":
+        assert streams.create(path, "text/plain").created is False
+    else:
+        getattr(streams, call)(path)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [(400, BadRequest), (404, NotFound), (405, BadRequest), (501, ServerFailed)]
+)
+def test_what_will_not_pass_is_not_tried_again(twins, status, kind):
+    with canned(reply(status)) as peer:
+        with pytest.raises(kind) as caught:
+            twins(peer.url).head("s")
+        assert (len(peer.asked), caught.value.status) == (1, status)
+
+
+def test_a_fault_concerns_only_its_method(streams, path, faults):
+    streams.create(path, "text/plain", body="data")
+    faults.inject(path, method="POST", status=400)
+    assert streams.read_bytes(path) == b"data"
+    with pytest.raises(BadRequest):
+        streams.append(path, "x")
+
+
+@pytest.mark.parametrize(("status", "kind"), [(503, Unavailable), (500, ServerFailed), (429, RateLimited)])
+def test_retries_come_to_an_end(twins, status, kind):
+    with canned(reply(status)) as peer:
+        with pytest.raises(kind) as caught:
+            twins(peer.url, retries=Retries(attempts_max=3, delay_s=0.001)).read_bytes("s")
+        assert len(peer.asked) == 3
+        assert caught.value.retryable
+
+
+def test_one_attempt_is_no_retry(twins):
+    with canned(reply(503)) as peer:
+        with pytest.raises(Unavailable):
+            twins(peer.url, retries=Retries(attempts_max=1)).head("s")
+        assert len(peer.asked) == 1
+
+
+@pytest.mark.parametrize("fault", [{"dropConnection": True}, {"dropReply": True}, {"dropAfterBytes": 3}])
+def test_a_broken_connection_is_made_anew(streams, path, faults, fault):
+    streams.create(path, "application/json", body=b'["persistent", "data"]')
+    faults.inject(path, method="GET", **fault, count=4)
+    assert streams.read_json(path) == ["persistent", "data"]
+
+
+@pytest.mark.parametrize("fault", [{"delayMs": 200}, {"delayMs": 50, "jitterMs": 100}])
+def test_a_slow_server_is_waited_for(streams, path, faults, fault):
+    streams.create(path, "text/plain")
+    faults.inject(path, **fault, count=3)
+    streams.append(path, "x")
+    assert streams.read_text(path) == "x"
+
+
+def test_a_delay_and_then_an_error_is_tried_again(streams, path, faults):
+    streams.create(path, "text/plain", body="x")
+    faults.inject(path, method="GET", delayMs=100, status=503)
+    assert streams.read_text(path) == "x"
+
+
+def test_silence_is_a_timeout_and_tried_again(twins, server, path, faults):
+    streams = twins(server.url, timeout_s=0.25)
+    streams.create(path, "text/plain")
+    faults.inject(path, delayMs=600, count=2)
+    streams.append(path, "once")
+    assert streams.read_text(path) == "once"
+    faults.inject(path, delayMs=600, count=6, method="HEAD")
+    with pytest.raises(TimedOut) as caught:
+        streams.head(path)
+    assert "timeout_s" in caught.value.hint
+
+
+def test_a_server_that_is_not_there_is_named(twins):
+    with canned(b"") as peer:
+        url = peer.url
+    with pytest.raises(ConnectionFailed, match=url) as caught:
+        twins(url, retries=Retries(attempts_max=2, delay_s=0.001)).head("s")
+    assert "Check that the server runs" in str(caught.value)
+
+
+def test_a_deletion_whose_reply_was_lost_has_succeeded(streams, path, faults):
+    streams.create(path, "text/plain")
+    faults.inject(path, method="DELETE", dropReply=True)
+    streams.delete(path)
+    with pytest.raises(NotFound):
+        streams.delete(path)
+
+
+def test_a_creation_whose_reply_was_lost_stores_its_body_once(streams, path, faults):
+    faults.inject(path, method="PUT", dropReply=True, count=2)
+    streams.create(path, "text/plain", body="once")
+    assert streams.read_text(path) == "once"
+
+
+# Corrupt replies
+
+
+@pytest.mark.parametrize("fault", [{"truncateBodyBytes": 10}, {"truncateBodyBytes": 15}, {"corruptBody": True}])
+def test_json_that_is_cut_or_corrupt_is_an_error_and_not_an_empty_list(streams, path, faults, fault):
+    streams.create(path, "application/json", body=b'[{"item": 1}, {"item": 2}]')
+    streams.append(path, {"key": "some long value that will be cut"})
+    faults.inject(path, method="GET", **fault)
+    with pytest.raises(InvalidResponse) as caught:
+        streams.read_json(path)
+    assert "Call again" in caught.value.hint
+    assert len(streams.read_json(path)) == 3
+
+
+def test_a_reply_of_something_else_is_an_error(twins):
+    with canned(reply(200, {"content-type": "text/html"}, b"<h1>welcome</h1>")) as peer:
+        streams = twins(peer.url)
+        for call in (streams.read_bytes, streams.head, streams.create):
+            with pytest.raises(InvalidResponse, match="Stream-Next-Offset"):
+                call("s")
+        with pytest.raises(InvalidResponse, match="list of streams"):
+            list(streams.list())
+
+
+def test_a_server_that_never_comes_to_an_end_is_not_read_for_ever(twins):
+    with canned(reply(200, INFO, b"")) as peer:
+        with pytest.raises(InvalidResponse, match="more"):
+            twins(peer.url).read_bytes("s", "1")
+        with pytest.raises(InvalidResponse, match="more"):
+            list(twins(peer.url).follow("s", "1"))
+
+
+# Delays
+
+
+def test_retry_after_is_waited_for(twins):
+    with canned(reply(429, {"retry-after": "1"}), PAGE) as peer:
+        streams = twins(peer.url)
+        began_s = time.monotonic()
+        assert streams.read_bytes("s") == b"data"
+        assert time.monotonic() - began_s >= 1.0
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry-after": "3"}, 3.0),
+        ({"retry-after": "0"}, 0.0),
+        ({"retry-after": "99999999999999999999"}, 60.0),
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:10 GMT", "date": "Wed, 21 Oct 2015 07:28:00 GMT"}, 10.0),
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT", "date": "Wed, 21 Oct 2015 07:28:10 GMT"}, 0.0),
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:10 GMT"}, None),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "-1"}, None),
+        ({}, None),
+    ],
+)
+def test_retry_after_is_read_by_the_servers_clock(headers, seconds):
+    assert read_retry_after(headers) == seconds
+
+
+@given(st.integers(1, 10_000), st.floats(0, 1), st.floats(1, 10))
+def test_delays_grow_to_a_bound_and_are_never_zero(failures, chance, multiplier):
+    retries = Retries(attempts_max=None, delay_s=0.1, delay_s_max=5.0, multiplier=multiplier)
+    delay_s = retries.delay(failures, lambda: chance)
+    assert 0.05 <= delay_s <= 5.0
+    assert math.isclose(Retries(delay_s=0.1).delay(2, lambda: 1.0), 0.2)
+
+
+def test_clients_that_failed_together_do_not_come_back_together():
+    draws = random.Random(7)
+    assert len({Retries().delay(3, draws.random) for _ in range(100)}) > 90
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"attempts_max": 0},
+        {"attempts_max": -1},
+        {"delay_s": 0},
+        {"delay_s": -1},
+        {"delay_s": 2, "delay_s_max": 1},
+        {"multiplier": 0.5},
+        {"delay_s": math.nan},
+    ],
+)
+def test_retries_that_make_no_sense_are_refused_by_name(values):
+    with pytest.raises(BadArgument, match="|".join(values)):
+        Retries(**values)
+
+
+def test_a_clock_that_jumps_changes_nothing(twins, server, path, faults, follower, monkeypatch):
+    """Only monotonic time is used; the time of day may be what it likes."""
+    jumps = random.Random(5)
+    monkeypatch.setattr(time, "time", lambda: jumps.uniform(0, 4e9))
+    monkeypatch.setattr(time, "time_ns", lambda: jumps.randrange(4 * 10**18))
+    streams = twins(server.url)
+    streams.create(path, "application/json")
+    follow = follower(streams.follow(path))
+    with streams.producer(path) as producer:
+        for number in range(20):
+            if number % 5 == 0:
+                faults.inject(path, method="POST", status=503)
+            producer.append(number)
+            producer.flush()
+    follow.wait_for_messages(list(range(20)))
+    streams.close(path)
+    follow.wait_until_ended()

@@ -1,0 +1,172 @@
+"""Retention policies: the file, which policy counts, and what it keeps."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainstem.errors import BadPolicy
+from mainstem.pipeline.jobs.retain.policies import Kept, Policy, find_floor, load_policies, parse_policies
+
+NOW_US = 1_000_000_000
+
+
+def parse(text):
+    return parse_policies(text).all[0]
+
+
+def test_a_policy_says_what_is_kept():
+    policy = parse("""
+        [[policy]]
+        name = "rooms"
+        partitions = ["room-*", "lobby"]
+        max_age = "30d"
+        max_events = 100_000
+        max_bytes = "1GiB"
+        require_snapshot = true
+        require_archive = "lake/log"
+    """)
+    assert (policy.name, policy.kind, policy.globs) == ("rooms", "partition", ("room-*", "lobby"))
+    assert (policy.max_age_s, policy.max_events, policy.max_bytes) == (30 * 86_400, 100_000, 2**30)
+    assert (policy.require_snapshot, policy.require_archive) == (True, "lake/log")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("1s", 1), ("90m", 5400), ("2h", 7200), ("1 d", 86_400), ("3w", 3 * 7 * 86_400)]
+)
+def test_ages_have_units(text, seconds):
+    assert parse(f'[[policy]]\nstreams = "**"\nmax_age = "{text}"').max_age_s == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("7", 7), ('"7"', 7), ('"1kB"', 1000), ('"1 KiB"', 1024), ('"2MB"', 2 * 10**6)]
+)
+def test_sizes_may_have_units(text, size):
+    assert parse(f'[[policy]]\nstreams = "**"\nmax_bytes = {text}').max_bytes == size
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("", "0 policies"),
+        ("policy = 1", "two brackets"),
+        ("[policy]\nmax_age='1d'", "two brackets"),
+        ("[[policies]]\nmax_age='1d'", "there is no 'policies'"),
+        ("[[policy]]\nmax_age='1d'", "say which by one of"),
+        ("[[policy]]\nmax_age='1d'\npartitions='a'\nstreams='b'", "say which by one of"),
+        ("[[policy]]\npartitions='a'", "it says nothing"),
+        ("[[policy]]\npartitions='a'\nkeep=false", "it says nothing"),
+        ("[[policy]]\npartitions='a'\nkeep=true\nmax_age='1d'", "keep = true"),
+        ("[[policy]]\npartitions='a'\nmax_age='1 month'", "max_age must be like"),
+        ("[[policy]]\npartitions='a'\nmax_age='0d'", "max_age must be like"),
+        ("[[policy]]\npartitions='a'\nmax_age=30", "max_age must be a text"),
+        ("[[policy]]\npartitions='a'\nmax_events=0", "max_events must be from 1"),
+        ("[[policy]]\npartitions='a'\nmax_events=true", "max_events must be a whole number"),
+        ("[[policy]]\npartitions='a'\nmax_bytes='lots'", "max_bytes must be"),
+        ("[[policy]]\npartitions='a'\nmax_bytes=true", "max_bytes must be"),
+        ("[[policy]]\npartitions='a'\nmax_evens=1", "there is no 'max_evens'; there are: .*max_events"),
+        ("[[policy]]\npartitions=[]\nmax_events=1", "a glob in quotes"),
+        ("[[policy]]\npartitions='a**'\nmax_events=1", "whole segments"),
+        ("[[policy]]\npartitions='a'\nrequire_snapshot='yes'", "require_snapshot must be true or false"),
+        ("= 1", "is not TOML"),
+    ],
+)
+def test_what_cannot_be_followed_is_told(text, fault):
+    with pytest.raises(BadPolicy, match=fault):
+        parse_policies(text)
+
+
+def test_the_fault_names_file_and_policy(tmp_path):
+    path = tmp_path / "retention.toml"
+    with pytest.raises(BadPolicy, match=r"cannot read .*retention.toml: No such file"):
+        load_policies(path)
+    path.write_text("[[policy]]\nstreams='a'\nmax_events=1\n[[policy]]\nstreams='b'\nmax_events=0\n")
+    with pytest.raises(BadPolicy, match=r"retention.toml, policy 2: max_events"):
+        load_policies(path)
+
+
+def test_the_first_policy_that_matches_counts():
+    policies = parse_policies("""
+        [[policy]]
+        partitions = "room-vip-*"
+        keep = true
+        [[policy]]
+        partitions = "room-*"
+        max_events = 10
+        [[policy]]
+        streams = "**"
+        max_events = 10
+        [[policy]]
+        partitions = "**"
+        max_events = 1
+    """)
+    assert policies.find("partition", "room-vip-1") is None
+    assert policies.find("partition", "room-1") == 1
+    assert policies.find("stream", "room-1") == 2
+    assert policies.find("partition", "else/where") == 3
+
+
+def test_what_no_policy_matches_is_kept():
+    policies = parse_policies("[[policy]]\npartitions='a'\nmax_events=1")
+    assert policies.find("partition", "b") is None
+    assert policies.find("stream", "a") is None
+
+
+# The rule
+
+bounds = st.none() | st.integers(1, 8)
+histories = st.lists(
+    st.tuples(st.integers(1, 4), st.integers(0, 12), st.integers(1, 4), st.integers(0, 5)), max_size=12
+)
+
+
+def records_of(history):
+    """(gap to the id before, age in seconds, messages, size) of each record, oldest first; ages need not fall."""
+    records, at = [], 0
+    for gap, age_s, messages, size in history:
+        at += gap
+        records.append(Kept(at, NOW_US - age_s * 1_000_000, messages, size))
+    return records
+
+
+@given(histories, st.sampled_from(["partition", "stream"]), bounds, bounds, bounds, st.integers(0, 40))
+def test_nothing_goes_that_the_policy_keeps(history, kind, age_s, events, size, cap):
+    """Told in the other direction than the rule is written: by what must still be there."""
+    policy = Policy(name="p", kind=kind, globs=("**",), max_age_s=age_s, max_events=events, max_bytes=size)
+    records = records_of(history)
+    floor = find_floor(policy, records, NOW_US, cap)
+    gone = [record for record in records if record.committed_id <= floor]
+    left = records[len(gone) :]
+    assert floor in (0, *(record.committed_id for record in records))
+    assert floor <= cap
+    if kind == "stream":
+        assert left or not records
+    for number, record in enumerate(gone):
+        tail = records[number:]
+        assert (
+            not policy.bounded
+            or (age_s is not None and record.committed_at_us < NOW_US - age_s * 1_000_000)
+            or (events is not None and sum(one.messages for one in tail) > events)
+            or (size is not None and sum(one.size for one in tail) > size)
+        )
+    if left and left[0].committed_id <= cap and not (kind == "stream" and len(left) == 1):
+        assert policy.bounded
+        assert age_s is None or left[0].committed_at_us >= NOW_US - age_s * 1_000_000
+        assert events is None or sum(one.messages for one in left) <= events
+        assert size is None or sum(one.size for one in left) <= size
+
+
+@given(histories, bounds, st.integers(0, 40), st.integers(0, 40))
+def test_a_requirement_only_ever_keeps_more(history, events, cap, more):
+    policy = Policy(name="p", kind="partition", globs=("**",), max_events=events)
+    records = records_of(history)
+    assert find_floor(policy, records, NOW_US, cap) <= find_floor(policy, records, NOW_US, cap + more)
+
+
+@given(histories, bounds, bounds)
+def test_giving_up_twice_gives_up_no_more(history, events, size):
+    policy = Policy(name="p", kind="stream", globs=("**",), max_events=events, max_bytes=size)
+    records = records_of(history)
+    floor = find_floor(policy, records, NOW_US, 10**6)
+    left = [record for record in records if record.committed_id > floor]
+    if policy.bounded:
+        assert find_floor(policy, left, NOW_US, 10**6) == 0

@@ -1,0 +1,236 @@
+"""How subscriptions are made, changed and deleted, as commands on a dict."""
+
+import pytest
+from msgspec import msgpack
+from msgspec.structs import replace
+
+from mainstem.errors import InvalidSubscription, MainstemError, SubscriptionExists, SubscriptionNotFound
+from mainstem.streams.commands.delete import Delete
+from mainstem.streams.rules.offsets import Offset
+from mainstem.streams.states import StreamState, stream_key
+from mainstem.streams.subscriptions.model import (
+    SUBSCRIPTIONS,
+    AddStreams,
+    Config,
+    DeleteSubscription,
+    DropLinks,
+    Link,
+    RemoveStream,
+    Subscription,
+    check_config,
+    has_pending,
+    hash_config,
+)
+from tests.support.ledger import PULL_WAKE, WEBHOOK
+
+# Making them
+
+
+def test_the_same_configuration_again_confirms_it(ledger):
+    assert ledger.put(WEBHOOK, "a", "b")
+    before = ledger.subscription
+    assert not ledger.put(WEBHOOK, "b", "a", "a", nonce="another")
+    assert ledger.subscription == before
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(WEBHOOK, pattern="f/*"),
+        replace(WEBHOOK, pattern=None),
+        replace(WEBHOOK, webhook_url="https://other.example/"),
+        replace(WEBHOOK, lease_ttl_ms=1_000),
+        replace(WEBHOOK, description="another"),
+        PULL_WAKE,
+        replace(PULL_WAKE, wake_stream="others"),
+    ],
+)
+def test_any_other_configuration_is_a_conflict(ledger, other):
+    ledger.put(WEBHOOK, "a")
+    with pytest.raises(SubscriptionExists):
+        ledger.put(other, "a")
+    with pytest.raises(SubscriptionExists):
+        ledger.put(WEBHOOK, "a", "b")
+    assert ledger.subscription.config == WEBHOOK
+
+
+def test_the_hash_tells_configurations_apart_but_not_the_order_of_streams():
+    assert hash_config(WEBHOOK, ("a", "b")) == hash_config(WEBHOOK, ("b", "a", "b"))
+    hashes = {
+        hash_config(config, streams)
+        for config in (WEBHOOK, PULL_WAKE, replace(WEBHOOK, description="x"))
+        for streams in ((), ("a",), ("b",), ("a", "b"), ("a,b",))
+    }
+    assert len(hashes) == 15
+
+
+@pytest.mark.parametrize("pattern", ["", "/a", "a**", "**a/b", "a/***", "a\0b", "x" * 1025, "ü" * 513])
+def test_a_pattern_that_means_nothing_is_refused(pattern):
+    with pytest.raises(MainstemError) as refused:
+        check_config(Config("webhook", pattern), ())
+    assert refused.value.status == 400
+
+
+def test_a_subscription_needs_a_pattern_or_streams():
+    with pytest.raises(InvalidSubscription):
+        check_config(Config("webhook"), ())
+    check_config(Config("webhook"), ("a",))
+    check_config(Config("webhook", "**"), ())
+
+
+# Links
+
+
+def test_explicit_streams_are_linked_at_their_tail_and_missing_ones_at_their_beginning(ledger):
+    ledger.create("a", b"old data")
+    ledger.put(WEBHOOK, "a", "missing")
+    assert ledger.links() == {"a": Link(0, 8, True), "missing": Link(0, 0, True)}
+
+
+def test_a_link_to_a_deleted_path_waits_for_its_next_life(ledger):
+    ledger.create("a", b"old data")
+    ledger.run(Delete("a"))
+    ledger.put(WEBHOOK, "a")
+    ledger.create("a")
+    assert ledger.stream("a").read_seq == 1
+    assert not has_pending(ledger.subscription, "a", ledger.link("a"), ledger.stream("a"))
+    ledger.append("a", b"new")
+    assert has_pending(ledger.subscription, "a", ledger.link("a"), ledger.stream("a"))
+
+
+def test_adding_a_stream_links_it_at_its_tail_and_again_changes_nothing(ledger):
+    ledger.create("a", b"old")
+    ledger.put(WEBHOOK)
+    ledger.run(AddStreams("sub", "nonce", ("a",)))
+    assert ledger.link("a") == Link(0, 3, True)
+    ledger.append("a")
+    ledger.run(AddStreams("sub", "nonce", ("a",)))
+    assert ledger.link("a") == Link(0, 3, True)
+
+
+def test_adding_what_the_pattern_has_linked_makes_it_explicit_and_keeps_its_place(ledger):
+    ledger.put(WEBHOOK)
+    ledger.create("e/1", b"data")
+    ledger.wake("e/1")
+    assert ledger.link("e/1") == Link(0, 0, False)
+    ledger.run(AddStreams("sub", "nonce", ("e/1",)))
+    assert ledger.link("e/1") == Link(0, 0, True)
+
+
+def test_adding_what_the_pattern_implies_begins_where_the_implied_link_did(ledger):
+    ledger.put(WEBHOOK)
+    ledger.create("e/1", b"data")
+    ledger.append("e/1", b"more")
+    ledger.run(AddStreams("sub", "nonce", ("e/1",), (("e/1", ledger.stream("e/1").topic, 0),)))
+    assert ledger.link("e/1") == Link(0, 0, True)
+
+
+def test_removing_an_explicit_link_removes_it(ledger):
+    ledger.create("a", b"old")
+    ledger.put(WEBHOOK, "a")
+    ledger.run(RemoveStream("sub", "nonce", "a"))
+    assert ledger.link("a") is None
+    ledger.run(RemoveStream("sub", "nonce", "a"))  # once more is no error
+
+
+def test_removing_an_explicit_link_keeps_the_link_by_pattern_and_its_place(ledger):
+    ledger.create("e/1", b"old")
+    ledger.put(WEBHOOK, "e/1")
+    ledger.run(RemoveStream("sub", "nonce", "e/1"))
+    assert ledger.link("e/1") == Link(0, 3, False)
+    ledger.run(RemoveStream("sub", "nonce", "e/1"))
+    assert ledger.link("e/1") == Link(0, 3, False)
+
+
+# Deleting
+
+
+def test_a_deleted_subscription_is_not_there_for_anybody(ledger):
+    ledger.put(WEBHOOK, "a")
+    ledger.run(DeleteSubscription("sub", "nonce"))
+    for command in (
+        DeleteSubscription("sub", "nonce"),
+        AddStreams("sub", "nonce", ("b",)),
+        RemoveStream("sub", "nonce", "a"),
+    ):
+        with pytest.raises(SubscriptionNotFound):
+            ledger.run(command)
+
+
+def test_whoever_has_seen_an_earlier_life_of_an_id_cannot_change_the_next(ledger):
+    ledger.put(WEBHOOK, "a")
+    ledger.run(DeleteSubscription("sub", "nonce"))
+    ledger.put(WEBHOOK, nonce="second")
+    for command in (
+        DeleteSubscription("sub", "nonce"),
+        AddStreams("sub", "nonce", ("b",)),
+        RemoveStream("sub", "nonce", "a"),
+    ):
+        with pytest.raises(SubscriptionNotFound):
+            ledger.run(command)
+    assert ledger.subscription.nonce == "second"
+
+
+def test_links_of_one_life_mean_nothing_to_the_next_and_are_dropped(ledger):
+    ledger.create("a", b"data")
+    ledger.put(WEBHOOK, "a")
+    ledger.run(DeleteSubscription("sub", "nonce"))
+    ledger.put(WEBHOOK, nonce="second")
+    assert list(ledger.links()) == ["a"]
+    ledger.run(DropLinks("nonce", ("a",)))
+    assert ledger.links() == {}
+
+
+# What is pending
+
+
+def stream(tail=0, read_seq=0, last_id=0, **fields):
+    return StreamState(1, read_seq, "text/plain", tail, 0, last_id=last_id, **fields)
+
+
+SUBSCRIPTION = Subscription("nonce", WEBHOOK, "hash", "http://server", 0, 10)
+
+
+@pytest.mark.parametrize(
+    ("link", "state", "pending"),
+    [
+        (None, None, False),
+        (None, stream(5, last_id=10), False),  # committed before the subscription
+        (None, stream(5, last_id=11), True),
+        (None, stream(0, last_id=0), False),  # created later, but empty
+        (Link(0, 5, True), stream(5, last_id=99), False),
+        (Link(0, 5, True), stream(6, last_id=99), True),
+        (Link(0, 5, False), stream(6, last_id=1), True),  # a real link counts, not the age
+        (Link(0, 9, False), stream(5, read_seq=1, last_id=99), True),  # another life has begun
+        (Link(1, 5, False), stream(9, last_id=99), False),
+        (Link(0, 0, True), None, False),
+        (Link(0, 0, True), stream(5, last_id=99, deleted=True), False),
+        (Link(0, 0, True), stream(5, last_id=99, soft_deleted=True), False),
+        (None, stream(5, last_id=99, deleted=True), False),
+        (None, stream(5, last_id=99, soft_deleted=True), False),
+    ],
+)
+def test_a_stream_is_pending_when_it_holds_more_than_was_acknowledged(link, state, pending):
+    assert has_pending(SUBSCRIPTION, "e/1", link, state) is pending
+
+
+def test_a_link_is_implied_only_where_the_pattern_matches():
+    assert not has_pending(SUBSCRIPTION, "elsewhere", None, stream(5, last_id=99))
+    assert has_pending(SUBSCRIPTION, "elsewhere", Link(0, 0, True), stream(5, last_id=99))
+    without = replace(SUBSCRIPTION, config=replace(WEBHOOK, pattern=None))
+    assert not has_pending(without, "e/1", None, stream(5, last_id=99))
+
+
+def test_offsets_of_links_are_those_of_streams(ledger):
+    ledger.create("a", b"data")
+    ledger.put(WEBHOOK, "a")
+    link = ledger.link("a")
+    assert link is not None
+    assert link.acked == Offset(0, 4) == ledger.states[stream_key("a")].next_offset
+
+
+def test_a_subscription_of_before_there_were_owners_can_be_read(ledger):
+    ledger.put(WEBHOOK, "a")
+    stored = msgpack.decode(SUBSCRIPTIONS.encode(replace(ledger.subscription, owner="client ada")))
+    assert stored[-1] == "client ada"
+    assert SUBSCRIPTIONS.decode(msgpack.encode(stored[:-1])) == ledger.subscription

@@ -1,0 +1,279 @@
+"""What is kept in memory about subscriptions: where to look, whom to wake, and what may be forgotten."""
+
+import msgspec
+import pytest
+
+from mainstem import limits
+from mainstem.log.records import CommittedId
+from mainstem.streams.subscriptions.model import Config, Link, Subscription, link_key
+from mainstem.streams.subscriptions.pending import PendingStreams
+
+ALL_MAX = 1_000_000
+EXPLICIT = Link(0, 0, True)
+BY_GLOB = Link(0, 0, False)
+
+
+def subscription(pattern=None, *, nonce="nonce", wake_stream="wakes", created_id=0, wake_id=None):
+    config = Config("pull-wake", pattern, wake_stream=wake_stream)
+    return Subscription(nonce, config, "hash", "http://server", 0, CommittedId(created_id), wake_id=wake_id)
+
+
+def link_name(nonce, path):
+    return link_key(nonce, path).name
+
+
+class Watched(PendingStreams):
+    """Counts how often it asks for attention."""
+
+    def __init__(self):
+        self.notices = 0
+        super().__init__(self.note)
+
+    def note(self):
+        self.notices += 1
+
+    def change(self, *paths):
+        for path in paths:
+            self.note_change(path)
+        self.spread()
+
+    def ready(self):
+        return sorted(self.take_ready(ALL_MAX))
+
+
+@pytest.fixture
+def pending():
+    return Watched()
+
+
+@pytest.fixture
+def ann(pending):
+    """Pending streams with one subscription, to everything directly under `e`."""
+    pending.note_subscription("ann", subscription("e/*", nonce="ann"))
+    return pending
+
+
+# Whom a change concerns
+
+
+def test_a_change_that_concerns_nobody_wakes_nobody(ann):
+    ann.change("f/1")
+    assert (ann.paths("ann"), ann.ready()) == ([], [])
+
+
+def test_a_change_makes_the_subscriptions_ready_whose_pattern_matches(ann):
+    ann.note_subscription("bob", subscription("f/*", nonce="bob"))
+    ann.change("e/1", "e/deep/er", "g/1")
+    assert ann.ready() == ["ann"]
+    assert (ann.paths("ann"), ann.paths("bob")) == (["e/1"], [])
+
+
+def test_subscriptions_may_share_a_pattern_and_one_may_go(ann):
+    ann.note_subscription("bob", subscription("e/*", nonce="bob"))
+    assert ann.linked_to("e/1") == {"ann", "bob"}
+    ann.note_subscription("ann", None)
+    assert ann.linked_to("e/1") == {"bob"}
+    ann.change("e/1")
+    assert ann.ready() == ["bob"]
+
+
+def test_a_wake_stream_does_not_wake_whoever_writes_to_it(pending):
+    pending.note_subscription("ann", subscription("**", nonce="ann", wake_stream="w/ann"))
+    pending.note_subscription("bob", subscription("**", nonce="bob", wake_stream="w/bob"))
+    pending.change("w/ann")
+    assert pending.ready() == ["bob"]
+
+
+def test_an_explicit_link_is_looked_at_at_once_and_until_it_is_removed(ann):
+    ann.note_link(link_name("ann", "other"), EXPLICIT)
+    ann.spread()
+    assert (ann.paths("ann"), ann.has_explicit("other")) == (["other"], True)
+    ann.note_link(link_name("ann", "other"), None)
+    assert (ann.linked_to("other"), ann.has_explicit("other")) == (set(), False)
+
+
+def test_an_explicit_link_that_goes_on_by_pattern_still_links(ann):
+    ann.note_link(link_name("ann", "e/1"), EXPLICIT)
+    ann.note_link(link_name("ann", "e/1"), BY_GLOB)
+    assert not ann.has_explicit("e/1")
+    assert ann.linked_to("e/1") == {"ann"}
+
+
+def test_links_of_another_life_mean_nothing(ann):
+    ann.note_link(link_name("before", "other"), EXPLICIT)
+    assert (ann.linked_to("other"), ann.has_explicit("other"), ann.has_life("before")) == (set(), False, False)
+
+
+def test_a_change_that_was_spread_already_only_counts(ann):
+    ann.change("e/1")
+    notices, count = ann.notices, ann.count
+    ann.note_change("e/1")
+    assert (ann.notices, ann.count) == (notices, count + 1)
+
+
+def test_a_later_subscription_hears_of_streams_that_were_spread_before_it(ann):
+    ann.change("e/1")
+    ann.note_subscription("bob", subscription("e/*", nonce="bob"))
+    ann.spread()
+    assert ann.paths("bob") == ["e/1"]
+
+
+def test_a_later_explicit_link_hears_of_a_stream_that_was_spread_before_it(ann):
+    ann.change("other")
+    ann.note_link(link_name("ann", "other"), EXPLICIT)
+    ann.spread()
+    assert ann.paths("ann") == ["other"]
+
+
+# Lives
+
+
+def test_the_life_that_ended_is_told_so_that_its_links_can_be_dropped(ann):
+    assert ann.note_subscription("ann", subscription("e/*", nonce="ann", wake_id="w_1")) is None
+    assert ann.note_subscription("ann", subscription("e/*", nonce="second")) == "ann"
+    assert (ann.has_life("ann"), ann.has_life("second")) == (False, True)
+    assert ann.note_subscription("ann", None) == "second"
+    assert ann.note_subscription("ann", None) is None
+
+
+def test_a_new_life_inherits_nothing_pending_and_no_explicit_link(ann):
+    ann.note_link(link_name("ann", "other"), EXPLICIT)
+    ann.change("e/1")
+    ann.note_subscription("ann", None)
+    ann.note_subscription("ann", subscription("f/*", nonce="second"))
+    ann.spread()
+    assert (ann.paths("ann"), ann.has_explicit("other"), ann.ready()) == ([], False, [])
+
+
+def test_after_forgetting_all_the_same_subscriptions_can_be_learnt_again(ann):
+    ann.change("e/1")
+    ann.forget_all()
+    assert (ann.subscriptions, ann.ready(), ann.oldest_id()) == ({}, [], None)
+    ann.note_subscription("ann", subscription("e/*", nonce="ann"))
+    ann.change("e/2")
+    assert sorted(ann.paths("ann")) == ["e/1", "e/2"]
+
+
+def test_nothing_older_than_the_oldest_subscription_is_new_to_any(pending):
+    for name, created_id in (("ann", 7), ("bob", 3), ("cid", 9)):
+        pending.note_subscription(name, subscription("e/*", nonce=name, created_id=created_id))
+    assert pending.oldest_id() == 3
+
+
+# Who is ready
+
+
+def test_whoever_is_woken_already_becomes_ready_when_the_wake_ends(ann):
+    idle = ann.subscriptions["ann"]
+    ann.note_subscription("ann", msgspec.structs.replace(idle, wake_id="w_1"))
+    ann.change("e/1")
+    assert (ann.ready(), ann.idle_with_pending("ann")) == ([], None)
+    ann.note_subscription("ann", idle)
+    assert (ann.ready(), ann.idle_with_pending("ann")) == (["ann"], idle)
+
+
+def test_whoever_has_nothing_pending_is_not_woken(ann):
+    assert ann.idle_with_pending("ann") is None
+    assert ann.idle_with_pending("nobody") is None
+
+
+def test_ready_ones_are_taken_in_parts_and_each_once(pending):
+    for number in range(5):
+        pending.note_subscription(f"sub{number}", subscription("e/*", nonce=f"nonce{number}"))
+    pending.change("e/1")
+    parts = [pending.take_ready(2) for _ in range(4)]
+    assert [len(part) for part in parts] == [2, 2, 1, 0]
+    assert sorted(name for part in parts for name in part) == [f"sub{number}" for number in range(5)]
+
+
+def test_a_wake_that_failed_is_put_back_unless_its_subscription_is_gone(ann):
+    ann.change("e/1")
+    ann.note_subscription("bob", subscription("e/*", nonce="bob"))
+    names = [*ann.ready(), "bob"]
+    ann.note_subscription("bob", None)
+    ann.make_ready(names)
+    assert ann.ready() == ["ann"]
+
+
+# What is settled
+
+
+def test_a_stream_without_news_is_forgotten_until_it_changes(ann):
+    ann.change("e/1")
+    ann.ready()
+    ann.settle("ann", ["e/1"], ann.count)
+    assert (ann.paths("ann"), ann.has_paths("ann"), ann.ready()) == ([], False, [])
+    notices = ann.notices
+    ann.change("e/1")
+    assert (ann.paths("ann"), ann.ready(), ann.notices) == (["e/1"], ["ann"], notices + 1)
+
+
+def test_a_change_that_arrives_while_a_wake_looks_is_not_settled_away(ann):
+    ann.change("e/1", "e/2")
+    ann.ready()
+    since = ann.count
+    ann.note_change("e/1")
+    ann.settle("ann", ["e/1", "e/2"], since)
+    assert (ann.paths("ann"), ann.ready()) == (["e/1"], ["ann"])
+
+
+def test_what_one_subscription_has_settled_is_still_pending_for_another(ann):
+    ann.note_subscription("bob", subscription("e/*", nonce="bob"))
+    ann.change("e/1")
+    ann.settle("ann", ["e/1"], ann.count)
+    assert (ann.paths("ann"), ann.paths("bob")) == ([], ["e/1"])
+    ann.change("e/1")
+    assert ann.paths("ann") == ["e/1"]
+
+
+def test_what_was_left_by_a_look_makes_ready_again(ann):
+    ann.change("e/1", "e/2")
+    ann.ready()
+    ann.settle("ann", ["e/1"], ann.count)
+    assert (ann.paths("ann"), ann.ready()) == (["e/2"], ["ann"])
+
+
+def test_settling_for_a_subscription_that_is_gone_does_nothing(ann):
+    ann.change("e/1")
+    ann.note_subscription("ann", None)
+    ann.settle("ann", ["e/1"], ann.count)
+    assert ann.ready() == []
+
+
+def test_beyond_the_bound_of_spread_paths_no_change_is_lost(ann, monkeypatch):
+    monkeypatch.setattr(limits, "SPREAD_PATHS_MAX", 2)
+    paths = [f"e/{number}" for number in range(10)]
+    ann.change(*paths)
+    since = ann.count
+    ann.change(*paths, *(f"nobody/{number}" for number in range(10)))
+    ann.settle("ann", paths, since)
+    assert sorted(ann.paths("ann")) == paths
+    ann.settle("ann", paths, ann.count)
+    assert ann.paths("ann") == []
+
+
+def test_paths_are_spread_in_steps_and_none_is_lost(pending):
+    for number in range(30):
+        pending.note_subscription(f"s{number}", subscription(f"*/{number % 3}/*", nonce=f"s{number}"))
+    for number in range(3):
+        pending.note_change(f"a/{number}/b")
+    steps = 1
+    while not pending.spread(2):
+        steps += 1
+    assert steps > 3
+    assert sorted(pending.ready()) == sorted(f"s{number}" for number in range(30))
+    assert pending.paths("s4") == ["a/1/b"]
+
+
+def test_what_changed_first_is_spread_first_whatever_comes_meanwhile(pending):
+    pending.note_subscription("ann", subscription("*", nonce="ann"))
+    for number in range(10):
+        pending.note_change(f"early{number}")
+    until = pending.spread_count + pending.dirty_count
+    late = 0
+    while pending.spread_count < until:
+        pending.spread(2)
+        pending.note_change(f"late{late}")
+        late += 1
+    assert {f"early{number}" for number in range(10)} <= set(pending.paths("ann"))
+    assert pending.dirty_count
