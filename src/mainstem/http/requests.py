@@ -2,43 +2,22 @@
 
 import re
 from collections.abc import Iterable, MutableMapping
-from typing import Any
+from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from mainstem import limits
 from mainstem.errors import BadHeader, BadQuery, BodyCutShort, BodyTooLarge, RepeatedHeader
 from mainstem.http.asgi import Headers, Receive, Scope
-
-# Headers that mean one thing; a second one would leave it to chance which counts.
-SINGLE = frozenset(
-    [
-        b"content-type",
-        b"content-length",
-        b"stream-closed",
-        b"stream-seq",
-        b"stream-ttl",
-        b"stream-expires-at",
-        b"stream-forked-from",
-        b"stream-fork-offset",
-        b"stream-fork-sub-offset",
-        b"stream-retention",
-        b"if-match",
-        b"producer-id",
-        b"producer-epoch",
-        b"producer-seq",
-        b"last-event-id",
-        b"host",
-        b"origin",
-    ]
-)
+from mainstem.http.headers import SINGLE_HEADERS
 
 
 def collect_headers(pairs: Iterable[tuple[bytes, bytes]]) -> Headers:
+    """The headers of a request by name. Raises `RepeatedHeader` for a second one of those that come once."""
     headers: Headers = {}
     for name, value in pairs:
         if name not in headers:
             headers[name] = value
-        elif name in SINGLE:
+        elif name in SINGLE_HEADERS:
             raise RepeatedHeader(f"{name.decode('latin-1')} was sent more than once")
         else:
             headers[name] += b", " + value
@@ -97,11 +76,14 @@ def parse_query(scope: Scope) -> list[tuple[str, str]]:
     return parse_qsl(raw.decode("latin-1"), keep_blank_values=True)
 
 
+SINGLE_PARAMETERS: Final = frozenset(["offset", "live", "cursor", "tail", "prefix", "after", "limit"])
+
+
 def read_query(scope: Scope) -> dict[str, str]:
-    """The query parameters by name. One that we know must not be given twice."""
+    """The query parameters by name. Raises `BadQuery` for a second one of those with a meaning."""
     query: dict[str, str] = {}
     for name, value in parse_query(scope):
-        if name in query and name in ("offset", "live", "cursor", "tail", "prefix", "after", "limit"):
+        if name in query and name in SINGLE_PARAMETERS:
             raise BadQuery(f"{name} was given more than once")
         query[name] = value
     return query

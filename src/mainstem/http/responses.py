@@ -6,19 +6,9 @@ import msgspec
 
 from mainstem.errors import MainstemError, problem
 from mainstem.http.asgi import HeaderList, Headers, Send
+from mainstem.http.headers import CORS_REQUEST_HEADERS, Api, list_exposed
 
 ALLOWED_METHODS = b"GET, HEAD, POST, PUT, DELETE, OPTIONS"
-REQUEST_HEADERS = (
-    b"Content-Type, Authorization, If-None-Match, If-Match, Last-Event-ID, Accept-Encoding, Stream-Seq, Stream-TTL, "
-    b"Stream-Expires-At, Stream-Closed, Stream-Retention, Stream-Forked-From, "
-    b"Stream-Fork-Offset, Stream-Fork-Sub-Offset, Producer-Id, Producer-Epoch, Producer-Seq"
-)
-EXPOSED_HEADERS = (
-    b"Stream-Next-Offset, Stream-Cursor, Stream-Up-To-Date, Stream-Closed, Stream-TTL, Stream-Expires-At, "
-    b"Stream-SSE-Data-Encoding, Stream-Retention, Stream-Earliest-Offset, Producer-Epoch, Producer-Seq, "
-    b"Producer-Expected-Seq, Producer-Received-Seq, ETag, Location, Retry-After, Content-Encoding"
-)
-
 # Protocol 12.7: no sniffing, and readable from other origins.
 SAFE: HeaderList = [
     (b"x-content-type-options", b"nosniff"),
@@ -27,13 +17,13 @@ SAFE: HeaderList = [
 OPEN: HeaderList = [
     *SAFE,
     (b"access-control-allow-origin", b"*"),
-    (b"access-control-expose-headers", EXPOSED_HEADERS),
+    (b"access-control-expose-headers", list_exposed(Api.STREAMS)),
     (b"content-security-policy", b"sandbox"),  # whatever is stored, its scripts do not run as this server's
 ]
 PREFLIGHT: HeaderList = [
     *OPEN,
     (b"access-control-allow-methods", ALLOWED_METHODS),
-    (b"access-control-allow-headers", REQUEST_HEADERS),
+    (b"access-control-allow-headers", CORS_REQUEST_HEADERS),
     (b"access-control-max-age", b"86400"),
     (b"allow", ALLOWED_METHODS),
 ]

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from mainstem import limits
 from mainstem.errors import BadHeader, BadQuery, BodyCutShort, BodyTooLarge, RepeatedHeader
-from mainstem.http.requests import SINGLE, collect_headers, is_true, origin, read_body, read_query, text_header
+from mainstem.http.headers import SINGLE_HEADERS
+from mainstem.http.requests import collect_headers, is_true, origin, read_body, read_query, text_header
 from mainstem.streams.http.headers import read_producer
 from mainstem.streams.states import ProducerTuple
 
@@ -36,7 +37,7 @@ def part(body, more=True):
 GONE = {"type": "http.disconnect"}
 
 
-@pytest.mark.parametrize("name", sorted(SINGLE))
+@pytest.mark.parametrize("name", sorted(SINGLE_HEADERS))
 def test_a_header_that_means_one_thing_may_come_once(name):
     assert headers_of((name, b"x")) == {name: b"x"}
     with pytest.raises(RepeatedHeader):
@@ -50,7 +51,7 @@ def test_a_header_that_is_a_list_may_come_in_pieces(name):
 
 def test_every_request_header_of_the_protocol_is_single():
     protocol = b"stream-closed stream-seq stream-ttl stream-expires-at producer-id producer-epoch producer-seq"
-    assert SINGLE.issuperset([*protocol.split(), b"content-type", b"content-length"])
+    assert SINGLE_HEADERS.issuperset([*protocol.split(), b"content-type", b"content-length"])
 
 
 def test_a_header_is_utf8_text_of_bounded_length():

@@ -11,6 +11,7 @@ from mainstem import limits
 from mainstem.access import Identity, name_caller
 from mainstem.errors import BadQuery, MethodNotAllowed, NotAcceptable, NotFound
 from mainstem.http.asgi import HeaderList, Receive, Scope, Send
+from mainstem.http.headers import Api, list_exposed
 from mainstem.http.requests import collect_headers, parse_query
 from mainstem.http.responses import SAFE, respond
 from mainstem.log.commit import CommitLog
@@ -29,7 +30,7 @@ LOG: Final = b"/v1/log"
 PRIVATE: Final[HeaderList] = [
     *SAFE,
     (b"access-control-allow-origin", b"*"),
-    (b"access-control-expose-headers", b"Log-Next, Log-Position, Log-Head, Log-Rows, Log-Up-To-Date, Retry-After"),
+    (b"access-control-expose-headers", list_exposed(Api.LOG)),
     (b"cache-control", b"no-store"),
 ]
 
