@@ -3,7 +3,12 @@
 Rules and stores raise these where the fault is known; `problem` is the one place that turns them into a reply.
 """
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
+
+from mainstem import limits
+
+RETRY_AFTER: Final = {"Retry-After": str(limits.RETRY_AFTER_S)}
+"""The headers of an error that a client should meet by trying again after a while."""
 
 
 class MainstemError(Exception):

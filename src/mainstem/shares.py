@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Final
 
 from mainstem import limits
-from mainstem.errors import ShareExceeded
+from mainstem.errors import RETRY_AFTER, ShareExceeded
 
 
 class Share(Enum):
@@ -52,7 +52,7 @@ class Shares:
         if count > most:
             raise ShareExceeded(
                 f"one client may have {most} {share.value} at once",
-                headers={"Retry-After": str(limits.RETRY_AFTER_S)},
+                headers=RETRY_AFTER,
                 share=share.name.lower(),
                 limit=most,
             )

@@ -48,6 +48,8 @@ def check_postgres(url: str, as_json: bool) -> dict[str, Any]:
     import asyncio
     from importlib import import_module
 
+    from mainstem.log.store.postgres.urls import strip_password
+
     try:
         find_faults = import_module("mainstem.log.store.postgres.check").check
     except ImportError as error:
@@ -55,22 +57,14 @@ def check_postgres(url: str, as_json: bool) -> dict[str, Any]:
     try:
         lines: list[str] = asyncio.run(find_faults(url))
     except OSError as error:
-        said = f"{without_password(url)} cannot be reached: {error}"
+        said = f"{strip_password(url)} cannot be reached: {error}"
         raise Failure(f"{said}: look at the URL, and whether PostgreSQL runs there", ExitCode.UNREACHABLE) from None
     return {
-        "store": without_password(url),
+        "store": strip_password(url),
         "ok": not lines,
         "faults": [{"rule": "store", "detail": line} for line in lines],
         "more_faults": False,
     }
-
-
-def without_password(url: str) -> str:
-    from urllib.parse import urlsplit
-
-    parts = urlsplit(url)
-    host = parts.netloc.rpartition("@")[2]
-    return parts._replace(netloc=f"{parts.username}@{host}" if parts.username else host, query="").geturl()
 
 
 def _tell(found: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from mainstem import limits
-from mainstem.errors import MainstemError, Overloaded, ShuttingDown, StoreFull
+from mainstem.errors import RETRY_AFTER, MainstemError, Overloaded, ShuttingDown, StoreFull
 from mainstem.log.commands import Command, Freeing, Key, State, View
 from mainstem.log.live import Live
 from mainstem.log.records import Record, TopicId
@@ -15,8 +15,6 @@ from mainstem.log.store.base import Outpaced, Store
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
-
-RETRY = {"Retry-After": str(limits.RETRY_AFTER_S)}
 Clock = Callable[[], int]
 
 
@@ -69,12 +67,12 @@ class CommitLog:
     def enqueue(self, command: Command[Any], caller: Caller) -> None:
         """Let a command wait for the next batch; its caller is told on the event loop."""
         if self._stopping:
-            raise ShuttingDown("this server takes no more writes", headers=RETRY)
+            raise ShuttingDown("this server takes no more writes", headers=RETRY_AFTER)
         if (
             len(self._waiting) >= limits.COMMANDS_WAITING_MAX
             or self._waiting_bytes + command.size > limits.COMMAND_BYTES_WAITING_MAX
         ):
-            raise Overloaded(f"{len(self._waiting)} writes wait for the disk already", headers=RETRY)
+            raise Overloaded(f"{len(self._waiting)} writes wait for the disk already", headers=RETRY_AFTER)
         self._waiting.append((command, caller))
         self._waiting_bytes += command.size
         self._arrived.set()
@@ -116,7 +114,7 @@ class CommitLog:
     async def _commit_if_room(self, batch: list[Waiting]) -> None:
         """On a full disk only commands that free some room are tried again, with the room that is kept for them."""
         if self.store.crowded:
-            full = StoreFull("nothing was stored: the room that is left is kept for deletes", headers=RETRY)
+            full = StoreFull("nothing was stored: the room that is left is kept for deletes", headers=RETRY_AFTER)
             freeing = self._fail_growing(batch, full)
         else:
             try:

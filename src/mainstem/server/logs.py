@@ -2,18 +2,18 @@
 
 import logging
 import sys
-import time
 
 import msgspec
 
 from mainstem.escaping import escape_line
 from mainstem.server.settings import Settings
+from mainstem.timestamps import format_time
 
 
 class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         line = {
-            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z",
+            "time": format_time(int(record.created * 1_000_000)),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),

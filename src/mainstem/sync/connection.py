@@ -41,7 +41,6 @@ from mainstem.sync.protocol.messages import (
     SyncPayload,
     encode_error,
     encode_message,
-    format_time,
     parse_envelope,
     parse_payload,
     stored_partitions,
@@ -49,6 +48,7 @@ from mainstem.sync.protocol.messages import (
 from mainstem.sync.protocol.partitions import normalise_filter
 from mainstem.sync.protocol.session import Cycle, Feed, State, admit, clamp_limit
 from mainstem.sync.validation.validators import Validator
+from mainstem.timestamps import format_time
 
 logger = logging.getLogger(__name__)
 numbers = count(1)

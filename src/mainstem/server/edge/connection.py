@@ -4,7 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING, cast
 
 from mainstem import limits
-from mainstem.errors import MainstemError, Overloaded, RequestTimeout
+from mainstem.errors import RETRY_AFTER, MainstemError, Overloaded, RequestTimeout
 from mainstem.server.edge.exchanges import Exchange, error_reply
 from mainstem.server.edge.heads import RequestHead
 from mainstem.server.edge.machine import END_OF_REQUEST, Machine
@@ -12,9 +12,6 @@ from mainstem.server.edge.states import Reading, Write, Writing
 
 if TYPE_CHECKING:
     from mainstem.server.edge.server import EdgeServer
-
-
-RETRY = {"Retry-After": str(limits.RETRY_AFTER_S)}
 
 
 class Connection(asyncio.Protocol):
@@ -335,7 +332,7 @@ class Connection(asyncio.Protocol):
         if self.write_paused or self.transport.is_closing():
             self.abort()
         else:
-            self._refuse(Overloaded("the server holds too many unfinished requests", headers=RETRY))
+            self._refuse(Overloaded("the server holds too many unfinished requests", headers=RETRY_AFTER))
 
     def _count_memory(self) -> None:
         exchange = self.exchange

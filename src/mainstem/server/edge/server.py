@@ -10,9 +10,9 @@ from typing import Any, Protocol
 
 from mainstem import limits
 from mainstem.access import name_address
-from mainstem.errors import Overloaded
+from mainstem.errors import RETRY_AFTER, Overloaded
 from mainstem.server.edge.asgi import AsgiHandler
-from mainstem.server.edge.connection import RETRY, Connection
+from mainstem.server.edge.connection import Connection
 from mainstem.server.edge.exchanges import Direct, Exchange, Handler
 from mainstem.server.edge.heads import RequestHead
 from mainstem.server.edge.memory import MemoryBudget
@@ -94,7 +94,7 @@ class EdgeServer:
     def admit(self, address: tuple[str, int] | None) -> None:
         """Count a new connection, in total and for its address; raises if there are too many."""
         if len(self.clients) > limits.CONNECTIONS_MAX:
-            raise Overloaded(f"{limits.CONNECTIONS_MAX} connections are open already", headers=RETRY)
+            raise Overloaded(f"{limits.CONNECTIONS_MAX} connections are open already", headers=RETRY_AFTER)
         if address is not None:
             self.shares.take(name_address(address[0]), Share.CONNECTIONS)
 

@@ -27,10 +27,11 @@ from mainstem.streams.rules.etags import make_etag, matches
 from mainstem.streams.rules.offsets import Offset, Sentinel
 from mainstem.sync.commands import PutSnapshot, RaiseFloors
 from mainstem.sync.hub import Hub
-from mainstem.sync.protocol.messages import complete_event, format_time
+from mainstem.sync.protocol.messages import complete_event
 from mainstem.sync.protocol.partitions import normalise
 from mainstem.sync.pruning import Pruner
 from mainstem.sync.states import PartitionState, Snapshot, partition_key, snapshot_key
+from mainstem.timestamps import format_time
 
 PARTITION = b"/v1/partition/"
 SNAPSHOT = b"/v1/snapshot/"

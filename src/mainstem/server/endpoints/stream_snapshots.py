@@ -17,7 +17,7 @@ from mainstem.streams.reading.reader import Streams
 from mainstem.streams.rules.offsets import Offset
 from mainstem.streams.rules.paths import parse_path
 from mainstem.streams.states import StreamState, stream_snapshot_key
-from mainstem.sync.protocol.messages import format_time
+from mainstem.timestamps import format_time
 
 STREAM_SNAPSHOT = b"/v1/stream-snapshot/"
 

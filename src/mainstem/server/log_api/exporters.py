@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from mainstem import errors, limits
-from mainstem.errors import MainstemError, Overloaded, Unavailable
+from mainstem.errors import RETRY_AFTER, MainstemError, Overloaded, Unavailable
 from mainstem.log.store import SqliteStore, Store
 from mainstem.server.log_api.pages import EncodedPage, LogPages, encode
 from mainstem.server.log_api.selection import Selection
@@ -16,7 +16,6 @@ from mainstem.server.log_api.worker import LENGTH, PageRequest, decode_reply, en
 # A process group of its own: Ctrl-C is for the server, which then ends its workers. A session would be too much:
 # Linux shares the processor among sessions first, and priorities count within one only.
 PROGRAM = "import os; os.setpgrp(); from mainstem.server.log_api.worker import main; main()"
-RETRY = {"Retry-After": str(limits.RETRY_AFTER_S)}
 
 
 class PageRefused(Exception):
@@ -39,7 +38,7 @@ class Exporters:
 
     async def page(self, selection: Selection, format_: str) -> EncodedPage:
         if self._waiting >= limits.LOG_READS_WAITING_MAX:
-            raise Overloaded(f"{self._waiting} readers of the log wait already", headers=RETRY)
+            raise Overloaded(f"{self._waiting} readers of the log wait already", headers=RETRY_AFTER)
         head = self.store.head
         self._waiting += 1
         try:
@@ -106,7 +105,7 @@ class Worker:
             reply = decode_reply(await stdout.readexactly(size))
             page = await stdout.readexactly(reply.body_bytes)
         except (OSError, EOFError) as error:
-            raise Unavailable("the process that reads the log ended; ask again", headers=RETRY) from error
+            raise Unavailable("the process that reads the log ended; ask again", headers=RETRY_AFTER) from error
         if reply.error:
             raise PageRefused(getattr(errors, reply.error)(reply.detail))
         return EncodedPage(page, reply.next, reply.rows, reply.position)

@@ -2,7 +2,6 @@
 
 from base64 import b64encode
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -12,6 +11,7 @@ from mainstem.server.log_api.rows import Rows
 from mainstem.server.log_api.selection import COLUMNS
 from mainstem.streams.rules.json_mode import JSON
 from mainstem.streams.rules.offsets import Offset
+from mainstem.timestamps import format_time_exactly
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -177,10 +177,6 @@ def encode_ndjson(rows: Rows, columns: Sequence[str] = COLUMNS) -> bytes:
 _lines = msgspec.json.Encoder()
 
 
-def format_micros(us: int) -> str:
-    return f"{datetime.fromtimestamp(us // 1_000_000, UTC):%Y-%m-%dT%H:%M:%S}.{us % 1_000_000:06d}Z"
-
-
 def _as_dict(rows: Rows, row: int, wanted: set[str]) -> dict[str, Any]:
     record = rows.record[row]
     topic, event = rows.topic[record], rows.is_event[record]
@@ -197,7 +193,7 @@ def _as_dict(rows: Rows, row: int, wanted: set[str]) -> dict[str, Any]:
         "id": rows.id[record],
         "client_id": rows.source[record] if event else None,
         "content_type": JSON if about is None else about.content_type,
-        "committed_at": format_micros(rows.committed_at_us[record]),
+        "committed_at": format_time_exactly(rows.committed_at_us[record]),
     }
     values = {name: value for name, value in values.items() if name in wanted}
     if "data" in wanted:

@@ -14,8 +14,8 @@ from mainstem.http.responses import OPEN, respond
 from mainstem.streams.reading.reader import Streams
 from mainstem.streams.rules import lifecycle
 from mainstem.streams.states import STREAMS, StreamState
-from mainstem.streams.subscriptions.http import format_time
 from mainstem.streams.subscriptions.model import SUBSCRIPTIONS, Subscription
+from mainstem.timestamps import format_time
 
 
 class StreamsListing:

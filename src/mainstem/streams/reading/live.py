@@ -12,7 +12,7 @@ from typing import Protocol
 
 from mainstem import limits
 from mainstem.access import Identity
-from mainstem.errors import OffsetGone, StreamGone, StreamNotFound, TooManyReaders
+from mainstem.errors import RETRY_AFTER, OffsetGone, StreamGone, StreamNotFound, TooManyReaders
 from mainstem.http.asgi import Receive, Send
 from mainstem.http.responses import OPEN
 from mainstem.log.live import Live, Topic, changed, end_wait
@@ -58,7 +58,7 @@ def take_room(live: Live, owner: str, count: int = 1) -> Iterator[None]:
     if live.readers + count > limits.LIVE_READERS_MAX:
         raise TooManyReaders(
             f"{live.readers} readers wait already",
-            headers={"Retry-After": str(limits.RETRY_AFTER_S)},
+            headers=RETRY_AFTER,
             limit_readers=limits.LIVE_READERS_MAX,
         )
     with live.shares.hold(owner, Share.LIVE_READERS, count):

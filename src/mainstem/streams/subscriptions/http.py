@@ -4,7 +4,6 @@ import secrets
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -45,6 +44,7 @@ from mainstem.streams.subscriptions.model import (
 from mainstem.streams.subscriptions.signing import jwks, read_token
 from mainstem.streams.subscriptions.wakes import Grip, LinkedStream, Release
 from mainstem.streams.subscriptions.webhook_client import check_url
+from mainstem.timestamps import format_time
 
 JSON_TYPE = (b"content-type", b"application/json")
 
@@ -308,10 +308,6 @@ def require_all(identity: Identity, config: Config, streams: tuple[str, ...]) ->
 def base_url(scope: Scope, headers: Headers, mount: paths.Mount) -> str:
     """The stream root as the client addressed it: callback and key URLs begin with it."""
     return origin(scope, headers) + quote(scope.get("root_path", "")) + mount.prefix
-
-
-def format_time(us: int) -> str:
-    return datetime.fromtimestamp(us / 1_000_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _check_streams(streams: list[str]) -> tuple[str, ...]:

@@ -5,7 +5,6 @@ state of the session allows the type.
 """
 
 import re
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -13,6 +12,7 @@ import msgspec
 from mainstem import limits
 from mainstem.errors import SyncBadRequest, SyncError, SyncVersionUnsupported
 from mainstem.sync.protocol.canonical import read_float
+from mainstem.timestamps import format_time
 
 VERSION = "1.0"
 
@@ -178,10 +178,6 @@ class Anonymous(msgspec.Struct, frozen=True):
 
 
 _encode = msgspec.json.Encoder().encode
-
-
-def format_time(us: int) -> str:
-    return datetime.fromtimestamp(us / 1_000_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def encode_message(type_: str, payload: Any, now_us: int, msg_id: str | int | None = None) -> bytes:

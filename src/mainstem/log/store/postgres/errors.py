@@ -2,10 +2,7 @@
 
 import asyncpg
 
-from mainstem import limits
-from mainstem.errors import MainstemError, StoreBusy, StoreFailed, StoreFull, StoreUnreachable
-
-RETRY = {"Retry-After": str(limits.RETRY_AFTER_S)}
+from mainstem.errors import RETRY_AFTER, MainstemError, StoreBusy, StoreFailed, StoreFull, StoreUnreachable
 
 # After these the connection is of no use, and a commit that was under way may have happened or not.
 BROKEN = (
@@ -35,9 +32,9 @@ def translate(error: BaseException) -> MainstemError:
     if isinstance(error, MainstemError):
         return error
     if isinstance(error, asyncpg.DiskFullError):
-        return StoreFull(f"nothing was stored: {error}", headers=RETRY)
+        return StoreFull(f"nothing was stored: {error}", headers=RETRY_AFTER)
     if isinstance(error, BROKEN):
-        return StoreUnreachable(f"the database cannot be reached ({type(error).__name__})", headers=RETRY)
+        return StoreUnreachable(f"the database cannot be reached ({type(error).__name__})", headers=RETRY_AFTER)
     if isinstance(error, BUSY):
-        return StoreBusy(f"the database did not take it in time ({type(error).__name__})", headers=RETRY)
-    return StoreFailed(f"the database refused it: {type(error).__name__}: {error}", headers=RETRY)
+        return StoreBusy(f"the database did not take it in time ({type(error).__name__})", headers=RETRY_AFTER)
+    return StoreFailed(f"the database refused it: {type(error).__name__}: {error}", headers=RETRY_AFTER)

@@ -15,13 +15,13 @@ from typing import Any, TypeVar
 import asyncpg
 
 from mainstem import limits
-from mainstem.errors import StoreFailed, StoreFull, StoreUnreachable, StoreUnusable
+from mainstem.errors import RETRY_AFTER, StoreFailed, StoreFull, StoreUnreachable, StoreUnusable
 from mainstem.log.commands import Key, State
 from mainstem.log.records import CommittedId, Record
 from mainstem.log.store.base import Outpaced
 from mainstem.log.store.postgres import statements
 from mainstem.log.store.postgres.connections import Line, connect, pause
-from mainstem.log.store.postgres.errors import BROKEN, FAULTS, RETRY, translate
+from mainstem.log.store.postgres.errors import BROKEN, FAULTS, translate
 from mainstem.log.store.postgres.following import PostgresFollowing
 from mainstem.log.store.postgres.reads import EVERYTHING
 from mainstem.log.store.postgres.schema import CHANNEL, migrate
@@ -290,11 +290,11 @@ class PostgresStore(PostgresFollowing):
     async def _save_held(self, number: int, values: tuple[Any, ...]) -> None:
         if await self._guard(_execute, statements.SAVE, values) != "SELECT 1":
             await self.release()
-            raise StoreFailed("the head of the log moved while it was locked", headers=RETRY)
+            raise StoreFailed("the head of the log moved while it was locked", headers=RETRY_AFTER)
         held, self._held = self._held, None
         done = await self._make_durable(number, held.execute("COMMIT"))
         if done not in ("COMMIT", STORED):
-            raise StoreFailed(f"the database answered a commit with {done}", headers=RETRY)
+            raise StoreFailed(f"the database answered a commit with {done}", headers=RETRY_AFTER)
 
     async def _make_durable(self, number: int, commit: Awaitable[str]) -> str:
         """Returns when it is durable, and raises when it is not; what a broken connection leaves open is found out."""
@@ -329,7 +329,7 @@ class PostgresStore(PostgresFollowing):
                 if not await pause(deadline_s):
                     raise StoreUnreachable(
                         "the connection to the database broke in a commit, and it is not known whether it was stored",
-                        headers=RETRY,
+                        headers=RETRY_AFTER,
                     ) from error
 
     async def _drop_old_notes(self, db: Any) -> None:

@@ -20,6 +20,13 @@ def describe_url(url: str) -> str:
     return f"PostgreSQL database {parts.path.strip('/') or '(default)'} on {hosts or 'the local socket'}"
 
 
+def strip_password(url: str) -> str:
+    """The URL as it may be shown: without its password, and without options, which may hold one too."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return parts._replace(netloc=f"{parts.username}@{host}" if parts.username else host, query="").geturl()
+
+
 def explain(error: BaseException, url: str) -> str:
     """What the driver says of a database that it cannot use; only the kind, if it would tell the URL or a secret."""
     text = " ".join(str(error).split())

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import apsw
 
 from mainstem import limits
-from mainstem.errors import MainstemError, StoreFailed, StoreFull, StoreUnusable
+from mainstem.errors import RETRY_AFTER, MainstemError, StoreFailed, StoreFull, StoreUnusable
 from mainstem.log.commands import Key, Space, State
 from mainstem.log.records import Chunk, CommittedId, Counts, Extent, Outline, Record, TopicId
 from mainstem.log.store.base import Store
@@ -30,8 +30,6 @@ from mainstem.private_files import prepare_database
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
-
-RETRY = {"Retry-After": str(limits.RETRY_AFTER_S)}
 
 
 class SqliteStore(Store):
@@ -183,7 +181,7 @@ class SqliteStore(Store):
     def _transaction(self) -> Iterator[apsw.Connection]:
         """All or nothing. What cannot be made durable raises, and after a failed sync nothing more is tried."""
         if self._broken:
-            raise StoreFailed(f"writes are refused since: {self._broken}", headers=RETRY)
+            raise StoreFailed(f"writes are refused since: {self._broken}", headers=RETRY_AFTER)
         try:
             self._db.execute("BEGIN IMMEDIATE")
             yield self._db
@@ -191,12 +189,12 @@ class SqliteStore(Store):
         except apsw.FullError as error:
             self._full = str(error)
             self._roll_back()
-            raise StoreFull(f"nothing was stored: {error}", headers=RETRY) from error
+            raise StoreFull(f"nothing was stored: {error}", headers=RETRY_AFTER) from error
         except apsw.Error as error:
             self._broken = f"{type(error).__name__}: {error}"
             logger.critical("a write could not be made durable; writes are refused from now on: %s", error)
             self._roll_back()
-            raise StoreFailed(f"nothing was acknowledged: {error}", headers=RETRY) from error
+            raise StoreFailed(f"nothing was acknowledged: {error}", headers=RETRY_AFTER) from error
         except BaseException:
             self._roll_back()
             raise

@@ -1,0 +1,13 @@
+"""Times as RFC 3339 text in UTC."""
+
+from datetime import UTC, datetime
+
+
+def format_time(us: int) -> str:
+    """A time in microseconds since 1970, to the millisecond: 2026-05-01T12:00:00.123Z."""
+    return datetime.fromtimestamp(us / 1_000_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def format_time_exactly(us: int) -> str:
+    """The same to the microsecond: 2026-05-01T12:00:00.123456Z."""
+    return f"{datetime.fromtimestamp(us // 1_000_000, UTC):%Y-%m-%dT%H:%M:%S}.{us % 1_000_000:06d}Z"
