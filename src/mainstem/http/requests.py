@@ -2,13 +2,25 @@
 
 import re
 from collections.abc import Iterable, MutableMapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
 
+import msgspec
+
 from mainstem import limits
-from mainstem.errors import BadHeader, BadQuery, BodyCutShort, BodyTooLarge, RepeatedHeader
+from mainstem.errors import (
+    BadHeader,
+    BadQuery,
+    BadRequest,
+    BodyCutShort,
+    BodyTooLarge,
+    MainstemError,
+    RepeatedHeader,
+)
 from mainstem.http.asgi import Headers, Receive, Scope
 from mainstem.http.headers import SINGLE_HEADERS
+
+T = TypeVar("T")
 
 
 def collect_headers(pairs: Iterable[tuple[bytes, bytes]]) -> Headers:
@@ -87,6 +99,14 @@ def read_query(scope: Scope) -> dict[str, str]:
             raise BadQuery(f"{name} was given more than once")
         query[name] = value
     return query
+
+
+def decode_json(body: bytes, type_: type[T], error: type[MainstemError] = BadRequest) -> T:
+    """A JSON body as a value of this type; anything else raises `error`."""
+    try:
+        return msgspec.json.decode(body, type=type_)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as reason:
+        raise error(f"the body is not as it should be: {reason}") from None
 
 
 async def read_body(headers: Headers, receive: Receive, bytes_max: int) -> bytes:

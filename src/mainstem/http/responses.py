@@ -1,6 +1,7 @@
 """Responses: the headers that every reply carries, problems, and sending them."""
 
 from collections.abc import Awaitable
+from typing import Any, Final
 
 import msgspec
 
@@ -9,19 +10,23 @@ from mainstem.http.asgi import HeaderList, Headers, Send
 from mainstem.http.headers import CORS_REQUEST_HEADERS, Api, list_exposed
 
 ALLOWED_METHODS = b"GET, HEAD, POST, PUT, DELETE, OPTIONS"
+JSON_CONTENT: Final = (b"content-type", b"application/json")
+NO_STORE: Final = (b"cache-control", b"no-store")
+
 # Protocol 12.7: no sniffing, and readable from other origins.
-SAFE: HeaderList = [
+SECURITY_HEADERS: HeaderList = [
     (b"x-content-type-options", b"nosniff"),
     (b"cross-origin-resource-policy", b"cross-origin"),
 ]
-OPEN: HeaderList = [
-    *SAFE,
+CORS_HEADERS: HeaderList = [
+    *SECURITY_HEADERS,
     (b"access-control-allow-origin", b"*"),
     (b"access-control-expose-headers", list_exposed(Api.STREAMS)),
     (b"content-security-policy", b"sandbox"),  # whatever is stored, its scripts do not run as this server's
 ]
-PREFLIGHT: HeaderList = [
-    *OPEN,
+JSON_HEADERS: HeaderList = [*CORS_HEADERS, JSON_CONTENT, NO_STORE]
+PREFLIGHT_HEADERS: HeaderList = [
+    *CORS_HEADERS,
     (b"access-control-allow-methods", ALLOWED_METHODS),
     (b"access-control-allow-headers", CORS_REQUEST_HEADERS),
     (b"access-control-max-age", b"86400"),
@@ -31,7 +36,7 @@ PREFLIGHT: HeaderList = [
 
 def base_headers(headers: Headers) -> HeaderList:
     """What a reply that no cache keeps must carry; only a browser on another origin needs the CORS part."""
-    return OPEN if b"origin" in headers else SAFE
+    return CORS_HEADERS if b"origin" in headers else SECURITY_HEADERS
 
 
 def make_private(headers: HeaderList) -> HeaderList:
@@ -45,6 +50,17 @@ def make_private(headers: HeaderList) -> HeaderList:
     return [*kept, (b"cache-control", private), (b"vary", vary)]
 
 
+async def respond_json(send: Send, body: Any, status: int = 200, headers: HeaderList = JSON_HEADERS) -> None:
+    """`headers` are all but the length."""
+    await respond(send, status, headers, msgspec.json.encode(body))
+
+
+async def respond_head(send: Send, headers: HeaderList) -> None:
+    """Answer a HEAD request without saying how long the body would be."""
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})
+
+
 async def respond(send: Send, status: int, headers: HeaderList, body: bytes = b"") -> None:
     if status not in (204, 304):
         headers = [*headers, (b"content-length", str(len(body)).encode())]
@@ -54,9 +70,9 @@ async def respond(send: Send, status: int, headers: HeaderList, body: bytes = b"
 
 def problem_headers(error: MainstemError) -> HeaderList:
     return [
-        *OPEN,
+        *CORS_HEADERS,
         (b"content-type", b"application/problem+json"),
-        (b"cache-control", b"no-store"),
+        NO_STORE,
         *((name.lower().encode(), value.encode()) for name, value in error.headers.items()),
     ]
 

@@ -13,7 +13,7 @@ from mainstem.access import EVERYBODY, Identity
 from mainstem.errors import MainstemError, NotFound, SettingsError, StoreFull, Unavailable
 from mainstem.http.asgi import Receive, Scope, Send
 from mainstem.http.requests import collect_headers
-from mainstem.http.responses import OPEN, PREFLIGHT, answer, respond, respond_problem
+from mainstem.http.responses import PREFLIGHT_HEADERS, answer, respond, respond_json, respond_problem
 from mainstem.log.commit import CommitLog
 from mainstem.log.live import Live
 from mainstem.log.store import MemoryStore, SqliteStore, Store
@@ -261,7 +261,7 @@ class Mainstem:
         elif path.startswith(self.mount.root):
             await http(scope, receive, send, path[len(self.mount.root) :])
         elif scope["method"] == "OPTIONS" and path.startswith(b"/v1/"):
-            await respond(send, 204, PREFLIGHT)  # browsers ask before they send a token anywhere
+            await respond(send, 204, PREFLIGHT_HEADERS)  # browsers ask before they send a token anywhere
         elif path == b"/v1/streams" and scope["method"] == "GET":
             await answer(send, self._listing(scope, send))
         elif path == b"/v1/subscriptions" and scope["method"] == "GET":
@@ -275,7 +275,7 @@ class Mainstem:
         elif path == LOG or path.startswith(LOG + b"/"):
             await answer(send, self._log(path, scope, receive, send))
         elif path == b"/healthz":
-            await _respond_json(send, {"status": "ok"})
+            await respond_json(send, {"status": "ok"})
         elif path == b"/readyz":
             await self._respond_ready(send)
         else:
@@ -314,7 +314,7 @@ class Mainstem:
         elif self.store.full:
             await respond_problem(send, StoreFull(f"writes are refused: {self.store.full}"))
         else:
-            await _respond_json(send, {"status": "ready", "head": self.store.head})
+            await respond_json(send, {"status": "ready", "head": self.store.head})
 
     async def _live_and_die(self, receive: Receive, send: Send) -> None:
         """The ASGI lifespan, for when this app is the one that the server runs."""
@@ -343,8 +343,3 @@ def in_handshake(send: Send) -> Send:
         await send({**message, "type": "websocket." + message["type"]})
 
     return send_denial
-
-
-async def _respond_json(send: Send, body: dict[str, Any]) -> None:
-    headers = [*OPEN, (b"content-type", b"application/json"), (b"cache-control", b"no-store")]
-    await respond(send, 200, headers, msgspec.json.encode(body))

@@ -5,16 +5,14 @@ PUT, GET, HEAD /v1/snapshot/<name>      {"committed_id": 7, "state": ...}
 POST      /v1/prune                     {"floors": {"<name>": 7}, "streams": {"<path>": "<offset>"}}
 """
 
-from typing import Any
-
 import msgspec
 
 from mainstem import limits
 from mainstem.access import Identity, name_caller
 from mainstem.errors import BadOffset, BadRequest, Forbidden, MethodNotAllowed, NotFound, OffsetGone, ValidationFailed
 from mainstem.http.asgi import HeaderList, Headers, Receive, Scope, Send
-from mainstem.http.requests import collect_headers, read_body
-from mainstem.http.responses import OPEN, respond
+from mainstem.http.requests import collect_headers, decode_json, read_body
+from mainstem.http.responses import CORS_HEADERS, JSON_CONTENT, NO_STORE, respond, respond_head, respond_json
 from mainstem.log.commit import CommitLog
 from mainstem.log.records import CommittedId
 from mainstem.streams.http.headers import parse_read
@@ -117,14 +115,14 @@ class PartitionsHttp:
         start = await self._resolve(name, wanted, tail)
         if scope["method"] == "HEAD":
             about = [(b"content-type", json_mode.JSON.encode()), (b"stream-next-offset", str(tail).encode())]
-            await respond_head(send, [*OPEN, *about, NO_STORE])
+            await respond_head(send, [*CORS_HEADERS, *about, NO_STORE])
             return
         owner = name_caller(scope["mainstem.identity"], scope.get("client"))
         seconds_max = seconds_left(scope["mainstem.identity"], self.log.clock_us())
         if live == "sse":
             await self.live.stream_events(source, start, cursor, receive, send, owner, seconds_max)
             return
-        reply: HeaderList = [*OPEN, (b"content-type", json_mode.JSON.encode())]
+        reply: HeaderList = [*CORS_HEADERS, (b"content-type", json_mode.JSON.encode())]
         if live == "long-poll":
             if await self.live.wait(source, start, receive, owner, seconds_max) is None:
                 return
@@ -180,16 +178,16 @@ class PartitionsHttp:
 
     async def _put_snapshot(self, name: str, headers: Headers, receive: Receive, send: Send) -> None:
         body = await read_body(headers, receive, limits.SNAPSHOT_BYTES_MAX)
-        request = decode(body, SnapshotRequest)
+        request = decode_json(body, SnapshotRequest)
         await self.log.submit(PutSnapshot(name, request.committed_id, bytes(request.state)))
-        await respond(send, 204, OPEN)
+        await respond(send, 204, CORS_HEADERS)
 
     async def _get_snapshot(self, name: str, head: bool, send: Send) -> None:
         """HEAD tells where the snapshot ends without fetching it. Both tell the floor, also if there is none."""
         state: PartitionState = await self.log.store.get(partition_key(name)) or PartitionState()
         floor = str(state.floor)
         facts = [(b"partition-floor", floor.encode()), (b"snapshot-committed-id", str(state.snapshot_id).encode())]
-        about = [*OPEN, (b"content-type", b"application/json"), NO_STORE, *facts]
+        about = [*CORS_HEADERS, JSON_CONTENT, NO_STORE, *facts]
         if head and state.snapshot_id:
             await respond_head(send, about)
             return
@@ -206,11 +204,11 @@ class PartitionsHttp:
             "floor": state.floor,
             "state": msgspec.Raw(snapshot.state),
         }
-        await respond(send, 200, about, msgspec.json.encode(body))
+        await respond_json(send, body, headers=about)
 
     async def _prune(self, headers: Headers, receive: Receive, send: Send) -> None:
         body = await read_body(headers, receive, limits.CONTROL_BODY_BYTES_MAX)
-        request: PruneRequest = decode(body, PruneRequest)
+        request = decode_json(body, PruneRequest)
         if not 1 <= len(request.floors) + len(request.streams) <= limits.FLOORS_MAX:
             raise BadRequest(f"name 1 to {limits.FLOORS_MAX} partitions and streams")
         floors = tuple((check_name(name), floor) for name, floor in request.floors.items())
@@ -220,15 +218,7 @@ class PartitionsHttp:
             self.pruner.wake()
         for path, offset in offsets:
             await self.streams.trim(path, offset)
-        await respond(send, 202, OPEN)
-
-
-NO_STORE = (b"cache-control", b"no-store")
-
-
-async def respond_head(send: Send, headers: HeaderList) -> None:
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-    await send({"type": "http.response.body", "body": b""})
+        await respond(send, 202, CORS_HEADERS)
 
 
 def _up_to_date(offset: Offset) -> HeaderList:
@@ -244,10 +234,3 @@ def check_name(name: str) -> str:
         return normalise([name])[0]
     except ValidationFailed as fault:
         raise BadRequest(fault.detail) from None
-
-
-def decode(body: bytes, type_: type[Any]) -> Any:
-    try:
-        return msgspec.json.decode(body, type=type_)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise BadRequest(f"the body is not as it should be: {error}") from None

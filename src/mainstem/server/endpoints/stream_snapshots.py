@@ -9,9 +9,8 @@ from mainstem import limits
 from mainstem.access import Identity
 from mainstem.errors import MethodNotAllowed, NotFound
 from mainstem.http.asgi import Headers, Receive, Scope, Send
-from mainstem.http.requests import collect_headers, read_body
-from mainstem.http.responses import OPEN, respond
-from mainstem.server.endpoints.partitions import NO_STORE, decode, respond_head
+from mainstem.http.requests import collect_headers, decode_json, read_body
+from mainstem.http.responses import CORS_HEADERS, JSON_CONTENT, NO_STORE, respond, respond_head, respond_json
 from mainstem.streams.commands.snapshot import PutStreamSnapshot, current_snapshot
 from mainstem.streams.reading.reader import Streams
 from mainstem.streams.rules.offsets import Offset
@@ -47,7 +46,7 @@ class StreamSnapshots:
 
     async def _put(self, path: str, headers: Headers, receive: Receive, send: Send) -> None:
         body = await read_body(headers, receive, limits.SNAPSHOT_BYTES_MAX)
-        request: StreamSnapshotRequest = decode(body, StreamSnapshotRequest)
+        request = decode_json(body, StreamSnapshotRequest)
         command = PutStreamSnapshot(
             path,
             request.committed_id,
@@ -56,7 +55,7 @@ class StreamSnapshots:
             self.streams.touched_us(path),
         )
         await self.streams.log.submit(command)
-        await respond(send, 204, OPEN)
+        await respond(send, 204, CORS_HEADERS)
 
     async def _get(self, path: str, head: bool, send: Send) -> None:
         """Both tell which part of the stream is kept, also if there is no snapshot."""
@@ -70,7 +69,7 @@ class StreamSnapshots:
         if snapshot is None:
             raise NotFound(f"there is no snapshot of {path!r}", headers=kept)
         offset = str(Offset(stream.read_seq, snapshot.position))
-        about = [*OPEN, (b"content-type", b"application/json"), NO_STORE]
+        about = [*CORS_HEADERS, JSON_CONTENT, NO_STORE]
         about += [(name.lower().encode(), value.encode()) for name, value in kept.items()]
         about += [
             (b"snapshot-committed-id", str(snapshot.committed_id).encode()),
@@ -86,4 +85,4 @@ class StreamSnapshots:
             "created_at": format_time(snapshot.created_at_us),
             "state": msgspec.Raw(snapshot.state),
         }
-        await respond(send, 200, about, msgspec.json.encode(body))
+        await respond_json(send, body, headers=about)

@@ -13,7 +13,7 @@ from mainstem.errors import BadQuery, MethodNotAllowed, NotAcceptable, NotFound
 from mainstem.http.asgi import HeaderList, Receive, Scope, Send
 from mainstem.http.headers import Api, list_exposed
 from mainstem.http.requests import collect_headers, parse_query
-from mainstem.http.responses import SAFE, respond
+from mainstem.http.responses import JSON_CONTENT, NO_STORE, SECURITY_HEADERS, respond, respond_json
 from mainstem.log.commit import CommitLog
 from mainstem.log.live import EVERYTHING, Topic, changed
 from mainstem.log.pruned import LOSSES_KEY, Losses
@@ -27,12 +27,13 @@ from mainstem.streams.reading import sse
 from mainstem.streams.reading.live import Departure, seconds_left, take_room
 
 LOG: Final = b"/v1/log"
-PRIVATE: Final[HeaderList] = [
-    *SAFE,
+LOG_HEADERS: Final[HeaderList] = [
+    *SECURITY_HEADERS,
     (b"access-control-allow-origin", b"*"),
     (b"access-control-expose-headers", list_exposed(Api.LOG)),
-    (b"cache-control", b"no-store"),
+    NO_STORE,
 ]
+LOG_JSON_HEADERS: Final[HeaderList] = [*LOG_HEADERS, JSON_CONTENT]
 
 
 class LogHttp:
@@ -53,9 +54,9 @@ class LogHttp:
         if path == LOG:
             await self._read(scope, receive, send)
         elif path == LOG + b"/head":
-            await _respond_json(send, await self.describe(dict(parse_query(scope))))
+            await respond_json(send, await self.describe(dict(parse_query(scope))), headers=LOG_JSON_HEADERS)
         elif path == LOG + b"/bounds":
-            await _respond_json(send, await self.bounds(dict(parse_query(scope))))
+            await respond_json(send, await self.bounds(dict(parse_query(scope))), headers=LOG_JSON_HEADERS)
         elif path == LOG + b"/index":
             await self._read_index(scope, send)
         else:
@@ -100,7 +101,7 @@ class LogHttp:
         async with self._index_turn:
             page = await find_index(self.log.store, query)
             body = await asyncio.to_thread(encode_index, page, query.of, format_)
-        headers = [*PRIVATE, (b"content-type", format_.encode()), (b"log-rows", str(len(page.found)).encode())]
+        headers = [*LOG_HEADERS, (b"content-type", format_.encode()), (b"log-rows", str(len(page.found)).encode())]
         if page.next is not None:
             headers.append((b"log-next", quote(page.next, safe="").encode()))
         await respond(send, 200, headers, body)
@@ -122,7 +123,7 @@ class LogHttp:
         format_ = choose_format(headers.get(b"accept", b"").decode("latin-1"))
         page = await self.exporters.page(selection, format_)
         await respond(
-            send, 200, [*PRIVATE, (b"content-type", format_.encode()), *self._place(selection, page)], page.body
+            send, 200, [*LOG_HEADERS, (b"content-type", format_.encode()), *self._place(selection, page)], page.body
         )
 
     def _place(self, selection: Selection, page: EncodedPage) -> HeaderList:
@@ -140,7 +141,7 @@ class LogHttp:
 
     async def _tail(self, selection: Selection, identity: Identity, receive: Receive, send: Send) -> None:
         live = self.log.live
-        headers = [*PRIVATE, (b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no")]
+        headers = [*LOG_HEADERS, (b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         seconds_max = min(limits.SSE_LIFETIME_S, seconds_left(identity, self.log.clock_us()))
         small = msgspec.structs.replace(
@@ -212,10 +213,6 @@ def _check_names(query: Mapping[str, str], *known: str) -> None:
     for name in query:
         if name not in known:
             raise BadQuery(f"there is no parameter {name[:64]!r} here")
-
-
-async def _respond_json(send: Send, body: dict[str, Any]) -> None:
-    await respond(send, 200, [*PRIVATE, (b"content-type", b"application/json")], msgspec.json.encode(body))
 
 
 async def _send_body(send: Send, body: bytes) -> None:

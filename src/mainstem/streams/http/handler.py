@@ -16,7 +16,16 @@ from mainstem.errors import (
 from mainstem.http.asgi import HeaderList, Headers, Receive, Scope, Send
 from mainstem.http.compression import ENCODERS, choose_encoding
 from mainstem.http.requests import collect_headers, is_true, origin, read_body, read_query, text_header
-from mainstem.http.responses import ALLOWED_METHODS, OPEN, PREFLIGHT, base_headers, respond, respond_problem
+from mainstem.http.responses import (
+    ALLOWED_METHODS,
+    CORS_HEADERS,
+    NO_STORE,
+    PREFLIGHT_HEADERS,
+    base_headers,
+    respond,
+    respond_head,
+    respond_problem,
+)
 from mainstem.long_work import run_sized
 from mainstem.streams.commands.append import Append, Appended
 from mainstem.streams.commands.create import Create, Created, Lifetime
@@ -65,7 +74,7 @@ class StreamsHttp:
         method = scope["method"]
         try:
             if method == "OPTIONS":
-                await respond(send, 204, PREFLIGHT)
+                await respond(send, 204, PREFLIGHT_HEADERS)
                 return
             headers = collect_headers(scope["headers"])
             path = paths.parse_path(raw_path)
@@ -197,7 +206,7 @@ class StreamsHttp:
 
     async def _head(self, path: str, headers: Headers, send: Send) -> None:
         state = await self.streams.find(path)
-        reply = [*OPEN, *describe(state), (b"cache-control", b"no-store")]
+        reply = [*CORS_HEADERS, *describe(state), NO_STORE]
         if state.ttl_s is not None:
             reply.append((b"stream-ttl", b"%d" % state.ttl_s))
         if state.expires_at_text is not None:
@@ -205,8 +214,7 @@ class StreamsHttp:
         if state.retention is not None:
             reply.append((b"stream-retention", format_retention(state.retention).encode()))
             reply.append((b"stream-earliest-offset", str(state.earliest_offset).encode()))
-        await send({"type": "http.response.start", "status": 200, "headers": reply})
-        await send({"type": "http.response.body", "body": b""})
+        await respond_head(send, reply)
 
     async def _read(self, path: str, headers: Headers, scope: Scope, receive: Receive, send: Send) -> None:
         query = read_query(scope)
@@ -231,13 +239,15 @@ class StreamsHttp:
                 return
             state = source.state
             if start == state.next_offset:
-                await respond(send, 204, [*OPEN, *self._tail(state, cursor), (b"cache-control", b"no-store")])
+                await respond(send, 204, [*CORS_HEADERS, *self._tail(state, cursor), (b"cache-control", b"no-store")])
                 return
             reply.append((b"stream-cursor", self._cursor(cursor)))
         elif offset is Sentinel.NOW:
             reply += [*self._tail(state, None), (b"cache-control", b"no-store")]
             reply += self._content_headers(state)
-            await respond(send, 200, [*OPEN, *reply], b"[]" if content_types.is_json(state.content_type) else b"")
+            await respond(
+                send, 200, [*CORS_HEADERS, *reply], b"[]" if content_types.is_json(state.content_type) else b""
+            )
             return
         page = await self.streams.read(state, start)
         await self._send_page(path, state, page, reply, headers, send)
@@ -261,7 +271,7 @@ class StreamsHttp:
         cache: bytes = CACHE,
     ) -> None:
         etag = make_etag(path, page.start, page.end, page.closed)
-        reply += [*OPEN, (b"etag", etag.encode()), (b"cache-control", cache), (b"vary", b"accept-encoding")]
+        reply += [*CORS_HEADERS, (b"etag", etag.encode()), (b"cache-control", cache), (b"vary", b"accept-encoding")]
         reply.append((b"stream-next-offset", str(page.end).encode()))
         if page.up_to_date:
             reply.append((b"stream-up-to-date", b"true"))

@@ -3,14 +3,12 @@
 from os.path import commonprefix
 from typing import Any
 
-import msgspec
-
 from mainstem import limits
 from mainstem.access import Identity
 from mainstem.errors import BadQuery
 from mainstem.http.asgi import Scope, Send
 from mainstem.http.requests import read_query
-from mainstem.http.responses import OPEN, respond
+from mainstem.http.responses import respond_json
 from mainstem.streams.reading.reader import Streams
 from mainstem.streams.rules import lifecycle
 from mainstem.streams.states import STREAMS, StreamState
@@ -33,8 +31,7 @@ class StreamsListing:
             "streams": [describe(path, state, identity) for path, state in found],
             "next": found[-1][0] if more else None,
         }
-        headers = [*OPEN, (b"content-type", b"application/json"), (b"cache-control", b"no-store")]
-        await respond(send, 200, headers, msgspec.json.encode(body))
+        await respond_json(send, body)
 
     async def _find(
         self, prefix: str, after: str, limit: int, identity: Identity
@@ -75,8 +72,7 @@ class SubscriptionsListing:
             "subscriptions": [describe_subscription(name, state) for name, state in found[:limit]],
             "next": found[limit - 1][0] if len(found) > limit else None,
         }
-        headers = [*OPEN, (b"content-type", b"application/json"), (b"cache-control", b"no-store")]
-        await respond(send, 200, headers, msgspec.json.encode(body))
+        await respond_json(send, body)
 
 
 def describe_subscription(name: str, state: Subscription) -> dict[str, Any]:

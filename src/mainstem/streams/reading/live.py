@@ -14,7 +14,7 @@ from mainstem import limits
 from mainstem.access import Identity
 from mainstem.errors import RETRY_AFTER, OffsetGone, StreamGone, StreamNotFound, TooManyReaders
 from mainstem.http.asgi import Receive, Send
-from mainstem.http.responses import OPEN
+from mainstem.http.responses import CORS_HEADERS
 from mainstem.log.live import Live, Topic, changed, end_wait
 from mainstem.log.records import TopicId
 from mainstem.shares import Share
@@ -150,7 +150,7 @@ class LiveReads:
         seconds_max: float,
     ) -> None:
         headers = [
-            *OPEN,
+            *CORS_HEADERS,
             (b"content-type", b"text/event-stream"),
             (b"cache-control", b"no-cache"),
             (b"x-accel-buffering", b"no"),

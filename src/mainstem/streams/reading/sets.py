@@ -18,7 +18,7 @@ from mainstem.access import Identity, name_caller
 from mainstem.errors import BadQuery, OffsetGone, StreamGone, StreamNotFound
 from mainstem.http.asgi import Headers, Receive, Scope, Send
 from mainstem.http.requests import collect_headers, parse_query
-from mainstem.http.responses import OPEN
+from mainstem.http.responses import CORS_HEADERS
 from mainstem.log.live import Live, changed
 from mainstem.streams.jitter import spread
 from mainstem.streams.reading import sse
@@ -69,7 +69,7 @@ class StreamSets:
 
     async def _respond(self, members: list[Member], scope: Scope, receive: Receive, send: Send) -> None:
         reply = [
-            *OPEN,
+            *CORS_HEADERS,
             (b"content-type", b"text/event-stream"),
             (b"cache-control", b"no-cache"),
             (b"x-accel-buffering", b"no"),

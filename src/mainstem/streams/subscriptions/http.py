@@ -23,8 +23,8 @@ from mainstem.errors import (
     TokenInvalid,
 )
 from mainstem.http.asgi import Headers, Receive, Scope, Send
-from mainstem.http.requests import origin, read_body
-from mainstem.http.responses import OPEN, respond
+from mainstem.http.requests import decode_json, origin, read_body
+from mainstem.http.responses import CORS_HEADERS, JSON_CONTENT, respond, respond_json
 from mainstem.shares import Share
 from mainstem.streams.rules import paths
 from mainstem.streams.rules.offsets import Offset
@@ -45,8 +45,6 @@ from mainstem.streams.subscriptions.signing import jwks, read_token
 from mainstem.streams.subscriptions.wakes import Grip, LinkedStream, Release
 from mainstem.streams.subscriptions.webhook_client import check_url
 from mainstem.timestamps import format_time
-
-JSON_TYPE = (b"content-type", b"application/json")
 
 
 class WebhookTarget(msgspec.Struct):
@@ -109,7 +107,7 @@ class ControlHttp:
             identity: Identity = scope["mainstem.identity"]
             identity.require_admin()
             ring = await self.deliveries.keys.ensure(rotate=True)
-            await _respond_json(send, 200, {"kid": ring.active.kid})
+            await respond_json(send, {"kid": ring.active.kid})
         elif rest.startswith("subscriptions/"):
             subscription_id, _, action = rest.removeprefix("subscriptions/").partition("/")
             self._check_id(subscription_id)
@@ -124,7 +122,7 @@ class ControlHttp:
 
     async def _send_keys(self, send: Send) -> None:
         headers = [
-            *OPEN,
+            *CORS_HEADERS,
             (b"content-type", b"application/jwk-set+json"),
             (b"cache-control", b"public, max-age=300"),
         ]
@@ -136,35 +134,35 @@ class ControlHttp:
         identity: Identity = scope["mainstem.identity"]
         if not action and method == "PUT":
             base = base_url(scope, headers, self.mount)
-            await self._put(name, _decode(body, SubscriptionRequest), base, identity, send)
+            await self._put(name, decode_json(body, SubscriptionRequest, InvalidSubscription), base, identity, send)
         elif not action and method == "GET":
-            await _respond_json(send, 200, await self._describe(name, await self._find(name, identity)))
+            await respond_json(send, await self._describe(name, await self._find(name, identity)))
         elif not action and method == "DELETE":
             state = await self._find(name, identity)
             await self.log.submit(DeleteSubscription(name, state.nonce))
-            await respond(send, 204, OPEN)
+            await respond(send, 204, CORS_HEADERS)
         elif action == "streams" and method == "POST":
             state = await self._find(name, identity)
-            streams = _check_streams(_decode(body, StreamsRequest).streams)
+            streams = _check_streams(decode_json(body, StreamsRequest, InvalidSubscription).streams)
             for path in streams:
                 identity.require_read(path)
             starts = await implied_starts(self.log.store, state, streams)
             await self.log.submit(AddStreams(name, state.nonce, streams, starts))
-            await respond(send, 204, OPEN)
+            await respond(send, 204, CORS_HEADERS)
         elif action.startswith("streams/") and method == "DELETE":
             state = await self._find(name, identity)
             path = _check_streams([action.removeprefix("streams/")])[0]
             await self.log.submit(RemoveStream(name, state.nonce, path))
-            await respond(send, 204, OPEN)
+            await respond(send, 204, CORS_HEADERS)
         elif action == "claim" and method == "POST":
             await self._find(name, identity)
-            await self._claim(name, _decode(body, ClaimRequest).worker, send)
+            await self._claim(name, decode_json(body, ClaimRequest, InvalidSubscription).worker, send)
         elif action in ("callback", "ack") and method == "POST":
-            await self._acknowledge(name, action, headers, _decode(body, WakeRequest), send)
+            await self._acknowledge(name, action, headers, decode_json(body, WakeRequest, InvalidSubscription), send)
         elif action == "release" and method == "POST":
-            grip = await self._grip(name, headers, _decode(body, WakeRequest))
+            grip = await self._grip(name, headers, decode_json(body, WakeRequest, InvalidSubscription))
             await self.log.submit(Release(name, grip))
-            await respond(send, 204, OPEN)
+            await respond(send, 204, CORS_HEADERS)
         else:
             raise MethodNotAllowed(f"{method} means nothing here")
 
@@ -222,7 +220,7 @@ class ControlHttp:
             new = await self.log.submit(PutSubscription(name, nonce, config, streams, base, identity.name))
         # One that was there may have got more streams since, so it is looked at like any other.
         state = await self._find(name, identity)
-        await _respond_json(send, 201 if new else 200, await self._describe(name, state))
+        await respond_json(send, await self._describe(name, state), 201 if new else 200)
 
     @contextmanager
     def _count_making(self, name: str, owner: str | None) -> Iterator[None]:
@@ -272,7 +270,7 @@ class ControlHttp:
         state = woken.state
         assert state.wake_id is not None
         reply = ClaimReply(state.wake_id, state.generation, token, woken.streams, state.config.lease_ttl_ms)
-        await respond(send, 200, [*OPEN, JSON_TYPE], msgspec.json.encode(reply))
+        await respond_json(send, reply, headers=[*CORS_HEADERS, JSON_CONTENT])
 
     async def _acknowledge(self, name: str, action: str, headers: Headers, request: WakeRequest, send: Send) -> None:
         grip = await self._grip(name, headers, request)
@@ -284,7 +282,7 @@ class ControlHttp:
         except BadOffset as error:
             raise InvalidOffset(error.detail) from None
         more = await self.deliveries.acknowledge(name, grip, acks, request.done)
-        await _respond_json(send, 200, {"ok": True, "next_wake": more})
+        await respond_json(send, {"ok": True, "next_wake": more})
 
     async def _grip(self, name: str, headers: Headers, request: WakeRequest) -> Grip:
         """The token comes first: who has none must not learn which subscriptions there are."""
@@ -320,14 +318,3 @@ def _check_streams(streams: list[str]) -> tuple[str, ...]:
     except BadPath as error:
         raise InvalidSubscription(error.detail) from None
     return checked
-
-
-def _decode(body: bytes, type_: type[Any]) -> Any:
-    try:
-        return msgspec.json.decode(body, type=type_)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidSubscription(f"the body is not as it should be: {error}") from None
-
-
-async def _respond_json(send: Send, status: int, body: Any) -> None:
-    await respond(send, status, [*OPEN, JSON_TYPE, (b"cache-control", b"no-store")], msgspec.json.encode(body))
