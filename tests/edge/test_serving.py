@@ -157,14 +157,14 @@ def test_a_client_may_close_its_half_and_still_gets_the_reply(client, server, st
 
 
 def test_a_reader_that_closes_its_half_is_let_go(server, stream, client):
-    before = server.app.http.streams.log.live.readers
+    before = server.app.live.readers
     with EventReader(server.address, f"{stream}?offset=-1&live=sse") as reader:
         reader.take(1)
-        assert server.app.http.streams.log.live.readers == before + 1
+        assert server.app.live.readers == before + 1
         reader.connection.shutdown(socket.SHUT_WR)
         with pytest.raises((AssertionError, ConnectionResetError)):  # cut off, as one that has left
             reader.next()
-    assert server.app.http.streams.log.live.readers == before
+    assert server.app.live.readers == before
 
 
 def test_an_early_reply_to_a_long_body_keeps_the_connection(client, server):

@@ -23,7 +23,7 @@ def test_a_long_poll_on_a_fork_waits_for_the_fork_alone(server, client, path, ta
     tail = fork(client, target, path).headers["stream-next-offset"]
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(client.get, f"{ROOT}{target}?offset={tail}&live=long-poll")
-        eventually(lambda: server.app.http.streams.log.live.readers == 1)
+        eventually(lambda: server.app.live.readers == 1)
         for _ in range(5):
             append(client, path, b"source")
         append(client, target, b"fork")
@@ -46,7 +46,7 @@ def test_sse_on_a_fork_brings_the_inherited_then_its_own_and_nothing_of_the_sour
     with open_events(client, ROOT + target + "?offset=-1&live=sse") as events:
         assert next(events).json == [1, 2]
         assert next(events).json["upToDate"] is True
-        eventually(lambda: server.app.http.streams.log.live.readers == 1)
+        eventually(lambda: server.app.live.readers == 1)
         append(client, path, b"5", JSON)
         append(client, target, b'"own"', JSON)
         assert next(events).json == ["own"]
@@ -82,6 +82,6 @@ def test_deleting_a_source_with_forks_ends_its_long_polls_with_410(server, clien
     fork(client, target, path)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(client.get, f"{ROOT}{path}?offset={tail}&live=long-poll")
-        eventually(lambda: server.app.http.streams.log.live.readers == 1)
+        eventually(lambda: server.app.live.readers == 1)
         client.delete(ROOT + path)
         assert waiting.result().status_code == 410

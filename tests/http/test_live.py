@@ -395,7 +395,7 @@ def test_shutting_down_ends_every_live_read_in_order(start_thread, connect_to, p
     reader = watch(path, server=server)
     reader.take(1)
     poll = pool.submit(client.get, f"{path}?offset=-1&live=long-poll")
-    while server.app._live.readers < 2:  # the poll is a reader as soon as it waits
+    while server.app.live.readers < 2:  # the poll is a reader as soon as it waits
         assert client.get("/readyz").status_code == 200
     server.app.release_readers()
     assert reader.rest() == []

@@ -4,13 +4,7 @@ import pytest
 
 from mainstem.client import AsyncStreams, BadArgument, Streams
 from mainstem.errors import SettingsError
-from mainstem.server import app
-from mainstem.server.endpoints.fault_injection import PATH as INJECT
-from mainstem.server.endpoints.partitions import PARTITION, PRUNE, SNAPSHOT
-from mainstem.server.endpoints.stream_snapshots import STREAM_SNAPSHOT
-from mainstem.server.log_api.http import LOG
 from mainstem.server.settings import load_settings
-from mainstem.streams.rules.paths import TAKEN, check_prefix
 
 TEXT = {"content-type": "text/plain"}
 ROOT = "/v1/streams/"
@@ -86,14 +80,6 @@ def test_what_cannot_be_a_prefix_is_refused(prefix):
 def test_a_prefix_that_would_hide_another_path_is_refused(prefix):
     with pytest.raises(SettingsError, match="would hide"):
         load_settings({"stream_prefix": prefix}, {})
-
-
-def test_every_path_of_the_server_is_taken():
-    roots = [app.SYNC, LOG, PARTITION, PRUNE, SNAPSHOT, STREAM_SNAPSHOT, INJECT.encode()]
-    for path in [*(root.decode().rstrip("/") for root in roots), "/v1/subscriptions", "/v1/stream-set", "/readyz"]:
-        with pytest.raises(ValueError, match="would hide"):
-            check_prefix(path)
-    assert len(set(TAKEN)) == len(TAKEN)
 
 
 def test_only_keys_and_wakes_under_the_prefix_need_no_token(start_thread, connect_to, tmp_path):

@@ -85,11 +85,11 @@ def test_readers_of_different_speed_get_the_same_messages_in_the_same_order(clie
 
 
 def test_a_reader_that_leaves_is_forgotten(client, server, text_stream):
-    before = server.app._live.readers
+    before = server.app.live.readers
     for _ in range(10):
         with EventReader(server.address, f"{text_stream}?offset=-1&live=sse") as reader:
             reader.take(1)
-    while server.app._live.readers > before:  # ends when the server has noticed, or by the time-out of the test
+    while server.app.live.readers > before:  # ends when the server has noticed, or by the time-out of the test
         client.post(text_stream, headers=TEXT, content=b"x")
     assert client.get(text_stream).status_code == 200
 

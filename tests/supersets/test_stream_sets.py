@@ -264,7 +264,7 @@ def test_the_response_ends_when_every_member_is_closed_or_deleted(client, path):
 
 def test_a_reader_that_leaves_is_forgotten(server, client, path):
     paths = [create(client, f"{path}/{number}") for number in range(3)]
-    live = server.app.http.streams.log.live
+    live = server.app.live
     eventually(lambda: live.readers == 0)
     with watch(client, *paths) as events:
         next(events)

@@ -1,11 +1,10 @@
 """Responses: the headers that every reply carries, problems, and sending them."""
 
-from collections.abc import Awaitable
 from typing import Any, Final
 
 import msgspec
 
-from mainstem.errors import MainstemError, problem
+from mainstem.errors import MainstemError, MethodNotAllowed, problem
 from mainstem.http.asgi import HeaderList, Headers, Send
 from mainstem.http.headers import CORS_REQUEST_HEADERS, Api, list_exposed
 
@@ -68,6 +67,10 @@ async def respond(send: Send, status: int, headers: HeaderList, body: bytes = b"
     await send({"type": "http.response.body", "body": body})
 
 
+def method_not_allowed(method: str, allow: str) -> MethodNotAllowed:
+    return MethodNotAllowed(f"{method} means nothing here", headers={"Allow": allow})
+
+
 def problem_headers(error: MainstemError) -> HeaderList:
     return [
         *CORS_HEADERS,
@@ -75,14 +78,6 @@ def problem_headers(error: MainstemError) -> HeaderList:
         NO_STORE,
         *((name.lower().encode(), value.encode()) for name, value in error.headers.items()),
     ]
-
-
-async def answer(send: Send, response: Awaitable[None]) -> None:
-    """Run a handler; what it refuses becomes a problem document."""
-    try:
-        await response
-    except MainstemError as error:
-        await respond_problem(send, error)
 
 
 async def respond_problem(send: Send, error: MainstemError, *, head: bool = False) -> None:

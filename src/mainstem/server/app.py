@@ -10,10 +10,10 @@ from urllib.parse import quote
 import msgspec
 
 from mainstem.access import EVERYBODY, Identity
-from mainstem.errors import MainstemError, NotFound, SettingsError, StoreFull, Unavailable
+from mainstem.errors import MainstemError, NotFound, SettingsError, Unavailable
 from mainstem.http.asgi import Receive, Scope, Send
 from mainstem.http.requests import collect_headers
-from mainstem.http.responses import PREFLIGHT_HEADERS, answer, respond, respond_json, respond_problem
+from mainstem.http.responses import PREFLIGHT_HEADERS, respond, respond_problem
 from mainstem.log.commit import CommitLog
 from mainstem.log.live import Live
 from mainstem.log.store import MemoryStore, SqliteStore, Store
@@ -22,11 +22,13 @@ from mainstem.server.auth.gate import open_gate
 from mainstem.server.edge.exchanges import Exchange
 from mainstem.server.edge.heads import normalise_path
 from mainstem.server.endpoints.append import AppendHandler, fits
-from mainstem.server.endpoints.partitions import PARTITION, PRUNE, SNAPSHOT, PartitionsHttp
-from mainstem.server.endpoints.stream_snapshots import STREAM_SNAPSHOT, StreamSnapshots
-from mainstem.server.log_api.http import LOG, LogHttp
+from mainstem.server.endpoints.health import Health
+from mainstem.server.endpoints.partitions import PartitionsHttp
+from mainstem.server.endpoints.stream_snapshots import StreamSnapshots
+from mainstem.server.log_api.http import LogHttp
 from mainstem.server.origins import READ_ONLY, open_origins
 from mainstem.server.proxies import open_proxies
+from mainstem.server.routes import ADMIN_PATHS, SYNC, SYNC_CORE, Endpoints, find_route
 from mainstem.server.settings import Settings
 from mainstem.shares import Share, Shares
 from mainstem.streams.http.handler import StreamsHttp
@@ -45,11 +47,6 @@ from mainstem.sync.validation.validators import Validator, load_hook, load_schem
 from mainstem.sync.websocket import SyncSocket
 
 logger = logging.getLogger(__name__)
-
-SYNC = b"/v1/sync"
-SYNC_CORE = b"/v1/sync/core"
-ADMIN = (LOG, b"/v1/subscriptions", b"/_test/")
-"""Paths whose GET is for administrators."""
 
 
 def wall_clock_us() -> int:
@@ -127,7 +124,8 @@ class Mainstem:
         self.store = store or open_store(settings)
         self.clock_us = clock_us
         self.validate = validate
-        self.http: StreamsHttp | None = None
+        self.endpoints: Endpoints | None = None
+        """None until the log is open."""
         self.shares = Shares(
             {
                 Share.LIVE_READERS: settings.max_live_readers_per_client,
@@ -135,8 +133,7 @@ class Mainstem:
                 Share.CONNECTIONS: settings.max_connections_per_client,
             }
         )
-        self._live = Live(self.shares)
-        self._sync: SyncSocket | None = None
+        self.live = Live(self.shares)
 
     @asynccontextmanager
     async def lifespan(self, app: object = None) -> AsyncIterator[None]:
@@ -144,22 +141,19 @@ class Mainstem:
         async with AsyncExitStack() as stack:
             await self.store.open()
             stack.push_async_callback(self.store.close)
-            log = CommitLog(self.store, self._live, self.store.clock(self.clock_us))
+            log = CommitLog(self.store, self.live, self.store.clock(self.clock_us))
             log.start()
             stack.push_async_callback(log.stop)
             if self.gate is not None and self.gate.authenticator is not None:
                 await self.gate.authenticator.start()
                 stack.push_async_callback(self.gate.authenticator.stop)
-            streams = await self._open_streams(log, stack)
-            self._open_sync(log, streams, stack)
-            self._log = LogHttp(log)
-            stack.push_async_callback(self._log.stop)
+            self.endpoints = await self._open_endpoints(log, stack)
             stack.callback(self.release_readers)
             yield
-        self.http = None
-        self._sync = None
+        self.endpoints = None
 
-    async def _open_streams(self, log: CommitLog, stack: AsyncExitStack) -> Streams:
+    async def _open_endpoints(self, log: CommitLog, stack: AsyncExitStack) -> Endpoints:
+        """Start what works in the background, and make what answers requests."""
         settings = self.settings
         streams = Streams(log, settings.page_bytes)
         reaper = Reaper(streams)
@@ -168,37 +162,39 @@ class Mainstem:
         deliveries = Deliveries(log, WebhookCaller(allow_local=settings.allow_local_webhooks))
         await deliveries.start()
         stack.push_async_callback(deliveries.stop)
-        self._listing = StreamsListing(streams)
-        self._subscriptions = SubscriptionsListing(streams)
-        self._stream_snapshots = StreamSnapshots(streams)
-        self._sets = StreamSets(streams)
-        self.http = StreamsHttp(
-            streams,
-            ControlHttp(deliveries, self.mount, allow_local_webhooks=settings.allow_local_webhooks),
-            self.mount,
-            body_bytes_max=settings.max_body_bytes,
-            long_poll_ms=settings.long_poll_ms,
-            allow_active_content=settings.allow_active_content,
-        )
-        return streams
-
-    def _open_sync(self, log: CommitLog, streams: Streams, stack: AsyncExitStack) -> None:
-        settings = self.settings
         hub = Hub(log)
         hub.start()
         stack.callback(hub.stop)
         pruner = Pruner(log)
         pruner.start()
         stack.push_async_callback(pruner.stop)
-        self._partitions = PartitionsHttp(
-            hub, pruner, streams, long_poll_ms=settings.long_poll_ms, page_bytes=settings.page_bytes
-        )
-        self._sync = SyncSocket(
-            hub,
-            self._identify,
-            validate=self.validate or choose_validator(settings),
-            implicit=settings.implicit_subscriptions,
-            uuids=settings.sync_ids == "uuid",
+        log_http = LogHttp(log)
+        stack.push_async_callback(log_http.stop)
+        return Endpoints(
+            streams=StreamsHttp(
+                streams,
+                ControlHttp(deliveries, self.mount, allow_local_webhooks=settings.allow_local_webhooks),
+                self.mount,
+                body_bytes_max=settings.max_body_bytes,
+                long_poll_ms=settings.long_poll_ms,
+                allow_active_content=settings.allow_active_content,
+            ),
+            streams_listing=StreamsListing(streams),
+            subscriptions_listing=SubscriptionsListing(streams),
+            stream_sets=StreamSets(streams),
+            stream_snapshots=StreamSnapshots(streams),
+            partitions=PartitionsHttp(
+                hub, pruner, streams, long_poll_ms=settings.long_poll_ms, page_bytes=settings.page_bytes
+            ),
+            log=log_http,
+            health=Health(self.store, self.live),
+            sync=SyncSocket(
+                hub,
+                self._identify,
+                validate=self.validate or choose_validator(settings),
+                implicit=settings.implicit_subscriptions,
+                uuids=settings.sync_ids == "uuid",
+            ),
         )
 
     async def _identify(self, token: str) -> Identity:
@@ -208,14 +204,13 @@ class Mainstem:
 
     def release_readers(self) -> None:
         """Let every live reader end its response: the server is about to stop."""
-        self._live.release()
-        if self._sync is not None:
-            self._sync.release()
+        self.live.release()
+        if self.endpoints is not None:
+            self.endpoints.sync.release()
 
     def direct(self, exchange: Exchange) -> AppendHandler | None:
         """Answer an append without a task, for whoever runs this app on the edge of its own."""
-        http = self.http
-        if http is None or not fits(exchange, http):
+        if self.endpoints is None or not fits(exchange, self.endpoints.streams):
             return None
         try:
             headers = exchange.head.fields or collect_headers(exchange.head.headers)
@@ -231,11 +226,11 @@ class Mainstem:
             if known is None:
                 return None
             identity = known
-        return AppendHandler(exchange, http, identity, headers)
+        return AppendHandler(exchange, self.endpoints.streams, identity, headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await self._live_and_die(receive, send)
+            await self._run_lifespan(receive, send)
             return
         path: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
         root: str = scope.get("root_path", "")
@@ -255,32 +250,26 @@ class Mainstem:
         except MainstemError as error:
             await respond_problem(send, error, head=scope["method"] == "HEAD")
             return
-        http = self.http
-        if http is None:
+        endpoints = self.endpoints
+        if endpoints is None:
             await respond_problem(send, Unavailable("the log is not open (was the lifespan run?)"))
         elif path.startswith(self.mount.root):
-            await http(scope, receive, send, path[len(self.mount.root) :])
+            await endpoints.streams(scope, receive, send, path[len(self.mount.root) :])
         elif scope["method"] == "OPTIONS" and path.startswith(b"/v1/"):
             await respond(send, 204, PREFLIGHT_HEADERS)  # browsers ask before they send a token anywhere
-        elif path == b"/v1/streams" and scope["method"] == "GET":
-            await answer(send, self._listing(scope, send))
-        elif path == b"/v1/subscriptions" and scope["method"] == "GET":
-            await answer(send, self._subscriptions(scope, send))
-        elif path == b"/v1/stream-set" and scope["method"] == "GET":
-            await answer(send, self._sets(scope, receive, send))
-        elif path.startswith((PARTITION, SNAPSHOT)) or path == PRUNE:
-            await answer(send, self._partitions(path, scope, receive, send))
-        elif path.startswith(STREAM_SNAPSHOT):
-            await answer(send, self._stream_snapshots(path, scope, receive, send))
-        elif path == LOG or path.startswith(LOG + b"/"):
-            await answer(send, self._log(path, scope, receive, send))
-        elif path == b"/healthz":
-            await respond_json(send, {"status": "ok"})
-        elif path == b"/readyz":
-            await self._respond_ready(send)
         else:
-            where = f"streams are served under {self.mount.prefix}/"
-            await respond_problem(send, NotFound(f"nothing is served at this path; {where}"))
+            await self._serve_route(endpoints, path, scope, receive, send)
+
+    async def _serve_route(self, endpoints: Endpoints, path: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            route = find_route(scope["method"], path)
+            if route is None:
+                where = f"streams are served under {self.mount.prefix}/"
+                raise NotFound(f"nothing is served at this path; {where}")
+            scope["mainstem.subpath"] = path[len(route.path) :]
+            await route.endpoint(endpoints)(scope, receive, send)
+        except MainstemError as error:
+            await respond_problem(send, error)
 
     def _check_page(self, scope: Scope, path: bytes) -> None:
         """Refuse what a page of another site asks for, where no token protects the server."""
@@ -288,11 +277,11 @@ class Mainstem:
             return
         found = {name: value for name, value in scope["headers"] if name in (b"host", b"origin")}
         self.origins.check_host(found.get(b"host"))
-        if scope.get("method", "CONNECT") not in READ_ONLY or path.startswith(ADMIN):
+        if scope.get("method", "CONNECT") not in READ_ONLY or path.startswith(ADMIN_PATHS):
             self.origins.check_command(found.get(b"origin"), found.get(b"host"))
 
     async def _serve_socket(self, path: bytes, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._sync is None or self._live.closing or path not in (SYNC, SYNC_CORE):
+        if self.endpoints is None or self.live.closing or path not in (SYNC, SYNC_CORE):
             await receive()
             await send({"type": "websocket.close", "code": 1008, "reason": "the sync protocol is served at /v1/sync"})
             return
@@ -304,19 +293,9 @@ class Mainstem:
             await receive()
             await respond_problem(in_handshake(send), error)
             return
-        await self._sync(scope, receive, send, core=path == SYNC_CORE)
+        await self.endpoints.sync(scope, receive, send, core=path == SYNC_CORE)
 
-    async def _respond_ready(self, send: Send) -> None:
-        if self._live.closing:
-            await respond_problem(send, Unavailable("the server is shutting down"))
-        elif self.store.broken:
-            await respond_problem(send, Unavailable(f"writes are refused: {self.store.broken}"))
-        elif self.store.full:
-            await respond_problem(send, StoreFull(f"writes are refused: {self.store.full}"))
-        else:
-            await respond_json(send, {"status": "ready", "head": self.store.head})
-
-    async def _live_and_die(self, receive: Receive, send: Send) -> None:
+    async def _run_lifespan(self, receive: Receive, send: Send) -> None:
         """The ASGI lifespan, for when this app is the one that the server runs."""
         await receive()
         lifespan = self.lifespan()

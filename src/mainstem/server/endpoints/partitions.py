@@ -9,10 +9,18 @@ import msgspec
 
 from mainstem import limits
 from mainstem.access import Identity, name_caller
-from mainstem.errors import BadOffset, BadRequest, Forbidden, MethodNotAllowed, NotFound, OffsetGone, ValidationFailed
+from mainstem.errors import BadOffset, BadRequest, Forbidden, NotFound, OffsetGone, ValidationFailed
 from mainstem.http.asgi import HeaderList, Headers, Receive, Scope, Send
 from mainstem.http.requests import collect_headers, decode_json, read_body
-from mainstem.http.responses import CORS_HEADERS, JSON_CONTENT, NO_STORE, respond, respond_head, respond_json
+from mainstem.http.responses import (
+    CORS_HEADERS,
+    JSON_CONTENT,
+    NO_STORE,
+    method_not_allowed,
+    respond,
+    respond_head,
+    respond_json,
+)
 from mainstem.log.commit import CommitLog
 from mainstem.log.records import CommittedId
 from mainstem.streams.http.headers import parse_read
@@ -31,9 +39,7 @@ from mainstem.sync.pruning import Pruner
 from mainstem.sync.states import PartitionState, Snapshot, partition_key, snapshot_key
 from mainstem.timestamps import format_time
 
-PARTITION = b"/v1/partition/"
-SNAPSHOT = b"/v1/snapshot/"
-PRUNE = b"/v1/prune"
+ALLOW = "GET, HEAD, PUT, POST, OPTIONS"
 
 
 class SnapshotRequest(msgspec.Struct):
@@ -86,25 +92,35 @@ class PartitionsHttp:
         self.page_bytes = page_bytes
         self.live = LiveReads(self.log.live, self.log.clock_us, long_poll_ms / 1000)
 
-    async def __call__(self, path: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+    async def read(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = collect_headers(scope["headers"])
         identity: Identity = scope["mainstem.identity"]
-        method: str = scope["method"]
-        if path.startswith(PARTITION) and method in ("GET", "HEAD"):
-            name = parse_name(path[len(PARTITION) :])
-            if not identity.may_use(name):
-                raise Forbidden(f"this token does not allow partition {name!r}")
-            await self._read(name, headers, scope, receive, send)
-            return
-        identity.require_admin()
-        if path.startswith(SNAPSHOT) and method == "PUT":
-            await self._put_snapshot(parse_name(path[len(SNAPSHOT) :]), headers, receive, send)
-        elif path.startswith(SNAPSHOT) and method in ("GET", "HEAD"):
-            await self._get_snapshot(parse_name(path[len(SNAPSHOT) :]), method == "HEAD", send)
-        elif path == PRUNE and method == "POST":
-            await self._prune(headers, receive, send)
+        if scope["method"] not in ("GET", "HEAD"):
+            identity.require_admin()
+            raise method_not_allowed(scope["method"], ALLOW)
+        name = parse_name(scope["mainstem.subpath"])
+        if not identity.may_use(name):
+            raise Forbidden(f"this token does not allow partition {name!r}")
+        await self._read(name, headers, scope, receive, send)
+
+    async def snapshot(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = collect_headers(scope["headers"])
+        _require_admin(scope)
+        method = scope["method"]
+        if method not in ("PUT", "GET", "HEAD"):
+            raise method_not_allowed(method, ALLOW)
+        name = parse_name(scope["mainstem.subpath"])
+        if method == "PUT":
+            await self._put_snapshot(name, headers, receive, send)
         else:
-            raise MethodNotAllowed(f"{method} means nothing here", headers={"Allow": "GET, HEAD, PUT, POST, OPTIONS"})
+            await self._get_snapshot(name, method == "HEAD", send)
+
+    async def prune(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = collect_headers(scope["headers"])
+        _require_admin(scope)
+        if scope["method"] != "POST":
+            raise method_not_allowed(scope["method"], ALLOW)
+        await self._prune(headers, receive, send)
 
     # Reading
 
@@ -219,6 +235,11 @@ class PartitionsHttp:
         for path, offset in offsets:
             await self.streams.trim(path, offset)
         await respond(send, 202, CORS_HEADERS)
+
+
+def _require_admin(scope: Scope) -> None:
+    identity: Identity = scope["mainstem.identity"]
+    identity.require_admin()
 
 
 def _up_to_date(offset: Offset) -> HeaderList:

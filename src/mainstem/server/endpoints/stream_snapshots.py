@@ -7,18 +7,24 @@ import msgspec
 
 from mainstem import limits
 from mainstem.access import Identity
-from mainstem.errors import MethodNotAllowed, NotFound
+from mainstem.errors import NotFound
 from mainstem.http.asgi import Headers, Receive, Scope, Send
 from mainstem.http.requests import collect_headers, decode_json, read_body
-from mainstem.http.responses import CORS_HEADERS, JSON_CONTENT, NO_STORE, respond, respond_head, respond_json
+from mainstem.http.responses import (
+    CORS_HEADERS,
+    JSON_CONTENT,
+    NO_STORE,
+    method_not_allowed,
+    respond,
+    respond_head,
+    respond_json,
+)
 from mainstem.streams.commands.snapshot import PutStreamSnapshot, current_snapshot
 from mainstem.streams.reading.reader import Streams
 from mainstem.streams.rules.offsets import Offset
 from mainstem.streams.rules.paths import parse_path
 from mainstem.streams.states import StreamState, stream_snapshot_key
 from mainstem.timestamps import format_time
-
-STREAM_SNAPSHOT = b"/v1/stream-snapshot/"
 
 
 class StreamSnapshotRequest(msgspec.Struct):
@@ -31,10 +37,10 @@ class StreamSnapshots:
     def __init__(self, streams: Streams) -> None:
         self.streams = streams
 
-    async def __call__(self, path: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         identity: Identity = scope["mainstem.identity"]
         method: str = scope["method"]
-        name = parse_path(path[len(STREAM_SNAPSHOT) :])
+        name = parse_path(scope["mainstem.subpath"])
         if method == "PUT":
             identity.require_admin()
             await self._put(name, collect_headers(scope["headers"]), receive, send)
@@ -42,7 +48,7 @@ class StreamSnapshots:
             identity.require_read(name)
             await self._get(name, method == "HEAD", send)
         else:
-            raise MethodNotAllowed(f"{method} means nothing here", headers={"Allow": "GET, HEAD, PUT, OPTIONS"})
+            raise method_not_allowed(method, "GET, HEAD, PUT, OPTIONS")
 
     async def _put(self, path: str, headers: Headers, receive: Receive, send: Send) -> None:
         body = await read_body(headers, receive, limits.SNAPSHOT_BYTES_MAX)

@@ -9,11 +9,11 @@ import msgspec
 
 from mainstem import limits
 from mainstem.access import Identity, name_caller
-from mainstem.errors import BadQuery, MethodNotAllowed, NotAcceptable, NotFound
+from mainstem.errors import BadQuery, NotAcceptable, NotFound
 from mainstem.http.asgi import HeaderList, Receive, Scope, Send
 from mainstem.http.headers import Api, list_exposed
 from mainstem.http.requests import collect_headers, parse_query
-from mainstem.http.responses import JSON_CONTENT, NO_STORE, SECURITY_HEADERS, respond, respond_json
+from mainstem.http.responses import JSON_CONTENT, NO_STORE, SECURITY_HEADERS, method_not_allowed, respond, respond_json
 from mainstem.log.commit import CommitLog
 from mainstem.log.live import EVERYTHING, Topic, changed
 from mainstem.log.pruned import LOSSES_KEY, Losses
@@ -26,7 +26,6 @@ from mainstem.server.log_api.selection import Selection, parse_number, parse_sel
 from mainstem.streams.reading import sse
 from mainstem.streams.reading.live import Departure, seconds_left, take_room
 
-LOG: Final = b"/v1/log"
 LOG_HEADERS: Final[HeaderList] = [
     *SECURITY_HEADERS,
     (b"access-control-allow-origin", b"*"),
@@ -45,24 +44,27 @@ class LogHttp:
     async def stop(self) -> None:
         await self.exporters.stop()
 
-    async def __call__(self, path: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _admit(self, scope: Scope) -> None:
+        """What comes before every read of the log."""
         identity: Identity = scope["mainstem.identity"]
         identity.require_admin()
         if scope["method"] != "GET":
-            raise MethodNotAllowed(f"{scope['method']} means nothing here", headers={"Allow": "GET, OPTIONS"})
+            raise method_not_allowed(scope["method"], "GET, OPTIONS")
         await self.log.catch_up()  # another node may have told the caller of something newer
-        if path == LOG:
-            await self._read(scope, receive, send)
-        elif path == LOG + b"/head":
-            await respond_json(send, await self.describe(dict(parse_query(scope))), headers=LOG_JSON_HEADERS)
-        elif path == LOG + b"/bounds":
-            await respond_json(send, await self.bounds(dict(parse_query(scope))), headers=LOG_JSON_HEADERS)
-        elif path == LOG + b"/index":
-            await self._read_index(scope, send)
-        else:
-            raise NotFound("the log is at /v1/log, /v1/log/head, /v1/log/bounds and /v1/log/index")
+
+    async def refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._admit(scope)
+        raise NotFound("the log is at /v1/log, /v1/log/head, /v1/log/bounds and /v1/log/index")
 
     # About the log
+
+    async def read_head(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._admit(scope)
+        await respond_json(send, await self.describe(dict(parse_query(scope))), headers=LOG_JSON_HEADERS)
+
+    async def read_bounds(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._admit(scope)
+        await respond_json(send, await self.bounds(dict(parse_query(scope))), headers=LOG_JSON_HEADERS)
 
     async def describe(self, query: Mapping[str, str]) -> dict[str, Any]:
         _check_names(query, "counts")
@@ -95,7 +97,8 @@ class LogHttp:
         )
         return msgspec.structs.asdict(extent)
 
-    async def _read_index(self, scope: Scope, send: Send) -> None:
+    async def read_index(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._admit(scope)
         query = parse_index_query(dict(parse_query(scope)))
         format_ = choose_format(collect_headers(scope["headers"]).get(b"accept", b"").decode("latin-1"))
         async with self._index_turn:
@@ -108,7 +111,8 @@ class LogHttp:
 
     # Reading
 
-    async def _read(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def read(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._admit(scope)
         selection = parse_selection(scope)
         headers = collect_headers(scope["headers"])
         if dict(parse_query(scope)).get("live") == "sse":

@@ -6,7 +6,7 @@ from typing import Any
 from mainstem import limits
 from mainstem.access import Identity
 from mainstem.errors import BadQuery
-from mainstem.http.asgi import Scope, Send
+from mainstem.http.asgi import Receive, Scope, Send
 from mainstem.http.requests import read_query
 from mainstem.http.responses import respond_json
 from mainstem.streams.reading.reader import Streams
@@ -22,7 +22,7 @@ class StreamsListing:
     def __init__(self, streams: Streams) -> None:
         self.streams = streams
 
-    async def __call__(self, scope: Scope, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         query = read_query(scope)
         limit = parse_count(query.get("limit", str(limits.LISTED_STREAMS)), "limit", limits.LISTED_STREAMS_MAX)
         identity: Identity = scope["mainstem.identity"]
@@ -61,7 +61,7 @@ class SubscriptionsListing:
     def __init__(self, streams: Streams) -> None:
         self.streams = streams
 
-    async def __call__(self, scope: Scope, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         identity: Identity = scope["mainstem.identity"]
         identity.require_admin()
         query = read_query(scope)

@@ -1,0 +1,79 @@
+"""Every path that the server serves, one row each. Streams are elsewhere: their prefix is a setting (`Mount`)."""
+
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple
+
+from mainstem.http.asgi import Receive, Scope, Send
+from mainstem.server.endpoints.health import Health
+from mainstem.server.endpoints.partitions import PartitionsHttp
+from mainstem.server.endpoints.stream_snapshots import StreamSnapshots
+from mainstem.server.log_api.http import LogHttp
+from mainstem.streams.http.handler import StreamsHttp
+from mainstem.streams.http.listing import StreamsListing, SubscriptionsListing
+from mainstem.streams.reading.sets import StreamSets
+from mainstem.sync.websocket import SyncSocket
+
+Endpoint = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class Endpoints(NamedTuple):
+    """What answers requests while the log is open."""
+
+    streams: StreamsHttp
+    streams_listing: StreamsListing
+    subscriptions_listing: SubscriptionsListing
+    stream_sets: StreamSets
+    stream_snapshots: StreamSnapshots
+    partitions: PartitionsHttp
+    log: LogHttp
+    health: Health
+    sync: SyncSocket
+
+
+class Route(NamedTuple):
+    path: bytes
+    """With a slash at its end it stands for everything below; what follows it is `scope["mainstem.subpath"]`."""
+    endpoint: Callable[[Endpoints], Endpoint]
+    methods: frozenset[str] | None = None
+    """Other methods are 404. None leaves it to the endpoint, which answers 405 to what it does not serve."""
+    admin: bool = False
+    """Whether reading it is for administrators, so that pages of other sites may not, where no token decides."""
+
+
+def _not_served(endpoints: Endpoints) -> Endpoint:
+    raise AssertionError("a route without methods matches no request")
+
+
+GET: Final = frozenset(["GET"])
+
+ROUTES: Final = (
+    Route(b"/v1/streams", lambda endpoints: endpoints.streams_listing, GET),
+    Route(b"/v1/subscriptions", lambda endpoints: endpoints.subscriptions_listing, GET, admin=True),
+    Route(b"/v1/stream-set", lambda endpoints: endpoints.stream_sets, GET),
+    Route(b"/v1/stream-snapshot/", lambda endpoints: endpoints.stream_snapshots),
+    Route(b"/v1/partition/", lambda endpoints: endpoints.partitions.read),
+    Route(b"/v1/snapshot/", lambda endpoints: endpoints.partitions.snapshot),
+    Route(b"/v1/prune", lambda endpoints: endpoints.partitions.prune),
+    Route(b"/v1/log", lambda endpoints: endpoints.log.read, admin=True),
+    Route(b"/v1/log/head", lambda endpoints: endpoints.log.read_head, admin=True),
+    Route(b"/v1/log/bounds", lambda endpoints: endpoints.log.read_bounds, admin=True),
+    Route(b"/v1/log/index", lambda endpoints: endpoints.log.read_index, admin=True),
+    Route(b"/v1/log/", lambda endpoints: endpoints.log.refuse, admin=True),
+    Route(b"/healthz", lambda endpoints: endpoints.health.live),
+    Route(b"/readyz", lambda endpoints: endpoints.health.ready),
+    # Answered by endpoints/fault_injection.py before it comes to this table, and only with --test-endpoints.
+    Route(b"/_test/", _not_served, frozenset(), admin=True),
+)
+SYNC: Final = b"/v1/sync"
+SYNC_CORE: Final = b"/v1/sync/core"
+"""WebSockets."""
+
+ADMIN_PATHS: Final = tuple(route.path for route in ROUTES if route.admin)
+_EXACT: Final = {route.path: route for route in ROUTES if not route.path.endswith(b"/")}
+_BELOW: Final = tuple(route for route in ROUTES if route.path.endswith(b"/"))
+
+
+def find_route(method: str, path: bytes) -> Route | None:
+    """The route of a request; None is a 404. An exact path goes before what lies below another one."""
+    route = _EXACT.get(path) or next((route for route in _BELOW if path.startswith(route.path)), None)
+    return None if route is None or (route.methods is not None and method not in route.methods) else route
