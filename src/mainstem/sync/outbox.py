@@ -1,13 +1,11 @@
 """A connection's way out: messages leave in order, and many that are ready together leave in one write."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Protocol
+from typing import Protocol
 
 from mainstem import limits
+from mainstem.http.asgi import Send
 from mainstem.sync.hub import Outgoing
-
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class FrameWriter(Protocol):

@@ -1,11 +1,11 @@
 """The WebSocket binding at `/v1/sync`: accepts connections, runs them, and closes them in an orderly way."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from mainstem import limits
 from mainstem.errors import SyncAuthFailed, SyncBadRequest
+from mainstem.http.asgi import Receive, Scope, Send
 from mainstem.sync.connection import Identify, SyncConnection
 from mainstem.sync.hub import Hub
 from mainstem.sync.outbox import Outbox
@@ -13,10 +13,6 @@ from mainstem.sync.pages import SyncPages
 from mainstem.sync.protocol.messages import OversizeMessage
 from mainstem.sync.protocol.session import State
 from mainstem.sync.validation.validators import Validator
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class SyncSocket:
