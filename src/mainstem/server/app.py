@@ -192,8 +192,8 @@ class Mainstem:
                 hub,
                 self._identify,
                 validate=self.validate or choose_validator(settings),
-                implicit=settings.implicit_subscriptions,
-                uuids=settings.sync_ids == "uuid",
+                implicit_subscriptions=settings.implicit_subscriptions,
+                uuids_only=settings.sync_ids == "uuid",
             ),
         )
 

@@ -7,31 +7,12 @@ from mainstem.log.commands import Key, State
 from mainstem.log.commit import CommitLog
 from mainstem.log.records import Kind, Record
 from mainstem.sync.pacing import Drafts
-from mainstem.sync.protocol.messages import encode_broadcast, frame_text
-
-
-class Outgoing:
-    """A message on its way to one connection or to many; its WebSocket frame is made once."""
-
-    __slots__ = ("_frame", "payload")
-
-    def __init__(self, payload: bytes) -> None:
-        self.payload = payload
-        self._frame: bytes | None = None
-
-    @property
-    def frame(self) -> bytes:
-        if self._frame is None:
-            self._frame = frame_text(self.payload)
-        return self._frame
+from mainstem.sync.protocol.effects import Send
+from mainstem.sync.protocol.feed import broadcast
 
 
 class Receiver(Protocol):
-    def offer(self, record: Record, message: Outgoing) -> None: ...
-
-
-def broadcast(record: Record) -> Outgoing:
-    return Outgoing(encode_broadcast(record.data, record.committed_id, record.committed_at_us))
+    def offer(self, record: Record, message: Send) -> None: ...
 
 
 class Hub:

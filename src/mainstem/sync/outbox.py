@@ -4,8 +4,8 @@ import asyncio
 from typing import Protocol
 
 from mainstem import limits
-from mainstem.http.asgi import Send
-from mainstem.sync.hub import Outgoing
+from mainstem.http import asgi
+from mainstem.sync.protocol.effects import Send
 
 
 class FrameWriter(Protocol):
@@ -19,11 +19,11 @@ class FrameWriter(Protocol):
 class Outbox:
     """With a frame writer, what gathers in one turn of the event loop leaves at its end, without a task of its own."""
 
-    def __init__(self, send: Send, writer: FrameWriter | None) -> None:
+    def __init__(self, send: asgi.Send, writer: FrameWriter | None) -> None:
         self._send = send
         self._writer = writer
         self._loop = asyncio.get_running_loop()
-        self._items: list[Outgoing] = []
+        self._items: list[Send] = []
         self._size = 0
         self._flushing = False
         self._ready = asyncio.Event()
@@ -34,7 +34,7 @@ class Outbox:
     def is_full(self) -> bool:
         return self._size > limits.OUTBOX_BYTES_MAX
 
-    def put(self, message: Outgoing) -> None:
+    def put(self, message: Send) -> None:
         self._items.append(message)
         self._size += len(message.payload)
         if self._flushing:

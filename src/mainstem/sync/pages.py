@@ -1,4 +1,4 @@
-"""Pages of a sync cycle: events of some partitions behind a cursor, with snapshots where history is gone."""
+"""Reads the pages of a sync cycle: events of some partitions after an id, with snapshots where history is gone."""
 
 from typing import Any
 
@@ -7,37 +7,8 @@ import msgspec
 from mainstem import limits
 from mainstem.log.commit import CommitLog
 from mainstem.log.records import CommittedId, Record
-from mainstem.sync.protocol.messages import complete_event
-from mainstem.sync.protocol.session import Cycle
+from mainstem.sync.protocol.cycles import Cycle, SyncPage
 from mainstem.sync.states import PartitionState, Snapshot, partition_key, snapshot_key
-
-
-class SyncPage(msgspec.Struct, frozen=True):
-    cycle: Cycle
-    records: list[Record]
-    next_since: int
-    has_more: bool
-    snapshots: list[dict[str, Any]]
-    truncated: list[str]
-    told: tuple[tuple[str, int], ...]
-
-    def describe(self, subscriptions: list[str]) -> dict[str, Any]:
-        body: dict[str, Any] = {
-            "partitions": self.cycle.partitions,
-            "effective_subscriptions": sorted(subscriptions),
-            "events": [
-                msgspec.Raw(complete_event(record.data, record.committed_id, record.committed_at_us))
-                for record in self.records
-            ],
-            "next_since_committed_id": self.next_since,
-            "sync_to_committed_id": self.cycle.until,
-            "has_more": self.has_more,
-        }
-        if self.snapshots:
-            body["snapshots"] = self.snapshots
-        if self.truncated:
-            body["history_truncated"] = self.truncated
-        return body
 
 
 class SyncPages:
@@ -45,7 +16,7 @@ class SyncPages:
         self.log = log
 
     async def read(self, cycle: Cycle, since: int, limit: int) -> SyncPage:
-        snapshots, truncated, told = await self._missing_history(cycle, since)
+        snapshots, truncated, floors = await self._missing_history(cycle, since)
         records: list[Record] = []
         if cycle.partitions and since < cycle.until:
             records = await self._read(cycle, since, limit + 1)
@@ -55,7 +26,7 @@ class SyncPages:
         if records and not has_more and next_since < cycle.until:
             # The page may have ended for its bytes; one more look tells.
             has_more = bool(await self._read(cycle, next_since, 1))
-        return SyncPage(cycle, records, next_since, has_more, snapshots, truncated, told)
+        return SyncPage(cycle, records, next_since, has_more, snapshots, truncated, floors)
 
     async def _read(self, cycle: Cycle, since: int, limit: int) -> list[Record]:
         return await self.log.store.read_tagged(
@@ -65,23 +36,23 @@ class SyncPages:
     async def _missing_history(
         self, cycle: Cycle, since: int
     ) -> tuple[list[dict[str, Any]], list[str], tuple[tuple[str, int], ...]]:
-        """What stands for events that were pruned, partition by partition, and the floors that are told with it.
+        """What stands for events that were pruned, partition by partition, and the floors reported so far.
 
-        A floor is told once in a cycle: on its first page, or on the page after it rose.
+        A floor is reported once in a cycle: on its first page, or on the page after it rose.
         """
         states = await self.log.store.get_many([partition_key(name) for name in cycle.partitions])
-        known = dict(cycle.told)
+        reported = dict(cycle.reported_floors)
         snapshots: list[dict[str, Any]] = []
         truncated: list[str] = []
         for name in cycle.partitions:
             state: PartitionState | None = states[partition_key(name)]
-            if state is None or state.floor <= since or known.get(name) == state.floor:
+            if state is None or state.floor <= since or reported.get(name) == state.floor:
                 continue
-            known[name] = state.floor
+            reported[name] = state.floor
             snapshot: Snapshot | None = await self.log.store.get(snapshot_key(name))
             if snapshot is not None and snapshot.committed_id >= state.floor:
                 body = msgspec.Raw(snapshot.state)
                 snapshots.append({"partition": name, "committed_id": snapshot.committed_id, "state": body})
             else:
                 truncated.append(name)
-        return snapshots, truncated, tuple(known.items())
+        return snapshots, truncated, tuple(reported.items())

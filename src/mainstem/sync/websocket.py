@@ -4,33 +4,39 @@ import asyncio
 from typing import Any
 
 from mainstem import limits
-from mainstem.errors import SyncAuthFailed, SyncBadRequest
+from mainstem.errors import SyncBadRequest
 from mainstem.http.asgi import Receive, Scope, Send
-from mainstem.sync.connection import Identify, SyncConnection
+from mainstem.sync.connection import SyncConnection, VerifyTokens
 from mainstem.sync.hub import Hub
 from mainstem.sync.outbox import Outbox
 from mainstem.sync.pages import SyncPages
 from mainstem.sync.protocol.messages import OversizeMessage
-from mainstem.sync.protocol.session import State
+from mainstem.sync.protocol.session import SessionOptions, State
 from mainstem.sync.validation.validators import Validator
 
 
 class SyncSocket:
     def __init__(
-        self, hub: Hub, identify: Identify, *, validate: Validator | None, implicit: bool, uuids: bool = False
+        self,
+        hub: Hub,
+        verify_token: VerifyTokens,
+        *,
+        validate: Validator | None,
+        implicit_subscriptions: bool,
+        uuids_only: bool = False,
     ) -> None:
         self.hub = hub
-        self.identify = identify
+        self.verify_token = verify_token
         self.validate = validate
-        self.implicit = implicit
-        self.uuids = uuids
+        self.options = SessionOptions(implicit_subscriptions, uuids_only)
+        self.core_options = SessionOptions(implicit_subscriptions=True, uuids_only=uuids_only)
         self.pages = SyncPages(hub.log)
         self._open: set[SyncConnection] = set()
 
     def release(self) -> None:
         """Shutting down: end every connection."""
         for connection in self._open:
-            connection.close_soon(None)
+            connection.apply(connection.session.shut_down())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send, *, core: bool) -> None:
         await receive()
@@ -42,11 +48,10 @@ class SyncSocket:
         connection = SyncConnection(
             self.hub,
             self.pages,
-            self.identify,
+            self.verify_token,
             outbox,
-            implicit=core or self.implicit,
             validate=self.validate,
-            uuids=self.uuids,
+            options=self.core_options if core else self.options,
         )
         self._open.add(connection)
         writing = asyncio.create_task(outbox.run())
@@ -56,7 +61,7 @@ class SyncSocket:
             ends: set[asyncio.Future[Any]] = {reading, connection.closing, writing}
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             if connection.closing.done() and not writing.done():
-                await self._say_goodbye(connection, send)
+                await self._close(connection, send)
         finally:
             self._open.discard(connection)
             connection.close()
@@ -76,14 +81,14 @@ class SyncSocket:
             taken += 1
             if message["type"] == "websocket.disconnect":
                 return
-            if connection.state is State.CLOSED:
+            if connection.session.state is State.CLOSED:
                 continue
             text = message.get("text")
             size += len(text or message.get("bytes") or b"")
             if text is not None:
                 await connection.receive(text.encode())
             elif message.get("mainstem.oversize"):
-                connection.end(OversizeMessage(f"a message is at most {limits.SYNC_MESSAGE_BYTES_MAX} bytes"))
+                connection.refuse(OversizeMessage(f"a message is at most {limits.SYNC_MESSAGE_BYTES_MAX} bytes"))
             elif message.get("mainstem.text"):
                 await connection.receive(message["bytes"])
             else:
@@ -95,21 +100,22 @@ class SyncSocket:
             async with asyncio.timeout(limits.CONNECT_WAIT_S_MAX):
                 await connection.connected.wait()
         except TimeoutError:
-            connection.end(SyncAuthFailed("no connect message came in time"))
+            connection.apply(connection.session.connect_timed_out(self.hub.log.clock_us()))
             return
-        while connection.identity.expires_at_s is not None:
+        identity = connection.session.identity
+        while identity.expires_at_s is not None:
             now_us = self.hub.log.clock_us()
-            if connection.identity.has_expired(now_us):
-                connection.end(SyncAuthFailed("the token has expired"))
+            if identity.has_expired(now_us):
+                connection.apply(connection.session.token_expired(now_us))
                 return
-            left_s = connection.identity.expires_at_s - now_us / 1_000_000
+            left_s = identity.expires_at_s - now_us / 1_000_000
             await asyncio.sleep(min(max(left_s, 0.01), 60))
 
-    async def _say_goodbye(self, connection: SyncConnection, send: Send) -> None:
-        error = connection.closing.result()
+    async def _close(self, connection: SyncConnection, send: Send) -> None:
+        close = connection.closing.result()
         try:
             async with asyncio.timeout(limits.GOODBYE_S_MAX):
-                code = await connection.finish(error)
-                await send({"type": "websocket.close", "code": code, "reason": error.code if error else ""})
+                await connection.finish()
+                await send({"type": "websocket.close", "code": close.code, "reason": close.reason})
         except TimeoutError:
-            return  # it does not read: the socket is closed over its head
+            return  # the client does not read: the socket is closed without a close message

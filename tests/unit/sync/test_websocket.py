@@ -16,7 +16,7 @@ from mainstem.sync.hub import Hub
 from mainstem.sync.websocket import SyncSocket
 
 
-async def identify(token):
+async def verify_token(token):
     return EVERYBODY
 
 
@@ -27,7 +27,7 @@ def text(type_, payload):
 @pytest.mark.parametrize("pad", [0, 5_000], ids=["tiny", "middling"])
 async def test_messages_that_are_there_already_do_not_keep_the_loop(pad):
     log = CommitLog(MemoryStore(), Live(), lambda: 0)
-    socket = SyncSocket(Hub(log), identify, validate=None, implicit=False)
+    socket = SyncSocket(Hub(log), verify_token, validate=None, implicit_subscriptions=False)
     number = 2_000
     heartbeat = {"type": "websocket.receive", "text": text("heartbeat", {"pad": "x" * pad})}
     waiting = [

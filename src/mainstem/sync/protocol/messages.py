@@ -67,15 +67,15 @@ PAYLOADS: dict[str, msgspec.json.Decoder[Any]] = {
 }
 
 _envelope = msgspec.json.Decoder(Envelope)
-_anything = msgspec.json.Decoder(float_hook=read_float)
+_any_value = msgspec.json.Decoder(float_hook=read_float)
 
 
 def parse_envelope(text: bytes) -> tuple[Envelope, str | None]:
-    """The outer message, and the mark that stands in it for halves of surrogate pairs, if it had any.
+    """The outer message, and the placeholder that stands in it for lone surrogates, if it had any.
 
-    Only when it does not fit is it looked at closely, to say what is wrong.
+    Only a message that does not fit is looked at closely, to say what is wrong with it.
     """
-    mark: str | None = None
+    placeholder: str | None = None
     if len(text) > limits.SYNC_MESSAGE_BYTES_MAX:
         raise OversizeMessage(f"a message is at most {limits.SYNC_MESSAGE_BYTES_MAX} bytes")
     try:
@@ -87,22 +87,22 @@ def parse_envelope(text: bytes) -> tuple[Envelope, str | None]:
     except RecursionError:
         raise SyncBadRequest("the message is nested too deeply") from None
     except (msgspec.DecodeError, ValueError) as error:
-        envelope, mark = _decode_marked(text, error)
+        envelope, placeholder = _decode_with_placeholder(text, error)
     if bytes(envelope.payload)[:1] != b"{":
-        raise _about(envelope.msg_id, SyncBadRequest("payload must be an object"))
+        raise _with_msg_id(envelope.msg_id, SyncBadRequest("payload must be an object"))
     if envelope.protocol_version != VERSION:
-        raise _about(envelope.msg_id, _unsupported())
-    return envelope, mark
+        raise _with_msg_id(envelope.msg_id, _unsupported())
+    return envelope, placeholder
 
 
-# Half of a surrogate pair, as an escape. The parser refuses the whole message for it, the contract only the item.
+# A lone surrogate, as an escape. The parser refuses the whole message for it, the contract only the item.
 ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
 )
 
 
-def _decode_marked(text: bytes, error: Exception) -> tuple[Envelope, str]:
-    """Take the message apart with a mark in place of each such escape: a code point that it does not use itself."""
+def _decode_with_placeholder(text: bytes, error: Exception) -> tuple[Envelope, str]:
+    """Decode the message with a placeholder in place of each such escape: a code point that it does not use itself."""
     lowered = text.lower()
     for code in range(0xFDD0, 0xFDF0):  # noncharacters: no text has use for them
         escape = b"\\u%x" % code
@@ -110,11 +110,11 @@ def _decode_marked(text: bytes, error: Exception) -> tuple[Envelope, str]:
             break
     else:
         raise _explain(text, error) from None
-    marked = ESCAPE.sub(lambda match: escape if match[1] else match[0], text)
-    if marked == text:
+    replaced = ESCAPE.sub(lambda match: escape if match[1] else match[0], text)
+    if replaced == text:
         raise _explain(text, error) from None
     try:
-        return _envelope.decode(marked), chr(code)
+        return _envelope.decode(replaced), chr(code)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         raise _explain(text, error) from None
 
@@ -125,8 +125,8 @@ class OversizeMessage(SyncBadRequest):
     closes = True
 
 
-def _about(msg_id: Any, error: SyncError) -> SyncError:
-    """An error that names the message that it answers, if that could be read."""
+def _with_msg_id(msg_id: Any, error: SyncError) -> SyncError:
+    """The error with the id of the message that it answers, if that could be read."""
     if isinstance(msg_id, str | int) and not isinstance(msg_id, bool):
         error.msg_id = msg_id
     return error
@@ -138,17 +138,17 @@ def _unsupported() -> SyncVersionUnsupported:
 
 def _explain(text: bytes, error: Exception) -> SyncError:
     try:
-        value = _anything.decode(text)
+        value = _any_value.decode(text)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return SyncBadRequest("the message is not JSON")
     if not isinstance(value, dict):
         return SyncBadRequest("the message is not a JSON object")
     for field, kind in (("type", str), ("payload", dict), ("protocol_version", str)):
         if not isinstance(value.get(field), kind):
-            return _about(value.get("msg_id"), SyncBadRequest(f"{field} is missing or of the wrong type"))
+            return _with_msg_id(value.get("msg_id"), SyncBadRequest(f"{field} is missing or of the wrong type"))
     if value["protocol_version"] != VERSION:
-        return _about(value.get("msg_id"), _unsupported())
-    return _about(value.get("msg_id"), SyncBadRequest(f"the message is not as it should be: {error}"))
+        return _with_msg_id(value.get("msg_id"), _unsupported())
+    return _with_msg_id(value.get("msg_id"), SyncBadRequest(f"the message is not as it should be: {error}"))
 
 
 def parse_payload(envelope: Envelope) -> Any:
@@ -170,7 +170,7 @@ class Message(msgspec.Struct, frozen=True):
     protocol_version: str = VERSION
 
 
-class Anonymous(msgspec.Struct, frozen=True):
+class MessageWithoutId(msgspec.Struct, frozen=True):
     type: str
     payload: Any
     timestamp: str
@@ -182,7 +182,7 @@ _encode = msgspec.json.Encoder().encode
 
 def encode_message(type_: str, payload: Any, now_us: int, msg_id: str | int | None = None) -> bytes:
     time = format_time(now_us)
-    return _encode(Anonymous(type_, payload, time) if msg_id is None else Message(type_, payload, msg_id, time))
+    return _encode(MessageWithoutId(type_, payload, time) if msg_id is None else Message(type_, payload, msg_id, time))
 
 
 def encode_error(error: SyncError, now_us: int, msg_id: str | int | None = None) -> bytes:

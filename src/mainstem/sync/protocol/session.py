@@ -1,13 +1,65 @@
-"""The session machine, and the sync cycle: what a connection may say when, and which request continues which."""
+"""The server's side of one connection, without I/O.
 
+The owner of a session passes it what happens: messages, results of effects, outcomes of submits, the passing of
+deadlines. Each input returns the effects to carry out. Submits are pipelined: they wait in the log while the next
+message is taken, and replies are sent in the order of requests. A `sync` waits for the submits before it, so it sees
+them. Messages are taken one at a time: the next one may be passed when the effects of the last one, and those that
+their results led to, have been carried out.
+"""
+
+from collections import deque
 from collections.abc import Sequence
 from enum import Enum
-from typing import Final
+from typing import Any, Final, assert_never
 
 import msgspec
 
-from mainstem import limits
-from mainstem.errors import SyncBadRequest
+from mainstem.access import EVERYBODY, Identity
+from mainstem.errors import (
+    MainstemError,
+    SyncAuthFailed,
+    SyncBadRequest,
+    SyncError,
+    SyncForbidden,
+    Unavailable,
+)
+from mainstem.log.records import Record
+from mainstem.sync.commands import Result
+from mainstem.sync.protocol.cycles import SyncPage
+from mainstem.sync.protocol.effects import (
+    AwaitReplies,
+    CatchUp,
+    Close,
+    Decode,
+    Effects,
+    FeedFromLog,
+    Immediate,
+    PendingReply,
+    ReadPage,
+    Send,
+    SubmitDrafts,
+    Subscribe,
+    Unsubscribe,
+    VerifyToken,
+    WatchExpiry,
+)
+from mainstem.sync.protocol.feed import Feed
+from mainstem.sync.protocol.messages import (
+    ConnectPayload,
+    DisconnectPayload,
+    Envelope,
+    HeartbeatPayload,
+    encode_error,
+    encode_message,
+)
+from mainstem.sync.protocol.replies import (
+    close_code,
+    describe_server,
+    encode_results,
+    encode_single_result,
+    translate,
+)
+from mainstem.sync.protocol.requests import Request, SubmitRequest, SyncRequest
 
 
 class State(Enum):
@@ -16,116 +68,227 @@ class State(Enum):
     CLOSED = "closed"
 
 
-# What each state takes. A second `connect` is as wrong as an unknown type.
-TAKES: Final[dict[State, frozenset[str]]] = {
+# A second `connect` is as wrong as an unknown type.
+ALLOWED_TYPES: Final[dict[State, frozenset[str]]] = {
     State.AWAIT_CONNECT: frozenset({"connect", "heartbeat"}),
     State.ACTIVE: frozenset({"submit_events", "submit_event", "sync", "heartbeat", "disconnect"}),
     State.CLOSED: frozenset(),
 }
-TYPES: Final = TAKES[State.AWAIT_CONNECT] | TAKES[State.ACTIVE]
+TYPES: Final = ALLOWED_TYPES[State.AWAIT_CONNECT] | ALLOWED_TYPES[State.ACTIVE]
 
 
-def admit(state: State, type_: str) -> None:
-    if type_ in TAKES[state]:
-        return
-    if type_ not in TYPES:
-        raise SyncBadRequest(f"{type_[:64]!r} is not a message type of this protocol")
-    if state is State.AWAIT_CONNECT:
-        raise SyncBadRequest("say connect first")
-    raise SyncBadRequest(f"{type_} is not expected now")
+class SessionOptions(msgspec.Struct, frozen=True, gc=False):
+    implicit_subscriptions: bool = False
+    """A `sync` without subscriptions of its own subscribes to its partitions."""
+    uuids_only: bool = False
+    """Event ids must be UUIDs."""
 
 
-class Cycle(msgspec.Struct, frozen=True, gc=False):
-    """Catching up, from the first accepted `sync` to the page without more. `until` is the same for all pages."""
+class Session:
+    def __init__(self, number: int, options: SessionOptions) -> None:
+        """`number` is that of the connection, by which it knows its own events."""
+        self.number = number
+        self.options = options
+        self.state = State.AWAIT_CONNECT
+        self.identity = Identity()
+        self.client_id = ""
+        self.feed = Feed(0)
+        self._msg_id: str | int | None = None
+        self._sync: SyncRequest | None = None
+        """The `sync` that waits for replies, or for the log."""
+        self._replies: deque[PendingReply] = deque()
 
-    partitions: tuple[str, ...]
-    began_since: int
-    until: int
-    next_since: int
-    told: tuple[tuple[str, int], ...] = ()
-    """The floors that the pages have told of."""
+    @property
+    def replies_waiting(self) -> int:
+        """How many replies wait for the outcome of a submit, their own or one before."""
+        return len(self._replies)
 
-    def is_continued_by(self, partitions: tuple[str, ...], since: int) -> bool:
-        return partitions == self.partitions and since == self.next_since
+    # Messages
 
+    def receive(self, envelope: Envelope, placeholder: str | None, now_us: int) -> Effects:
+        """One message. Its payload is decoded only if the session takes messages of its type now."""
+        self._msg_id = envelope.msg_id
+        if self.state is State.ACTIVE and self.identity.has_expired(now_us):
+            return self._refuse(SyncAuthFailed("the token has expired"), now_us)
+        if envelope.type not in ALLOWED_TYPES[self.state]:
+            return self._refuse(self._not_allowed(envelope.type), now_us)
+        return (Decode(envelope, placeholder),)
 
-def clamp_limit(limit: int | None) -> int:
-    """Seed 000: a limit outside the bounds is coerced to the nearest one."""
-    if limit is None:
-        return limits.SYNC_PAGE
-    return max(limits.SYNC_PAGE_MIN, min(limit, limits.SYNC_PAGE_MAX))
+    def _not_allowed(self, type_: str) -> SyncBadRequest:
+        if type_ not in TYPES:
+            return SyncBadRequest(f"{type_[:64]!r} is not a message type of this protocol")
+        if self.state is State.AWAIT_CONNECT:
+            return SyncBadRequest("say connect first")
+        return SyncBadRequest(f"{type_} is not expected now")
 
+    def decoded(self, request: Request, now_us: int) -> Effects:
+        if self.state is State.CLOSED:
+            return ()
+        match request:
+            case SubmitRequest():
+                return (SubmitDrafts(request, PendingReply(self._msg_id, len(request.drafts), single=request.single)),)
+            case SyncRequest():
+                return self._accept_sync(request, now_us)
+            case HeartbeatPayload():
+                return self._send("heartbeat_ack", {}, now_us)
+            case ConnectPayload():
+                self.client_id = request.client_id
+                return (VerifyToken(request.token),)
+            case DisconnectPayload():
+                self.state = State.CLOSED
+                return (AwaitReplies(),)
+            case _:
+                assert_never(request)
 
-class Feed:
-    """Which broadcasts a connection still has to get: one cursor, so nothing is queued that the log holds anyway.
+    def fail(self, error: MainstemError, msg_id: str | int | None, now_us: int) -> Sequence[Immediate]:
+        """A message could not be read, or one of its effects failed: that is answered, never met with a bare close."""
+        self._sync = None
+        refusal = error if isinstance(error, SyncError) else translate(error, "storage")
+        return self._send_error(refusal, refusal.msg_id if msg_id is None else msg_id, now_us)
 
-    Everything up to `cursor` is dealt with. While `live`, events are handed over as they are committed; else they are
-    read from the log behind the cursor, when the cycle is over or the reader has made room.
-    """
+    # Connecting
 
-    def __init__(self, at: int) -> None:
-        self.cursor = at
-        self.live = True
-        self.cycle: Cycle | None = None
-        self.subscriptions: dict[str, int] = {}
-        """Partition -> the id behind which its events are wanted."""
-        self.own: set[int] = set()
-        """Ids that this connection submitted itself while it was not live."""
-        self._covered: list[Cycle] = []
+    def verified(self, identity: Identity, now_us: int) -> Effects:
+        if self.state is State.CLOSED:
+            return ()
+        if identity is not EVERYBODY and identity.client_id != self.client_id:
+            return self._refuse(SyncAuthFailed("the token is for another client_id, or for none"), now_us)
+        if identity.has_expired(now_us):
+            return self._refuse(SyncAuthFailed("the token has expired"), now_us)
+        self.identity = identity
+        return (CatchUp(),)  # the client may come from another node, and has seen what that one has
 
-    def replace_subscriptions(self, partitions: Sequence[str], since: int) -> tuple[list[str], list[str]]:
-        """Exactly this set from now on. Returns what was added and what was dropped."""
-        wanted = set(partitions)
-        added = [name for name in partitions if name not in self.subscriptions]
-        dropped = [name for name in self.subscriptions if name not in wanted]
-        for name in dropped:
-            del self.subscriptions[name]
-        for name in added:
-            self.subscriptions[name] = since
-        return added, dropped
+    def verification_failed(self, error: MainstemError, now_us: int) -> Sequence[Immediate]:
+        if isinstance(error, Unavailable):
+            return self._refuse(SyncError(error.detail, phase="connect"), now_us)
+        return self._refuse(SyncAuthFailed(error.detail), now_us)
 
-    def begin_cycle(self, cycle: Cycle, seen: int) -> None:
-        """`seen` is the newest id that was handed out for delivery."""
-        self.pause(seen)
-        self.cycle = cycle
+    def _connected(self, head: int, now_us: int) -> Sequence[Immediate]:
+        self.state = State.ACTIVE
+        self.feed = Feed(head)
+        body = describe_server(self.client_id, head, now_us, uuids_only=self.options.uuids_only)
+        return [WatchExpiry(self.identity.expires_at_s), *self._send("connected", body, now_us)]
 
-    def end_cycle(self) -> None:
-        """The last page has left."""
-        assert self.cycle is not None
-        self._cover(self.cycle)
+    def connect_timed_out(self, now_us: int) -> Sequence[Immediate]:
+        return self._send_error(SyncAuthFailed("no connect message came in time"), None, now_us)
 
-    def abandon_cycle(self) -> None:
-        """Another cycle begins instead: only the pages that were sent count."""
-        assert self.cycle is not None
-        self._cover(msgspec.structs.replace(self.cycle, until=self.cycle.next_since))
+    def token_expired(self, now_us: int) -> Sequence[Immediate]:
+        return self._send_error(SyncAuthFailed("the token has expired"), None, now_us)
 
-    def _cover(self, cycle: Cycle) -> None:
-        """What the pages held is not broadcast again, if this connection was behind when the cycle began."""
-        if self.cursor < cycle.until:
-            self._covered.append(cycle)
-        self.cycle = None
+    # Submitting
 
-    def pause(self, seen: int) -> None:
-        if self.live:
-            self.live = False
-            self.cursor = seen
+    def submitted(self, reply: PendingReply) -> None:
+        """The drafts are in the log's queue: their reply has its place in the order."""
+        self._replies.append(reply)
 
-    def resume(self) -> None:
-        self.live = True
-        self.own.clear()
-        self._covered.clear()
+    def committed(self, reply: PendingReply, results: Sequence[Result], now_us: int) -> Sequence[Immediate]:
+        """The drafts have their results, be they committed or rejected."""
+        if not self.feed.live:  # events of its own must not come back when the feed reads from the log
+            self.feed.own_ids.update(result.committed_id for result in results if result.committed_id is not None)
+        if reply.single:
+            reply.message = Send(encode_single_result(results[0], now_us, reply.msg_id))
+        else:
+            reply.message = Send(encode_results(results, now_us, reply.msg_id))
+        return self._take_ready_replies()
 
-    def wants(self, partitions: Sequence[str], committed_id: int) -> bool:
-        """Whether an event that was read from the log is still to be sent."""
-        if committed_id in self.own:
-            return False
-        if not any(committed_id > self.subscriptions.get(name, committed_id) for name in partitions):
-            return False
-        return not any(
-            cycle.began_since < committed_id <= cycle.until and not cycle_misses(cycle, partitions)
-            for cycle in self._covered
-        )
+    def submit_failed(self, reply: PendingReply, error: BaseException, now_us: int) -> Sequence[Immediate]:
+        failure = SyncError("the submit could not be stored; send it again", phase="submit")
+        if isinstance(error, MainstemError):
+            failure = translate(error, "submit")
+        reply.message = Send(encode_error(failure, now_us, reply.msg_id))
+        ready = self._take_ready_replies()
+        return [*ready, self._close(failure)] if failure.closes else ready
 
+    def _take_ready_replies(self) -> Sequence[Immediate]:
+        replies = self._replies
+        ready: list[Immediate] = []
+        while replies and (message := replies[0].message) is not None:
+            ready.append(message)
+            replies.popleft()
+        return ready
 
-def cycle_misses(cycle: Cycle, partitions: Sequence[str]) -> bool:
-    return not any(name in cycle.partitions for name in partitions)
+    def replies_sent(self) -> Effects:
+        """What waited for them goes on: a `sync`, or a `disconnect`."""
+        return (Close(1000, ""),) if self._sync is None else (CatchUp(),)
+
+    # Syncing
+
+    def _accept_sync(self, request: SyncRequest, now_us: int) -> Effects:
+        if request.subscriptions is None and self.options.implicit_subscriptions:
+            request = msgspec.structs.replace(request, subscriptions=request.partitions)
+        for name in (*request.partitions, *(request.subscriptions or ())):
+            if not self.identity.may_use(name):
+                return self._refuse(SyncForbidden(f"{name!r} is not allowed"), now_us)
+        self._sync = request
+        return (AwaitReplies(),)
+
+    def caught_up(self, head: int, now_us: int) -> Effects:
+        """`head` is the newest committed id that was broadcast."""
+        request, self._sync = self._sync, None
+        if self.state is State.AWAIT_CONNECT:
+            return self._connected(head, now_us)
+        if self.state is State.CLOSED or request is None:
+            return ()
+        cycle = self.feed.begin_or_continue(request.partitions, request.since, head)
+        page = ReadPage(cycle, request.since, request.limit)
+        if request.subscriptions is None:
+            return (page,)
+        added, dropped = self.feed.replace_subscriptions(request.subscriptions, cycle.until)
+        return Subscribe(added), Unsubscribe(dropped), page
+
+    def page_read(self, page: SyncPage, now_us: int) -> Sequence[Immediate]:
+        if self.state is State.CLOSED:
+            return ()
+        self.feed.turn_page(page)
+        response = self._send("sync_response", page.describe(list(self.feed.subscriptions)), now_us)
+        return response if page.has_more else [*response, FeedFromLog()]
+
+    # Broadcasts
+
+    def takes(self, record: Record) -> bool:
+        """Whether to send a broadcast that is offered. (No effects: this runs once per event and connection.)"""
+        return self.feed.live and record.origin != self.number
+
+    def fell_behind(self, committed_id: int) -> Sequence[Immediate]:
+        """The client does not read fast enough: what comes after this event is read from the log."""
+        self.feed.pause(committed_id)
+        return (FeedFromLog(),)
+
+    def feed_failed(self, error: SyncError) -> Sequence[Immediate]:
+        return (self._close(error),)
+
+    # Ending
+
+    def shut_down(self) -> Sequence[Immediate]:
+        """The server stops. What was sent before is still answered."""
+        return (Close(1000, ""),)
+
+    def disconnected(self) -> Sequence[Immediate]:
+        """The connection is gone."""
+        self.state = State.CLOSED
+        return (Unsubscribe(list(self.feed.subscriptions)),)
+
+    def _close(self, error: SyncError) -> Close:
+        self.state = State.CLOSED
+        return Close(close_code(error), error.code)
+
+    # Replies
+
+    def _refuse(self, error: SyncError, now_us: int) -> Sequence[Immediate]:
+        return self._send_error(error, self._msg_id, now_us)
+
+    def _send_error(self, error: SyncError, msg_id: str | int | None, now_us: int) -> Sequence[Immediate]:
+        message = self._reply(Send(encode_error(error, now_us, msg_id)))
+        return [*message, self._close(error)] if error.closes else message
+
+    def _send(self, type_: str, payload: Any, now_us: int) -> Sequence[Immediate]:
+        return self._reply(Send(encode_message(type_, payload, now_us, self._msg_id)))
+
+    def _reply(self, message: Send) -> Sequence[Immediate]:
+        """Send it now, or after the replies that wait."""
+        if not self._replies:
+            return (message,)
+        reply = PendingReply(None)
+        reply.message = message
+        self._replies.append(reply)
+        return ()

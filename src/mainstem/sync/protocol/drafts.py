@@ -1,9 +1,7 @@
-"""From a submit request to items: the shape of the whole request first, then each draft for itself."""
+"""The drafts of a submit request: the shape of all of them first, then an item for the log from each by itself."""
 
 import re
 from typing import Final
-
-import msgspec
 
 from mainstem import limits
 from mainstem.access import Identity
@@ -21,12 +19,12 @@ UUID: Final = re.compile(
 )
 
 
-def check_shape(events: list[EventPayload]) -> None:
+def check_shape(drafts: list[EventPayload]) -> None:
     """Any failure is one bad_request for the whole request, and nothing is processed."""
-    if not 1 <= len(events) <= limits.SYNC_BATCH_ITEMS_MAX:
+    if not 1 <= len(drafts) <= limits.SYNC_BATCH_ITEMS_MAX:
         raise SyncBadRequest(f"a request holds 1 to {limits.SYNC_BATCH_ITEMS_MAX} events")
     seen: set[str] = set()
-    for draft in events:
+    for draft in drafts:
         if not draft.id or len(draft.id.encode("utf-8", "surrogatepass")) > limits.EVENT_ID_BYTES_MAX:
             raise SyncBadRequest(f"an id is 1 to {limits.EVENT_ID_BYTES_MAX} bytes")
         if draft.id in seen:
@@ -50,26 +48,31 @@ def _check_legacy(draft: EventPayload) -> None:
             raise SyncBadRequest("partition and partitions disagree")
 
 
-def judge_all(
-    events: list[EventPayload], identity: Identity, mark: str | None, *, decoded: bool = False, uuids: bool = False
+def prepare_items(
+    drafts: list[EventPayload],
+    identity: Identity,
+    placeholder: str | None,
+    *,
+    keep_values: bool = False,
+    uuids_only: bool = False,
 ) -> tuple[Item, ...]:
-    """Each draft by itself, as far as the log is not needed for it. `decoded` keeps the values for a validator."""
-    return tuple(judge(draft, identity, mark, decoded=decoded, uuids=uuids) for draft in events)
+    """Each draft by itself, as far as the log is not needed for it. `keep_values` keeps decoded events for a validator.
 
-
-def judge(
-    draft: EventPayload, identity: Identity, mark: str | None, *, decoded: bool = False, uuids: bool = False
-) -> Item:
-    """One draft: its id, partitions, then authorisation for all of them, then its canonical content.
-
-    With `uuids` only ids count that cannot be guessed: an id is taken for all partitions, so whoever guesses those of
-    others could learn that they are taken, or take them first.
+    With `uuids_only` an id must be one that cannot be guessed: an id is taken for all partitions, so whoever guesses
+    those of others could learn that they are taken, or take them first.
     """
+    return tuple(_prepare(draft, identity, placeholder, keep_values, uuids_only) for draft in drafts)
+
+
+def _prepare(
+    draft: EventPayload, identity: Identity, placeholder: str | None, keep_value: bool, uuids_only: bool
+) -> Item:
+    """Checks the id, the partitions, the authorisation for all of them, and then the canonical content."""
     assert draft.partitions is not None
     try:
-        if mark is not None:
-            _check_mark(draft, mark)
-        if uuids and not UUID.fullmatch(draft.id):
+        if placeholder is not None:
+            _check_surrogates(draft, placeholder)
+        if uuids_only and not UUID.fullmatch(draft.id):
             raise ValidationFailed("this server takes only ids that are UUIDs of version 4, 5, 7 or 8", "id")
         partitions = normalise(draft.partitions)
         for name in partitions:
@@ -79,24 +82,20 @@ def judge(
         event = bytes(draft.event)
         value = decode_event(event)
         digest = hash_content(partitions, value)
-        return Item(draft.id, partitions, event, digest, value=value if decoded else None)
-    except ValidationFailed as fault:
-        return Item(draft.id, refusal="validation_failed", errors=(FieldError(fault.field, fault.detail),))
+        return Item(draft.id, partitions, event, digest, value=value if keep_value else None)
+    except ValidationFailed as failure:
+        return Item(draft.id, refusal="validation_failed", errors=(FieldError(failure.field, failure.detail),))
 
 
-def _check_mark(draft: EventPayload, mark: str) -> None:
-    """Where half of a surrogate pair stood, the draft has no canonical form."""
-    if mark in draft.id:
+def _check_surrogates(draft: EventPayload, placeholder: str) -> None:
+    """A draft with a lone surrogate has no canonical form."""
+    if placeholder in draft.id:
         raise ValidationFailed("an id has half of a surrogate pair", "id")
-    check_names(draft.partitions or [], mark)
-    if b"\\u%x" % ord(mark) in bytes(draft.event):
+    check_names(draft.partitions or [], placeholder)
+    if b"\\u%x" % ord(placeholder) in bytes(draft.event):
         raise ValidationFailed("a string has half of a surrogate pair", "event")
 
 
-def check_names(names: list[str], mark: str | None) -> None:
-    if mark is not None and any(mark in name for name in names):
+def check_names(names: list[str], placeholder: str | None) -> None:
+    if placeholder is not None and any(placeholder in name for name in names):
         raise ValidationFailed("a name has half of a surrogate pair", "partitions")
-
-
-def as_dict(error: FieldError) -> dict[str, str]:
-    return msgspec.structs.asdict(error)

@@ -1,0 +1,110 @@
+"""What a session asks the connection that owns it to do.
+
+Effects are carried out in order. Those in `Immediate` need no waiting. Those in `Awaited` lead to a result, which goes
+to the method of the session that each one names; such an effect is the last of its list.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from mainstem.sync.protocol.cycles import Cycle
+from mainstem.sync.protocol.messages import Envelope, frame_text
+from mainstem.sync.protocol.requests import SubmitRequest
+
+
+class Send:
+    """A message for the client. Its WebSocket frame is made once, however many connections send it."""
+
+    __slots__ = ("_frame", "payload")
+
+    def __init__(self, payload: bytes) -> None:
+        self.payload = payload
+        self._frame: bytes | None = None
+
+    @property
+    def frame(self) -> bytes:
+        if self._frame is None:
+            self._frame = frame_text(self.payload)
+        return self._frame
+
+
+class WatchExpiry(msgspec.Struct, frozen=True, gc=False):
+    """The client has connected. Call `token_expired` at this time, or never if it is None."""
+
+    expires_at_s: float | None
+
+
+class Subscribe(msgspec.Struct, frozen=True, gc=False):
+    """Offer events of these partitions to the session as they are committed."""
+
+    partitions: list[str]
+
+
+class Unsubscribe(msgspec.Struct, frozen=True, gc=False):
+    partitions: list[str]
+
+
+class FeedFromLog(msgspec.Struct, frozen=True, gc=False):
+    """Read from the log what `feed.next_read` asks for, until it asks for nothing."""
+
+
+class Close(msgspec.Struct, frozen=True, gc=False):
+    """Close the connection once all replies have been sent."""
+
+    code: int
+    reason: str
+
+
+class Decode(msgspec.Struct, frozen=True, gc=False):
+    """Decode the payload, in a thread if it is large. Result: `decoded`."""
+
+    envelope: Envelope
+    placeholder: str | None
+
+
+class VerifyToken(msgspec.Struct, frozen=True, gc=False):
+    """Result: `verified` or `verification_failed`."""
+
+    token: str
+
+
+class AwaitReplies(msgspec.Struct, frozen=True, gc=False):
+    """Wait until no reply waits for the outcome of a submit. Result: `replies_sent`."""
+
+
+class CatchUp(msgspec.Struct, frozen=True, gc=False):
+    """Wait until this node has broadcast all that is durable now, on any node. Result: `caught_up`."""
+
+
+class ReadPage(msgspec.Struct, frozen=True, gc=False):
+    """Result: `page_read`."""
+
+    cycle: Cycle
+    since: int
+    limit: int
+
+
+class PendingReply:
+    """A reply in the order of requests. Those after it wait until it has its message."""
+
+    __slots__ = ("drafts", "message", "msg_id", "single")
+
+    def __init__(self, msg_id: str | int | None, drafts: int = 0, *, single: bool = False) -> None:
+        self.msg_id = msg_id
+        self.drafts = drafts
+        self.single = single
+        self.message: Send | None = None
+
+
+class SubmitDrafts(msgspec.Struct, frozen=True, gc=False):
+    """Hand the drafts to the log when the client has room for them. Result: `submitted` when they are in the log's
+    queue, and later `committed` or `submit_failed`."""
+
+    request: SubmitRequest
+    reply: PendingReply
+
+
+Immediate = Send | WatchExpiry | Subscribe | Unsubscribe | FeedFromLog | Close
+Awaited = Decode | VerifyToken | AwaitReplies | CatchUp | ReadPage | SubmitDrafts
+Effects = Sequence[Immediate | Awaited]
