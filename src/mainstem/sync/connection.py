@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from itertools import count
-from typing import ParamSpec, TypeVar, assert_never
+from typing import assert_never
 
 from mainstem import limits
 from mainstem.access import Identity
@@ -42,8 +42,6 @@ from mainstem.sync.validation.validators import Validator
 logger = logging.getLogger(__name__)
 connection_numbers = count(1)
 
-P = ParamSpec("P")
-T = TypeVar("T")
 VerifyTokens = Callable[[str], Awaitable[Identity]]
 
 
@@ -113,11 +111,9 @@ class SyncConnection:
         session = self.session
         msg_id: str | int | None = None
         try:
-            envelope, placeholder = await self._examine(len(text), parse_envelope, text)
+            envelope, placeholder = await run_sized(len(text), limits.SYNC_INLINE_BYTES_MAX, parse_envelope, text)
             msg_id = envelope.msg_id
-            effects = session.receive(envelope, placeholder, self.log.clock_us())
-            while effects:
-                effects = await self._perform(effects)
+            await self._perform(session.receive(envelope, placeholder, self.log.clock_us()))
         except MainstemError as error:
             self.apply(session.fail(error, msg_id, self.log.clock_us()))
         except Exception:
@@ -129,60 +125,58 @@ class SyncConnection:
         """Answer what is not even a message."""
         self.apply(self.session.fail(error, None, self.log.clock_us()))
 
-    async def _perform(self, effects: Effects) -> Effects:
-        """Returns what follows from the result of the last effect."""
-        following: Effects = ()
-        session = self.session
-        for effect in effects:
-            match effect:
-                case Decode():
-                    size = len(effect.envelope.payload)
-                    request = await self._examine(size, decode_request, effect.envelope, effect.placeholder)
-                    following = session.decoded(request, self.log.clock_us())
-                case SubmitDrafts():
-                    await self._submit(effect)
-                case AwaitReplies():
-                    await self._no_replies_waiting.wait()
-                    following = session.replies_sent()
-                case CatchUp():
-                    await self.log.catch_up()
-                    following = session.caught_up(self.hub.seen, self.log.clock_us())
-                case ReadPage():
-                    page = await self.pages.read(effect.cycle, effect.since, effect.limit)
-                    following = session.page_read(page, self.log.clock_us())
-                case VerifyToken():
-                    following = await self._verify(effect.token)
-                case _:
-                    self._apply(effect)
-        return following
+    async def _perform(self, effects: Effects) -> None:
+        """Carry out effects, and those that their results lead to."""
+        session, log = self.session, self.log
+        while effects:
+            following: Effects = ()
+            for effect in effects:
+                match effect:
+                    case Decode():
+                        request = await run_sized(
+                            len(effect.envelope.payload),
+                            limits.SYNC_INLINE_BYTES_MAX,
+                            decode_request,
+                            effect.envelope,
+                            effect.placeholder,
+                        )
+                        following = session.decoded(request, log.clock_us())
+                    case SubmitDrafts():
+                        await self._submit(effect)
+                    case AwaitReplies():
+                        await self._no_replies_waiting.wait()
+                        following = session.replies_sent()
+                    case CatchUp():
+                        await log.catch_up()
+                        following = session.caught_up(self.hub.seen, log.clock_us())
+                    case ReadPage():
+                        page = await self.pages.read(effect.cycle, effect.since, effect.limit)
+                        following = session.page_read(page, log.clock_us())
+                    case VerifyToken():
+                        following = await self._verify(effect.token)
+                    case _:
+                        self.apply((effect,))
+            effects = following
 
     def apply(self, effects: Iterable[Immediate]) -> None:
         for effect in effects:
-            self._apply(effect)
-
-    def _apply(self, effect: Immediate) -> None:
-        match effect:
-            case Send():
-                self.outbox.put(effect)
-            case Subscribe():
-                self.hub.subscribe(self, effect.partitions)
-            case Unsubscribe():
-                self.hub.unsubscribe(self, effect.partitions)
-            case FeedFromLog():
-                if self._feeder is None or self._feeder.done():
-                    self._feeder = asyncio.create_task(self._feed_from_log())
-            case WatchExpiry():
-                self.connected.set()
-            case Close():
-                if not self.closing.done():
-                    self.closing.set_result(effect)
-            case _:
-                assert_never(effect)
-
-    @staticmethod
-    async def _examine(size: int, look: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Look into a message of this size; off the event loop if that can take long."""
-        return await run_sized(size, limits.SYNC_INLINE_BYTES_MAX, look, *args, **kwargs)
+            match effect:
+                case Send():
+                    self.outbox.put(effect)
+                case Subscribe():
+                    self.hub.subscribe(self, effect.partitions)
+                case Unsubscribe():
+                    self.hub.unsubscribe(self, effect.partitions)
+                case FeedFromLog():
+                    if self._feeder is None or self._feeder.done():
+                        self._feeder = asyncio.create_task(self._feed_from_log())
+                case WatchExpiry():
+                    self.connected.set()
+                case Close():
+                    if not self.closing.done():
+                        self.closing.set_result(effect)
+                case _:
+                    assert_never(effect)
 
     async def _verify(self, token: str) -> Effects:
         try:
@@ -197,8 +191,9 @@ class SyncConnection:
         session, request = self.session, effect.request
         await self.hub.drafts.take(session.client_id, effect.reply.drafts)
         try:
-            items = await self._examine(
+            items = await run_sized(
                 request.size,
+                limits.SYNC_INLINE_BYTES_MAX,
                 prepare_items,
                 request.drafts,
                 session.identity,
@@ -225,10 +220,8 @@ class SyncConnection:
 
     def offer(self, record: Record, message: Send) -> None:
         """The hub has a new event for this connection."""
-        if self.session.takes(record):
-            self.outbox.put(message)
-            if self.outbox.is_full:
-                self.apply(self.session.fell_behind(record.committed_id))
+        if self.session.takes(record) and self.outbox.put(message):
+            self.apply(self.session.fell_behind(record.committed_id))
 
     async def _feed_from_log(self) -> None:
         try:

@@ -34,17 +34,18 @@ class Outbox:
     def is_full(self) -> bool:
         return self._size > limits.OUTBOX_BYTES_MAX
 
-    def put(self, message: Send) -> None:
+    def put(self, message: Send) -> bool:
+        """Returns whether it is full now."""
         self._items.append(message)
         self._size += len(message.payload)
-        if self._flushing:
-            return
-        self._empty.clear()
-        if self._writer is not None and self._writer.writable.is_set():
-            self._flushing = True
-            self._loop.call_soon(self._flush)
-        else:
-            self._ready.set()
+        if not self._flushing:
+            self._empty.clear()
+            if self._writer is not None and self._writer.writable.is_set():
+                self._flushing = True
+                self._loop.call_soon(self._flush)
+            else:
+                self._ready.set()
+        return self._size > limits.OUTBOX_BYTES_MAX
 
     def _flush(self) -> None:
         assert self._writer is not None
