@@ -13,7 +13,6 @@ from mainstem.log.records import Record
 from mainstem.long_work import run_sized
 from mainstem.sync.commands import Result, Submit
 from mainstem.sync.hub import Hub
-from mainstem.sync.outbox import Outbox
 from mainstem.sync.pacing import Pace
 from mainstem.sync.pages import SyncPages
 from mainstem.sync.protocol.drafts import prepare_items
@@ -37,6 +36,7 @@ from mainstem.sync.protocol.effects import (
 from mainstem.sync.protocol.messages import parse_envelope
 from mainstem.sync.protocol.requests import decode_request
 from mainstem.sync.protocol.session import Session, SessionOptions
+from mainstem.sync.send_queue import SendQueue
 from mainstem.sync.validation.validators import Validator
 
 logger = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ class SyncConnection:
         hub: Hub,
         pages: SyncPages,
         verify_token: VerifyTokens,
-        outbox: Outbox,
+        send_queue: SendQueue,
         *,
         validate: Validator | None,
         options: SessionOptions,
@@ -84,7 +84,7 @@ class SyncConnection:
         self.log = hub.log
         self.pages = pages
         self.verify_token = verify_token
-        self.outbox = outbox
+        self.send_queue = send_queue
         self.validate = validate
         self.session = Session(next(connection_numbers), options)
         self.connected = asyncio.Event()
@@ -99,8 +99,8 @@ class SyncConnection:
 
     async def ready(self) -> None:
         """Return when the next message may be read. Until then the socket is left alone, and its sender waits."""
-        if self.outbox.is_full:
-            await self.outbox.drained()  # who does not read its replies is not read from either
+        if self.send_queue.is_full:
+            await self.send_queue.drained()  # who does not read its replies is not read from either
         if self.session.replies_waiting >= limits.SYNC_REPLIES_WAITING_MAX:
             await self._no_replies_waiting.wait()
         while delay_s := self._pace.take(self._loop.time()):  # noqa: ASYNC110 - time is what it waits for
@@ -162,7 +162,7 @@ class SyncConnection:
         for effect in effects:
             match effect:
                 case Send():
-                    self.outbox.put(effect)
+                    self.send_queue.put(effect)
                 case Subscribe():
                     self.hub.subscribe(self, effect.partitions)
                 case Unsubscribe():
@@ -220,7 +220,7 @@ class SyncConnection:
 
     def offer(self, record: Record, message: Send) -> None:
         """The hub has a new event for this connection."""
-        if self.session.takes(record) and self.outbox.put(message):
+        if self.session.takes(record) and self.send_queue.put(message):
             self.apply(self.session.fell_behind(record.committed_id))
 
     async def _feed_from_log(self) -> None:
@@ -235,13 +235,13 @@ class SyncConnection:
             self.apply(self.session.feed_failed(failure))
 
     async def _feed_some(self) -> bool:
-        await self.outbox.drained()
+        await self.send_queue.drained()
         feed = self.session.feed
         read = feed.next_read(self.hub.seen)
         if read is None:
             return False
         records = await self.log.store.read_tagged(
-            read.partitions, read.after, read.until, limits.FEED_EVENTS, limits.OUTBOX_BYTES_MAX
+            read.partitions, read.after, read.until, limits.FEED_EVENTS, limits.SEND_QUEUE_BYTES_MAX
         )
         self.apply(feed.events_read(read, records))
         return True
@@ -251,7 +251,7 @@ class SyncConnection:
     async def finish(self) -> None:
         """Return when everything that is ready has been sent."""
         await self._no_replies_waiting.wait()
-        await self.outbox.drained()
+        await self.send_queue.drained()
 
     def close(self) -> None:
         """The connection is gone: nothing of it stays."""

@@ -8,10 +8,10 @@ from mainstem.errors import SyncBadRequest
 from mainstem.http.asgi import Receive, Scope, Send
 from mainstem.sync.connection import SyncConnection, VerifyTokens
 from mainstem.sync.hub import Hub
-from mainstem.sync.outbox import Outbox
 from mainstem.sync.pages import SyncPages
 from mainstem.sync.protocol.messages import OversizeMessage
 from mainstem.sync.protocol.session import SessionOptions, State
+from mainstem.sync.send_queue import SendQueue
 from mainstem.sync.validation.validators import Validator
 
 
@@ -44,17 +44,17 @@ class SyncSocket:
             await send({"type": "websocket.close", "code": 1013, "reason": "too many connections"})
             return
         await send({"type": "websocket.accept"})
-        outbox = Outbox(send, scope.get("extensions", {}).get("mainstem.frames"))
+        send_queue = SendQueue(send, scope.get("extensions", {}).get("mainstem.frames"))
         connection = SyncConnection(
             self.hub,
             self.pages,
             self.verify_token,
-            outbox,
+            send_queue,
             validate=self.validate,
             options=self.core_options if core else self.options,
         )
         self._open.add(connection)
-        writing = asyncio.create_task(outbox.run())
+        writing = asyncio.create_task(send_queue.run())
         reading = asyncio.create_task(self._read(connection, receive))
         watching = asyncio.create_task(self._watch_times(connection))
         try:

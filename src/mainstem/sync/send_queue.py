@@ -1,4 +1,4 @@
-"""A connection's way out: messages leave in order, and many that are ready together leave in one write."""
+"""The messages that a connection has yet to send: they leave in order, and many that are ready in one write."""
 
 import asyncio
 from typing import Protocol
@@ -16,7 +16,7 @@ class FrameWriter(Protocol):
     def write_frames(self, data: bytes) -> None: ...
 
 
-class Outbox:
+class SendQueue:
     """With a frame writer, what gathers in one turn of the event loop leaves at its end, without a task of its own."""
 
     def __init__(self, send: asgi.Send, writer: FrameWriter | None) -> None:
@@ -32,7 +32,7 @@ class Outbox:
 
     @property
     def is_full(self) -> bool:
-        return self._size > limits.OUTBOX_BYTES_MAX
+        return self._size > limits.SEND_QUEUE_BYTES_MAX
 
     def put(self, message: Send) -> bool:
         """Returns whether it is full now."""
@@ -45,7 +45,7 @@ class Outbox:
                 self._loop.call_soon(self._flush)
             else:
                 self._ready.set()
-        return self._size > limits.OUTBOX_BYTES_MAX
+        return self._size > limits.SEND_QUEUE_BYTES_MAX
 
     def _flush(self) -> None:
         assert self._writer is not None
