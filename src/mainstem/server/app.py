@@ -41,7 +41,7 @@ from mainstem.streams.subscriptions.dispatcher import Deliveries
 from mainstem.streams.subscriptions.http import ControlHttp
 from mainstem.streams.subscriptions.webhook_client import WebhookCaller
 from mainstem.sync.hub import Hub
-from mainstem.sync.pruning import Pruner
+from mainstem.sync.pruner import Pruner
 from mainstem.sync.validation.tree import tree_validator
 from mainstem.sync.validation.validators import Validator, load_hook, load_schemas, model_validator
 from mainstem.sync.websocket import SyncSocket

@@ -1,4 +1,4 @@
-"""Submit, PutSnapshot and Prune as Commands."""
+"""The commands of the sync protocol: submitting events, putting snapshots, and pruning."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,7 +24,7 @@ NO_TOPIC = TopicId(0)
 
 
 class Item(msgspec.Struct, frozen=True, gc=False):
-    """One draft as far as it could be judged without the log: ready to be committed, or refused already."""
+    """One draft, checked as far as that needs no log: ready to be committed, or refused already."""
 
     id: str
     partitions: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class Result(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Submit(msgspec.Struct, frozen=True, gc=False):
-    """A batch of drafts, each judged in turn: a refused one leaves no trace and does not stop the next."""
+    """A batch of drafts, committed one by one: a rejected one leaves no trace and does not stop the next."""
 
     items: tuple[Item, ...]
     client_id: str
@@ -64,9 +64,9 @@ class Submit(msgspec.Struct, frozen=True, gc=False):
 
     def apply(self, view: View) -> tuple[Result, ...]:
         earlier: list[dict[str, Any]] = []
-        return tuple(self._judge(view, item, earlier) for item in self.items)
+        return tuple(self._submit(view, item, earlier) for item in self.items)
 
-    def _judge(self, view: View, item: Item, earlier: list[dict[str, Any]]) -> Result:
+    def _submit(self, view: View, item: Item, earlier: list[dict[str, Any]]) -> Result:
         if item.refusal is not None:
             return Result(item.id, "rejected", view.now_us, None, item.refusal, item.errors)
         known: EventEntry | None = view.get(event_key(item.id))

@@ -13,8 +13,7 @@ from mainstem.log.records import Record
 from mainstem.long_work import run_sized
 from mainstem.sync.commands import Result, Submit
 from mainstem.sync.hub import Hub
-from mainstem.sync.pacing import Pace
-from mainstem.sync.pages import SyncPages
+from mainstem.sync.pages import PageReader
 from mainstem.sync.protocol.drafts import prepare_items
 from mainstem.sync.protocol.effects import (
     AwaitReplies,
@@ -37,6 +36,7 @@ from mainstem.sync.protocol.messages import parse_envelope
 from mainstem.sync.protocol.requests import decode_request
 from mainstem.sync.protocol.session import Session, SessionOptions
 from mainstem.sync.send_queue import SendQueue
+from mainstem.sync.throttling import TokenBucket
 from mainstem.sync.validation.validators import Validator
 
 logger = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class SyncConnection:
     def __init__(
         self,
         hub: Hub,
-        pages: SyncPages,
+        pages: PageReader,
         verify_token: VerifyTokens,
         send_queue: SendQueue,
         *,
@@ -93,7 +93,7 @@ class SyncConnection:
         self._no_replies_waiting = asyncio.Event()
         self._no_replies_waiting.set()
         self._feeder: asyncio.Task[None] | None = None
-        self._pace = Pace(self._loop.time())
+        self._message_rate = TokenBucket(self._loop.time())
 
     # Messages
 
@@ -103,7 +103,7 @@ class SyncConnection:
             await self.send_queue.drained()  # who does not read its replies is not read from either
         if self.session.replies_waiting >= limits.SYNC_REPLIES_WAITING_MAX:
             await self._no_replies_waiting.wait()
-        while delay_s := self._pace.take(self._loop.time()):  # noqa: ASYNC110 - time is what it waits for
+        while delay_s := self._message_rate.take(self._loop.time()):  # noqa: ASYNC110 - time is what it waits for
             await asyncio.sleep(delay_s)
 
     async def receive(self, text: bytes) -> None:
@@ -148,7 +148,7 @@ class SyncConnection:
                         following = session.replies_sent()
                     case CatchUp():
                         await log.catch_up()
-                        following = session.caught_up(self.hub.seen, log.clock_us())
+                        following = session.caught_up(self.hub.head, log.clock_us())
                     case ReadPage():
                         page = await self.pages.read(effect.cycle, effect.since, effect.limit)
                         following = session.page_read(page, log.clock_us())
@@ -189,7 +189,7 @@ class SyncConnection:
 
     async def _submit(self, effect: SubmitDrafts) -> None:
         session, request = self.session, effect.request
-        await self.hub.drafts.take(session.client_id, effect.reply.drafts)
+        await self.hub.draft_quota.acquire(session.client_id, effect.reply.drafts)
         try:
             items = await run_sized(
                 request.size,
@@ -204,14 +204,14 @@ class SyncConnection:
             command = Submit(items, session.client_id, session.number, self.validate)
             self.log.enqueue(command, SubmitCaller(self, effect.reply))
         except BaseException:
-            self.hub.drafts.give_back(session.client_id, effect.reply.drafts)
+            self.hub.draft_quota.release(session.client_id, effect.reply.drafts)
             raise
         session.submitted(effect.reply)
         self._no_replies_waiting.clear()
 
     def settle(self, reply: PendingReply, effects: Iterable[Immediate]) -> None:
         """A submit has its outcome, with these effects."""
-        self.hub.drafts.give_back(self.session.client_id, reply.drafts)
+        self.hub.draft_quota.release(self.session.client_id, reply.drafts)
         self.apply(effects)
         if not self.session.replies_waiting:
             self._no_replies_waiting.set()
@@ -237,7 +237,7 @@ class SyncConnection:
     async def _feed_some(self) -> bool:
         await self.send_queue.drained()
         feed = self.session.feed
-        read = feed.next_read(self.hub.seen)
+        read = feed.next_read(self.hub.head)
         if read is None:
             return False
         records = await self.log.store.read_tagged(

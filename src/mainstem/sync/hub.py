@@ -6,9 +6,9 @@ from typing import Protocol
 from mainstem.log.commands import Key, State
 from mainstem.log.commit import CommitLog
 from mainstem.log.records import Kind, Record
-from mainstem.sync.pacing import Drafts
 from mainstem.sync.protocol.effects import Send
 from mainstem.sync.protocol.feed import broadcast
+from mainstem.sync.throttling import DraftQuota
 
 
 class Receiver(Protocol):
@@ -18,14 +18,13 @@ class Receiver(Protocol):
 class Hub:
     def __init__(self, log: CommitLog) -> None:
         self.log = log
-        self.seen: int = log.store.head
-        """The newest id that every live connection has been offered."""
-        self.connections = 0
-        self.drafts = Drafts()
+        self.head: int = log.store.head
+        """The head of the log up to which every live connection has been offered the events."""
+        self.draft_quota = DraftQuota()
         self._by_partition: dict[str, set[Receiver]] = {}
 
     def start(self) -> None:
-        self.seen = self.log.store.head
+        self.head = self.log.store.head
         self.log.observers.append(self._observe)
 
     def stop(self) -> None:
@@ -47,7 +46,7 @@ class Hub:
         for record in records:
             if record.kind is Kind.EVENT:
                 self._offer(record)
-        self.seen = self.log.store.head
+        self.head = self.log.store.head
 
     def _offer(self, record: Record) -> None:
         tags = record.tags

@@ -11,7 +11,7 @@ from mainstem.sync.protocol.cycles import Cycle, SyncPage
 from mainstem.sync.states import PartitionState, Snapshot, partition_key, snapshot_key
 
 
-class SyncPages:
+class PageReader:
     def __init__(self, log: CommitLog) -> None:
         self.log = log
 

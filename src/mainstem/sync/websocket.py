@@ -8,7 +8,7 @@ from mainstem.errors import SyncBadRequest
 from mainstem.http.asgi import Receive, Scope, Send
 from mainstem.sync.connection import SyncConnection, VerifyTokens
 from mainstem.sync.hub import Hub
-from mainstem.sync.pages import SyncPages
+from mainstem.sync.pages import PageReader
 from mainstem.sync.protocol.messages import OversizeMessage
 from mainstem.sync.protocol.session import SessionOptions, State
 from mainstem.sync.send_queue import SendQueue
@@ -30,7 +30,7 @@ class SyncSocket:
         self.validate = validate
         self.options = SessionOptions(implicit_subscriptions, uuids_only)
         self.core_options = SessionOptions(implicit_subscriptions=True, uuids_only=uuids_only)
-        self.pages = SyncPages(hub.log)
+        self.pages = PageReader(hub.log)
         self._open: set[SyncConnection] = set()
 
     def release(self) -> None:
@@ -56,7 +56,7 @@ class SyncSocket:
         self._open.add(connection)
         writing = asyncio.create_task(send_queue.run())
         reading = asyncio.create_task(self._read(connection, receive))
-        watching = asyncio.create_task(self._watch_times(connection))
+        watching = asyncio.create_task(self._watch_deadlines(connection))
         try:
             ends: set[asyncio.Future[Any]] = {reading, connection.closing, writing}
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -94,7 +94,7 @@ class SyncSocket:
             else:
                 connection.refuse(SyncBadRequest("messages are text, not binary"))
 
-    async def _watch_times(self, connection: SyncConnection) -> None:
+    async def _watch_deadlines(self, connection: SyncConnection) -> None:
         """Nobody holds a connection open without saying who they are, or longer than their token lasts."""
         try:
             async with asyncio.timeout(limits.CONNECT_WAIT_S_MAX):

@@ -35,7 +35,7 @@ from mainstem.sync.commands import PutSnapshot, RaiseFloors
 from mainstem.sync.hub import Hub
 from mainstem.sync.protocol.messages import complete_event
 from mainstem.sync.protocol.partitions import normalise
-from mainstem.sync.pruning import Pruner
+from mainstem.sync.pruner import Pruner
 from mainstem.sync.states import PartitionState, Snapshot, partition_key, snapshot_key
 from mainstem.timestamps import format_time
 
@@ -176,7 +176,7 @@ class PartitionsHttp:
             return Offset(0, state.floor)
         if offset is Sentinel.NOW:
             return Offset(0, max(tail.position, state.floor))
-        if offset.read_seq != 0 or offset.position > self.hub.seen:
+        if offset.read_seq != 0 or offset.position > self.hub.head:
             raise BadOffset(f"{offset} lies beyond the end of the log")
         if offset.position < state.floor:
             earliest = str(Offset(0, state.floor))

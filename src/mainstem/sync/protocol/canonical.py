@@ -44,10 +44,10 @@ def content_hash(partitions: Sequence[str], event: bytes) -> bytes:
     `partitions` are normalised already; `event` is the JSON of an object, as it was sent. What has no canonical form
     (a number beyond a double, a lone surrogate, more than `limits.JSON_DEPTH_MAX` levels) is `ValidationFailed`.
     """
-    return hash_content(partitions, decode_event(event))
+    return decoded_content_hash(partitions, decode_event(event))
 
 
-def hash_content(partitions: Sequence[str], event: dict[str, Any]) -> bytes:
+def decoded_content_hash(partitions: Sequence[str], event: dict[str, Any]) -> bytes:
     """The same for an event that is decoded already."""
     names = _encode_sorted(partitions)
     return hashlib.sha256(b'{"event":%b,"partitions":%b}' % (canonicalize(event), names)).digest()
@@ -128,18 +128,18 @@ def _write(value: Any, put: Callable[[bytes], None], levels_left: int) -> None:
     elif levels_left == 0:
         raise _too_deep()
     elif isinstance(value, dict):
-        mark = b"{"
+        separator = b"{"
         for key in sorted(value, key=_utf16_units):
-            put(mark + _encode_sorted(key) + b":")
+            put(separator + _encode_sorted(key) + b":")
             _write(value[key], put, levels_left - 1)
-            mark = b","
+            separator = b","
         put(b"}" if value else b"{}")
     elif isinstance(value, list):
-        mark = b"["
+        separator = b"["
         for item in value:
-            put(mark)
+            put(separator)
             _write(item, put, levels_left - 1)
-            mark = b","
+            separator = b","
         put(b"]" if value else b"[]")
     else:
         raise TypeError(f"not a JSON value: {type(value).__name__}")

@@ -7,7 +7,7 @@ from mainstem import limits
 from mainstem.access import Identity
 from mainstem.errors import SyncBadRequest, ValidationFailed
 from mainstem.sync.commands import Item
-from mainstem.sync.protocol.canonical import decode_event, hash_content
+from mainstem.sync.protocol.canonical import decode_event, decoded_content_hash
 from mainstem.sync.protocol.messages import EventPayload
 from mainstem.sync.protocol.partitions import normalise
 from mainstem.sync.validation.validators import FieldError
@@ -81,7 +81,7 @@ def _prepare(
                 return Item(draft.id, refusal="forbidden", errors=(error,))
         event = bytes(draft.event)
         value = decode_event(event)
-        digest = hash_content(partitions, value)
+        digest = decoded_content_hash(partitions, value)
         return Item(draft.id, partitions, event, digest, value=value if keep_value else None)
     except ValidationFailed as failure:
         return Item(draft.id, refusal="validation_failed", errors=(FieldError(failure.field, failure.detail),))

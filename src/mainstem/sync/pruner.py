@@ -1,4 +1,4 @@
-"""Pruning: erase events that all of their partitions have given up, in small transactions.
+"""The pruner: erases events that all of their partitions have given up, in small transactions.
 
 An event's entry in the dedupe index stays, so a late retry still gets its first commit.
 """
@@ -54,38 +54,38 @@ class Pruner:
             await self._wanted.wait()
             self._wanted.clear()
             if not self.log.store.tending:  # another node does it; this one must be ready to take over
-                await self._again()
+                await self._retry_later()
                 continue
             try:
                 await self.round()
             except MainstemError as error:
                 logger.warning("pruning failed and is tried again: %s", error.detail)
-                await self._again()
+                await self._retry_later()
             except Exception:
                 logger.exception("pruning failed and is tried again")
-                await self._again()
+                await self._retry_later()
 
-    async def _again(self) -> None:
+    async def _retry_later(self) -> None:
         await asyncio.sleep(limits.REAP_EVERY_S)
         self._wanted.set()
 
     async def round(self) -> int:
-        """One pass over all partitions; how many events went."""
-        gone = 0
+        """One pass over all partitions. Returns how many events were erased."""
+        erased = 0
         after = ""
         while page := await self.log.store.scan(PARTITIONS, "", after, limits.SCAN_PAGE):
             for name, state in page:
                 if state.floor > state.pruned:
-                    gone += await self._prune(name, state)
+                    erased += await self._prune(name, state)
             after = page[-1][0]
-        return gone
+        return erased
 
     async def _prune(self, name: str, state: PartitionState) -> int:
         """What this partition gives up goes, if the other partitions of the event have given it up too.
 
         An event that stays is looked at again when the floor of another of its partitions rises.
         """
-        gone, at = 0, 0
+        erased, at = 0, 0
         while True:
             records = await self.log.store.read_tagged(
                 [name],
@@ -103,9 +103,9 @@ class Pruner:
             if ids:
                 await self.log.submit(NoteLoss(ids[-1]))
             await self.log.store.erase_tagged(ids, [(name, number) for number in ids for name in tags[number]])
-            gone += len(ids)
+            erased += len(ids)
         await self.log.submit(NotePruned(name, state.floor))
-        return gone
+        return erased
 
     async def _floors(self, names: set[str]) -> dict[str, int]:
         states = await self.log.store.get_many([partition_key(name) for name in names])

@@ -1,4 +1,4 @@
-"""Pacing: whoever sends too fast is read more slowly. Nothing is refused for it, since many clients never retry.
+"""Throttling: whoever sends too fast is read more slowly. Nothing is refused for it, since many clients never retry.
 
 While a connection waits here its socket is not read, so what it sends piles up with the sender, not with the server.
 """
@@ -9,50 +9,50 @@ from collections import deque
 from mainstem import limits
 
 
-class Pace:
+class TokenBucket:
     """The message rate of one connection, averaged over a second."""
 
     def __init__(self, now_s: float) -> None:
-        self._allowance = float(limits.SYNC_MESSAGES_S_MAX)
-        self._counted_s = now_s
+        self._tokens = float(limits.SYNC_MESSAGES_S_MAX)
+        self._updated_s = now_s
 
     def take(self, now_s: float) -> float:
         """Count one message. Returns 0, or the seconds until there is room: then nothing was counted."""
         most = float(limits.SYNC_MESSAGES_S_MAX)
-        self._allowance = min(most, self._allowance + max(0.0, now_s - self._counted_s) * most)
-        self._counted_s = now_s
-        if self._allowance >= 1:
-            self._allowance -= 1
+        self._tokens = min(most, self._tokens + max(0.0, now_s - self._updated_s) * most)
+        self._updated_s = now_s
+        if self._tokens >= 1:
+            self._tokens -= 1
             return 0.0
         # A hundredth of a second at least: waiting for every single message would cost more than the messages.
-        return max((1 - self._allowance) / most, 0.01)
+        return max((1 - self._tokens) / most, 0.01)
 
 
-class Drafts:
-    """Drafts that wait for their commit, counted per client over all its connections, and who waits for room."""
+class DraftQuota:
+    """Counts the drafts that wait for their commit, per client across all its connections. Excess drafts wait here."""
 
     def __init__(self) -> None:
         self._count: dict[str, int] = {}
         self._waiting: dict[str, deque[tuple[int, asyncio.Future[None]]]] = {}
 
-    async def take(self, client_id: str, number: int) -> None:
-        """Return when these drafts may go to the log. Connections of one client take turns."""
+    async def acquire(self, client_id: str, number: int) -> None:
+        """Return when these drafts may go to the log. Connections of one client are served in the order they came."""
         if client_id not in self._waiting and self._fits(client_id, number):
             self._add(client_id, number)
             return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        place = (number, turn)
-        self._waiting.setdefault(client_id, deque()).append(place)
+        admitted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiter = (number, admitted)
+        self._waiting.setdefault(client_id, deque()).append(waiter)
         try:
-            await turn
+            await admitted
         except asyncio.CancelledError:
-            if turn.cancelled():
-                self._leave(client_id, place)
+            if admitted.cancelled():
+                self._leave(client_id, waiter)
             else:
-                self.give_back(client_id, number)
+                self.release(client_id, number)
             raise
 
-    def give_back(self, client_id: str, number: int) -> None:
+    def release(self, client_id: str, number: int) -> None:
         """These drafts have their outcome."""
         left = self._count.get(client_id, 0) - number
         if left > 0:
@@ -64,17 +64,17 @@ class Drafts:
     def _admit(self, client_id: str) -> None:
         waiting = self._waiting.get(client_id)
         while waiting and self._fits(client_id, waiting[0][0]):
-            number, turn = waiting.popleft()
-            if not turn.cancelled():
+            number, admitted = waiting.popleft()
+            if not admitted.cancelled():
                 self._add(client_id, number)
-                turn.set_result(None)
+                admitted.set_result(None)
         if not waiting:
             self._waiting.pop(client_id, None)
 
-    def _leave(self, client_id: str, place: tuple[int, asyncio.Future[None]]) -> None:
+    def _leave(self, client_id: str, waiter: tuple[int, asyncio.Future[None]]) -> None:
         waiting = self._waiting.get(client_id)
-        if waiting is not None and place in waiting:
-            waiting.remove(place)
+        if waiting is not None and waiter in waiting:
+            waiting.remove(waiter)
             self._admit(client_id)
 
     def _fits(self, client_id: str, number: int) -> bool:

@@ -1,0 +1,90 @@
+"""Throttling: whoever sends too fast waits, in turn, and no longer than needed."""
+
+import asyncio
+
+import pytest
+
+from mainstem import limits
+from mainstem.sync.throttling import DraftQuota, TokenBucket
+
+
+def test_a_second_of_messages_may_come_at_once_and_the_next_ones_wait():
+    bucket = TokenBucket(10.0)
+    assert all(bucket.take(10.0) == 0 for _ in range(limits.SYNC_MESSAGES_S_MAX))
+    delay_s = bucket.take(10.0)
+    assert 0 < delay_s < 0.1
+    assert bucket.take(10.0 + delay_s) == 0
+
+
+def test_a_clock_that_stands_still_or_goes_back_gives_no_room():
+    bucket = TokenBucket(10.0)
+    for _ in range(limits.SYNC_MESSAGES_S_MAX):
+        bucket.take(10.0)
+    assert bucket.take(9.0) > 0
+    assert bucket.take(9.0) > 0
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+def quota(monkeypatch):
+    monkeypatch.setattr(limits, "SYNC_DRAFTS_MAX", 10)
+    return DraftQuota()
+
+
+async def test_who_fits_does_not_wait(quota):
+    await quota.acquire("ann", 6)
+    await quota.acquire("ann", 4)
+    await quota.acquire("bob", 10)
+
+
+async def test_turns_are_taken_in_order_also_by_a_small_one_that_would_fit(quota):
+    await quota.acquire("ann", 8)
+    done: list[int] = []
+
+    async def take(number):
+        await quota.acquire("ann", number)
+        done.append(number)
+
+    tasks = [asyncio.create_task(take(number)) for number in (5, 2, 9)]
+    await settle()
+    assert done == []
+    quota.release("ann", 8)
+    await settle()
+    assert done == [5, 2]
+    quota.release("ann", 7)
+    await asyncio.gather(*tasks)
+    assert done == [5, 2, 9]
+
+
+async def test_a_request_that_never_fits_goes_alone(quota):
+    await quota.acquire("ann", 1)
+    waiting = asyncio.create_task(quota.acquire("ann", 50))
+    await settle()
+    assert not waiting.done()
+    quota.release("ann", 1)
+    await waiting
+
+
+async def test_a_connection_that_ends_while_it_waits_holds_up_nobody(quota):
+    await quota.acquire("ann", 5)
+    gone = asyncio.create_task(quota.acquire("ann", 10))
+    last = asyncio.create_task(quota.acquire("ann", 5))
+    await settle()
+    gone.cancel()
+    await asyncio.gather(gone, return_exceptions=True)
+    await last
+
+
+async def test_a_connection_that_ends_just_as_it_has_its_turn_gives_it_back(quota):
+    await quota.acquire("ann", 10)
+    gone = asyncio.create_task(quota.acquire("ann", 10))
+    last = asyncio.create_task(quota.acquire("ann", 10))
+    await settle()
+    quota.release("ann", 10)
+    gone.cancel()
+    await asyncio.gather(gone, return_exceptions=True)
+    await last
