@@ -14,18 +14,18 @@ from typing import Any, Final, NamedTuple
 from mainstem.errors import SettingsError
 from mainstem.sync.protocol.canonical import canonicalize
 
-# A place is the way from a value up to the event, in pairs of key and parent: it is written out only for an error.
-Place = tuple[str | int, Any] | None
-Fault = tuple[Place, str]
-Check = Callable[[Any, Place], Iterator[Fault]]
+# Where a value is in the event: its key, and the location of what holds it. It is formatted only for an error.
+Location = tuple[str | int, Any] | None
+Violation = tuple[Location, str]
+Check = Callable[[Any, Location], Iterator[Violation]]
 
 
-def demand(condition: bool, where: str, requirement: str) -> None:
+def require(condition: bool, where: str, requirement: str) -> None:
     if not condition:
         raise SettingsError(f"{where}: {requirement}")
 
 
-def accept_anything(value: Any, place: Place) -> Iterator[Fault]:
+def accept_anything(value: Any, location: Location) -> Iterator[Violation]:
     return iter(())
 
 
@@ -50,7 +50,7 @@ TYPES: Final[dict[str, Callable[[Any], bool]]] = {
 
 def _type(argument: Any, where: str) -> Check:
     names = [argument] if isinstance(argument, str) else argument
-    demand(
+    require(
         isinstance(names, list) and bool(names) and all(isinstance(name, str) and name in TYPES for name in names),
         where,
         f"must be of {', '.join(TYPES)}",
@@ -58,9 +58,9 @@ def _type(argument: Any, where: str) -> Check:
     tests = [TYPES[name] for name in names]
     message = f"must be {' or '.join(names)}"
 
-    def check(value: Any, place: Place) -> Iterator[Fault]:
+    def check(value: Any, location: Location) -> Iterator[Violation]:
         if not any(test(value) for test in tests):
-            yield place, message
+            yield location, message
 
     return check
 
@@ -68,9 +68,9 @@ def _type(argument: Any, where: str) -> Check:
 def _equal_to_one(values: list[Any], message: str) -> Check:
     allowed = frozenset(map(canonicalize, values))
 
-    def check(value: Any, place: Place) -> Iterator[Fault]:
+    def check(value: Any, location: Location) -> Iterator[Violation]:
         if canonicalize(value) not in allowed:
-            yield place, message
+            yield location, message
 
     return check
 
@@ -80,7 +80,7 @@ def _const(argument: Any, where: str) -> Check:
 
 
 def _enum(argument: Any, where: str) -> Check:
-    demand(isinstance(argument, list), where, "must be an array")
+    require(isinstance(argument, list), where, "must be an array")
     return _equal_to_one(argument, "must be one of the values allowed")
 
 
@@ -112,12 +112,12 @@ BOUNDS: Final = {
 def _bound(bound: _Bound, argument: Any, where: str) -> Check:
     applies, measure, holds, message = bound
     if measure is len:
-        demand(_is_integer(argument) and argument >= 0, where, "must be an integer from 0 on")
-    demand(_is_number(argument), where, "must be a number")
+        require(_is_integer(argument) and argument >= 0, where, "must be an integer from 0 on")
+    require(_is_number(argument), where, "must be a number")
 
-    def check(value: Any, place: Place) -> Iterator[Fault]:
+    def check(value: Any, location: Location) -> Iterator[Violation]:
         if applies(value) and not holds(measure(value), argument):
-            yield place, f"{message} {argument}"
+            yield location, f"{message} {argument}"
 
     return check
 
@@ -127,40 +127,40 @@ DOLLAR = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|(\$)", re.DOTALL)
 
 
 def _pattern(argument: Any, where: str) -> Check:
-    demand(isinstance(argument, str), where, "must be a string")
+    require(isinstance(argument, str), where, "must be a string")
     try:
         pattern = re.compile(DOLLAR.sub(lambda match: r"\Z" if match[1] else match[0], argument), re.ASCII)
     except re.error as error:
         raise SettingsError(f"{where}: not a pattern: {error}") from None
 
-    def check(value: Any, place: Place) -> Iterator[Fault]:
+    def check(value: Any, location: Location) -> Iterator[Violation]:
         if isinstance(value, str) and not pattern.search(value):
-            yield place, "does not have the form demanded"
+            yield location, "does not have the form demanded"
 
     return check
 
 
 def _required(argument: Any, where: str) -> Check:
     names = argument
-    demand(isinstance(names, list) and all(isinstance(name, str) for name in names), where, "must be strings")
+    require(isinstance(names, list) and all(isinstance(name, str) for name in names), where, "must be strings")
 
-    def check(value: Any, place: Place) -> Iterator[Fault]:
+    def check(value: Any, location: Location) -> Iterator[Violation]:
         if isinstance(value, dict):
             for name in names:
                 if name not in value:
-                    yield (name, place), "is missing"
+                    yield (name, location), "is missing"
 
     return check
 
 
 def _unique_items(argument: Any, where: str) -> Check:
-    demand(isinstance(argument, bool), where, "must be a boolean")
+    require(isinstance(argument, bool), where, "must be a boolean")
     if not argument:
         return accept_anything
 
-    def check(value: Any, place: Place) -> Iterator[Fault]:
+    def check(value: Any, location: Location) -> Iterator[Violation]:
         if isinstance(value, list) and len(set(map(canonicalize, value))) < len(value):
-            yield place, "must not hold an item twice"
+            yield location, "must not hold an item twice"
 
     return check
 

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from mainstem.errors import SettingsError
-from mainstem.sync.validation.assertions import ASSERTIONS, Check, Fault, Place, accept_anything, demand
+from mainstem.sync.validation.assertions import ASSERTIONS, Check, Location, Violation, accept_anything, require
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 ANNOTATIONS: Final = frozenset(
@@ -32,10 +32,10 @@ class _Document:
             raise SettingsError("#/$defs: must be an object")
         schemas = {"#": root} | {_reference_to(name): schema for name, schema in definitions.items()}
         self.definitions: dict[str, Check] = {}
-        self.referring: dict[str, set[str]] = {name: set() for name in schemas}
+        self.references: dict[str, set[str]] = {name: set() for name in schemas}
         for name, schema in schemas.items():
             self.definitions[name] = self.compile(schema, name, name)
-        self._refuse_circles()
+        self._refuse_circular_references()
         self.check = self.definitions["#"]
 
     def compile(self, schema: Any, where: str, applied_by: str | None) -> Check:
@@ -48,7 +48,7 @@ class _Document:
         unknown = schema.keys() - ASSERTIONS.keys() - APPLICATORS.keys() - ANNOTATIONS
         if where == "#":
             unknown -= TOP_LEVEL
-            demand(schema.get("$schema", DIALECT) == DIALECT, f"{where}/$schema", f"must be {DIALECT}")
+            require(schema.get("$schema", DIALECT) == DIALECT, f"{where}/$schema", f"must be {DIALECT}")
         if unknown:
             raise SettingsError(f"{where}: unsupported here: {', '.join(sorted(unknown))}")
         checks = [
@@ -57,25 +57,25 @@ class _Document:
             if keyword in schema
         ]
         checks += [
-            applicator(_Use(self, schema, f"{where}/{keyword}", applied_by, keyword))
+            applicator(_KeywordUse(self, schema, f"{where}/{keyword}", applied_by, keyword))
             for keyword, applicator in APPLICATORS.items()
             if keyword in schema
         ]
-        return lambda value, place: chain.from_iterable(check(value, place) for check in checks)
+        return lambda value, location: chain.from_iterable(check(value, location) for check in checks)
 
-    def _refuse_circles(self) -> None:
+    def _refuse_circular_references(self) -> None:
         """A definition that applies itself to the same value would never come to an end."""
-        for start in self.referring:
+        for start in self.references:
             reached: set[str] = set()
-            waiting = set(self.referring[start])
+            waiting = set(self.references[start])
             while waiting:
                 name = waiting.pop()
-                demand(name != start, start, "applies itself to the same value without end")
+                require(name != start, start, "applies itself to the same value without end")
                 reached.add(name)
-                waiting |= self.referring[name] - reached
+                waiting |= self.references[name] - reached
 
 
-class _Use(NamedTuple):
+class _KeywordUse(NamedTuple):
     """A keyword that applies subschemas, where it is used."""
 
     document: _Document
@@ -88,10 +88,10 @@ class _Use(NamedTuple):
     def argument(self) -> Any:
         return self.schema[self.keyword]
 
-    def compile_here(self, schema: Any, name: str | int) -> Check:
+    def compile_in_place(self, schema: Any, name: str | int) -> Check:
         return self.document.compile(schema, f"{self.where}/{name}", self.applied_by)
 
-    def compile_below(self, schema: Any, *names: str | int) -> Check:
+    def compile_child(self, schema: Any, *names: str | int) -> Check:
         return self.document.compile(schema, "/".join([self.where, *map(str, names)]), None)
 
 
@@ -99,118 +99,118 @@ def _reference_to(definition: str) -> str:
     return "#/$defs/" + definition.replace("~", "~0").replace("/", "~1")
 
 
-def _refuse(value: Any, place: Place) -> Iterator[Fault]:
-    yield place, "is not allowed"
+def _refuse(value: Any, location: Location) -> Iterator[Violation]:
+    yield location, "is not allowed"
 
 
 def _passes(check: Check, value: Any) -> bool:
     return next(check(value, None), None) is None
 
 
-def _properties(use: _Use) -> Check:
-    demand(isinstance(use.argument, dict), use.where, "must be an object")
-    checks = {name: use.compile_below(schema, name) for name, schema in use.argument.items()}
+def _properties(use: _KeywordUse) -> Check:
+    require(isinstance(use.argument, dict), use.where, "must be an object")
+    checks = {name: use.compile_child(schema, name) for name, schema in use.argument.items()}
 
-    def check(value: Any, place: Place) -> Iterator[Fault]:
+    def check(value: Any, location: Location) -> Iterator[Violation]:
         if isinstance(value, dict):
             for name, inner in checks.items():
                 if name in value:
-                    yield from inner(value[name], (name, place))
+                    yield from inner(value[name], (name, location))
 
     return check
 
 
-def _additional_properties(use: _Use) -> Check:
+def _additional_properties(use: _KeywordUse) -> Check:
     known = frozenset(use.schema.get("properties", ()))
-    inner = use.compile_below(use.argument)
+    inner = use.compile_child(use.argument)
 
-    def check(value: Any, place: Place) -> Iterator[Fault]:
+    def check(value: Any, location: Location) -> Iterator[Violation]:
         if isinstance(value, dict):
             for name, item in value.items():
                 if name not in known:
-                    yield from inner(item, (name, place))
+                    yield from inner(item, (name, location))
 
     return check
 
 
-def _prefix_items(use: _Use) -> Check:
-    demand(isinstance(use.argument, list) and bool(use.argument), use.where, "must be a non-empty array")
-    checks = [use.compile_below(schema, index) for index, schema in enumerate(use.argument)]
+def _prefix_items(use: _KeywordUse) -> Check:
+    require(isinstance(use.argument, list) and bool(use.argument), use.where, "must be a non-empty array")
+    checks = [use.compile_child(schema, index) for index, schema in enumerate(use.argument)]
 
-    def check(value: Any, place: Place) -> Iterator[Fault]:
+    def check(value: Any, location: Location) -> Iterator[Violation]:
         if isinstance(value, list):
             for index, (inner, item) in enumerate(zip(checks, value, strict=False)):
-                yield from inner(item, (index, place))
+                yield from inner(item, (index, location))
 
     return check
 
 
-def _items(use: _Use) -> Check:
+def _items(use: _KeywordUse) -> Check:
     prefix = use.schema.get("prefixItems", ())
-    inner = use.compile_below(use.argument)
+    inner = use.compile_child(use.argument)
 
-    def check(value: Any, place: Place) -> Iterator[Fault]:
+    def check(value: Any, location: Location) -> Iterator[Violation]:
         if isinstance(value, list):
             for index in range(len(prefix), len(value)):
-                yield from inner(value[index], (index, place))
+                yield from inner(value[index], (index, location))
 
     return check
 
 
-def _branches(use: _Use) -> list[Check]:
-    demand(isinstance(use.argument, list) and bool(use.argument), use.where, "must be a non-empty array")
-    return [use.compile_here(schema, index) for index, schema in enumerate(use.argument)]
+def _branches(use: _KeywordUse) -> list[Check]:
+    require(isinstance(use.argument, list) and bool(use.argument), use.where, "must be a non-empty array")
+    return [use.compile_in_place(schema, index) for index, schema in enumerate(use.argument)]
 
 
-def _all_of(use: _Use) -> Check:
+def _all_of(use: _KeywordUse) -> Check:
     checks = _branches(use)
-    return lambda value, place: chain.from_iterable(check(value, place) for check in checks)
+    return lambda value, location: chain.from_iterable(check(value, location) for check in checks)
 
 
-def _any_of(use: _Use) -> Check:
+def _any_of(use: _KeywordUse) -> Check:
     checks = _branches(use)
 
-    def check(value: Any, place: Place) -> Iterator[Fault]:
+    def check(value: Any, location: Location) -> Iterator[Violation]:
         if not any(_passes(branch, value) for branch in checks):
-            yield place, "has none of the forms allowed"
+            yield location, "has none of the forms allowed"
 
     return check
 
 
-def _one_of(use: _Use) -> Check:
+def _one_of(use: _KeywordUse) -> Check:
     checks = _branches(use)
 
-    def check(value: Any, place: Place) -> Iterator[Fault]:
+    def check(value: Any, location: Location) -> Iterator[Violation]:
         number = sum(_passes(branch, value) for branch in checks)
         if number != 1:
-            yield place, f"must have one of the forms allowed, and has {number}"
+            yield location, f"must have one of the forms allowed, and has {number}"
 
     return check
 
 
-def _not(use: _Use) -> Check:
+def _not(use: _KeywordUse) -> Check:
     inner = use.document.compile(use.argument, use.where, use.applied_by)
 
-    def check(value: Any, place: Place) -> Iterator[Fault]:
+    def check(value: Any, location: Location) -> Iterator[Violation]:
         if _passes(inner, value):
-            yield place, "has a form that is not allowed"
+            yield location, "has a form that is not allowed"
 
     return check
 
 
-def _ref(use: _Use) -> Check:
+def _ref(use: _KeywordUse) -> Check:
     document, name = use.document, use.argument
-    demand(
-        isinstance(name, str) and name in document.referring,
+    require(
+        isinstance(name, str) and name in document.references,
         use.where,
         "must be # or the #/$defs/<name> of a definition",
     )
     if use.applied_by is not None:
-        document.referring[use.applied_by].add(name)
-    return lambda value, place: document.definitions[name](value, place)
+        document.references[use.applied_by].add(name)
+    return lambda value, location: document.definitions[name](value, location)
 
 
-APPLICATORS: Final[dict[str, Callable[[_Use], Check]]] = {
+APPLICATORS: Final[dict[str, Callable[[_KeywordUse], Check]]] = {
     "properties": _properties,
     "additionalProperties": _additional_properties,
     "prefixItems": _prefix_items,

@@ -38,6 +38,7 @@ STATE_LEVELS_MAX: Final = limits.JSON_DEPTH_MAX - 100  # a state travels as a sn
 
 State = dict[str, Any]
 Node = dict[str, Any]
+Tree = dict[str, Any]
 Path = list[str]
 MISSING: Final = object()
 
@@ -79,7 +80,7 @@ def _event(properties: dict[str, Any], optional: Sequence[str] = ()) -> dict[str
 
 
 _REPLACE = {"replace": {"type": "boolean"}}
-_PLACE = {"parent": _KEY, "position": _POSITION}
+_POSITIONING = {"parent": _KEY, "position": _POSITION}
 
 SHAPES: Final = {
     "set": _event({"value": True, "options": _object(_REPLACE, ["replace"])}, ["options"]),
@@ -87,13 +88,13 @@ SHAPES: Final = {
     "treePush": _event(
         {
             "value": {"type": "object", "properties": {"id": _ID}, "required": ["id"]},
-            "options": _object(_PLACE, ["parent", "position"]),
+            "options": _object(_POSITIONING, ["parent", "position"]),
         },
         ["options"],
     ),
     "treeDelete": _event({"options": _object({"id": _ID})}),
     "treeUpdate": _event({"value": {"type": "object"}, "options": _object({"id": _ID} | _REPLACE, ["replace"])}),
-    "treeMove": _event({"options": _object({"id": _ID} | _PLACE, ["parent", "position"])}),
+    "treeMove": _event({"options": _object({"id": _ID} | _POSITIONING, ["parent", "position"])}),
 }
 _shape_validators = {action: json_schema(shape) for action, shape in SHAPES.items()}
 
@@ -134,8 +135,8 @@ def apply_action(state: State, event: dict[str, Any]) -> State:
     `state` is `{}` or what an earlier call returned: its trees are taken to be well-formed. `TreeConflict` says that
     the action does not fit, or is no action at all.
     """
-    for fault in tree_validator(event, ()):
-        raise TreeConflict(f"{fault.field} {fault.message}")
+    for error in tree_validator(event, ()):
+        raise TreeConflict(f"{error.field} {error.message}")
     payload = event["payload"]
     target = payload["target"]
     path = target.split(".") if isinstance(target, str) else target
@@ -163,51 +164,47 @@ def _unset(state: State, path: Path, value: Any, options: dict[str, Any]) -> Sta
 def _tree_push(state: State, path: Path, value: Any, options: dict[str, Any]) -> State:
     node_id = value["id"]
 
-    def change(tree: Any) -> Any:
-        _demand_tree(tree, path)
+    def change(tree: Tree) -> Tree:
         if node_id in tree["items"]:
             raise TreeConflict(f"there is a node {node_id!r} already")
         fields = _fields(value, path)
         nodes = _insert(tree, {"id": node_id, "children": []}, options, path)
         return tree | {"items": tree["items"] | {node_id: fields}, "tree": nodes}
 
-    return _change(state, path, change)
+    return _change_tree(state, path, change)
 
 
 def _tree_delete(state: State, path: Path, value: Any, options: dict[str, Any]) -> State:
-    def change(tree: Any) -> Any:
-        _demand_tree(tree, path)
-        node, nodes = _take_out(tree, options["id"])
+    def change(tree: Tree) -> Tree:
+        node, nodes = _remove(tree, options["id"])
         gone = {each["id"] for level in _levels([node]) for each in level}
         items = {node_id: fields for node_id, fields in tree["items"].items() if node_id not in gone}
         return tree | {"items": items, "tree": nodes}
 
-    return _change(state, path, change)
+    return _change_tree(state, path, change)
 
 
 def _tree_update(state: State, path: Path, value: Any, options: dict[str, Any]) -> State:
     node_id = options["id"]
 
-    def change(tree: Any) -> Any:
-        _demand_tree(tree, path)
-        _demand_node(tree, node_id)
+    def change(tree: Tree) -> Tree:
+        _require_node(tree, node_id)
         old = tree["items"][node_id]
         fields = _fields(old | value if _merges(old, value, options) else value, path)
         return tree | {"items": tree["items"] | {node_id: fields}}
 
-    return _change(state, path, change)
+    return _change_tree(state, path, change)
 
 
 def _tree_move(state: State, path: Path, value: Any, options: dict[str, Any]) -> State:
-    def change(tree: Any) -> Any:
-        _demand_tree(tree, path)
-        node, nodes = _take_out(tree, options["id"])
+    def change(tree: Tree) -> Tree:
+        node, nodes = _remove(tree, options["id"])
         parent = options.get("parent", ROOT)
         if any(each["id"] == parent for level in _levels([node]) for each in level):
             raise TreeConflict(f"{parent!r} is below {options['id']!r}, which cannot move below itself")
         return tree | {"tree": _insert(tree | {"tree": nodes}, node, options, path)}
 
-    return _change(state, path, change)
+    return _change_tree(state, path, change)
 
 
 REDUCERS: Final[dict[str, Callable[[State, Path, Any, dict[str, Any]], State]]] = {
@@ -237,6 +234,17 @@ def _change(state: State, path: Path, change: Callable[[Any], Any], *, create: b
     return value
 
 
+def _change_tree(state: State, path: Path, change: Callable[[Tree], Tree]) -> State:
+    """A copy of the state with the tree at `path` changed."""
+
+    def change_value(value: Any) -> Tree:
+        if not _is_tree(value):
+            raise TreeConflict(f"there is no tree at {'.'.join(path)!r}")
+        return change(value)
+
+    return _change(state, path, change_value)
+
+
 def _without(value: dict[str, Any], key: str) -> dict[str, Any]:
     return {name: item for name, item in value.items() if name != key}
 
@@ -249,12 +257,7 @@ def _no_target(path: Path) -> TreeConflict:
     return TreeConflict(f"there is nothing to change at {'.'.join(path)!r}")
 
 
-def _demand_tree(value: Any, path: Path) -> None:
-    if not _is_tree(value):
-        raise TreeConflict(f"there is no tree at {'.'.join(path)!r}")
-
-
-def _demand_node(tree: dict[str, Any], node_id: str) -> None:
+def _require_node(tree: Tree, node_id: str) -> None:
     if node_id not in tree["items"]:
         raise TreeConflict(f"there is no node {node_id!r}")
 
@@ -286,9 +289,9 @@ def _locate(nodes: list[Node], node_id: str) -> list[int]:
     raise AssertionError(f"{node_id!r} is in items and not in the tree")
 
 
-def _take_out(tree: dict[str, Any], node_id: str) -> tuple[Node, list[Node]]:
+def _remove(tree: Tree, node_id: str) -> tuple[Node, list[Node]]:
     """The node with all below it, and the tree's nodes without it."""
-    _demand_node(tree, node_id)
+    _require_node(tree, node_id)
     *trail, index = _locate(tree["tree"], node_id)
     taken: list[Node] = []
 
@@ -300,12 +303,12 @@ def _take_out(tree: dict[str, Any], node_id: str) -> tuple[Node, list[Node]]:
     return taken[0], nodes
 
 
-def _insert(tree: dict[str, Any], node: Node, options: dict[str, Any], path: Path) -> list[Node]:
+def _insert(tree: Tree, node: Node, options: dict[str, Any], path: Path) -> list[Node]:
     """The tree's nodes with one more, where the options say."""
     parent = options.get("parent", ROOT)
     trail: list[int] = []
     if parent != ROOT:
-        _demand_node(tree, parent)
+        _require_node(tree, parent)
         trail = _locate(tree["tree"], parent)
     depth = len(trail) + sum(1 for _ in _levels([node]))
     if len(path) + 2 + 2 * depth > STATE_LEVELS_MAX:  # a node is an object and an array of children
@@ -351,7 +354,7 @@ def _levels(nodes: list[Node]) -> Iterator[list[Node]]:
 # Well-formedness: what `set` and `unset` must not break
 
 
-def _is_tree(value: Any) -> TypeGuard[dict[str, Any]]:
+def _is_tree(value: Any) -> TypeGuard[Tree]:
     return isinstance(value, dict) and isinstance(value.get("items"), dict) and isinstance(value.get("tree"), list)
 
 
@@ -373,7 +376,7 @@ def _too_deep() -> TreeConflict:
     return TreeConflict(f"the state would be nested more than {STATE_LEVELS_MAX} levels deep")
 
 
-def _check_tree(tree: dict[str, Any]) -> None:
+def _check_tree(tree: Tree) -> None:
     ids: list[str] = []
     families = [tree["tree"]]
     while families:

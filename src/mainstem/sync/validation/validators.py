@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from mainstem.errors import SettingsError
-from mainstem.sync.validation.assertions import Place
+from mainstem.sync.validation.assertions import Location
 from mainstem.sync.validation.schemas import compile_schema
 
 ERRORS_MAX: Final = 20  # of one event; a client mends these first
@@ -104,18 +104,18 @@ def json_schema(schema: dict[str, Any]) -> Validator:
 
     def validate(event: dict[str, Any], earlier: Sequence[dict[str, Any]], /) -> list[FieldError]:
         try:
-            faults = list(islice(check(event, None), ERRORS_MAX))
+            violations = list(islice(check(event, None), ERRORS_MAX))
         except RecursionError:  # a schema that refers to itself goes as deep as the client's event
             return [FieldError("event", "is nested too deeply for its schema")]
-        return [FieldError(_render(place), message) for place, message in faults]
+        return [FieldError(_format_location(location), message) for location, message in violations]
 
     return validate
 
 
-def _render(place: Place) -> str:
+def _format_location(location: Location) -> str:
     parts: list[str] = []
-    while place is not None:
-        key, place = place
+    while location is not None:
+        key, location = location
         parts.append(f"[{key}]" if isinstance(key, int) else f".{key}")
     field = "".join(["event", *reversed(parts)])
     return field if len(field) <= FIELD_CHARS_MAX else field[: FIELD_CHARS_MAX - 1] + "…"
