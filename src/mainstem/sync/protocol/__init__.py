@@ -1,1 +1,1 @@
-"""The sync protocol without I/O: names, messages, canonical equality, sessions, and submit requests."""
+"""The sync protocol without I/O: messages, requests, replies, sessions, and the rules for events and partitions."""
