@@ -1,19 +1,18 @@
-"""What all tests share."""
+"""What pytest does for all tests; the fixtures that they share are in tests/support/fixtures.py."""
 
-import fcntl
-import gc
-import subprocess
-import sys
-import warnings
-from collections.abc import Iterator
+import os
+from collections.abc import Generator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from mainstem.pipeline.spark.session import NICENESS_SET, SHORT_LIFE
+pytest.register_assert_rewrite("tests.support")
 
-pytest_plugins = ["mainstem.testing.plugin"]
+from tests.support.requirements import IN_CI  # noqa: E402
+
+pytest_plugins = ["mainstem.testing.plugin", "tests.support.fixtures", "tests.support.spark_session"]
 
 # A run must not depend on the machine's speed; examples are bounded in number where they are used.
 settings.register_profile("mainstem", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -21,9 +20,10 @@ settings.load_profile("mainstem")
 
 # Here a test that starts processes or writes files belongs to the slow half: together they take many minutes.
 HEAVY = frozenset(["cli", "log_api", "offline_client", "pipeline", "spark", "streams_client"])
+Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
+
 DATABASE = "postgres"
 OF_PROCESSES = frozenset(["start_server", "tmp_path_factory"])
-MAINSTEM = Path(sys.executable).with_name("mainstem")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -36,35 +36,47 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
 
 
-@pytest.fixture(scope="session", autouse=True)
-def surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Nothing is kept in the home folder of whoever runs the tests, and Java is set for short lives.
-
-    It hardly gives way: with tests on every core it would wait too long for a Python of its own.
-    """
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp().parent / "cache"))
-        patch.setenv(NICENESS_SET, "1")
-        patch.setenv("PYSPARK_SUBMIT_ARGS", f"--conf 'spark.driver.extraJavaOptions={SHORT_LIFE}' pyspark-shell")
-        yield
+# Order
 
 
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory):
-    """One local Spark, whose tasks may fail three times. Whoever asks for a session in this process gets this one."""
-    from mainstem.pipeline.spark.class_archive import archive_of, is_there
-    from mainstem.pipeline.spark.java import find_java
-    from mainstem.pipeline.spark.session import end_java, find_jars, session
+# What takes longest begins first, so that no worker is still at it when the others have nothing left to do.
+FIRST = ("tests/conformance/", "tests/pipeline/", "tests/spark/", "tests/postgres/", "tests/official_clients/")
 
-    archive = archive_of(find_java(), find_jars())
-    with archive.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # one process prepares it for all
-        if not is_there(archive):
-            subprocess.run([MAINSTEM, "pipeline", "prepare"], check=True, stdout=subprocess.DEVNULL)
-    made = session("tests", "local[2,4]", work=tmp_path_factory.mktemp("spark"))
-    yield made
-    made.stop()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        end_java()
-        gc.collect()  # what is left of the connections to Java, so that no later test meets them
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All tests with Spark go to one worker, which starts Java once; the other workers have the rest meanwhile."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+    items.sort(key=_rank)
+
+
+def _rank(item: pytest.Item) -> int:
+    if item.get_closest_marker("slow") is None:
+        return len(FIRST) + 1
+    return next((rank for rank, folder in enumerate(FIRST) if item.nodeid.startswith(folder)), len(FIRST))
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores, since many tests wait, but few enough for the memory of a laptop."""
+    return min(4, (os.cpu_count() or 1) + 1)
+
+
+# In CI nothing is skipped
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    return _without_skips((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    return _without_skips((yield))
+
+
+def _without_skips(report: Report) -> Report:
+    if IN_CI and report.skipped:
+        report.outcome = "failed"
+        report.longrepr = f"skipped, and in CI nothing is: {report.longrepr}"
+    return report

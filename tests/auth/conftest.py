@@ -6,13 +6,11 @@ from typing import NamedTuple
 
 import httpx2
 import pytest
+from joserfc.jwk import RSAKey
 
 from mainstem.server.settings import Settings
 from mainstem.testing.server_thread import ServerThread
-from tests.auth.issuers import Issuer, bearer, jwks, sign, unsigned
-from tests.support.server_threads import connect_to, path, start_thread
-
-__all__ = ["connect_to", "path", "start_thread"]
+from tests.support.issuers import Issuer, bearer, jwks, sign, unsigned, write_secret
 
 UPGRADE = {
     "connection": "Upgrade",
@@ -33,11 +31,11 @@ class Guarded(NamedTuple):
 @pytest.fixture(scope="session")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     folder = tmp_path_factory.mktemp("guarded")
-    secret, rsa = Issuer("HS256"), Issuer("RS256", "rsa")
+    secret, rsa = write_secret(folder / "secret"), Issuer("RS256", "rsa")
     settings = Settings(
         port=0,
         data=str(folder / "data"),
-        jwt_secret_file=write_secret(folder / "secret", secret),
+        jwt_secret_file=str(folder / "secret"),
         jwks=write_jwks(folder / "jwks.json", rsa),
         long_poll_ms=10_000,
         allow_local_webhooks=True,
@@ -46,21 +44,14 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         yield Guarded(server, secret, rsa)
 
 
-def write_secret(path: Path, issuer: Issuer) -> str:
-    path.write_bytes(issuer.key.raw_value.hex().encode() + b"\n")
-    issuer.key = type(issuer.key).import_key(issuer.key.raw_value.hex().encode())
-    return str(path)
-
-
 def write_jwks(path: Path, *issuers: Issuer) -> str:
     path.write_bytes(jwks(*issuers))
     return str(path)
 
 
 @pytest.fixture
-def secret_file(tmp_path) -> tuple[str, Issuer]:
-    issuer = Issuer("HS256")
-    return write_secret(tmp_path / "secret", issuer), issuer
+def secret_file(tmp_path: Path) -> tuple[str, Issuer]:
+    return str(tmp_path / "secret"), write_secret(tmp_path / "secret")
 
 
 @pytest.fixture
@@ -81,7 +72,7 @@ def shake_hands():
     connections = []
 
     def shake(server, target, headers):
-        connection = http.client.HTTPConnection(*server.address, timeout=30)
+        connection = http.client.HTTPConnection(server.address[0], server.address[1], timeout=30)
         connections.append(connection)
         connection.request("GET", target, headers={**UPGRADE, **headers})
         return connection.getresponse()
@@ -94,6 +85,7 @@ def shake_hands():
 def wrong_tokens(guarded: Guarded) -> dict[str, str | None]:
     """Everything that is not a valid token of somebody who may do everything."""
     now_s = time.time()
+    assert isinstance(guarded.rsa.key, RSAKey)
     public_pem = guarded.rsa.key.as_pem(private=False)
     stranger = Issuer("HS256")
     return {
@@ -116,7 +108,7 @@ def sign_with_public_key(pem: bytes) -> str:
     import hashlib
     import hmac
 
-    from tests.auth.issuers import encode
+    from tests.support.issuers import encode
 
     text = f"{encode({'alg': 'HS256', 'kid': 'rsa'})}.{encode({'admin': True})}"
     digest = hmac.new(pem, text.encode(), hashlib.sha256).digest()

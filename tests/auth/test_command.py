@@ -3,19 +3,17 @@
 import json
 import stat
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.auth.endpoints import ROOT, TEXT
-from tests.auth.issuers import bearer
-
-COMMAND = [sys.executable, "-c", "from mainstem.cli import main; main(prog_name='mainstem')", "token"]
+from tests.support.command_line import COMMAND
+from tests.support.issuers import bearer
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess:
-    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run([*COMMAND, "token", *arguments], capture_output=True, text=True, timeout=60, check=False)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from starlette.routing import Mount
 from mainstem.errors import SettingsError
 from mainstem.server.app import create_app
 from tests.auth.endpoints import TEXT
-from tests.auth.issuers import bearer
+from tests.support.issuers import bearer
 
 
 async def test_a_mounted_app_wants_tokens_too(secret_file):

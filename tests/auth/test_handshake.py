@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.auth.issuers import bearer
+from tests.support.issuers import bearer
 
 
 @pytest.mark.parametrize("name", ["token", "access_token", "jwt", "authorization"])

@@ -8,7 +8,7 @@ from mainstem.server.auth import authenticator as auth
 from mainstem.testing.clock import SECOND_US, START_US, FakeClock
 from tests.auth.conftest import write_jwks
 from tests.auth.endpoints import ROOT, TEXT
-from tests.auth.issuers import ALGORITHMS, Issuer, bearer, jwks, serve_keys, sign
+from tests.support.issuers import ALGORITHMS, Issuer, bearer, jwks, serve_keys, sign
 
 PUBLIC = [alg for alg in ALGORITHMS if alg != "HS256"]
 

@@ -6,8 +6,8 @@ import pytest
 
 from mainstem.testing.clock import SECOND_US, START_US, FakeClock
 from tests.auth.endpoints import ROOT, TEXT, make_closed, make_stream
-from tests.auth.issuers import bearer
 from tests.support.event_streams import open_events
+from tests.support.issuers import bearer
 
 
 @pytest.fixture

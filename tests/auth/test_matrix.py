@@ -6,7 +6,7 @@ import pytest
 
 from tests.auth.conftest import wrong_tokens
 from tests.auth.endpoints import GUARDED, OPEN, ROOT, SUBSCRIPTIONS, TEXT, by_name, make_stream
-from tests.auth.issuers import Issuer, bearer
+from tests.support.issuers import Issuer, bearer
 
 WRONG = [
     "no token",

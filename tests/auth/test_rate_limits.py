@@ -4,7 +4,7 @@ import pytest
 
 from mainstem.testing.clock import FakeClock
 from tests.auth.endpoints import ROOT, TEXT
-from tests.auth.issuers import bearer
+from tests.support.issuers import bearer
 
 
 @pytest.fixture

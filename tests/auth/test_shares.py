@@ -6,12 +6,9 @@ import pytest
 
 from mainstem import limits
 from tests.auth.endpoints import ROOT, SUBSCRIPTIONS, make_stream
-from tests.auth.issuers import bearer
-from tests.subscriptions.conftest import receive
-from tests.subscriptions.receivers import DONE
 from tests.support.event_streams import open_events
-
-__all__ = ["receive"]
+from tests.support.issuers import bearer
+from tests.support.webhook_receivers import DONE
 
 LIVE = {
     "sse": (ROOT + "a?offset=-1&live=sse", 1),

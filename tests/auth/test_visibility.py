@@ -3,7 +3,7 @@
 import pytest
 
 from tests.auth.endpoints import ROOT, SUBSCRIPTIONS, make_closed, make_stream
-from tests.auth.issuers import bearer
+from tests.support.issuers import bearer
 
 
 @pytest.fixture

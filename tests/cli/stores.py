@@ -1,7 +1,6 @@
 """A store with some of everything in it, written by a real server over both protocols."""
 
 import json
-import time
 from pathlib import Path
 
 import apsw
@@ -9,6 +8,7 @@ import httpx2
 from websockets.sync.client import connect
 
 from mainstem.testing.server import ServerProcess
+from tests.support.waits import eventually
 
 TEXT = {"content-type": "text/plain"}
 JSON = {"content-type": "application/json"}
@@ -68,12 +68,8 @@ def _send(socket, type_, payload):
 def _wait_until_pruned(server: ServerProcess) -> None:
     """The floor is durable at once; what it gives up, and what was deleted, is erased in the background."""
     db = apsw.Connection(str(server.data / "mainstem.db"), flags=apsw.SQLITE_OPEN_READONLY)
-    deadline_s = time.monotonic() + WAIT_S_MAX
-    while db.execute(
-        "SELECT 1 FROM records WHERE kind = 6 AND instr(data, '\"e0\"') UNION SELECT 1 FROM states WHERE space = 3"
-    ).get:
-        assert time.monotonic() < deadline_s, "nothing was erased"
-        time.sleep(0.02)
+    left = "SELECT 1 FROM records WHERE kind = 6 AND instr(data, '\"e0\"') UNION SELECT 1 FROM states WHERE space = 3"
+    eventually(lambda: not db.execute(left).get, "what was pruned and deleted is erased")
     db.close()
 
 

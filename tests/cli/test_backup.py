@@ -16,7 +16,8 @@ from mainstem.errors import BackupFailed, BackupTargetFull
 from mainstem.log.store.sqlite.backup import back_up
 from mainstem.log.store.sqlite.check import figures, snapshot
 from mainstem.testing.server import ServerProcess
-from tests.cli.conftest import COMMAND
+from tests.support.command_line import COMMAND
+from tests.support.requirements import miss
 
 
 @pytest.fixture
@@ -199,8 +200,9 @@ def can_mount() -> bool:
     return subprocess.run([*NAMESPACE, "sh", "-c", script], capture_output=True, check=False).returncode == 0
 
 
-@pytest.mark.skipif(not can_mount(), reason="a small file system cannot be mounted here")
 def test_a_full_disk_is_one_line(shell, store, tmp_path):
+    if not can_mount():
+        miss("unshare, to mount a small disk", "apt install util-linux; it needs user namespaces")
     (tmp_path / "small").mkdir()
     script = 'mount -t tmpfs -o size=16k none small && "$@"; code=$?; ls small; exit $code'
     command = [*NAMESPACE, "sh", "-c", script, "sh", *COMMAND, "backup", "small/copy.db", "--data", str(store.parent)]

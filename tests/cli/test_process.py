@@ -1,22 +1,19 @@
 """The command line, as a process of its own."""
 
-import os
 import socket
 import subprocess
-import sys
 
 import pytest
 
 import mainstem
 from mainstem.server.settings import Settings
-
-COMMAND = [sys.executable, "-c", "from mainstem.cli import main; main(prog_name='mainstem')"]
+from tests.support.command_line import COMMAND, clean_environment
 
 
 def run(*arguments, **environment):
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("MAINSTEM_")}
+    environment = clean_environment(**environment)
     return subprocess.run(
-        [*COMMAND, *arguments], capture_output=True, text=True, timeout=60, check=False, env=clean | environment
+        [*COMMAND, *arguments], capture_output=True, text=True, timeout=60, check=False, env=environment
     )
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from mainstem.cli import COMMANDS, main
 from mainstem.cli.faults import ExitCode
-from tests.cli.conftest import COMMAND
+from tests.support.command_line import COMMAND
 
 REFERENCE = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text()
 HELP_S_MAX = 0.25

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from tests.cli.conftest import COMMAND
+from tests.support.command_line import COMMAND
 
 
 def lines(process, number):

@@ -9,7 +9,7 @@ import termios
 import httpx2
 import pytest
 
-from tests.cli.conftest import COMMAND
+from tests.support.command_line import COMMAND
 
 EVIL = "a\x1b]0;owned\x07b\x9bc\u202ed\re"
 DANGEROUS = set("\x1b\x07\x9b\u202e\r")

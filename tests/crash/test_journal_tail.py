@@ -9,7 +9,7 @@ import pytest
 
 from mainstem.testing.plugin import StartServer
 from mainstem.testing.server import ServerProcess
-from tests.crash.wire import TEXT, ask, read_stream
+from tests.support.http_requests import TEXT, ask, read_stream
 
 PATH = "/v1/stream/a"
 FRAME_BYTES = 4_096 + 24

@@ -10,8 +10,8 @@ from mainstem.testing.loops import run
 from mainstem.testing.plugin import StartServer
 from mainstem.testing.server import ServerProcess
 from mainstem.testing.store_contract import read_whole_log
-from tests.crash.wire import JSON, TEXT, ask, read_stream
-from tests.crash.writers import LOAD, Creator, Endpoint, PlainWriter, ProducerWriter, Writer
+from tests.support.http_requests import JSON, TEXT, ask, read_stream
+from tests.support.load_writers import LOAD, Creator, Endpoint, PlainWriter, ProducerWriter, Writer
 
 ROUNDS = 8
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,6 +12,8 @@ import pytest
 from mainstem import limits
 from mainstem.log.store import SqliteStore
 from mainstem.server import Mainstem, Settings
+from tests.support.small_disks import mounted
+from tests.support.waits import eventually_async
 
 BYTES = {"Content-Type": "application/octet-stream"}
 BLOCK = os.urandom(256 * limits.KIB)
@@ -21,17 +22,8 @@ DISK_BYTES = 96 * limits.MIB
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    if os.geteuid() != 0:
-        pytest.skip("needs root, to mount a small disk")
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", folder], capture_output=True)
-    if mounted.returncode != 0:
-        pytest.skip(f"cannot mount a small disk: {mounted.stderr.decode().strip()}")
-    try:
+    with mounted(tmp_path / "disk", DISK_BYTES) as folder:
         yield folder
-    finally:
-        subprocess.run(["umount", "-l", folder], check=True)
 
 
 @asynccontextmanager
@@ -55,11 +47,10 @@ async def fill(client: httpx2.AsyncClient, path: str) -> int:
 
 
 async def until_ready(client: httpx2.AsyncClient) -> None:
-    async with asyncio.timeout(30):
-        ready = False
-        while not ready:
-            await asyncio.sleep(0.01)
-            ready = (await client.get("/readyz")).status_code == 200
+    async def is_ready() -> bool:
+        return (await client.get("/readyz")).status_code == 200
+
+    await eventually_async(is_ready)
 
 
 async def test_a_full_disk_takes_deletes_and_then_writes_again(

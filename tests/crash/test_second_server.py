@@ -7,7 +7,7 @@ import pytest
 
 from mainstem.testing.plugin import StartServer
 from mainstem.testing.server import ServerNotReady, ServerProcess
-from tests.crash.wire import TEXT, ask
+from tests.support.http_requests import TEXT, ask
 
 
 def test_a_second_server_on_the_same_data_is_refused_and_says_why(start_server: StartServer) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from mainstem.testing.plugin import StartServer
 from mainstem.testing.server import ServerProcess
-from tests.crash.wire import TEXT, ask, connect, read_stream
+from tests.support.http_requests import TEXT, ask, connect, read_stream
 
 PATH = "/v1/stream/a"
 WRITERS = 200

@@ -7,9 +7,6 @@ import pytest
 from mainstem import limits
 from tests.edge.websockets import open_websocket
 from tests.support.plain_http import connect, exchange, head, receive
-from tests.support.server_threads import start_thread
-
-__all__ = ["start_thread"]
 
 ASK = head(b"GET", b"/healthz")
 

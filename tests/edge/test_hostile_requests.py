@@ -2,11 +2,8 @@
 
 import pytest
 
-from tests.edge.hostile import BODY, ILLEGAL, LEGAL
+from tests.support.hostile_requests import BODY, ILLEGAL, LEGAL
 from tests.support.plain_http import connect, head, post, receive_all, statuses
-from tests.support.server_threads import client, connect_to, path, server, start_thread
-
-__all__ = ["client", "connect_to", "path", "server", "start_thread"]
 
 LAST = b"Connection: close"
 REFUSALS = {400, 417, 431}

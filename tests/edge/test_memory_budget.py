@@ -11,9 +11,6 @@ from mainstem.streams.rules import json_mode
 from mainstem.streams.rules.json_mode import Messages
 from tests.edge.websockets import frame, open_websocket
 from tests.support.plain_http import connect, head, receive, receive_all, statuses
-from tests.support.server_threads import connect_to, start_thread
-
-__all__ = ["connect_to", "start_thread"]
 
 MB = 1 << 20
 

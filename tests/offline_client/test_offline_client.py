@@ -261,8 +261,8 @@ async def test_more_submits_than_the_queue_holds_wait_for_their_turn(make_client
 # Rejections
 
 
-async def test_a_rejected_draft_leaves_the_view_and_is_told_of(steady_server, tmp_path):
-    server = steady_server("--sync-validation", "tree")
+async def test_a_rejected_draft_leaves_the_view_and_is_told_of(start_on_fixed_port, tmp_path):
+    server = start_on_fixed_port("--sync-validation", "tree")
     good = {"type": "set", "payload": {"target": "a", "value": 1}, "n": 1}
     path = tmp_path / "ada.db"
     async with OfflineClient(server.url, client_id="ada", store=path, partitions=["p"]) as client:
@@ -293,10 +293,10 @@ async def test_a_rejected_draft_leaves_the_view_and_is_told_of(steady_server, tm
 
 
 @pytest.fixture
-def guarded(steady_server, tmp_path):
+def guarded(start_on_fixed_port, tmp_path):
     secret = tmp_path / "secret"
     secret.write_bytes(SECRET)
-    return steady_server("--jwt-secret-file", str(secret))
+    return start_on_fixed_port("--jwt-secret-file", str(secret))
 
 
 def grant(*partitions, **more):
@@ -503,8 +503,8 @@ async def test_a_listener_that_was_dropped_is_forgotten(make_client):
         assert len(client._replica.listeners._all) == 0
 
 
-async def test_the_status_goes_from_offline_to_live(steady_server):
-    server = steady_server()
+async def test_the_status_goes_from_offline_to_live(start_on_fixed_port):
+    server = start_on_fixed_port()
     server.kill()
     async with OfflineClient(
         server.url, client_id="a", store=MemoryClientStore(), partitions=["p"], retries=QUICK
@@ -516,8 +516,8 @@ async def test_the_status_goes_from_offline_to_live(steady_server):
         await client.synced()
 
 
-async def test_connect_now_does_not_wait_for_the_next_attempt(steady_server):
-    server = steady_server()
+async def test_connect_now_does_not_wait_for_the_next_attempt(start_on_fixed_port):
+    server = start_on_fixed_port()
     server.kill()
     never = Retries(attempts_max=None, delay_s=3600, delay_s_max=3600)
     async with OfflineClient(server.url, client_id="a", store=MemoryClientStore(), retries=never) as client:
@@ -528,9 +528,9 @@ async def test_connect_now_does_not_wait_for_the_next_attempt(steady_server):
             await client.synced()
 
 
-async def test_another_log_behind_the_same_address_is_noticed(steady_server, tmp_path):
+async def test_another_log_behind_the_same_address_is_noticed(start_on_fixed_port, tmp_path):
     """A server on memory forgets everything when it is started again."""
-    server = steady_server("--store", "memory")
+    server = start_on_fixed_port("--store", "memory")
     path = tmp_path / "ada.db"
     async with OfflineClient(server.url, client_id="ada", store=path, partitions=["p"], retries=QUICK) as client:
         client.register_view("total", total, 0)

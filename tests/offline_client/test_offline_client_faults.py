@@ -51,8 +51,10 @@ async def assert_exactly_once(client: OfflineClient, url: str, partition: str, n
 
 
 @pytest.mark.slow
-async def test_10_000_offline_drafts_drain_exactly_once_while_the_server_is_killed_three_times(steady_server, tmp_path):
-    server = steady_server()
+async def test_10_000_offline_drafts_drain_exactly_once_while_the_server_is_killed_three_times(
+    start_on_fixed_port, tmp_path
+):
+    server = start_on_fixed_port()
     path = tmp_path / "ada.db"
     async with OfflineClient(NOWHERE, client_id="ada", store=path, partitions=["p"]) as client:
         await asyncio.gather(*(client.submit(["p"], {"n": n}) for n in range(10_000)))
@@ -94,8 +96,8 @@ CALLS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("call", CALLS)
-async def test_a_server_that_is_killed_under_a_call_costs_nothing(steady_server, tmp_path, call):
-    server = steady_server()
+async def test_a_server_that_is_killed_under_a_call_costs_nothing(start_on_fixed_port, tmp_path, call):
+    server = start_on_fixed_port()
     path = tmp_path / "ada.db"
     async with OfflineClient(server.url, client_id="ada", store=path, partitions=["p"], retries=QUICK) as client:
         client.register_view("total", total, 0)
@@ -119,9 +121,9 @@ async def test_a_server_that_is_killed_under_a_call_costs_nothing(steady_server,
         assert (1_000 in numbers) == (call == "submit")
 
 
-async def test_a_result_that_is_lost_with_the_server_is_heard_of_later(steady_server, tmp_path):
+async def test_a_result_that_is_lost_with_the_server_is_heard_of_later(start_on_fixed_port, tmp_path):
     """Killed after the commit and before the reply."""
-    server = steady_server()
+    server = start_on_fixed_port()
     async with Wire(server.address) as wire:
         store = tmp_path / "ada.db"
         async with OfflineClient(wire.url, client_id="ada", store=store, partitions=["p"], retries=QUICK) as client:
@@ -410,8 +412,8 @@ async def test_a_second_process_on_one_store_is_refused_and_the_first_goes_on(tm
         await client.submit(["p"], {"n": 1})
 
 
-async def test_a_client_that_is_killed_while_it_submits_and_syncs_loses_nothing(steady_server, tmp_path):
-    server = steady_server()
+async def test_a_client_that_is_killed_while_it_submits_and_syncs_loses_nothing(start_on_fixed_port, tmp_path):
+    server = start_on_fixed_port()
     path = tmp_path / "ada.db"
     promised = 0
     for turn in range(2):

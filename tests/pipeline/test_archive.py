@@ -1,7 +1,5 @@
 """The archive: every row of the log exactly once, in a table that says by itself how far it has come."""
 
-import random
-import time
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +16,8 @@ from mainstem.pipeline.jobs.runner import Workbench, run_once
 from mainstem.pipeline.lake.copies import Reading, copy_run, plan_run
 from mainstem.pipeline.lake.tables import archive_at
 from mainstem.pipeline.log_pages import LOG_COLUMNS, Selection
+from tests.support.kills import kill_when
+from tests.support.waits import eventually
 
 SMALL = Archiving(commit_rows=100)
 
@@ -208,23 +208,15 @@ def test_reading_what_is_no_archive(spark, tmp_path):
 # Faults
 
 
-def prune(log, floor: int) -> None:
-    log.http.post("/v1/prune", json={"floors": {"room": floor}}).raise_for_status()
-    deadline_s = time.monotonic() + 10
-    while log.head()["pruned"] < floor:
-        assert time.monotonic() < deadline_s
-        time.sleep(0.02)
-
-
 def test_what_was_pruned_before_it_was_archived_is_told(log, bench, table, spark):
     log.submit("room", [{"n": number} for number in range(5)])
     ids = [row["committed_id"] for row in log.rows()]
     run_once(make_archive(table), bench)
-    prune(log, ids[2])
+    log.prune("room", ids[2])
     assert run_once(make_archive(table), bench).rows == 0  # all that is gone is in the archive
     log.submit("room", [{"n": number} for number in range(5)], client="second")
     ids = [row["committed_id"] for row in log.rows()]
-    prune(log, ids[-2])
+    log.prune("room", ids[-2])
     with pytest.raises(HistoryLost, match="--accept-loss"):
         run_once(make_archive(table), bench)
     with pytest.raises(HistoryLost):
@@ -233,10 +225,10 @@ def test_what_was_pruned_before_it_was_archived_is_told(log, bench, table, spark
     assert run_once(make_archive(table, Archiving(accept_loss=True)), bench).rows == 1
 
 
-def test_the_log_of_another_server_is_refused(log, bench, table, start_server, follow, tmp_path, spark):
+def test_the_log_of_another_server_is_refused(log, bench, table, start_server, open_log, tmp_path, spark):
     log.append("a", [1, 2, 3], at_once=1)
     run_once(make_archive(table), bench)
-    other = follow(start_server(data=tmp_path / "other").url)
+    other = open_log(start_server(data=tmp_path / "other").url)
     elsewhere = Workbench(Endpoint(other.url), tmp_path / "c", master=bench.master)
     with pytest.raises(BadOption, match="another server's"):
         run_once(make_archive(table), elsewhere)
@@ -248,16 +240,16 @@ def test_the_log_of_another_server_is_refused(log, bench, table, start_server, f
 
 
 def test_another_log_is_known_by_its_times_if_it_has_no_row_where_the_table_ends(
-    log, bench, table, start_server, follow, tmp_path, monkeypatch
+    log, bench, table, start_server, open_log, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(limits, "SAME_LOG_SKEW_US", 0)
-    older = follow(start_server(data=tmp_path / "older").url)
+    older = open_log(start_server(data=tmp_path / "older").url)
     for number in range(4):
         older.create(f"empty/{number}")
     older.append("b", [1])
     log.append("a", [1, 2, 3], at_once=1)
     run_once(make_archive(table), bench)
-    younger = follow(start_server(data=tmp_path / "younger").url)
+    younger = open_log(start_server(data=tmp_path / "younger").url)
     younger.append("b", [1])
     for number in range(4):
         younger.create(f"empty/{number}")
@@ -292,28 +284,17 @@ def test_a_server_that_is_away_is_told_in_one_error(server, bench, table, log):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_killed_again_and_again_it_archives_every_row_once(log, pipeline, table):
-    chance = random.Random()
+def test_killed_while_it_archives_it_archives_every_row_once(log, bench, pipeline, table, chance):
     log.append("orders", list(range(2_000)), at_once=10)
     log.submit("room", [{"n": number} for number in range(100)])
     logs = Path(table, "_delta_log")
     arguments = ("archive", table, "--url", log.url, "--master", "local[2]", "--commit-rows", 200)
-    kills = 0
-    for _ in range(4):
-        if kills:
-            break  # one that hit a job at work is enough
-        running = pipeline.spawn(*arguments)
-        wanted = _versions(logs) + chance.randint(1, 3)
-        while _versions(logs) < wanted and not running.ended:
-            time.sleep(0.005)
-        time.sleep(chance.random() * 0.3)
-        kills += not running.ended
-        running.kill()
-        if _versions(logs):
-            assert len(set(places(archived(table)))) == len(archived(table))
-    done = pipeline.ok(*arguments)
-    assert kills >= 1
-    assert done["committed_id"] == log.head()["head"]
+    # Some of its commits are there, and the others are still to come.
+    wanted = chance.randint(1, 3)
+    kill_when(pipeline.spawn(*arguments), lambda: _versions(logs) >= wanted, then_s=chance.random() * 0.3)
+    assert len(set(places(archived(table)))) == len(archived(table))
+    done = run_once(make_archive(table, Archiving(commit_rows=200)), bench)
+    assert done.committed_id == log.head_id()
     assert places(archived(table)) == log.places()
 
 
@@ -327,9 +308,7 @@ def test_a_server_that_restarts_meanwhile_is_waited_for(log, server, pipeline, t
     log.append("orders", list(range(2_000)), at_once=10)
     expected = log.places()
     running = pipeline.spawn("archive", table, "--url", log.url, "--master", "local[2]", "--commit-rows", 300, "--json")
-    while _versions(Path(table, "_delta_log")) < 3:
-        assert not running.ended
-        time.sleep(0.01)
+    eventually(lambda: _versions(Path(table, "_delta_log")) >= 3, within_s=100, unless=lambda: running.ending)
     server.kill()
     server.start()
     done = running.wait()

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -18,8 +17,10 @@ from mainstem.pipeline.jobs.runner import Workbench, run_once
 from mainstem.pipeline.lake.tables import archive_at
 from mainstem.testing.server import ServerProcess
 from tests.pipeline.conftest import MASTER
-from tests.pipeline.filled import Log
 from tests.pipeline.planted import EVENT_IDS, PRODUCERS, STREAMS, Store, opened
+from tests.support.kills import kill_when
+from tests.support.log_client import LogClient
+from tests.support.waits import eventually
 
 STREAMS_OF_FAULTS = [
     *("gap", "overlap", "end", "beginning", "gone", "nameless", "longer", "count", "behind", "ahead"),
@@ -27,7 +28,7 @@ STREAMS_OF_FAULTS = [
 ]
 
 
-def fill(log: Log) -> None:
+def fill(log: LogClient) -> None:
     for name in STREAMS_OF_FAULTS:
         path = f"s/{name}"
         log.create(path)
@@ -55,7 +56,7 @@ def found(spark, tmp_path_factory) -> Iterator[Audited]:
     """One audit of a log with a fault of every kind, each in a stream or an event of its own."""
     folder = tmp_path_factory.mktemp("audit")
     with ServerProcess(folder / "data") as server:
-        with closing(Log(server.url)) as log:
+        with closing(LogClient(server.url)) as log:
             fill(log)
         with opened(server) as store:
             plant(store)
@@ -148,7 +149,7 @@ def test_a_record_that_cannot_be_taken_apart_is_a_fault(spark, server, log, tmp_
 
 
 @pytest.fixture
-def archive(spark, log: Log, bench: Workbench, tmp_path: Path) -> Path:
+def archive(spark, log: LogClient, bench: Workbench, tmp_path: Path) -> Path:
     log.fill(streams=2, messages=50, partitions=2, events=20)
     run_once(make_archive(str(tmp_path / "lake")), bench)
     return tmp_path / "lake"
@@ -162,8 +163,8 @@ def test_a_log_that_is_well_has_no_faults(log, bench, archive, tmp_path):
     log.append("again", [1], at_once=1)
     log.http.delete("/v1/stream/again").raise_for_status()
     log.append("again", [2, 3], at_once=1)
-    while ("again", "1") in [(row["stream"], row["data"]) for row in log.rows()]:  # erased later, and counted below
-        time.sleep(0.05)
+    # It is erased later, and counted below.
+    eventually(lambda: ("again", "1") not in [(row["stream"], row["data"]) for row in log.rows()])
     closing_headers = {"Producer-Id": "q", "Producer-Epoch": "7", "Producer-Seq": "0", "Stream-Closed": "true"}
     log.http.post("/v1/stream/fork", headers=closing_headers).raise_for_status()
     done = audit(log.url, tmp_path / "audit", archive=str(archive))
@@ -259,16 +260,13 @@ def test_ranges_that_were_examined_are_not_examined_again(log, bench, tmp_path, 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_the_command_goes_on_after_a_kill_and_exits_with_1_when_there_are_faults(server, log, pipeline):
+def test_the_command_goes_on_after_a_kill_and_exits_with_1_when_there_are_faults(spark, server, log, pipeline):
     rows = log.fill()
     findings = pipeline.directory / "mainstem-pipeline" / "audit" / "findings"
     running = pipeline.spawn("audit", "--url", log.url)
-    while not (findings / "plan.json").exists():
-        assert not running.ended, running.wait()
-        time.sleep(0.05)
-    running.kill()
-    done = pipeline.ok("audit", "--url", log.url)
-    assert (done["found"], done["rows"]) == ({}, rows)
+    kill_when(running, (findings / "plan.json").exists)
+    done = audit(log.url, findings.parent)
+    assert (done.found, done.rows) == ({}, rows)
     assert not findings.exists()
     with opened(server) as store:
         store.remove(store.appends_to("orders/1")[4])

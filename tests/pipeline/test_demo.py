@@ -5,11 +5,12 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+
+from tests.support.waits import eventually
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "demo"]
@@ -44,12 +45,7 @@ def members(group: int) -> list[int]:
 
 def gone(group: int) -> bool:
     """Whether all of them end: Java does so when it sees that the program that has started it is gone."""
-    deadline_s = time.monotonic() + 30
-    while members(group):
-        if time.monotonic() > deadline_s:
-            return False
-        time.sleep(0.1)
-    return True
+    return eventually(lambda: not members(group))
 
 
 class Page(HTMLParser):
@@ -75,7 +71,7 @@ class Page(HTMLParser):
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_the_report_says_what_the_server_says(tmp_path, start_server, follow):
+def test_the_report_says_what_the_server_says(tmp_path, start_server, open_log):
     process = spawn(tmp_path / "demo", "--seconds", "3")
     text, errors = process.communicate(timeout=280)
     assert (process.returncode, errors) == (0, ""), text
@@ -85,7 +81,7 @@ def test_the_report_says_what_the_server_says(tmp_path, start_server, follow):
     page = Page(report.read_text())
     assert page.asked == []
 
-    log = follow(start_server(data=tmp_path / "demo" / "data").url)
+    log = open_log(start_server(data=tmp_path / "demo" / "data").url)
     rows = [row for row in log.rows() if not (row["stream"] or "").startswith("demo/")]
     events = [row for row in rows if row["kind"] == "event"]
     assert page.before("messages counted") == f"{len(rows):,}"
@@ -105,9 +101,8 @@ def test_the_report_says_what_the_server_says(tmp_path, start_server, follow):
 def test_ctrl_c_stops_everything(tmp_path):
     process = spawn(tmp_path / "demo", "--seconds", "60")
     planned = tmp_path / "demo" / "checkpoints" / "rollup" / "query" / "offsets"
-    while not planned.exists():  # traffic flows, and Spark is at work
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.05)
+    # Traffic flows, and Spark is at work.
+    eventually(planned.exists, within_s=100, unless=lambda: process.poll() is not None and process.communicate())
     os.killpg(process.pid, signal.SIGINT)
     text, errors = process.communicate(timeout=90)
     assert (process.returncode, errors) == (130, "")

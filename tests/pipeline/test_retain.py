@@ -11,6 +11,7 @@ from mainstem.pipeline.jobs.archive import make_archive
 from mainstem.pipeline.jobs.retain.job import Retaining, make_retain
 from mainstem.pipeline.jobs.retain.policies import Kept, find_floor, parse_policies
 from mainstem.pipeline.jobs.runner import run_once
+from tests.support.waits import eventually
 
 JSON = {"Content-Type": "application/json"}
 
@@ -23,14 +24,6 @@ def retain(bench, text, *, now_s=None, dry_run=False):
 
 def ids(log, **query):
     return [row["committed_id"] for row in log.rows(**query)]
-
-
-def eventually(holds, wait_s=20):
-    """Erasing goes on in the background."""
-    deadline_s = time.monotonic() + wait_s
-    while not holds():
-        assert time.monotonic() < deadline_s, "it did not come to be"
-        time.sleep(0.05)
 
 
 def floor_of(log, name):
@@ -63,7 +56,7 @@ def test_events_go_when_every_one_of_their_partitions_has_passed_them(bench, log
     assert (again.partitions, again.given_up) == (0, 0)
 
 
-def test_the_id_of_a_pruned_event_is_still_known(bench, log, follow):
+def test_the_id_of_a_pruned_event_is_still_known(bench, log, open_log):
     log.submit("room", [{"n": n} for n in range(5)])
     first = log.rows(partition="room")
     assert retain(bench, '[[policy]]\npartitions = "**"\nmax_events = 1').given_up == 4

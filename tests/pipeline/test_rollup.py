@@ -1,18 +1,20 @@
 """Counts by window, each written exactly once, compared with the plain truth."""
 
 import random
-import time
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from mainstem.errors import BadOption, HistoryLost
+from mainstem.pipeline.http_client import Endpoint
 from mainstem.pipeline.jobs.rollup import Rolled, RollupOptions, make_rollup
 from mainstem.pipeline.jobs.runner import Workbench, run_once
 from mainstem.testing.server import ServerProcess
-from tests.pipeline.commands import Commands
-from tests.pipeline.filled import Log
+from tests.support.command_line import PipelineShell
+from tests.support.kills import kill_when
+from tests.support.log_client import LogClient
+from tests.support.waits import eventually
 
 BEGIN = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -40,7 +42,7 @@ def truth(sent: list[tuple[dict, tuple]]) -> Counter:
     return found
 
 
-def written(log: Log, into: str, *by: str) -> list[tuple]:
+def written(log: LogClient, into: str, *by: str) -> list[tuple]:
     return [
         (
             (datetime.fromisoformat(row["window_start"]), tuple(row.get(name) for name in by)),
@@ -128,11 +130,7 @@ def test_what_was_pruned_before_it_was_counted_is_told_and_can_be_accepted(log, 
     log.submit("room", [{"at": at(0)}])
     roll(bench)
     log.submit("room", [{"at": at(1)}], client="second")
-    log.http.post("/v1/prune", json={"floors": {"room": log.rows()[-1]["committed_id"]}}).raise_for_status()
-    deadline_s = time.monotonic() + 10
-    while not log.head()["pruned"]:
-        assert time.monotonic() < deadline_s
-        time.sleep(0.02)
+    log.prune("room", log.rows()[-1]["committed_id"])
     log.submit("room", [{"at": at(2)}, {"at": at(90)}], client="third")
     with pytest.raises(HistoryLost, match=r"unless those that went.*--accept-loss"):
         roll(bench)
@@ -167,27 +165,26 @@ def test_options_that_mean_nothing_are_refused_before_spark_starts(options, faul
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_windows_are_written_once_whenever_the_job_is_killed(log: Log, pipeline: Commands):
+def test_windows_are_written_once_whenever_the_job_is_killed(
+    spark, log: LogClient, pipeline: PipelineShell, chance: random.Random
+):
     """SIGKILL to the whole process group, at random times after a batch was planned, staged, and committed."""
-    chance = random.Random(7)
     arguments = ["rollup", "--url", log.url, "--into", "rolled", "--time", "at", "--by", "stream,type"]
     query = pipeline.directory / "mainstem-pipeline" / "rollup" / "query"
     sent: list[tuple[dict, tuple]] = []
+
+    def kill_after(point: str) -> None:
+        before = set(query.glob(point))
+        running = pipeline.spawn(*arguments)
+        kill_when(running, lambda: set(query.glob(point)) - before, then_s=chance.uniform(0, 0.3), at_work=False)
+
     for first, point in enumerate(["offsets/*", "mainstem-sink/*/*/*", "commits/*"]):
         for name in ("a", "b"):
             part = messages(first * 200, 200, every_s=2.0)
             log.append(name, part)
             sent.extend((message, (name, message["type"])) for message in part)
-        running = pipeline.spawn(*arguments)
-        try:
-            before = set(query.glob(point))
-            while set(query.glob(point)) <= before:
-                assert not running.ended, running.wait()
-                time.sleep(0.01)
-            time.sleep(chance.uniform(0, 0.3))
-        finally:
-            running.kill()
-    pipeline.ok(*arguments)
+        kill_after(point)
+    roll(Workbench(Endpoint(log.url), query.parent, master="local[2]"), by=("stream", "type"))
     rows = written(log, "rolled", "stream", "type")
     assert len(rows) == len(dict(rows)), "a window was written twice"
     assert dict(rows) == dict(truth(sent))
@@ -195,14 +192,14 @@ def test_windows_are_written_once_whenever_the_job_is_killed(log: Log, pipeline:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_server_that_is_killed_meanwhile_is_waited_for(server: ServerProcess, log: Log, pipeline: Commands):
+def test_a_server_that_is_killed_meanwhile_is_waited_for(
+    server: ServerProcess, log: LogClient, pipeline: PipelineShell
+):
     sent = [(message, ("a",)) for message in messages(0, 400)]
     log.append("a", [message for message, _ in sent])
     running = pipeline.spawn("rollup", "--url", log.url, "--into", "rolled", "--time", "at", "--json")
     offsets = pipeline.directory / "mainstem-pipeline" / "rollup" / "query" / "offsets"
-    while not offsets.exists():
-        assert not running.ended, running.wait()
-        time.sleep(0.02)
+    eventually(offsets.exists, within_s=100, unless=lambda: running.ending)
     server.kill()
     server.start()
     done = running.wait()

@@ -2,7 +2,6 @@
 
 import json
 import random
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from mainstem.pipeline.jobs.snapshot.job import Snapshotting, make_snapshot
 from mainstem.pipeline.jobs.snapshot.reducers import make_reducer
 from mainstem.pipeline.jobs.targets import Choice
 from tests.pipeline.replays import fold, random_history, random_message
+from tests.support.waits import eventually
 
 LWW = make_reducer("lww", ["k"], "v")
 
@@ -163,8 +163,7 @@ def test_a_history_that_was_pruned_without_a_snapshot_is_told(bench, log):
     log.append("s", [{"k": "a", "v": 1}, {"k": "b", "v": 2}], at_once=1)
     offset = log.rows(stream="s")[1]["offset"]
     log.http.post("/v1/prune", json={"streams": {"s": offset}}).raise_for_status()
-    while len(log.rows(stream="s")) + len(log.rows(partition="room")) > 2:  # erased a moment later
-        time.sleep(0.02)
+    eventually(lambda: len(log.rows(stream="s")) + len(log.rows(partition="room")) == 2)  # erased a moment later
     done = take(bench, LWW, partitions=["**"], streams=["**"])
     assert (done.faults, done.partitions, done.streams) == (2, 0, 0)
     assert all("--partial" in problem for problem in done.problems)

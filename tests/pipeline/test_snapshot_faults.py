@@ -1,13 +1,21 @@
 """The jobs snapshot and retain as processes: killed at any time, without their server, refused."""
 
 import json
-import random
-import time
+from contextlib import closing
 
 import pytest
 
+from mainstem.pipeline.http_client import Endpoint
+from mainstem.pipeline.jobs.retain.job import Retaining, make_retain
+from mainstem.pipeline.jobs.retain.policies import parse_policies
+from mainstem.pipeline.jobs.runner import Workbench, run_once
+from mainstem.pipeline.jobs.snapshot.job import Snapshotting, make_snapshot
 from mainstem.pipeline.jobs.snapshot.reducers import make_reducer
+from mainstem.pipeline.jobs.targets import Choice
 from tests.pipeline.replays import fold
+from tests.support.http_gates import HttpGate, after
+from tests.support.kills import kill_when
+from tests.support.waits import eventually
 
 LWW = make_reducer("lww", ["k"], "v")
 ROOMS = [f"room-{number:03}" for number in range(300)]
@@ -22,14 +30,15 @@ def fill(log, client, rounds=4):
         log.append(f"s/{number}", [{"k": f"k{n % 3}", "v": f"{client} {n}"} for n in range(rounds)], at_once=2)
 
 
-def killed(running, begun, chance):
-    """Killed a moment after it was seen to have begun; whether it was still running."""
-    while not begun() and not running.ended:
-        time.sleep(0.005)
-    time.sleep(chance.random() * 0.1)
-    alive = not running.ended
-    running.kill()
-    return alive
+@pytest.fixture
+def kill(log, pipeline):
+    """Runs a job, and kills it when it asks for something after so many requests of a kind."""
+
+    def run(*arguments, after):
+        with closing(HttpGate(log.url, after)) as gate:
+            kill_when(pipeline.spawn(*arguments, "--url", gate.url, *MASTER), gate.reached)
+
+    return run
 
 
 def snapshot(log, name):
@@ -48,28 +57,15 @@ def rows_of(log):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_killed_at_any_time_no_snapshot_is_newer_than_its_data(log, pipeline):
-    chance = random.Random()
+def test_killed_at_any_time_no_snapshot_is_newer_than_its_data(spark, log, pipeline, kill, chance):
     arguments = ("snapshot", "lww", "--key", "k", "--value", "v", "--partitions", "room-*", "--streams", "s/*")
-    arguments += ("--url", log.url, *MASTER)
-    alive = 0
-    for number in range(5):
-        if number >= 2 and alive:
-            break  # a kill has hit a job that was at work
-        fill(log, f"c{number}")
-        ends = {name: (snapshot(log, name) or {"committed_id": 0})["committed_id"] for name in ROOMS}
-
-        def begun(ends=ends):
-            name = chance.choice(ROOMS)
-            reply = log.http.head(f"/v1/snapshot/{name}")
-            return int(reply.headers.get("snapshot-committed-id", 0)) > ends[name]
-
-        alive += killed(pipeline.spawn(*arguments), begun, chance)
-        check_snapshots(log)
-    assert alive
+    fill(log, "first")
+    kill(*arguments, after=after(chance.randint(1, len(ROOMS)), "PUT", "/v1/snapshot/"))
+    assert any(found is not None for found in check_snapshots(log))
     fill(log, "last")
-    done = pipeline.ok(*arguments)
-    assert (done["faults"], done["committed_id"]) == (0, log.head()["head"])
+    bench = Workbench(Endpoint(log.url), pipeline.directory / "mainstem-pipeline" / "snapshot", master=MASTER[1])
+    done = run_once(make_snapshot(Snapshotting(Choice(("room-*",), ("s/*",)), LWW)), bench)
+    assert (done.faults, done.committed_id) == (0, log.head_id())
     assert all(found is not None for found in check_snapshots(log))
 
 
@@ -89,39 +85,29 @@ def check_snapshots(log):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_killed_at_any_time_retain_gives_up_nothing_that_is_kept(log, pipeline, tmp_path):
-    chance = random.Random()
+def test_killed_at_any_time_retain_gives_up_nothing_that_is_kept(spark, log, pipeline, kill, tmp_path):
     policies = tmp_path / "retention.toml"
     policies.write_text(
         '[[policy]]\npartitions = "room-*"\nmax_events = 3\n[[policy]]\nstreams = "s/*"\nmax_events = 3'
     )
-    arguments = ("retain", policies, "--url", log.url, *MASTER)
-    alive = 0
-    for number in range(5):
-        if number >= 2 and alive:
-            break  # a kill has hit a job that was at work
-        fill(log, f"c{number}")
-        before = {name: [row["committed_id"] for row in rows] for name, rows in rows_of(log).items()}
-        streams = {f"s/{n}": log.read(f"s/{n}") for n in range(20)}
-        floors = {name: floor_of(log, name) for name in ROOMS}
-
-        def begun(floors=floors):
-            name = chance.choice(ROOMS)
-            return floor_of(log, name) > floors[name]
-
-        alive += killed(pipeline.spawn(*arguments), begun, chance)
-        for name, rows in rows_of(log).items():
-            assert [row["committed_id"] for row in rows][-3:] == before[name][-3:], name
-            assert floor_of(log, name) in (floors[name], before[name][-4])
-        for name, messages in streams.items():
-            left = log.read(name)
-            assert left == messages[len(messages) - len(left) :]
-            assert left[-3:] == messages[-3:] or len(left) == 2  # an append of two is not divided
-    assert alive
-    done = pipeline.ok(*arguments)
-    assert done["faults"] == 0
+    fill(log, "c", rounds=8)
+    before = {name: [row["committed_id"] for row in rows] for name, rows in rows_of(log).items()}
+    streams = {f"s/{n}": log.read(f"s/{n}") for n in range(20)}
+    kill("retain", policies, after=after(1, "POST", "/v1/prune"))
+    floors = {name: floor_of(log, name) for name in ROOMS}
+    assert any(floors.values())
+    for name, rows in rows_of(log).items():
+        assert [row["committed_id"] for row in rows][-3:] == before[name][-3:], name
+        assert floors[name] in (0, before[name][-4])
+    for name, messages in streams.items():
+        left = log.read(name)
+        assert left == messages[len(messages) - len(left) :]
+        assert left[-3:] == messages[-3:] or len(left) == 2  # an append of two is not divided
+    bench = Workbench(Endpoint(log.url), pipeline.directory / "mainstem-pipeline" / "retain", master=MASTER[1])
+    job = make_retain(Retaining(parse_policies(policies.read_text())))
+    assert run_once(job, bench).faults == 0
     assert {name: floor_of(log, name) for name in ROOMS} == {name: ids[-4] for name, ids in before.items()}
-    assert pipeline.ok(*arguments)["given_up"] == 0
+    assert run_once(job, bench).given_up == 0
 
 
 def floor_of(log, name):
@@ -134,9 +120,8 @@ def test_a_server_that_restarts_meanwhile_is_waited_for(log, server, pipeline):
     fill(log, "c")
     names = ("--partitions", "room-*", "--streams", "s/*")
     running = pipeline.spawn("snapshot", "state", *names, "--url", log.url, *MASTER, "--json")
-    while not (pipeline.directory / "mainstem-pipeline" / "snapshot" / "spark").exists():
-        assert not running.ended
-        time.sleep(0.01)
+    started = pipeline.directory / "mainstem-pipeline" / "snapshot" / "spark"
+    eventually(started.exists, within_s=100, unless=lambda: running.ending)
     server.kill()
     server.start()
     done = running.wait()

@@ -123,10 +123,3 @@ async def open_nodes(url: str, number: int = 2, clocks: Sequence[Callable[[], in
             stack.push_async_callback(node.close)
             nodes.append(node)
         yield nodes
-
-
-async def wait_until(condition: Callable[[], bool], wait_s: float = WAIT_S_MAX) -> None:
-    """For what no event tells of."""
-    async with asyncio.timeout(wait_s):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)

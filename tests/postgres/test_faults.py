@@ -26,8 +26,9 @@ from mainstem.log.store.postgres.connections import SESSION, connect
 from mainstem.log.store.postgres.errors import translate
 from mainstem.log.store.postgres.store import PostgresStore
 from mainstem.testing.store_contract import read_whole_log
-from tests.postgres.nodes import COUNTERS, TOPIC, Add, Counter, Node, open_nodes, wait_until
+from tests.postgres.nodes import COUNTERS, TOPIC, Add, Counter, Node, open_nodes
 from tests.postgres.relay import Relay
+from tests.support.waits import eventually_async
 
 X = Key(COUNTERS, "x")
 COMMIT = b"COMMIT\0"  # as it stands on the wire
@@ -132,7 +133,7 @@ async def test_a_connection_that_breaks_before_the_commit_costs_a_retry_at_most(
 
 async def wait_for_more(taken: list[int], number: int) -> None:
     goal = len(taken) + number
-    await wait_until(lambda: len(taken) >= goal)
+    await eventually_async(lambda: len(taken) >= goal)
 
 
 async def test_cut_connections_are_made_again(postgres, postgres_url):
@@ -245,9 +246,9 @@ async def test_a_node_without_its_database_is_not_ready_and_heals(postgres_url):
         assert node.store.broken is None
         relay.closed = True
         relay.cut_all()
-        await wait_until(lambda: node.store.broken is not None)
+        await eventually_async(lambda: node.store.broken is not None)
         relay.closed = False
-        await wait_until(lambda: node.store.broken is None)
+        await eventually_async(lambda: node.store.broken is None)
         assert await node.log.submit(Add("x")) == 0
 
 

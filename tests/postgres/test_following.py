@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-from itertools import count
 
 import msgspec
 import pytest
@@ -14,7 +13,8 @@ from mainstem.log.store.postgres import following
 from mainstem.log.store.postgres.check import check
 from mainstem.log.store.postgres.store import PostgresStore
 from mainstem.testing.store_contract import read_whole_log
-from tests.postgres.nodes import COUNTERS, TOPIC, Add, Counter, Limited, TakeOnce, open_nodes, wait_until
+from tests.postgres.nodes import COUNTERS, TOPIC, Add, Counter, Limited, TakeOnce, open_nodes
+from tests.support.waits import eventually_async
 
 HOUR_US = 3_600 * 1_000_000
 
@@ -131,7 +131,7 @@ async def test_news_are_left_to_a_committer_that_waits_for_its_turn(postgres_url
         one.store._queueing = asyncio.get_running_loop().create_future()
         left = asyncio.create_task(one.store._leave_to_committer())
         await two.log.submit(Add("x"))
-        await wait_until(lambda: one.store._heard == two.store._save)
+        await eventually_async(lambda: one.store._heard == two.store._save)
         assert not left.done()
         await one.store.catch_up()  # as the committer does when it has the head
         one.store._queueing.set_result(None)
@@ -237,11 +237,11 @@ async def test_a_log_from_the_future_is_not_gone_back_behind(postgres, postgres_
 async def test_one_node_tends_the_log_and_another_takes_over(postgres_url, monkeypatch):
     monkeypatch.setattr(limits, "TEND_CHECK_S", 0.05)
     async with open_nodes(postgres_url, 3) as nodes:
-        await wait_until(lambda: sum(node.store.tending for node in nodes) == 1)
+        await eventually_async(lambda: sum(node.store.tending for node in nodes) == 1)
         (first,) = [node for node in nodes if node.store.tending]
         await first.store._watch.stop()
         assert not first.store.tending
-        await wait_until(lambda: sum(node.store.tending for node in nodes) == 1)
+        await eventually_async(lambda: sum(node.store.tending for node in nodes) == 1)
 
 
 async def test_old_notes_of_saves_go(postgres, postgres_url, monkeypatch):
@@ -251,11 +251,11 @@ async def test_old_notes_of_saves_go(postgres, postgres_url, monkeypatch):
     async with open_nodes(postgres_url, 1) as (node,):
         for _ in range(5):
             await node.log.submit(Add("x"))
-        for _ in count():
-            left = await postgres.run_soon("SELECT count(*) FROM mainstem.saves", database)
-            if left == "1":  # the newest always stays
-                break
-            await asyncio.sleep(0.05)
+
+        async def is_last() -> bool:  # the newest always stays
+            return await postgres.run_soon("SELECT count(*) FROM mainstem.saves", database) == "1"
+
+        await eventually_async(is_last)
         assert await node.log.submit(Add("x")) == 5
 
 
@@ -352,7 +352,7 @@ async def test_what_arrives_while_a_node_waits_for_the_others_joins_its_batch(po
         one.store._alone_after_s = two.store._alone_after_s = math.inf
         await two.store.load([Key(COUNTERS, "x")])  # it has the head now
         first = asyncio.create_task(one.log.submit(Add("x")))
-        await wait_until(lambda: one.store._queueing is not None)
+        await eventually_async(lambda: one.store._queueing is not None)
         others = [asyncio.create_task(one.log.submit(Add(name))) for name in ("x", "y", "never seen before")]
         await asyncio.sleep(0)  # they wait in the queue
         before = one.store._save

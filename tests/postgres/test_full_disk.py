@@ -2,14 +2,17 @@
 
 import os
 import pwd
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx2
 import pytest
 
+from mainstem import limits
+from tests.support.small_disks import grow, mounted
+
 PATH = "/v1/stream/a"
+SMALL_BYTES, LARGE_BYTES = 24 * limits.MIB, 64 * limits.MIB
 BYTES = {"content-type": "application/octet-stream"}
 Grow = Callable[[], None]
 
@@ -17,15 +20,7 @@ Grow = Callable[[], None]
 @pytest.fixture
 def small_disk(postgres, tmp_path_factory) -> Iterator[tuple[str, Grow]]:
     """The URL of a database on a disk of its own, which is soon full, and a way to make it larger."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root, to mount a small disk")
-    folder = Path("/tmp") / f"mainstem-small-disk-{os.getpid()}"
-    folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", folder], capture_output=True)
-    if mounted.returncode != 0:
-        folder.rmdir()
-        pytest.skip(f"cannot mount a small disk: {mounted.stderr.decode().strip()}")
-    try:
+    with mounted(Path("/tmp") / f"mainstem-small-disk-{os.getpid()}", SMALL_BYTES) as folder:
         place = folder / "space"
         place.mkdir(mode=0o700)
         owner = os.stat(postgres.data)
@@ -34,17 +29,10 @@ def small_disk(postgres, tmp_path_factory) -> Iterator[tuple[str, Grow]]:
         postgres.run(f"CREATE TABLESPACE small LOCATION '{place}'")
         postgres.run("CREATE DATABASE small TABLESPACE small")
         try:
-            yield postgres.url("small"), lambda: grow(folder)
+            yield postgres.url("small"), lambda: grow(folder, LARGE_BYTES)
         finally:
             postgres.run("DROP DATABASE small WITH (FORCE)")
             postgres.run("DROP TABLESPACE small")
-    finally:
-        subprocess.run(["umount", "-l", folder], check=True)
-        folder.rmdir()
-
-
-def grow(folder: Path) -> None:
-    subprocess.run(["mount", "-o", "remount,size=64m", folder], check=True)
 
 
 def test_writes_are_refused_until_there_is_space_again(small_disk, start_nodes):

@@ -10,8 +10,8 @@ import pytest
 
 from mainstem.testing.loops import run
 from mainstem.testing.server import ServerProcess
-from tests.crash.wire import TEXT, Reply, ask, read_stream
-from tests.crash.writers import LOAD, Endpoint, ProducerWriter
+from tests.support.http_requests import TEXT, Reply, ask, read_stream
+from tests.support.load_writers import LOAD, Endpoint, ProducerWriter
 
 
 class PatientProducer(ProducerWriter):

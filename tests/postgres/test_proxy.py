@@ -10,7 +10,8 @@ import httpx2
 import pytest
 
 from mainstem.testing.server import ServerProcess
-from tests.proxy.nginx import Nginx
+from tests.support.nginx import Nginx
+from tests.support.waits import eventually
 
 CONFIGURATION = Path(__file__).parents[2] / "deploy" / "nginx.conf"
 TEXT = {"content-type": "text/plain"}
@@ -88,8 +89,7 @@ def test_sse_and_tail_reads_are_not_kept(proxy, nodes):
     listener = threading.Thread(target=listen)
     listener.start()
     with httpx2.Client(base_url=nodes[0].url, timeout=10, trust_env=False) as writer:
-        while not heard:  # its first event says where it begins
-            time.sleep(0.01)
+        eventually(lambda: heard, "the first event, which says where the response begins")
         writer.post(path, headers=TEXT, content=b"last")
     listener.join(10)
     assert "data:last" in heard

@@ -1,7 +1,6 @@
 """Two real nodes on one database: whatever is written at one is read at the other, by every way of reading."""
 
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -10,28 +9,20 @@ import httpx2
 import pytest
 
 from mainstem.testing.server import ServerProcess
-from tests.subscriptions.receivers import DONE, Receiver
-from tests.subscriptions.subscribers import Subscriber
-from tests.sync.peers import Peer, draft, ids_of
+from tests.support.command_line import COMMAND
+from tests.support.subscribers import Subscriber
+from tests.support.sync_peers import Peer, draft, ids_of
+from tests.support.waits import eventually
+from tests.support.webhook_receivers import DONE, Receiver
 
 TEXT = {"content-type": "text/plain"}
 JSON = {"content-type": "application/json"}
 PATH = "/v1/stream/a"
-WAIT_S_MAX = 15.0
-
-
-def wait_for(look, wait_s: float = WAIT_S_MAX):
-    """The first truthy thing that a look finds."""
-    deadline_s = time.monotonic() + wait_s
-    while not (found := look()):
-        assert time.monotonic() < deadline_s, "it did not happen"
-        time.sleep(0.05)
-    return found
 
 
 def tending(nodes: list[ServerProcess]) -> ServerProcess:
     """The node that does the background work, as its log says."""
-    return wait_for(lambda: next((node for node in nodes if node.running and "tends the log" in node.stderr), None))
+    return eventually(lambda: next((node for node in nodes if node.running and "tends the log" in node.stderr), None))
 
 
 @pytest.fixture
@@ -153,7 +144,7 @@ def test_a_reader_at_one_node_keeps_a_stream_alive_that_the_other_would_end(star
             time.sleep(0.25)
         assert one.post(PATH, headers=TEXT, content=b"y").status_code == 204
         reader.join(10)
-    wait_for(lambda: two.head(PATH).status_code == 404 and one.head(PATH).status_code == 404)
+    eventually(lambda: two.head(PATH).status_code == 404 and one.head(PATH).status_code == 404)
 
 
 # Sync
@@ -251,7 +242,7 @@ def test_pruning_that_one_node_is_asked_for_is_done_by_the_one_that_tends(start_
     last = run(fill())
     assert client.post("/v1/prune", json={"floors": {"room": last}}).status_code == 202
     database = postgres_url.rpartition("/")[2]
-    wait_for(lambda: postgres.run("SELECT count(*) FROM mainstem.records WHERE kind = 6", database) == "0")
+    eventually(lambda: postgres.run("SELECT count(*) FROM mainstem.records WHERE kind = 6", database) == "0")
     assert postgres.run("SELECT count(*) FROM mainstem.tags", database) == "0"
 
 
@@ -273,7 +264,7 @@ def test_a_webhook_is_called_once_wherever_its_stream_is_written(start_nodes, br
         client.put(f"/v1/stream/{path}", headers=TEXT, content=b"x")
         call = receiver.next()
         assert list(call.streams) == [path]
-        wait_for(lambda n=number: Subscriber(two, "hook").describe()["generation"] == n + 1)
+        eventually(lambda n=number: Subscriber(two, "hook").describe()["generation"] == n + 1)
     time.sleep(1.0)  # a second node that also woke would have called by now
     assert receiver.calls.empty()
 
@@ -314,7 +305,7 @@ def test_workers_may_claim_and_acknowledge_at_any_node(start_nodes, browse):
         assert Subscriber(at, "pull").claim("bob").status_code == 409
         assert Subscriber(at, "pull").finish(wake) is False
     # Every wake was written once, by the node that tends.
-    messages = wait_for(lambda: clients[1].get("/v1/stream/wakes").json())
+    messages = eventually(lambda: clients[1].get("/v1/stream/wakes").json())
     assert [message["type"] for message in messages] == ["wake"] * len(messages)
 
 
@@ -323,7 +314,7 @@ def test_keys_that_were_rotated_at_one_node_are_those_of_the_other(pair):
     keys = one.get("/v1/stream/__ds/jwks.json").json()
     assert two.get("/v1/stream/__ds/jwks.json").json() == keys
     kid = two.post("/v1/stream/__ds/keys/rotate").json()["kid"]
-    wait_for(lambda: kid in {key["kid"] for key in one.get("/v1/stream/__ds/jwks.json").json()["keys"]})
+    eventually(lambda: kid in {key["kid"] for key in one.get("/v1/stream/__ds/jwks.json").json()["keys"]})
 
 
 # The whole log
@@ -334,7 +325,7 @@ def test_the_log_is_the_same_at_both_nodes(pair):
     one.put(PATH, headers=TEXT)
     for number, client in enumerate((one, two) * 5):
         client.post(PATH, headers=TEXT, content=b"%d" % number)
-    wait_for(lambda: one.get("/v1/log/head").json()["head"] == two.get("/v1/log/head").json()["head"] == 11)
+    eventually(lambda: one.get("/v1/log/head").json()["head"] == two.get("/v1/log/head").json()["head"] == 11)
     logs = [client.get("/v1/log", headers={"accept": "application/x-ndjson"}) for client in (one, two)]
     assert [log.status_code for log in logs] == [200, 200]
     assert logs[0].content == logs[1].content
@@ -343,8 +334,7 @@ def test_the_log_is_the_same_at_both_nodes(pair):
 
 def test_the_command_line_checks_the_database(pair, postgres, postgres_url):
     pair[0].put(PATH, headers=TEXT, content=b"x")
-    script = "from mainstem.cli import main; main(prog_name='mainstem')"
-    command = [sys.executable, "-c", script, "check", "--store", postgres_url]
+    command = [*COMMAND, "check", "--store", postgres_url]
     assert subprocess.run(command, capture_output=True, timeout=60).returncode == 0
     postgres.run("UPDATE mainstem.head SET committed_id = 0", postgres_url.rpartition("/")[2])
     found = subprocess.run(command, capture_output=True, text=True, timeout=60)

@@ -12,8 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mainstem.server.edge.heads import RequestHead
-from tests.edge.hostile import ILLEGAL, LEGAL
-from tests.edge.machines import drive, single
+from tests.support.connection_machines import drive, single
+from tests.support.hostile_requests import ILLEGAL, LEGAL
 
 # Compared by what they lead to: the body. Of an absolute target the oracles keep the Host that does not count.
 FRAMED = (b"host", b"content-length", b"transfer-encoding")

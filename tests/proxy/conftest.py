@@ -6,10 +6,7 @@ from typing import NamedTuple
 import pytest
 
 from mainstem.testing.server import ServerProcess
-from tests.proxy.nginx import Nginx
-from tests.support.server_threads import connect_to
-
-__all__ = ["connect_to"]
+from tests.support.nginx import Nginx
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "caching-and-proxies.md"
 # What the proxy keeps from everybody: whoever touches it has got past the proxy.

@@ -42,6 +42,11 @@ class Driver:
     def running(self) -> bool:
         return self._process.poll() is None
 
+    @property
+    def ending(self) -> str:
+        """What it said, as a wait that it disappoints tells it."""
+        return self.said
+
     def kill(self) -> None:
         """SIGKILL to the driver, to Java, and to the workers."""
         if self.running:

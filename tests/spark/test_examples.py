@@ -12,7 +12,7 @@ import pyspark
 import pytest
 
 from mainstem.pipeline.spark.java import find_java
-from tests.spark.logs import until
+from tests.support.waits import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -24,7 +24,7 @@ def test_the_declarative_pipeline_runs_again_and_again(start_server, open_log, t
     log = open_log(start_server().url)
     program = ROOT / "examples" / "declarative_pipeline" / "run.py"
     for total in (50, 60):
-        log.fill(
+        log.append(
             "shop/orders", [{"item": "tea", "cents": 600 + number} for number in range(total - 50, total + 50)][:100]
         )
         done = subprocess.run(
@@ -42,6 +42,7 @@ def test_the_declarative_pipeline_runs_again_and_again(start_server, open_log, t
 CONNECT = """
 import sys
 from mainstem.pipeline import session
+from tests.support.waits import eventually
 
 url, folder, port = sys.argv[1:]
 spark = session("connect", f"sc://localhost:{port}")
@@ -81,7 +82,7 @@ def connect_port(tmp_path) -> Iterator[str]:
             return probe.connect_ex(("127.0.0.1", int(port))) == 0
 
     try:
-        until(lambda: listens() or server.poll() is not None, 100)
+        eventually(lambda: listens() or server.poll() is not None, within_s=100)
         yield port
     finally:
         os.killpg(server.pid, signal.SIGKILL)
@@ -90,7 +91,7 @@ def connect_port(tmp_path) -> Iterator[str]:
 
 def test_spark_connect_finds_the_format_by_itself(connect_port, start_server, open_log, tmp_path):
     log = open_log(start_server().url)
-    log.fill("in", [{"n": number} for number in range(100)])
+    log.append("in", [{"n": number} for number in range(100)])
     command = [sys.executable, "-c", CONNECT, log.url, str(tmp_path), connect_port]
     client = subprocess.run(command, capture_output=True, text=True, timeout=140, check=False)
     assert "read 290 UTC" in client.stdout, client.stderr[-3_000:]

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 
-from tests.spark.logs import make_secret, make_token, until
+from mainstem.testing.clock import SECOND_US, FakeClock
+from tests.support.issuers import write_secret
+from tests.support.waits import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -26,7 +28,7 @@ def writing(frame, log, folder, **options):
 
 
 def fill(log, first=0):
-    log.fill("in", [{"n": number} for number in range(first, first + ROWS)], batch=100)
+    log.append("in", [{"n": number} for number in range(first, first + ROWS)], at_once=100)
 
 
 def assert_once(log, rows=ROWS):
@@ -48,13 +50,13 @@ def hold(folder):
     return wait
 
 
-def test_a_server_killed_while_it_is_read(spark, start_fixed, open_log, tmp_path):
-    server = start_fixed()
+def test_a_server_killed_while_it_is_read(spark, start_on_fixed_port, open_log, tmp_path):
+    server = start_on_fixed_port()
     log = open_log(server.url)
     fill(log)
     frame = reading(spark, log, pageBytes=2_000).mapInArrow(hold(tmp_path), "n INT")
     query = writing(frame, log, tmp_path).start()
-    until((tmp_path / "reached").exists)
+    eventually((tmp_path / "reached").exists)
     server.kill()
     (tmp_path / "go").touch()
     server.start()
@@ -62,29 +64,29 @@ def test_a_server_killed_while_it_is_read(spark, start_fixed, open_log, tmp_path
     assert_once(log)
 
 
-def test_a_server_killed_while_it_is_written(spark, start_fixed, open_log, tmp_path):
-    server = start_fixed()
+def test_a_server_killed_while_it_is_written(spark, start_on_fixed_port, open_log, tmp_path):
+    server = start_on_fixed_port()
     log = open_log(server.url)
     fill(log)
-    before = log.head()
+    before = log.head_id()
     query = writing(reading(spark, log), log, tmp_path, chunkBytes=100).start()
-    until(lambda: log.head() > before + 10)
+    eventually(lambda: log.head_id() > before + 10)
     server.kill()
     server.start()
-    assert log.head() < before + ROWS // 12, "it was killed too late"
+    assert log.head_id() < before + ROWS // 12, "it was killed too late"
     assert query.awaitTermination(90)
     assert_once(log)
 
 
-def test_a_server_killed_while_events_are_submitted(spark, start_fixed, open_log, tmp_path):
-    server = start_fixed()
+def test_a_server_killed_while_events_are_submitted(spark, start_on_fixed_port, open_log, tmp_path):
+    server = start_on_fixed_port()
     log = open_log(server.url)
     fill(log)
-    before = log.head()
+    before = log.head_id()
     frame = reading(spark, log)
     writer = frame.writeStream.format("mainstem").option("url", log.url).option("partitions", "room")
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
-    until(lambda: log.head() > before + 100)
+    eventually(lambda: log.head_id() > before + 100)
     server.kill()
     server.start()
     assert query.awaitTermination(90)
@@ -92,13 +94,15 @@ def test_a_server_killed_while_events_are_submitted(spark, start_fixed, open_log
     assert sorted(json.loads(row["data"])["n"] for row in rows) == list(range(ROWS))
 
 
-def test_a_server_that_stays_away_ends_the_query_and_the_next_run_goes_on(spark, start_fixed, open_log, tmp_path):
-    server = start_fixed()
+def test_a_server_that_stays_away_ends_the_query_and_the_next_run_goes_on(
+    spark, start_on_fixed_port, open_log, tmp_path
+):
+    server = start_on_fixed_port()
     log = open_log(server.url)
     fill(log)
-    before = log.head()
+    before = log.head_id()
     query = writing(reading(spark, log), log, tmp_path, chunkBytes=100, retrySeconds=1).start()
-    until(lambda: log.head() > before + 10)
+    eventually(lambda: log.head_id() > before + 10)
     server.kill()
     with pytest.raises(StreamingQueryException, match="did not do POST"):
         query.awaitTermination(90)
@@ -146,37 +150,37 @@ def test_tasks_that_fail_for_good_leave_nothing_in_the_stream(spark, start_serve
     assert_once(log)
 
 
-def test_a_token_that_ends_stops_the_query_and_a_new_one_goes_on(spark, start_server, open_log, tmp_path):
-    make_secret(tmp_path / "secret")
-    server = start_server("--jwt-secret-file", str(tmp_path / "secret"))
-    log = open_log(server.url, make_token(tmp_path / "secret", "--client-id", "t", "--admin"))
+def test_a_token_that_ends_stops_the_query_and_a_new_one_goes_on(spark, start_thread, open_log, tmp_path):
+    issuer, clock = write_secret(tmp_path / "secret"), FakeClock()
+    server = start_thread(jwt_secret_file=str(tmp_path / "secret"), clock_us=clock)
+    good = issuer.token(client_id="t", admin=True)
+    log = open_log(server.url, good)
     fill(log)
-    short = make_token(tmp_path / "secret", "--client-id", "t", "--admin", "--expires-in", "12s")
-    before = log.head()
-    # One append at a time, each behind a rate limit of the file system: too many for the token's time.
+    short = issuer.token(client_id="t", admin=True, exp=clock.now_us // SECOND_US + 10)
+    before = log.head_id()
     held = reading(spark, log, token=short).mapInArrow(hold(tmp_path), "n INT")
     query = writing(held, log, tmp_path, token=short, chunkBytes=100).start()
-    until(lambda: (tmp_path / "reached").exists() or not query.isActive)
-    until(lambda: open_status(log, short) == 401)
+    eventually(lambda: (tmp_path / "reached").exists() or not query.isActive)
+    clock.advance(11)
+    assert open_status(log, short) == 401
     (tmp_path / "go").touch()
     with pytest.raises(StreamingQueryException, match="it goes on where it stopped"):
         query.awaitTermination(90)
-    assert log.head() == before
-    good = make_token(tmp_path / "secret", "--client-id", "t", "--admin")
+    assert log.head_id() == before
     writing(reading(spark, log, token=good), log, tmp_path, token=good).start().awaitTermination(90)
     assert_once(log)
 
 
 def test_a_token_file_may_be_renewed_while_a_query_runs(spark, start_server, open_log, tmp_path):
-    make_secret(tmp_path / "secret")
+    issuer = write_secret(tmp_path / "secret")
     server = start_server("--jwt-secret-file", str(tmp_path / "secret"))
-    log = open_log(server.url, make_token(tmp_path / "secret", "--client-id", "t", "--admin"))
+    log = open_log(server.url, issuer.token(client_id="t", admin=True))
     fill(log)
     file = tmp_path / "token"
     file.write_text("not a token yet\n")
     query = writing(reading(spark, log, tokenFile=str(file)), log, tmp_path, tokenFile=str(file)).start()
     time.sleep(0.5)  # whenever it asks first, it is refused then
-    file.write_text(make_token(tmp_path / "secret", "--client-id", "t", "--admin") + "\n")
+    file.write_text(issuer.token(client_id="t", admin=True) + "\n")
     assert query.awaitTermination(90)
     assert_once(log)
 
@@ -202,9 +206,8 @@ def test_history_that_was_pruned_below_the_checkpoint(spark, start_server, open_
     submit(0)
     follow(kind="event")
     submit(100)
-    head = log.head()
-    log.http.post("/v1/prune", json={"floors": {"room": head}}).raise_for_status()
-    until(lambda: log.http.get("/v1/log/head").json()["pruned"] >= head)
+    head = log.head_id()
+    log.prune("room", head)
     submit(200)
     with pytest.raises(StreamingQueryException, match=r"pruned.*failOnDataLoss=false"):
         follow(kind="event")

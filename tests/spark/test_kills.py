@@ -5,19 +5,18 @@ import json
 import pytest
 
 from tests.spark.drivers import Driver, run
-from tests.spark.logs import until
+from tests.support.kills import kill_when
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 ROWS = 4_000
-KILL_S_MAX = 100.0  # Spark starts in five seconds, but not on a busy machine
 SMALL = {"stream": "out", "chunkBytes": "200"}  # many appends a batch, so that there is a middle
 
 
 @pytest.fixture
 def log(start_server, open_log):
     log = open_log(start_server().url)
-    log.fill("in", [{"n": number} for number in range(ROWS)], batch=500)
+    log.append("in", [{"n": number} for number in range(ROWS)], at_once=500)
     return log
 
 
@@ -46,12 +45,6 @@ def drive():
         driver.close()
 
 
-def kill_when(driver, holds):
-    until(lambda: holds() or not driver.running, KILL_S_MAX)
-    assert driver.running, driver.said
-    driver.kill()
-
-
 def assert_once(found):
     assert sorted(found) == list(range(ROWS))
 
@@ -75,8 +68,8 @@ def test_killed_while_tasks_write(spark, log, plan, drive, tmp_path):
 
 def test_killed_in_commit_and_replayed_with_another_layout_and_order(spark, log, plan, drive):
     """Some chunks are in the stream when it dies. The replay has other tasks, and their rows in another order."""
-    before = log.head()
-    kill_when(drive(plan(SMALL)), lambda: log.head() > before + 20)
+    before = log.head_id()
+    kill_when(drive(plan(SMALL)), lambda: log.head_id() > before + 20)
     sent = numbers(log)
     assert 0 < len(sent) < ROWS
     run(spark, plan(SMALL, reading={"splits": "7"}, turned=True))
@@ -95,9 +88,9 @@ def test_killed_between_the_sinks_commit_and_sparks(spark, log, plan, tmp_path):
 
 
 def test_killed_while_events_are_submitted(spark, log, plan, drive):
-    before = log.head()
-    kill_when(drive(plan({"partitions": "room"})), lambda: log.head() > before + 150)
-    assert log.head() < before + ROWS
+    before = log.head_id()
+    kill_when(drive(plan({"partitions": "room"})), lambda: log.head_id() > before + 150)
+    assert log.head_id() < before + ROWS
     run(spark, plan({"partitions": "room"}, reading={"splits": "5"}, turned=True))
     rows = log.rows(partition="room", max_bytes=60_000_000)
     assert_once([json.loads(row["data"])["n"] for row in rows])

@@ -9,7 +9,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 
 from mainstem.pipeline import session
-from tests.spark.logs import JSON, Log
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +33,7 @@ def pump(spark, log, source, folder, change=lambda frame: frame, reading=None, *
 @pytest.fixture
 def rooms(shared, name):
     """A stream of 500 numbered messages of ten rooms."""
-    shared.fill(f"{name}/in", [{"n": number, "room": f"r{number % 10}"} for number in range(500)], batch=50)
+    shared.append(f"{name}/in", [{"n": number, "room": f"r{number % 10}"} for number in range(500)], at_once=50)
     return shared
 
 
@@ -55,13 +54,13 @@ def test_whichever_thread_asked_for_the_session_can_write(spark, rooms, name, tm
 
 def test_the_producer_is_the_query_and_the_epoch_the_batch(spark, start_server, open_log, tmp_path):
     log = open_log(start_server("--store", "memory").url)
-    log.fill("in", [{"n": number} for number in range(500)], batch=50)
+    log.append("in", [{"n": number} for number in range(500)], at_once=50)
     query = pump(
         spark, log, "in", tmp_path, lambda frame: frame.select("n"), {"maxRowsPerTrigger": "200"}, stream="out"
     )
     rows = log.rows(stream="out", max_bytes=10_000_000)
     assert {row["producer_id"] for row in rows} == {query.id}
-    stale = JSON | {"Producer-Id": query.id, "Producer-Epoch": "0", "Producer-Seq": "0"}
+    stale = {"Content-Type": "application/json", "Producer-Id": query.id, "Producer-Epoch": "0", "Producer-Seq": "0"}
     reply = log.http.post("/v1/stream/out", headers=stale, content=b"1")
     assert reply.json()["current_epoch"] == query.lastProgress["batchId"] >= 2
 
@@ -128,11 +127,13 @@ def test_a_batch_write_with_a_producer_id_is_done_once(spark, shared, name, tmp_
 
 
 @pytest.mark.parametrize("target", ["stream", "partitions"])
-def test_a_write_that_was_done_is_done_again_when_it_is_gone(spark, shared, start_server, name, tmp_path, target):
+def test_a_write_that_was_done_is_done_again_when_it_is_gone(
+    spark, shared, start_server, open_log, name, tmp_path, target
+):
     """The mark of a write must not outlive the data: on another server, or in a stream that was deleted, nothing is."""
     options = {"producerId": f"job {name}", "stagingLocation": str(tmp_path), target: name}
     write(spark.range(50), shared, **options)
-    other = Log(start_server().url)
+    other = open_log(start_server().url)
     write(spark.range(50).repartition(3), other, **options)
     where = {"prefix" if target == "stream" else "partition": name}
     assert len(other.rows(**where)) == 50
@@ -162,7 +163,7 @@ def test_overwriting_is_refused(spark, shared, name):
 
 
 def test_a_stream_that_takes_no_more_is_told(spark, shared, name):
-    shared.fill(name, [1])
+    shared.append(name, [1])
     shared.http.post(f"/v1/stream/{name}", headers={"Stream-Closed": "true"})
     with pytest.raises(PySparkException, match=r"stream_closed.*another stream"):
         write(spark.range(1), shared, stream=name)
@@ -188,7 +189,7 @@ def test_aggregates_that_change_are_written_by_batch(spark, rooms, name, tmp_pat
         writer = counts.writeStream.outputMode("update").foreachBatch(put)
         writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
         writer.trigger(availableNow=True).start().awaitTermination(60)
-        rooms.fill(f"{name}/in", [{"n": 0, "room": "r3"}])
+        rooms.append(f"{name}/in", [{"n": 0, "room": "r3"}])
     found = rooms.read(f"{name}/counts")
     assert Counter(row["room"] for row in found) == Counter({f"r{room}": 1 for room in range(10)} | {"r3": 2})
     assert found[-1] == {"room": "r3", "count": 51}

@@ -7,7 +7,9 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import functions as f
 
-from tests.spark.logs import JSON, until
+from tests.support.waits import eventually
+
+JSON_TYPE = {"Content-Type": "application/json"}
 
 pytestmark = pytest.mark.slow
 
@@ -40,15 +42,15 @@ def numbers(spark, folder):
 @pytest.fixture
 def filled(shared, name):
     """A stream of 1000 numbered messages, in ten appends."""
-    shared.fill(name, [{"n": number, "even": number % 2 == 0} for number in range(1_000)], batch=100)
+    shared.append(name, [{"n": number, "even": number % 2 == 0} for number in range(1_000)], at_once=100)
     return shared
 
 
 def test_every_column_of_a_message_is_there(spark, shared, name):
     begin = datetime.now(UTC)
-    shared.http.put(f"/v1/stream/{name}", headers=JSON)
+    shared.http.put(f"/v1/stream/{name}", headers=JSON_TYPE)
     producer = {"Producer-Id": "p", "Producer-Epoch": "0", "Producer-Seq": "0"}
-    shared.http.post(f"/v1/stream/{name}", headers=JSON | producer, content=b'[{"a": 1.0}, 2]').raise_for_status()
+    shared.http.post(f"/v1/stream/{name}", headers=JSON_TYPE | producer, content=b'[{"a": 1.0}, 2]').raise_for_status()
     first, second = read(spark, shared, streams=name).orderBy("committed_id", "position").collect()
     assert first.committed_id == second.committed_id
     assert (first.position, second.position) == (0, 1)
@@ -109,7 +111,7 @@ def test_typed_columns_stand_behind_those_of_the_log(spark, filled, name):
 
 
 def test_typed_fields_that_have_a_name_of_the_log_go_into_a_struct(spark, shared, name):
-    shared.fill(name, [{"id": "x", "data": 1}])
+    shared.append(name, [{"id": "x", "data": 1}])
     with pytest.raises(PySparkException, match="schemaColumn"):
         read(spark, shared, streams=name, schema="id STRING").collect()
     frame = read(spark, shared, streams=name, schema="id STRING, data INT", schemaColumn="value")
@@ -141,7 +143,7 @@ def test_a_wrong_option_is_told_in_words(spark, shared):
 def test_available_now_reads_what_is_there_and_goes_on_from_its_checkpoint(spark, filled, name, tmp_path):
     frame = follow(spark, filled, streams=name)
     land(frame, tmp_path).awaitTermination(60)
-    filled.fill(name, [{"n": number} for number in range(1_000, 1_100)])
+    filled.append(name, [{"n": number} for number in range(1_000, 1_100)])
     land(frame, tmp_path).awaitTermination(60)
     assert numbers(spark, tmp_path) == list(range(1_100))
     offsets = [
@@ -153,7 +155,7 @@ def test_available_now_reads_what_is_there_and_goes_on_from_its_checkpoint(spark
 @pytest.mark.parametrize("limit", [{"maxRowsPerTrigger": 300}, {"maxBytesPerTrigger": 9_000}])
 def test_a_limit_makes_several_batches(spark, start_server, open_log, tmp_path, limit):
     log = open_log(start_server("--store", "memory").url)
-    log.fill("s", [{"n": number} for number in range(1_000)], batch=50)
+    log.append("s", [{"n": number} for number in range(1_000)], at_once=50)
     query = land(follow(spark, log, **limit), tmp_path)
     query.awaitTermination(60)
     sizes = [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]]
@@ -167,9 +169,9 @@ def test_a_limit_makes_several_batches(spark, start_server, open_log, tmp_path, 
 def test_a_processing_time_trigger_follows_the_log(spark, filled, name, tmp_path):
     query = land(follow(spark, filled, streams=name), tmp_path, processingTime="100 milliseconds")
     try:
-        until(lambda: query.lastProgress and query.lastProgress["batchId"] >= 0)
-        filled.fill(name, [{"n": number} for number in range(1_000, 1_010)])
-        until(lambda: sum(progress["numInputRows"] for progress in query.recentProgress) == 1_010)
+        eventually(lambda: query.lastProgress and query.lastProgress["batchId"] >= 0)
+        filled.append(name, [{"n": number} for number in range(1_000, 1_010)])
+        eventually(lambda: sum(progress["numInputRows"] for progress in query.recentProgress) == 1_010)
     finally:
         query.stop()
     assert numbers(spark, tmp_path) == list(range(1_010))
@@ -178,7 +180,7 @@ def test_a_processing_time_trigger_follows_the_log(spark, filled, name, tmp_path
 def test_starting_at_the_latest_leaves_out_what_was_there(spark, filled, name, tmp_path):
     frame = follow(spark, filled, streams=name, startingId="latest")
     land(frame, tmp_path).awaitTermination(60)
-    filled.fill(name, [{"n": 5_000}])
+    filled.append(name, [{"n": 5_000}])
     land(frame, tmp_path).awaitTermination(60)
     assert numbers(spark, tmp_path) == [5_000]
 

@@ -4,7 +4,7 @@ Here commands are put into the same batch of the log in an order that over HTTP 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from mainstem import limits
@@ -22,7 +22,8 @@ from mainstem.streams.subscriptions.signing import read_token
 from mainstem.streams.subscriptions.wakes import Grip, Woken
 from mainstem.streams.subscriptions.webhook_client import WebhookCaller
 from mainstem.testing.clock import FakeClock
-from tests.subscriptions.subscribers import Subscriber, WakeStream, append, create
+from tests.support.subscribers import Subscriber, WakeStream, append, create
+from tests.support.waits import eventually_async
 
 LOOKS_MAX = 500
 TEXT = "text/plain"
@@ -47,15 +48,6 @@ async def subscribed(*names: str) -> AsyncIterator[tuple[CommitLog, Deliveries]]
         await deliveries.stop()
         await log.stop()
         await store.close()
-
-
-async def eventually(look: Callable[[], Awaitable[bool]]) -> bool:
-    """Whether it comes true. The event loop goes round meanwhile, and nothing here waits for anything else."""
-    for _ in range(LOOKS_MAX):
-        if await look():
-            return True
-        await asyncio.sleep(0.002)
-    return False
 
 
 async def come_to_rest() -> None:
@@ -88,7 +80,7 @@ async def test_an_append_that_comes_while_its_empty_stream_is_looked_at_wakes():
     async with subscribed("ann") as (log, deliveries):
         await log.submit(Create("e/1", TEXT, NOTHING))
         await log.submit(appending("e/1"))
-        assert await eventually(lambda: is_woken(log, deliveries, "ann", 1))
+        assert await eventually_async(lambda: is_woken(log, deliveries, "ann", 1))
 
 
 async def test_an_append_in_one_batch_with_the_last_acknowledgement_wakes():
@@ -101,7 +93,7 @@ async def test_an_append_in_one_batch_with_the_last_acknowledgement_wakes():
         tail = (await log.store.get(stream_key("e/1"))).next_offset
         assert tail == Offset(0, 8)
         for name in ("ann", "bob"):
-            assert await eventually(lambda name=name: is_woken(log, deliveries, name, 2)), name
+            assert await eventually_async(lambda name=name: is_woken(log, deliveries, name, 2)), name
 
 
 async def test_an_append_in_one_batch_before_the_last_acknowledgement_wakes():
@@ -112,7 +104,7 @@ async def test_an_append_in_one_batch_before_the_last_acknowledgement_wakes():
         await come_to_rest()
         await asyncio.gather(log.submit(appending("e/1")), finish(deliveries, "ann", *claims["ann"]))
         for name in ("ann", "bob"):
-            assert await eventually(lambda name=name: is_woken(log, deliveries, name, 2)), name
+            assert await eventually_async(lambda name=name: is_woken(log, deliveries, name, 2)), name
 
 
 async def test_a_claim_right_after_an_acknowledgement_finds_what_is_left(monkeypatch):

@@ -4,9 +4,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.subscriptions.receivers import DONE
-from tests.subscriptions.subscribers import Subscriber, append, create
+from tests.support.subscribers import Subscriber, append, create
 from tests.support.waits import eventually
+from tests.support.webhook_receivers import DONE
 
 pytestmark = pytest.mark.slow
 

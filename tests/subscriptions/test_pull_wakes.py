@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from mainstem.testing.clock import FakeClock
-from tests.subscriptions.subscribers import ROOT, Subscriber, WakeStream, append, create
+from tests.support.subscribers import ROOT, Subscriber, WakeStream, append, create
 from tests.support.waits import eventually
 
 BEGINNING = "0000000000000000_0000000000000000"

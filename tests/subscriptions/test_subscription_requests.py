@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.subscriptions.subscribers import ROOT, Subscriber, append, create
+from tests.support.subscribers import ROOT, Subscriber, append, create
 
 URL = "https://worker.example/hook"
 

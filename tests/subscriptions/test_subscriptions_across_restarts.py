@@ -3,9 +3,9 @@
 import pytest
 
 from mainstem.testing.clock import FakeClock
-from tests.subscriptions.receivers import DONE, FAILED, TAKEN
-from tests.subscriptions.subscribers import ROOT, Subscriber, WakeStream, append, create
+from tests.support.subscribers import ROOT, Subscriber, WakeStream, append, create
 from tests.support.waits import eventually
+from tests.support.webhook_receivers import DONE, FAILED, TAKEN
 
 pytestmark = pytest.mark.slow
 

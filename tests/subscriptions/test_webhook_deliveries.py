@@ -7,9 +7,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from mainstem import limits
 from mainstem.testing.clock import FakeClock
-from tests.subscriptions.receivers import DONE, FAILED, TAKEN
-from tests.subscriptions.subscribers import ROOT, Subscriber, append, create
+from tests.support.subscribers import ROOT, Subscriber, append, create
 from tests.support.waits import eventually
+from tests.support.webhook_receivers import DONE, FAILED, TAKEN
 
 BEGINNING = "0000000000000000_0000000000000000"
 

@@ -1,19 +1,58 @@
-"""Waiting for what a server does by itself, later, and tells nobody about."""
+"""Waiting for what happens by itself and tells nobody: the only polling loops of the tests."""
 
+import asyncio
+import inspect
 import time
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-WAIT_S_MAX = 15.0  # only what never happens takes so long
-LOOK_AGAIN_S = 0.02
+WAIT_S_MAX = 30.0  # only what never happens takes so long
+LOOK_AGAIN_S = 0.01
 
 
-def eventually(look: Callable[[], T]) -> T:
-    """The first true answer."""
-    deadline_s = time.monotonic() + WAIT_S_MAX
+def eventually(
+    look: Callable[[], T],
+    what: str = "",
+    *,
+    within_s: float = WAIT_S_MAX,
+    unless: Callable[[], object] = lambda: None,
+) -> T:
+    """Call `look` until its answer is true, and return that answer.
+
+    `what` names what is waited for; by default it is the source line of `look`. A true answer of `unless` means that
+    it cannot happen anymore, because a process has ended for example: the wait fails at once with that answer.
+    """
+    deadline_s = time.monotonic() + within_s
     while not (found := look()):
-        assert time.monotonic() < deadline_s, f"not within {WAIT_S_MAX:g} s, the last answer was {found!r}"
+        _check(look, what, found, unless(), deadline_s, within_s)
         time.sleep(LOOK_AGAIN_S)
     return found
+
+
+async def eventually_async(look: Callable[[], T | Awaitable[T]], what: str = "", *, within_s: float = WAIT_S_MAX) -> T:
+    """The same on an event loop. `look` may be a function or a coroutine function."""
+    deadline_s = time.monotonic() + within_s
+    while True:
+        answer = look()
+        found: T = await answer if inspect.isawaitable(answer) else answer
+        if found:
+            return found
+        _check(look, what, found, None, deadline_s, within_s)
+        await asyncio.sleep(LOOK_AGAIN_S)
+
+
+def _check(
+    look: Callable[[], Any], what: str, found: object, obstacle: object, deadline_s: float, within_s: float
+) -> None:
+    if obstacle or time.monotonic() > deadline_s:
+        reason = f"it cannot happen anymore: {obstacle}" if obstacle else f"not within {within_s:g} s"
+        raise AssertionError(f"{what or _source_of(look)}: {reason}; the last answer was {found!r}")
+
+
+def _source_of(look: Callable[[], Any]) -> str:
+    try:
+        return inspect.getsource(look).strip()
+    except (OSError, TypeError):
+        return repr(look)

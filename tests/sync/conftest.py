@@ -1,4 +1,4 @@
-"""A server for all tests that need nothing of their own, and partitions that no other test uses."""
+"""A server for all tests that need nothing of their own."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -7,10 +7,6 @@ import pytest
 
 from mainstem.server.settings import Settings
 from mainstem.testing.server_thread import ServerThread
-from tests.support.server_threads import connect_to, start_thread
-from tests.sync.peers import fresh
-
-__all__ = ["connect_to", "start_thread"]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -23,19 +19,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(scope="session")
 def sync_server(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[ServerThread]:
     with ExitStack() as stack:
-        settings = {"data": str(tmp_path_factory.mktemp("sync") / "data")}
+        store = "sqlite"
         if request.param == "postgres":
             postgres = request.getfixturevalue("postgres")
-            settings["store"] = postgres.url(stack.enter_context(postgres.database()))
-        yield stack.enter_context(ServerThread(Settings(port=0, **settings)))
-
-
-@pytest.fixture
-def room() -> str:
-    """A partition that no other test uses."""
-    return fresh("room")
-
-
-@pytest.fixture
-def other_room() -> str:
-    return fresh("other-room")
+            store = postgres.url(stack.enter_context(postgres.database()))
+        data = str(tmp_path_factory.mktemp("sync") / "data")
+        yield stack.enter_context(ServerThread(Settings(port=0, data=data, store=store)))

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import httpx2
 import pytest
 
-from tests.sync.peers import Peer, Peers, draft, ids_of
+from tests.support.sync_peers import Peer, Peers, draft, ids_of
 
 
 def offset(committed_id: int) -> str:

@@ -3,7 +3,7 @@
 import pytest
 
 from mainstem import limits
-from tests.sync.peers import Peer, Peers, draft, fresh, ids_of
+from tests.support.sync_peers import Peer, Peers, draft, fresh, ids_of
 
 
 async def read_all(peer: Peer, partitions: list[str], since: int = 0, **more) -> list[dict]:

@@ -8,7 +8,7 @@ import pytest
 
 from mainstem import limits
 from mainstem.testing.plugin import StartServer
-from tests.sync.peers import BINARY, TEXT, ConnectionEnded, Peer, Peers, draft, encode_frame, envelope, ids_of
+from tests.support.sync_peers import BINARY, TEXT, ConnectionEnded, Peer, Peers, draft, encode_frame, envelope, ids_of
 
 SMALL_WINDOW = 4_096
 

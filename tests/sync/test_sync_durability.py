@@ -9,7 +9,7 @@ from mainstem.log.store import SqliteStore
 from mainstem.server.settings import Settings
 from mainstem.testing.disk import FaultyDisk
 from mainstem.testing.server_thread import ServerThread
-from tests.sync.peers import Peers, draft, ids_of
+from tests.support.sync_peers import Peers, draft, ids_of
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 
 from mainstem import limits
 from mainstem.testing.clock import START_US, FakeClock
-from tests.sync.peers import (
+from tests.support.sync_peers import (
     BINARY,
     CONTINUATION,
     PING,

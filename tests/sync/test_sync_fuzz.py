@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainstem.testing.loops import new_runner
-from tests.sync.peers import BINARY, TEXT, ConnectionEnded, Peer, draft, encode_frame, envelope
+from tests.support.sync_peers import BINARY, TEXT, ConnectionEnded, Peer, draft, encode_frame, envelope
 
 pytestmark = pytest.mark.slow
 

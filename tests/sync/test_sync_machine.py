@@ -13,8 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_s
 from mainstem import limits
 from mainstem.server.settings import Settings
 from mainstem.testing.loops import new_runner
+from tests.support.sync_peers import Json, Peer, fresh
 from tests.sync.loop_servers import LoopServer
-from tests.sync.peers import Json, Peer, fresh
 
 pytestmark = pytest.mark.slow
 

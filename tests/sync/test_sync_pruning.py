@@ -4,7 +4,7 @@ import httpx2
 import pytest
 
 from mainstem.testing.plugin import StartServer
-from tests.sync.peers import Peers, draft, fresh, ids_of
+from tests.support.sync_peers import Peers, draft, fresh, ids_of
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from mainstem.testing.plugin import StartServer
-from tests.sync.peers import Peer, Peers, draft, envelope, fresh, ids_of
+from tests.support.sync_peers import Peer, Peers, draft, envelope, fresh, ids_of
 
 
 async def test_00_connect_and_empty_sync(sync_server, room):

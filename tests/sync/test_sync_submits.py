@@ -8,8 +8,8 @@ import pytest
 
 from mainstem import limits
 from mainstem.testing.plugin import StartServer
+from tests.support.sync_peers import TEXT, Peer, Peers, draft, encode_frame, envelope, fresh, ids_of
 from tests.sync import operator_hooks
-from tests.sync.peers import TEXT, Peer, Peers, draft, encode_frame, envelope, fresh, ids_of
 
 # The whole request: any failure is one bad_request, and nothing is processed
 

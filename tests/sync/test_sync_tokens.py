@@ -9,7 +9,7 @@ import pytest
 
 from mainstem import limits
 from mainstem.testing.clock import START_US, FakeClock
-from tests.sync.peers import Peers, draft, fresh, ids_of
+from tests.support.sync_peers import Peers, draft, fresh, ids_of
 
 SECRET = b"an operator's secret of thirty-two bytes or more"
 START_S = START_US // 1_000_000

@@ -6,7 +6,7 @@ from uuid import NAMESPACE_URL, uuid4, uuid5
 from mainstem.server import Settings, create_app
 from mainstem.sync.validation.validators import FieldError, model_validator
 from mainstem.testing.server_thread import ServerThread
-from tests.sync.peers import Peers, draft, ids_of
+from tests.support.sync_peers import Peers, draft, ids_of
 
 
 async def test_mode_none_takes_any_object(start_thread, room):

