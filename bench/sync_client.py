@@ -19,7 +19,7 @@ from bench.measurements import Measurement, Pace, Scenario
 from bench.peers import Server
 from bench.targets import format_number
 from mainstem.client.offline import Event, OfflineClient, SqliteClientStore
-from mainstem.client.offline.records import Changes, Committed
+from mainstem.client.offline.core.records import Changes, Committed
 from mainstem.client.offline.views import View, Views
 
 EVENTS = 100_000

@@ -4,12 +4,12 @@ import json
 from collections import deque
 from typing import Any
 
-from mainstem.client.offline.effects import Effect, Load, Pause, Report, Save, Send
-from mainstem.client.offline.errors import SyncClientError
-from mainstem.client.offline.memory import MemoryClientStore
-from mainstem.client.offline.records import Changes, Diverged, Draft
-from mainstem.client.offline.session import Phase, Session
-from mainstem.client.offline.store import ClientStore
+from mainstem.client.offline.core.effects import Effect, Load, Pause, Report, Save, Send
+from mainstem.client.offline.core.errors import SyncClientError
+from mainstem.client.offline.core.records import Changes, Diverged, Draft
+from mainstem.client.offline.core.session import Phase, Session
+from mainstem.client.offline.stores.contract import ClientStore
+from mainstem.client.offline.stores.memory import MemoryClientStore
 from mainstem.client.offline.submissions import make_draft
 from mainstem.client.offline.views import View, Views
 from tests.offline_client.pretend import Line, PretendServer

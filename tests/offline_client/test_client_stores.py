@@ -11,9 +11,8 @@ import apsw
 import pytest
 
 from mainstem import limits
-from mainstem.client.offline.errors import IdInUse, QueueFull, RejectionsFull, StoreInUse, WrongStore
-from mainstem.client.offline.memory import MemoryClientStore
-from mainstem.client.offline.records import (
+from mainstem.client.offline.core.errors import IdInUse, QueueFull, RejectionsFull, StoreInUse, WrongStore
+from mainstem.client.offline.core.records import (
     Changes,
     Checkpoint,
     Commit,
@@ -26,8 +25,9 @@ from mainstem.client.offline.records import (
     Rejection,
     Snapshot,
 )
-from mainstem.client.offline.sqlite import SqliteClientStore
-from mainstem.client.offline.store import ClientStore
+from mainstem.client.offline.stores.contract import ClientStore
+from mainstem.client.offline.stores.memory import MemoryClientStore
+from mainstem.client.offline.stores.sqlite import SqliteClientStore
 from mainstem.client.offline.submissions import make_draft
 
 ALL = 1_000_000

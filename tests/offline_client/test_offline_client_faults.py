@@ -378,7 +378,7 @@ async def test_submit_has_synced_the_disk_when_it_returns(tmp_path, disk: Faulty
 
 WRITER = """
 import asyncio, sys
-from mainstem.client.sync import OfflineClient
+from mainstem.client.offline import OfflineClient
 
 async def main(url, path):
     async with OfflineClient(url, client_id="ada", store=path, partitions=["p"]) as client:

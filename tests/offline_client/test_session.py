@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainstem import limits
-from mainstem.client.offline.effects import Load, Pause, Report, Save, Send
-from mainstem.client.offline.errors import (
+from mainstem.client.offline.core.effects import Load, Pause, Report, Save, Send
+from mainstem.client.offline.core.errors import (
     HistoryBehind,
     HistoryMismatch,
     PartitionRefused,
@@ -16,8 +16,8 @@ from mainstem.client.offline.errors import (
     ServerRefused,
     SyncClientError,
 )
-from mainstem.client.offline.records import Changes, Commit, Facts, FieldFault, Followed
-from mainstem.client.offline.session import Phase, Session
+from mainstem.client.offline.core.records import Changes, Commit, Facts, FieldFault, Followed
+from mainstem.client.offline.core.session import Phase, Session
 from tests.offline_client.harness import Harness
 from tests.offline_client.pretend import PretendServer
 

@@ -8,10 +8,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from mainstem.client.offline.memory import MemoryClientStore
-from mainstem.client.offline.records import Changes
-from mainstem.client.offline.sqlite import SqliteClientStore
-from mainstem.client.offline.store import ClientStore
+from mainstem.client.offline.core.records import Changes
+from mainstem.client.offline.stores.contract import ClientStore
+from mainstem.client.offline.stores.memory import MemoryClientStore
+from mainstem.client.offline.stores.sqlite import SqliteClientStore
 from tests.offline_client.harness import Harness
 from tests.offline_client.pretend import Line, PretendServer
 

@@ -13,7 +13,7 @@ from mainstem.client.offline.changes import (
     StatusChanged,
 )
 from mainstem.client.offline.client import OfflineClient, SubmittedDraft
-from mainstem.client.offline.errors import (
+from mainstem.client.offline.core.errors import (
     ClientClosed,
     ConnectionLost,
     DraftRejected,
@@ -36,10 +36,10 @@ from mainstem.client.offline.errors import (
     ViewFailed,
     WrongStore,
 )
-from mainstem.client.offline.memory import MemoryClientStore
-from mainstem.client.offline.records import Event, FieldFault, Rejection, Snapshot
-from mainstem.client.offline.sqlite import SqliteClientStore
-from mainstem.client.offline.store import ClientStore
+from mainstem.client.offline.core.records import Event, FieldFault, Rejection, Snapshot
+from mainstem.client.offline.stores.contract import ClientStore
+from mainstem.client.offline.stores.memory import MemoryClientStore
+from mainstem.client.offline.stores.sqlite import SqliteClientStore
 
 __all__ = [
     "Change",

@@ -14,13 +14,13 @@ from mainstem.client.core.errors import BadArgument
 from mainstem.client.core.json_values import encode_json
 from mainstem.client.core.retries import Retries
 from mainstem.client.offline.changes import Changes, State, Status
-from mainstem.client.offline.errors import ClientClosed, InvalidDraft, SyncClientError
+from mainstem.client.offline.core.errors import ClientClosed, InvalidDraft, SyncClientError
+from mainstem.client.offline.core.records import Changes as StoreChanges
+from mainstem.client.offline.core.records import Committed, Event, Rejection, Snapshot, draft_event
 from mainstem.client.offline.link import Link, Token
-from mainstem.client.offline.records import Changes as StoreChanges
-from mainstem.client.offline.records import Committed, Event, Rejection, Snapshot, draft_event
 from mainstem.client.offline.replica import Replica
-from mainstem.client.offline.sqlite import SqliteClientStore
-from mainstem.client.offline.store import ClientStore
+from mainstem.client.offline.stores.contract import ClientStore
+from mainstem.client.offline.stores.sqlite import SqliteClientStore
 from mainstem.client.offline.submissions import encode_event
 from mainstem.client.offline.views import Reducer, Restore, View
 from mainstem.errors import ValidationFailed

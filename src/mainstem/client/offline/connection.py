@@ -9,11 +9,11 @@ from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
 from mainstem import limits
-from mainstem.client.offline.effects import Effects, Load, Pause, Report, Save, Send
-from mainstem.client.offline.errors import ConnectionLost, ProtocolFault, SyncClientError
-from mainstem.client.offline.messages import say
-from mainstem.client.offline.records import Changes, Draft
-from mainstem.client.offline.session import Session
+from mainstem.client.offline.core.effects import Effects, Load, Pause, Report, Save, Send
+from mainstem.client.offline.core.errors import ConnectionLost, ProtocolFault, SyncClientError
+from mainstem.client.offline.core.messages import say
+from mainstem.client.offline.core.records import Changes, Draft
+from mainstem.client.offline.core.session import Session
 
 Order = Callable[[Session], Effects]
 

@@ -14,7 +14,7 @@ from mainstem.client.core.errors import BadArgument, ClientError
 from mainstem.client.core.retries import Retries
 from mainstem.client.offline.changes import Reported, State, Status, StatusChanged
 from mainstem.client.offline.connection import Connection, Order, Silence
-from mainstem.client.offline.errors import (
+from mainstem.client.offline.core.errors import (
     ConnectionLost,
     HistoryBehind,
     HistoryMismatch,
@@ -22,10 +22,10 @@ from mainstem.client.offline.errors import (
     StoreFailed,
     SyncClientError,
 )
-from mainstem.client.offline.messages import say
-from mainstem.client.offline.records import Changes, Diverged, Draft
+from mainstem.client.offline.core.messages import say
+from mainstem.client.offline.core.records import Changes, Diverged, Draft
+from mainstem.client.offline.core.session import Phase, Session
 from mainstem.client.offline.replica import Replica
-from mainstem.client.offline.session import Phase, Session
 
 logger = logging.getLogger(__name__)
 

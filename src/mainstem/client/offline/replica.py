@@ -7,8 +7,14 @@ from typing import Any
 
 from mainstem import limits
 from mainstem.client.offline.changes import Change, Drafted, EventsCommitted, Listeners, Rejected, Reported
-from mainstem.client.offline.errors import ClientClosed, DraftRejected, HistoryTruncated, NotFollowed, SyncClientError
-from mainstem.client.offline.records import (
+from mainstem.client.offline.core.errors import (
+    ClientClosed,
+    DraftRejected,
+    HistoryTruncated,
+    NotFollowed,
+    SyncClientError,
+)
+from mainstem.client.offline.core.records import (
     Applied,
     Changes,
     Committed,
@@ -20,7 +26,7 @@ from mainstem.client.offline.records import (
     draft_event,
     event_of,
 )
-from mainstem.client.offline.store import ClientStore, Found
+from mainstem.client.offline.stores.contract import ClientStore, Found
 from mainstem.client.offline.submissions import Submissions, make_draft
 from mainstem.client.offline.views import View, Views
 from mainstem.client.offline.worker import Worker

@@ -8,10 +8,10 @@ import msgspec
 
 from mainstem import limits
 from mainstem.client.core.json_values import encode_json
-from mainstem.client.offline.errors import ClientClosed, InvalidDraft, SyncClientError
-from mainstem.client.offline.messages import SUBMIT_BYTES, describe_draft
-from mainstem.client.offline.records import Draft
-from mainstem.client.offline.store import Found
+from mainstem.client.offline.core.errors import ClientClosed, InvalidDraft, SyncClientError
+from mainstem.client.offline.core.messages import SUBMIT_BYTES, describe_draft
+from mainstem.client.offline.core.records import Draft
+from mainstem.client.offline.stores.contract import Found
 from mainstem.errors import ValidationFailed
 from mainstem.sync.protocol.canonical import content_hash
 from mainstem.sync.protocol.partitions import normalise

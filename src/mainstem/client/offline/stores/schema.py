@@ -2,7 +2,7 @@
 
 import apsw
 
-from mainstem.client.offline.errors import WrongStore
+from mainstem.client.offline.core.errors import WrongStore
 
 APPLICATION_ID = 0x4D535443  # "MSTC": other tools can tell whose database it is
 

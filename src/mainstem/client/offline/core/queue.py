@@ -7,10 +7,10 @@ no state "sent": what has no result when a connection ends is sent again on the 
 from collections.abc import Callable, Sequence
 
 from mainstem import limits
-from mainstem.client.offline.effects import Effects, Load, Pause, Report, Save, Send
-from mainstem.client.offline.errors import ProtocolFault, ServerRefused
-from mainstem.client.offline.messages import SUBMIT_BYTES, Heard, Results, ServerLimits, describe_draft, say_drafts
-from mainstem.client.offline.records import Changes, Commit, Draft, FieldFault, Refusal
+from mainstem.client.offline.core.effects import Effects, Load, Pause, Report, Save, Send
+from mainstem.client.offline.core.errors import ProtocolFault, ServerRefused
+from mainstem.client.offline.core.messages import SUBMIT_BYTES, Heard, Results, ServerLimits, describe_draft, say_drafts
+from mainstem.client.offline.core.records import Changes, Commit, Draft, FieldFault, Refusal
 
 
 class SubmitQueue:

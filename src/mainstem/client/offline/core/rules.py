@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 
 from mainstem import limits
-from mainstem.client.offline.errors import IdInUse, QueueFull, RejectionsFull, SyncClientError
-from mainstem.client.offline.records import Committed, Draft, Rejection
+from mainstem.client.offline.core.errors import IdInUse, QueueFull, RejectionsFull, SyncClientError
+from mainstem.client.offline.core.records import Committed, Draft, Rejection
 from mainstem.errors import ValidationFailed
 from mainstem.sync.protocol.canonical import content_hash
 

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from mainstem.client.offline.errors import SyncClientError
-from mainstem.client.offline.records import Changes
+from mainstem.client.offline.core.errors import SyncClientError
+from mainstem.client.offline.core.records import Changes
 
 
 class Send(msgspec.Struct, frozen=True):

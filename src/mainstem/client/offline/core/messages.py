@@ -5,8 +5,8 @@ from typing import Annotated, Any
 import msgspec
 
 from mainstem import limits
-from mainstem.client.offline.errors import ProtocolFault
-from mainstem.client.offline.records import Committed, Draft, FieldFault, Snapshot
+from mainstem.client.offline.core.errors import ProtocolFault
+from mainstem.client.offline.core.records import Committed, Draft, FieldFault, Snapshot
 
 VERSION = "1.0"
 

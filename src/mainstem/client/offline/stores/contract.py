@@ -7,8 +7,17 @@ transaction, and is durable when it returns.
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from mainstem.client.offline.errors import SyncClientError
-from mainstem.client.offline.records import Applied, Changes, Checkpoint, Committed, Draft, Facts, Rejection, Snapshot
+from mainstem.client.offline.core.errors import SyncClientError
+from mainstem.client.offline.core.records import (
+    Applied,
+    Changes,
+    Checkpoint,
+    Committed,
+    Draft,
+    Facts,
+    Rejection,
+    Snapshot,
+)
 
 Found = Draft | Committed | Rejection
 

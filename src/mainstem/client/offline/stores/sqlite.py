@@ -10,9 +10,8 @@ import apsw
 import msgspec
 
 from mainstem import limits
-from mainstem.client.offline.errors import StoreFailed, StoreFull, SyncClientError, WrongStore
-from mainstem.client.offline.lock import StoreLock
-from mainstem.client.offline.records import (
+from mainstem.client.offline.core.errors import StoreFailed, StoreFull, SyncClientError, WrongStore
+from mainstem.client.offline.core.records import (
     Applied,
     Changes,
     Checkpoint,
@@ -24,10 +23,11 @@ from mainstem.client.offline.records import (
     Rejection,
     Snapshot,
 )
-from mainstem.client.offline.rules import judge_known, refuse_draft
-from mainstem.client.offline.schema import migrate
-from mainstem.client.offline.store import ClientStore, Found
-from mainstem.client.offline.writes import Writes
+from mainstem.client.offline.core.rules import judge_known, refuse_draft
+from mainstem.client.offline.stores.contract import ClientStore, Found
+from mainstem.client.offline.stores.lock import StoreLock
+from mainstem.client.offline.stores.schema import migrate
+from mainstem.client.offline.stores.writes import Writes
 from mainstem.private_files import prepare_database
 
 logger = logging.getLogger(__name__)

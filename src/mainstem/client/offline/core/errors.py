@@ -3,7 +3,7 @@
 from typing import Any
 
 from mainstem.client.core.errors import ClientError
-from mainstem.client.offline.records import FieldFault
+from mainstem.client.offline.core.records import FieldFault
 
 
 class SyncClientError(ClientError):

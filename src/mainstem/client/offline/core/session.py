@@ -16,17 +16,17 @@ from collections.abc import Iterable, Sequence
 from enum import Enum
 
 from mainstem import limits
-from mainstem.client.offline.effects import Effects, Pause, Report, Save, Send
-from mainstem.client.offline.errors import (
+from mainstem.client.offline.core.effects import Effects, Pause, Report, Save, Send
+from mainstem.client.offline.core.errors import (
     HistoryBehind,
     HistoryMismatch,
     PartitionRefused,
     ProtocolFault,
     ServerRefused,
 )
-from mainstem.client.offline.messages import Complaint, Connected, Heard, HeardEvent, Page, Results, hear, say
-from mainstem.client.offline.queue import SubmitQueue, retry_after_s
-from mainstem.client.offline.records import Changes, Committed, Draft, Facts
+from mainstem.client.offline.core.messages import Complaint, Connected, Heard, HeardEvent, Page, Results, hear, say
+from mainstem.client.offline.core.queue import SubmitQueue, retry_after_s
+from mainstem.client.offline.core.records import Changes, Committed, Draft, Facts
 
 
 class Phase(Enum):

@@ -5,7 +5,7 @@ from typing import Any
 import apsw
 import msgspec
 
-from mainstem.client.offline.records import (
+from mainstem.client.offline.core.records import (
     Applied,
     Changes,
     Commit,
@@ -17,7 +17,7 @@ from mainstem.client.offline.records import (
     Snapshot,
     is_stale,
 )
-from mainstem.client.offline.rules import is_same, visible_in
+from mainstem.client.offline.core.rules import is_same, visible_in
 
 _encode = msgspec.json.Encoder().encode
 _names = msgspec.json.Decoder(tuple[str, ...]).decode

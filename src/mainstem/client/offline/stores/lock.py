@@ -4,7 +4,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from mainstem.client.offline.errors import StoreInUse, WrongStore
+from mainstem.client.offline.core.errors import StoreInUse, WrongStore
 
 
 class StoreLock:

@@ -3,8 +3,8 @@
 from bisect import bisect_right, insort
 from collections.abc import Mapping, Sequence
 
-from mainstem.client.offline.errors import StoreInUse, SyncClientError, WrongStore
-from mainstem.client.offline.records import (
+from mainstem.client.offline.core.errors import StoreInUse, SyncClientError, WrongStore
+from mainstem.client.offline.core.records import (
     Applied,
     Changes,
     Checkpoint,
@@ -19,8 +19,8 @@ from mainstem.client.offline.records import (
     Snapshot,
     is_stale,
 )
-from mainstem.client.offline.rules import is_same, judge_known, refuse_draft, visible_in
-from mainstem.client.offline.store import ClientStore, Found
+from mainstem.client.offline.core.rules import is_same, judge_known, refuse_draft, visible_in
+from mainstem.client.offline.stores.contract import ClientStore, Found
 
 
 class MemoryClientStore(ClientStore):
