@@ -5,13 +5,13 @@ from collections import deque
 from typing import Any
 
 from mainstem.client.offline.core.effects import Effect, Load, Pause, Report, Save, Send
-from mainstem.client.offline.core.errors import SyncClientError
 from mainstem.client.offline.core.records import Changes, Diverged, Draft
 from mainstem.client.offline.core.session import Phase, Session
 from mainstem.client.offline.stores.contract import ClientStore
 from mainstem.client.offline.stores.memory import MemoryClientStore
 from mainstem.client.offline.submissions import make_draft
 from mainstem.client.offline.views import View, Views
+from mainstem.client.sync_protocol.errors import SyncClientError
 from tests.offline_client.pretend import Line, PretendServer
 
 CLIENT = "me"

@@ -4,7 +4,7 @@ import json
 from collections import deque
 from typing import Any
 
-from mainstem.client.offline.core.messages import VERSION
+from mainstem.client.sync_protocol.messages import VERSION
 from mainstem.sync.protocol.canonical import content_hash
 from mainstem.sync.protocol.partitions import normalise
 

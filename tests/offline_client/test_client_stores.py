@@ -19,7 +19,6 @@ from mainstem.client.offline.core.records import (
     Committed,
     Diverged,
     Draft,
-    FieldFault,
     Followed,
     Refusal,
     Rejection,
@@ -29,6 +28,7 @@ from mainstem.client.offline.stores.contract import ClientStore
 from mainstem.client.offline.stores.memory import MemoryClientStore
 from mainstem.client.offline.stores.sqlite import SqliteClientStore
 from mainstem.client.offline.submissions import make_draft
+from mainstem.client.sync_protocol.messages import FieldFault
 
 ALL = 1_000_000
 

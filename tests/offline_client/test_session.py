@@ -8,16 +8,11 @@ from hypothesis import strategies as st
 
 from mainstem import limits
 from mainstem.client.offline.core.effects import Load, Pause, Report, Save, Send
-from mainstem.client.offline.core.errors import (
-    HistoryBehind,
-    HistoryMismatch,
-    PartitionRefused,
-    ProtocolFault,
-    ServerRefused,
-    SyncClientError,
-)
-from mainstem.client.offline.core.records import Changes, Commit, Facts, FieldFault, Followed
+from mainstem.client.offline.core.errors import HistoryBehind, HistoryMismatch, PartitionRefused
+from mainstem.client.offline.core.records import Changes, Commit, Facts, Followed
 from mainstem.client.offline.core.session import Phase, Session
+from mainstem.client.sync_protocol.errors import ProtocolFault, ServerRefused, SyncClientError
+from mainstem.client.sync_protocol.messages import FieldFault
 from tests.offline_client.harness import Harness
 from tests.offline_client.pretend import PretendServer
 

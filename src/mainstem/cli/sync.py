@@ -15,7 +15,7 @@ from mainstem.cli.faults import ExitCode, Failure
 from mainstem.escaping import escape_line
 
 if TYPE_CHECKING:
-    from mainstem.cli.sync_session import Event, Page, Result
+    from mainstem.client.sync_protocol.messages import CommittedEvent, Page, SubmitResult
 
 LETTERS = {
     "i": "the committed id",
@@ -81,7 +81,7 @@ def submit(
             for batch in _batches(_draft(line, number, partitions, event_id, drafts) for number, line in group):
                 for result in session.submit(batch):
                     rejected += result.status != "committed"
-                    _tell(result, as_json)
+                    _print_result(result, as_json)
                 output.write(b"", flush=True)
     if rejected:
         raise Failure(f"{rejected} events were rejected: mend them, and submit them with new ids")
@@ -145,13 +145,13 @@ def _batches(drafts: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]
         yield batch
 
 
-def _tell(result: "Result", as_json: bool) -> None:
+def _print_result(result: "SubmitResult", as_json: bool) -> None:
     if as_json:
         output.write_json(result)
     elif result.committed_id is not None:
         output.write_line(f"{result.committed_id} {result.id}")
     else:
-        errors = "; ".join(f"{error.get('field')}: {error.get('message')}" for error in result.errors)
+        errors = "; ".join(f"{error.field}: {error.message}" for error in result.errors)
         output.write_line(f"rejected {result.id} {result.reason}" + (f" ({errors})" if errors else ""))
 
 
@@ -232,7 +232,7 @@ def _printer(form: output.Format | None, as_json: bool) -> "Callable[[Page], Non
     return show
 
 
-def _parts(event: "Event") -> dict[str, bytes]:
+def _parts(event: "CommittedEvent") -> dict[str, bytes]:
     return {
         "i": str(event.committed_id).encode(),
         "v": bytes(event.event),

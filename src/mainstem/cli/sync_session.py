@@ -1,22 +1,34 @@
-"""A session of the sync protocol for one command: it asks, and waits for the answer."""
+"""A session of the sync protocol for one command: it sends a request, and waits for the reply."""
 
 import random
 import time
 from base64 import urlsafe_b64decode
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from itertools import count
-from typing import Any, NoReturn
+from typing import Any, TypeVar
 
 import msgspec
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, WebSocketException
-from websockets.sync.client import ClientConnection
-from websockets.sync.client import connect as open_socket
+from websockets.exceptions import InvalidHandshake, InvalidStatus, WebSocketException
 
 from mainstem import limits
 from mainstem.cli.addresses import Address
 from mainstem.cli.faults import ExitCode, Failure
 from mainstem.client import Retries
-from mainstem.sync.protocol.messages import VERSION
+from mainstem.client.sync_connection import SyncConnection
+from mainstem.client.sync_protocol.errors import ServerRefused
+from mainstem.client.sync_protocol.messages import (
+    CommittedEvent,
+    Connected,
+    Page,
+    SubmitResult,
+    SubmitResults,
+    encode_connect,
+    encode_submit,
+    encode_sync,
+)
+from mainstem.client.sync_protocol.urls import endpoint_url
 
 ANONYMOUS = "mainstem-cli"
 CODES = {
@@ -26,59 +38,10 @@ CODES = {
     "server_error": (ExitCode.UNAVAILABLE, "try again later; the server's log has the reason"),
 }
 
-
-class Envelope(msgspec.Struct):
-    type: str
-    payload: msgspec.Raw
-    msg_id: str | int | None = None
+T = TypeVar("T")
 
 
-class Complaint(msgspec.Struct):
-    code: str
-    message: str = ""
-
-
-class Connected(msgspec.Struct):
-    server_last_committed_id: int
-
-
-class Event(msgspec.Struct):
-    committed_id: int
-    id: str
-    client_id: str
-    partitions: list[str]
-    event: msgspec.Raw
-    status_updated_at: str
-
-
-class Snapshot(msgspec.Struct):
-    partition: str
-    committed_id: int
-    state: msgspec.Raw
-
-
-class Page(msgspec.Struct):
-    events: list[Event]
-    next_since_committed_id: int
-    has_more: bool
-    snapshots: list[Snapshot] = []
-    history_truncated: list[str] = []
-
-
-class Result(msgspec.Struct):
-    id: str
-    status: str
-    committed_id: int | None = None
-    reason: str | None = None
-    errors: list[dict[str, Any]] = []
-    status_updated_at: str | None = None
-
-
-class Results(msgspec.Struct):
-    results: list[Result]
-
-
-class Lost(Exception):
+class Disconnected(Exception):
     """The connection broke; what was asked for may be asked again."""
 
 
@@ -96,9 +59,9 @@ class Session:
 
     def __init__(self, address: Address, client_id: str | None) -> None:
         self._address = address
-        self._url = "ws" + address.url.removeprefix("http") + "/v1/sync"
+        self._url = endpoint_url(address.url)
         self._client_id = client_id or client_of(address.token)
-        self._socket: ClientConnection | None = None
+        self._connection: SyncConnection | None = None
         self._numbers = count(1)
         self.head = 0
         """The newest committed id when the connection began."""
@@ -106,33 +69,34 @@ class Session:
     def __enter__(self) -> "Session":
         try:
             self.connect()
-        except Lost as lost:
-            raise self._unreachable(lost) from None
+        except Disconnected as error:
+            raise self._unreachable(error) from None
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
-        socket, self._socket = self._socket, None
-        if socket is not None:
-            socket.close()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
 
     def connect(self) -> None:
         self.close()
         try:
-            self._socket = open_socket(
-                self._url, open_timeout=limits.CLI_SYNC_WAIT_S, max_size=limits.CLI_SYNC_MESSAGE_BYTES_MAX
+            self._connection = SyncConnection(
+                self._url, timeout_s=limits.CLI_SYNC_WAIT_S, message_bytes_max=limits.CLI_SYNC_MESSAGE_BYTES_MAX
             )
         except InvalidStatus as refused:
             code = ExitCode.DENIED if refused.response.status_code in (401, 403) else ExitCode.FAILED
             raise Failure(f"{self._url} refuses the connection: {refused}", code) from None
-        except (OSError, TimeoutError, InvalidHandshake) as error:
-            raise Lost(str(error) or type(error).__name__) from None
-        payload = {"client_id": self._client_id, "token": self._address.token or ""}
-        self.head = self.ask("connect", payload, "connected", Connected).server_last_committed_id
+        except (OSError, InvalidHandshake) as error:
+            raise Disconnected(str(error) or type(error).__name__) from None
+        token = self._address.token or ""
+        connected = self._request(partial(encode_connect, token, self._client_id), Connected)
+        self.head = connected.server_last_committed_id or 0
 
-    def reconnect(self, lost: Lost) -> None:
+    def reconnect(self, error: Disconnected) -> None:
         """Wait until the server is back, within the patience of the client."""
         retries = Retries()
         failures = 1
@@ -140,72 +104,59 @@ class Session:
             time.sleep(retries.delay(failures, random.random))
             try:
                 return self.connect()
-            except Lost as again:
-                lost = again
+            except Disconnected as again:
+                error = again
                 failures += 1
-        raise self._unreachable(lost)
+        raise self._unreachable(error)
 
-    def _unreachable(self, lost: Lost) -> Failure:
+    def _unreachable(self, error: Disconnected) -> Failure:
         return Failure(
-            f"{self._url}: {lost}: start a server with `mainstem serve`, or name another with --url or --context",
+            f"{self._url}: {error}: start a server with `mainstem serve`, or name another with --url or --context",
             ExitCode.UNREACHABLE,
         )
 
-    def ask(self, type_: str, payload: Any, answer: str, kind: type[Any]) -> Any:
-        """Send a message, and wait for its answer; broadcasts that come before it are left out."""
+    def _request(self, encode: Callable[[str], bytes], reply: type[T]) -> T:
+        """Send a message with the next id, and wait for its reply; broadcasts that come before it are left out."""
         msg_id = str(next(self._numbers))
-        self._send(type_, payload, msg_id)
-        while True:
-            heard = self.hear(limits.CLI_SYNC_WAIT_S)
-            if heard.msg_id == msg_id and heard.type == answer:
-                return msgspec.json.decode(heard.payload, type=kind)
+        with self._use_connection() as connection:
+            connection.send(encode(msg_id))
+            return connection.receive_reply(reply, msg_id)
 
-    def _send(self, type_: str, payload: Any, msg_id: str) -> None:
-        message = {"type": type_, "payload": payload, "protocol_version": VERSION, "msg_id": msg_id}
-        assert self._socket is not None
+    @contextmanager
+    def _use_connection(self) -> Iterator[SyncConnection]:
+        """The connection, with its errors as those of the command: an error message of the server ends it."""
+        assert self._connection is not None
         try:
-            self._socket.send(msgspec.json.encode(message), text=True)
-        except (ConnectionClosed, OSError) as error:
-            raise Lost(str(error)) from None
-
-    def hear(self, timeout_s: float | None) -> Envelope:
-        """The next message. An error message ends the command."""
-        assert self._socket is not None
-        try:
-            text = self._socket.recv(timeout=timeout_s)
+            yield self._connection
+        except ServerRefused as refusal:
+            raise explain_refusal(refusal) from None
         except TimeoutError:
-            raise Lost("the server does not answer") from None
-        except (ConnectionClosed, OSError, WebSocketException) as error:
-            raise Lost(str(error)) from None
-        envelope = msgspec.json.decode(text, type=Envelope)
-        if envelope.type == "error":
-            refuse(msgspec.json.decode(envelope.payload, type=Complaint))
-        return envelope
+            raise Disconnected("the server does not answer") from None
+        except (OSError, WebSocketException) as error:
+            raise Disconnected(str(error)) from None
 
     # What commands ask for
 
-    def submit(self, drafts: Sequence[dict[str, Any]]) -> list[Result]:
+    def submit(self, drafts: Sequence[dict[str, Any]]) -> tuple[SubmitResult, ...]:
         """Ids make it safe to send them again, so a server that restarts is waited for."""
         while True:
             try:
-                results: Results = self.ask("submit_events", {"events": drafts}, "submit_events_result", Results)
-                return results.results
-            except Lost as lost:
-                self.reconnect(lost)
+                return self._request(partial(encode_submit, drafts), SubmitResults).results
+            except Disconnected as error:
+                self.reconnect(error)
 
     def pages(self, partitions: Sequence[str], since: int, *, subscribe: bool = False) -> Iterator[Page]:
         """From a cursor to the present, page by page."""
-        payload: dict[str, Any] = {"partitions": partitions, "since_committed_id": since, "limit": limits.SYNC_PAGE_MAX}
-        if subscribe:
-            payload["subscription_partitions"] = partitions
+        subscribe_to = partitions if subscribe else None
         while True:
+            encode = partial(encode_sync, partitions, since, limits.SYNC_PAGE_MAX, subscribe_to=subscribe_to)
             try:
-                page: Page = self.ask("sync", payload, "sync_response", Page)
-            except Lost as lost:
-                self.reconnect(lost)
+                page = self._request(encode, Page)
+            except Disconnected as error:
+                self.reconnect(error)
                 continue
             yield page
-            payload["since_committed_id"] = page.next_since_committed_id
+            since = page.next_since_committed_id
             if not page.has_more:
                 return
 
@@ -217,17 +168,16 @@ class Session:
                     yield page
                     since = page.next_since_committed_id
                 while True:
-                    heard = self.hear(None)
-                    if heard.type == "event_broadcast":
-                        event = msgspec.json.decode(heard.payload, type=Event)
-                        if event.committed_id > since:
-                            since = event.committed_id
-                            yield Page([event], since, False)
-            except Lost as lost:
-                self.reconnect(lost)
+                    with self._use_connection() as connection:
+                        _, event = connection.receive(None)
+                    if isinstance(event, CommittedEvent) and event.committed_id > since:
+                        since = event.committed_id
+                        yield Page((event,), since, since, has_more=False)
+            except Disconnected as error:
+                self.reconnect(error)
 
 
-def refuse(complaint: Complaint) -> NoReturn:
-    code, advice = CODES.get(complaint.code, (ExitCode.FAILED, ""))
-    said = f"the server says {complaint.code}: {complaint.message}"
-    raise Failure(f"{said}: {advice}" if advice else said, code)
+def explain_refusal(refusal: ServerRefused) -> Failure:
+    code, advice = CODES.get(refusal.code, (ExitCode.FAILED, ""))
+    said = f"the server says {refusal.code}: {refusal.message}"
+    return Failure(f"{said}: {advice}" if advice else said, code)

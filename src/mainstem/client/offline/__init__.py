@@ -24,22 +24,21 @@ from mainstem.client.offline.core.errors import (
     InvalidDraft,
     NotFollowed,
     PartitionRefused,
-    ProtocolFault,
     QueueFull,
     RejectionsFull,
-    ServerRefused,
     StoreFailed,
     StoreFull,
     StoreInUse,
-    SyncClientError,
     UnknownView,
     ViewFailed,
     WrongStore,
 )
-from mainstem.client.offline.core.records import Event, FieldFault, Rejection, Snapshot
+from mainstem.client.offline.core.records import Event, Rejection, Snapshot
 from mainstem.client.offline.stores.contract import ClientStore
 from mainstem.client.offline.stores.memory import MemoryClientStore
 from mainstem.client.offline.stores.sqlite import SqliteClientStore
+from mainstem.client.sync_protocol.errors import ProtocolFault, ServerRefused, SyncClientError
+from mainstem.client.sync_protocol.messages import FieldFault
 
 __all__ = [
     "Change",

@@ -10,8 +10,8 @@ import msgspec
 
 from mainstem import limits
 from mainstem.client.core.errors import ClientError
-from mainstem.client.offline.core.errors import SyncClientError
-from mainstem.client.offline.core.records import FieldFault
+from mainstem.client.sync_protocol.errors import SyncClientError
+from mainstem.client.sync_protocol.messages import FieldFault
 
 
 class State(Enum):

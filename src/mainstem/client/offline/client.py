@@ -14,7 +14,7 @@ from mainstem.client.core.errors import BadArgument
 from mainstem.client.core.json_values import encode_json
 from mainstem.client.core.retries import Retries
 from mainstem.client.offline.changes import Changes, State, Status
-from mainstem.client.offline.core.errors import ClientClosed, InvalidDraft, SyncClientError
+from mainstem.client.offline.core.errors import ClientClosed, InvalidDraft
 from mainstem.client.offline.core.records import Changes as StoreChanges
 from mainstem.client.offline.core.records import Committed, Event, Rejection, Snapshot, draft_event
 from mainstem.client.offline.link import Link, Token
@@ -23,6 +23,7 @@ from mainstem.client.offline.stores.contract import ClientStore
 from mainstem.client.offline.stores.sqlite import SqliteClientStore
 from mainstem.client.offline.submissions import encode_event
 from mainstem.client.offline.views import Reducer, Restore, View
+from mainstem.client.sync_protocol.errors import SyncClientError
 from mainstem.errors import ValidationFailed
 from mainstem.sync.protocol.partitions import normalise_filter
 

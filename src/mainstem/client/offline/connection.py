@@ -10,19 +10,13 @@ from websockets.exceptions import ConnectionClosed
 
 from mainstem import limits
 from mainstem.client.offline.core.effects import Effects, Load, Pause, Report, Save, Send
-from mainstem.client.offline.core.errors import ConnectionLost, ProtocolFault, SyncClientError
-from mainstem.client.offline.core.messages import say
+from mainstem.client.offline.core.errors import ConnectionLost, Silence
 from mainstem.client.offline.core.records import Changes, Draft
 from mainstem.client.offline.core.session import Session
+from mainstem.client.sync_protocol.errors import ProtocolFault, SyncClientError
+from mainstem.client.sync_protocol.messages import encode_message
 
 Order = Callable[[Session], Effects]
-
-
-class Silence(ConnectionLost):
-    """No message came for too long."""
-
-    code = "server_silent"
-    hint = "The client connects again by itself, and asks for smaller pages."
 
 
 class Owner(Protocol):
@@ -108,7 +102,7 @@ class Connection:
             if quiet_s >= limits.SYNC_CLIENT_SILENCE_S_MAX:
                 raise Silence(f"the server said nothing for {quiet_s:.0f} s")
             if quiet_s >= limits.SYNC_CLIENT_HEARTBEAT_S:
-                await self._send(say("heartbeat", {}))
+                await self._send(encode_message("heartbeat", {}))
 
     async def _digest(self) -> tuple[Effects, SyncClientError | None]:
         """What the session makes of all that waits, so that it is stored in one transaction; up to what ends it."""

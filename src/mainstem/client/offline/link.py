@@ -4,44 +4,28 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from urllib.parse import urlsplit, urlunsplit
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
 
 from mainstem import limits
-from mainstem.client.core.errors import BadArgument, ClientError
+from mainstem.client.core.errors import ClientError
 from mainstem.client.core.retries import Retries
 from mainstem.client.offline.changes import Reported, State, Status, StatusChanged
-from mainstem.client.offline.connection import Connection, Order, Silence
-from mainstem.client.offline.core.errors import (
-    ConnectionLost,
-    HistoryBehind,
-    HistoryMismatch,
-    ServerRefused,
-    StoreFailed,
-    SyncClientError,
-)
-from mainstem.client.offline.core.messages import say
+from mainstem.client.offline.connection import Connection, Order
+from mainstem.client.offline.core.errors import ConnectionLost, HistoryBehind, HistoryMismatch, Silence, StoreFailed
 from mainstem.client.offline.core.records import Changes, Diverged, Draft
 from mainstem.client.offline.core.session import Phase, Session
 from mainstem.client.offline.replica import Replica
+from mainstem.client.sync_protocol.errors import ServerRefused, SyncClientError
+from mainstem.client.sync_protocol.messages import encode_message
+from mainstem.client.sync_protocol.urls import resolve_url
 
 logger = logging.getLogger(__name__)
 
 Token = str | Callable[[], str | Awaitable[str]]
 
 STATES = {Phase.CONNECTING: State.CONNECTING, Phase.SYNCING: State.SYNCING, Phase.LIVE: State.LIVE}
-
-
-def socket_url(url: str) -> str:
-    """The address of the sync endpoint: of a server by its http address, or as it is."""
-    parts = urlsplit(url)
-    schemes = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
-    if parts.scheme not in schemes or not parts.hostname:
-        raise BadArgument(f"{url!r} is not a URL of a server: use ws://host:port/v1/sync or http://host:port")
-    path = parts.path if parts.path not in ("", "/") else "/v1/sync"
-    return urlunsplit((schemes[parts.scheme], parts.netloc, path, parts.query, ""))
 
 
 class Link:
@@ -54,7 +38,7 @@ class Link:
         chance: Callable[[], float],
         proxy: str | None,
     ) -> None:
-        self.url = socket_url(url)
+        self.url = resolve_url(url)
         self.status = Status(State.OFFLINE)
         self._replica = replica
         self._token = token
@@ -186,7 +170,7 @@ class Link:
         try:
             async with asyncio.timeout(limits.SYNC_CLIENT_GOODBYE_S_MAX):
                 if self._is_stopping:
-                    await socket.send(say("disconnect", {"reason": "closed"}), text=True)
+                    await socket.send(encode_message("disconnect", {"reason": "closed"}), text=True)
                 await socket.close()
         except (WebSocketException, OSError, TimeoutError):
             socket.transport.abort()

@@ -7,13 +7,7 @@ from typing import Any
 
 from mainstem import limits
 from mainstem.client.offline.changes import Change, Drafted, EventsCommitted, Listeners, Rejected, Reported
-from mainstem.client.offline.core.errors import (
-    ClientClosed,
-    DraftRejected,
-    HistoryTruncated,
-    NotFollowed,
-    SyncClientError,
-)
+from mainstem.client.offline.core.errors import ClientClosed, DraftRejected, HistoryTruncated, NotFollowed
 from mainstem.client.offline.core.records import (
     Applied,
     Changes,
@@ -30,6 +24,7 @@ from mainstem.client.offline.stores.contract import ClientStore, Found
 from mainstem.client.offline.submissions import Submissions, make_draft
 from mainstem.client.offline.views import View, Views
 from mainstem.client.offline.worker import Worker
+from mainstem.client.sync_protocol.errors import SyncClientError
 
 logger = logging.getLogger(__name__)
 

@@ -8,10 +8,11 @@ import msgspec
 
 from mainstem import limits
 from mainstem.client.core.json_values import encode_json
-from mainstem.client.offline.core.errors import ClientClosed, InvalidDraft, SyncClientError
-from mainstem.client.offline.core.messages import SUBMIT_BYTES, describe_draft
+from mainstem.client.offline.core.errors import ClientClosed, InvalidDraft
 from mainstem.client.offline.core.records import Draft
 from mainstem.client.offline.stores.contract import Found
+from mainstem.client.sync_protocol.errors import SyncClientError
+from mainstem.client.sync_protocol.messages import SUBMIT_OVERHEAD_BYTES, encode_draft
 from mainstem.errors import ValidationFailed
 from mainstem.sync.protocol.canonical import content_hash
 from mainstem.sync.protocol.partitions import normalise
@@ -35,7 +36,7 @@ def make_draft(id_: str, partitions: Sequence[str], event: bytes) -> Draft:
     try:
         names = normalise(partitions)
         draft = Draft(0, id_, names, event, content_hash(names, event))
-        size = len(describe_draft(draft)) + SUBMIT_BYTES + 1
+        size = len(encode_draft(id_, names, event)) + SUBMIT_OVERHEAD_BYTES + 1
     except ValidationFailed as fault:
         raise InvalidDraft(fault.detail, fault.field) from None
     except (TypeError, AttributeError):

@@ -18,9 +18,10 @@ import msgspec
 
 from mainstem import limits
 from mainstem.client.core.json_values import encode_json
-from mainstem.client.offline.core.errors import SyncClientError, UnknownView, ViewFailed
+from mainstem.client.offline.core.errors import UnknownView, ViewFailed
 from mainstem.client.offline.core.records import Applied, Checkpoint, Draft, Event, draft_event, event_of, is_stale
 from mainstem.client.offline.stores.contract import ClientStore
+from mainstem.client.sync_protocol.errors import SyncClientError
 
 logger = logging.getLogger(__name__)
 

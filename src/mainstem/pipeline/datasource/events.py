@@ -4,46 +4,52 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator
-from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from collections.abc import Iterator, Sequence
 
 import msgspec
 from websockets.exceptions import WebSocketException
-from websockets.sync.client import ClientConnection, connect
 
 from mainstem import limits
+from mainstem.client.sync_connection import SyncConnection
+from mainstem.client.sync_protocol.errors import ServerRefused
+from mainstem.client.sync_protocol.messages import (
+    Connected,
+    SubmitResult,
+    SubmitResults,
+    encode_connect,
+    encode_submit,
+)
+from mainstem.client.sync_protocol.urls import endpoint_url
 from mainstem.errors import BadRow, RequestRefused, ServerUnreachable
 from mainstem.pipeline.datasource.options import WriteOptions
 from mainstem.pipeline.datasource.stage import Frame
 from mainstem.streams.rules.offsets import Offset
 
-PASSING = frozenset({"rate_limited", "server_error"})
-
-
-class _Interrupted(Exception):
-    """The connection is of no use any more; another one may be."""
-
 
 def submit_events(options: WriteOptions, frames: Iterator[Frame], client_id: str) -> dict[str, str]:
     """Submit every frame, and return when each of their events is committed: where some of the partitions ended."""
-    under_way: deque[Frame] = deque()
+    in_flight: deque[Frame] = deque()
     reached: dict[str, str] = {}
     deadline_s = time.monotonic() + options.endpoint.retry_s
     pause_s = limits.PIPELINE_BACKOFF_S
     while True:
-        before = _Progress()
+        progress = _Progress()
         try:
-            with _open(options, client_id) as socket:
-                for frame in under_way:
-                    _send(socket, frame)
-                _pump(options, socket, frames, under_way, before, reached)
+            with _open(options, client_id) as connection:
+                for frame in in_flight:
+                    _send(connection, frame)
+                _pump(options, connection, frames, in_flight, progress, reached)
                 return reached
-        except (OSError, WebSocketException, _Interrupted) as error:
-            if before.made:
+        except (OSError, WebSocketException, ServerRefused) as error:
+            reason = f"{type(error).__name__}: {error}"
+            if isinstance(error, ServerRefused):
+                _check_temporary(error, options)
+                reason = f"{type(error).__name__}: {error.code}: {error.message}"
+                time.sleep(min(error.retry_after_s or 0.0, limits.PIPELINE_BACKOFF_S_MAX))
+            if progress.made:
                 deadline_s, pause_s = time.monotonic() + options.endpoint.retry_s, limits.PIPELINE_BACKOFF_S
             if time.monotonic() + pause_s > deadline_s:
-                raise ServerUnreachable(f"{options.endpoint.url}/v1/sync: {type(error).__name__}: {error}") from None
+                raise ServerUnreachable(f"{options.endpoint.url}/v1/sync: {reason}") from None
             time.sleep(pause_s)
             pause_s = min(pause_s * 2, limits.PIPELINE_BACKOFF_S_MAX)
 
@@ -54,78 +60,61 @@ class _Progress:
 
 def _pump(
     options: WriteOptions,
-    socket: ClientConnection,
+    connection: SyncConnection,
     frames: Iterator[Frame],
-    under_way: deque[Frame],
+    in_flight: deque[Frame],
     progress: _Progress,
     reached: dict[str, str],
 ) -> None:
     while True:
-        while len(under_way) < limits.SINK_SUBMITS_MAX and (frame := next(frames, None)) is not None:
-            under_way.append(frame)  # before it is sent: if that fails, it is sent again
-            _send(socket, frame)
-        if not under_way:
+        while len(in_flight) < limits.SINK_SUBMITS_MAX and (frame := next(frames, None)) is not None:
+            in_flight.append(frame)  # before it is sent: if that fails, it is sent again
+            _send(connection, frame)
+        if not in_flight:
             return
-        results = _receive(socket, "submit_events_result", options)["results"]
+        results = connection.receive_reply(SubmitResults).results
         _check(results, options)
-        _note_end(under_way.popleft(), results, reached)
+        _note_end(in_flight.popleft(), results, reached)
         progress.made = True
 
 
-def _open(options: WriteOptions, client_id: str) -> ClientConnection:
-    parts = urlsplit(options.endpoint.url)
-    scheme = "wss" if parts.scheme == "https" else "ws"
-    url = urlunsplit((scheme, parts.netloc, parts.path.rstrip("/") + "/v1/sync", "", ""))
-    socket = connect(
-        url,
-        open_timeout=limits.PIPELINE_WAIT_S_MAX,
-        max_size=limits.SYNC_MESSAGE_BYTES_MAX,
+def _open(options: WriteOptions, client_id: str) -> SyncConnection:
+    connection = SyncConnection(
+        endpoint_url(options.endpoint.url),
+        timeout_s=limits.PIPELINE_WAIT_S_MAX,
+        message_bytes_max=limits.SYNC_MESSAGE_BYTES_MAX,
         proxy=None,
         compression=None,
     )
     try:
-        token = options.endpoint.read_token() or ""
-        hello = {"type": "connect", "protocol_version": "1.0", "payload": {"token": token, "client_id": client_id}}
-        socket.send(msgspec.json.encode(hello).decode())
-        _receive(socket, "connected", options)
+        connection.send(encode_connect(options.endpoint.read_token() or "", client_id))
+        connection.receive_reply(Connected)
     except BaseException:
-        socket.close()
+        connection.close()
         raise
-    return socket
+    return connection
 
 
-def _send(socket: ClientConnection, frame: Frame) -> None:
-    body = b'{"type":"submit_events","protocol_version":"1.0","payload":{"events":%b}}' % frame.body
-    socket.send(body.decode())
+def _send(connection: SyncConnection, frame: Frame) -> None:
+    connection.send(encode_submit(msgspec.Raw(frame.body)))
 
 
-def _receive(socket: ClientConnection, type_: str, options: WriteOptions) -> dict[str, Any]:
-    while True:
-        message = msgspec.json.decode(socket.recv(limits.PIPELINE_WAIT_S_MAX))
-        payload: dict[str, Any] = message["payload"]
-        if message["type"] == type_:
-            return payload
-        if message["type"] == "error":
-            _judge(payload, options)
+def _check_temporary(refusal: ServerRefused, options: WriteOptions) -> None:
+    """Raise unless another connection may succeed. A token file may hold a newer token by then."""
+    if not (refusal.retryable or (refusal.code == "auth_failed" and options.endpoint.token_file is not None)):
+        text = f"{options.endpoint.url}/v1/sync: {refusal.code}: {refusal.message}"
+        raise RequestRefused(text, refusal=refusal.code) from None
 
 
-def _judge(fault: dict[str, Any], options: WriteOptions) -> None:
-    code, text = fault.get("code"), f"{fault.get('code')}: {fault.get('message')}"
-    if code in PASSING or (code == "auth_failed" and options.endpoint.token_file is not None):
-        time.sleep(min(fault.get("details", {}).get("retry_after_ms", 0) / 1000, limits.PIPELINE_BACKOFF_S_MAX))
-        raise _Interrupted(text)
-    raise RequestRefused(f"{options.endpoint.url}/v1/sync: {text}", refusal=code)
-
-
-def _note_end(frame: Frame, results: list[dict[str, Any]], reached: dict[str, str]) -> None:
+def _note_end(frame: Frame, results: Sequence[SubmitResult], reached: dict[str, str]) -> None:
     """The last committed event of a frame, under its first partition, as an offset of that partition."""
-    last = max(results, key=lambda result: result.get("committed_id") or 0)
-    if "committed_id" not in last:
+    last = max(results, key=lambda result: result.committed_id or 0)
+    if last.committed_id is None:
         return
-    item = next(item for item in msgspec.json.decode(frame.body, type=list[_Item]) if item.id == last["id"])
+    item = next(item for item in msgspec.json.decode(frame.body, type=list[_Item]) if item.id == last.id)
     partition = item.partitions[0]
     if partition in reached or len(reached) < limits.SINK_ENDS_KEPT:
-        end = str(Offset(0, last["committed_id"]))
+        end = str(Offset(0, last.committed_id))
         reached[partition] = max(end, reached.get(partition, end))
 
 
@@ -134,11 +123,11 @@ class _Item(msgspec.Struct):
     partitions: list[str]
 
 
-def _check(results: list[dict[str, Any]], options: WriteOptions) -> None:
-    rejected = [result for result in results if result["status"] != "committed"]
+def _check(results: Sequence[SubmitResult], options: WriteOptions) -> None:
+    rejected = [result for result in results if result.status != "committed"]
     if rejected and not options.skip_rejected:
         first = rejected[0]
+        errors = [msgspec.structs.asdict(error) for error in first.errors]
         raise BadRow(
-            f"event {first['id']!r} was rejected ({first.get('reason')}): {first.get('errors')}; "
-            "skipRejected=true leaves such events out"
+            f"event {first.id!r} was rejected ({first.reason}): {errors}; skipRejected=true leaves such events out"
         )

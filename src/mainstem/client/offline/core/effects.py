@@ -2,8 +2,8 @@
 
 import msgspec
 
-from mainstem.client.offline.core.errors import SyncClientError
 from mainstem.client.offline.core.records import Changes
+from mainstem.client.sync_protocol.errors import SyncClientError
 
 
 class Send(msgspec.Struct, frozen=True):

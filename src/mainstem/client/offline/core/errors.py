@@ -1,15 +1,7 @@
-"""What can go wrong with a sync client: each says what happened, what became of the data, and what to do."""
+"""Errors of the offline client: each says what happened, what became of the data, and what to do."""
 
-from typing import Any
-
-from mainstem.client.core.errors import ClientError
-from mainstem.client.offline.core.records import FieldFault
-
-
-class SyncClientError(ClientError):
-    """The family of what follows."""
-
-    code = "sync_client_error"
+from mainstem.client.sync_protocol.errors import SyncClientError
+from mainstem.client.sync_protocol.messages import FieldFault
 
 
 class InvalidDraft(SyncClientError, ValueError):
@@ -109,31 +101,11 @@ class ConnectionLost(SyncClientError):
     hint = "The client connects again by itself; drafts are kept meanwhile."
 
 
-class ProtocolFault(SyncClientError):
-    """The server sent what it must not send: cut or corrupt on its way, or from something that is no such server."""
+class Silence(ConnectionLost):
+    """No message came for too long."""
 
-    code = "protocol_fault"
-    retryable = True
-    hint = "Nothing of it was applied, and the client connects again. If it stays so, look at what is in between."
-
-
-HINTS = {
-    "auth_failed": "Give a valid token for this client_id; a callable as token= is asked again at each connection.",
-    "forbidden": "Use a token with this partition, or remove the partition from this client.",
-    "protocol_version_unsupported": "Client and server speak different versions: upgrade the older one.",
-    "rate_limited": "The client slows down and tries again by itself.",
-    "server_error": "The client connects again by itself; the server's log has the reason.",
-}
-
-
-class ServerRefused(SyncClientError):
-    """An error message of the server; `code` is the server's."""
-
-    def __init__(self, code: str, message: str, details: dict[str, Any] | None = None) -> None:
-        super().__init__(f"the server said {code}: {message}", hint=HINTS.get(code, ""))
-        self.code = code
-        self.details = details or {}
-        self.retryable = code in ("rate_limited", "server_error")
+    code = "server_silent"
+    hint = "The client connects again by itself, and asks for smaller pages."
 
 
 class PartitionRefused(SyncClientError):

@@ -6,11 +6,21 @@ no state "sent": what has no result when a connection ends is sent again on the 
 
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from mainstem import limits
 from mainstem.client.offline.core.effects import Effects, Load, Pause, Report, Save, Send
-from mainstem.client.offline.core.errors import ProtocolFault, ServerRefused
-from mainstem.client.offline.core.messages import SUBMIT_BYTES, Heard, Results, ServerLimits, describe_draft, say_drafts
-from mainstem.client.offline.core.records import Changes, Commit, Draft, FieldFault, Refusal
+from mainstem.client.offline.core.records import Changes, Commit, Draft, Refusal
+from mainstem.client.sync_protocol.errors import ProtocolFault, ServerRefused
+from mainstem.client.sync_protocol.messages import (
+    SUBMIT_OVERHEAD_BYTES,
+    Envelope,
+    FieldFault,
+    ServerLimits,
+    SubmitResults,
+    encode_draft,
+    encode_submit,
+)
 
 
 class SubmitQueue:
@@ -37,19 +47,19 @@ class SubmitQueue:
         if self._limits is None or self._batch or self._is_loading or self._is_paused:
             return []
         self._is_loading = True
-        return [Load(self._items_max, self._limits.message_bytes_max - SUBMIT_BYTES)]
+        return [Load(self._items_max, self._limits.message_bytes_max - SUBMIT_OVERHEAD_BYTES)]
 
     def offer(self, drafts: Sequence[Draft]) -> Effects:
         assert self._limits is not None
         self._is_loading = False
-        items: list[bytes] = []
-        size = SUBMIT_BYTES
+        items: list[msgspec.Raw] = []
+        size = SUBMIT_OVERHEAD_BYTES
         for draft in drafts:
-            item = describe_draft(draft)
+            item = encode_draft(draft.id, draft.partitions, draft.event)
             size += len(item) + 1
             if size > self._limits.message_bytes_max:
                 break
-            items.append(item)
+            items.append(msgspec.Raw(item))
         if drafts and not items:
             fault = FieldFault("event", f"the server takes messages up to {self._limits.message_bytes_max} bytes")
             return [Save(Changes(refusals=(Refusal(drafts[0].id, "too_large", (fault,)),))), *self.load()]
@@ -57,15 +67,15 @@ class SubmitQueue:
         if not items:
             return []
         self._batch_id = self._next_id()
-        return [Send(say_drafts(items, self._batch_id))]
+        return [Send(encode_submit(items, self._batch_id))]
 
     def awaits(self, msg_id: str | int | None) -> bool:
         return bool(self._batch) and msg_id == self._batch_id
 
-    def settle(self, heard: Heard, reply: Results) -> Changes:
+    def settle(self, envelope: Envelope, reply: SubmitResults) -> Changes:
         """What became of the drafts in flight."""
         batch, self._batch = self._batch, ()
-        if not batch or heard.msg_id not in (self._batch_id, None):
+        if not batch or envelope.msg_id not in (self._batch_id, None):
             raise ProtocolFault("results came that nobody waits for")
         if [result.id for result in reply.results] != [draft.id for draft in batch]:
             raise ProtocolFault("the results are not those of the drafts that were sent")
@@ -73,7 +83,7 @@ class SubmitQueue:
         refusals: list[Refusal] = []
         for result in reply.results:
             if result.status == "committed" and result.committed_id:
-                commits.append(Commit(result.id, result.committed_id, result.status_updated_at))
+                commits.append(Commit(result.id, result.committed_id, result.status_updated_at or ""))
             elif result.status == "rejected":
                 refusals.append(Refusal(result.id, result.reason or "rejected", result.errors))
             else:
@@ -85,7 +95,7 @@ class SubmitQueue:
         batch, self._batch = self._batch, ()
         if error.code == "rate_limited":
             self._is_paused = True
-            return [Report(error), Pause(retry_after_s(error))]
+            return [Report(error), Pause(pause_s(error))]
         if len(batch) > 1:
             self._items_max = 1  # to find out which one it is
             return self.load()
@@ -98,7 +108,7 @@ class SubmitQueue:
         return self.load()
 
 
-def retry_after_s(error: ServerRefused) -> float:
-    asked = error.details.get("retry_after_ms")
-    seconds = asked / 1000 if isinstance(asked, int | float) else 1.0
-    return min(max(seconds, 0.05), limits.SYNC_CLIENT_REFUSED_S)
+def pause_s(error: ServerRefused) -> float:
+    """How long to wait after an error of the server, within bounds."""
+    asked_s = 1.0 if error.retry_after_s is None else error.retry_after_s
+    return min(max(asked_s, 0.05), limits.SYNC_CLIENT_REFUSED_S)

@@ -1,9 +1,11 @@
-"""What a sync client keeps and exchanges with its store: drafts, committed events, and what changes them."""
+"""What an offline client keeps and exchanges with its store: drafts, committed events, and what changes them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+
+from mainstem.client.sync_protocol.messages import FieldFault
 
 
 class Draft(msgspec.Struct, frozen=True, gc=False):
@@ -25,11 +27,6 @@ class Committed(msgspec.Struct, frozen=True, gc=False):
     partitions: tuple[str, ...]
     event: bytes
     committed_at: str
-
-
-class FieldFault(msgspec.Struct, frozen=True, gc=False):
-    field: str = ""
-    message: str = ""
 
 
 class Rejection(msgspec.Struct, frozen=True, gc=False):

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Mapping
 
 from mainstem import limits
-from mainstem.client.offline.core.errors import IdInUse, QueueFull, RejectionsFull, SyncClientError
+from mainstem.client.offline.core.errors import IdInUse, QueueFull, RejectionsFull
 from mainstem.client.offline.core.records import Committed, Draft, Rejection
+from mainstem.client.sync_protocol.errors import SyncClientError
 from mainstem.errors import ValidationFailed
 from mainstem.sync.protocol.canonical import content_hash
 

@@ -14,19 +14,29 @@ is missing before them. While live, a cycle from time to time brings the cursor 
 
 from collections.abc import Iterable, Sequence
 from enum import Enum
+from typing import Any
+
+import msgspec
 
 from mainstem import limits
 from mainstem.client.offline.core.effects import Effects, Pause, Report, Save, Send
-from mainstem.client.offline.core.errors import (
-    HistoryBehind,
-    HistoryMismatch,
-    PartitionRefused,
-    ProtocolFault,
-    ServerRefused,
+from mainstem.client.offline.core.errors import HistoryBehind, HistoryMismatch, PartitionRefused
+from mainstem.client.offline.core.queue import SubmitQueue, pause_s
+from mainstem.client.offline.core.records import Changes, Committed, Draft, Facts, Snapshot
+from mainstem.client.sync_protocol.errors import ProtocolFault, ServerRefused
+from mainstem.client.sync_protocol.messages import (
+    CommittedEvent,
+    Connected,
+    Envelope,
+    ErrorPayload,
+    Page,
+    SubmitResults,
+    decode_message,
+    encode_connect,
+    encode_sync,
 )
-from mainstem.client.offline.core.messages import Complaint, Connected, Heard, HeardEvent, Page, Results, hear, say
-from mainstem.client.offline.core.queue import SubmitQueue, retry_after_s
-from mainstem.client.offline.core.records import Changes, Committed, Draft, Facts
+
+_object = msgspec.json.Decoder(dict[str, Any])
 
 
 class Phase(Enum):
@@ -91,29 +101,29 @@ class Session:
     # In
 
     def open(self) -> Effects:
-        return [Send(say("connect", {"token": self._token, "client_id": self.client_id}, self._next_id()))]
+        return [Send(encode_connect(self._token, self.client_id, self._next_id()))]
 
     def receive(self, text: bytes) -> Effects:
         """One message of the server. What it must not send raises `ProtocolFault`, what ends the connection
         `ServerRefused`."""
-        heard, payload = hear(text)
+        envelope, payload = decode_message(text)
         match payload:
             case None:
                 return []  # of a newer server, or heartbeat_ack
-            case Complaint():
-                return self._complained(heard, payload)
+            case ErrorPayload():
+                return self._on_error(envelope, payload)
             case Connected():
-                return self._connected(payload)
+                return self._on_connected(payload)
         if self.phase is Phase.CONNECTING:
-            raise ProtocolFault(f"{heard.type} came before connected")
+            raise ProtocolFault(f"{envelope.type} came before connected")
         match payload:
-            case Results():
-                return self._settled(heard, payload)
+            case SubmitResults():
+                return self._on_results(envelope, payload)
             case Page():
-                return self._turned(heard, payload)
-            case HeardEvent():
-                return self._overheard(payload.checked())
-        raise AssertionError(heard.type)
+                return self._on_page(envelope, payload)
+            case CommittedEvent():
+                return self._on_broadcast(check_event(payload))
+        raise AssertionError(envelope.type)
 
     def offer(self, drafts: Sequence[Draft]) -> Effects:
         """The drafts that `Load` asked for; none if there are none."""
@@ -150,15 +160,15 @@ class Session:
 
     # Connecting
 
-    def _connected(self, welcome: Connected) -> Effects:
+    def _on_connected(self, connected: Connected) -> Effects:
         if self.phase is not Phase.CONNECTING:
             raise ProtocolFault("connected came twice")
         self.phase = Phase.SYNCING
         effects: Effects = []
-        end = welcome.server_last_committed_id
+        end = connected.server_last_committed_id
         if end is not None and end < max(self._cursor, self._highest):
             effects = self._forget(f"the server's log ends at {end}, and {max(self._cursor, self._highest)} was seen")
-        return [*effects, *self._begin(), *self._queue.begin(welcome.limits)]
+        return [*effects, *self._begin(), *self._queue.begin(connected.limits)]
 
     def _forget(self, detail: str) -> Effects:
         """Another log: begin from nothing. Drafts stay, and are deduplicated by their ids if it knows them."""
@@ -191,14 +201,9 @@ class Session:
 
     def _ask_page(self, cycle: Cycle, *, first: bool) -> Send:
         cycle.msg_id = self._next_id()
-        request: dict[str, object] = {
-            "partitions": cycle.partitions,
-            "since_committed_id": cycle.since,
-            "limit": self.page_limit,
-        }
-        if first:
-            request["subscription_partitions"] = sorted(self._joined.union(cycle.partitions))
-        return Send(say("sync", request, cycle.msg_id))
+        subscribe_to = sorted(self._joined.union(cycle.partitions)) if first else None
+        request = encode_sync(cycle.partitions, cycle.since, self.page_limit, cycle.msg_id, subscribe_to=subscribe_to)
+        return Send(request)
 
     def _go_on(self) -> Effects:
         """What follows a cycle."""
@@ -229,14 +234,14 @@ class Session:
             return self._begin()
         return []
 
-    def _turned(self, heard: Heard, page: Page) -> Effects:
+    def _on_page(self, envelope: Envelope, page: Page) -> Effects:
         cycle = self._cycle
-        if cycle is None or heard.msg_id not in (cycle.msg_id, None):
+        if cycle is None or envelope.msg_id not in (cycle.msg_id, None):
             raise ProtocolFault("a page came that nobody asked for")
         if page.sync_to_committed_id < cycle.since:
             detail = f"the server's log ends at {page.sync_to_committed_id}, and {cycle.since} was seen"
             return [*self._forget(detail), *self._begin()]
-        events = tuple(event.checked() for event in page.events)
+        events = tuple(check_event(event) for event in page.events)
         self._check_page(cycle, page, events)
         cycle.since, cycle.until = page.next_since_committed_id, page.sync_to_committed_id
         effects: Effects = [Save(self._page_changes(cycle, page, events))]
@@ -254,7 +259,9 @@ class Session:
             raise ProtocolFault(f"the page behind {cycle.since} leads nowhere")
 
     def _page_changes(self, cycle: Cycle, page: Page, events: tuple[Committed, ...]) -> Changes:
-        snapshots = tuple(snapshot.checked() for snapshot in page.snapshots)
+        snapshots = tuple(
+            Snapshot(snapshot.partition, snapshot.committed_id, bytes(snapshot.state)) for snapshot in page.snapshots
+        )
         if not cycle.fetches:
             self._cursor = cycle.since
             return Changes(snapshots=snapshots, events=events, cursor=cycle.since, truncated=page.history_truncated)
@@ -270,7 +277,7 @@ class Session:
 
     # Broadcasts
 
-    def _overheard(self, event: Committed) -> Effects:
+    def _on_broadcast(self, event: Committed) -> Effects:
         """Seed 001: during a cycle, what lies behind its end waits until it is over."""
         cycle = self._cycle
         if cycle is not None and (cycle.until is None or event.committed_id > cycle.until):
@@ -297,28 +304,28 @@ class Session:
 
     # Submitting
 
-    def _settled(self, heard: Heard, reply: Results) -> Effects:
-        changes = self._queue.settle(heard, reply)
+    def _on_results(self, envelope: Envelope, reply: SubmitResults) -> Effects:
+        changes = self._queue.settle(envelope, reply)
         self._ahead += len(changes.commits)
         return [Save(changes), *self._queue.load(), *self._renew()]
 
     # Errors
 
-    def _complained(self, heard: Heard, complaint: Complaint) -> Effects:
-        error = ServerRefused(complaint.code, complaint.message, complaint.details)
-        ends = complaint.code in ("auth_failed", "server_error", "protocol_version_unsupported")
-        if ends or heard.msg_id is None:
+    def _on_error(self, envelope: Envelope, payload: ErrorPayload) -> Effects:
+        error = ServerRefused(payload.code, payload.message, payload.details)
+        ends = payload.code in ("auth_failed", "server_error", "protocol_version_unsupported")
+        if ends or envelope.msg_id is None:
             raise error
-        if self._queue.awaits(heard.msg_id):
+        if self._queue.awaits(envelope.msg_id):
             return self._queue.refuse(error)
-        if self._cycle is not None and heard.msg_id == self._cycle.msg_id:
+        if self._cycle is not None and envelope.msg_id == self._cycle.msg_id:
             return self._sync_refused(self._cycle, error)
         raise error
 
     def _sync_refused(self, cycle: Cycle, error: ServerRefused) -> Effects:
         if error.code == "rate_limited":
             self._sync_paused = True
-            return [Report(error), Pause(retry_after_s(error))]
+            return [Report(error), Pause(pause_s(error))]
         if not cycle.fetches:
             self._cycle = None
             self._refused = error
@@ -330,3 +337,14 @@ class Session:
         self._pending.pop(name, None)
         refused = PartitionRefused(name, error.detail)
         return [Save(Changes(left=(name,))), Report(refused), *self._go_on()]
+
+
+def check_event(event: CommittedEvent) -> Committed:
+    content = bytes(event.event)
+    try:
+        _object.decode(content)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise ProtocolFault(f"the event at {event.committed_id} cannot be read: {error}") from None
+    if event.committed_id < 1 or not event.id or not event.partitions:
+        raise ProtocolFault(f"the event at {event.committed_id} is not as it should be")
+    return Committed(event.committed_id, event.id, event.client_id, event.partitions, content, event.status_updated_at)

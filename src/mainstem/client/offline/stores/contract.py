@@ -7,7 +7,6 @@ transaction, and is durable when it returns.
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from mainstem.client.offline.core.errors import SyncClientError
 from mainstem.client.offline.core.records import (
     Applied,
     Changes,
@@ -18,6 +17,7 @@ from mainstem.client.offline.core.records import (
     Rejection,
     Snapshot,
 )
+from mainstem.client.sync_protocol.errors import SyncClientError
 
 Found = Draft | Committed | Rejection
 

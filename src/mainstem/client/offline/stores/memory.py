@@ -3,7 +3,7 @@
 from bisect import bisect_right, insort
 from collections.abc import Mapping, Sequence
 
-from mainstem.client.offline.core.errors import StoreInUse, SyncClientError, WrongStore
+from mainstem.client.offline.core.errors import StoreInUse, WrongStore
 from mainstem.client.offline.core.records import (
     Applied,
     Changes,
@@ -21,6 +21,7 @@ from mainstem.client.offline.core.records import (
 )
 from mainstem.client.offline.core.rules import is_same, judge_known, refuse_draft, visible_in
 from mainstem.client.offline.stores.contract import ClientStore, Found
+from mainstem.client.sync_protocol.errors import SyncClientError
 
 
 class MemoryClientStore(ClientStore):

@@ -10,7 +10,7 @@ import apsw
 import msgspec
 
 from mainstem import limits
-from mainstem.client.offline.core.errors import StoreFailed, StoreFull, SyncClientError, WrongStore
+from mainstem.client.offline.core.errors import StoreFailed, StoreFull, WrongStore
 from mainstem.client.offline.core.records import (
     Applied,
     Changes,
@@ -18,7 +18,6 @@ from mainstem.client.offline.core.records import (
     Committed,
     Draft,
     Facts,
-    FieldFault,
     Followed,
     Rejection,
     Snapshot,
@@ -28,6 +27,8 @@ from mainstem.client.offline.stores.contract import ClientStore, Found
 from mainstem.client.offline.stores.lock import StoreLock
 from mainstem.client.offline.stores.schema import migrate
 from mainstem.client.offline.stores.writes import Writes
+from mainstem.client.sync_protocol.errors import SyncClientError
+from mainstem.client.sync_protocol.messages import FieldFault
 from mainstem.private_files import prepare_database
 
 logger = logging.getLogger(__name__)

@@ -1,0 +1,57 @@
+"""A connection of the sync protocol for blocking code that sends a message and waits for its reply."""
+
+from types import TracebackType
+from typing import Any, Literal, Self, TypeVar
+
+from websockets.sync.client import connect
+
+from mainstem.client.sync_protocol.errors import ServerRefused
+from mainstem.client.sync_protocol.messages import Envelope, ErrorPayload, decode_message
+
+T = TypeVar("T")
+
+
+class SyncConnection:
+    """One WebSocket. Every method raises OSError, TimeoutError or WebSocketException when it breaks."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        timeout_s: float,
+        message_bytes_max: int,
+        proxy: Literal[True] | None = True,
+        compression: str | None = "deflate",
+    ) -> None:
+        self._timeout_s = timeout_s
+        self._socket = connect(
+            url, open_timeout=timeout_s, max_size=message_bytes_max, proxy=proxy, compression=compression
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def send(self, message: bytes) -> None:
+        self._socket.send(message, text=True)
+
+    def receive(self, timeout_s: float | None) -> tuple[Envelope, Any]:
+        """The next message and its payload. An error message is raised as `ServerRefused`."""
+        envelope, payload = decode_message(self._socket.recv(timeout_s, decode=False))
+        if isinstance(payload, ErrorPayload):
+            raise ServerRefused(payload.code, payload.message, payload.details)
+        return envelope, payload
+
+    def receive_reply(self, kind: type[T], msg_id: str | None = None) -> T:
+        """The next payload of a kind, in reply to that message if it has an id. Messages before it are skipped."""
+        while True:
+            envelope, payload = self.receive(self._timeout_s)
+            if isinstance(payload, kind) and (msg_id is None or envelope.msg_id == msg_id):
+                return payload
