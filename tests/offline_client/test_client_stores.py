@@ -166,7 +166,7 @@ class StoreContract(ABC):
         assert [found.id for found in store.drafts(0, 9, 1)] == ["z"], "one is given, however large"
 
     def test_a_full_queue_refuses_and_says_what_to_do(self, store, monkeypatch):
-        monkeypatch.setattr(limits, "SYNC_CLIENT_DRAFTS_MAX", 2)
+        monkeypatch.setattr(limits, "OFFLINE_DRAFTS_MAX", 2)
         *_, fault = store.add_drafts([draft("a"), draft("b"), draft("c")])
         assert isinstance(fault, QueueFull)
         assert "synced()" in str(fault)
@@ -174,14 +174,14 @@ class StoreContract(ABC):
         assert isinstance(store.add_drafts([draft("c")])[0], Draft)
 
     def test_a_queue_full_of_bytes_refuses(self, store, monkeypatch):
-        monkeypatch.setattr(limits, "SYNC_CLIENT_DRAFTS_BYTES_MAX", 20)
+        monkeypatch.setattr(limits, "OFFLINE_DRAFTS_BYTES_MAX", 20)
         *_, fault = store.add_drafts([draft("a"), draft("b"), draft("c")])
         assert isinstance(fault, QueueFull)
         store.apply([Changes(refusals=(Refusal("a", "forbidden"),))])
         assert isinstance(self.reopen().add_drafts([draft("c")])[0], Draft)
 
     def test_rejections_are_kept_until_they_are_dismissed(self, store, monkeypatch):
-        monkeypatch.setattr(limits, "SYNC_CLIENT_REJECTIONS_MAX", 1)
+        monkeypatch.setattr(limits, "OFFLINE_REJECTIONS_MAX", 1)
         store.add_drafts([draft("a"), draft("b")])
         faults = (FieldFault("event", "no"),)
         applied = store.apply([Changes(refusals=(Refusal("a", "forbidden", faults), Refusal("unknown", "forbidden")))])

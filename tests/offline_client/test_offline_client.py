@@ -125,7 +125,7 @@ async def test_what_one_submits_the_other_sees_in_the_same_order(make_client, ro
 
 
 async def test_a_late_client_gets_history_in_pages(make_client, room, monkeypatch):
-    monkeypatch.setattr(limits, "SYNC_CLIENT_PAGE", 50)
+    monkeypatch.setattr(limits, "OFFLINE_PAGE", 50)
     async with make_client("ada") as ada:
         await asyncio.gather(*(ada.submit([room], {"n": n}) for n in range(180)))
         await ada.synced()
@@ -251,7 +251,7 @@ async def test_an_event_of_the_largest_size_goes_through(make_client, room):
 
 
 async def test_more_submits_than_the_queue_holds_wait_for_their_turn(make_client, room, monkeypatch):
-    monkeypatch.setattr(limits, "SYNC_CLIENT_WAITING_MAX", 3)
+    monkeypatch.setattr(limits, "OFFLINE_WAITING_MAX", 3)
     async with make_client() as client:
         await asyncio.gather(*(client.submit([room], {"n": n}) for n in range(40)))
         await client.synced()
@@ -484,7 +484,7 @@ async def test_changes_tell_of_drafts_commits_and_the_connection(make_client, ro
 
 
 async def test_a_slow_listener_is_told_that_it_missed_something(make_client, room, monkeypatch):
-    monkeypatch.setattr(limits, "SYNC_CLIENT_CHANGES_MAX", 5)
+    monkeypatch.setattr(limits, "OFFLINE_CHANGES_MAX", 5)
     async with make_client() as client:
         changes = client.changes()
         for n in range(20):
@@ -557,7 +557,7 @@ def test_a_client_id_that_no_server_takes_is_refused(client_id):
 
 
 async def test_a_busy_partition_moves_the_cursor_while_live(make_client, room, monkeypatch):
-    monkeypatch.setattr(limits, "SYNC_CLIENT_RENEW_EVENTS", 20)
+    monkeypatch.setattr(limits, "OFFLINE_RENEW_EVENTS", 20)
     async with make_client("ada") as ada, make_client("bob") as bob:
         await bob.synced()
         await asyncio.gather(*(ada.submit([room], {"n": n}) for n in range(50)))

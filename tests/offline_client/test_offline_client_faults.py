@@ -154,8 +154,8 @@ async def test_a_result_that_is_lost_with_the_server_is_heard_of_later(start_on_
 @pytest.mark.parametrize("fault", ["slow", "cut", "corrupt"])
 @pytest.mark.parametrize("seed", range(3))
 async def test_a_bad_wire_loses_nothing(shared_server, room, monkeypatch, fault, seed):
-    monkeypatch.setattr(limits, "SYNC_CLIENT_HEARTBEAT_S", 0.2)
-    monkeypatch.setattr(limits, "SYNC_CLIENT_SILENCE_S_MAX", 1.0)  # a corrupt length makes a frame that never ends
+    monkeypatch.setattr(limits, "OFFLINE_HEARTBEAT_S", 0.2)
+    monkeypatch.setattr(limits, "OFFLINE_SILENCE_S_MAX", 1.0)  # a corrupt length makes a frame that never ends
     async with Wire(shared_server.address, seed) as wire:
         wire.fault = fault
         clients = [
@@ -183,7 +183,7 @@ async def test_a_bad_wire_loses_nothing(shared_server, room, monkeypatch, fault,
 
 async def test_a_server_that_accepts_a_connection_and_says_nothing_is_given_up(monkeypatch):
     """It accepts connections, and that is all."""
-    monkeypatch.setattr(limits, "SYNC_CLIENT_OPEN_S_MAX", 0.1)
+    monkeypatch.setattr(limits, "OFFLINE_OPEN_S_MAX", 0.1)
     held = []
     server = await asyncio.start_server(lambda reader, writer: held.append(writer), "127.0.0.1", 0)
     url = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1/sync"
@@ -197,8 +197,8 @@ async def test_a_server_that_accepts_a_connection_and_says_nothing_is_given_up(m
 
 
 async def test_silence_in_the_middle_is_noticed(shared_server, room, monkeypatch):
-    monkeypatch.setattr(limits, "SYNC_CLIENT_HEARTBEAT_S", 0.1)
-    monkeypatch.setattr(limits, "SYNC_CLIENT_SILENCE_S_MAX", 1.0)
+    monkeypatch.setattr(limits, "OFFLINE_HEARTBEAT_S", 0.1)
+    monkeypatch.setattr(limits, "OFFLINE_SILENCE_S_MAX", 1.0)
     async with Wire(shared_server.address) as wire:
         store = MemoryClientStore()
         async with OfflineClient(wire.url, client_id=room, store=store, partitions=[room], retries=QUICK) as client:
@@ -225,7 +225,7 @@ async def test_silence_in_the_middle_is_noticed(shared_server, room, monkeypatch
             error = await until_offline(client)
             assert stopped.is_set()
             assert error.code == "server_silent"
-            assert client._link._page_limit == limits.SYNC_CLIENT_PAGE // 2
+            assert client._link._page_limit == limits.OFFLINE_PAGE // 2
 
 
 # Clocks

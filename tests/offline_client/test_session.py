@@ -76,7 +76,7 @@ def test_the_cursor_moves_with_pages_only(harness, server):
 
 
 def test_after_many_live_events_the_cursor_is_brought_up(harness, server, monkeypatch):
-    monkeypatch.setattr(limits, "SYNC_CLIENT_RENEW_EVENTS", 10)
+    monkeypatch.setattr(limits, "OFFLINE_RENEW_EVENTS", 10)
     harness.come_to_rest()
     for _ in range(12):
         commit(server)
@@ -237,7 +237,7 @@ def test_broadcasts_behind_the_end_of_a_cycle_wait_until_it_is_over():
 
 
 def test_a_buffer_that_overflows_is_dropped_and_fetched_again(server, monkeypatch):
-    monkeypatch.setattr(limits, "SYNC_CLIENT_EARLY_EVENTS_MAX", 3)
+    monkeypatch.setattr(limits, "OFFLINE_EARLY_EVENTS_MAX", 3)
     server.keeps_quiet = False
     commit(server, 3)
     harness = Harness(server)

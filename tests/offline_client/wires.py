@@ -95,7 +95,7 @@ class Wire:
 
 
 async def read_truth(url: str, partition: str) -> list[dict[str, Any]]:
-    """All events of a partition as the server tells them over HTTP, which no sync client has touched."""
+    """All events of a partition as the server tells them over HTTP, which no offline client has touched."""
     found: list[dict[str, Any]] = []
     offset = "-1"
     async with httpx2.AsyncClient(base_url=url, trust_env=False, timeout=30) as http:

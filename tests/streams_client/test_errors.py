@@ -21,7 +21,7 @@ def every(kind):
 def test_every_error_of_the_client_has_a_code_and_says_what_to_do():
     for kind in every(errors.ClientError):
         if kind.__module__ != errors.__name__:
-            continue  # the sync client has its own
+            continue  # the offline client has its own
         assert kind.code
         assert (
             kind.hint

@@ -79,7 +79,7 @@ class Changes(AsyncIterator[Change]):
         self._is_over = False
 
     def put(self, change: Change) -> None:
-        if len(self._waiting) >= limits.SYNC_CLIENT_CHANGES_MAX:
+        if len(self._waiting) >= limits.OFFLINE_CHANGES_MAX:
             missed = sum(old.changes if isinstance(old, Missed) else 1 for old in self._waiting)
             self._waiting.clear()
             self._waiting.append(Missed(missed))

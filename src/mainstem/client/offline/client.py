@@ -27,7 +27,7 @@ from mainstem.client.sync_protocol.errors import SyncClientError
 from mainstem.errors import ValidationFailed
 from mainstem.sync.protocol.partitions import normalise_filter
 
-BACKOFF = Retries(attempts_max=None, delay_s=limits.SYNC_CLIENT_BACKOFF_S, delay_s_max=limits.SYNC_CLIENT_BACKOFF_S_MAX)
+BACKOFF = Retries(attempts_max=None, delay_s=limits.OFFLINE_BACKOFF_S, delay_s_max=limits.OFFLINE_BACKOFF_S_MAX)
 
 
 def new_id() -> str:
@@ -137,13 +137,13 @@ class OfflineClient:
         self._require_open()
         return await self._replica.outcome(id_)
 
-    async def drafts(self, limit: int = limits.SYNC_CLIENT_EVENTS_MAX) -> list[Event]:
+    async def drafts(self, limit: int = limits.OFFLINE_EVENTS_MAX) -> list[Event]:
         """What is not committed yet, in the order of the draft clock."""
         self._require_open()
-        found = await self._replica.first_drafts(limit, limits.SYNC_CLIENT_DRAFTS_BYTES_MAX)
+        found = await self._replica.first_drafts(limit, limits.OFFLINE_DRAFTS_BYTES_MAX)
         return [draft_event(draft, self.client_id) for draft in found]
 
-    async def rejections(self, limit: int = limits.SYNC_CLIENT_EVENTS_MAX) -> list[Rejection]:
+    async def rejections(self, limit: int = limits.OFFLINE_EVENTS_MAX) -> list[Rejection]:
         """Drafts that the server refused and that were not dismissed, the oldest first. They survive restarts."""
         self._require_open()
         return await self._replica.rejections(limit)
@@ -206,7 +206,7 @@ class OfflineClient:
         return await self._replica.view(name)
 
     async def events(
-        self, partition: str, *, after: int = 0, limit: int = limits.SYNC_CLIENT_EVENTS_MAX, drafts: bool = True
+        self, partition: str, *, after: int = 0, limit: int = limits.OFFLINE_EVENTS_MAX, drafts: bool = True
     ) -> list[Event]:
         """Events of a partition behind a committed id, in order, then its drafts.
 
@@ -215,7 +215,7 @@ class OfflineClient:
         """
         self._require_open()
         [name] = names_of([partition])
-        limit = max(1, min(limit, limits.SYNC_CLIENT_EVENTS_MAX))
+        limit = max(1, min(limit, limits.OFFLINE_EVENTS_MAX))
         return await self._replica.events(name, after, limit, with_drafts=drafts)
 
     async def snapshot(self, partition: str) -> Snapshot | None:

@@ -79,7 +79,7 @@ class Connection:
             message = await self._socket.recv(decode=False)
             self._heard_at = self._loop.time()
             self._texts.append(message if isinstance(message, bytes) else message.encode())
-            if len(self._texts) >= limits.SYNC_CLIENT_INBOX_MAX:
+            if len(self._texts) >= limits.OFFLINE_INBOX_MAX:
                 self._room.clear()  # the socket is not read meanwhile, and the server holds back
             self._stirred.set()
 
@@ -92,16 +92,16 @@ class Connection:
             waking = asyncio.ensure_future(self._stirred.wait())
             try:
                 await asyncio.wait(
-                    {waking, reading}, timeout=limits.SYNC_CLIENT_HEARTBEAT_S, return_when=asyncio.FIRST_COMPLETED
+                    {waking, reading}, timeout=limits.OFFLINE_HEARTBEAT_S, return_when=asyncio.FIRST_COMPLETED
                 )
             finally:
                 waking.cancel()
             if self._texts or self._orders or reading.done():
                 continue
             quiet_s = self._loop.time() - self._heard_at
-            if quiet_s >= limits.SYNC_CLIENT_SILENCE_S_MAX:
+            if quiet_s >= limits.OFFLINE_SILENCE_S_MAX:
                 raise Silence(f"the server said nothing for {quiet_s:.0f} s")
-            if quiet_s >= limits.SYNC_CLIENT_HEARTBEAT_S:
+            if quiet_s >= limits.OFFLINE_HEARTBEAT_S:
                 await self._send(encode_message("heartbeat", {}))
 
     async def _digest(self) -> tuple[Effects, SyncClientError | None]:
@@ -155,7 +155,7 @@ class Connection:
 
     async def _send(self, text: bytes) -> None:
         try:
-            async with asyncio.timeout(limits.SYNC_CLIENT_SILENCE_S_MAX):
+            async with asyncio.timeout(limits.OFFLINE_SILENCE_S_MAX):
                 await self._socket.send(text, text=True)
         except TimeoutError:
             raise Silence("the server does not take what is sent to it") from None
@@ -173,7 +173,7 @@ def _lost(error: ConnectionClosed) -> SyncClientError:
     if error.rcvd is None and error.sent is not None and error.sent.code in (1002, 1007):
         return ProtocolFault(f"a frame of the server cannot be read: {error.sent.reason or error.sent.code}")
     if error.rcvd is None and error.sent is not None and error.sent.code == 1009:
-        most = limits.SYNC_CLIENT_MESSAGE_BYTES_MAX
+        most = limits.OFFLINE_MESSAGE_BYTES_MAX
         return ProtocolFault(f"a message of the server is larger than {most} bytes")
     if error.rcvd is not None:
         return ConnectionLost(f"the server closed the connection, {error.rcvd.code} {error.rcvd.reason}".rstrip())

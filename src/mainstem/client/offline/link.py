@@ -45,7 +45,7 @@ class Link:
         self._retries = retries
         self._chance = chance
         self._proxy = proxy
-        self._page_limit = limits.SYNC_CLIENT_PAGE
+        self._page_limit = limits.OFFLINE_PAGE
         self._awaited_page = False
         self._mismatches = 0
         self._connection: Connection | None = None
@@ -71,7 +71,7 @@ class Link:
 
     def _ended(self, running: "asyncio.Task[None]") -> None:
         if self.failure is not None:
-            logger.error("the sync client stopped", exc_info=self.failure)
+            logger.error("the offline client stopped", exc_info=self.failure)
             self._replica.stop_waiting(SyncClientError(f"the client stopped: {self.failure!r}"))
         self._replica.stir()
 
@@ -138,19 +138,19 @@ class Link:
         token = self._token() if callable(self._token) else self._token
         if inspect.isawaitable(token):
             token = await token
-        async with asyncio.timeout(limits.SYNC_CLIENT_OPEN_S_MAX):
+        async with asyncio.timeout(limits.OFFLINE_OPEN_S_MAX):
             socket = await connect(
                 self.url,
                 compression=None,
-                max_size=limits.SYNC_CLIENT_MESSAGE_BYTES_MAX,
+                max_size=limits.OFFLINE_MESSAGE_BYTES_MAX,
                 open_timeout=None,
                 ping_interval=None,  # heartbeats of the protocol, which also pass behind a large page
-                close_timeout=limits.SYNC_CLIENT_GOODBYE_S_MAX,
+                close_timeout=limits.OFFLINE_CLOSE_S_MAX,
                 proxy=self._proxy,
             )
         try:
             facts = await self._replica.load_facts()
-            is_certain = self._mismatches + 1 >= limits.SYNC_CLIENT_MISMATCHES
+            is_certain = self._mismatches + 1 >= limits.OFFLINE_MISMATCHES
             client_id = self._replica.client_id
             session = Session(facts, client_id, token, page_limit=self._page_limit, is_certain=is_certain)
             # From here on partitions that are added go to the session, and those of before are in the facts.
@@ -168,7 +168,7 @@ class Link:
 
     async def _hang_up(self, socket: ClientConnection) -> None:
         try:
-            async with asyncio.timeout(limits.SYNC_CLIENT_GOODBYE_S_MAX):
+            async with asyncio.timeout(limits.OFFLINE_CLOSE_S_MAX):
                 if self._is_stopping:
                     await socket.send(encode_message("disconnect", {"reason": "closed"}), text=True)
                 await socket.close()

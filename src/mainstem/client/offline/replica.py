@@ -168,9 +168,9 @@ class Replica:
         events = [event_of(stored) for stored in self._store.events([name], after, None, limit + 1)]
         if len(events) > limit or not with_drafts:
             return events[:limit]
-        found = self._store.drafts(0, limits.SYNC_CLIENT_DRAFTS_MAX, limits.SYNC_CLIENT_DRAFTS_BYTES_MAX)
+        found = self._store.drafts(0, limits.OFFLINE_DRAFTS_MAX, limits.OFFLINE_DRAFTS_BYTES_MAX)
         own = [draft_event(draft, self.client_id) for draft in found if name in draft.partitions]
-        return events + own[: limits.SYNC_CLIENT_EVENTS_MAX]
+        return events + own[: limits.OFFLINE_EVENTS_MAX]
 
     async def snapshots(self, names: Sequence[str]) -> list[Snapshot]:
         return await self._worker.run(self._store.snapshots, names)

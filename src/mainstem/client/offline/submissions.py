@@ -49,11 +49,11 @@ def make_draft(id_: str, partitions: Sequence[str], event: bytes) -> Draft:
 
 
 class Submissions:
-    """Callers beyond SYNC_CLIENT_WAITING_MAX wait for a place, so that a loop of submits cannot fill the memory."""
+    """Callers beyond OFFLINE_WAITING_MAX wait for a place, so that a loop of submits cannot fill the memory."""
 
     def __init__(self, keep: Keep) -> None:
         self._keep = keep
-        self._places = asyncio.Semaphore(limits.SYNC_CLIENT_WAITING_MAX)
+        self._places = asyncio.Semaphore(limits.OFFLINE_WAITING_MAX)
         self._waiting: list[tuple[Draft, asyncio.Future[Found]]] = []
         self._keeping: asyncio.Task[None] | None = None
         self._is_over = False

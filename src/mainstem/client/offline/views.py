@@ -80,10 +80,10 @@ class View:
             encoded = encode_json(state)
         except (TypeError, ValueError, msgspec.MsgspecError) as error:
             raise ViewFailed(f"the state of {self.name!r} is not JSON: {error}") from error
-        if len(encoded) > limits.SYNC_CLIENT_VIEW_BYTES_MAX:
+        if len(encoded) > limits.OFFLINE_VIEW_BYTES_MAX:
             raise ViewFailed(
                 f"the state of {self.name!r} takes {len(encoded)} bytes",
-                hint=f"A view's state is at most {limits.SYNC_CLIENT_VIEW_BYTES_MAX} bytes: keep less in it.",
+                hint=f"A view's state is at most {limits.OFFLINE_VIEW_BYTES_MAX} bytes: keep less in it.",
             )
         return encoded
 
@@ -95,7 +95,7 @@ class Views:
         self._views: dict[str, View] = {}
 
     def register(self, view: View) -> None:
-        if view.name not in self._views and len(self._views) >= limits.SYNC_CLIENT_VIEWS_MAX:
+        if view.name not in self._views and len(self._views) >= limits.OFFLINE_VIEWS_MAX:
             raise SyncClientError(f"there are {len(self._views)} views, which is the most")
         self._views[view.name] = view
 
@@ -136,7 +136,7 @@ class Views:
                 continue
             try:
                 self._settle(view)
-                if view.folded >= (1 if at_once else limits.SYNC_CLIENT_VIEW_EVENTS):
+                if view.folded >= (1 if at_once else limits.OFFLINE_VIEW_EVENTS):
                     self._store_checkpoint(view)
             except ViewFailed:
                 view.has_failed = True
@@ -153,7 +153,7 @@ class Views:
             self._load(view)
         until = self._store.facts().stable_until(view.partitions)
         while view.stable_at < until:
-            events = self._store.events(view.partitions, view.stable_at, until, limits.SYNC_CLIENT_FOLD_EVENTS)
+            events = self._store.events(view.partitions, view.stable_at, until, limits.OFFLINE_FOLD_EVENTS)
             try:
                 for stored in events:
                     view.stable = view.fold(view.stable, event_of(stored))
@@ -162,9 +162,9 @@ class Views:
                 view.is_loaded = False  # the reducer may have left the state half changed
                 raise
             view.folded += len(events)
-            if len(events) < limits.SYNC_CLIENT_FOLD_EVENTS:
+            if len(events) < limits.OFFLINE_FOLD_EVENTS:
                 view.stable_at = until
-            elif view.folded >= limits.SYNC_CLIENT_VIEW_EVENTS:
+            elif view.folded >= limits.OFFLINE_VIEW_EVENTS:
                 self._store_checkpoint(view)
 
     def _load(self, view: View) -> None:
@@ -200,16 +200,14 @@ class Views:
         if not view.shown_clock:  # drafts come last: with some in it, no event can follow
             self._show_events(view)
         names = view.partitions if view.partitions is not None else self._store.facts().names
-        while drafts := self._store.drafts(
-            view.shown_clock, limits.SYNC_CLIENT_FOLD_EVENTS, limits.SYNC_MESSAGE_BYTES_MAX
-        ):
+        while drafts := self._store.drafts(view.shown_clock, limits.OFFLINE_FOLD_EVENTS, limits.SYNC_MESSAGE_BYTES_MAX):
             for draft in drafts:
                 if concerns(draft, names):
                     view.shown = view.fold(view.shown, draft_event(draft, self._client_id))
                 view.shown_clock = draft.clock
 
     def _show_events(self, view: View) -> None:
-        while events := self._store.events(view.partitions, view.shown_at, None, limits.SYNC_CLIENT_FOLD_EVENTS):
+        while events := self._store.events(view.partitions, view.shown_at, None, limits.OFFLINE_FOLD_EVENTS):
             for stored in events:
                 view.shown = view.fold(view.shown, event_of(stored))
                 view.shown_at = stored.committed_id

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 class Worker:
     def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(1, "mainstem-sync-client")
+        self._pool = ThreadPoolExecutor(1, "mainstem-offline-client")
 
     async def run(self, job: Callable[..., T], *args: Any) -> T:
         """The job's outcome. A job that was begun is finished, also when its caller is cancelled meanwhile."""

@@ -111,4 +111,4 @@ class SubmitQueue:
 def pause_s(error: ServerRefused) -> float:
     """How long to wait after an error of the server, within bounds."""
     asked_s = 1.0 if error.retry_after_s is None else error.retry_after_s
-    return min(max(asked_s, 0.05), limits.SYNC_CLIENT_REFUSED_S)
+    return min(max(asked_s, 0.05), limits.OFFLINE_REFUSED_S)

@@ -14,11 +14,11 @@ Found = Draft | Committed | Rejection
 
 def refuse_draft(drafts: int, drafts_bytes: int, rejections: int, draft: Draft) -> SyncClientError | None:
     """Every queue has an end. A caller that meets it keeps its event, and is told what to wait for."""
-    if drafts >= limits.SYNC_CLIENT_DRAFTS_MAX:
+    if drafts >= limits.OFFLINE_DRAFTS_MAX:
         return QueueFull(f"{drafts} drafts wait for a connection already, which is the most")
-    if drafts_bytes + len(draft.event) > limits.SYNC_CLIENT_DRAFTS_BYTES_MAX:
+    if drafts_bytes + len(draft.event) > limits.OFFLINE_DRAFTS_BYTES_MAX:
         return QueueFull(f"drafts of {drafts_bytes} bytes wait for a connection already")
-    if rejections >= limits.SYNC_CLIENT_REJECTIONS_MAX:
+    if rejections >= limits.OFFLINE_REJECTIONS_MAX:
         return RejectionsFull(f"{rejections} rejected drafts were never dismissed")
     return None
 

@@ -6,7 +6,7 @@ begins from what the store holds. So the machine never needs to undo anything.
 
     connected ──► catch up behind the cursor ──► fetch added partitions from 0 ──► live
                         ▲                                                           │
-                        └──────────── every SYNC_CLIENT_RENEW_EVENTS ◄──────────────┘
+                        └──────────── every OFFLINE_RENEW_EVENTS ◄──────────────┘
 
 The cursor moves with pages only (seeds 000 and 001): results and broadcasts are applied, but do not prove that nothing
 is missing before them. While live, a cycle from time to time brings the cursor after them.
@@ -64,7 +64,7 @@ class Session:
         client_id: str,
         token: str,
         *,
-        page_limit: int = limits.SYNC_CLIENT_PAGE,
+        page_limit: int = limits.OFFLINE_PAGE,
         is_certain: bool = True,
     ) -> None:
         """`is_certain`: a log that ends too early is believed to be another one; else it may just lag behind."""
@@ -230,7 +230,7 @@ class Session:
 
     def _renew(self) -> Effects:
         """Bring the cursor after what was received live, so that the next connection need not fetch it all again."""
-        if self._ahead >= limits.SYNC_CLIENT_RENEW_EVENTS and self._cycle is None and self.phase is Phase.LIVE:
+        if self._ahead >= limits.OFFLINE_RENEW_EVENTS and self._cycle is None and self.phase is Phase.LIVE:
             return self._begin()
         return []
 
@@ -289,8 +289,8 @@ class Session:
     def _keep_early(self, event: Committed) -> None:
         self._early[event.committed_id] = event
         self._early_bytes += len(event.event)
-        crowded = len(self._early) > limits.SYNC_CLIENT_EARLY_EVENTS_MAX
-        if crowded or self._early_bytes > limits.SYNC_CLIENT_EARLY_BYTES_MAX:
+        crowded = len(self._early) > limits.OFFLINE_EARLY_EVENTS_MAX
+        if crowded or self._early_bytes > limits.OFFLINE_EARLY_BYTES_MAX:
             self._early.clear()  # seed 001: a lost buffer is mended by syncing again from the cursor
             self._early_bytes = 0
             self._begin_again = True
@@ -329,7 +329,7 @@ class Session:
         if not cycle.fetches:
             self._cycle = None
             self._refused = error
-            return [Report(error), Pause(limits.SYNC_CLIENT_REFUSED_S)]
+            return [Report(error), Pause(limits.OFFLINE_REFUSED_S)]
         if len(cycle.partitions) > 1:
             self._one_by_one = True  # to find out which one it is
             return self._go_on()

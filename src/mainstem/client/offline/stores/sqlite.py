@@ -87,7 +87,7 @@ class SqliteClientStore(ClientStore):
             raise StoreFull(f"cannot open {self.path}: {error}") from error
         except apsw.Error as error:
             self._lock.release()
-            hint = "Check the path, its rights and the disk; the file must be one of a sync client."
+            hint = "Check the path, its rights and the disk; the file must be one of an offline client."
             raise WrongStore(f"cannot open {self.path}: {error}", hint=hint) from error
         except OSError as error:
             self._lock.release()
