@@ -19,7 +19,7 @@ from bench.measurements import Measurement, Pace, Scenario
 from bench.peers import Server
 from bench.targets import format_number
 from mainstem.client.offline import Event, OfflineClient, SqliteClientStore
-from mainstem.client.offline.core.records import Changes, Committed
+from mainstem.client.offline.core.records import Committed, StoreUpdate
 from mainstem.client.offline.views import View, Views
 
 EVENTS = 100_000
@@ -55,7 +55,7 @@ def fill_store(path: Path, events: int) -> None:
             Committed(number, f"event-{number}", "other", ("p",), json.dumps(make_event(number)).encode(), "")
             for number in numbers
         )
-        store.apply([Changes(events=page, cursor=numbers[-1])])
+        store.apply([StoreUpdate(events=page, cursor=numbers[-1])])
         views.store_checkpoints()
     store.close()
 

@@ -5,7 +5,7 @@ from collections import deque
 from typing import Any
 
 from mainstem.client.offline.core.effects import Effect, Load, Pause, Report, Save, Send
-from mainstem.client.offline.core.records import Changes, Diverged, Draft
+from mainstem.client.offline.core.records import Diverged, Draft, StoreUpdate
 from mainstem.client.offline.core.session import Phase, Session
 from mainstem.client.offline.stores.contract import ClientStore
 from mainstem.client.offline.stores.memory import MemoryClientStore
@@ -52,7 +52,7 @@ class Harness:
         [kept] = self.store.add_drafts([draft])
         assert isinstance(kept, Draft)
         if self.session is not None:
-            self.effects += self.session.nudge()
+            self.effects += self.session.send_drafts()
         return draft.id
 
     # The connection
@@ -95,11 +95,11 @@ class Harness:
             case Report(error):
                 self.reports.append(error)
 
-    def apply(self, changes: Changes) -> None:
+    def apply(self, changes: StoreUpdate) -> None:
         try:
             applied = self.store.apply([changes])
         except Diverged:
-            applied = self.store.apply([Changes(reset=True)])
+            applied = self.store.apply([StoreUpdate(reset=True)])
             self.disconnect()
         self.views.note(applied)
 

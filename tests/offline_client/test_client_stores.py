@@ -13,7 +13,6 @@ import pytest
 from mainstem import limits
 from mainstem.client.offline.core.errors import IdInUse, QueueFull, RejectionsFull, StoreInUse, WrongStore
 from mainstem.client.offline.core.records import (
-    Changes,
     Checkpoint,
     Commit,
     Committed,
@@ -23,6 +22,7 @@ from mainstem.client.offline.core.records import (
     Refusal,
     Rejection,
     Snapshot,
+    StoreUpdate,
 )
 from mainstem.client.offline.stores.contract import ClientStore
 from mainstem.client.offline.stores.memory import MemoryClientStore
@@ -84,7 +84,7 @@ class StoreContract(ABC):
     def test_everything_is_there_again_after_a_restart(self, store):
         store.add_drafts([draft("a"), draft("b"), draft("c")])
         store.follow(["q"])
-        changes = Changes(
+        changes = StoreUpdate(
             events=(event(3), event(5, "p", "q")),
             refusals=(Refusal("b", "validation_failed", (FieldFault("event.n", "is 1"),)),),
             cursor=5,
@@ -115,20 +115,20 @@ class StoreContract(ABC):
 
     def test_a_fetched_partition_joins(self, store):
         store.follow(["q"])
-        store.apply([Changes(fetched=(("q", 7),))])
+        store.apply([StoreUpdate(fetched=(("q", 7),))])
         assert store.facts().partitions[1] == Followed("q", 7)
-        store.apply([Changes(joined=("q",))])
+        store.apply([StoreUpdate(joined=("q",))])
         assert store.facts().partitions[1] == Followed("q", None)
 
     def test_progress_of_a_partition_that_has_left_is_ignored(self, store):
-        store.apply([Changes(left=("p",))])
-        store.apply([Changes(fetched=(("p", 7),), joined=("p",))])
+        store.apply([StoreUpdate(left=("p",))])
+        store.apply([StoreUpdate(fetched=(("p", 7),), joined=("p",))])
         assert store.facts().partitions == ()
 
     def test_leaving_forgets_what_no_other_partition_shows(self, store):
         store.follow(["q"])
-        store.apply([Changes(events=(event(1, "p"), event(2, "p", "q"), event(3, "q")))])
-        applied = store.apply([Changes(left=("p",))])
+        store.apply([StoreUpdate(events=(event(1, "p"), event(2, "p", "q"), event(3, "q")))])
+        applied = store.apply([StoreUpdate(left=("p",))])
         assert applied.lowest == {"p": 0}
         assert ids(store) == [2, 3]
         assert ids(store, "p") == []
@@ -137,7 +137,7 @@ class StoreContract(ABC):
 
     def test_drafts_have_a_clock_that_never_goes_back(self, store):
         store.add_drafts([draft("a"), draft("b")])
-        store.apply([Changes(commits=(Commit("b", 1, ""),))])
+        store.apply([StoreUpdate(commits=(Commit("b", 1, ""),))])
         [kept] = self.reopen().add_drafts([draft("c")])
         assert [found.clock for found in self.opened.drafts(0, ALL, ALL)] == [1, 3]
         assert kept.clock == 3
@@ -148,7 +148,7 @@ class StoreContract(ABC):
         assert store.facts().drafts == 1
 
     def test_an_id_that_stands_for_something_else_is_refused_and_the_others_are_kept(self, store):
-        store.apply([Changes(events=(event(4, id_="done"),))])
+        store.apply([StoreUpdate(events=(event(4, id_="done"),))])
         store.add_drafts([draft("a")])
         fault, other, known, changed = store.add_drafts(
             [draft("a", n=2), draft("b"), draft("done"), draft("done", "q")]
@@ -170,21 +170,23 @@ class StoreContract(ABC):
         *_, fault = store.add_drafts([draft("a"), draft("b"), draft("c")])
         assert isinstance(fault, QueueFull)
         assert "synced()" in str(fault)
-        store.apply([Changes(commits=(Commit("a", 1, ""),))])
+        store.apply([StoreUpdate(commits=(Commit("a", 1, ""),))])
         assert isinstance(store.add_drafts([draft("c")])[0], Draft)
 
     def test_a_queue_full_of_bytes_refuses(self, store, monkeypatch):
         monkeypatch.setattr(limits, "OFFLINE_DRAFTS_BYTES_MAX", 20)
         *_, fault = store.add_drafts([draft("a"), draft("b"), draft("c")])
         assert isinstance(fault, QueueFull)
-        store.apply([Changes(refusals=(Refusal("a", "forbidden"),))])
+        store.apply([StoreUpdate(refusals=(Refusal("a", "forbidden"),))])
         assert isinstance(self.reopen().add_drafts([draft("c")])[0], Draft)
 
     def test_rejections_are_kept_until_they_are_dismissed(self, store, monkeypatch):
         monkeypatch.setattr(limits, "OFFLINE_REJECTIONS_MAX", 1)
         store.add_drafts([draft("a"), draft("b")])
         faults = (FieldFault("event", "no"),)
-        applied = store.apply([Changes(refusals=(Refusal("a", "forbidden", faults), Refusal("unknown", "forbidden")))])
+        applied = store.apply(
+            [StoreUpdate(refusals=(Refusal("a", "forbidden", faults), Refusal("unknown", "forbidden")))]
+        )
         [rejection] = applied.rejected
         assert (rejection.id, rejection.reason, rejection.errors) == ("a", "forbidden", faults)
         assert store.rejections(ALL) == [rejection]
@@ -198,11 +200,11 @@ class StoreContract(ABC):
 
     def test_an_event_is_applied_once_by_whatever_way_it_comes(self, store):
         store.add_drafts([draft("a")])
-        by_result = Changes(commits=(Commit("a", 4, "then"),))
-        by_page = Changes(events=(event(4, id_="a", client_id="me"),), cursor=4)
+        by_result = StoreUpdate(commits=(Commit("a", 4, "then"),))
+        by_page = StoreUpdate(events=(event(4, id_="a", client_id="me"),), cursor=4)
         first = store.apply([by_result])
         assert (first.events, first.first, first.last, first.settled) == (1, 4, 4, [("a", 4)])
-        for again in (by_result, by_page, Changes(events=by_page.events)):
+        for again in (by_result, by_page, StoreUpdate(events=by_page.events)):
             applied = store.apply([again])
             assert (applied.events, applied.settled, applied.lowest) == (0, [], {})
         assert ids(store) == [4]
@@ -210,35 +212,35 @@ class StoreContract(ABC):
 
     def test_a_page_settles_a_draft_whose_result_was_lost(self, store):
         store.add_drafts([draft("a"), draft("b")])
-        applied = store.apply([Changes(events=(event(9, id_="a", client_id="me"),))])
+        applied = store.apply([StoreUpdate(events=(event(9, id_="a", client_id="me"),))])
         assert applied.settled == [("a", 9)]
         assert [left.id for left in store.drafts(0, ALL, ALL)] == ["b"]
         assert store.facts().drafts == 1
 
     def test_anothers_event_under_the_id_of_a_draft_does_not_settle_it(self, store):
         store.add_drafts([draft("a", n=1)])
-        applied = store.apply([Changes(events=(event(9, id_="a", n=2),))])
+        applied = store.apply([StoreUpdate(events=(event(9, id_="a", n=2),))])
         assert applied.settled == []
         assert [left.id for left in store.drafts(0, ALL, ALL)] == ["a"]
 
     def test_events_are_in_committed_order_whatever_the_order_of_arrival(self, store):
-        store.apply([Changes(events=(event(9),)), Changes(events=(event(3), event(5)))])
+        store.apply([StoreUpdate(events=(event(9),)), StoreUpdate(events=(event(3), event(5)))])
         assert ids(store) == [3, 5, 9]
 
     def test_only_followed_partitions_are_shown(self, store):
         store.add_drafts([draft("mine", "elsewhere")])
-        applied = store.apply([Changes(events=(event(1, "q"),), commits=(Commit("mine", 2, ""),))])
+        applied = store.apply([StoreUpdate(events=(event(1, "q"),), commits=(Commit("mine", 2, ""),))])
         assert (applied.events, applied.settled) == (0, [("mine", 2)])
         assert ids(store) == []
         assert store.find("mine").committed_id == 2, "what became of an own draft is known nevertheless"
         store.follow(["elsewhere"])
-        assert store.apply([Changes(events=(event(2, "elsewhere", id_="mine", client_id="me"),))]).events == 1
+        assert store.apply([StoreUpdate(events=(event(2, "elsewhere", id_="mine", client_id="me"),))]).events == 1
         assert ids(store) == [2]
 
     def test_reads_are_bounded_by_ids_partitions_and_number(self, store):
         store.follow(["q"])
         events = tuple(event(n, *(["p", "q"] if n % 3 == 0 else ["pq"[n % 2]])) for n in range(1, 11))
-        store.apply([Changes(events=events)])
+        store.apply([StoreUpdate(events=events)])
         assert ids(store, "p") == [2, 3, 4, 6, 8, 9, 10]
         assert ids(store, "p", "q") == list(range(1, 11))
         assert ids(store, after=3, until=7) == [4, 5, 6, 7]
@@ -246,34 +248,34 @@ class StoreContract(ABC):
 
     @pytest.mark.parametrize("rival", [event(4, id_="x"), event(5, id_="e4")])
     def test_a_contradiction_changes_nothing(self, store, rival):
-        store.apply([Changes(events=(event(4),), cursor=4)])
+        store.apply([StoreUpdate(events=(event(4),), cursor=4)])
         with pytest.raises(Diverged):
-            store.apply([Changes(events=(event(6),), cursor=6), Changes(events=(rival,))])
+            store.apply([StoreUpdate(events=(event(6),), cursor=6), StoreUpdate(events=(rival,))])
         assert ids(store) == [4]
         assert store.facts().cursor == 4
 
     def test_a_reset_forgets_what_was_committed_and_keeps_the_drafts(self, store):
         store.add_drafts([draft("a")])
         store.follow(["q"])
-        store.apply([Changes(events=(event(4),), cursor=4, snapshots=(Snapshot("p", 2, b"1"),))])
+        store.apply([StoreUpdate(events=(event(4),), cursor=4, snapshots=(Snapshot("p", 2, b"1"),))])
         store.save_checkpoint(Checkpoint("v", 1, None, 4, b"1"))
-        assert store.apply([Changes(reset=True)]).reset
+        assert store.apply([StoreUpdate(reset=True)]).reset
         facts = store.facts()
         assert (facts.cursor, facts.highest, facts.drafts) == (0, 0, 1)
         assert facts.partitions == (Followed("p", None), Followed("q", None))
         assert (ids(store), store.snapshots(None), store.load_checkpoint("v")) == ([], [], None)
-        store.apply([Changes(events=(event(2, id_="e4"),))])
+        store.apply([StoreUpdate(events=(event(2, id_="e4"),))])
         assert ids(store) == [2]
 
     def test_a_snapshot_takes_the_place_of_older_events_of_its_partition(self, store):
         store.follow(["q"])
-        store.apply([Changes(events=(event(1, "p"), event(2, "p", "q"), event(3, "p")))])
-        applied = store.apply([Changes(snapshots=(Snapshot("p", 2, b"[1]"), Snapshot("z", 2, b"1")))])
+        store.apply([StoreUpdate(events=(event(1, "p"), event(2, "p", "q"), event(3, "p")))])
+        applied = store.apply([StoreUpdate(snapshots=(Snapshot("p", 2, b"[1]"), Snapshot("z", 2, b"1")))])
         assert applied.lowest == {"p": 0}
         assert ids(store, "p") == [3]
         assert ids(store, "q") == [2]
         assert store.snapshots(["p"]) == [Snapshot("p", 2, b"[1]")]
-        store.apply([Changes(events=(event(1, "p"), event(2, "p", "q")), snapshots=(Snapshot("p", 1, b"[0]"),))])
+        store.apply([StoreUpdate(events=(event(1, "p"), event(2, "p", "q")), snapshots=(Snapshot("p", 1, b"[0]"),))])
         assert ids(store, "p") == [3]
         assert store.snapshots(None) == [Snapshot("p", 2, b"[1]")], "an older one tells nothing new"
 
@@ -282,14 +284,14 @@ class StoreContract(ABC):
     @pytest.mark.parametrize(
         ("partitions", "changes", "stays"),
         [
-            (None, Changes(events=(event(8),)), True),
-            (None, Changes(events=(event(5),)), False),
-            (("p",), Changes(events=(event(5, "q"),)), True),
-            (("p",), Changes(events=(event(5, "p", "q"),)), False),
-            (None, Changes(left=("q",)), False),
-            (("p",), Changes(left=("q",)), True),
-            (("p",), Changes(snapshots=(Snapshot("p", 3, b"1"),)), False),
-            (None, Changes(cursor=9), True),
+            (None, StoreUpdate(events=(event(8),)), True),
+            (None, StoreUpdate(events=(event(5),)), False),
+            (("p",), StoreUpdate(events=(event(5, "q"),)), True),
+            (("p",), StoreUpdate(events=(event(5, "p", "q"),)), False),
+            (None, StoreUpdate(left=("q",)), False),
+            (("p",), StoreUpdate(left=("q",)), True),
+            (("p",), StoreUpdate(snapshots=(Snapshot("p", 3, b"1"),)), False),
+            (None, StoreUpdate(cursor=9), True),
         ],
     )
     def test_a_checkpoint_goes_when_something_older_comes(self, store, partitions, changes, stays):

@@ -500,7 +500,7 @@ async def test_a_listener_that_was_dropped_is_forgotten(make_client):
         for _ in range(3):
             client.changes()
         gc.collect()
-        assert len(client._replica.listeners._all) == 0
+        assert len(client._local.listeners._all) == 0
 
 
 async def test_the_status_goes_from_offline_to_live(start_on_fixed_port):

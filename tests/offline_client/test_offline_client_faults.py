@@ -225,7 +225,7 @@ async def test_silence_in_the_middle_is_noticed(shared_server, room, monkeypatch
             error = await until_offline(client)
             assert stopped.is_set()
             assert error.code == "server_silent"
-            assert client._link._page_limit == limits.OFFLINE_PAGE // 2
+            assert client._connector._page_limit == limits.OFFLINE_PAGE // 2
 
 
 # Clocks
@@ -345,7 +345,7 @@ async def test_a_store_that_fails_under_the_connection_stops_the_client_and_says
     other = OfflineClient(shared_server.url, client_id=f"{room}-other", store=MemoryClientStore(), partitions=[room])
     async with OfflineClient(shared_server.url, client_id=room, store=store, partitions=[room]) as client, other:
         await client.synced()
-        monkeypatch.setattr(client._link, "nudge", lambda: None)  # so that this draft stays one
+        monkeypatch.setattr(client._connector, "send_drafts", lambda: None)  # so that this draft stays one
         await client.submit([f"{room}-elsewhere"], {"n": 0}, id="lasting")
         waiting = asyncio.create_task(client.outcome("lasting"))
         disk.fail_syncs()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mainstem import limits
 from mainstem.client.offline.core.effects import Load, Pause, Report, Save, Send
 from mainstem.client.offline.core.errors import HistoryBehind, HistoryMismatch, PartitionRefused
-from mainstem.client.offline.core.records import Changes, Commit, Facts, Followed
+from mainstem.client.offline.core.records import Commit, Facts, Followed, StoreUpdate
 from mainstem.client.offline.core.session import Phase, Session
 from mainstem.client.sync_protocol.errors import ProtocolFault, ServerRefused, SyncClientError
 from mainstem.client.sync_protocol.messages import FieldFault
@@ -61,7 +61,7 @@ def test_a_page_is_durable_before_the_next_one_is_asked_for(harness, server):
     kinds = [type(effect) for effect in harness.effects]
     assert kinds.index(Save) < kinds.index(Send)
     [save] = [effect for effect in harness.effects if isinstance(effect, Save)]
-    assert (len(save.changes.events), save.changes.cursor) == (2, 2)
+    assert (len(save.update.events), save.update.cursor) == (2, 2)
 
 
 def test_the_cursor_moves_with_pages_only(harness, server):
@@ -184,7 +184,7 @@ def test_a_page_that_ends_before_its_cursor_is_of_another_log():
     session.receive(text("connected", {}))  # an older server does not say where its log ends
     page = {"events": [], "next_since_committed_id": 9, "sync_to_committed_id": 4, "has_more": False}
     reset, report, again = session.receive(text("sync_response", page))
-    assert reset == Save(Changes(reset=True))
+    assert reset == Save(StoreUpdate(reset=True))
     assert isinstance(report.error, HistoryMismatch)
     assert json.loads(again.text)["payload"]["since_committed_id"] == 0
 
@@ -228,11 +228,11 @@ def test_broadcasts_behind_the_end_of_a_cycle_wait_until_it_is_over():
     }
     session.receive(text("sync_response", page))
     [save] = session.receive(text("event_broadcast", early | {"id": "c", "committed_id": 4}))
-    assert [event.committed_id for event in save.changes.events] == [4], "within the cycle it is applied at once"
+    assert [event.committed_id for event in save.update.events] == [4], "within the cycle it is applied at once"
     assert session.receive(text("event_broadcast", early | {"id": "d", "committed_id": 6})) == []
     last = page | {"events": [], "has_more": False}
     saves = [effect for effect in session.receive(text("sync_response", last)) if isinstance(effect, Save)]
-    assert [event.committed_id for event in saves[1].changes.events] == [6, 7]
+    assert [event.committed_id for event in saves[1].update.events] == [6, 7]
     assert session.phase is Phase.LIVE
 
 
@@ -315,7 +315,7 @@ def test_a_draft_that_the_server_cannot_read_is_found_and_does_not_block_the_que
     first, poison, last = (harness.make("p") for _ in range(3))
     harness.store.add_drafts([first, poison, last])
     server.complaints.append(("bad_request", {}))
-    harness.effects += harness.session.nudge()
+    harness.effects += harness.session.send_drafts()
     while first.id not in server.ids:
         harness.step()
     server.complaints.append(("bad_request", {}))
@@ -327,10 +327,10 @@ def test_a_draft_that_the_server_cannot_read_is_found_and_does_not_block_the_que
 
 def test_a_draft_larger_than_the_server_takes_is_rejected_here(harness):
     session = active(message_bytes_max=300)
-    [load] = session.nudge() or [Load(100, 0)]
+    [load] = session.send_drafts() or [Load(100, 0)]
     small, large = harness.make("p"), harness.make("p", pad="x" * 300)
     save, load = session.offer([large, small])
-    assert [refusal.reason for refusal in save.changes.refusals] == ["too_large"]
+    assert [refusal.reason for refusal in save.update.refusals] == ["too_large"]
     assert isinstance(load, Load)
     [send] = session.offer([small, large])
     assert len(json.loads(send.text)["payload"]["events"]) == 1
@@ -426,7 +426,7 @@ def test_a_result_is_saved_before_more_drafts_are_loaded(harness):
     session.offer([harness.make("p")])
     results = [{"id": "draft-1", "status": "committed", "committed_id": 3, "status_updated_at": "t"}]
     save, load = session.receive(text("submit_events_result", {"results": results}))
-    assert save == Save(Changes(commits=(Commit("draft-1", 3, "t"),)))
+    assert save == Save(StoreUpdate(commits=(Commit("draft-1", 3, "t"),)))
     assert isinstance(load, Load)
 
 
@@ -438,7 +438,7 @@ def test_a_refused_request_says_how_long_to_wait(harness):
     report, pause = session.receive(text("error", complaint, msg_id=msg_id))
     assert isinstance(report, Report)
     assert pause == Pause(0.4)
-    assert session.nudge() == [], "nothing is sent before that"
+    assert session.send_drafts() == [], "nothing is sent before that"
     assert [type(effect) for effect in session.resume()] == [Load]
 
 

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from mainstem.client.offline.core.records import Changes
+from mainstem.client.offline.core.records import StoreUpdate
 from mainstem.client.offline.stores.contract import ClientStore
 from mainstem.client.offline.stores.memory import MemoryClientStore
 from mainstem.client.offline.stores.sqlite import SqliteClientStore
@@ -73,7 +73,7 @@ class Interleavings(RuleBasedStateMachine):
         if name is None:
             return
         harness = self.harness
-        harness.apply(Changes(left=(name,)))
+        harness.apply(StoreUpdate(left=(name,)))
         if harness.session is not None:
             harness.effects += harness.session.unfollow([name])
 

@@ -1,4 +1,4 @@
-"""The offline-first sync client: `OfflineClient`, its stores, and what it tells an application."""
+"""The offline-first client: `OfflineClient`, its stores, its errors, and the changes that it reports."""
 
 from mainstem.client.offline.changes import (
     Change,

@@ -75,7 +75,7 @@ class Changes(AsyncIterator[Change]):
 
     def __init__(self) -> None:
         self._waiting: deque[Change] = deque()
-        self._stirred = asyncio.Event()
+        self._wakeup = asyncio.Event()
         self._is_over = False
 
     def put(self, change: Change) -> None:
@@ -84,18 +84,18 @@ class Changes(AsyncIterator[Change]):
             self._waiting.clear()
             self._waiting.append(Missed(missed))
         self._waiting.append(change)
-        self._stirred.set()
+        self._wakeup.set()
 
     def end(self) -> None:
         self._is_over = True
-        self._stirred.set()
+        self._wakeup.set()
 
     async def __anext__(self) -> Change:
         while not self._waiting:
             if self._is_over:
                 raise StopAsyncIteration
-            self._stirred.clear()
-            await self._stirred.wait()
+            self._wakeup.clear()
+            await self._wakeup.wait()
         return self._waiting.popleft()
 
 
@@ -110,7 +110,7 @@ class Listeners:
         self._all.add(changes)
         return changes
 
-    def tell(self, change: Change) -> None:
+    def publish(self, change: Change) -> None:
         for listener in self._all:
             listener.put(change)
 

@@ -14,11 +14,10 @@ from mainstem.client.core.errors import BadArgument
 from mainstem.client.core.json_values import encode_json
 from mainstem.client.core.retries import Retries
 from mainstem.client.offline.changes import Changes, State, Status
+from mainstem.client.offline.connector import Connector, Token
 from mainstem.client.offline.core.errors import ClientClosed, InvalidDraft
-from mainstem.client.offline.core.records import Changes as StoreChanges
-from mainstem.client.offline.core.records import Committed, Event, Rejection, Snapshot, draft_event
-from mainstem.client.offline.link import Link, Token
-from mainstem.client.offline.replica import Replica
+from mainstem.client.offline.core.records import Committed, Event, Rejection, Snapshot, StoreUpdate, draft_event
+from mainstem.client.offline.local_state import LocalState
 from mainstem.client.offline.stores.contract import ClientStore
 from mainstem.client.offline.stores.sqlite import SqliteClientStore
 from mainstem.client.offline.submissions import encode_event
@@ -34,7 +33,7 @@ def new_id() -> str:
     return str(uuid4())
 
 
-def names_of(partitions: Sequence[str]) -> tuple[str, ...]:
+def check_partitions(partitions: Sequence[str]) -> tuple[str, ...]:
     try:
         return normalise_filter(partitions)
     except ValidationFailed as fault:
@@ -76,10 +75,10 @@ class OfflineClient:
         if not client_id or len(client_id.encode()) > limits.CLIENT_ID_BYTES_MAX:
             raise BadArgument(f"client_id is 1 to {limits.CLIENT_ID_BYTES_MAX} bytes")
         self.client_id = client_id
-        self._first_partitions = names_of(partitions)
+        self._first_partitions = check_partitions(partitions)
         self._new_id = new_id
-        self._replica = Replica(store if isinstance(store, ClientStore) else SqliteClientStore(store), client_id)
-        self._link = Link(self._replica, url, token, retries, chance, proxy)
+        self._local = LocalState(store if isinstance(store, ClientStore) else SqliteClientStore(store), client_id)
+        self._connector = Connector(self._local, url, token, retries, chance, proxy)
         self._was_opened = False
         self._is_open = False
 
@@ -99,22 +98,22 @@ class OfflineClient:
         if self._was_opened:
             raise SyncClientError("this client was opened before", hint="Make a new OfflineClient.")
         self._was_opened = True
-        await self._replica.open(self._first_partitions)
+        await self._local.open(self._first_partitions)
         self._is_open = True
-        self._link.start()
+        self._connector.start()
 
     async def close(self) -> None:
         """Leave in order. What is not committed stays in the store."""
         if self._is_open:
             self._is_open = False
-            await self._link.stop()
-            await self._replica.close()
+            await self._connector.stop()
+            await self._local.close()
 
     def _require_open(self) -> None:
         if not self._is_open:
             raise ClientClosed("the client is not open")
-        if self._link.failure is not None:
-            raise SyncClientError(f"the client stopped: {self._link.failure!r}") from self._link.failure
+        if self._connector.failure is not None:
+            raise SyncClientError(f"the client stopped: {self._connector.failure!r}") from self._connector.failure
 
     # Submitting
 
@@ -128,53 +127,53 @@ class OfflineClient:
         if isinstance(partitions, str):
             raise InvalidDraft("partitions is a list of names, not one name", "partitions")
         encoded = encode_event(event)
-        kept = await self._replica.add(self._new_id() if id is None else id, partitions, encoded)
-        self._link.nudge()
+        kept = await self._local.add(self._new_id() if id is None else id, partitions, encoded)
+        self._connector.send_drafts()
         return SubmittedDraft(self, kept.id, None if isinstance(kept, Committed) else kept.clock)
 
     async def outcome(self, id_: str) -> int:
         """The committed id of a draft of this store, once it has one; `DraftRejected` if it will not get one."""
         self._require_open()
-        return await self._replica.outcome(id_)
+        return await self._local.outcome(id_)
 
     async def drafts(self, limit: int = limits.OFFLINE_EVENTS_MAX) -> list[Event]:
         """What is not committed yet, in the order of the draft clock."""
         self._require_open()
-        found = await self._replica.first_drafts(limit, limits.OFFLINE_DRAFTS_BYTES_MAX)
+        found = await self._local.first_drafts(limit, limits.OFFLINE_DRAFTS_BYTES_MAX)
         return [draft_event(draft, self.client_id) for draft in found]
 
     async def rejections(self, limit: int = limits.OFFLINE_EVENTS_MAX) -> list[Rejection]:
         """Drafts that the server refused and that were not dismissed, the oldest first. They survive restarts."""
         self._require_open()
-        return await self._replica.rejections(limit)
+        return await self._local.rejections(limit)
 
     async def dismiss(self, *ids: str) -> int:
         """Forget rejections that were dealt with; how many there were."""
         self._require_open()
-        return await self._replica.dismiss(ids)
+        return await self._local.dismiss(ids)
 
     # Partitions
 
     @property
     def partitions(self) -> frozenset[str]:
-        return self._replica.facts.names
+        return self._local.facts.names
 
     async def add_partition(self, name: str) -> None:
         """Follow one more partition. Its history is fetched from 0 when there is a connection; `synced()` waits for
         it."""
         self._require_open()
-        names = names_of([name])
+        names = check_partitions([name])
         if len(self.partitions.union(names)) > limits.FILTER_PARTITIONS_MAX:
             raise InvalidDraft(f"a client follows at most {limits.FILTER_PARTITIONS_MAX} partitions", "partitions")
-        await self._replica.follow(names)
-        self._link.order(lambda session: session.follow(names))
+        await self._local.follow(names)
+        self._connector.call_soon(lambda session: session.follow(names))
 
     async def remove_partition(self, name: str) -> None:
         """Follow it no more, and forget its events, unless they belong to another one that is followed."""
         self._require_open()
-        names = names_of([name])
-        await self._replica.save([StoreChanges(left=names)])
-        self._link.order(lambda session: session.unfollow(names))
+        names = check_partitions([name])
+        await self._local.save([StoreUpdate(left=names)])
+        self._connector.call_soon(lambda session: session.unfollow(names))
 
     # Reading
 
@@ -193,17 +192,17 @@ class OfflineClient:
         States are JSON values. They are stored, so raise `version` when the reducer changes. `restore(state, partition,
         snapshot)` says what a snapshot of the server means; a view of one partition takes it as its state.
         """
-        names = None if partitions is None else names_of(partitions)
+        names = None if partitions is None else check_partitions(partitions)
         try:
             encoded = encode_json(initial)
         except (TypeError, ValueError, msgspec.MsgspecError) as error:
             raise BadArgument(f"the initial state of {name!r} is not JSON: {error}") from None
-        self._replica.register(View(name, reducer, encoded, names, version, restore))
+        self._local.register(View(name, reducer, encoded, names, version, restore))
 
     async def view(self, name: str) -> Any:
         """The state of a view: what is committed, and the drafts on top."""
         self._require_open()
-        return await self._replica.view(name)
+        return await self._local.view(name)
 
     async def events(
         self, partition: str, *, after: int = 0, limit: int = limits.OFFLINE_EVENTS_MAX, drafts: bool = True
@@ -214,39 +213,39 @@ class OfflineClient:
         until one comes, or none.
         """
         self._require_open()
-        [name] = names_of([partition])
+        [name] = check_partitions([partition])
         limit = max(1, min(limit, limits.OFFLINE_EVENTS_MAX))
-        return await self._replica.events(name, after, limit, with_drafts=drafts)
+        return await self._local.events(name, after, limit, with_drafts=drafts)
 
     async def snapshot(self, partition: str) -> Snapshot | None:
         """What the server sent in place of pruned history; `state` is JSON."""
         self._require_open()
-        found = await self._replica.snapshots(names_of([partition]))
+        found = await self._local.snapshots(check_partitions([partition]))
         return found[0] if found else None
 
     # Watching
 
     @property
     def url(self) -> str:
-        return self._link.url
+        return self._connector.url
 
     @property
     def status(self) -> Status:
-        return self._link.status
+        return self._connector.status
 
     @property
     def cursor(self) -> int:
         """Up to this committed id nothing is missing in the copy."""
-        return self._replica.facts.cursor
+        return self._local.facts.cursor
 
     @property
     def waiting(self) -> int:
         """How many drafts are not committed yet."""
-        return self._replica.facts.drafts
+        return self._local.facts.drafts
 
     def changes(self) -> Changes:
         """What happens from now on, for `async for`."""
-        return self._replica.listeners.add()
+        return self._local.listeners.add()
 
     async def synced(self) -> None:
         """When the client is live, has all history of its partitions, and no draft is waiting.
@@ -258,10 +257,10 @@ class OfflineClient:
             status = self.status
             if status.error is not None and not status.error.retryable:
                 raise status.error
-            if status.state is State.LIVE and self._replica.facts.is_complete:
+            if status.state is State.LIVE and self._local.facts.is_complete:
                 return
-            await self._replica.moved()
+            await self._local.wait_for_change()
 
     def connect_now(self) -> None:
         """Do not wait until the next attempt is due, as when the network has come back."""
-        self._link.connect_now()
+        self._connector.connect_now()

@@ -11,21 +11,21 @@ from websockets.exceptions import ConnectionClosed
 from mainstem import limits
 from mainstem.client.offline.core.effects import Effects, Load, Pause, Report, Save, Send
 from mainstem.client.offline.core.errors import ConnectionLost, Silence
-from mainstem.client.offline.core.records import Changes, Draft
+from mainstem.client.offline.core.records import Draft, StoreUpdate
 from mainstem.client.offline.core.session import Session
 from mainstem.client.sync_protocol.errors import ProtocolFault, SyncClientError
 from mainstem.client.sync_protocol.messages import encode_message
 
-Order = Callable[[Session], Effects]
+SessionCall = Callable[[Session], Effects]
 
 
 class Owner(Protocol):
     """What a connection needs of the client that owns it."""
 
-    async def save(self, changes: Sequence[Changes]) -> None: ...
+    async def save(self, updates: Sequence[StoreUpdate]) -> None: ...
     async def load(self, items_max: int, bytes_max: int) -> list[Draft]: ...
     def report(self, error: SyncClientError) -> None: ...
-    def moved(self, session: Session) -> None: ...
+    def update_status(self, session: Session) -> None: ...
 
 
 class Connection:
@@ -37,24 +37,24 @@ class Connection:
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._texts: deque[bytes] = deque()
-        self._orders: deque[Order] = deque()
-        self._is_nudged = False
-        self._stirred = asyncio.Event()
-        self._room = asyncio.Event()
-        self._room.set()
-        self._heard_at = self._loop.time()
+        self._calls: deque[SessionCall] = deque()
+        self._will_send_drafts = False
+        self._wakeup = asyncio.Event()
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+        self._last_message_at = self._loop.time()
         self._timers: set[asyncio.TimerHandle] = set()
 
-    def nudge(self) -> None:
-        """The store has new drafts."""
-        if not self._is_nudged:
-            self._is_nudged = True
-            self.order(lambda session: session.nudge())
+    def send_drafts(self) -> None:
+        """Have the session send drafts that the store has received."""
+        if not self._will_send_drafts:
+            self._will_send_drafts = True
+            self.call_soon(lambda session: session.send_drafts())
 
-    def order(self, order: Order) -> None:
-        """Let the session do something, after what it is doing."""
-        self._orders.append(order)
-        self._stirred.set()
+    def call_soon(self, call: SessionCall) -> None:
+        """Call the session when it is done with what it is doing."""
+        self._calls.append(call)
+        self._wakeup.set()
 
     async def run(self) -> None:
         reading = asyncio.create_task(self._read())
@@ -62,9 +62,9 @@ class Connection:
             await self._perform(self.session.open())
             while True:
                 await self._wait(reading)
-                await self._perform(*await self._digest())
+                await self._perform(*await self._process_input())
         except ConnectionClosed as error:
-            raise _lost(error) from error
+            raise _explain_close(error) from error
         finally:
             for timer in self._timers:
                 timer.cancel()
@@ -75,45 +75,46 @@ class Connection:
 
     async def _read(self) -> None:
         while True:
-            await self._room.wait()
+            await self._has_room.wait()
             message = await self._socket.recv(decode=False)
-            self._heard_at = self._loop.time()
+            self._last_message_at = self._loop.time()
             self._texts.append(message if isinstance(message, bytes) else message.encode())
             if len(self._texts) >= limits.OFFLINE_INBOX_MAX:
-                self._room.clear()  # the socket is not read meanwhile, and the server holds back
-            self._stirred.set()
+                self._has_room.clear()  # the socket is not read meanwhile, and the server holds back
+            self._wakeup.set()
 
     async def _wait(self, reading: "asyncio.Task[None]") -> None:
         """Until there is something to do. Ask for a sign of life when nothing comes."""
-        while not (self._texts or self._orders):
+        while not (self._texts or self._calls):
             if reading.done():
                 reading.result()
-            self._stirred.clear()
-            waking = asyncio.ensure_future(self._stirred.wait())
+            self._wakeup.clear()
+            waking = asyncio.ensure_future(self._wakeup.wait())
             try:
                 await asyncio.wait(
                     {waking, reading}, timeout=limits.OFFLINE_HEARTBEAT_S, return_when=asyncio.FIRST_COMPLETED
                 )
             finally:
                 waking.cancel()
-            if self._texts or self._orders or reading.done():
+            if self._texts or self._calls or reading.done():
                 continue
-            quiet_s = self._loop.time() - self._heard_at
+            quiet_s = self._loop.time() - self._last_message_at
             if quiet_s >= limits.OFFLINE_SILENCE_S_MAX:
                 raise Silence(f"the server said nothing for {quiet_s:.0f} s")
             if quiet_s >= limits.OFFLINE_HEARTBEAT_S:
                 await self._send(encode_message("heartbeat", {}))
 
-    async def _digest(self) -> tuple[Effects, SyncClientError | None]:
-        """What the session makes of all that waits, so that it is stored in one transaction; up to what ends it."""
-        orders, self._orders = self._orders, deque()
-        self._is_nudged = False
+    async def _process_input(self) -> tuple[Effects, SyncClientError | None]:
+        """The effects of all calls and messages that wait, so that one transaction stores them, and the error that ends
+        the session, if there is one."""
+        calls, self._calls = self._calls, deque()
+        self._will_send_drafts = False
         texts, self._texts = self._texts, deque()
-        self._room.set()
+        self._has_room.set()
         effects: Effects = []
         try:
-            for order in orders:
-                effects += order(self.session)
+            for call in calls:
+                effects += call(self.session)
             for text in texts:
                 if len(text) > limits.PARSE_INLINE_BYTES_MAX:
                     effects += await asyncio.to_thread(self.session.receive, text)
@@ -128,11 +129,11 @@ class Connection:
     async def _perform(self, effects: Effects, end: SyncClientError | None = None) -> None:
         """In their order; what follows a save happens when that is durable."""
         waiting = deque(effects)
-        saves: list[Changes] = []
+        saves: list[StoreUpdate] = []
         while waiting:
             effect = waiting.popleft()
             if isinstance(effect, Save):
-                saves.append(effect.changes)
+                saves.append(effect.update)
                 continue
             if saves:
                 await self._owner.save(saves)
@@ -151,7 +152,7 @@ class Connection:
             await self._owner.save(saves)
         if end is not None:
             raise end
-        self._owner.moved(self.session)
+        self._owner.update_status(self.session)
 
     async def _send(self, text: bytes) -> None:
         try:
@@ -163,13 +164,13 @@ class Connection:
     def _resume_after(self, seconds: float) -> None:
         def resume() -> None:
             self._timers.discard(timer)
-            self.order(lambda session: session.resume())
+            self.call_soon(lambda session: session.resume())
 
         timer = self._loop.call_later(seconds, resume)
         self._timers.add(timer)
 
 
-def _lost(error: ConnectionClosed) -> SyncClientError:
+def _explain_close(error: ConnectionClosed) -> SyncClientError:
     if error.rcvd is None and error.sent is not None and error.sent.code in (1002, 1007):
         return ProtocolFault(f"a frame of the server cannot be read: {error.sent.reason or error.sent.code}")
     if error.rcvd is None and error.sent is not None and error.sent.code == 1009:

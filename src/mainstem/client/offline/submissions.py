@@ -1,4 +1,4 @@
-"""The way of drafts into the store: those that are submitted together share one transaction."""
+"""Group commit of drafts: those that are submitted together share one transaction of the store."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -49,17 +49,17 @@ def make_draft(id_: str, partitions: Sequence[str], event: bytes) -> Draft:
 
 
 class Submissions:
-    """Callers beyond OFFLINE_WAITING_MAX wait for a place, so that a loop of submits cannot fill the memory."""
+    """Callers beyond OFFLINE_WAITING_MAX wait for a slot, so that a loop of submits cannot fill the memory."""
 
     def __init__(self, keep: Keep) -> None:
         self._keep = keep
-        self._places = asyncio.Semaphore(limits.OFFLINE_WAITING_MAX)
+        self._slots = asyncio.Semaphore(limits.OFFLINE_WAITING_MAX)
         self._waiting: list[tuple[Draft, asyncio.Future[Found]]] = []
         self._keeping: asyncio.Task[None] | None = None
         self._is_over = False
 
     async def add(self, draft: Draft) -> Found:
-        async with self._places:
+        async with self._slots:
             if self._is_over:
                 raise ClientClosed("the client was closed before the draft was stored")
             outcome: asyncio.Future[Found] = asyncio.get_running_loop().create_future()

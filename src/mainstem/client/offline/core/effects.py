@@ -2,7 +2,7 @@
 
 import msgspec
 
-from mainstem.client.offline.core.records import Changes
+from mainstem.client.offline.core.records import StoreUpdate
 from mainstem.client.sync_protocol.errors import SyncClientError
 
 
@@ -11,7 +11,7 @@ class Send(msgspec.Struct, frozen=True):
 
 
 class Save(msgspec.Struct, frozen=True):
-    changes: Changes
+    update: StoreUpdate
 
 
 class Load(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ import msgspec
 
 from mainstem import limits
 from mainstem.client.offline.core.effects import Effects, Load, Pause, Report, Save, Send
-from mainstem.client.offline.core.records import Changes, Commit, Draft, Refusal
+from mainstem.client.offline.core.records import Commit, Draft, Refusal, StoreUpdate
 from mainstem.client.sync_protocol.errors import ProtocolFault, ServerRefused
 from mainstem.client.sync_protocol.messages import (
     SUBMIT_OVERHEAD_BYTES,
@@ -62,7 +62,7 @@ class SubmitQueue:
             items.append(msgspec.Raw(item))
         if drafts and not items:
             fault = FieldFault("event", f"the server takes messages up to {self._limits.message_bytes_max} bytes")
-            return [Save(Changes(refusals=(Refusal(drafts[0].id, "too_large", (fault,)),))), *self.load()]
+            return [Save(StoreUpdate(refusals=(Refusal(drafts[0].id, "too_large", (fault,)),))), *self.load()]
         self._batch = tuple(drafts[: len(items)])
         if not items:
             return []
@@ -72,7 +72,7 @@ class SubmitQueue:
     def awaits(self, msg_id: str | int | None) -> bool:
         return bool(self._batch) and msg_id == self._batch_id
 
-    def settle(self, envelope: Envelope, reply: SubmitResults) -> Changes:
+    def settle(self, envelope: Envelope, reply: SubmitResults) -> StoreUpdate:
         """What became of the drafts in flight."""
         batch, self._batch = self._batch, ()
         if not batch or envelope.msg_id not in (self._batch_id, None):
@@ -88,7 +88,7 @@ class SubmitQueue:
                 refusals.append(Refusal(result.id, result.reason or "rejected", result.errors))
             else:
                 raise ProtocolFault(f"the draft {result.id} is neither committed nor rejected")
-        return Changes(commits=tuple(commits), refusals=tuple(refusals))
+        return StoreUpdate(commits=tuple(commits), refusals=tuple(refusals))
 
     def refuse(self, error: ServerRefused) -> Effects:
         """The whole request was refused, and nothing of it was processed."""
@@ -101,7 +101,7 @@ class SubmitQueue:
             return self.load()
         self._items_max = self._batch_items()
         refusal = Refusal(batch[0].id, error.code, (FieldFault("", error.detail),))
-        return [Save(Changes(refusals=(refusal,))), *self.load()]
+        return [Save(StoreUpdate(refusals=(refusal,))), *self.load()]
 
     def resume(self) -> Effects:
         self._is_paused = False

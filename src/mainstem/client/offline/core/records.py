@@ -109,8 +109,9 @@ class Refusal(msgspec.Struct, frozen=True, gc=False):
     errors: tuple[FieldFault, ...] = ()
 
 
-class Changes(msgspec.Struct, frozen=True):
-    """What one message of the server changes. A store applies it in one transaction, in the order of these fields."""
+class StoreUpdate(msgspec.Struct, frozen=True):
+    """What one message of the server changes in the store. It is applied in one transaction, in the order of these
+    fields."""
 
     reset: bool = False
     """Forget everything that was committed; keep the drafts."""
@@ -130,7 +131,7 @@ class Changes(msgspec.Struct, frozen=True):
 
 
 class Applied(msgspec.Struct):
-    """What changes did to the store, over one transaction."""
+    """What the updates of one transaction did to the store."""
 
     events: int = 0
     """Events that became visible in a followed partition."""

@@ -22,7 +22,7 @@ from mainstem import limits
 from mainstem.client.offline.core.effects import Effects, Pause, Report, Save, Send
 from mainstem.client.offline.core.errors import HistoryBehind, HistoryMismatch, PartitionRefused
 from mainstem.client.offline.core.queue import SubmitQueue, pause_s
-from mainstem.client.offline.core.records import Changes, Committed, Draft, Facts, Snapshot
+from mainstem.client.offline.core.records import Committed, Draft, Facts, Snapshot, StoreUpdate
 from mainstem.client.sync_protocol.errors import ProtocolFault, ServerRefused
 from mainstem.client.sync_protocol.messages import (
     CommittedEvent,
@@ -129,8 +129,8 @@ class Session:
         """The drafts that `Load` asked for; none if there are none."""
         return self._queue.offer(drafts)
 
-    def nudge(self) -> Effects:
-        """The store has new drafts."""
+    def send_drafts(self) -> Effects:
+        """Send drafts that the store has received, unless a request is in flight."""
         return self._queue.load()
 
     def resume(self) -> Effects:
@@ -140,7 +140,7 @@ class Session:
         effects: Effects = []
         if self._sync_paused and self._cycle is not None:
             self._sync_paused = False
-            effects.append(self._ask_page(self._cycle, first=self._cycle.until is None))
+            effects.append(self._request_page(self._cycle, first=self._cycle.until is None))
         return effects + self._queue.resume()
 
     def follow(self, names: Iterable[str]) -> Effects:
@@ -148,7 +148,7 @@ class Session:
         for name in names:
             if name not in self._joined:
                 self._pending.setdefault(name, 0)
-        return self._go_on_if_idle()
+        return self._continue_if_idle()
 
     def unfollow(self, names: Iterable[str]) -> Effects:
         for name in names:
@@ -156,7 +156,7 @@ class Session:
             self._pending.pop(name, None)
         self._refused = None
         self._begin_again = True
-        return self._go_on_if_idle()
+        return self._continue_if_idle()
 
     # Connecting
 
@@ -181,7 +181,7 @@ class Session:
         self._early_bytes = 0
         self._cycle = None
         self.phase = Phase.SYNCING
-        return [Save(Changes(reset=True)), Report(HistoryMismatch(detail))]
+        return [Save(StoreUpdate(reset=True)), Report(HistoryMismatch(detail))]
 
     def _next_id(self) -> str:
         self._messages += 1
@@ -197,15 +197,15 @@ class Session:
 
     def _start(self, cycle: Cycle) -> Effects:
         self._cycle = cycle
-        return [self._ask_page(cycle, first=True)]
+        return [self._request_page(cycle, first=True)]
 
-    def _ask_page(self, cycle: Cycle, *, first: bool) -> Send:
+    def _request_page(self, cycle: Cycle, *, first: bool) -> Send:
         cycle.msg_id = self._next_id()
         subscribe_to = sorted(self._joined.union(cycle.partitions)) if first else None
         request = encode_sync(cycle.partitions, cycle.since, self.page_limit, cycle.msg_id, subscribe_to=subscribe_to)
         return Send(request)
 
-    def _go_on(self) -> Effects:
+    def _continue(self) -> Effects:
         """What follows a cycle."""
         self._cycle = None
         if self._begin_again:
@@ -216,9 +216,9 @@ class Session:
         self.phase = Phase.LIVE
         return self._renew()
 
-    def _go_on_if_idle(self) -> Effects:
+    def _continue_if_idle(self) -> Effects:
         if self._cycle is None and self.phase is not Phase.CONNECTING and self._refused is None:
-            return self._go_on()
+            return self._continue()
         return []
 
     def _next_fetch(self) -> Cycle:
@@ -244,10 +244,10 @@ class Session:
         events = tuple(check_event(event) for event in page.events)
         self._check_page(cycle, page, events)
         cycle.since, cycle.until = page.next_since_committed_id, page.sync_to_committed_id
-        effects: Effects = [Save(self._page_changes(cycle, page, events))]
+        effects: Effects = [Save(self._page_update(cycle, page, events))]
         if page.has_more:
-            return [*effects, self._ask_page(cycle, first=False)]
-        return [*effects, *self._flush_early(), *self._go_on()]
+            return [*effects, self._request_page(cycle, first=False)]
+        return [*effects, *self._flush_early(), *self._continue()]
 
     def _check_page(self, cycle: Cycle, page: Page, events: tuple[Committed, ...]) -> None:
         ids = [event.committed_id for event in events]
@@ -258,22 +258,22 @@ class Session:
         if page.has_more and page.next_since_committed_id <= cycle.since:
             raise ProtocolFault(f"the page behind {cycle.since} leads nowhere")
 
-    def _page_changes(self, cycle: Cycle, page: Page, events: tuple[Committed, ...]) -> Changes:
+    def _page_update(self, cycle: Cycle, page: Page, events: tuple[Committed, ...]) -> StoreUpdate:
         snapshots = tuple(
             Snapshot(snapshot.partition, snapshot.committed_id, bytes(snapshot.state)) for snapshot in page.snapshots
         )
         if not cycle.fetches:
             self._cursor = cycle.since
-            return Changes(snapshots=snapshots, events=events, cursor=cycle.since, truncated=page.history_truncated)
+            return StoreUpdate(snapshots=snapshots, events=events, cursor=cycle.since, truncated=page.history_truncated)
         names = [name for name in cycle.partitions if name in self._pending]
         if page.has_more:
             self._pending.update(dict.fromkeys(names, cycle.since))
             fetched = tuple((name, cycle.since) for name in names)
-            return Changes(snapshots=snapshots, events=events, fetched=fetched, truncated=page.history_truncated)
+            return StoreUpdate(snapshots=snapshots, events=events, fetched=fetched, truncated=page.history_truncated)
         for name in names:
             del self._pending[name]
         self._joined.update(names)
-        return Changes(snapshots=snapshots, events=events, joined=tuple(names), truncated=page.history_truncated)
+        return StoreUpdate(snapshots=snapshots, events=events, joined=tuple(names), truncated=page.history_truncated)
 
     # Broadcasts
 
@@ -284,7 +284,7 @@ class Session:
             self._keep_early(event)
             return []
         self._ahead += 1
-        return [Save(Changes(events=(event,))), *self._renew()]
+        return [Save(StoreUpdate(events=(event,))), *self._renew()]
 
     def _keep_early(self, event: Committed) -> None:
         self._early[event.committed_id] = event
@@ -300,14 +300,14 @@ class Session:
         self._early.clear()
         self._early_bytes = 0
         self._ahead += len(events)
-        return [Save(Changes(events=events))] if events else []
+        return [Save(StoreUpdate(events=events))] if events else []
 
     # Submitting
 
     def _on_results(self, envelope: Envelope, reply: SubmitResults) -> Effects:
-        changes = self._queue.settle(envelope, reply)
-        self._ahead += len(changes.commits)
-        return [Save(changes), *self._queue.load(), *self._renew()]
+        update = self._queue.settle(envelope, reply)
+        self._ahead += len(update.commits)
+        return [Save(update), *self._queue.load(), *self._renew()]
 
     # Errors
 
@@ -332,11 +332,11 @@ class Session:
             return [Report(error), Pause(limits.OFFLINE_REFUSED_S)]
         if len(cycle.partitions) > 1:
             self._one_by_one = True  # to find out which one it is
-            return self._go_on()
+            return self._continue()
         [name] = cycle.partitions
         self._pending.pop(name, None)
         refused = PartitionRefused(name, error.detail)
-        return [Save(Changes(left=(name,))), Report(refused), *self._go_on()]
+        return [Save(StoreUpdate(left=(name,))), Report(refused), *self._continue()]
 
 
 def check_event(event: CommittedEvent) -> Committed:

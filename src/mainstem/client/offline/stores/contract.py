@@ -9,13 +9,13 @@ from collections.abc import Sequence
 
 from mainstem.client.offline.core.records import (
     Applied,
-    Changes,
     Checkpoint,
     Committed,
     Draft,
     Facts,
     Rejection,
     Snapshot,
+    StoreUpdate,
 )
 from mainstem.client.sync_protocol.errors import SyncClientError
 
@@ -70,7 +70,7 @@ class ClientStore(ABC):
     # The committed copy
 
     @abstractmethod
-    def apply(self, changes: Sequence[Changes]) -> Applied:
+    def apply(self, updates: Sequence[StoreUpdate]) -> Applied:
         """Apply all in one transaction; what was applied before changes nothing.
 
         An event that contradicts the copy raises `Diverged`, and then nothing has changed.

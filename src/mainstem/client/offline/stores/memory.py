@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from mainstem.client.offline.core.errors import StoreInUse, WrongStore
 from mainstem.client.offline.core.records import (
     Applied,
-    Changes,
     Checkpoint,
     Commit,
     Committed,
@@ -17,6 +16,7 @@ from mainstem.client.offline.core.records import (
     Refusal,
     Rejection,
     Snapshot,
+    StoreUpdate,
     is_stale,
 )
 from mainstem.client.offline.core.rules import is_same, judge_known, refuse_draft, visible_in
@@ -105,11 +105,11 @@ class MemoryClientStore(ClientStore):
 
     # The committed copy
 
-    def apply(self, changes: Sequence[Changes]) -> Applied:
-        self._check(changes)
+    def apply(self, updates: Sequence[StoreUpdate]) -> Applied:
+        self._check(updates)
         applied = Applied()
-        for change in changes:
-            self._apply(change, applied)
+        for update in updates:
+            self._apply(update, applied)
         self._checkpoints = {
             name: checkpoint
             for name, checkpoint in self._checkpoints.items()
@@ -117,45 +117,45 @@ class MemoryClientStore(ClientStore):
         }
         return applied
 
-    def _check(self, changes: Sequence[Changes]) -> None:
+    def _check(self, updates: Sequence[StoreUpdate]) -> None:
         """Find contradictions before anything is changed."""
         places: Mapping[str, int] = self._places
         events: Mapping[int, Committed] = self._events
         new_places: dict[str, int] = {}
         new_ids: dict[int, str] = {}
-        for change in changes:
-            if change.reset:
+        for update in updates:
+            if update.reset:
                 places, events, new_places, new_ids = {}, {}, {}, {}
-            pairs = [(event.id, event.committed_id) for event in change.events]
-            pairs += [(commit.id, commit.committed_id) for commit in change.commits if commit.id in self._drafts]
+            pairs = [(event.id, event.committed_id) for event in update.events]
+            pairs += [(commit.id, commit.committed_id) for commit in update.commits if commit.id in self._drafts]
             for id_, place in pairs:
                 held = events.get(place)
                 at = new_places.setdefault(id_, places.get(id_, place))
                 if at != place or new_ids.setdefault(place, held.id if held else id_) != id_:
                     raise Diverged(f"the event {id_} at {place} contradicts the copy")
 
-    def _apply(self, changes: Changes, applied: Applied) -> None:
-        if changes.reset:
+    def _apply(self, update: StoreUpdate, applied: Applied) -> None:
+        if update.reset:
             self._reset(applied)
-        for snapshot in changes.snapshots:
+        for snapshot in update.snapshots:
             self._cover(snapshot, applied)
-        for event in changes.events:
+        for event in update.events:
             self._insert(event, applied)
-        for commit in changes.commits:
+        for commit in update.commits:
             self._commit(commit, applied)
-        for refusal in changes.refusals:
+        for refusal in update.refusals:
             self._refuse(refusal, applied)
-        if changes.cursor is not None:
-            self._cursor = changes.cursor
-        for name, since in changes.fetched:
+        if update.cursor is not None:
+            self._cursor = update.cursor
+        for name, since in update.fetched:
             if self._partitions.get(name) is not None:
                 self._partitions[name] = since
-        for name in changes.joined:
+        for name in update.joined:
             if name in self._partitions:
                 self._partitions[name] = None
-        for name in changes.left:
+        for name in update.left:
             self._leave(name, applied)
-        applied.truncated += changes.truncated
+        applied.truncated += update.truncated
 
     def _reset(self, applied: Applied) -> None:
         for held in (self._events, self._order, self._places, self._shown, self._snapshots, self._checkpoints):

@@ -13,7 +13,6 @@ from mainstem import limits
 from mainstem.client.offline.core.errors import StoreFailed, StoreFull, WrongStore
 from mainstem.client.offline.core.records import (
     Applied,
-    Changes,
     Checkpoint,
     Committed,
     Draft,
@@ -21,12 +20,13 @@ from mainstem.client.offline.core.records import (
     Followed,
     Rejection,
     Snapshot,
+    StoreUpdate,
 )
 from mainstem.client.offline.core.rules import judge_known, refuse_draft
 from mainstem.client.offline.stores.contract import ClientStore, Found
 from mainstem.client.offline.stores.lock import StoreLock
 from mainstem.client.offline.stores.schema import migrate
-from mainstem.client.offline.stores.writes import Writes
+from mainstem.client.offline.stores.writes import UpdateWriter
 from mainstem.client.sync_protocol.errors import SyncClientError
 from mainstem.client.sync_protocol.messages import FieldFault
 from mainstem.private_files import prepare_database
@@ -238,16 +238,16 @@ class SqliteClientStore(ClientStore):
 
     # The committed copy
 
-    def apply(self, changes: Sequence[Changes]) -> Applied:
+    def apply(self, updates: Sequence[StoreUpdate]) -> Applied:
         with self._transaction() as db:
-            writes = Writes(db, self._client_id)
-            for change in changes:
-                writes.apply(change)
-            writes.drop_stale_checkpoints()
-        self._drafts -= writes.drafts_gone
-        self._drafts_bytes -= writes.drafts_bytes_gone
-        self._rejections += len(writes.applied.rejected)
-        return writes.applied
+            writer = UpdateWriter(db, self._client_id)
+            for update in updates:
+                writer.apply(update)
+            writer.drop_stale_checkpoints()
+        self._drafts -= writer.drafts_gone
+        self._drafts_bytes -= writer.drafts_bytes_gone
+        self._rejections += len(writer.applied.rejected)
+        return writer.applied
 
     def events(self, partitions: Sequence[str] | None, after: int, until: int | None, limit: int) -> list[Committed]:
         last = limits.INTEGER_MAX if until is None else until

@@ -1,4 +1,4 @@
-"""Changes of the committed copy as SQL, within one transaction of the durable store."""
+"""Updates of the committed copy as SQL, within one transaction of the durable store."""
 
 from typing import Any
 
@@ -7,7 +7,6 @@ import msgspec
 
 from mainstem.client.offline.core.records import (
     Applied,
-    Changes,
     Commit,
     Committed,
     Diverged,
@@ -15,6 +14,7 @@ from mainstem.client.offline.core.records import (
     Refusal,
     Rejection,
     Snapshot,
+    StoreUpdate,
     is_stale,
 )
 from mainstem.client.offline.core.rules import is_same, visible_in
@@ -23,7 +23,7 @@ _encode = msgspec.json.Encoder().encode
 _names = msgspec.json.Decoder(tuple[str, ...]).decode
 
 
-class Writes:
+class UpdateWriter:
     def __init__(self, db: apsw.Connection, client_id: str) -> None:
         self.applied = Applied()
         self.drafts_gone = 0
@@ -40,27 +40,27 @@ class Writes:
             self._covered[name] = committed_id
         self._has_drafts = bool(db.execute("SELECT EXISTS (SELECT 1 FROM drafts)").get)
 
-    def apply(self, changes: Changes) -> None:
-        if changes.reset:
+    def apply(self, update: StoreUpdate) -> None:
+        if update.reset:
             self._reset()
-        for snapshot in changes.snapshots:
+        for snapshot in update.snapshots:
             self._cover(snapshot)
-        for event in changes.events:
+        for event in update.events:
             self._insert(event)
-        for commit in changes.commits:
+        for commit in update.commits:
             self._commit(commit)
-        for refusal in changes.refusals:
+        for refusal in update.refusals:
             self._refuse(refusal)
         db = self._db
-        if changes.cursor is not None:
-            db.execute("UPDATE client SET cursor = ?", (changes.cursor,))
-        for name, since in changes.fetched:
+        if update.cursor is not None:
+            db.execute("UPDATE client SET cursor = ?", (update.cursor,))
+        for name, since in update.fetched:
             db.execute("UPDATE partitions SET since = ? WHERE name = ? AND since IS NOT NULL", (since, name))
-        for name in changes.joined:
+        for name in update.joined:
             db.execute("UPDATE partitions SET since = NULL WHERE name = ?", (name,))
-        for name in changes.left:
+        for name in update.left:
             self._leave(name)
-        self.applied.truncated += changes.truncated
+        self.applied.truncated += update.truncated
 
     def drop_stale_checkpoints(self) -> None:
         if not self.applied.lowest:

@@ -1,4 +1,4 @@
-"""The local side of a client: its store and views in their thread, and whoever waits for something to happen there."""
+"""The local side of a client: its store and views, used in a thread of their own, and those who wait for changes."""
 
 import asyncio
 import logging
@@ -10,45 +10,45 @@ from mainstem.client.offline.changes import Change, Drafted, EventsCommitted, Li
 from mainstem.client.offline.core.errors import ClientClosed, DraftRejected, HistoryTruncated, NotFollowed
 from mainstem.client.offline.core.records import (
     Applied,
-    Changes,
     Committed,
     Draft,
     Event,
     Facts,
     Rejection,
     Snapshot,
+    StoreUpdate,
     draft_event,
     event_of,
 )
+from mainstem.client.offline.store_thread import StoreThread
 from mainstem.client.offline.stores.contract import ClientStore, Found
 from mainstem.client.offline.submissions import Submissions, make_draft
 from mainstem.client.offline.views import View, Views
-from mainstem.client.offline.worker import Worker
 from mainstem.client.sync_protocol.errors import SyncClientError
 
 logger = logging.getLogger(__name__)
 
 
-class Replica:
+class LocalState:
     def __init__(self, store: ClientStore, client_id: str) -> None:
         self.client_id = client_id
         self.facts = Facts(0, 0, (), 0)
         self.listeners = Listeners()
         self._store = store
-        self._worker = Worker()
+        self._thread = StoreThread()
         self._views = Views(store, client_id)
         self._submissions = Submissions(self._keep)
         self._outcomes: dict[str, list[asyncio.Future[int]]] = {}
         self._stopped: SyncClientError | None = None
-        self._moved = asyncio.Event()
+        self._changed = asyncio.Event()
 
     # Its life
 
     async def open(self, partitions: Sequence[str]) -> None:
         try:
-            self.facts = await self._worker.run(self._open, partitions)
+            self.facts = await self._thread.run(self._open, partitions)
         except BaseException:
-            self._worker.stop()
+            self._thread.stop()
             raise
 
     def _open(self, partitions: Sequence[str]) -> Facts:
@@ -63,12 +63,12 @@ class Replica:
         """Keep what was submitted, and let go of everybody who waits."""
         await self._submissions.finish()
         self.stop_waiting(ClientClosed("the client was closed before the draft was committed"))
-        self.stir()
+        self.notify()
         self.listeners.end()
         try:
-            await self._worker.run(self._close)
+            await self._thread.run(self._close)
         finally:
-            self._worker.stop()
+            self._thread.stop()
 
     def _close(self) -> None:
         try:
@@ -82,16 +82,16 @@ class Replica:
 
     async def add(self, id_: str, partitions: Sequence[str], event: bytes) -> Found:
         if len(event) > limits.PARSE_INLINE_BYTES_MAX:
-            draft = await self._worker.run(make_draft, id_, partitions, event)
+            draft = await self._thread.run(make_draft, id_, partitions, event)
         else:
             draft = make_draft(id_, partitions, event)
         return await self._submissions.add(draft)
 
     async def _keep(self, drafts: Sequence[Draft]) -> list[Found | SyncClientError]:
-        found, self.facts = await self._worker.run(self._keep_in_store, drafts)
+        found, self.facts = await self._thread.run(self._keep_in_store, drafts)
         kept = tuple(draft.id for draft in found if isinstance(draft, Draft))
         if kept:
-            self.tell(Drafted(kept))
+            self.publish(Drafted(kept))
         return found
 
     def _keep_in_store(self, drafts: Sequence[Draft]) -> tuple[list[Found | SyncClientError], Facts]:
@@ -102,7 +102,7 @@ class Replica:
         waiting: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._outcomes.setdefault(id_, []).append(waiting)
         try:
-            known = await self._worker.run(self._store.find, id_)
+            known = await self._thread.run(self._store.find, id_)
             if isinstance(known, Committed):
                 return known.committed_id
             if isinstance(known, Rejection):
@@ -126,41 +126,41 @@ class Replica:
                 waiting.set_exception(error)
 
     async def first_drafts(self, items_max: int, bytes_max: int) -> list[Draft]:
-        return await self._worker.run(self._store.drafts, 0, items_max, bytes_max)
+        return await self._thread.run(self._store.drafts, 0, items_max, bytes_max)
 
     async def rejections(self, limit: int) -> list[Rejection]:
-        return await self._worker.run(self._store.rejections, limit)
+        return await self._thread.run(self._store.rejections, limit)
 
     async def dismiss(self, ids: Sequence[str]) -> int:
-        return await self._worker.run(self._store.dismiss, ids)
+        return await self._thread.run(self._store.dismiss, ids)
 
     # The committed copy
 
     async def load_facts(self) -> Facts:
-        self.facts = await self._worker.run(self._store.facts)
+        self.facts = await self._thread.run(self._store.facts)
         return self.facts
 
     async def follow(self, names: Sequence[str]) -> None:
-        self.facts = await self._worker.run(self._follow, names)
+        self.facts = await self._thread.run(self._follow, names)
 
     def _follow(self, names: Sequence[str]) -> Facts:
         facts = self._store.follow(names)
         self._views.note_followed()
         return facts
 
-    async def save(self, changes: Sequence[Changes]) -> None:
-        applied, self.facts = await self._worker.run(self._save, changes)
-        self._tell_applied(applied)
-        if any(change.cursor is not None for change in changes):
-            await self._worker.run(self._views.store_checkpoints)
+    async def save(self, updates: Sequence[StoreUpdate]) -> None:
+        applied, self.facts = await self._thread.run(self._save, updates)
+        self._publish_applied(applied)
+        if any(update.cursor is not None for update in updates):
+            await self._thread.run(self._views.store_checkpoints)
 
-    def _save(self, changes: Sequence[Changes]) -> tuple[Applied, Facts]:
-        applied = self._store.apply(changes)
+    def _save(self, updates: Sequence[StoreUpdate]) -> tuple[Applied, Facts]:
+        applied = self._store.apply(updates)
         self._views.note(applied)
         return applied, self._store.facts()
 
     async def events(self, name: str, after: int, limit: int, *, with_drafts: bool) -> list[Event]:
-        return await self._worker.run(self._events, name, after, limit, with_drafts)
+        return await self._thread.run(self._events, name, after, limit, with_drafts)
 
     def _events(self, name: str, after: int, limit: int, with_drafts: bool) -> list[Event]:
         if name not in self._store.facts().names:
@@ -173,7 +173,7 @@ class Replica:
         return events + own[: limits.OFFLINE_EVENTS_MAX]
 
     async def snapshots(self, names: Sequence[str]) -> list[Snapshot]:
-        return await self._worker.run(self._store.snapshots, names)
+        return await self._thread.run(self._store.snapshots, names)
 
     # Views
 
@@ -181,35 +181,35 @@ class Replica:
         self._views.register(view)
 
     async def view(self, name: str) -> Any:
-        return await self._worker.run(self._views.read, name)
+        return await self._thread.run(self._views.read, name)
 
-    # Telling
+    # Waiting and listening
 
-    async def moved(self) -> None:
-        """When something has happened since this was called."""
-        await self._moved.wait()
+    async def wait_for_change(self) -> None:
+        """Return when something has changed since this was called."""
+        await self._changed.wait()
 
-    def stir(self) -> None:
-        moved, self._moved = self._moved, asyncio.Event()
-        moved.set()
+    def notify(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
 
-    def tell(self, change: Change) -> None:
-        self.listeners.tell(change)
-        self.stir()
+    def publish(self, change: Change) -> None:
+        self.listeners.publish(change)
+        self.notify()
 
-    def _tell_applied(self, applied: Applied) -> None:
+    def _publish_applied(self, applied: Applied) -> None:
         for id_, committed_id in applied.settled:
             for waiting in self._outcomes.get(id_, []):
                 if not waiting.done():
                     waiting.set_result(committed_id)
         for rejection in applied.rejected:
-            self.tell(Rejected(rejection.id, rejection.reason, rejection.errors))
+            self.publish(Rejected(rejection.id, rejection.reason, rejection.errors))
             for waiting in self._outcomes.get(rejection.id, []):
                 if not waiting.done():
                     waiting.set_exception(DraftRejected(rejection.id, rejection.reason, rejection.errors))
         if applied.events or applied.settled:
             ids = tuple(id_ for id_, _ in applied.settled)
-            self.tell(EventsCommitted(applied.events, applied.first, applied.last, ids))
+            self.publish(EventsCommitted(applied.events, applied.first, applied.last, ids))
         for name in applied.truncated:
-            self.tell(Reported(HistoryTruncated(name)))
-        self.stir()
+            self.publish(Reported(HistoryTruncated(name)))
+        self.notify()

@@ -1,4 +1,4 @@
-"""The way to the server: connects, runs a session until it ends, says why, waits, and connects again."""
+"""Keeps the client connected: runs a session until it ends, reports why, waits, and connects again."""
 
 import asyncio
 import inspect
@@ -12,11 +12,11 @@ from mainstem import limits
 from mainstem.client.core.errors import ClientError
 from mainstem.client.core.retries import Retries
 from mainstem.client.offline.changes import Reported, State, Status, StatusChanged
-from mainstem.client.offline.connection import Connection, Order
+from mainstem.client.offline.connection import Connection, SessionCall
 from mainstem.client.offline.core.errors import ConnectionLost, HistoryBehind, HistoryMismatch, Silence, StoreFailed
-from mainstem.client.offline.core.records import Changes, Diverged, Draft
+from mainstem.client.offline.core.records import Diverged, Draft, StoreUpdate
 from mainstem.client.offline.core.session import Phase, Session
-from mainstem.client.offline.replica import Replica
+from mainstem.client.offline.local_state import LocalState
 from mainstem.client.sync_protocol.errors import ServerRefused, SyncClientError
 from mainstem.client.sync_protocol.messages import encode_message
 from mainstem.client.sync_protocol.urls import resolve_url
@@ -28,10 +28,10 @@ Token = str | Callable[[], str | Awaitable[str]]
 STATES = {Phase.CONNECTING: State.CONNECTING, Phase.SYNCING: State.SYNCING, Phase.LIVE: State.LIVE}
 
 
-class Link:
+class Connector:
     def __init__(
         self,
-        replica: Replica,
+        local: LocalState,
         url: str,
         token: Token,
         retries: Retries,
@@ -40,7 +40,7 @@ class Link:
     ) -> None:
         self.url = resolve_url(url)
         self.status = Status(State.OFFLINE)
-        self._replica = replica
+        self._local = local
         self._token = token
         self._retries = retries
         self._chance = chance
@@ -49,41 +49,41 @@ class Link:
         self._awaited_page = False
         self._mismatches = 0
         self._connection: Connection | None = None
-        self._running: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
         self._is_stopping = False
         self._try_now = asyncio.Event()
 
     def start(self) -> None:
-        self._running = asyncio.create_task(self._run())
-        self._running.add_done_callback(self._ended)
+        self._task = asyncio.create_task(self._run())
+        self._task.add_done_callback(self._on_done)
 
     async def stop(self) -> None:
         self._is_stopping = True
-        if self._running is not None:
-            self._running.cancel()
-            await asyncio.wait([self._running])
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
 
     @property
     def failure(self) -> BaseException | None:
-        """A fault of the program that has stopped this link, if there was one."""
-        running = self._running
-        return running.exception() if running is not None and running.done() and not running.cancelled() else None
+        """The unexpected error that has stopped the connector, if there was one."""
+        task = self._task
+        return task.exception() if task is not None and task.done() and not task.cancelled() else None
 
-    def _ended(self, running: "asyncio.Task[None]") -> None:
+    def _on_done(self, task: "asyncio.Task[None]") -> None:
         if self.failure is not None:
             logger.error("the offline client stopped", exc_info=self.failure)
-            self._replica.stop_waiting(SyncClientError(f"the client stopped: {self.failure!r}"))
-        self._replica.stir()
+            self._local.stop_waiting(SyncClientError(f"the client stopped: {self.failure!r}"))
+        self._local.notify()
 
     # What the client asks for
 
-    def nudge(self) -> None:
+    def send_drafts(self) -> None:
         if self._connection is not None:
-            self._connection.nudge()
+            self._connection.send_drafts()
 
-    def order(self, order: Order) -> None:
+    def call_soon(self, call: SessionCall) -> None:
         if self._connection is not None:
-            self._connection.order(order)
+            self._connection.call_soon(call)
 
     def connect_now(self) -> None:
         if self.status.state is State.OFFLINE:
@@ -94,7 +94,7 @@ class Link:
         status = Status(state, error)
         if status != self.status:
             self.status = status
-            self._replica.tell(StatusChanged(status))
+            self._local.publish(StatusChanged(status))
 
     # Connecting
 
@@ -109,9 +109,9 @@ class Link:
             failures = 1 if self.status.state is State.LIVE else failures + 1
             self._set_state(State.OFFLINE, error)
             if isinstance(error, StoreFailed):
-                self._replica.stop_waiting(error)
+                self._local.stop_waiting(error)
                 return  # nothing that comes could be kept
-            await self._rest(self._retries.delay(failures, self._chance))
+            await self._back_off(self._retries.delay(failures, self._chance))
 
     async def _connect_once(self) -> ClientError:
         """One connection from its beginning to its end, and why it ended."""
@@ -126,7 +126,7 @@ class Link:
             return ConnectionLost(f"connecting failed: {error!r}")
         raise AssertionError("a connection ends by an error")
 
-    async def _rest(self, seconds: float) -> None:
+    async def _back_off(self, seconds: float) -> None:
         self._try_now.clear()
         try:
             async with asyncio.timeout(seconds):
@@ -149,24 +149,24 @@ class Link:
                 proxy=self._proxy,
             )
         try:
-            facts = await self._replica.load_facts()
+            facts = await self._local.load_facts()
             is_certain = self._mismatches + 1 >= limits.OFFLINE_MISMATCHES
-            client_id = self._replica.client_id
+            client_id = self._local.client_id
             session = Session(facts, client_id, token, page_limit=self._page_limit, is_certain=is_certain)
             # From here on partitions that are added go to the session, and those of before are in the facts.
             self._connection = Connection(socket, session, self)
             await self._connection.run()
         except Diverged as fault:
-            await self.save([Changes(reset=True)])
+            await self.save([StoreUpdate(reset=True)])
             mismatch = HistoryMismatch(str(fault))
             self.report(mismatch)
             raise mismatch from None
         finally:
             self._awaited_page = self._connection is not None and self._connection.session.awaits_page
             self._connection = None
-            await self._hang_up(socket)
+            await self._close_socket(socket)
 
-    async def _hang_up(self, socket: ClientConnection) -> None:
+    async def _close_socket(self, socket: ClientConnection) -> None:
         try:
             async with asyncio.timeout(limits.OFFLINE_CLOSE_S_MAX):
                 if self._is_stopping:
@@ -177,16 +177,16 @@ class Link:
 
     # What a connection asks for
 
-    async def save(self, changes: Sequence[Changes]) -> None:
-        await self._replica.save(changes)
+    async def save(self, updates: Sequence[StoreUpdate]) -> None:
+        await self._local.save(updates)
 
     async def load(self, items_max: int, bytes_max: int) -> list[Draft]:
-        return await self._replica.first_drafts(items_max, bytes_max)
+        return await self._local.first_drafts(items_max, bytes_max)
 
     def report(self, error: SyncClientError) -> None:
-        self._replica.tell(Reported(error))
+        self._local.publish(Reported(error))
         if isinstance(error, ServerRefused) and not error.retryable:
             self._set_state(self.status.state, error)
 
-    def moved(self, session: Session) -> None:
+    def update_status(self, session: Session) -> None:
         self._set_state(STATES[session.phase], self.status.error if session.refused else None)

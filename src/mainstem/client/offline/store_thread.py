@@ -1,4 +1,4 @@
-"""The one thread in which a client's store and views are touched, so that nothing of it blocks the event loop."""
+"""The one thread that uses a client's store and views, so that they never block the event loop."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class Worker:
+class StoreThread:
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1, "mainstem-offline-client")
 
     async def run(self, job: Callable[..., T], *args: Any) -> T:
-        """The job's outcome. A job that was begun is finished, also when its caller is cancelled meanwhile."""
+        """The result of the job. A job that has begun runs to its end, even if its caller is cancelled meanwhile."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, job, *args)
 
     def stop(self) -> None:
