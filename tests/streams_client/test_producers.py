@@ -494,7 +494,7 @@ def test_on_error_may_close_the_producer_and_may_not_wait_for_it():
         with IdempotentProducer(streams, "a", on_error=close, **options) as producer:
             with producer._lock:  # all are there before the first is sent
                 for message in (b"1", b"2", b"3"):
-                    producer._batches.add(message, 0)
+                    producer._accumulator.add(message, 0)
             producer._begin()
     assert told == [None]
     assert [asked.body for asked in peer.asked] == [b"[1]", b"[2]", b"[3]"]
@@ -513,7 +513,7 @@ async def test_an_async_on_error_may_close_the_producer_and_may_not_wait_for_it(
             options = {"content_type": JSON, "batch_messages": 1, "in_flight_max": 1}
             async with AsyncIdempotentProducer(streams, "a", on_error=close, **options) as producer:
                 for message in (b"1", b"2", b"3"):
-                    producer._batches.add(message, 0)
+                    producer._accumulator.add(message, 0)
                 await producer._begin()
     assert told == [None]
     assert [asked.body for asked in peer.asked] == [b"[1]", b"[2]", b"[3]"]

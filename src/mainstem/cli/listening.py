@@ -9,8 +9,8 @@ import httpx2
 from mainstem import limits
 from mainstem.cli.addresses import Address
 from mainstem.client import Retries, transports
+from mainstem.client.core.effects import NoResponse
 from mainstem.client.core.errors import ClientError, ConnectionFailed, error_of
-from mainstem.client.core.exchanges import Lost
 from mainstem.client.core.sse import Event, EventParser
 
 Query = Sequence[tuple[str, str]]
@@ -33,12 +33,12 @@ def listen(address: Address, path: str, query: Callable[[], Query]) -> Iterator[
                     reached, failures = True, 0
                     yield event
                 failures = 0 if reached else 1
-            except transports.FAILURES as error:
-                lost = transports.translate(error)
-                if not isinstance(lost, Lost):
-                    raise lost from None
+            except transports.HTTP_ERRORS as error:
+                failure = transports.translate_error(error)
+                if not isinstance(failure, NoResponse):
+                    raise failure from None
                 if not reached:
-                    raise ConnectionFailed(f"GET {path} at {address.url}: {lost.reason}") from None
+                    raise ConnectionFailed(f"GET {path} at {address.url}: {failure.reason}") from None
                 failures += 1
             except ClientError as error:
                 if not (reached and error.retryable):

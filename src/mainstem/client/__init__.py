@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         Unauthorized,
         Unavailable,
     )
-    from mainstem.client.core.parcels import Failed
+    from mainstem.client.core.producer_batches import Failed
     from mainstem.client.core.protocol import Response
     from mainstem.client.core.results import Appended, Batch, StreamInfo
     from mainstem.client.core.retries import Retries
@@ -92,7 +92,7 @@ _HOMES = {
     "AsyncIdempotentProducer": "aio.producers",
     "AsyncStreams": "aio.streams",
     "Batch": "core.results",
-    "Failed": "core.parcels",
+    "Failed": "core.producer_batches",
     "IdempotentProducer": "blocking.producers",
     "Response": "core.protocol",
     "Retries": "core.retries",

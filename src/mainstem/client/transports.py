@@ -6,8 +6,8 @@ from typing import Any
 import httpx2
 
 from mainstem import limits
+from mainstem.client.core.effects import NoResponse
 from mainstem.client.core.errors import BadArgument, ClientError, TooMuchData
-from mainstem.client.core.exchanges import Lost
 from mainstem.client.core.protocol import Request, Response
 
 NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
@@ -29,16 +29,16 @@ def client_options(url: str, timeout_s: float, verify: ssl.SSLContext | bool) ->
 
 
 def request_options(url: str, request: Request, timeout_s: float) -> dict[str, Any]:
-    silence_s = timeout_s if request.silence_s is None else request.silence_s
+    read_timeout_s = timeout_s if request.read_timeout_s is None else request.read_timeout_s
     headers = request.headers
-    if request.handed is not None:  # its body goes as an iterator, which would be sent in chunks
+    if request.on_body_sent is not None:  # its body goes as an iterator, which would be sent in chunks
         headers = {**headers, "content-length": str(len(request.body))}
     return {
         "method": request.method,
         "url": url + request.target,
         "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
         "content": request.body if request.body or request.method in ("POST", "PUT") else None,
-        "timeout": httpx2.Timeout(timeout_s, read=silence_s),
+        "timeout": httpx2.Timeout(timeout_s, read=read_timeout_s),
     }
 
 
@@ -56,7 +56,7 @@ def check_size(size: int) -> None:
         raise TooMuchData(f"a reply is larger than {limits.CLIENT_RESPONSE_BYTES_MAX} bytes")
 
 
-def translate(error: Exception) -> Lost | ClientError:
+def translate_error(error: Exception) -> NoResponse | ClientError:
     """httpx2's exception as ours. Only what failed before the request left is certain to be without effect."""
     reason = str(error) or type(error).__name__
     if isinstance(error, (httpx2.InvalidURL, httpx2.UnsupportedProtocol, httpx2.LocalProtocolError)):
@@ -64,7 +64,7 @@ def translate(error: Exception) -> Lost | ClientError:
     timed_out = isinstance(error, httpx2.TimeoutException)
     if timed_out:
         reason = f"the server was silent for too long ({type(error).__name__})"
-    return Lost(reason, sent=not isinstance(error, NEVER_SENT), timed_out=timed_out)
+    return NoResponse(reason, sent=not isinstance(error, NEVER_SENT), timed_out=timed_out)
 
 
-FAILURES = (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError)
+HTTP_ERRORS = (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError)

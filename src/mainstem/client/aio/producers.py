@@ -1,4 +1,4 @@
-"""The exactly-once producer for asyncio: fire and forget, in batches, in order. The thinking is in batches.py."""
+"""The exactly-once producer for asyncio: fire and forget, in batches, in order. The state is in core/accumulator.py."""
 
 import asyncio
 import inspect
@@ -10,10 +10,10 @@ from typing import Any, Self
 from mainstem import limits
 from mainstem.client.aio.streams import AsyncStreams
 from mainstem.client.core.errors import ClientError, ProducerClosed
-from mainstem.client.core.parcels import Parcel
+from mainstem.client.core.producer import OnError, ProducerCore, make_config, note_failure, refuse_to_wait
+from mainstem.client.core.producer_batches import ProducerBatch
 from mainstem.client.core.protocol import Response
 from mainstem.client.core.retries import Retries
-from mainstem.client.producing import OnError, Producing, make_rules, note_failure, refuse_to_wait
 
 logger = logging.getLogger(__name__)
 
@@ -45,18 +45,18 @@ class AsyncIdempotentProducer:
         in_flight_max: int = limits.PRODUCER_IN_FLIGHT,
         retries: Retries | None = None,
     ) -> None:
-        rules = make_rules(linger_s, batch_bytes, batch_messages, buffer_bytes, in_flight_max, auto_claim, retries)
+        config = make_config(linger_s, batch_bytes, batch_messages, buffer_bytes, in_flight_max, auto_claim, retries)
         self._streams = streams
-        self._producing = Producing(streams.calls, path, producer_id, epoch, content_type, on_error, rules)
-        self._batches = self._producing.batches
-        self._clock_s = self._producing.clock_s
+        self._core = ProducerCore(streams.operations, path, producer_id, epoch, content_type, on_error, config)
+        self._accumulator = self._core.accumulator
+        self._clock_s = self._core.clock_s
         self._begun = False
         self._beginning = asyncio.Lock()
         self._wake = asyncio.Event()
         self._progress = asyncio.Event()
         self._closes_stream = False
         self._sender: asyncio.Task[None] | None = None
-        self._sendings: set[asyncio.Task[None]] = set()
+        self._requests: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
         return self
@@ -72,37 +72,37 @@ class AsyncIdempotentProducer:
 
     @property
     def producer_id(self) -> str:
-        return self._producing.id
+        return self._core.id
 
     @property
     def epoch(self) -> int:
         """The epoch in use; auto_claim raises it."""
-        return self._batches.epoch
+        return self._accumulator.epoch
 
     @property
     def duplicates(self) -> int:
         """Messages that the server had from another instance with this id and epoch, and did not store again."""
-        return self._batches.duplicates
+        return self._accumulator.duplicates
 
     async def append(self, message: Any) -> None:
         """Take a message; wait only while the buffer is full."""
         if not self._begun:
             await self._begin()
-        batches = self._batches
-        encoded = self._producing.encode(message)
-        while batches.full and batches.ended is None:
+        accumulator = self._accumulator
+        encoded = self._core.encode(message)
+        while accumulator.full and accumulator.ended is None:
             refuse_to_wait(self._in_on_error, "append to a full buffer")
             await self._progress.wait()
-        if batches.add(encoded, self._clock_s()):
+        if accumulator.add(encoded, self._clock_s()):
             self._wake.set()
             await asyncio.sleep(0)  # whoever appends in a loop lets the sender begin
 
     async def flush(self) -> None:
         """Return when all that was appended before is stored, or has failed."""
-        target = self._batches.added
-        self._batches.hurry()
+        target = self._accumulator.added
+        self._accumulator.flush()
         self._wake.set()
-        while self._batches.settled < target:
+        while self._accumulator.settled < target:
             refuse_to_wait(self._in_on_error, "flush")
             await self._progress.wait()
         self._raise_failure()
@@ -112,15 +112,15 @@ class AsyncIdempotentProducer:
         if not self._begun:
             await self._begin()
         if not self._closes_stream:
-            last = None if message is None else self._producing.encode(message)
-            self._batches.close_stream(last, self._clock_s())
+            last = None if message is None else self._core.encode(message)
+            self._accumulator.close_stream(last, self._clock_s())
             self._closes_stream = True
         await self.close()
 
     async def close(self) -> None:
         """Send what is left, and take nothing more. The stream stays open. Within on_error, it does not wait."""
-        self._batches.end(ProducerClosed("it was closed"))
-        self._batches.hurry()
+        self._accumulator.end(ProducerClosed("it was closed"))
+        self._accumulator.flush()
         self._wake.set()
         if self._sender is not None and not self._in_on_error:
             await asyncio.shield(self._sender)
@@ -133,62 +133,62 @@ class AsyncIdempotentProducer:
     async def _begin(self) -> None:
         async with self._beginning:
             if not self._begun:
-                await self._streams.run(self._producing.learn_type())
-                self._sender = asyncio.create_task(self._send_parcels())
+                await self._streams.run(self._core.learn_type())
+                self._sender = asyncio.create_task(self._send_batches())
                 self._begun = True
 
-    async def _send_parcels(self) -> None:
-        batches = self._batches
+    async def _send_batches(self) -> None:
+        accumulator = self._accumulator
         while True:
             self._wake.clear()
-            while (parcel := batches.next(self._clock_s())) is not None:
-                sending = asyncio.create_task(self._send(parcel))
-                self._sendings.add(sending)
-                sending.add_done_callback(self._sendings.discard)
+            while (batch := accumulator.next(self._clock_s())) is not None:
+                sending = asyncio.create_task(self._send(batch))
+                self._requests.add(sending)
+                sending.add_done_callback(self._requests.discard)
             await self._report()
-            if batches.ended is not None and batches.idle:
-                await asyncio.gather(*self._sendings)  # a later reply can settle what still waits for its own
+            if accumulator.ended is not None and accumulator.idle:
+                await asyncio.gather(*self._requests)  # a later reply can settle what still waits for its own
                 return
             try:
-                async with asyncio.timeout(batches.wait_s(self._clock_s())):
+                async with asyncio.timeout(accumulator.wait_s(self._clock_s())):
                     await self._wake.wait()
             except TimeoutError:
                 continue
 
-    async def _send(self, parcel: Parcel) -> None:
-        request = self._producing.request(parcel, partial(self._leave, parcel))
+    async def _send(self, batch: ProducerBatch) -> None:
+        request = self._core.request(batch, partial(self._mark_sent, batch))
         outcome: Response | BaseException
         try:
-            outcome = await self._streams.run(self._producing.attempt(request))
+            outcome = await self._streams.run(self._core.attempt(request))
         except Exception as error:  # noqa: BLE001 - of a callable of the caller's; it fails the producer
             outcome = error
-        self._producing.settle(parcel, request, outcome)
+        self._core.settle(batch, request, outcome)
         self._wake.set()
-        self._tell_progress()
+        self._notify_progress()
 
-    def _leave(self, parcel: Parcel) -> None:
-        self._batches.leave(parcel)
+    def _mark_sent(self, batch: ProducerBatch) -> None:
+        self._accumulator.mark_sent(batch)
         self._wake.set()
 
     async def _report(self) -> None:
-        failures = self._producing.take_failures()
+        failures = self._core.take_failures()
         if not failures:
             return
-        self._tell_progress()
+        self._notify_progress()
         for failed in failures:
-            if self._producing.on_error is not None:
+            if self._core.on_error is not None:
                 try:
-                    told = self._producing.on_error(failed)
+                    told = self._core.on_error(failed)
                     if inspect.isawaitable(told):
                         await told
                 except Exception:
                     logger.exception("on_error of a producer raised")
 
-    def _tell_progress(self) -> None:
+    def _notify_progress(self) -> None:
         progress, self._progress = self._progress, asyncio.Event()
         progress.set()
 
     def _raise_failure(self) -> None:
-        error = self._producing.take_error()
+        error = self._core.take_error()
         if error is not None:
             raise error

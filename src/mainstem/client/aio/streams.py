@@ -1,4 +1,4 @@
-"""The streams client for asyncio. `Streams`, in blocking.py, is the same without await."""
+"""The streams client for asyncio. `Streams`, in mainstem.client.blocking, is the same without await."""
 
 import asyncio
 import inspect
@@ -15,13 +15,14 @@ import httpx2
 
 from mainstem import limits
 from mainstem.client import transports
-from mainstem.client.aio.turns import Turns
-from mainstem.client.core.calls import Calls, Collector
-from mainstem.client.core.exchanges import Ask, Call, Effect, Given, Lost, Open, Receive, Wait
-from mainstem.client.core.follows import Follow, Live
+from mainstem.client.aio.keyed_lock import KeyedLock
+from mainstem.client.core.effects import Effect, Invoke, NoResponse, Open, Operation, Receive, Wait
+from mainstem.client.core.follower import Follower, Live
+from mainstem.client.core.operations import Collector, Operations
 from mainstem.client.core.protocol import BEGINNING, BINARY, Producer, Request, Response
 from mainstem.client.core.results import Appended, Batch, StreamInfo
 from mainstem.client.core.retries import Retries
+from mainstem.client.core.sender import TextSource
 from mainstem.streams.rules.paths import PREFIX
 
 T = TypeVar("T")
@@ -41,9 +42,9 @@ class AsyncStreams:
         url: str,
         *,
         prefix: str = PREFIX,
-        token: Given | None = None,
-        headers: Mapping[str, Given] | None = None,
-        params: Mapping[str, Given] | None = None,
+        token: TextSource | None = None,
+        headers: Mapping[str, TextSource] | None = None,
+        params: Mapping[str, TextSource] | None = None,
         timeout_s: float = limits.CLIENT_TIMEOUT_S,
         retries: Retries | None = None,
         exactly_once: bool = True,
@@ -51,7 +52,7 @@ class AsyncStreams:
         http: httpx2.AsyncClient | None = None,
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.calls = Calls(
+        self.operations = Operations(
             url,
             prefix=prefix,
             token=token,
@@ -63,9 +64,9 @@ class AsyncStreams:
             chance=random.random,
             clock_s=clock_s,
         )
-        self.url = self.calls.exchanges.url
+        self.url = self.operations.sender.url
         self._timeout_s = timeout_s
-        self._turns = Turns()
+        self._seq_lock = KeyedLock()
         self._owns_http = http is None
         self._http = http or httpx2.AsyncClient(**transports.client_options(self.url, timeout_s, verify))
 
@@ -97,7 +98,7 @@ class AsyncStreams:
     ) -> StreamInfo:
         """Create a stream; one that is there with the same configuration is left as it is."""
         options = {"ttl_s": ttl_s, "expires_at": expires_at, "closed": closed, "retention": retention}
-        return await self.run(self.calls.create(path, content_type, body, **options))
+        return await self.run(self.operations.create(path, content_type, body, **options))
 
     async def fork(
         self,
@@ -115,17 +116,17 @@ class AsyncStreams:
         """Create a stream that begins with another one's data, up to `offset` and `sub_offset` messages more."""
         options = {"forked_from": source, "fork_offset": offset, "fork_sub_offset": sub_offset}
         options |= {"ttl_s": ttl_s, "expires_at": expires_at, "closed": closed}
-        return await self.run(self.calls.create(path, content_type, body, **options))
+        return await self.run(self.operations.create(path, content_type, body, **options))
 
     async def head(self, path: str) -> StreamInfo:
-        return await self.run(self.calls.head(path))
+        return await self.run(self.operations.head(path))
 
     async def delete(self, path: str) -> None:
-        await self.run(self.calls.delete(path))
+        await self.run(self.operations.delete(path))
 
     def list(self, prefix: str = "", *, after: str = "") -> AsyncGenerator[StreamInfo, None]:
         """The streams whose paths begin with `prefix`, in order; `after` leaves out those up to that path."""
-        return self._iterate(self.calls.list(prefix, after), StreamInfo)
+        return self._iterate(self.operations.list(prefix, after), StreamInfo)
 
     async def request(
         self,
@@ -141,7 +142,7 @@ class AsyncStreams:
 
         `safe` says that it may be sent twice; None takes that from the method, which a POST is not.
         """
-        return await self.run(self.calls.request(method, path, body, headers, params, safe))
+        return await self.run(self.operations.request(method, path, body, headers, params, safe))
 
     # Appending
 
@@ -156,9 +157,11 @@ class AsyncStreams:
         producer: Producer | None = None,
         close: bool = False,
     ) -> Appended:
-        """Append once, also over retries. Bytes go as they are; to a JSON stream any other value is one message."""
-        call = self.calls.append(path, data, content_type, seq=seq, if_match=if_match, producer=producer, close=close)
-        return await self._append(path, call, seq)
+        """Append once, even with retries. Bytes go as they are; to a JSON stream any other value is one message."""
+        operation = self.operations.append(
+            path, data, content_type, seq=seq, if_match=if_match, producer=producer, close=close
+        )
+        return await self._append(path, operation, seq)
 
     async def append_json(
         self,
@@ -171,25 +174,25 @@ class AsyncStreams:
     ) -> Appended:
         """Append messages to a JSON stream, all or none of them."""
         options = {"seq": seq, "if_match": if_match, "producer": producer, "close": close}
-        return await self._append(path, self.calls.append_messages(path, messages, **options), seq)
+        return await self._append(path, self.operations.append_messages(path, messages, **options), seq)
 
     async def close(
         self, path: str, data: Any = None, *, content_type: str | None = None, producer: Producer | None = None
     ) -> Appended:
         """Close a stream for good, with its last data if there is some. Closing it again changes nothing."""
-        return await self.run(self.calls.close(path, data, content_type, producer))
+        return await self.run(self.operations.close(path, data, content_type, producer))
 
-    async def _append(self, path: str, call: Call[Appended], seq: str | None) -> Appended:
+    async def _append(self, path: str, operation: Operation[Appended], seq: str | None) -> Appended:
         if seq is None:
-            return await self.run(call)
-        async with self._turns.take(path):  # on connections of their own, a later seq would overtake an earlier one
-            return await self.run(call)
+            return await self.run(operation)
+        async with self._seq_lock.hold(path):  # on connections of their own, a later seq would overtake an earlier one
+            return await self.run(operation)
 
     # Reading
 
     def read(self, path: str, offset: str = BEGINNING, *, until_up_to_date: bool = True) -> AsyncGenerator[Batch, None]:
         """What is there from `offset` on, batch by batch; or just the next batch."""
-        return self._iterate(self.calls.read(path, offset, until_up_to_date), Batch)
+        return self._iterate(self.operations.read(path, offset, until_up_to_date), Batch)
 
     async def read_bytes(
         self, path: str, offset: str = BEGINNING, *, bytes_max: int = limits.CLIENT_READ_BYTES_MAX
@@ -209,14 +212,14 @@ class AsyncStreams:
 
     async def read_tail(self, path: str, count: int) -> Batch:
         """The last messages of a stream."""
-        return await self.run(self.calls.read_tail(path, count))
+        return await self.run(self.operations.read_tail(path, count))
 
     def follow(self, path: str, offset: str = BEGINNING, *, live: Live = "auto") -> AsyncGenerator[Batch, None]:
         """Everything from `offset` on, as it comes, until the stream is closed. Goes on by itself after disconnects.
 
         "auto" is SSE, and long-poll where SSE does not come through.
         """
-        return self._iterate(Follow(self.calls, path, offset, live).run(), Batch)
+        return self._iterate(Follower(self.operations, path, offset, live).run(), Batch)
 
     async def _collect(self, path: str, offset: str, bytes_max: int) -> Collector:
         collector = Collector(path, bytes_max)
@@ -224,12 +227,12 @@ class AsyncStreams:
             collector.add(batch)
         return collector
 
-    # Doing what the calls ask for
+    # Performing the effects of operations
 
-    async def run(self, call: Call[T]) -> T:
-        """Do what a call asks for, until it has its result. For the producers of this package."""
-        doing = _Doing(self._http, self.url, self._timeout_s)
-        advance = partial(call.send, None)
+    async def run(self, operation: Operation[T]) -> T:
+        """Perform the effects of an operation until it has its result. For the producers of this package."""
+        performer = _Performer(self._http, self.url, self._timeout_s)
+        advance = partial(operation.send, None)
         try:
             while True:
                 try:
@@ -237,14 +240,14 @@ class AsyncStreams:
                 except StopIteration as end:
                     result: T = end.value
                     return result
-                advance = await doing.perform(effect, call)
+                advance = await performer.perform(effect, operation)
         finally:
-            call.close()
-            await doing.hang_up()
+            operation.close()
+            await performer.close()
 
-    async def _iterate(self, call: Generator[Effect | T, Any, None], kind: type[T]) -> AsyncGenerator[T, None]:
-        doing = _Doing(self._http, self.url, self._timeout_s)
-        advance = partial(call.send, None)
+    async def _iterate(self, operation: Generator[Effect | T, Any, None], kind: type[T]) -> AsyncGenerator[T, None]:
+        performer = _Performer(self._http, self.url, self._timeout_s)
+        advance = partial(operation.send, None)
         try:
             while True:
                 try:
@@ -253,16 +256,16 @@ class AsyncStreams:
                     return
                 if isinstance(effect, kind):
                     yield effect
-                    advance = partial(call.send, None)
+                    advance = partial(operation.send, None)
                 else:
-                    advance = await doing.perform(effect, call)
+                    advance = await performer.perform(effect, operation)
         finally:
-            call.close()
-            await doing.hang_up()
+            operation.close()
+            await performer.close()
 
 
-class _Doing:
-    """Does what one call asks for. It holds the reply that is open, if there is one."""
+class _Performer:
+    """Performs the effects of one operation. It holds the response that is open, if there is one."""
 
     def __init__(self, http: httpx2.AsyncClient, url: str, timeout_s: float) -> None:
         self._http = http
@@ -271,28 +274,28 @@ class _Doing:
         self._opened: httpx2.Response | None = None
         self._pieces: AsyncIterator[bytes] | None = None
 
-    async def perform(self, effect: Any, call: Generator[Any, Any, Any]) -> "partial[Any]":
-        """Do it, and give what lets the call go on with what came of it."""
+    async def perform(self, effect: Any, operation: Generator[Any, Any, Any]) -> "partial[Any]":
+        """Perform an effect, and return what resumes the operation with its result."""
         try:
-            return partial(call.send, await self._perform(effect))
-        except Lost as lost:
-            return partial(call.throw, lost)
+            return partial(operation.send, await self._perform(effect))
+        except NoResponse as error:
+            return partial(operation.throw, error)
 
     async def _perform(self, effect: Any) -> Any:
         if isinstance(effect, Receive):
             return await self._receive()
-        await self.hang_up()
+        await self.close()
         if isinstance(effect, Wait):
             return await asyncio.sleep(effect.seconds)
-        if isinstance(effect, Ask):
+        if isinstance(effect, Invoke):
             value = effect.function()
             return await value if inspect.isawaitable(value) else value
         try:
             return await self._send(effect.request, keep=isinstance(effect, Open))
-        except transports.FAILURES as error:
-            raise transports.translate(error) from error
+        except transports.HTTP_ERRORS as error:
+            raise transports.translate_error(error) from error
 
-    async def hang_up(self) -> None:
+    async def close(self) -> None:
         opened, self._opened, self._pieces = self._opened, None, None
         if opened is not None:
             await opened.aclose()
@@ -300,8 +303,8 @@ class _Doing:
     async def _send(self, request: Request, *, keep: bool) -> Response:
         transports.check_open(self._http.is_closed)
         options = transports.request_options(self._url, request, self._timeout_s)
-        if request.handed is not None:
-            options["content"] = _hand_over(request.body, request.handed)
+        if request.on_body_sent is not None:
+            options["content"] = _stream_body(request.body, request.on_body_sent)
         response = await self._http.send(self._http.build_request(**options), stream=True)
         if keep and response.is_success:
             self._opened = response
@@ -322,11 +325,11 @@ class _Doing:
             async for piece in self._pieces:
                 if piece:
                     return piece
-        except transports.FAILURES as error:
-            raise transports.translate(error) from error
+        except transports.HTTP_ERRORS as error:
+            raise transports.translate_error(error) from error
         return b""
 
 
-async def _hand_over(body: bytes, handed: Callable[[], None]) -> AsyncIterator[bytes]:
+async def _stream_body(body: bytes, on_body_sent: Callable[[], None]) -> AsyncIterator[bytes]:
     yield body
-    handed()
+    on_body_sent()

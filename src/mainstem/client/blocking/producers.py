@@ -9,10 +9,10 @@ from typing import Any, Self
 from mainstem import limits
 from mainstem.client.blocking.streams import Streams
 from mainstem.client.core.errors import ClientError, ProducerClosed
-from mainstem.client.core.parcels import Failed, Parcel
+from mainstem.client.core.producer import OnError, ProducerCore, make_config, note_failure, refuse_to_wait
+from mainstem.client.core.producer_batches import Failed, ProducerBatch
 from mainstem.client.core.protocol import Response
 from mainstem.client.core.retries import Retries
-from mainstem.client.producing import OnError, Producing, make_rules, note_failure, refuse_to_wait
 
 logger = logging.getLogger(__name__)
 
@@ -37,11 +37,11 @@ class IdempotentProducer:
         in_flight_max: int = limits.PRODUCER_IN_FLIGHT,
         retries: Retries | None = None,
     ) -> None:
-        rules = make_rules(linger_s, batch_bytes, batch_messages, buffer_bytes, in_flight_max, auto_claim, retries)
+        config = make_config(linger_s, batch_bytes, batch_messages, buffer_bytes, in_flight_max, auto_claim, retries)
         self._streams = streams
-        self._producing = Producing(streams.calls, path, producer_id, epoch, content_type, on_error, rules)
-        self._batches = self._producing.batches
-        self._clock_s = self._producing.clock_s
+        self._core = ProducerCore(streams.operations, path, producer_id, epoch, content_type, on_error, config)
+        self._accumulator = self._core.accumulator
+        self._clock_s = self._core.clock_s
         self._begun = False
         self._lock = threading.Lock()
         self._wake = threading.Condition(self._lock)
@@ -63,38 +63,38 @@ class IdempotentProducer:
 
     @property
     def producer_id(self) -> str:
-        return self._producing.id
+        return self._core.id
 
     @property
     def epoch(self) -> int:
         """The epoch in use; auto_claim raises it."""
-        return self._batches.epoch
+        return self._accumulator.epoch
 
     @property
     def duplicates(self) -> int:
         """Messages that the server had from another instance with this id and epoch, and did not store again."""
-        return self._batches.duplicates
+        return self._accumulator.duplicates
 
     def append(self, message: Any) -> None:
         """Take a message; wait only while the buffer is full."""
         if not self._begun:
             self._begin()
-        batches = self._batches
-        encoded = self._producing.encode(message)
+        accumulator = self._accumulator
+        encoded = self._core.encode(message)
         with self._lock:
-            while batches.full and batches.ended is None:
+            while accumulator.full and accumulator.ended is None:
                 refuse_to_wait(self._in_on_error, "append to a full buffer")
                 self._progress.wait()
-            if batches.add(encoded, self._clock_s()):
+            if accumulator.add(encoded, self._clock_s()):
                 self._wake.notify()
 
     def flush(self) -> None:
         """Return when all that was appended before is stored, or has failed."""
         with self._lock:
-            target = self._batches.added
-            self._batches.hurry()
+            target = self._accumulator.added
+            self._accumulator.flush()
             self._wake.notify_all()
-            while self._batches.settled < target:
+            while self._accumulator.settled < target:
                 refuse_to_wait(self._in_on_error, "flush")
                 self._progress.wait()
         self._raise_failure()
@@ -105,16 +105,16 @@ class IdempotentProducer:
             self._begin()
         with self._lock:
             if not self._closes_stream:
-                last = None if message is None else self._producing.encode(message)
-                self._batches.close_stream(last, self._clock_s())
+                last = None if message is None else self._core.encode(message)
+                self._accumulator.close_stream(last, self._clock_s())
                 self._closes_stream = True
         self.close()
 
     def close(self) -> None:
         """Send what is left, and take nothing more. The stream stays open. Within on_error, it does not wait."""
         with self._lock:
-            self._batches.end(ProducerClosed("it was closed"))
-            self._batches.hurry()
+            self._accumulator.end(ProducerClosed("it was closed"))
+            self._accumulator.flush()
             self._wake.notify_all()
         if not self._in_on_error:
             for sender in self._senders:
@@ -126,60 +126,60 @@ class IdempotentProducer:
         return threading.current_thread() in self._senders
 
     def _begin(self) -> None:
-        self._streams.run(self._producing.learn_type())
+        self._streams.run(self._core.learn_type())
         with self._lock:
             if self._begun:
                 return
-            for number in range(self._batches.rules.in_flight_max):
-                name = f"mainstem-producer-{self._producing.id}-{number}"
-                sender = threading.Thread(target=self._send_parcels, name=name, daemon=True)
+            for number in range(self._accumulator.config.in_flight_max):
+                name = f"mainstem-producer-{self._core.id}-{number}"
+                sender = threading.Thread(target=self._send_batches, name=name, daemon=True)
                 self._senders.append(sender)
                 sender.start()
             self._begun = True
 
-    def _send_parcels(self) -> None:
-        while (parcel := self._take_parcel()) is not None:
-            request = self._producing.request(parcel, partial(self._leave, parcel))
+    def _send_batches(self) -> None:
+        while (batch := self._take_batch()) is not None:
+            request = self._core.request(batch, partial(self._mark_sent, batch))
             outcome: Response | BaseException
             try:
-                outcome = self._streams.run(self._producing.attempt(request))
+                outcome = self._streams.run(self._core.attempt(request))
             except Exception as error:  # noqa: BLE001 - of a callable of the caller's; it fails the producer
                 outcome = error
             with self._lock:
-                self._producing.settle(parcel, request, outcome)
-                failures = self._producing.take_failures()
+                self._core.settle(batch, request, outcome)
+                failures = self._core.take_failures()
                 self._wake.notify_all()
                 self._progress.notify_all()
             self._report(failures)
 
-    def _leave(self, parcel: Parcel) -> None:
+    def _mark_sent(self, batch: ProducerBatch) -> None:
         with self._lock:
-            self._batches.leave(parcel)
+            self._accumulator.mark_sent(batch)
             self._wake.notify()
 
-    def _take_parcel(self) -> Parcel | None:
-        """The next parcel, when it is time; None when there will be none."""
-        batches = self._batches
+    def _take_batch(self) -> ProducerBatch | None:
+        """The next batch, when it is time; None when there will be none."""
+        accumulator = self._accumulator
         with self._lock:
             while True:
-                parcel = batches.next(self._clock_s())
-                if parcel is not None:
-                    return parcel
-                if batches.ended is not None and batches.idle:
+                batch = accumulator.next(self._clock_s())
+                if batch is not None:
+                    return batch
+                if accumulator.ended is not None and accumulator.idle:
                     self._wake.notify_all()
                     return None
-                self._wake.wait(batches.wait_s(self._clock_s()))
+                self._wake.wait(accumulator.wait_s(self._clock_s()))
 
     def _report(self, failures: list[Failed]) -> None:
         for failed in failures:
-            if self._producing.on_error is not None:
+            if self._core.on_error is not None:
                 try:
-                    self._producing.on_error(failed)
+                    self._core.on_error(failed)
                 except Exception:
                     logger.exception("on_error of a producer raised")
 
     def _raise_failure(self) -> None:
         with self._lock:
-            error = self._producing.take_error()
+            error = self._core.take_error()
         if error is not None:
             raise error

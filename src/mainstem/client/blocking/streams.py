@@ -13,12 +13,13 @@ import httpx2
 
 from mainstem import limits
 from mainstem.client import transports
-from mainstem.client.core.calls import Calls, Collector
-from mainstem.client.core.exchanges import Ask, Call, Effect, Given, Lost, Open, Receive, Wait
-from mainstem.client.core.follows import Follow, Live
+from mainstem.client.core.effects import Effect, Invoke, NoResponse, Open, Operation, Receive, Wait
+from mainstem.client.core.follower import Follower, Live
+from mainstem.client.core.operations import Collector, Operations
 from mainstem.client.core.protocol import BEGINNING, BINARY, Producer, Request, Response
 from mainstem.client.core.results import Appended, Batch, StreamInfo
 from mainstem.client.core.retries import Retries
+from mainstem.client.core.sender import TextSource
 from mainstem.streams.rules.paths import PREFIX
 
 T = TypeVar("T")
@@ -38,9 +39,9 @@ class Streams:
         url: str,
         *,
         prefix: str = PREFIX,
-        token: Given | None = None,
-        headers: Mapping[str, Given] | None = None,
-        params: Mapping[str, Given] | None = None,
+        token: TextSource | None = None,
+        headers: Mapping[str, TextSource] | None = None,
+        params: Mapping[str, TextSource] | None = None,
         timeout_s: float = limits.CLIENT_TIMEOUT_S,
         retries: Retries | None = None,
         exactly_once: bool = True,
@@ -48,7 +49,7 @@ class Streams:
         http: httpx2.Client | None = None,
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.calls = Calls(
+        self.operations = Operations(
             url,
             prefix=prefix,
             token=token,
@@ -60,7 +61,7 @@ class Streams:
             chance=random.random,
             clock_s=clock_s,
         )
-        self.url = self.calls.exchanges.url
+        self.url = self.operations.sender.url
         self._timeout_s = timeout_s
         self._owns_http = http is None
         self._http = http or httpx2.Client(**transports.client_options(self.url, timeout_s, verify))
@@ -93,7 +94,7 @@ class Streams:
     ) -> StreamInfo:
         """Create a stream; one that is there with the same configuration is left as it is."""
         options = {"ttl_s": ttl_s, "expires_at": expires_at, "closed": closed, "retention": retention}
-        return self.run(self.calls.create(path, content_type, body, **options))
+        return self.run(self.operations.create(path, content_type, body, **options))
 
     def fork(
         self,
@@ -111,17 +112,17 @@ class Streams:
         """Create a stream that begins with another one's data, up to `offset` and `sub_offset` messages more."""
         options = {"forked_from": source, "fork_offset": offset, "fork_sub_offset": sub_offset}
         options |= {"ttl_s": ttl_s, "expires_at": expires_at, "closed": closed}
-        return self.run(self.calls.create(path, content_type, body, **options))
+        return self.run(self.operations.create(path, content_type, body, **options))
 
     def head(self, path: str) -> StreamInfo:
-        return self.run(self.calls.head(path))
+        return self.run(self.operations.head(path))
 
     def delete(self, path: str) -> None:
-        self.run(self.calls.delete(path))
+        self.run(self.operations.delete(path))
 
     def list(self, prefix: str = "", *, after: str = "") -> Generator[StreamInfo, None, None]:
         """The streams whose paths begin with `prefix`, in order; `after` leaves out those up to that path."""
-        return self._iterate(self.calls.list(prefix, after), StreamInfo)
+        return self._iterate(self.operations.list(prefix, after), StreamInfo)
 
     def request(
         self,
@@ -137,7 +138,7 @@ class Streams:
 
         `safe` says that it may be sent twice; None takes that from the method, which a POST is not.
         """
-        return self.run(self.calls.request(method, path, body, headers, params, safe))
+        return self.run(self.operations.request(method, path, body, headers, params, safe))
 
     # Appending
 
@@ -152,9 +153,11 @@ class Streams:
         producer: Producer | None = None,
         close: bool = False,
     ) -> Appended:
-        """Append once, also over retries. Bytes go as they are; to a JSON stream any other value is one message."""
-        call = self.calls.append(path, data, content_type, seq=seq, if_match=if_match, producer=producer, close=close)
-        return self.run(call)
+        """Append once, even with retries. Bytes go as they are; to a JSON stream any other value is one message."""
+        operation = self.operations.append(
+            path, data, content_type, seq=seq, if_match=if_match, producer=producer, close=close
+        )
+        return self.run(operation)
 
     def append_json(
         self,
@@ -167,13 +170,13 @@ class Streams:
     ) -> Appended:
         """Append messages to a JSON stream, all or none of them."""
         options = {"seq": seq, "if_match": if_match, "producer": producer, "close": close}
-        return self.run(self.calls.append_messages(path, messages, **options))
+        return self.run(self.operations.append_messages(path, messages, **options))
 
     def close(
         self, path: str, data: Any = None, *, content_type: str | None = None, producer: Producer | None = None
     ) -> Appended:
         """Close a stream for good, with its last data if there is some. Closing it again changes nothing."""
-        return self.run(self.calls.close(path, data, content_type, producer))
+        return self.run(self.operations.close(path, data, content_type, producer))
 
     # Reading
 
@@ -181,7 +184,7 @@ class Streams:
         self, path: str, offset: str = BEGINNING, *, until_up_to_date: bool = True
     ) -> Generator[Batch, None, None]:
         """What is there from `offset` on, batch by batch; or just the next batch."""
-        return self._iterate(self.calls.read(path, offset, until_up_to_date), Batch)
+        return self._iterate(self.operations.read(path, offset, until_up_to_date), Batch)
 
     def read_bytes(self, path: str, offset: str = BEGINNING, *, bytes_max: int = limits.CLIENT_READ_BYTES_MAX) -> bytes:
         return (self._collect(path, offset, bytes_max)).join()
@@ -197,14 +200,14 @@ class Streams:
 
     def read_tail(self, path: str, count: int) -> Batch:
         """The last messages of a stream."""
-        return self.run(self.calls.read_tail(path, count))
+        return self.run(self.operations.read_tail(path, count))
 
     def follow(self, path: str, offset: str = BEGINNING, *, live: Live = "auto") -> Generator[Batch, None, None]:
         """Everything from `offset` on, as it comes, until the stream is closed. Goes on by itself after disconnects.
 
         "auto" is SSE, and long-poll where SSE does not come through.
         """
-        return self._iterate(Follow(self.calls, path, offset, live).run(), Batch)
+        return self._iterate(Follower(self.operations, path, offset, live).run(), Batch)
 
     def _collect(self, path: str, offset: str, bytes_max: int) -> Collector:
         collector = Collector(path, bytes_max)
@@ -212,12 +215,12 @@ class Streams:
             collector.add(batch)
         return collector
 
-    # Doing what the calls ask for
+    # Performing the effects of operations
 
-    def run(self, call: Call[T]) -> T:
-        """Do what a call asks for, until it has its result. For the producers of this package."""
-        doing = _Doing(self._http, self.url, self._timeout_s)
-        advance = partial(call.send, None)
+    def run(self, operation: Operation[T]) -> T:
+        """Perform the effects of an operation until it has its result. For the producers of this package."""
+        performer = _Performer(self._http, self.url, self._timeout_s)
+        advance = partial(operation.send, None)
         try:
             while True:
                 try:
@@ -225,14 +228,14 @@ class Streams:
                 except StopIteration as end:
                     result: T = end.value
                     return result
-                advance = doing.perform(effect, call)
+                advance = performer.perform(effect, operation)
         finally:
-            call.close()
-            doing.hang_up()
+            operation.close()
+            performer.close()
 
-    def _iterate(self, call: Generator[Effect | T, Any, None], kind: type[T]) -> Generator[T, None, None]:
-        doing = _Doing(self._http, self.url, self._timeout_s)
-        advance = partial(call.send, None)
+    def _iterate(self, operation: Generator[Effect | T, Any, None], kind: type[T]) -> Generator[T, None, None]:
+        performer = _Performer(self._http, self.url, self._timeout_s)
+        advance = partial(operation.send, None)
         try:
             while True:
                 try:
@@ -241,16 +244,16 @@ class Streams:
                     return
                 if isinstance(effect, kind):
                     yield effect
-                    advance = partial(call.send, None)
+                    advance = partial(operation.send, None)
                 else:
-                    advance = doing.perform(effect, call)
+                    advance = performer.perform(effect, operation)
         finally:
-            call.close()
-            doing.hang_up()
+            operation.close()
+            performer.close()
 
 
-class _Doing:
-    """Does what one call asks for. It holds the reply that is open, if there is one."""
+class _Performer:
+    """Performs the effects of one operation. It holds the response that is open, if there is one."""
 
     def __init__(self, http: httpx2.Client, url: str, timeout_s: float) -> None:
         self._http = http
@@ -259,27 +262,27 @@ class _Doing:
         self._opened: httpx2.Response | None = None
         self._pieces: Iterator[bytes] | None = None
 
-    def perform(self, effect: Any, call: Generator[Any, Any, Any]) -> "partial[Any]":
-        """Do it, and give what lets the call go on with what came of it."""
+    def perform(self, effect: Any, operation: Generator[Any, Any, Any]) -> "partial[Any]":
+        """Perform an effect, and return what resumes the operation with its result."""
         try:
-            return partial(call.send, self._perform(effect))
-        except Lost as lost:
-            return partial(call.throw, lost)
+            return partial(operation.send, self._perform(effect))
+        except NoResponse as error:
+            return partial(operation.throw, error)
 
     def _perform(self, effect: Any) -> Any:
         if isinstance(effect, Receive):
             return self._receive()
-        self.hang_up()
+        self.close()
         if isinstance(effect, Wait):
             return time.sleep(effect.seconds)
-        if isinstance(effect, Ask):
+        if isinstance(effect, Invoke):
             return effect.function()
         try:
             return self._send(effect.request, keep=isinstance(effect, Open))
-        except transports.FAILURES as error:
-            raise transports.translate(error) from error
+        except transports.HTTP_ERRORS as error:
+            raise transports.translate_error(error) from error
 
-    def hang_up(self) -> None:
+    def close(self) -> None:
         opened, self._opened, self._pieces = self._opened, None, None
         if opened is not None:
             opened.close()
@@ -287,8 +290,8 @@ class _Doing:
     def _send(self, request: Request, *, keep: bool) -> Response:
         transports.check_open(self._http.is_closed)
         options = transports.request_options(self._url, request, self._timeout_s)
-        if request.handed is not None:
-            options["content"] = _hand_over(request.body, request.handed)
+        if request.on_body_sent is not None:
+            options["content"] = _stream_body(request.body, request.on_body_sent)
         response = self._http.send(self._http.build_request(**options), stream=True)
         if keep and response.is_success:
             self._opened = response
@@ -309,11 +312,11 @@ class _Doing:
             for piece in self._pieces:
                 if piece:
                     return piece
-        except transports.FAILURES as error:
-            raise transports.translate(error) from error
+        except transports.HTTP_ERRORS as error:
+            raise transports.translate_error(error) from error
         return b""
 
 
-def _hand_over(body: bytes, handed: Callable[[], None]) -> Iterator[bytes]:
+def _stream_body(body: bytes, on_body_sent: Callable[[], None]) -> Iterator[bytes]:
     yield body
-    handed()
+    on_body_sent()

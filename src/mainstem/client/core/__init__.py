@@ -1,1 +1,1 @@
-"""What both streams clients share, without I/O: requests, replies, retries, producer state, and results."""
+"""What both streams clients share, without I/O: operations and their effects, retries, producer state, and results."""

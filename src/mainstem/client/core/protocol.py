@@ -8,8 +8,8 @@ from urllib.parse import urlencode
 import msgspec
 
 from mainstem.client.core.errors import BadArgument, InvalidResponse
-from mainstem.client.core.json_values import encode_json
 from mainstem.client.core.results import Appended, Batch, StreamInfo
+from mainstem.client.core.strict_json import encode_json
 from mainstem.streams.rules.content_types import is_json
 
 T = TypeVar("T")
@@ -34,11 +34,11 @@ class Request:
     """What an error names: the path of the stream."""
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
-    silence_s: float | None = None
+    read_timeout_s: float | None = None
     """How long the server may say nothing; None is what the client was made with."""
     safe: bool = True
     """Whether sending it twice does no harm."""
-    handed: Callable[[], None] | None = None
+    on_body_sent: Callable[[], None] | None = None
     """Called when the whole body is on its way."""
 
     def __str__(self) -> str:
@@ -68,7 +68,7 @@ def with_query(target: str, query: Mapping[str, str] | None) -> str:
 # Writing
 
 
-def given(headers: Mapping[str, str | None]) -> dict[str, str]:
+def check_headers(headers: Mapping[str, str | None]) -> dict[str, str]:
     """The headers that have a value; one that could end its line early is refused."""
     found = {}
     for name, value in headers.items():

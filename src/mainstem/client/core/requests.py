@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from mainstem import limits
 from mainstem.client.core.errors import BadArgument
-from mainstem.client.core.protocol import Producer, Request, given, with_query
+from mainstem.client.core.protocol import Producer, Request, check_headers, with_query
 from mainstem.errors import BadPath
 from mainstem.streams.rules.paths import check_path
 
@@ -53,7 +53,7 @@ class StreamRequests:
             "stream-fork-offset": fork_offset,
             "stream-fork-sub-offset": None if fork_sub_offset is None else str(fork_sub_offset),
         }
-        return Request("PUT", self.target(path), path, given(headers), body)
+        return Request("PUT", self.target(path), path, check_headers(headers), body)
 
     def append(
         self,
@@ -83,7 +83,7 @@ class StreamRequests:
             headers |= {"producer-id": producer_id, "producer-epoch": str(epoch), "producer-seq": str(number)}
         # Closing alone does nothing to a stream that is closed.
         safe = producer is not None or (close and not body)
-        return Request("POST", self.target(path), path, given(headers), body, safe=safe)
+        return Request("POST", self.target(path), path, check_headers(headers), body, safe=safe)
 
     def head(self, path: str) -> Request:
         return Request("HEAD", self.target(path), path)
@@ -105,5 +105,5 @@ class StreamRequests:
             query["cursor"] = cursor
         if live == "sse":
             headers = {"accept": "text/event-stream", "accept-encoding": "identity"}
-            return Request("GET", self.target(path, query), path, headers, silence_s=limits.CLIENT_SSE_SILENCE_S)
-        return Request("GET", self.target(path, query), path, silence_s=limits.CLIENT_LONG_POLL_S)
+            return Request("GET", self.target(path, query), path, headers, read_timeout_s=limits.CLIENT_SSE_SILENCE_S)
+        return Request("GET", self.target(path, query), path, read_timeout_s=limits.CLIENT_LONG_POLL_S)

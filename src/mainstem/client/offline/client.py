@@ -11,8 +11,8 @@ import msgspec
 
 from mainstem import limits
 from mainstem.client.core.errors import BadArgument
-from mainstem.client.core.json_values import encode_json
 from mainstem.client.core.retries import Retries
+from mainstem.client.core.strict_json import encode_json
 from mainstem.client.offline.changes import Changes, State, Status
 from mainstem.client.offline.connector import Connector, Token
 from mainstem.client.offline.core.errors import ClientClosed, InvalidDraft

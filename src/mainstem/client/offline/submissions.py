@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from mainstem import limits
-from mainstem.client.core.json_values import encode_json
+from mainstem.client.core.strict_json import encode_json
 from mainstem.client.offline.core.errors import ClientClosed, InvalidDraft
 from mainstem.client.offline.core.records import Draft
 from mainstem.client.offline.stores.contract import Found

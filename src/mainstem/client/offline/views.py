@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from mainstem import limits
-from mainstem.client.core.json_values import encode_json
+from mainstem.client.core.strict_json import encode_json
 from mainstem.client.offline.core.errors import UnknownView, ViewFailed
 from mainstem.client.offline.core.records import Applied, Checkpoint, Draft, Event, draft_event, event_of, is_stale
 from mainstem.client.offline.stores.contract import ClientStore

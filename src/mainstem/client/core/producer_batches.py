@@ -1,4 +1,4 @@
-"""Parcels, the batches that a producer sends; what becomes of those that fail; and the rules by which they are made."""
+"""The batches that a producer sends, those that failed, and the configuration of a producer."""
 
 from dataclasses import dataclass, field
 
@@ -18,7 +18,7 @@ class Failed:
 
 
 @dataclass(eq=False)
-class Parcel:
+class ProducerBatch:
     messages: list[bytes]
     size: int
     closes: bool = False
@@ -27,23 +27,23 @@ class Parcel:
     settled: bool = False
     was_first: bool = False
     """Everything before it was settled when it was sent last: a gap is then a real one."""
-    unsure: bool = False
+    maybe_stored: bool = False
     """An attempt may have been stored, and its reply was lost."""
     failures: int = 0
-    sendings: int = 0
+    attempts: int = 0
     not_before_s: float = 0.0
     too_large: BodyTooLarge | None = None
 
-    def split(self) -> "list[Parcel]":
+    def split(self) -> "list[ProducerBatch]":
         half = len(self.messages) // 2
         parts = [self.messages[:half], self.messages[half:]]
-        made = [Parcel(messages, sum(map(len, messages)) + len(messages)) for messages in parts]
+        made = [ProducerBatch(messages, sum(map(len, messages)) + len(messages)) for messages in parts]
         made[-1].closes = self.closes
         return made
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rules:
+class ProducerConfig:
     """How a producer gathers and sends."""
 
     linger_s: float = limits.PRODUCER_LINGER_S

@@ -6,130 +6,130 @@ from typing import Any, Literal
 
 from mainstem import limits
 from mainstem.client.core import protocol
-from mainstem.client.core.calls import Calls, Reading
+from mainstem.client.core.effects import Effect, NoResponse, Receive, Wait
 from mainstem.client.core.errors import BadArgument, InvalidResponse, StreamGone
-from mainstem.client.core.exchanges import Effect, Lost, Receive, Wait
+from mainstem.client.core.operations import Operations, ReadOperation
 from mainstem.client.core.results import Batch
 from mainstem.client.core.sse import BatchParser
 
 Live = Literal["auto", "sse", "long-poll"]
-Part = Generator[Effect | Batch, Any, bool]
-"""A part of following; it returns whether the stream has ended."""
+Step = Generator[Effect | Batch, Any, bool]
+"""A step of following; it returns whether the stream has ended."""
 
-QUICK_S = 0.05  # a live read that ends sooner, with nothing new, must not become a busy loop
+LIVE_READ_S_MIN = 0.05  # a live read that ends sooner, with nothing new, must not become a busy loop
 
 
-class Follow:
+class Follower:
     """One follower: where it is, and how it listens.
 
     Before its first reply it gives up as every call does. After that it never does: a follower outlives its server.
     """
 
-    def __init__(self, calls: Calls, path: str, offset: str, live: Live) -> None:
+    def __init__(self, operations: Operations, path: str, offset: str, live: Live) -> None:
         if live not in ("auto", "sse", "long-poll"):
             raise BadArgument(f"live is auto, sse or long-poll, and not {live!r}")
-        self._calls = calls
+        self._operations = operations
         self._path = path
         self._offset = offset
         self._live = live
         self._content_type = ""
         self._cursor: str | None = None
-        self._told: str | None = None
+        self._reported: str | None = None
         """The offset that was last reported to be up to date."""
-        self._patient = replace(calls.exchanges.retries, attempts_max=None)
+        self._unlimited = replace(operations.sender.retries, attempts_max=None)
         self._failures = 0
-        self._silent = 0
+        self._silent_streams = 0
         """Event streams in a row that brought no event."""
 
-    def run(self) -> Reading:
+    def run(self) -> ReadOperation:
         ended = yield from self._catch_up()
         while not ended:
-            ended = yield from (self._poll() if self._live == "long-poll" else self._listen())
+            ended = yield from (self._long_poll() if self._live == "long-poll" else self._read_events())
 
-    def _catch_up(self) -> Part:
+    def _catch_up(self) -> Step:
         """Plain reads first: they are quicker for what is there, they name the content type, and they turn `now` into
         an offset that a reconnect can go on from."""
         retries = None
         while True:
-            request = self._calls.requests.read(self._path, self._offset)
-            response = yield from self._calls.exchange(request, retries=retries)
-            retries = self._patient
-            batch = self._calls.take_page(self._path, response)
+            request = self._operations.requests.read(self._path, self._offset)
+            response = yield from self._operations.send(request, retries=retries)
+            retries = self._unlimited
+            batch = self._operations.read_page(self._path, response)
             self._content_type = batch.content_type
             if not batch.up_to_date and batch.offset == self._offset:
                 raise InvalidResponse(
                     f"GET {self._path}: the server says that there is more, but not after {batch.offset}"
                 )
-            yield from self._tell(batch)
+            yield from self._emit(batch)
             if batch.closed or batch.up_to_date:
                 return batch.closed
 
-    def _poll(self) -> Part:
-        request = self._calls.requests.read_live(self._path, self._offset, "long-poll", self._cursor)
-        began_s = self._calls.exchanges.clock_s()
-        response = yield from self._calls.exchange(request, retries=self._patient)
+    def _long_poll(self) -> Step:
+        request = self._operations.requests.read_live(self._path, self._offset, "long-poll", self._cursor)
+        began_s = self._operations.sender.clock_s()
+        response = yield from self._operations.send(request, retries=self._unlimited)
         batch = protocol.read_batch(response, self._content_type)
         news = batch.offset != self._offset
-        yield from self._tell(batch)
+        yield from self._emit(batch)
         if not (news or batch.closed):
             yield from self._pause_if_quick(began_s)
         return batch.closed
 
-    def _listen(self) -> Part:
+    def _read_events(self) -> Step:
         """One event stream, until it ends or breaks."""
-        request = self._calls.requests.read_live(self._path, self._offset, "sse", self._cursor)
-        began_s = self._calls.exchanges.clock_s()
-        response = yield from self._calls.exchange(request, opens=True, retries=self._patient)
+        request = self._operations.requests.read_live(self._path, self._offset, "sse", self._cursor)
+        began_s = self._operations.sender.clock_s()
+        response = yield from self._operations.send(request, opens=True, retries=self._unlimited)
         if not response.headers.get("content-type", "").startswith("text/event-stream"):
-            self._give_up_events("the server does not answer live=sse with an event stream")
+            self._fall_back("the server does not answer live=sse with an event stream")
             return False
         encoding = response.headers.get("stream-sse-data-encoding", "")
         parser = BatchParser(self._content_type, base64=encoding.lower() == "base64")
-        began_at, heard, broken = self._offset, False, False
+        began_at, received, broken = self._offset, False, False
         try:
             while piece := (yield Receive()):
                 for batch in parser.feed(piece):
-                    heard = True
-                    self._silent = 0
-                    yield from self._tell(batch)
+                    received = True
+                    self._silent_streams = 0
+                    yield from self._emit(batch)
                     if batch.closed:
                         return True
                 if parser.deleted:
                     raise StreamGone(f"GET {self._path}: the stream was deleted while it was followed", status=410)
-        except Lost as lost:
+        except NoResponse as error:
             broken = True
-            if lost.timed_out and not heard:  # a server sends an event at once; a proxy that collects them sends none
-                self._silent = limits.CLIENT_SSE_FAILURES
-        if not heard:
-            self._silent += 1
-            if self._silent >= limits.CLIENT_SSE_FAILURES:
-                self._give_up_events("event streams end before their first event")
-        if broken or not heard:
+            if error.timed_out and not received:  # a server sends an event at once; a buffering proxy sends none
+                self._silent_streams = limits.CLIENT_SSE_FAILURES
+        if not received:
+            self._silent_streams += 1
+            if self._silent_streams >= limits.CLIENT_SSE_FAILURES:
+                self._fall_back("event streams end before their first event")
+        if broken or not received:
             self._failures += 1
-            yield Wait(self._patient.delay(self._failures, self._calls.exchanges.chance))
+            yield Wait(self._unlimited.delay(self._failures, self._operations.sender.chance))
         elif self._offset == began_at:
             yield from self._pause_if_quick(began_s)
         return False
 
-    def _give_up_events(self, reason: str) -> None:
+    def _fall_back(self, reason: str) -> None:
         """Fall back to long-poll, which passes through everything that passes plain responses."""
         if self._live == "auto":
             self._live = "long-poll"
-        elif self._silent == 0:
+        elif self._silent_streams == 0:
             raise InvalidResponse(f"GET {self._path}: {reason}", hint='Use live="auto" or live="long-poll".')
 
-    def _tell(self, batch: Batch) -> Reading:
+    def _emit(self, batch: Batch) -> ReadOperation:
         """Go on from this batch; hand it out if it says anything new."""
         if batch.offset != self._offset:
             self._failures = 0
         self._offset = batch.offset
         self._cursor = batch.cursor or self._cursor
-        known = batch.empty and not batch.closed and (not batch.up_to_date or self._told == batch.offset)
+        known = batch.empty and not batch.closed and (not batch.up_to_date or self._reported == batch.offset)
         if batch.up_to_date:
-            self._told = batch.offset
+            self._reported = batch.offset
         if not known:
             yield batch
 
     def _pause_if_quick(self, began_s: float) -> Generator[Effect, Any, None]:
-        if self._calls.exchanges.clock_s() - began_s < QUICK_S:
-            yield Wait(self._patient.delay(1, self._calls.exchanges.chance))
+        if self._operations.sender.clock_s() - began_s < LIVE_READ_S_MIN:
+            yield Wait(self._unlimited.delay(1, self._operations.sender.chance))

@@ -1,53 +1,52 @@
 """What both producers share: the encoding of messages, the requests, and what a reply means to the state."""
 
-import random
-import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from mainstem import limits
 from mainstem.client.core import protocol
-from mainstem.client.core.batches import Batches
-from mainstem.client.core.calls import Calls
+from mainstem.client.core.accumulator import Accumulator
+from mainstem.client.core.effects import NoResponse, Operation
 from mainstem.client.core.errors import BadArgument, ClientError, ProducerClosed, ResponseError
-from mainstem.client.core.exchanges import Call, Lost, describe_loss
-from mainstem.client.core.parcels import Failed, Parcel, Rules
+from mainstem.client.core.operations import Operations
+from mainstem.client.core.producer_batches import Failed, ProducerBatch, ProducerConfig
 from mainstem.client.core.protocol import Request, Response
 from mainstem.client.core.retries import Retries
+from mainstem.client.core.sender import explain_no_response
 from mainstem.streams.rules.content_types import is_json
 
 OnError = Callable[[Failed], Any]
 
 
-class Producing:
+class ProducerCore:
     """What both producers share: the state, the encoding of messages, and what a reply means to the state."""
 
     def __init__(
         self,
-        calls: Calls,
+        operations: Operations,
         path: str,
         producer_id: str | None,
         epoch: int,
         content_type: str | None,
         on_error: OnError | None,
-        rules: Rules,
+        config: ProducerConfig,
     ) -> None:
-        calls.requests.target(path)
+        operations.requests.target(path)
         if producer_id == "":
             raise BadArgument("producer_id is empty")
         self.path = path
-        self.id = producer_id or uuid.uuid4().hex
+        self.id = producer_id or operations.make_id()
         self.content_type = content_type
-        self.batches = Batches(rules, epoch, random.random)
-        self.clock_s = calls.exchanges.clock_s
+        self.accumulator = Accumulator(config, epoch, operations.sender.chance)
+        self.clock_s = operations.sender.clock_s
         self.on_error = on_error
         self.first_error: ClientError | None = None
-        self._calls = calls
+        self._operations = operations
         self._json = False
 
-    def learn_type(self) -> Call[None]:
-        self.content_type = self.content_type or (yield from self._calls.find_type(self.path))
+    def learn_type(self) -> Operation[None]:
+        self.content_type = self.content_type or (yield from self._operations.find_type(self.path))
         self._json = is_json(self.content_type)
 
     def encode(self, message: Any) -> bytes:
@@ -62,40 +61,40 @@ class Producing:
             raise BadArgument("a message is empty, so there is nothing to append")
         return encoded
 
-    def request(self, parcel: Parcel, handed: Callable[[], None]) -> Request:
-        assert parcel.seq is not None
-        body = b"".join(parcel.messages)
-        if self._json and parcel.messages:
-            body = b"[%b]" % b",".join(parcel.messages)
-        content_type = self.content_type if parcel.messages else None
-        numbers = (self.id, self.batches.epoch, parcel.seq)
-        request = self._calls.requests.append(self.path, body, content_type, producer=numbers, close=parcel.closes)
-        return replace(request, handed=handed)
+    def request(self, batch: ProducerBatch, on_body_sent: Callable[[], None]) -> Request:
+        assert batch.seq is not None
+        body = b"".join(batch.messages)
+        if self._json and batch.messages:
+            body = b"[%b]" % b",".join(batch.messages)
+        content_type = self.content_type if batch.messages else None
+        numbers = (self.id, self.accumulator.epoch, batch.seq)
+        request = self._operations.requests.append(self.path, body, content_type, producer=numbers, close=batch.closes)
+        return replace(request, on_body_sent=on_body_sent)
 
-    def attempt(self, request: Request) -> Call[Response | ClientError | Lost]:
+    def attempt(self, request: Request) -> Operation[Response | ClientError | NoResponse]:
         try:
-            return (yield from self._calls.exchanges.attempt(request))
-        except (ClientError, Lost) as error:
+            return (yield from self._operations.sender.attempt(request))
+        except (ClientError, NoResponse) as error:
             return error
 
-    def settle(self, parcel: Parcel, request: Request, outcome: Response | BaseException) -> None:
-        batches = self.batches
+    def settle(self, batch: ProducerBatch, request: Request, outcome: Response | BaseException) -> None:
+        accumulator = self.accumulator
         if isinstance(outcome, Response):
-            batches.acknowledge(parcel, duplicate=outcome.status == 204)
+            accumulator.acknowledge(batch, duplicate=outcome.status == 204)
         elif isinstance(outcome, ResponseError):
-            batches.refuse(parcel, outcome, self.clock_s())
-        elif isinstance(outcome, Lost):
-            error = describe_loss(request, outcome, self._calls.exchanges.url)
-            batches.lose(parcel, error, sent=outcome.sent, now_s=self.clock_s())
+            accumulator.refuse(batch, outcome, self.clock_s())
+        elif isinstance(outcome, NoResponse):
+            error = explain_no_response(request, outcome, self._operations.sender.url)
+            accumulator.lose(batch, error, sent=outcome.sent, now_s=self.clock_s())
         else:
             # A token callable that raised, or a reply that is too large: nothing that a retry would mend.
             unexpected = outcome if isinstance(outcome, ClientError) else ClientError(f"cannot send: {outcome!r}")
             sent = not isinstance(unexpected, BadArgument)
-            batches.lose(parcel, unexpected, sent=sent, now_s=self.clock_s())
-            batches.fail(unexpected)
+            accumulator.lose(batch, unexpected, sent=sent, now_s=self.clock_s())
+            accumulator.fail(unexpected)
 
     def take_failures(self) -> list[Failed]:
-        failures, self.batches.failures = self.batches.failures, []
+        failures, self.accumulator.failures = self.accumulator.failures, []
         if failures and self.on_error is None:
             self.first_error = self.first_error or failures[0].error
         return failures
@@ -121,7 +120,7 @@ def note_failure(error: BaseException | None, failure: ClientError) -> bool:
     return False
 
 
-def make_rules(
+def make_config(
     linger_s: float,
     batch_bytes: int,
     batch_messages: int,
@@ -129,8 +128,8 @@ def make_rules(
     in_flight_max: int,
     auto_claim: bool,
     retries: Retries | None,
-) -> Rules:
-    return Rules(
+) -> ProducerConfig:
+    return ProducerConfig(
         linger_s=linger_s,
         batch_bytes=batch_bytes,
         batch_messages=batch_messages,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainstem.client.core.batches import Batches
+from mainstem.client.core.accumulator import Accumulator
 from mainstem.client.core.errors import (
     BadArgument,
     ConnectionFailed,
@@ -14,7 +14,7 @@ from mainstem.client.core.errors import (
     StreamClosed,
     error_of,
 )
-from mainstem.client.core.parcels import Rules
+from mainstem.client.core.producer_batches import ProducerConfig
 from mainstem.client.core.retries import Retries
 from mainstem.errors import MainstemError
 from mainstem.streams.rules.producers import is_duplicate
@@ -23,8 +23,8 @@ from mainstem.streams.states import ProducerState, ProducerTuple
 FOREVER = Retries(attempts_max=None, delay_s=0.1, delay_s_max=1.0)
 
 
-def make(epoch: int = 0, **rules) -> Batches:
-    return Batches(Rules(**{"linger_s": 0.0, "retries": FOREVER, **rules}), epoch, lambda: 0.5)
+def make(epoch: int = 0, **rules) -> Accumulator:
+    return Accumulator(ProducerConfig(**{"linger_s": 0.0, "retries": FOREVER, **rules}), epoch, lambda: 0.5)
 
 
 class Server:
@@ -60,8 +60,8 @@ class Server:
 class World:
     """A producer, a server, and requests on their way in between."""
 
-    def __init__(self, batches: Batches, server: Server) -> None:
-        self.batches = batches
+    def __init__(self, accumulator: Accumulator, server: Server) -> None:
+        self.accumulator = accumulator
         self.server = server
         self.now_s = 0.0
         self.sent = []
@@ -71,45 +71,45 @@ class World:
 
     def add(self, message: bytes) -> None:
         self.added.append(message)
-        self.batches.add(message, self.now_s)
+        self.accumulator.add(message, self.now_s)
 
     def send(self) -> None:
-        while (parcel := self.batches.next(self.now_s)) is not None:
-            numbers = ProducerTuple("p", self.batches.epoch, parcel.seq)
-            self.sent.append((parcel, numbers, list(parcel.messages), parcel.closes))
-            self.batches.leave(parcel)
+        while (batch := self.accumulator.next(self.now_s)) is not None:
+            numbers = ProducerTuple("p", self.accumulator.epoch, batch.seq)
+            self.sent.append((batch, numbers, list(batch.messages), batch.closes))
+            self.accumulator.mark_sent(batch)
 
     def arrive(self, index: int) -> None:
         """One of the requests reaches the server; its reply is on the way."""
-        parcel, numbers, messages, closes = self.sent.pop(index % len(self.sent))
-        self.answered.append((parcel, *self.server.receive(numbers, messages, closes)))
+        batch, numbers, messages, closes = self.sent.pop(index % len(self.sent))
+        self.answered.append((batch, *self.server.receive(numbers, messages, closes)))
 
     def answer(self, index: int) -> None:
-        parcel, status, headers = self.answered.pop(index % len(self.answered))
+        batch, status, headers = self.answered.pop(index % len(self.answered))
         if status in (200, 204):
-            self.batches.acknowledge(parcel, duplicate=status == 204)
+            self.accumulator.acknowledge(batch, duplicate=status == 204)
         else:
-            self.batches.refuse(parcel, error_of("POST s", status, headers, b""), self.now_s)
+            self.accumulator.refuse(batch, error_of("POST s", status, headers, b""), self.now_s)
 
     def break_request(self, index: int, *, arrives: bool) -> None:
         """The connection breaks while the request is on its way; it may arrive all the same, later."""
         request = self.sent.pop(index % len(self.sent))
         if arrives:
             self.lingering.append(request)
-        self.batches.lose(request[0], ConnectionFailed("broken"), sent=True, now_s=self.now_s)
+        self.accumulator.lose(request[0], ConnectionFailed("broken"), sent=True, now_s=self.now_s)
 
     def arrive_late(self, index: int) -> None:
         _, numbers, messages, closes = self.lingering.pop(index % len(self.lingering))
         self.server.receive(numbers, messages, closes)
 
     def break_reply(self, index: int) -> None:
-        parcel, *_ = self.answered.pop(index % len(self.answered))
-        self.batches.lose(parcel, ConnectionFailed("broken"), sent=True, now_s=self.now_s)
+        batch, *_ = self.answered.pop(index % len(self.answered))
+        self.accumulator.lose(batch, ConnectionFailed("broken"), sent=True, now_s=self.now_s)
 
     def refuse(self, index: int, status: int, retry_after: str | None) -> None:
-        parcel, *_ = self.sent.pop(index % len(self.sent))
+        batch, *_ = self.sent.pop(index % len(self.sent))
         headers = {} if retry_after is None else {"retry-after": retry_after}
-        self.batches.refuse(parcel, error_of("POST s", status, headers, b""), self.now_s)
+        self.accumulator.refuse(batch, error_of("POST s", status, headers, b""), self.now_s)
 
     def finish(self) -> None:
         """From here on everything works; the clock goes on as far as it has to."""
@@ -119,10 +119,10 @@ class World:
                 self.arrive(0)
             elif self.answered:
                 self.answer(0)
-            elif self.batches.idle:
+            elif self.accumulator.idle:
                 return
             else:
-                wait_s = self.batches.wait_s(self.now_s)
+                wait_s = self.accumulator.wait_s(self.now_s)
                 assert wait_s is not None, "nothing is on its way, and nothing will happen"
                 self.now_s += wait_s
         raise AssertionError("it does not end")
@@ -140,7 +140,7 @@ steps = st.lists(
 
 def play(world: World, script) -> None:
     for what, number, coin in script:
-        if what == "add" and world.batches.ended is None:
+        if what == "add" and world.accumulator.ended is None:
             for _ in range(number):
                 world.add(b"m%d" % len(world.added))
         elif what == "send":
@@ -164,162 +164,162 @@ def play(world: World, script) -> None:
 @settings(max_examples=400)
 @given(steps, st.integers(1, 6), st.integers(1, 4), st.booleans())
 def test_nothing_is_lost_or_doubled_or_out_of_order(script, in_flight_max, batch_messages, closes):
-    batches = make(in_flight_max=in_flight_max, batch_messages=batch_messages)
-    world = World(batches, Server())
+    accumulator = make(in_flight_max=in_flight_max, batch_messages=batch_messages)
+    world = World(accumulator, Server())
     play(world, script)
     if closes:
         world.added.append(b"last")
-        batches.close_stream(b"last", world.now_s)
+        accumulator.close_stream(b"last", world.now_s)
     world.finish()
     while world.lingering:
         world.arrive_late(0)
     assert world.server.stored == world.added
     assert (world.server.closed_by is not None) is closes
-    assert batches.failures == []
+    assert accumulator.failures == []
     check_outcome(world)
 
 
 @settings(max_examples=300)
 @given(steps, st.integers(1, 3), st.integers(1, 5))
 def test_parcels_that_are_too_large_are_sent_in_smaller_ones(script, largest, in_flight_max):
-    batches = make(in_flight_max=in_flight_max, batch_messages=5)
-    world = World(batches, Server(largest))
+    accumulator = make(in_flight_max=in_flight_max, batch_messages=5)
+    world = World(accumulator, Server(largest))
     play(world, script)
     world.finish()
     while world.lingering:
         world.arrive_late(0)
     check_outcome(world)
-    if batches.ended is None:  # else it gave up, where another numbering could have doubled something
+    if accumulator.ended is None:  # else it gave up, where another numbering could have doubled something
         assert world.server.stored == world.added
 
 
 @settings(max_examples=300)
 @given(steps, st.integers(1, 5), st.lists(st.integers(0, 80), max_size=3))
 def test_claiming_an_epoch_doubles_nothing_and_reports_what_it_cannot_know(script, in_flight_max, fences):
-    batches = make(in_flight_max=in_flight_max, batch_messages=3, auto_claim=True)
-    world = World(batches, Server())
+    accumulator = make(in_flight_max=in_flight_max, batch_messages=3, auto_claim=True)
+    world = World(accumulator, Server())
     for at, step in enumerate(script):
         if at in fences:
-            world.server.fence(batches.epoch + 3)
+            world.server.fence(accumulator.epoch + 3)
         play(world, [step])
     world.finish()
     while world.lingering:
         world.arrive_late(0)
     check_outcome(world)
-    assert all(isinstance(failed.error, OutcomeUnknown) for failed in batches.failures)
+    assert all(isinstance(failed.error, OutcomeUnknown) for failed in accumulator.failures)
 
 
 def check_outcome(world: World) -> None:
     """Each message is stored, once and in order, or somebody was told that it may not be."""
-    stored, batches = world.server.stored, world.batches
+    stored, accumulator = world.server.stored, world.accumulator
     assert [message for message in world.added if message in set(stored)] == stored
-    failed = {message for failed in batches.failures for message in failed.messages}
+    failed = {message for failed in accumulator.failures for message in failed.messages}
     assert set(stored) | failed == set(world.added)
-    assert (batches.settled, batches.buffered) == (len(world.added), 0)
+    assert (accumulator.settled, accumulator.buffered) == (len(world.added), 0)
 
 
 # Rule by rule
 
 
 def test_messages_linger_for_others_until_there_are_enough():
-    batches = make(linger_s=1.0, batch_bytes=10)
-    assert batches.add(b"123", 0.0), "the sender must learn that the clock runs"
-    assert not batches.add(b"45", 0.1)
-    assert (batches.next(0.5), batches.wait_s(0.5)) == (None, 0.5)
-    assert batches.add(b"6789", 0.6), "this one does not fit any more"
-    assert batches.next(0.6).messages == [b"123", b"45"]
-    assert batches.wait_s(0.6) is None, "an epoch begins with one request"
+    accumulator = make(linger_s=1.0, batch_bytes=10)
+    assert accumulator.add(b"123", 0.0), "the sender must learn that the clock runs"
+    assert not accumulator.add(b"45", 0.1)
+    assert (accumulator.next(0.5), accumulator.wait_s(0.5)) == (None, 0.5)
+    assert accumulator.add(b"6789", 0.6), "this one does not fit any more"
+    assert accumulator.next(0.6).messages == [b"123", b"45"]
+    assert accumulator.wait_s(0.6) is None, "an epoch begins with one request"
 
 
 def test_a_flush_does_not_linger():
-    batches = make(linger_s=60.0)
-    batches.add(b"a", 0.0)
-    assert batches.next(0.0) is None
-    batches.hurry()
-    assert batches.wait_s(0.0) == 0.0
-    assert batches.next(0.0).messages == [b"a"]
+    accumulator = make(linger_s=60.0)
+    accumulator.add(b"a", 0.0)
+    assert accumulator.next(0.0) is None
+    accumulator.flush()
+    assert accumulator.wait_s(0.0) == 0.0
+    assert accumulator.next(0.0).messages == [b"a"]
 
 
 def test_a_clock_that_stands_still_holds_nothing_up_for_ever():
-    batches = make(linger_s=1.0, batch_messages=2)
-    batches.add(b"a", 100.0)
-    batches.add(b"b", 0.0)
-    assert batches.next(0.0).messages == [b"a", b"b"]
+    accumulator = make(linger_s=1.0, batch_messages=2)
+    accumulator.add(b"a", 100.0)
+    accumulator.add(b"b", 0.0)
+    assert accumulator.next(0.0).messages == [b"a", b"b"]
 
 
-def confirm(batches: Batches) -> None:
-    batches.add(b"first", 0.0)
-    batches.acknowledge(batches.next(0.0), duplicate=False)
+def confirm(accumulator: Accumulator) -> None:
+    accumulator.add(b"first", 0.0)
+    accumulator.acknowledge(accumulator.next(0.0), duplicate=False)
 
 
 def test_so_many_are_in_flight_and_no_more():
-    batches = make(in_flight_max=3, batch_messages=1)
-    confirm(batches)
+    accumulator = make(in_flight_max=3, batch_messages=1)
+    confirm(accumulator)
     for _ in range(5):
-        batches.add(b"x", 0.0)
-    parcels = []
-    while (parcel := batches.next(0.0)) is not None:
-        parcels.append(parcel)
-        assert batches.next(0.0) is None, "the one before has not left yet"
-        batches.leave(parcel)
-    assert [parcel.seq for parcel in parcels] == [1, 2, 3]
-    batches.acknowledge(parcels[2], duplicate=False)
-    assert batches.settled == 4, "a later number settles those before it"
-    assert [parcel.settled for parcel in parcels] == [True] * 3
+        accumulator.add(b"x", 0.0)
+    batches = []
+    while (batch := accumulator.next(0.0)) is not None:
+        batches.append(batch)
+        assert accumulator.next(0.0) is None, "the one before has not left yet"
+        accumulator.mark_sent(batch)
+    assert [batch.seq for batch in batches] == [1, 2, 3]
+    accumulator.acknowledge(batches[2], duplicate=False)
+    assert accumulator.settled == 4, "a later number settles those before it"
+    assert [batch.settled for batch in batches] == [True] * 3
 
 
 def test_retries_go_in_order_one_at_a_time():
-    batches = make(in_flight_max=3, batch_messages=1)
-    confirm(batches)
+    accumulator = make(in_flight_max=3, batch_messages=1)
+    confirm(accumulator)
     for _ in range(4):
-        batches.add(b"x", 0.0)
+        accumulator.add(b"x", 0.0)
     sent = []
     for _ in range(3):
-        sent.append(batches.next(0.0))
-        batches.leave(sent[-1])
-    for parcel in reversed(sent):
-        batches.lose(parcel, ConnectionFailed("killed"), sent=True, now_s=0.0)
-    assert batches.next(0.0) is None
-    wait_s = batches.wait_s(0.0)
+        sent.append(accumulator.next(0.0))
+        accumulator.mark_sent(sent[-1])
+    for batch in reversed(sent):
+        accumulator.lose(batch, ConnectionFailed("killed"), sent=True, now_s=0.0)
+    assert accumulator.next(0.0) is None
+    wait_s = accumulator.wait_s(0.0)
     assert 0 < wait_s <= 0.1
-    first = batches.next(wait_s)
+    first = accumulator.next(wait_s)
     assert first is sent[0]
-    batches.leave(first)
-    assert batches.next(9.0) is None
-    batches.acknowledge(first, duplicate=True)
-    assert batches.next(9.0) is sent[1]
+    accumulator.mark_sent(first)
+    assert accumulator.next(9.0) is None
+    accumulator.acknowledge(first, duplicate=True)
+    assert accumulator.next(9.0) is sent[1]
 
 
 def test_retry_after_is_kept():
-    batches = make()
-    batches.add(b"x", 0.0)
+    accumulator = make()
+    accumulator.add(b"x", 0.0)
     refusal = error_of("POST s", 429, {"retry-after": "7"}, b"")
-    batches.refuse(batches.next(0.0), refusal, 100.0)
-    assert batches.wait_s(100.0) == 7.0
-    assert batches.next(106.9) is None
-    assert batches.next(107.0) is not None
+    accumulator.refuse(accumulator.next(0.0), refusal, 100.0)
+    assert accumulator.wait_s(100.0) == 7.0
+    assert accumulator.next(106.9) is None
+    assert accumulator.next(107.0) is not None
 
 
 def test_a_fenced_producer_fails_and_hands_back_what_is_not_stored():
-    batches = make(batch_messages=1)
-    batches.add(b"a", 0.0)
-    batches.add(b"b", 0.0)
+    accumulator = make(batch_messages=1)
+    accumulator.add(b"a", 0.0)
+    accumulator.add(b"b", 0.0)
     stale = error_of("POST s", 403, {"producer-epoch": "5"}, b"")
-    batches.refuse(batches.next(0.0), stale, 0.0)
-    assert [failed.messages for failed in batches.failures] == [[b"a"], [b"b"]]
-    assert all(isinstance(failed.error, StaleEpoch) for failed in batches.failures)
+    accumulator.refuse(accumulator.next(0.0), stale, 0.0)
+    assert [failed.messages for failed in accumulator.failures] == [[b"a"], [b"b"]]
+    assert all(isinstance(failed.error, StaleEpoch) for failed in accumulator.failures)
     with pytest.raises(ProducerClosed) as caught:
-        batches.add(b"c", 0.0)
+        accumulator.add(b"c", 0.0)
     assert caught.value.__cause__ is stale
 
 
 def test_a_claim_takes_the_next_epoch_from_seq_zero():
-    batches = make(auto_claim=True, batch_messages=1)
-    batches.add(b"a", 0.0)
-    batches.add(b"b", 0.0)
-    batches.refuse(batches.next(0.0), error_of("POST s", 403, {"producer-epoch": "5"}, b""), 0.0)
-    parcel = batches.next(0.0)
-    assert (batches.epoch, parcel.seq, parcel.messages) == (6, 0, [b"a"])
+    accumulator = make(auto_claim=True, batch_messages=1)
+    accumulator.add(b"a", 0.0)
+    accumulator.add(b"b", 0.0)
+    accumulator.refuse(accumulator.next(0.0), error_of("POST s", 403, {"producer-epoch": "5"}, b""), 0.0)
+    batch = accumulator.next(0.0)
+    assert (accumulator.epoch, batch.seq, batch.messages) == (6, 0, [b"a"])
 
 
 def test_a_claim_does_not_repeat_what_the_old_epoch_may_have_stored():
@@ -332,32 +332,32 @@ def test_a_claim_does_not_repeat_what_the_old_epoch_may_have_stored():
     world.server.fence(5)
     world.finish()
     assert world.server.stored == [b"a", b"b"]
-    (failed,) = world.batches.failures
+    (failed,) = world.accumulator.failures
     assert (failed.messages, type(failed.error)) == ([b"a"], OutcomeUnknown)
 
 
 def test_numbers_are_not_given_anew_while_an_old_one_may_still_arrive():
     world = World(make(batch_messages=3, in_flight_max=3), Server(largest=2))
     world.add(b"first")
-    world.batches.hurry()
+    world.accumulator.flush()
     world.finish()
     for message in (b"a", b"b", b"c", b"d"):
         world.add(message)
-    world.batches.hurry()
+    world.accumulator.flush()
     world.send()
     assert len(world.sent) == 2
     world.break_request(1, arrives=True)
     world.finish()
     world.arrive_late(0)
     check_outcome(world)
-    assert world.batches.ended is not None
+    assert world.accumulator.ended is not None
 
 
 def test_a_first_duplicate_is_counted_or_claimed():
-    batches = make()
-    batches.add(b"a", 0.0)
-    batches.acknowledge(batches.next(0.0), duplicate=True)
-    assert (batches.duplicates, batches.settled) == (1, 1)
+    accumulator = make()
+    accumulator.add(b"a", 0.0)
+    accumulator.acknowledge(accumulator.next(0.0), duplicate=True)
+    assert (accumulator.duplicates, accumulator.settled) == (1, 1)
     claiming = make(auto_claim=True)
     claiming.add(b"a", 0.0)
     claiming.acknowledge(claiming.next(0.0), duplicate=True)
@@ -366,53 +366,53 @@ def test_a_first_duplicate_is_counted_or_claimed():
 
 
 def test_two_that_claim_from_each_other_come_to_an_end():
-    batches = make(auto_claim=True)
-    batches.add(b"a", 0.0)
+    accumulator = make(auto_claim=True)
+    accumulator.add(b"a", 0.0)
     for _ in range(100):
-        parcel = batches.next(0.0)
-        if parcel is None:
+        batch = accumulator.next(0.0)
+        if batch is None:
             break
-        batches.refuse(parcel, error_of("POST s", 403, {"producer-epoch": str(batches.epoch + 1)}, b""), 0.0)
-    assert "claimed" in str(batches.failures[0].error)
+        accumulator.refuse(batch, error_of("POST s", 403, {"producer-epoch": str(accumulator.epoch + 1)}, b""), 0.0)
+    assert "claimed" in str(accumulator.failures[0].error)
 
 
 def test_attempts_come_to_an_end_and_what_was_sent_is_unknown():
-    batches = make(retries=Retries(attempts_max=2, delay_s=0.1), batch_messages=1)
-    batches.add(b"sent", 0.0)
-    batches.add(b"never sent", 0.0)
+    accumulator = make(retries=Retries(attempts_max=2, delay_s=0.1), batch_messages=1)
+    accumulator.add(b"sent", 0.0)
+    accumulator.add(b"never sent", 0.0)
     for now_s in (0.0, 10.0):
-        batches.lose(batches.next(now_s), ConnectionFailed("gone"), sent=True, now_s=now_s)
-    sent, never_sent = batches.failures
+        accumulator.lose(accumulator.next(now_s), ConnectionFailed("gone"), sent=True, now_s=now_s)
+    sent, never_sent = accumulator.failures
     assert isinstance(sent.error, OutcomeUnknown)
     assert type(never_sent.error) is ConnectionFailed
     assert (sent.messages, never_sent.messages) == ([b"sent"], [b"never sent"])
 
 
 def test_a_message_that_is_too_large_alone_fails_alone():
-    batches = make(batch_messages=1)
+    accumulator = make(batch_messages=1)
     for message in (b"huge", b"small"):
-        batches.add(message, 0.0)
-    batches.refuse(batches.next(0.0), error_of("POST s", 413, {}, b""), 0.0)
-    parcel = batches.next(0.0)
-    assert (parcel.seq, parcel.messages) == (0, [b"small"])
-    assert [failed.messages for failed in batches.failures] == [[b"huge"]]
+        accumulator.add(message, 0.0)
+    accumulator.refuse(accumulator.next(0.0), error_of("POST s", 413, {}, b""), 0.0)
+    batch = accumulator.next(0.0)
+    assert (batch.seq, batch.messages) == (0, [b"small"])
+    assert [failed.messages for failed in accumulator.failures] == [[b"huge"]]
 
 
 def test_a_stream_that_somebody_closed_fails_the_producer():
-    batches = make()
-    batches.add(b"a", 0.0)
-    batches.refuse(batches.next(0.0), error_of("POST s", 409, {"stream-closed": "true"}, b""), 0.0)
-    assert isinstance(batches.failures[0].error, StreamClosed)
-    assert batches.idle
+    accumulator = make()
+    accumulator.add(b"a", 0.0)
+    accumulator.refuse(accumulator.next(0.0), error_of("POST s", 409, {"stream-closed": "true"}, b""), 0.0)
+    assert isinstance(accumulator.failures[0].error, StreamClosed)
+    assert accumulator.idle
 
 
 def test_the_buffer_is_bounded():
-    batches = make(buffer_bytes=10, batch_bytes=4)
-    while not batches.full:
-        batches.add(b"123", 0.0)
-    assert batches.buffered == 12
-    batches.acknowledge(batches.next(0.0), duplicate=False)
-    assert not batches.full
+    accumulator = make(buffer_bytes=10, batch_bytes=4)
+    while not accumulator.full:
+        accumulator.add(b"123", 0.0)
+    assert accumulator.buffered == 12
+    accumulator.acknowledge(accumulator.next(0.0), duplicate=False)
+    assert not accumulator.full
 
 
 @pytest.mark.parametrize(
@@ -435,4 +435,4 @@ def test_rules_that_make_no_sense_are_refused(rules):
 
 
 def test_the_default_rules_are_accepted():
-    assert Rules().in_flight_max == 5
+    assert ProducerConfig().in_flight_max == 5

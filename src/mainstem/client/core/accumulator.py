@@ -1,6 +1,6 @@
 """The state of an exactly-once producer, without I/O: what to send next, and what each reply means.
 
-Messages are gathered into parcels, in order. A parcel gets its seq when it is first sent, and keeps it in every retry,
+Messages are gathered into batches, in order. A batch gets its seq when it is first sent, and keeps it in every retry,
 so the server stores it once. Several may be in flight, on connections of their own, and arrive in another order: the
 server refuses what comes too early, and it is sent again.
 
@@ -10,10 +10,10 @@ server refuses what comes too early, and it is sent again.
 
 Rules:
 1. An acknowledged seq settles every seq below it: the server takes no number before the one that precedes it.
-2. While a parcel waits to be sent again, only the first unsettled one is sent: retries go in order.
+2. While a batch waits to be sent again, only the first unsettled one is sent: retries go in order.
 3. An epoch begins with one request in flight: its seq 0 must arrive first.
-4. A parcel is sent when the one before it has left: bodies that were sent side by side would often overtake each other.
-5. Numbers are given anew, for a new epoch or in smaller parcels, only when nothing is in flight, and only to what is
+4. A batch is sent when the one before it has left: bodies that were sent side by side would often overtake each other.
+5. Numbers are given anew, for a new epoch or in smaller batches, only when nothing is in flight, and only to what is
    certainly not stored.
 """
 
@@ -30,20 +30,20 @@ from mainstem.client.core.errors import (
     ResponseError,
     StaleEpoch,
 )
-from mainstem.client.core.exchanges import UNDECIDED, refused_before
-from mainstem.client.core.parcels import Failed, Parcel, Rules
+from mainstem.client.core.producer_batches import Failed, ProducerBatch, ProducerConfig
 from mainstem.client.core.retries import read_retry_after
+from mainstem.client.core.sender import INCONCLUSIVE, was_not_processed
 
 CLAIMS_MAX = 10  # of an epoch, in a row, without storing anything: somebody else claims as often
 
 
-class Batches:
+class Accumulator:
     """Not safe for threads; whoever shares it brings a lock. Times are monotonic seconds, given by the caller."""
 
-    def __init__(self, rules: Rules, epoch: int, chance: Callable[[], float]) -> None:
+    def __init__(self, config: ProducerConfig, epoch: int, chance: Callable[[], float]) -> None:
         if epoch < 0:
             raise BadArgument(f"epoch is {epoch}; it must be 0 or more")
-        self.rules = rules
+        self.config = config
         self.epoch = epoch
         self.buffered = 0
         """Bytes that are not settled."""
@@ -60,14 +60,14 @@ class Batches:
         self._open: list[bytes] = []
         self._open_bytes = 0
         self._open_since_s = 0.0
-        self._hurry = False
-        self._parcels: deque[Parcel] = deque()
+        self._flushing = False
+        self._batches: deque[ProducerBatch] = deque()
         """All that is not settled, in order. Those with a seq come first."""
         self._numbered = 0
         self._waiting = 0
         """How many have a seq, and how many of those are not in flight."""
-        self._flying = 0
-        self._leaving: Parcel | None = None
+        self._in_flight = 0
+        self._sending: ProducerBatch | None = None
         self._next_seq = 0
         self._confirmed = False
         self._claim: int | None = None
@@ -84,7 +84,7 @@ class Batches:
         begun = not self._open
         if begun:
             self._open_since_s = now_s
-        elif self._open_bytes + size > self.rules.batch_bytes:
+        elif self._open_bytes + size > self.config.batch_bytes:
             self._seal()
             self._open_since_s = now_s
             begun = True
@@ -92,22 +92,22 @@ class Batches:
         self._open_bytes += size
         self.buffered += size
         self.added += 1
-        if self._open_bytes >= self.rules.batch_bytes or len(self._open) >= self.rules.batch_messages:
+        if self._open_bytes >= self.config.batch_bytes or len(self._open) >= self.config.batch_messages:
             self._seal()
             return True
         return begun
 
     @property
     def full(self) -> bool:
-        return self.buffered >= self.rules.buffer_bytes
+        return self.buffered >= self.config.buffer_bytes
 
     @property
     def idle(self) -> bool:
-        return not (self._open or self._parcels)
+        return not (self._open or self._batches)
 
-    def hurry(self) -> None:
+    def flush(self) -> None:
         """Send what has been taken without waiting for more."""
-        self._hurry = bool(self._open)
+        self._flushing = bool(self._open)
 
     def close_stream(self, message: bytes | None, now_s: float) -> None:
         """Close the stream after everything else, with a last message if there is one; take nothing more."""
@@ -117,11 +117,11 @@ class Batches:
             raise self._refusal()
         if self._open:
             self._seal()
-        last = self._parcels[-1] if self._parcels else None
+        last = self._batches[-1] if self._batches else None
         if last is not None and last.seq is None:
             last.closes = True
         else:
-            self._parcels.append(Parcel([], 0, closes=True))
+            self._batches.append(ProducerBatch([], 0, closes=True))
         self.end(ProducerClosed("the stream was closed by this producer"))
 
     def end(self, reason: ClientError) -> None:
@@ -135,14 +135,14 @@ class Batches:
         return refusal
 
     def _seal(self) -> None:
-        self._parcels.append(Parcel(self._open, self._open_bytes))
+        self._batches.append(ProducerBatch(self._open, self._open_bytes))
         self._open = []
         self._open_bytes = 0
-        self._hurry = False
+        self._flushing = False
 
-    # Parcels out
+    # Batches out
 
-    def next(self, now_s: float) -> Parcel | None:
+    def next(self, now_s: float) -> ProducerBatch | None:
         """What is to be sent now, if anything."""
         if self._is_held():
             return None
@@ -150,23 +150,23 @@ class Batches:
             self._begin_epoch(self._claim)
             return self.next(now_s)
         if self._waiting:
-            first = self._parcels[0]
+            first = self._batches[0]
             if first.too_large is not None:
-                self._shrink(first, first.too_large)
+                self._split(first, first.too_large)
                 return self.next(now_s)
             if first.not_before_s > now_s:
                 return None
             self._waiting -= 1
-            return self._launch(first)
-        if len(self._parcels) == self._numbered:
-            if not self._open or not (self._hurry or now_s >= self._open_since_s + self.rules.linger_s):
+            return self._mark_in_flight(first)
+        if len(self._batches) == self._numbered:
+            if not self._open or not (self._flushing or now_s >= self._open_since_s + self.config.linger_s):
                 return None
             self._seal()
-        parcel = self._parcels[self._numbered]
-        parcel.seq = self._next_seq
+        batch = self._batches[self._numbered]
+        batch.seq = self._next_seq
         self._next_seq += 1
         self._numbered += 1
-        return self._launch(parcel)
+        return self._mark_in_flight(batch)
 
     def wait_s(self, now_s: float) -> float | None:
         """After how long `next` may give something by the passing of time alone; None if it will not."""
@@ -175,66 +175,66 @@ class Batches:
         if self._claim is not None:
             return 0.0
         if self._waiting:
-            return max(0.0, self._parcels[0].not_before_s - now_s)
-        if len(self._parcels) > self._numbered or (self._open and self._hurry):
+            return max(0.0, self._batches[0].not_before_s - now_s)
+        if len(self._batches) > self._numbered or (self._open and self._flushing):
             return 0.0
         if not self._open:
             return None
-        return max(0.0, self._open_since_s + self.rules.linger_s - now_s)
+        return max(0.0, self._open_since_s + self.config.linger_s - now_s)
 
     def _is_held(self) -> bool:
         """Whether something else must happen before anything can be sent."""
-        if self._failing is not None or self._leaving is not None:
+        if self._failing is not None or self._sending is not None:
             return True
         if self._claim is not None:
-            return self._flying > 0
+            return self._in_flight > 0
         if self._waiting:
-            first = self._parcels[0]
-            return first.in_flight or (first.too_large is not None and self._flying > 0)
-        return self._flying >= (self.rules.in_flight_max if self._confirmed else 1)
+            first = self._batches[0]
+            return first.in_flight or (first.too_large is not None and self._in_flight > 0)
+        return self._in_flight >= (self.config.in_flight_max if self._confirmed else 1)
 
-    def _launch(self, parcel: Parcel) -> Parcel:
-        parcel.in_flight = True
-        parcel.was_first = parcel is self._parcels[0]
-        parcel.sendings += 1
-        self._flying += 1
-        self._leaving = parcel
-        return parcel
+    def _mark_in_flight(self, batch: ProducerBatch) -> ProducerBatch:
+        batch.in_flight = True
+        batch.was_first = batch is self._batches[0]
+        batch.attempts += 1
+        self._in_flight += 1
+        self._sending = batch
+        return batch
 
     # What came of them
 
-    def leave(self, parcel: Parcel) -> None:
+    def mark_sent(self, batch: ProducerBatch) -> None:
         """All of it is on its way; the next one may follow."""
-        if self._leaving is parcel:
-            self._leaving = None
+        if self._sending is batch:
+            self._sending = None
 
-    def acknowledge(self, parcel: Parcel, *, duplicate: bool) -> None:
+    def acknowledge(self, batch: ProducerBatch, *, duplicate: bool) -> None:
         """It is stored, and so is everything before it."""
-        if self._land(parcel):
-            assert parcel.seq is not None
-            if duplicate and parcel.sendings == 1 and parcel.messages:
+        if self._remove_in_flight(batch):
+            assert batch.seq is not None
+            if duplicate and batch.attempts == 1 and batch.messages:
                 # Nobody but another instance with the same id and epoch can have stored this number.
-                if self.rules.auto_claim:
+                if self.config.auto_claim:
                     self._claim_epoch(self.epoch + 1)
                     return
-                self.duplicates += len(parcel.messages)
+                self.duplicates += len(batch.messages)
             self._confirmed = True
             self._claims = 0
-            while self._numbered and self._first_seq() <= parcel.seq:
+            while self._numbered and self._first_seq() <= batch.seq:
                 self._settle_first()
         self._finish_failing()
 
-    def lose(self, parcel: Parcel, error: ClientError, *, sent: bool, now_s: float) -> None:
+    def lose(self, batch: ProducerBatch, error: ClientError, *, sent: bool, now_s: float) -> None:
         """There was no reply."""
-        if self._land(parcel):
-            parcel.unsure = parcel.unsure or sent
-            self._try_again(parcel, error, 0.0, now_s)
+        if self._remove_in_flight(batch):
+            batch.maybe_stored = batch.maybe_stored or sent
+            self._try_again(batch, error, 0.0, now_s)
         self._finish_failing()
 
-    def refuse(self, parcel: Parcel, error: ResponseError, now_s: float) -> None:
+    def refuse(self, batch: ProducerBatch, error: ResponseError, now_s: float) -> None:
         """The server said no."""
-        if self._land(parcel):
-            self._judge(parcel, error, now_s)
+        if self._remove_in_flight(batch):
+            self._handle_refusal(batch, error, now_s)
         self._finish_failing()
 
     def fail(self, error: ClientError) -> None:
@@ -243,52 +243,52 @@ class Batches:
         self.end(error)
         self._finish_failing()
 
-    def _judge(self, parcel: Parcel, error: ResponseError, now_s: float) -> None:
-        if isinstance(error, ProducerGap) and not parcel.was_first:
+    def _handle_refusal(self, batch: ProducerBatch, error: ResponseError, now_s: float) -> None:
+        if isinstance(error, ProducerGap) and not batch.was_first:
             return  # it came too early: its turn comes again
-        if isinstance(error, StaleEpoch) and self.rules.auto_claim and error.current_epoch is not None:
+        if isinstance(error, StaleEpoch) and self.config.auto_claim and error.current_epoch is not None:
             self._claim_epoch(error.current_epoch + 1)
-        elif isinstance(error, BodyTooLarge) and not parcel.unsure:
-            parcel.too_large = error
+        elif isinstance(error, BodyTooLarge) and not batch.maybe_stored:
+            batch.too_large = error
         elif error.retryable:
-            parcel.unsure = parcel.unsure or not refused_before(error)
-            self._try_again(parcel, error, read_retry_after(error.headers) or 0.0, now_s)
+            batch.maybe_stored = batch.maybe_stored or not was_not_processed(error)
+            self._try_again(batch, error, read_retry_after(error.headers) or 0.0, now_s)
         else:
-            if not isinstance(error, UNDECIDED):
-                parcel.unsure = False
+            if not isinstance(error, INCONCLUSIVE):
+                batch.maybe_stored = False
             self.fail(error)
 
-    def _land(self, parcel: Parcel) -> bool:
+    def _remove_in_flight(self, batch: ProducerBatch) -> bool:
         """It is no longer in flight. False if a later one has settled it meanwhile."""
-        assert parcel.in_flight
-        self.leave(parcel)
-        parcel.in_flight = False
-        self._flying -= 1
-        if parcel.settled:
+        assert batch.in_flight
+        self.mark_sent(batch)
+        batch.in_flight = False
+        self._in_flight -= 1
+        if batch.settled:
             return False
         self._waiting += 1
         return True
 
     def _first_seq(self) -> int:
-        seq = self._parcels[0].seq
+        seq = self._batches[0].seq
         assert seq is not None
         return seq
 
-    def _settle_first(self) -> Parcel:
-        """Take the first parcel, which has a number, out of what is to be done."""
-        parcel = self._parcels.popleft()
+    def _settle_first(self) -> ProducerBatch:
+        """Take the first batch, which has a number, out of what is to be done."""
+        batch = self._batches.popleft()
         self._numbered -= 1
-        if not parcel.in_flight:
+        if not batch.in_flight:
             self._waiting -= 1
-        parcel.settled = True
-        self.buffered -= parcel.size
-        self.settled += len(parcel.messages)
-        return parcel
+        batch.settled = True
+        self.buffered -= batch.size
+        self.settled += len(batch.messages)
+        return batch
 
-    def _try_again(self, parcel: Parcel, error: ClientError, wait_s: float, now_s: float) -> None:
-        parcel.failures += 1
-        if self.rules.retries.allow(parcel.failures):
-            parcel.not_before_s = now_s + max(wait_s, self.rules.retries.delay(parcel.failures, self._chance))
+    def _try_again(self, batch: ProducerBatch, error: ClientError, wait_s: float, now_s: float) -> None:
+        batch.failures += 1
+        if self.config.retries.allow(batch.failures):
+            batch.not_before_s = now_s + max(wait_s, self.config.retries.delay(batch.failures, self._chance))
         else:
             self.fail(error)
 
@@ -306,51 +306,51 @@ class Batches:
         self.epoch = epoch
         self._confirmed = False
         self._next_seq = 0
-        kept: deque[Parcel] = deque()
-        while self._parcels:
-            parcel = self._parcels.popleft()
-            if not parcel.unsure:
-                parcel.seq, parcel.sendings = None, 0
-                kept.append(parcel)
+        kept: deque[ProducerBatch] = deque()
+        while self._batches:
+            batch = self._batches.popleft()
+            if not batch.maybe_stored:
+                batch.seq, batch.attempts = None, 0
+                kept.append(batch)
                 continue
             lost = OutcomeUnknown("its reply was lost, and then another instance took over this producer")
-            self._report(parcel, lost)
-        self._parcels, self._numbered, self._waiting = kept, 0, 0
+            self._report(batch, lost)
+        self._batches, self._numbered, self._waiting = kept, 0, 0
 
-    def _shrink(self, parcel: Parcel, error: BodyTooLarge) -> None:
+    def _split(self, batch: ProducerBatch, error: BodyTooLarge) -> None:
         """The server does not take so much at once: send it in halves, or give up a message that is too large alone."""
-        if any(other.unsure for other in self._parcels):
+        if any(other.maybe_stored for other in self._batches):
             self.fail(error)  # one of them could still arrive under a number that would now mean another
             return
         self._next_seq = self._first_seq()
-        self._parcels.popleft()
-        for other in self._parcels:
-            other.seq, other.sendings = None, 0
+        self._batches.popleft()
+        for other in self._batches:
+            other.seq, other.attempts = None, 0
         self._numbered = self._waiting = 0
-        if len(parcel.messages) > 1:
-            self._parcels.extendleft(reversed(parcel.split()))
+        if len(batch.messages) > 1:
+            self._batches.extendleft(reversed(batch.split()))
             return
-        self._report(parcel, error)
-        if parcel.closes:
-            self._parcels.appendleft(Parcel([], 0, closes=True))
+        self._report(batch, error)
+        if batch.closes:
+            self._batches.appendleft(ProducerBatch([], 0, closes=True))
 
-    def _report(self, parcel: Parcel, error: ClientError) -> None:
-        parcel.settled = True
-        self.buffered -= parcel.size
-        self.settled += len(parcel.messages)
-        self.failures.append(Failed(parcel.messages, error, parcel.closes))
+    def _report(self, batch: ProducerBatch, error: ClientError) -> None:
+        batch.settled = True
+        self.buffered -= batch.size
+        self.settled += len(batch.messages)
+        self.failures.append(Failed(batch.messages, error, batch.closes))
 
     def _finish_failing(self) -> None:
         """Once everything is back, what is left has failed."""
-        if self._failing is None or self._flying:
+        if self._failing is None or self._in_flight:
             return
         if self._open:
             self._seal()
-        for parcel in self._parcels:
+        for batch in self._batches:
             error = self._failing
-            if parcel.unsure:
+            if batch.maybe_stored:
                 error = OutcomeUnknown(f"an attempt may have been stored, and then came: {self._failing.detail}")
                 error.__cause__ = self._failing
-            self._report(parcel, error)
-        self._parcels.clear()
+            self._report(batch, error)
+        self._batches.clear()
         self._numbered = self._waiting = 0

@@ -1,4 +1,4 @@
-"""Every call of the streams client, as a generator of what is to be done. See exchanges.py."""
+"""Every operation of the streams client, as a generator of effects. See effects.py."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Mapping
@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from mainstem import limits
 from mainstem.client.core import protocol
+from mainstem.client.core.effects import Effect, Operation
 from mainstem.client.core.errors import (
     BadArgument,
     ClientError,
@@ -16,18 +17,18 @@ from mainstem.client.core.errors import (
     ProducerGap,
     TooMuchData,
 )
-from mainstem.client.core.exchanges import Call, Effect, Exchanges, Given
-from mainstem.client.core.lanes import Lane, Lanes
+from mainstem.client.core.producer_pool import PooledProducer, ProducerPool
 from mainstem.client.core.protocol import Producer, Request, Response
 from mainstem.client.core.requests import StreamRequests
 from mainstem.client.core.results import Appended, Batch, StreamInfo
 from mainstem.client.core.retries import Retries
+from mainstem.client.core.sender import Sender, TextSource
 from mainstem.streams.rules.content_types import is_json
 from mainstem.streams.rules.paths import PREFIX_FORM
 
 GAPS_MAX = 3  # a stream that is deleted and created again and again
-Reading = Generator[Effect | Batch, Any, None]
-"""A call that gives batches on its way."""
+ReadOperation = Generator[Effect | Batch, Any, None]
+"""An operation that yields batches as well as effects."""
 
 
 def check_prefix(prefix: str) -> str:
@@ -44,61 +45,60 @@ def check_url(url: str) -> str:
     return url.rstrip("/")
 
 
-class Calls:
-    """What the clients share. It is used from many threads or tasks at once, and holds no state of any one call."""
+class Operations:
+    """What both clients share. Many threads or tasks use it at once, and it holds no state of any one operation."""
 
     def __init__(
         self,
         url: str,
         *,
         prefix: str,
-        token: Given | None,
-        headers: Mapping[str, Given] | None,
-        params: Mapping[str, Given] | None,
+        token: TextSource | None,
+        headers: Mapping[str, TextSource] | None,
+        params: Mapping[str, TextSource] | None,
         retries: Retries | None,
         exactly_once: bool,
         make_id: Callable[[], str],
         chance: Callable[[], float],
         clock_s: Callable[[], float],
     ) -> None:
-        self.exchanges = Exchanges(
-            check_url(url), token, headers or {}, params or {}, retries or Retries(), chance, clock_s
-        )
-        self.exchange = self.exchanges.exchange
+        self.sender = Sender(check_url(url), token, headers or {}, params or {}, retries or Retries(), chance, clock_s)
+        self.send = self.sender.send
         self.requests = StreamRequests(check_prefix(prefix))
         self._exactly_once = exactly_once
-        self._lanes = Lanes(make_id)
+        self.make_id = make_id
+        self._producers = ProducerPool(make_id)
         self._types: OrderedDict[str, str] = OrderedDict()
 
     # Streams
 
-    def create(self, path: str, content_type: str | None, body: Any, **options: Any) -> Call[StreamInfo]:
+    def create(self, path: str, content_type: str | None, body: Any, **options: Any) -> Operation[StreamInfo]:
         """A stream of its own or, with forked_from, a fork."""
         data = b""
         if body is not None:
             if content_type is None:
                 raise BadArgument("a fork with a first body needs its content_type")
             data = protocol.encode(body, content_type)
-        response = yield from self.exchange(self.requests.create(path, content_type, body=data, **options))
+        response = yield from self.send(self.requests.create(path, content_type, body=data, **options))
         info = protocol.read_info(path, response)
         self._remember_type(path, info.content_type)
         return info
 
-    def head(self, path: str) -> Call[StreamInfo]:
-        response = yield from self.exchange(self.requests.head(path))
+    def head(self, path: str) -> Operation[StreamInfo]:
+        response = yield from self.send(self.requests.head(path))
         info = protocol.read_info(path, Response(0, response.headers))
         self._remember_type(path, info.content_type)
         return info
 
-    def delete(self, path: str) -> Call[None]:
-        yield from self.exchange(self.requests.delete(path))
-        self._lanes.forget(path)
+    def delete(self, path: str) -> Operation[None]:
+        yield from self.send(self.requests.delete(path))
+        self._producers.forget(path)
         self._types.pop(path, None)
 
     def list(self, prefix: str, after: str) -> Generator[Effect | StreamInfo, Any, None]:
         while True:
             request = protocol.list_streams(prefix, after, limits.LISTED_STREAMS_MAX)
-            found, following = protocol.read_listing((yield from self.exchange(request)))
+            found, following = protocol.read_listing((yield from self.send(request)))
             yield from found
             if following is None:
                 return
@@ -112,14 +112,14 @@ class Calls:
         headers: Mapping[str, str] | None,
         params: Mapping[str, str] | None,
         safe: bool | None,
-    ) -> Call[Response]:
+    ) -> Operation[Response]:
         if not target.startswith("/"):
             raise BadArgument(f"{target!r} is not a path of the server: begin it with a slash, as /v1/streams")
         method = method.upper()
-        lower = protocol.given({name.lower(): value for name, value in (headers or {}).items()})
+        lower = protocol.check_headers({name.lower(): value for name, value in (headers or {}).items()})
         harmless = method in ("GET", "HEAD", "PUT", "DELETE", "OPTIONS") if safe is None else safe
         full = protocol.with_query(target, params)
-        return (yield from self.exchange(Request(method, full, target, lower, body, safe=harmless)))
+        return (yield from self.send(Request(method, full, target, lower, body, safe=harmless)))
 
     # Appending
 
@@ -133,65 +133,67 @@ class Calls:
         if_match: str | None,
         producer: Producer | None,
         close: bool,
-    ) -> Call[Appended]:
+    ) -> Operation[Appended]:
         content_type = content_type or (yield from self.find_type(path))
         body = protocol.encode(data, content_type)
         if not body:
             raise BadArgument("there is nothing to append; to end a stream, close it")
         return (yield from self._post(path, body, content_type, producer, seq=seq, if_match=if_match, close=close))
 
-    def append_messages(self, path: str, messages: tuple[Any, ...], **options: Any) -> Call[Appended]:
+    def append_messages(self, path: str, messages: tuple[Any, ...], **options: Any) -> Operation[Appended]:
         if not messages:
             raise BadArgument("there is no message to append")
         body = protocol.encode_messages(messages)
         return (yield from self.append(path, body, "application/json", **options))
 
-    def close(self, path: str, data: Any, content_type: str | None, producer: Producer | None) -> Call[Appended]:
+    def close(self, path: str, data: Any, content_type: str | None, producer: Producer | None) -> Operation[Appended]:
         if data is not None:
             return (
                 yield from self.append(path, data, content_type, seq=None, if_match=None, producer=producer, close=True)
             )
         request = self.requests.append(path, b"", None, producer=producer, close=True)
-        response = yield from self.exchange(request)
+        response = yield from self.send(request)
         return protocol.read_appended(response, produced=False)
 
-    def find_type(self, path: str) -> Call[str]:
+    def find_type(self, path: str) -> Operation[str]:
         """The content type of a stream; the server is asked once."""
         known = self._types.get(path)
         return known or (yield from self.head(path)).content_type
 
     def _post(
         self, path: str, body: bytes, content_type: str, producer: Producer | None, **options: Any
-    ) -> Call[Appended]:
+    ) -> Operation[Appended]:
         try:
             if producer is not None or not self._exactly_once:
                 request = self.requests.append(path, body, content_type, producer=producer, **options)
-                response = yield from self.exchange(request)
+                response = yield from self.send(request)
                 return protocol.read_appended(response, produced=producer is not None)
-            return (yield from self._post_in_lane(path, body, content_type, **options))
+            return (yield from self._post_exactly_once(path, body, content_type, **options))
         except ContentTypeMismatch:
             self._types.pop(path, None)
             raise
 
-    def _post_in_lane(self, path: str, body: bytes, content_type: str, **options: Any) -> Call[Appended]:
+    def _post_exactly_once(self, path: str, body: bytes, content_type: str, **options: Any) -> Operation[Appended]:
         for _ in range(GAPS_MAX):
-            lane = self._lanes.take(path)
+            pooled = self._producers.acquire(path)
             try:
-                return (yield from self._post_as(lane, path, body, content_type, **options))
+                return (yield from self._post_as(pooled, path, body, content_type, **options))
             except ProducerGap as gap:
                 # The stream was deleted and created again, and knows nobody. A gap is refused before it is stored.
-                self._lanes.forget(path)
+                self._producers.forget(path)
                 last = gap
         raise last
 
-    def _post_as(self, lane: Lane, path: str, body: bytes, content_type: str, **options: Any) -> Call[Appended]:
-        numbers = (lane.producer_id, lane.epoch, lane.seq)
+    def _post_as(
+        self, pooled: PooledProducer, path: str, body: bytes, content_type: str, **options: Any
+    ) -> Operation[Appended]:
+        numbers = (pooled.producer_id, pooled.epoch, pooled.seq)
         known = False
         try:
             request = self.requests.append(path, body, content_type, producer=numbers, **options)
-            response = yield from self.exchange(request)
+            response = yield from self.send(request)
             known = True
-            lane.advance()
+            pooled.advance()
             return protocol.read_appended(response, produced=True)
         except ProducerGap:
             raise
@@ -202,15 +204,15 @@ class Calls:
             raise
         finally:
             if not known:
-                lane.abandon()  # also when the caller was cancelled meanwhile
-            self._lanes.give_back(path, lane)
+                pooled.bump_epoch()  # also when the caller was cancelled meanwhile
+            self._producers.release(path, pooled)
 
-    # Reading
+    # ReadOperation
 
-    def read(self, path: str, offset: str, until_up_to_date: bool) -> Reading:
+    def read(self, path: str, offset: str, until_up_to_date: bool) -> ReadOperation:
         while True:
-            response = yield from self.exchange(self.requests.read(path, offset))
-            batch = self.take_page(path, response)
+            response = yield from self.send(self.requests.read(path, offset))
+            batch = self.read_page(path, response)
             yield batch
             if batch.up_to_date or batch.closed or not until_up_to_date:
                 return
@@ -218,11 +220,11 @@ class Calls:
                 raise InvalidResponse(f"GET {path}: the server says that there is more, but not after {offset}")
             offset = batch.offset
 
-    def read_tail(self, path: str, count: int) -> Call[Batch]:
-        response = yield from self.exchange(self.requests.read_tail(path, count))
-        return self.take_page(path, response)
+    def read_tail(self, path: str, count: int) -> Operation[Batch]:
+        response = yield from self.send(self.requests.read_tail(path, count))
+        return self.read_page(path, response)
 
-    def take_page(self, path: str, response: Response) -> Batch:
+    def read_page(self, path: str, response: Response) -> Batch:
         batch = protocol.read_batch(response, self._types.get(path, ""))
         self._remember_type(path, batch.content_type)
         return batch
