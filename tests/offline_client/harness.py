@@ -101,7 +101,7 @@ class Harness:
         except Diverged:
             applied = self.store.apply([StoreUpdate(reset=True)])
             self.disconnect()
-        self.views.note(applied)
+        self.views.invalidate(applied)
 
     def carry_up(self) -> None:
         """The next text of the client reaches the server."""

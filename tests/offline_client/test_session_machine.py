@@ -64,7 +64,7 @@ class Interleavings(RuleBasedStateMachine):
     def add_partition(self, name: str) -> None:
         harness = self.harness
         harness.store.follow([name])
-        harness.views.note_followed()
+        harness.views.invalidate_drafts()
         if harness.session is not None:
             harness.effects += harness.session.follow([name])
 

@@ -72,7 +72,7 @@ def submit(
         raise click.UsageError("give a file or --message, not both")
     if event_id is not None and drafts:
         raise click.UsageError("--drafts have ids of their own: leave --id out")
-    groups: Iterable[list[Line]] = _groups(file) if not messages else [_of_messages(messages)]
+    groups: Iterable[list[Line]] = _groups(file) if not messages else [_number_messages(messages)]
     if event_id is not None:
         groups = [_single(groups)]
     rejected = 0
@@ -87,7 +87,7 @@ def submit(
         raise Failure(f"{rejected} events were rejected: mend them, and submit them with new ids")
 
 
-def _of_messages(messages: tuple[str, ...]) -> list[Line]:
+def _number_messages(messages: tuple[str, ...]) -> list[Line]:
     return [(number, text.encode("utf-8", "surrogateescape")) for number, text in enumerate(messages, start=1)]
 
 
@@ -175,7 +175,7 @@ def pull(
 
     show = _printer(form, as_json)
     with Session(address, client_id) as session:
-        for page in session.pages(_some(partitions), since):
+        for page in session.pages(_require_partitions(partitions), since):
             show(page)
 
 
@@ -199,13 +199,13 @@ def tail(
     pipes.end_with_reader()
     try:
         with Session(address, client_id) as session:
-            for page in session.events(_some(partitions), session.head if since is None else since):
+            for page in session.events(_require_partitions(partitions), session.head if since is None else since):
                 show(page)
     except KeyboardInterrupt:
         raise click.exceptions.Exit(ExitCode.INTERRUPTED) from None
 
 
-def _some(partitions: tuple[str, ...]) -> tuple[str, ...]:
+def _require_partitions(partitions: tuple[str, ...]) -> tuple[str, ...]:
     if not partitions:
         raise click.UsageError("name at least one partition, with -p")
     return partitions

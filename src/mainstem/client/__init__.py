@@ -1,4 +1,4 @@
-"""Python clients of a server: streams, exactly-once producers and, in `mainstem.client.offline`, sync.
+"""Python clients of a server: streams, exactly-once producers and, in `mainstem.client.offline`, offline-first sync.
 
 Names are loaded when they are first used, so that importing this package costs next to nothing.
 """
@@ -87,7 +87,7 @@ __all__ = [
     "Unavailable",
 ]
 
-_HOMES = {
+_MODULES = {
     "Appended": "core.results",
     "AsyncIdempotentProducer": "aio.producers",
     "AsyncStreams": "aio.streams",
@@ -105,7 +105,7 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOMES.get(name, 'core.errors')}"), name)
+    value = getattr(import_module(f"{__name__}.{_MODULES.get(name, 'core.errors')}"), name)
     globals()[name] = value
     return value
 

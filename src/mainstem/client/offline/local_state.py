@@ -145,7 +145,7 @@ class LocalState:
 
     def _follow(self, names: Sequence[str]) -> Facts:
         facts = self._store.follow(names)
-        self._views.note_followed()
+        self._views.invalidate_drafts()
         return facts
 
     async def save(self, updates: Sequence[StoreUpdate]) -> None:
@@ -156,7 +156,7 @@ class LocalState:
 
     def _save(self, updates: Sequence[StoreUpdate]) -> tuple[Applied, Facts]:
         applied = self._store.apply(updates)
-        self._views.note(applied)
+        self._views.invalidate(applied)
         return applied, self._store.facts()
 
     async def events(self, name: str, after: int, limit: int, *, with_drafts: bool) -> list[Event]:

@@ -113,8 +113,8 @@ class Views:
             raise
         return _decode(view.encode(view.shown))
 
-    def note(self, applied: Applied) -> None:
-        """The store has changed: forget what this makes wrong."""
+    def invalidate(self, applied: Applied) -> None:
+        """Drop the states that a change of the store has made wrong."""
         for view in self._views.values():
             below = is_stale(view.shown_at, view.partitions, applied.lowest)
             drafts_moved = applied.settled or applied.rejected or (view.shown_clock and applied.lowest)
@@ -123,7 +123,7 @@ class Views:
             elif below or drafts_moved:
                 view.forget_shown()
 
-    def note_followed(self) -> None:
+    def invalidate_drafts(self) -> None:
         """More partitions are followed: drafts in them are shown from now on."""
         for view in self._views.values():
             view.forget_shown()

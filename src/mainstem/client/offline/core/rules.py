@@ -12,7 +12,7 @@ from mainstem.sync.protocol.canonical import content_hash
 Found = Draft | Committed | Rejection
 
 
-def refuse_draft(drafts: int, drafts_bytes: int, rejections: int, draft: Draft) -> SyncClientError | None:
+def check_capacity(drafts: int, drafts_bytes: int, rejections: int, draft: Draft) -> SyncClientError | None:
     """Every queue has an end. A caller that meets it keeps its event, and is told what to wait for."""
     if drafts >= limits.OFFLINE_DRAFTS_MAX:
         return QueueFull(f"{drafts} drafts wait for a connection already, which is the most")
@@ -23,7 +23,7 @@ def refuse_draft(drafts: int, drafts_bytes: int, rejections: int, draft: Draft) 
     return None
 
 
-def judge_known(draft: Draft, known: Found) -> Found | IdInUse:
+def resolve_known(draft: Draft, known: Found) -> Found | IdInUse:
     """A draft with an id that is known: the same again, or something else."""
     if is_same(draft, known):
         return known
@@ -39,7 +39,7 @@ def is_same(draft: Draft, known: Found) -> bool:
         return False
 
 
-def visible_in(event: Committed, followed: Iterable[str], covered: Mapping[str, int]) -> list[str]:
+def visible_partitions(event: Committed, followed: Iterable[str], covered: Mapping[str, int]) -> list[str]:
     """The partitions in which an event is shown: those that are followed, and whose snapshot does not include it."""
     wanted = set(followed)
     return [name for name in event.partitions if name in wanted and event.committed_id > covered.get(name, 0)]

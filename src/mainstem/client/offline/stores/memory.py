@@ -19,7 +19,7 @@ from mainstem.client.offline.core.records import (
     StoreUpdate,
     is_stale,
 )
-from mainstem.client.offline.core.rules import is_same, judge_known, refuse_draft, visible_in
+from mainstem.client.offline.core.rules import check_capacity, is_same, resolve_known, visible_partitions
 from mainstem.client.offline.stores.contract import ClientStore, Found
 from mainstem.client.sync_protocol.errors import SyncClientError
 
@@ -71,11 +71,11 @@ class MemoryClientStore(ClientStore):
     def _add_draft(self, draft: Draft) -> Found | SyncClientError:
         known = self.find(draft.id)
         if known is not None:
-            return judge_known(draft, known)
+            return resolve_known(draft, known)
         size = sum(len(waiting.event) for waiting in self._drafts.values())
-        fault = refuse_draft(len(self._drafts), size, len(self._rejections), draft)
-        if fault is not None:
-            return fault
+        error = check_capacity(len(self._drafts), size, len(self._rejections), draft)
+        if error is not None:
+            return error
         self._clock += 1
         kept = Draft(self._clock, draft.id, draft.partitions, draft.event, draft.digest)
         self._drafts[draft.id] = kept
@@ -188,7 +188,7 @@ class MemoryClientStore(ClientStore):
         place = event.committed_id
         held = self._events.get(place)
         covered = {name: snapshot.committed_id for name, snapshot in self._snapshots.items()}
-        names = visible_in(event, self._partitions, covered)
+        names = visible_partitions(event, self._partitions, covered)
         draft = self._drafts.get(event.id)
         if draft is not None and is_same(draft, event):
             del self._drafts[event.id]

@@ -22,7 +22,7 @@ from mainstem.client.offline.core.records import (
     Snapshot,
     StoreUpdate,
 )
-from mainstem.client.offline.core.rules import judge_known, refuse_draft
+from mainstem.client.offline.core.rules import check_capacity, resolve_known
 from mainstem.client.offline.stores.contract import ClientStore, Found
 from mainstem.client.offline.stores.lock import StoreLock
 from mainstem.client.offline.stores.schema import migrate
@@ -191,10 +191,10 @@ class SqliteClientStore(ClientStore):
     def _add_draft(self, draft: Draft) -> Found | SyncClientError:
         known = self.find(draft.id)
         if known is not None:
-            return judge_known(draft, known)
-        fault = refuse_draft(self._drafts, self._drafts_bytes, self._rejections, draft)
-        if fault is not None:
-            return fault
+            return resolve_known(draft, known)
+        error = check_capacity(self._drafts, self._drafts_bytes, self._rejections, draft)
+        if error is not None:
+            return error
         self._db.execute(
             "INSERT INTO drafts (id, partitions, event, digest) VALUES (?, ?, ?, ?)",
             (draft.id, names_text(draft.partitions), draft.event, draft.digest),

@@ -17,7 +17,7 @@ from mainstem.client.offline.core.records import (
     StoreUpdate,
     is_stale,
 )
-from mainstem.client.offline.core.rules import is_same, visible_in
+from mainstem.client.offline.core.rules import is_same, visible_partitions
 
 _encode = msgspec.json.Encoder().encode
 _names = msgspec.json.Decoder(tuple[str, ...]).decode
@@ -113,7 +113,7 @@ class UpdateWriter:
         db, place = self._db, event.committed_id
         if self._has_drafts:
             self._settle(event)
-        names = visible_in(event, self._followed, self._covered)
+        names = visible_partitions(event, self._followed, self._covered)
         if names or event.client_id == self._client_id:
             db.execute(
                 "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
