@@ -14,7 +14,8 @@ from mainstem.http.asgi import Headers
 from mainstem.http.responses import problem_headers
 from mainstem.server.edge.exchanges import Exchange
 from mainstem.streams.commands.append import Appended
-from mainstem.streams.http.handler import StreamsHttp, append_content_type, append_reply, parse_messages_now
+from mainstem.streams.http.append import append_reply, prepare_append
+from mainstem.streams.http.handler import StreamsHttp
 from mainstem.streams.rules import paths
 
 
@@ -60,10 +61,8 @@ class AppendHandler:
         try:
             path = self._parse_path()
             self._identity.require_write(path)
-            content_type = append_content_type(self._headers, body)
-            messages = None if content_type is None else parse_messages_now(content_type, body)
-            command = self._http.append_command(path, self._headers, content_type, messages)
-            self._http.streams.log.enqueue(command, self)
+            streams = self._http.streams
+            streams.log.enqueue(prepare_append(streams, path, self._headers, body), self)
         except MainstemError as error:
             self.set_exception(error)
 
@@ -85,7 +84,7 @@ class AppendHandler:
 
     def set_result(self, done: Appended) -> None:
         if done.state.ttl_s is not None:
-            self._http.keep_alive(self._parse_path(), done)
+            self._http.streams.touch(self._parse_path(), done.state)
         self._exchange.respond(*append_reply(self._headers, done))
 
     def set_exception(self, error: BaseException) -> None:

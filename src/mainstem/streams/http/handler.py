@@ -8,10 +8,8 @@ from mainstem.access import Identity, name_caller
 from mainstem.errors import (
     BadHeader,
     BadQuery,
-    EmptyBody,
     MainstemError,
     MethodNotAllowed,
-    MissingContentType,
 )
 from mainstem.http.asgi import HeaderList, Headers, Receive, Scope, Send
 from mainstem.http.compression import ENCODERS, choose_encoding
@@ -27,12 +25,12 @@ from mainstem.http.responses import (
     respond_problem,
 )
 from mainstem.long_work import run_sized
-from mainstem.streams.commands.append import Append, Appended
 from mainstem.streams.commands.create import Create, Created, Lifetime
 from mainstem.streams.commands.delete import Delete
 from mainstem.streams.commands.fork import Fork, parse_sub_offset
 from mainstem.streams.commands.trim import format_retention
-from mainstem.streams.http.headers import parse_read, read_if_match, read_lifetime, read_producer, read_retention
+from mainstem.streams.http.append import append_reply, parse_messages, parsed_size, prepare_append
+from mainstem.streams.http.headers import parse_read, read_lifetime, read_retention
 from mainstem.streams.http.listing import parse_count
 from mainstem.streams.jitter import draw_cursor_jitter_s
 from mainstem.streams.reading.live import LiveReads, seconds_left
@@ -108,30 +106,14 @@ class StreamsHttp:
 
     async def _append(self, path: str, headers: Headers, receive: Receive, send: Send) -> None:
         body = await read_body(headers, receive, self.body_bytes_max)
-        content_type = append_content_type(headers, body)
-        messages = None if content_type is None else await parse_messages(content_type, body)
-        done = await self.streams.log.submit(self.append_command(path, headers, content_type, messages))
-        self.keep_alive(path, done)
-        await respond(send, *append_reply(headers, done))
-
-    def keep_alive(self, path: str, done: Appended) -> None:
-        """An append that stored nothing, as a retry, is a use of the stream all the same."""
-        if done.state.ttl_s is not None:
-            self.streams.touch(path, done.state)
-
-    def append_command(
-        self, path: str, headers: Headers, content_type: str | None, messages: Messages | None
-    ) -> Append:
-        return Append(
-            path,
-            content_type,
-            messages,
-            is_true(headers, b"stream-closed"),
-            text_header(headers, b"stream-seq", limits.STREAM_SEQ_BYTES_MAX),
-            read_producer(headers),
-            read_if_match(headers),
-            self.streams.touched_us(path),
+        content_type = headers.get(b"content-type", b"")[: limits.CONTENT_TYPE_BYTES_MAX].decode("latin-1")
+        size = parsed_size(content_type, body)
+        command = await run_sized(
+            size, limits.PARSE_INLINE_BYTES_MAX, prepare_append, self.streams, path, headers, body
         )
+        done = await self.streams.log.submit(command)
+        self.streams.touch(path, done.state)  # an append that stored nothing, as a retry, is a use all the same
+        await respond(send, *append_reply(headers, done))
 
     async def _create(self, path: str, headers: Headers, scope: Scope, receive: Receive, send: Send) -> None:
         content_type = text_header(headers, b"content-type", limits.CONTENT_TYPE_BYTES_MAX)
@@ -150,7 +132,7 @@ class StreamsHttp:
                 Create(
                     path,
                     content_type,
-                    await parse_messages(content_type, body, creating=True) if body else NOTHING,
+                    await parse_first_messages(content_type, body),
                     is_true(headers, b"stream-closed"),
                     lifetime,
                     read_retention(headers),
@@ -194,7 +176,7 @@ class StreamsHttp:
                 fork.anchor,
                 sub_offset,
                 fork.resolved,
-                await parse_messages(body_type, body, creating=True) if body else NOTHING,
+                await parse_first_messages(body_type, body),
                 is_true(headers, b"stream-closed"),
                 lifetime,
                 self.streams.touched_us(path),
@@ -316,42 +298,12 @@ class StreamsHttp:
         return next_cursor(client, self.streams.log.clock_us(), draw_cursor_jitter_s()).encode()
 
 
-def append_content_type(headers: Headers, body: bytes) -> str | None:
-    """What a POST says that it appends; None if it only closes."""
+async def parse_first_messages(content_type: str, body: bytes) -> Messages:
+    """What a new stream begins with, parsed off the event loop when that could take long."""
     if not body:
-        if is_true(headers, b"stream-closed"):
-            return None
-        raise EmptyBody("there is nothing to append")
-    content_type = text_header(headers, b"content-type", limits.CONTENT_TYPE_BYTES_MAX)
-    if not content_type:
-        raise MissingContentType("an append says what it appends, in Content-Type")
-    return content_type
-
-
-def append_reply(headers: Headers, done: Appended) -> tuple[int, HeaderList]:
-    reply = [*base_headers(headers), (b"stream-next-offset", str(done.state.next_offset).encode())]
-    if done.state.closed:
-        reply.append((b"stream-closed", b"true"))
-    if done.producer is None:
-        return 204, reply
-    reply.append((b"producer-epoch", b"%d" % done.producer.epoch))
-    reply.append((b"producer-seq", b"%d" % done.producer.last_seq))
-    return (200 if done.wrote else 204), reply
-
-
-def parse_messages_now(content_type: str, body: bytes, *, creating: bool = False) -> Messages:
-    """A body in its stored form; only JSON is looked into."""
-    if content_types.is_json(content_type):
-        return json_mode.parse_body(body, empty_array_ok=creating)
-    return Messages(body, 1)
-
-
-async def parse_messages(content_type: str, body: bytes, *, creating: bool = False) -> Messages:
-    """The same, off the event loop when it could take long."""
-    size = len(body) if content_types.is_json(content_type) else 0
-    return await run_sized(
-        size, limits.PARSE_INLINE_BYTES_MAX, parse_messages_now, content_type, body, creating=creating
-    )
+        return NOTHING
+    size = parsed_size(content_type, body)
+    return await run_sized(size, limits.PARSE_INLINE_BYTES_MAX, parse_messages, content_type, body, creating=True)
 
 
 def describe(state: StreamState) -> HeaderList:
