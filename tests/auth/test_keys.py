@@ -166,7 +166,7 @@ def test_a_known_token_ends_and_begins_with_its_time(secret_file, start_thread, 
     assert append() == 401
     clock.advance(10)
     assert client.put(ROOT + "a", headers=token).status_code == 201
-    assert append() == 204  # the short way
+    assert append() == 204  # the fast path
     assert may_enter(client, token["authorization"].removeprefix("Bearer "))
     clock.advance(9.999)
     assert append() == 204

@@ -76,7 +76,7 @@ def test_a_token_allows_what_its_claims_say_and_no_more(admin, client, callers, 
     endpoint.prepare(admin, path)
     allowed = endpoint.needs <= RIGHTS[caller]
     replies = [endpoint.call(client, path, bearer(callers[caller]))]
-    if endpoint.method == "POST":  # now the token is known, and an append takes the short way
+    if endpoint.method == "POST":  # now the token is known, and an append takes the fast path
         replies.append(endpoint.call(client, path, bearer(callers[caller])))
     for reply in replies:
         if allowed:
@@ -211,7 +211,7 @@ def test_the_refused_request_has_changed_nothing(admin, client, callers, path):
     assert admin.get(ROOT + path).content == b"data"
 
 
-def test_an_append_with_a_known_token_takes_the_short_way(guarded, client, path, monkeypatch):
+def test_an_append_with_a_known_token_takes_the_fast_path(guarded, client, path, monkeypatch):
     gate = guarded.server.app.gate
     ordinary = []
 

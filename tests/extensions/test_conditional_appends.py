@@ -113,7 +113,7 @@ def test_a_fenced_producer_learns_that_first(client, stream):
     assert client.post(stream, headers=producer(0, epoch=4) | {"if-match": start}, content=b"x").status_code == 403
 
 
-@pytest.mark.parametrize("size", [1, 100_000], ids=["short way", "ordinary way"])
+@pytest.mark.parametrize("size", [1, 100_000], ids=["fast path", "ASGI"])
 def test_of_concurrent_writers_with_the_same_condition_exactly_one_wins(client, stream, size):
     for _ in range(5):
         start = tail(client, stream)

@@ -19,7 +19,7 @@ def producer(epoch, seq, producer_id="p"):
 
 
 class LongWayClient(httpx2.Client):
-    """A query keeps an append off the server's short way for appends; it must make no other difference."""
+    """A query keeps an append off the server's fast path for appends; it must make no other difference."""
 
     def post(self, url, **options):
         return super().post(f"{url}?", params={"long": "way"}, **options)

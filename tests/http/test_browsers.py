@@ -148,7 +148,7 @@ def test_an_operator_can_allow_active_content(start_thread, connect_to):
     assert reply.headers["content-security-policy"] == "sandbox"
 
 
-def test_a_direct_append_is_checked_like_any_other(client, server, text_stream):
+def test_an_append_on_the_fast_path_is_checked_like_any_other(client, server, text_stream):
     raw = post(text_stream, b"x", b"Origin: http://evil.example")
     assert exchange(server.address, raw).status == 403
     assert exchange(server.address, post(text_stream, b"x").replace(b"Host: test", b"Host: evil.example")).status == 421

@@ -33,7 +33,7 @@ def drive(parts: Iterable[bytes]) -> Seen:
                     seen.append((head, body))
                     machine.write(Write.HEAD)
                     machine.write(Write.END)
-                    machine.next_exchange()
+                    machine.start_next_cycle()
         except MainstemError as error:
             seen.append(error.code)
             machine.feed(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")

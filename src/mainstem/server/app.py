@@ -19,9 +19,9 @@ from mainstem.log.live import Live
 from mainstem.log.store import MemoryStore, SqliteStore, Store
 from mainstem.log.store.postgres.urls import describe_url
 from mainstem.server.auth.gate import open_gate
-from mainstem.server.edge.exchanges import Exchange
 from mainstem.server.edge.heads import normalise_path
-from mainstem.server.endpoints.append import AppendHandler, fits
+from mainstem.server.edge.request_cycle import RequestCycle
+from mainstem.server.endpoints.append import AppendHandler, is_fast_append
 from mainstem.server.endpoints.health import Health
 from mainstem.server.endpoints.partitions import PartitionsHttp
 from mainstem.server.endpoints.stream_snapshots import StreamSnapshots
@@ -208,12 +208,12 @@ class Mainstem:
         if self.endpoints is not None:
             self.endpoints.sync.release()
 
-    def direct(self, exchange: Exchange) -> AppendHandler | None:
-        """Answer an append without a task, for whoever runs this app on the edge of its own."""
-        if self.endpoints is None or not fits(exchange, self.endpoints.streams):
+    def try_fast_append(self, cycle: RequestCycle) -> AppendHandler | None:
+        """The fast path of `mainstem serve`: answers an append without a task. None leaves the request to ASGI."""
+        if self.endpoints is None or not is_fast_append(cycle.head, self.endpoints.streams):
             return None
         try:
-            headers = exchange.head.fields or collect_headers(exchange.head.headers)
+            headers = cycle.head.fields or collect_headers(cycle.head.headers)
             if self.origins is not None:
                 self.origins.check_host(headers.get(b"host"))
                 self.origins.check_command(headers.get(b"origin"), headers.get(b"host"))
@@ -221,12 +221,12 @@ class Mainstem:
             return None  # ASGI answers it
         identity = EVERYBODY
         if self.gate is not None:
-            client = self.proxies.client_of(exchange.connection.client, headers.get(b"x-forwarded-for"))
+            client = self.proxies.client_of(cycle.connection.client, headers.get(b"x-forwarded-for"))
             known = self.gate.admit_known(headers, client)
             if known is None:
                 return None
             identity = known
-        return AppendHandler(exchange, self.endpoints.streams, identity, headers)
+        return AppendHandler(cycle, self.endpoints.streams, identity, headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":

@@ -8,8 +8,8 @@ from urllib.parse import unquote
 
 from mainstem.errors import MainstemError
 from mainstem.http.asgi import Scope
-from mainstem.server.edge.exchanges import Exchange
 from mainstem.server.edge.heads import RequestHead
+from mainstem.server.edge.request_cycle import RequestCycle
 
 if TYPE_CHECKING:
     from mainstem.server.edge.connection import Connection
@@ -38,10 +38,10 @@ def make_scope(connection: "Connection", head: RequestHead) -> Scope:
 class AsgiHandler:
     """One call of the app, in a task of its own."""
 
-    __slots__ = ("_app", "_complete", "_delivered", "_head", "_left", "_pieces", "_waiter", "backlog", "exchange")
+    __slots__ = ("_app", "_complete", "_delivered", "_head", "_left", "_pieces", "_waiter", "backlog", "cycle")
 
-    def __init__(self, app: Any, exchange: Exchange) -> None:
-        self.exchange = exchange
+    def __init__(self, app: Any, cycle: RequestCycle) -> None:
+        self.cycle = cycle
         self.backlog = 0
         self._app = app
         self._pieces: deque[bytes] = deque()
@@ -62,7 +62,7 @@ class AsgiHandler:
         self._complete = True
         self._wake()
 
-    def client_left(self) -> None:
+    def client_disconnected(self) -> None:
         self._left = True
         self._wake()
 
@@ -73,8 +73,8 @@ class AsgiHandler:
     # The app
 
     async def run(self) -> None:
-        exchange = self.exchange
-        connection, head = exchange.connection, exchange.head
+        cycle = self.cycle
+        connection, head = cycle.connection, cycle.head
         scope = make_scope(connection, head)
         scope["type"] = "http"
         scope["method"] = head.method.decode("ascii")
@@ -86,26 +86,26 @@ class AsgiHandler:
             logger.exception("a request failed unexpectedly")
             self._fail()
         else:
-            if exchange.complete or exchange.lost:
+            if cycle.complete or cycle.lost:
                 return
             if self._left:
-                exchange.abort()  # it closed its half, and the app took that for its end
+                cycle.abort()  # it closed its half, and the app took that for its end
             else:
                 logger.error("the app returned without a whole reply")
                 self._fail()
 
     def _fail(self) -> None:
         """The app is at fault. Say so, unless its reply has begun."""
-        if self.exchange.lost or self.exchange.complete:
+        if self.cycle.lost or self.cycle.complete:
             return
-        if self.exchange.started or self._head:
-            self.exchange.abort()
+        if self.cycle.started or self._head:
+            self.cycle.abort()
         else:
-            self.exchange.respond_problem(MainstemError("something unexpected went wrong"))
+            self.cycle.respond_problem(MainstemError("something unexpected went wrong"))
 
     async def receive(self) -> Message:
-        self.exchange.ask_for_body()
-        while not (self._pieces or self._left or self.exchange.lost or (self._complete and not self._delivered)):
+        self.cycle.ask_for_body()
+        while not (self._pieces or self._left or self.cycle.lost or (self._complete and not self._delivered)):
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
         if self._pieces or (self._complete and not self._delivered):
@@ -114,24 +114,24 @@ class AsgiHandler:
             self._delivered = self._complete
             if self.backlog:
                 self.backlog = 0
-                self.exchange.connection.body_taken()
+                self.cycle.connection.body_taken()
             return {"type": "http.request", "body": body, "more_body": not self._complete}
         return {"type": "http.disconnect"}
 
     async def send(self, message: Any) -> None:
-        exchange = self.exchange
-        if exchange.lost:
+        cycle = self.cycle
+        if cycle.lost:
             return
         if message["type"] == "http.response.start":
-            self._head = exchange.start(message["status"], message["headers"])
+            self._head = cycle.start(message["status"], message["headers"])
             return
         if message["type"] != "http.response.body":
             raise AssertionError(f"unexpected ASGI message {message['type']!r}")
         head, self._head = self._head, b""
         more = message.get("more_body", False)
-        exchange.write(head, message.get("body", b""))
+        cycle.write(head, message.get("body", b""))
         if not more:
-            exchange.end()
+            cycle.end()
             self._wake()
-        if exchange.connection.write_paused:
-            await exchange.connection.drain()
+        if cycle.connection.write_paused:
+            await cycle.connection.drain()

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, cast
 
 from mainstem import limits
 from mainstem.errors import RETRY_AFTER, MainstemError, Overloaded, RequestTimeout
-from mainstem.server.edge.exchanges import Exchange, error_reply
 from mainstem.server.edge.heads import RequestHead
 from mainstem.server.edge.machine import END_OF_REQUEST, Machine
+from mainstem.server.edge.request_cycle import RequestCycle, error_reply
 from mainstem.server.edge.states import Reading, Write, Writing
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Connection(asyncio.Protocol):
-    """One exchange at a time. While it lasts, what the client sends meanwhile waits in a bounded buffer."""
+    """One request and its reply at a time. What the client sends meanwhile waits in a bounded buffer."""
 
     __slots__ = (
         "_admitted",
@@ -29,8 +29,8 @@ class Connection(asyncio.Protocol):
         "_scheduled",
         "client",
         "closing",
+        "cycle",
         "deadline",
-        "exchange",
         "local",
         "machine",
         "secure",
@@ -43,7 +43,7 @@ class Connection(asyncio.Protocol):
         self.server = server
         self.machine = Machine()
         self.transport: asyncio.Transport
-        self.exchange: Exchange | None = None
+        self.cycle: RequestCycle | None = None
         self.client: tuple[str, int] | None = None
         self.local: tuple[str, int | None] | None = None
         self.secure = False
@@ -102,11 +102,11 @@ class Connection(asyncio.Protocol):
         if self._lingering or self.machine.reading is Reading.ENDED:
             return False
         self.machine.receive_eof()
-        if self.exchange is None:
+        if self.cycle is None:
             return False
-        if self.exchange.handler is not None:
-            self.exchange.handler.client_left()
-        return not self.secure and self.exchange is not None
+        if self.cycle.handler is not None:
+            self.cycle.handler.client_disconnected()
+        return not self.secure and self.cycle is not None
 
     def pause_writing(self) -> None:
         self.write_paused = True
@@ -122,14 +122,14 @@ class Connection(asyncio.Protocol):
     # Requests
 
     def _advance(self) -> None:
-        """Take what the buffer holds, as far as the exchange allows and without keeping the loop for long."""
+        """Take what the buffer holds, as far as the current request allows, without holding up the event loop."""
         if self._advancing:
             return  # a handler answered at once: the loop below goes on
         self._advancing = True
         machine = self.machine
-        turns = limits.EXCHANGES_AT_ONCE
+        turns = limits.REQUESTS_AT_ONCE
         try:
-            while turns and not (self.write_paused and self.exchange is None):
+            while turns and not (self.write_paused and self.cycle is None):
                 event = machine.next_event()
                 if event is None:
                     break
@@ -165,16 +165,16 @@ class Connection(asyncio.Protocol):
             self.machine.write(Write.SWITCH)
             self._leave_to_websocket(head)
             return
-        self.exchange = exchange = Exchange(self, head)
-        handler = self.server.direct(exchange) or self.server.serve(exchange)
-        if self.exchange is not exchange:
+        self.cycle = cycle = RequestCycle(self, head)
+        handler = self.server.fast_path(cycle) or self.server.serve(cycle)
+        if self.cycle is not cycle:
             return  # it was answered at once
-        exchange.handler = handler
+        cycle.handler = handler
         if head.length:
             body = self.machine.take_whole_body()
             if body is None:
                 return
-            exchange.received = len(body)
+            cycle.received = len(body)
             handler.receive_data(body)
         handler.receive_end()
 
@@ -187,18 +187,18 @@ class Connection(asyncio.Protocol):
         self.server.upgrade(self, head, rest)
 
     def _receive_body(self, data: bytes) -> None:
-        exchange = self.exchange
-        if exchange is None or exchange.handler is None:
+        cycle = self.cycle
+        if cycle is None or cycle.handler is None:
             self._drop(len(data))  # of a request that is answered already
             return
-        exchange.received += len(data)
-        exchange.handler.receive_data(data)
+        cycle.received += len(data)
+        cycle.handler.receive_data(data)
 
     def _complete_request(self) -> None:
-        if self.exchange is not None and self.exchange.handler is not None:
-            self.exchange.handler.receive_end()
-        elif self.machine.exchange_over:
-            self._next_exchange()
+        if self.cycle is not None and self.cycle.handler is not None:
+            self.cycle.handler.receive_end()
+        elif self.machine.cycle_over:
+            self._start_next_cycle()
 
     # Replies
 
@@ -217,9 +217,9 @@ class Connection(asyncio.Protocol):
         """The handler has taken what it held back: more may come."""
         self._settle()
 
-    def exchange_answered(self, close: bool) -> None:
+    def reply_completed(self, close: bool) -> None:
         """The reply is complete; the request may not be."""
-        self.exchange = None
+        self.cycle = None
         machine = self.machine
         if close or self.closing or machine.reading is Reading.ENDED:
             machine.write(Write.CLOSE)
@@ -227,14 +227,14 @@ class Connection(asyncio.Protocol):
                 self._linger()
             else:
                 self.transport.close()
-        elif machine.exchange_over:
-            self._next_exchange()
+        elif machine.cycle_over:
+            self._start_next_cycle()
         if not self._advancing and (machine.buffered or self._paused or self._held):
             self._advance()
 
-    def _next_exchange(self) -> None:
+    def _start_next_cycle(self) -> None:
         self._dropped = 0
-        self.machine.next_exchange()
+        self.machine.start_next_cycle()
         self.deadline = self.server.loop.time() + limits.KEEP_ALIVE_S
 
     def _refuse(self, error: MainstemError) -> None:
@@ -249,10 +249,10 @@ class Connection(asyncio.Protocol):
             self.transport.close()
 
     def _leave(self) -> None:
-        """The current exchange is over for its handler."""
-        exchange, self.exchange = self.exchange, None
-        if exchange is not None and exchange.handler is not None:
-            exchange.handler.client_left()
+        """End the current cycle: tell its handler that the client is gone."""
+        cycle, self.cycle = self.cycle, None
+        if cycle is not None and cycle.handler is not None:
+            cycle.handler.client_disconnected()
 
     def _linger(self) -> None:
         """Take in for a moment what is still on its way: closing over unread data would reset the connection, and the
@@ -285,7 +285,7 @@ class Connection(asyncio.Protocol):
 
     def _settle(self) -> None:
         """Decide whether to go on reading, until when to wait, and what this connection holds in memory."""
-        machine, exchange = self.machine, self.exchange
+        machine, cycle = self.machine, self.cycle
         if machine.reading is Reading.COMPLETE and not (
             machine.buffered or self._paused or self._held or self.write_paused
         ):  # the usual case: a request that came whole is being answered
@@ -293,7 +293,7 @@ class Connection(asyncio.Protocol):
             return
         if self._lingering or machine.reading is Reading.SWITCHED or self.transport.is_closing():
             return
-        backlog = 0 if exchange is None or exchange.handler is None else exchange.handler.backlog
+        backlog = 0 if cycle is None or cycle.handler is None else cycle.handler.backlog
         if self._scheduled or self.write_paused or max(machine.buffered, backlog) > limits.READ_AHEAD_BYTES:
             self._pause()
         else:
@@ -301,11 +301,11 @@ class Connection(asyncio.Protocol):
         if machine.in_request:
             if self._began is None:
                 self._began = self.server.loop.time()
-            received = 0 if exchange is None else exchange.received
+            received = 0 if cycle is None else cycle.received
             self.deadline = self._began + limits.REQUEST_WAIT_S_MAX + received / limits.BODY_BYTES_S_MIN
         else:
             self._began = None
-            if exchange is not None:
+            if cycle is not None:
                 self.deadline = None  # how long an answer may take is for its handler to decide
         self._count_memory()
 
@@ -320,7 +320,7 @@ class Connection(asyncio.Protocol):
     def finish_soon(self) -> None:
         """The server stops: answer what was asked, and close."""
         self.closing = True
-        if self.exchange is None and not self._lingering:
+        if self.cycle is None and not self._lingering:
             self.transport.close()
 
     @property
@@ -335,10 +335,10 @@ class Connection(asyncio.Protocol):
             self._refuse(Overloaded("the server holds too many unfinished requests", headers=RETRY_AFTER))
 
     def _count_memory(self) -> None:
-        exchange = self.exchange
+        cycle = self.cycle
         size = self.machine.buffered
-        if exchange is not None and (exchange.received > limits.READ_AHEAD_BYTES or self.machine.in_request):
-            size += exchange.received  # a large body counts until it is answered; a small one is soon a command
+        if cycle is not None and (cycle.received > limits.READ_AHEAD_BYTES or self.machine.in_request):
+            size += cycle.received  # a large body counts until it is answered; a small one is soon a command
         if self.write_paused:
             size += self.transport.get_write_buffer_size()
         if size or self._held:

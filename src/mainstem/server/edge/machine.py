@@ -21,7 +21,7 @@ class Machine:
     """`feed` it what arrives, and ask for events until there are none.
 
     The events of a request are its head, pieces of its body and END_OF_REQUEST. The next request's come after
-    `next_exchange`. Bad input raises a `MainstemError`, once: the connection is to be closed after it is answered.
+    `start_next_cycle`. Bad input raises a `MainstemError`, once: the connection is to be closed after it is answered.
     """
 
     __slots__ = ("_buffer", "_checked", "_chunked", "_left", "_skipped", "more", "reading", "writing")
@@ -56,7 +56,7 @@ class Machine:
         return rest
 
     def next_event(self) -> Event | None:
-        """The next event; None if it takes more bytes, or the current exchange is not over."""
+        """The next event; None if it takes more bytes, or the current request is not answered yet."""
         try:
             if self.reading is Reading.HEAD:
                 return self._read_head() if self._buffer else None
@@ -148,9 +148,9 @@ class Machine:
             self.reading = after_read(self.reading, Read.SWITCH)
 
     @property
-    def exchange_over(self) -> bool:
+    def cycle_over(self) -> bool:
         return self.reading is Reading.COMPLETE and self.writing is Writing.COMPLETE
 
-    def next_exchange(self) -> None:
+    def start_next_cycle(self) -> None:
         self.reading = after_read(self.reading, Read.NEXT)
         self.writing = after_write(self.writing, Write.NEXT)

@@ -13,9 +13,9 @@ from mainstem.access import name_address
 from mainstem.errors import RETRY_AFTER, Overloaded
 from mainstem.server.edge.asgi import AsgiHandler
 from mainstem.server.edge.connection import Connection
-from mainstem.server.edge.exchanges import Direct, Exchange, Handler
 from mainstem.server.edge.heads import RequestHead
 from mainstem.server.edge.memory import MemoryBudget
+from mainstem.server.edge.request_cycle import FastPath, Handler, RequestCycle
 from mainstem.server.edge.websocket import WebSocketConnection
 from mainstem.shares import Share, Shares
 
@@ -33,19 +33,19 @@ class Client(Protocol):
 
 
 class EdgeServer:
-    """Serves an ASGI app on listening sockets. `direct` may take requests that need no task."""
+    """Serves an ASGI app on listening sockets. `fast_path` may take requests that need no task."""
 
     def __init__(
         self,
         app: Any,
-        direct: Direct | None = None,
+        fast_path: FastPath | None = None,
         *,
         shares: Shares | None = None,
         message_bytes_max: int = limits.MIB,
     ) -> None:
         self.app = app
         self.shares = shares or Shares()
-        self.direct: Direct = direct or _leave_all_to_asgi
+        self.fast_path: FastPath = fast_path or _leave_all_to_asgi
         self.message_bytes_max = message_bytes_max
         self.memory = MemoryBudget()
         self.clients: set[Client] = set()
@@ -106,9 +106,9 @@ class EdgeServer:
         self.clients.discard(client)
         self._ended.set()
 
-    def serve(self, exchange: Exchange) -> Handler:
+    def serve(self, cycle: RequestCycle) -> Handler:
         """Answer a request by the app."""
-        handler = AsgiHandler(self.app, exchange)
+        handler = AsgiHandler(self.app, cycle)
         self.run(handler.run())
         return handler
 
@@ -143,5 +143,5 @@ class EdgeServer:
         self.date_line = b"date: %b\r\n" % formatdate(usegmt=True).encode()
 
 
-def _leave_all_to_asgi(exchange: Exchange) -> None:
+def _leave_all_to_asgi(cycle: RequestCycle) -> None:
     return None

@@ -1,8 +1,8 @@
 """What may happen next on a connection.
 
-A connection carries one exchange at a time: a request is read, and its reply is written. Each of the two directions is
-a small state machine. The tables below are all that there is: an event that the table does not list for a state is a
-bug in the edge, never a matter of what a client sent, and raises `IllegalEvent`.
+A connection carries one request cycle at a time: a request is read, and its reply is written. Each of the two
+directions is a small state machine. The tables below are all that there is: an event that the table does not list for
+a state is a bug in the edge, never a matter of what a client sent, and raises `IllegalEvent`.
 
 How they work together:
 

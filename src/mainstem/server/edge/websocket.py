@@ -12,8 +12,8 @@ from websockets.server import ServerProtocol
 
 from mainstem import limits
 from mainstem.server.edge.asgi import Message, make_scope
-from mainstem.server.edge.exchanges import STATUS_LINES
 from mainstem.server.edge.heads import END, RequestHead
+from mainstem.server.edge.request_cycle import STATUS_LINES
 
 if TYPE_CHECKING:
     from mainstem.server.edge.connection import Connection

@@ -12,19 +12,19 @@ from mainstem.access import Identity
 from mainstem.errors import MainstemError, problem
 from mainstem.http.asgi import Headers
 from mainstem.http.responses import problem_headers
-from mainstem.server.edge.exchanges import Exchange
+from mainstem.server.edge.heads import RequestHead
+from mainstem.server.edge.request_cycle import RequestCycle
 from mainstem.streams.commands.append import Appended
 from mainstem.streams.http.append import append_reply, prepare_append
 from mainstem.streams.http.handler import StreamsHttp
 from mainstem.streams.rules import paths
 
 
-def fits(exchange: Exchange, http: StreamsHttp) -> bool:
+def is_fast_append(head: RequestHead, http: StreamsHttp) -> bool:
     """Whether a request is an append that can wait for its last byte in memory."""
-    head = exchange.head
     return (
         head.method == b"POST"
-        and 0 <= head.length <= min(limits.DIRECT_APPEND_BYTES_MAX, http.body_bytes_max)
+        and 0 <= head.length <= min(limits.FAST_APPEND_BYTES_MAX, http.body_bytes_max)
         and not head.query
         and not head.expects_continue
         and head.path.startswith(http.mount.root)
@@ -35,12 +35,12 @@ def fits(exchange: Exchange, http: StreamsHttp) -> bool:
 class AppendHandler:
     """One append. To the connection it is a request's handler, to the log it is a waiting caller."""
 
-    __slots__ = ("_complete", "_exchange", "_headers", "_http", "_identity", "_pieces")
+    __slots__ = ("_complete", "_cycle", "_headers", "_http", "_identity", "_pieces")
 
     backlog = 0  # its size is bounded
 
-    def __init__(self, exchange: Exchange, http: StreamsHttp, identity: Identity, headers: Headers) -> None:
-        self._exchange = exchange
+    def __init__(self, cycle: RequestCycle, http: StreamsHttp, identity: Identity, headers: Headers) -> None:
+        self._cycle = cycle
         self._http = http
         self._identity = identity
         self._headers = headers
@@ -67,12 +67,12 @@ class AppendHandler:
             self.set_exception(error)
 
     def _parse_path(self) -> str:
-        return paths.parse_path(self._exchange.head.path[len(self._http.mount.root) :])
+        return paths.parse_path(self._cycle.head.path[len(self._http.mount.root) :])
 
-    def client_left(self) -> None:
+    def client_disconnected(self) -> None:
         """A complete append counts also without its client; an incomplete one does not."""
         if not self._complete:
-            self._exchange.abort()
+            self._cycle.abort()
 
     # What the log needs of a waiting caller
 
@@ -80,14 +80,14 @@ class AppendHandler:
         return False
 
     def done(self) -> bool:
-        return self._exchange.complete
+        return self._cycle.complete
 
     def set_result(self, done: Appended) -> None:
         if done.state.ttl_s is not None:
             self._http.streams.touch(self._parse_path(), done.state)
-        self._exchange.respond(*append_reply(self._headers, done))
+        self._cycle.respond(*append_reply(self._headers, done))
 
     def set_exception(self, error: BaseException) -> None:
         if not isinstance(error, MainstemError):
             error = MainstemError("the append failed unexpectedly")
-        self._exchange.respond(error.status, problem_headers(error), msgspec.json.encode(problem(error)))
+        self._cycle.respond(error.status, problem_headers(error), msgspec.json.encode(problem(error)))

@@ -19,7 +19,7 @@ from mainstem.http.asgi import HeaderList, Receive, Scope, Send
 from mainstem.http.requests import collect_headers, read_body
 from mainstem.http.responses import respond, respond_problem
 from mainstem.server.app import Mainstem
-from mainstem.server.edge.exchanges import Exchange
+from mainstem.server.edge.request_cycle import RequestCycle
 
 PATH = "/_test/inject-error"
 
@@ -70,7 +70,7 @@ class FaultyMainstem(Mainstem):
         super().__init__(*args, **kwargs)
         self.faults = []
 
-    def direct(self, exchange: Exchange) -> None:
+    def try_fast_append(self, cycle: RequestCycle) -> None:
         """Every request goes through ASGI, where faults are."""
         return None
 

@@ -145,7 +145,7 @@ def test_options_may_ask_about_the_server_itself():
     assert parse_head(b"OPTIONS * HTTP/1.1\r\nHost: a").path == b"*"
 
 
-def test_the_next_request_waits_until_the_exchange_is_over():
+def test_the_next_request_waits_until_the_cycle_is_over():
     machine = Machine()
     machine.feed(VALID + VALID)
     assert isinstance(machine.next_event(), RequestHead)
@@ -155,9 +155,9 @@ def test_the_next_request_waits_until_the_exchange_is_over():
     machine.write(Write.HEAD)
     assert machine.next_event() is None
     machine.write(Write.END)
-    assert machine.exchange_over
+    assert machine.cycle_over
     assert machine.next_event() is None
-    machine.next_exchange()
+    machine.start_next_cycle()
     assert isinstance(machine.next_event(), RequestHead)
 
 
@@ -176,11 +176,11 @@ def test_a_reply_may_be_complete_before_its_request():
     machine.next_event()
     for event in (Write.BEGIN, Write.HEAD, Write.END):
         machine.write(event)
-    assert not machine.exchange_over
+    assert not machine.cycle_over
     assert machine.next_event() == b"o"
     machine.feed(b"kGET")
     assert (machine.next_event(), machine.next_event()) == (b"k", END_OF_REQUEST)
-    assert machine.exchange_over
+    assert machine.cycle_over
 
 
 def test_a_handshake_hands_over_what_follows_it():

@@ -53,7 +53,7 @@ def test_every_state_has_a_row():
 
 
 def test_a_request_is_begun_once():
-    """Only a new exchange leads back to where BEGIN is legal."""
+    """Only a new cycle leads back to where BEGIN is legal."""
     assert [state for state in Writing if Write.BEGIN in WRITING[state]] == [Writing.IDLE]
     assert [state for state in Writing if Writing.IDLE in WRITING[state].values()] == [Writing.COMPLETE]
     assert WRITING[Writing.COMPLETE][Write.NEXT] is Writing.IDLE

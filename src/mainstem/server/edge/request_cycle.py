@@ -33,17 +33,19 @@ class Handler(Protocol):
     def receive_end(self) -> None:
         """The request is complete."""
 
-    def client_left(self) -> None:
+    def client_disconnected(self) -> None:
         """Nothing more will come: the client disconnected, or closed its half of the connection."""
 
 
-Direct = Callable[["Exchange"], Handler | None]
-"""Answers some requests without ASGI; None leaves the request to the app."""
+FastPath = Callable[["RequestCycle"], Handler | None]
+"""Answers some requests without a task; None leaves the request to the ASGI app."""
 
 
-class Exchange:
-    """A reply is written with `respond`, or in parts with `start`, `write` and `end`. Once the client is gone, what is
-    written goes nowhere."""
+class RequestCycle:
+    """A request and its reply, which is written with `respond`, or in parts with `start`, `write` and `end`.
+
+    Once the client is gone, what is written goes nowhere.
+    """
 
     __slots__ = ("_chunked", "_close", "_continued", "_left", "_silent", "connection", "handler", "head", "received")
 
@@ -65,13 +67,13 @@ class Exchange:
 
     @property
     def complete(self) -> bool:
-        return self.connection.exchange is not self or self.connection.machine.writing is Writing.COMPLETE
+        return self.connection.cycle is not self or self.connection.machine.writing is Writing.COMPLETE
 
     @property
     def lost(self) -> bool:
         """Whether nothing that is written can reach the client."""
         connection = self.connection
-        return connection.exchange is not self or connection.machine.writing is Writing.ENDED
+        return connection.cycle is not self or connection.machine.writing is Writing.ENDED
 
     def ask_for_body(self) -> None:
         """Tell a client that waits for it to send the body (100 Continue)."""
@@ -94,7 +96,7 @@ class Exchange:
         if self.head.method != b"HEAD":
             parts.append(body)
         self.connection.send(b"".join(parts))
-        self.connection.exchange_answered(self._close)
+        self.connection.reply_completed(self._close)
 
     def respond_problem(self, error: MainstemError, headers: Iterable[Field] = ()) -> None:
         self.respond(error.status, [*headers, *problem_fields(error)], msgspec.json.encode(problem(error)))
@@ -152,7 +154,7 @@ class Exchange:
         if self._chunked:
             self.connection.send(b"0\r\n\r\n")
         self.connection.machine.write(Write.END)
-        self.connection.exchange_answered(self._close)
+        self.connection.reply_completed(self._close)
 
     def abort(self) -> None:
         """Break the connection: the client must not take a part of a reply for the whole."""
