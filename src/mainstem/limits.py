@@ -229,7 +229,7 @@ PRODUCER_BUFFER_BYTES: Final = 32 * MIB  # beyond this append() waits
 PRODUCER_LINGER_S: Final = 0.005  # about one fsync
 PRODUCER_IN_FLIGHT: Final = 5  # seed 004
 PRODUCER_IN_FLIGHT_MAX: Final = 100  # each has a connection of its own, and in `Streams` a thread
-FAULTS_MAX: Final = 1_000  # injected by tests, with --test-endpoints
+INJECTED_FAULTS_MAX: Final = 1_000  # injected by tests, with --test-endpoints
 
 # Offline client (`mainstem.client.offline`)
 OFFLINE_DRAFTS_MAX: Final = 100_000  # what may wait for a connection; beyond this submit is refused

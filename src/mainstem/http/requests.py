@@ -41,7 +41,7 @@ HOST = re.compile(rb"(?:[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,253}[A-Za-z0-9_.])?|\[[0
 SCHEMES = frozenset([b"http", b"https"])
 
 
-def origin(scope: Scope, headers: Headers) -> str:
+def request_origin(scope: Scope, headers: Headers) -> str:
     """Scheme and host as the client addressed them; behind a proxy, as the outermost one was addressed.
 
     They end up in URLs that others follow, so what is not plainly a scheme or a host counts as not sent.
@@ -99,6 +99,13 @@ def read_query(scope: Scope) -> dict[str, str]:
             raise BadQuery(f"{name} was given more than once")
         query[name] = value
     return query
+
+
+def parse_count(text: str, name: str, most: int) -> int:
+    """The value of a query parameter that counts something."""
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= most):
+        raise BadQuery(f"{name} is a whole number from 1 to {most}")
+    return int(text)
 
 
 def decode_json(body: bytes, type_: type[T], error: type[MainstemError] = BadRequest) -> T:

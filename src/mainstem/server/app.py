@@ -239,10 +239,10 @@ class Mainstem:
         path = normalise_path(path)
         self.proxies.resolve(scope)
         if scope["type"] != "http":
-            await self._serve_socket(path, scope, receive, send)
+            await self._serve_websocket(path, scope, receive, send)
             return
         try:
-            self._check_page(scope, path)
+            self._check_origin(scope, path)
             if self.gate is None:
                 scope["mainstem.identity"] = EVERYBODY
             else:
@@ -271,7 +271,7 @@ class Mainstem:
         except MainstemError as error:
             await respond_problem(send, error)
 
-    def _check_page(self, scope: Scope, path: bytes) -> None:
+    def _check_origin(self, scope: Scope, path: bytes) -> None:
         """Refuse what a page of another site asks for, where no token protects the server."""
         if self.origins is None:
             return
@@ -280,18 +280,18 @@ class Mainstem:
         if scope.get("method", "CONNECT") not in READ_ONLY or path.startswith(ADMIN_PATHS):
             self.origins.check_command(found.get(b"origin"), found.get(b"host"))
 
-    async def _serve_socket(self, path: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _serve_websocket(self, path: bytes, scope: Scope, receive: Receive, send: Send) -> None:
         if self.endpoints is None or self.live.closing or path not in (SYNC, SYNC_CORE):
             await receive()
             await send({"type": "websocket.close", "code": 1008, "reason": "the sync protocol is served at /v1/sync"})
             return
         try:
-            self._check_page(scope, path)
+            self._check_origin(scope, path)
             if self.gate is not None:
                 self.gate.admit_socket(scope)
         except MainstemError as error:
             await receive()
-            await respond_problem(in_handshake(send), error)
+            await respond_problem(as_handshake_denial(send), error)
             return
         await self.endpoints.sync(scope, receive, send, core=path == SYNC_CORE)
 
@@ -315,7 +315,7 @@ class Mainstem:
         await send({"type": "lifespan.shutdown.complete"})
 
 
-def in_handshake(send: Send) -> Send:
+def as_handshake_denial(send: Send) -> Send:
     """Answers a WebSocket's handshake with an ordinary response (the ASGI extension for it)."""
 
     async def send_denial(message: MutableMapping[str, Any]) -> None:

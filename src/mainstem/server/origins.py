@@ -5,13 +5,13 @@ page does not have it. Without tokens, the `Origin` header tells whose page it i
 the page's own name was pointed at this server (DNS rebinding).
 """
 
-import ipaddress
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
 
 from mainstem.errors import HostNotAllowed, OriginNotAllowed, SettingsError
+from mainstem.server.addresses import is_address, is_loopback
 from mainstem.server.settings import Settings
 
 READ_ONLY: Final = frozenset(["GET", "HEAD", "OPTIONS"])
@@ -40,13 +40,13 @@ class Origins:
             return
         parts = urlsplit(text)
         same_host = host is not None and parts.netloc == host.decode("latin-1").lower()
-        if parts.scheme not in ("http", "https") or not (same_host or _is_loopback(parts.hostname or "")):
+        if parts.scheme not in ("http", "https") or not (same_host or _is_local(parts.hostname or "")):
             raise OriginNotAllowed(f"pages of {text[:128]!r} may not command this server")
 
     def _names_this_server(self, host: bytes) -> bool:
         """An address, a name of this machine or without a dot, which no stranger can own, or one that was allowed."""
         name = (urlsplit("//" + host.decode("latin-1").lower()).hostname or "").removesuffix(".")
-        return "." not in name or name in self._hosts or name.endswith(".localhost") or _is_address(name)
+        return "." not in name or name in self._hosts or name.endswith(".localhost") or is_address(name)
 
 
 def open_origins(settings: Settings, *, guard_hosts: bool) -> Origins | None:
@@ -64,15 +64,5 @@ def _parse_origin(text: str) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
-
-
-def _is_loopback(name: str) -> bool:
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    return _is_address(name) and ipaddress.ip_address(name).is_loopback
+def _is_local(name: str) -> bool:
+    return name.endswith(".localhost") or is_loopback(name)

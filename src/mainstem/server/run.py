@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import ipaddress
 import logging
 import signal
 import socket
@@ -12,6 +11,7 @@ import uvloop
 
 from mainstem import limits
 from mainstem.errors import MainstemError, SettingsError
+from mainstem.server.addresses import is_loopback
 from mainstem.server.app import Mainstem, describe_store
 from mainstem.server.edge.listeners import describe_listener, load_tls, open_listener
 from mainstem.server.edge.server import EdgeServer
@@ -66,7 +66,7 @@ class Server:
         """Called when it serves."""
 
 
-class LoudServer(Server):
+class ConsoleServer(Server):
     """The server of the command line: it says when it is ready, and signals end it."""
 
     def announce(self) -> None:
@@ -81,7 +81,7 @@ class LoudServer(Server):
 
 
 def check_exposure(settings: Settings, address: str | None = None) -> None:
-    """A public address without authentication is refused unless the operator insists; one with faults always is."""
+    """Refuse a public address without authentication, unless the operator insists, and always with fault injection."""
     if settings.unix_socket is not None:
         return  # its file decides who may connect
     host = address or settings.host
@@ -94,20 +94,13 @@ def check_exposure(settings: Settings, address: str | None = None) -> None:
         )
 
 
-def is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 def make_app(settings: Settings) -> Mainstem:
-    """The app: one that can go wrong on demand with --test-endpoints."""
+    """The app; with --test-endpoints, the one into which faults can be injected."""
     if not settings.test_endpoints:
         return Mainstem(settings, guard_hosts=True)
-    from mainstem.server.endpoints.fault_injection import FaultyMainstem
+    from mainstem.server.endpoints.fault_injection import FaultInjectingMainstem
 
-    return FaultyMainstem(settings, guard_hosts=True)
+    return FaultInjectingMainstem(settings, guard_hosts=True)
 
 
 def run(settings: Settings) -> int:
@@ -120,7 +113,7 @@ def run(settings: Settings) -> int:
             if settings.fd is not None and listener.family != socket.AF_UNIX:
                 check_exposure(settings, listener.getsockname()[0])
             gc.set_threshold(limits.GC_ALLOCATIONS, 20, 50)
-            server = LoudServer(make_app(settings), listener)
+            server = ConsoleServer(make_app(settings), listener)
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(server.serve())
     except MainstemError as error:

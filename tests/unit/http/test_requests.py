@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from mainstem import limits
 from mainstem.errors import BadHeader, BadQuery, BodyCutShort, BodyTooLarge, RepeatedHeader
 from mainstem.http.headers import SINGLE_HEADERS
-from mainstem.http.requests import collect_headers, is_true, origin, read_body, read_query, text_header
+from mainstem.http.requests import collect_headers, is_true, read_body, read_query, request_origin, text_header
 from mainstem.streams.http.headers import read_producer
 from mainstem.streams.states import ProducerTuple
 
@@ -201,7 +201,7 @@ def test_a_body_that_is_cut_short_is_an_error_and_not_a_short_body():
 )
 def test_a_forwarded_host_and_scheme_are_taken(host):
     headers = {b"host": b"inner:1", b"x-forwarded-host": host, b"x-forwarded-proto": b"HTTPS"}
-    assert origin({"scheme": "http"}, headers) == f"https://{host.decode()}"
+    assert request_origin({"scheme": "http"}, headers) == f"https://{host.decode()}"
 
 
 @pytest.mark.parametrize(
@@ -225,10 +225,10 @@ def test_a_forwarded_host_and_scheme_are_taken(host):
     ],
 )
 def test_a_forwarded_host_that_is_none_counts_as_not_sent(host):
-    assert origin({"scheme": "http"}, {b"host": b"inner:1", b"x-forwarded-host": host}) == "http://inner:1"
-    assert origin({"scheme": "https"}, {b"host": host}) == "https://localhost"
+    assert request_origin({"scheme": "http"}, {b"host": b"inner:1", b"x-forwarded-host": host}) == "http://inner:1"
+    assert request_origin({"scheme": "https"}, {b"host": host}) == "https://localhost"
 
 
 @pytest.mark.parametrize("scheme", [b"javascript", b"ftp", b"https://evil.example/?", b"http:", b""])
 def test_a_forwarded_scheme_is_http_or_https(scheme):
-    assert origin({"scheme": "https"}, {b"host": b"a", b"x-forwarded-proto": scheme}) == "https://a"
+    assert request_origin({"scheme": "https"}, {b"host": b"a", b"x-forwarded-proto": scheme}) == "https://a"

@@ -72,7 +72,7 @@ class Authenticator:
             keys.check_location(location)
             return
         try:
-            self._take(keys.load_jwks(location))
+            self._use_jwks(keys.load_jwks(location))
         except JwksUnreadable as error:
             raise SettingsError(f"cannot use the JWKS {location}: {error}") from None
         if not self._public:
@@ -172,13 +172,13 @@ class Authenticator:
         try:
             async with asyncio.timeout(keys.JWKS_WAIT_S_MAX):
                 data = await asyncio.to_thread(keys.load_jwks, self._jwks)
-            self._take(data)
+            self._use_jwks(data)
         except TimeoutError:
             logger.warning("the JWKS was not loaded within %g s; its last keys stay", keys.JWKS_WAIT_S_MAX)
         except JwksUnreadable as error:
             logger.warning("the JWKS could not be loaded, its last keys stay: %s", error)
 
-    def _take(self, data: bytes) -> None:
+    def _use_jwks(self, data: bytes) -> None:
         if data == self._jwks_data:
             return
         self._public = keys.parse_jwks(data)

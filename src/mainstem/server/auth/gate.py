@@ -19,11 +19,11 @@ from mainstem.server.settings import Settings
 from mainstem.streams.rules.paths import Mount
 
 NOBODY: Final = Identity()
-HEALTH: Final = frozenset([b"/healthz", b"/readyz"])
-PUBLIC_KEYS: Final = b"/jwks.json"
+HEALTH_PATHS: Final = frozenset([b"/healthz", b"/readyz"])
+JWKS_PATH: Final = b"/jwks.json"
 # Their bearer token is the one of the wake, which the subscription itself checks.
-OF_A_WAKE = re.compile(rb"/subscriptions/[^/]+/(?:callback|ack|release)")
-NAMES_OF_TOKENS: Final = frozenset(["token", "access_token", "jwt", "authorization"])
+WAKE_PATH = re.compile(rb"/subscriptions/[^/]+/(?:callback|ack|release)")
+TOKEN_PARAMETERS: Final = frozenset(["token", "access_token", "jwt", "authorization"])
 
 
 def open_gate(settings: Settings, clock_us: Clock) -> "Gate | None":
@@ -46,7 +46,7 @@ class Gate:
         method: str = scope["method"]
         if method != "OPTIONS":  # a preflight carries no token, and does nothing
             self.check_url(scope)
-        if method == "OPTIONS" or path in HEALTH:
+        if method == "OPTIONS" or path in HEALTH_PATHS:
             scope["mainstem.identity"] = NOBODY if self.authenticator else EVERYBODY
             return send
         client = scope.get("client")
@@ -74,7 +74,7 @@ class Gate:
         """A token in a URL ends up in logs and histories: refuse it, so that nobody gets used to it."""
         if self.authenticator is not None and scope["query_string"]:
             for name, _ in parse_query(scope):
-                if name.lower() in NAMES_OF_TOKENS:
+                if name.lower() in TOKEN_PARAMETERS:
                     raise TokenInUrl(f"the query parameter {name!r} is not for tokens, and means nothing else here")
 
     async def _identify(self, scope: Scope, method: str, path: bytes, client: Any) -> Identity:
@@ -95,9 +95,9 @@ class Gate:
 
 def needs_no_token(method: str, path: bytes) -> bool:
     """`path` is what follows the reserved segment."""
-    if path == PUBLIC_KEYS:
+    if path == JWKS_PATH:
         return method in ("GET", "HEAD")
-    return method == "POST" and OF_A_WAKE.fullmatch(path) is not None
+    return method == "POST" and WAKE_PATH.fullmatch(path) is not None
 
 
 def find_bearer(scope: Scope) -> str:

@@ -4,7 +4,6 @@ A key fixes its algorithms by its own type. What a token says of its algorithm o
 neither `none` nor a public key used as a secret can pass.
 """
 
-import ipaddress
 import logging
 import re
 import time
@@ -24,6 +23,7 @@ from joserfc.jwk import ECKey, Key, OctKey, OKPKey, RSAKey
 
 from mainstem import limits
 from mainstem.errors import SettingsError
+from mainstem.server.addresses import is_loopback
 from mainstem.streams.subscriptions.signing import decode_base64url
 
 logger = logging.getLogger(__name__)
@@ -170,7 +170,7 @@ def check_location(url: str) -> None:
     """Keys must come over a channel that nobody can change: https, or this very machine."""
     try:
         parts = urlsplit(url)
-        local = _is_local(parts.hostname or "")
+        local = is_loopback(parts.hostname or "")
         bad = not parts.hostname or parts.port == 0
     except ValueError:
         raise SettingsError(f"{url!r} is not a URL") from None
@@ -178,13 +178,6 @@ def check_location(url: str) -> None:
         raise SettingsError(f"{url!r} is not a URL of a web server")
     if parts.scheme != "https" and not local:
         raise SettingsError("a JWKS is fetched over https; http is only for this machine")
-
-
-def _is_local(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def load_jwks(location: str) -> bytes:
@@ -209,7 +202,7 @@ class _NoRedirect(HTTPRedirectHandler):
 
 def _fetch(url: str) -> bytes:
     deadline_s = time.monotonic() + JWKS_WAIT_S_MAX
-    local = _is_local(urlsplit(url).hostname or "")
+    local = is_loopback(urlsplit(url).hostname or "")
     opener = build_opener(_NoRedirect, ProxyHandler({} if local else None))
     request = Request(url, headers={"Accept": "application/jwk-set+json, application/json", "User-Agent": "mainstem"})
     data = bytearray()

@@ -1,8 +1,8 @@
-"""Faults on demand, for tests of clients: `mainstem serve --test-endpoints`, on a loopback address only.
+"""Fault injection for tests of clients: `mainstem serve --test-endpoints`, on a loopback address only.
 
-`POST /_test/inject-error` names a path and what shall go wrong with the next requests to it; `DELETE` forgets them all.
-The names of the fields are those of the public client suite. Nothing of this is in the way of a server without the
-flag: the app of this module takes the place of the ordinary one.
+`POST /_test/inject-error` injects a fault into the next requests to a path; `DELETE` removes all faults that wait.
+The names of the fields are those of the public client suite. Without the flag none of this runs: the app of this
+module replaces the ordinary one.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class SseEvent(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
 
 
 class Fault(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
-    """What goes wrong. Several things may go wrong at once."""
+    """A fault to inject. Several things may go wrong at once."""
 
     path: str
     """Of a stream, with or without its prefix, or of anything else that is served."""
@@ -56,13 +56,13 @@ class Fault(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=
     corrupt_body: bool = False
     inject_sse_event: SseEvent | None = None
 
-    def concerns(self, scope: Scope, prefix: str) -> bool:
+    def matches(self, scope: Scope, prefix: str) -> bool:
         stream = f"{prefix}/{self.path}"
         return scope["path"] in (self.path, stream) and self.method in (None, scope["method"])
 
 
-class FaultyMainstem(Mainstem):
-    """The server, with what tests have asked for going wrong."""
+class FaultInjectingMainstem(Mainstem):
+    """The app, with the faults that tests have injected."""
 
     faults: list[Fault]
 
@@ -71,22 +71,22 @@ class FaultyMainstem(Mainstem):
         self.faults = []
 
     def try_fast_append(self, cycle: RequestCycle) -> None:
-        """Every request goes through ASGI, where faults are."""
+        """Every request goes through ASGI, where faults are injected."""
         return None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] == "OPTIONS":
             await super().__call__(scope, receive, send)
         elif scope["path"] == PATH:
-            await self._control(scope, receive, send)
+            await self._serve_control(scope, receive, send)
         else:
-            fault = self._take(scope)
+            fault = self._take_fault(scope)
             if fault is None:
                 await super().__call__(scope, receive, send)
             else:
-                await self._go_wrong(fault, scope, receive, send)
+                await self._apply(fault, scope, receive, send)
 
-    async def _control(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _serve_control(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             if self.gate is not None:
                 send = await self.gate.admit(scope, PATH.encode(), send)
@@ -95,7 +95,7 @@ class FaultyMainstem(Mainstem):
             if scope["method"] == "POST":
                 headers = collect_headers(scope["headers"])
                 body = await read_body(headers, receive, limits.CONTROL_BODY_BYTES_MAX)
-                self._inject(body)
+                self._add_fault(body)
             elif scope["method"] == "DELETE":
                 self.faults.clear()
             else:
@@ -104,9 +104,9 @@ class FaultyMainstem(Mainstem):
         except MainstemError as error:
             await respond_problem(send, error)
 
-    def _inject(self, body: bytes) -> None:
-        if len(self.faults) >= limits.FAULTS_MAX:
-            raise BadRequest(f"{limits.FAULTS_MAX} faults wait already: DELETE {PATH} forgets them")
+    def _add_fault(self, body: bytes) -> None:
+        if len(self.faults) >= limits.INJECTED_FAULTS_MAX:
+            raise BadRequest(f"{limits.INJECTED_FAULTS_MAX} faults wait already: DELETE {PATH} forgets them")
         try:
             # The public suite sends null for what it does not set.
             given = {name: value for name, value in msgspec.json.decode(body, type=dict).items() if value is not None}
@@ -114,29 +114,29 @@ class FaultyMainstem(Mainstem):
         except msgspec.DecodeError as error:
             raise BadRequest(f"this is not a fault: {error}") from None
 
-    def _take(self, scope: Scope) -> Fault | None:
+    def _take_fault(self, scope: Scope) -> Fault | None:
         for fault in self.faults:
-            if fault.concerns(scope, self.mount.prefix) and random.random() < fault.probability:
+            if fault.matches(scope, self.mount.prefix) and random.random() < fault.probability:
                 fault.count -= 1
                 if not fault.count:
                     self.faults.remove(fault)
                 return fault
         return None
 
-    async def _go_wrong(self, fault: Fault, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _apply(self, fault: Fault, scope: Scope, receive: Receive, send: Send) -> None:
         if fault.delay_ms or fault.jitter_ms:
             await asyncio.sleep((fault.delay_ms + random.random() * fault.jitter_ms) / 1000)
         abort: Callable[[], None] = scope["extensions"]["mainstem.abort"]
         if fault.drop_connection:
             abort()
         elif fault.status is not None:
-            await respond_with(fault, fault.status, scope, send)
+            await respond_with_status(fault, fault.status, scope, send)
         else:
-            await super().__call__(scope, receive, FaultySend(fault, send, abort))
+            await super().__call__(scope, receive, FaultInjectingSend(fault, send, abort))
 
 
-class FaultySend:
-    """Spoils a response on its way out."""
+class FaultInjectingSend:
+    """Applies a fault to a response while it is sent."""
 
     def __init__(self, fault: Fault, send: Send, abort: Callable[[], None]) -> None:
         self._fault = fault
@@ -152,11 +152,11 @@ class FaultySend:
         if self._fault.drop_reply:
             self._drop()
         elif message["type"] == "http.response.start":
-            await self._send({**message, "headers": self._spoil_headers(list(message["headers"]))})
+            await self._send({**message, "headers": self._alter_headers(list(message["headers"]))})
         else:
             await self._send_body(message)
 
-    def _spoil_headers(self, headers: HeaderList) -> HeaderList:
+    def _alter_headers(self, headers: HeaderList) -> HeaderList:
         self._events = (b"content-type", b"text/event-stream") in headers
         if self._fault.truncate_body_bytes is None:
             return headers
@@ -190,8 +190,8 @@ class FaultySend:
         self._abort()
 
 
-async def respond_with(fault: Fault, status: int, scope: Scope, send: Send) -> None:
-    """The status that was asked for, with a problem document around it."""
+async def respond_with_status(fault: Fault, status: int, scope: Scope, send: Send) -> None:
+    """Answer with the status of the fault, and a problem document."""
     facts = {"status": status, "code": "injected_fault", "title": "Injected fault", "detail": "a test asked for this"}
     headers: HeaderList = [(b"content-type", b"application/problem+json"), (b"cache-control", b"no-store")]
     if fault.retry_after is not None:

@@ -8,10 +8,10 @@ import msgspec
 
 from mainstem import limits
 from mainstem.errors import ArrowMissing, BadQuery
+from mainstem.http.requests import parse_count
 from mainstem.log.commands import Space
 from mainstem.log.store import Store
 from mainstem.server.log_api.formats import ARROW
-from mainstem.streams.http.listing import parse_count
 from mainstem.streams.states import PRODUCERS, STREAMS, StreamState
 from mainstem.sync.states import EVENT_IDS
 

@@ -13,7 +13,15 @@ from mainstem.errors import (
 )
 from mainstem.http.asgi import HeaderList, Headers, Receive, Scope, Send
 from mainstem.http.compression import ENCODERS, choose_encoding
-from mainstem.http.requests import collect_headers, is_true, origin, read_body, read_query, text_header
+from mainstem.http.requests import (
+    collect_headers,
+    is_true,
+    parse_count,
+    read_body,
+    read_query,
+    request_origin,
+    text_header,
+)
 from mainstem.http.responses import (
     ALLOWED_METHODS,
     CORS_HEADERS,
@@ -31,7 +39,6 @@ from mainstem.streams.commands.fork import Fork, parse_sub_offset
 from mainstem.streams.commands.trim import format_retention
 from mainstem.streams.http.append import append_reply, parse_messages, parsed_size, prepare_append
 from mainstem.streams.http.headers import parse_read, read_lifetime, read_retention
-from mainstem.streams.http.listing import parse_count
 from mainstem.streams.jitter import draw_cursor_jitter_s
 from mainstem.streams.reading.live import LiveReads, seconds_left
 from mainstem.streams.reading.reader import Page, Streams, StreamSource
@@ -319,4 +326,4 @@ def describe(state: StreamState) -> HeaderList:
 def location(scope: Scope, headers: Headers) -> bytes:
     """The stream's own absolute URL, as the client addressed it, also through a proxy."""
     path: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
-    return origin(scope, headers).encode("latin-1") + path
+    return request_origin(scope, headers).encode("latin-1") + path

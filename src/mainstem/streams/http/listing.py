@@ -5,9 +5,8 @@ from typing import Any
 
 from mainstem import limits
 from mainstem.access import Identity
-from mainstem.errors import BadQuery
 from mainstem.http.asgi import Receive, Scope, Send
-from mainstem.http.requests import read_query
+from mainstem.http.requests import parse_count, read_query
 from mainstem.http.responses import respond_json
 from mainstem.streams.reading.reader import Streams
 from mainstem.streams.rules import lifecycle
@@ -111,9 +110,3 @@ def describe(path: str, state: StreamState, identity: Identity) -> dict[str, Any
         "expires_at": state.expires_at_text,
         "forked_from": None if origin is None or not identity.may_read(origin.path) else origin.path,
     }
-
-
-def parse_count(text: str, name: str, most: int) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= most):
-        raise BadQuery(f"{name} is a whole number from 1 to {most}")
-    return int(text)

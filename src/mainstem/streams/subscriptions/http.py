@@ -23,7 +23,7 @@ from mainstem.errors import (
     TokenInvalid,
 )
 from mainstem.http.asgi import Headers, Receive, Scope, Send
-from mainstem.http.requests import decode_json, origin, read_body
+from mainstem.http.requests import decode_json, read_body, request_origin
 from mainstem.http.responses import CORS_HEADERS, JSON_CONTENT, respond, respond_json
 from mainstem.shares import Share
 from mainstem.streams.rules import paths
@@ -305,7 +305,7 @@ def require_all(identity: Identity, config: Config, streams: tuple[str, ...]) ->
 
 def base_url(scope: Scope, headers: Headers, mount: paths.Mount) -> str:
     """The stream root as the client addressed it: callback and key URLs begin with it."""
-    return origin(scope, headers) + quote(scope.get("root_path", "")) + mount.prefix
+    return request_origin(scope, headers) + quote(scope.get("root_path", "")) + mount.prefix
 
 
 def _check_streams(streams: list[str]) -> tuple[str, ...]:
