@@ -17,8 +17,8 @@ from mainstem.log.commit import CommitLog
 from mainstem.log.live import Live
 from mainstem.log.records import CommittedId, Kind, Record, TopicId
 from mainstem.log.store import SqliteStore
-from mainstem.server.log_api.cuts import Places, cut_page
 from mainstem.server.log_api.formats import encode_rows
+from mainstem.server.log_api.paging import ResumePoints, take_page
 from mainstem.server.log_api.rows import Rows as ExportedRows
 from mainstem.server.log_api.selection import COLUMNS, Selection
 from mainstem.streams.commands.append import Append
@@ -49,18 +49,20 @@ def read_all(
     """All rows, page by page as a client asks for them, and how many pages it took."""
     after, position, pages = 0, 0, 0
     rows: Rows = []
-    places: Places = {}
+    resume_points: ResumePoints = {}
     while left := fitting([one for one in records if one.committed_id > after], bytes_max):
         if forgetful:
-            places.clear()
-        cut = cut_page(left, NAMES, Selection(after=after, position=position, bytes_max=1), places, rows_max, bytes_max)
-        made = ExportedRows(cut.records, NAMES, cut.first_position)
+            resume_points.clear()
+        taken = take_page(
+            left, NAMES, Selection(after=after, position=position, bytes_max=1), resume_points, rows_max, bytes_max
+        )
+        made = ExportedRows(taken.records, NAMES, taken.first_position)
         assert len(made) <= rows_max
         got = [json.loads(line) for line in encode_rows(made, "application/x-ndjson", COLUMNS).splitlines()]
         rows += [(row["committed_id"], row["position"], row["offset"], row["data"]) for row in got]
-        reached = left[-1].committed_id if cut.next is None else cut.next
-        assert (reached, cut.position) > (after, position)
-        after, position, pages = reached, cut.position, pages + 1
+        reached = left[-1].committed_id if taken.next is None else taken.next
+        assert (reached, taken.position) > (after, position)
+        after, position, pages = reached, taken.position, pages + 1
     return rows, pages
 
 
@@ -99,32 +101,32 @@ def test_a_record_is_divided_by_its_bytes_too_but_never_within_a_message(bytes_m
 
 
 def test_without_a_position_a_page_ends_between_records():
-    cut = cut_page(RECORDS, NAMES, Selection(), {}, rows_max=11)
-    assert [one.committed_id for one in cut.records] == [1]
-    assert (cut.next, cut.position) == (1, 0)
-    cut = cut_page(RECORDS[1:], NAMES, Selection(after=1), {}, rows_max=4)
-    assert cut.records == RECORDS[1:2], "one record at least, whole"
+    taken = take_page(RECORDS, NAMES, Selection(), {}, rows_max=11)
+    assert [one.committed_id for one in taken.records] == [1]
+    assert (taken.next, taken.position) == (1, 0)
+    taken = take_page(RECORDS[1:], NAMES, Selection(after=1), {}, rows_max=4)
+    assert taken.records == RECORDS[1:2], "one record at least, whole"
 
 
 def test_a_position_counts_only_for_the_record_right_after():
     """That one may have been erased since."""
-    cut = cut_page(RECORDS[2:], NAMES, Selection(after=1, position=5), {}, rows_max=100)
-    assert cut.records == RECORDS[2:]
-    assert cut.first_position == 0
+    taken = take_page(RECORDS[2:], NAMES, Selection(after=1, position=5), {}, rows_max=100)
+    assert taken.records == RECORDS[2:]
+    assert taken.first_position == 0
 
 
 def test_a_position_beyond_the_record_goes_on_with_the_next():
-    cut = cut_page(RECORDS[1:], NAMES, Selection(after=1, position=10), {}, rows_max=100)
-    assert cut.records == RECORDS[2:]
+    taken = take_page(RECORDS[1:], NAMES, Selection(after=1, position=10), {}, rows_max=100)
+    assert taken.records == RECORDS[2:]
 
 
 def test_what_cannot_be_divided_comes_whole():
     text = Record(CommittedId(1), 0, Kind.APPEND, TopicId(2), 0, 1000, 1, b"x" * 1000)
     damaged = Record(CommittedId(1), 0, Kind.APPEND, TopicId(1), 0, 9, 5, b'1,"2,3,4,')
     for one in (text, damaged):
-        cut = cut_page([one, RECORDS[1]], NAMES, Selection(position=0, bytes_max=1), {}, rows_max=3, bytes_min=10)
-        assert cut.records == [one]
-        assert (cut.next, cut.position) == (1, 0)
+        taken = take_page([one, RECORDS[1]], NAMES, Selection(position=0, bytes_max=1), {}, rows_max=3, bytes_min=10)
+        assert taken.records == [one]
+        assert (taken.next, taken.position) == (1, 0)
 
 
 # Over HTTP, with records that no HTTP client could write any more

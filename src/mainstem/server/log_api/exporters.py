@@ -52,7 +52,7 @@ class Exporters:
     async def _here(self, selection: Selection, head: int, format_: str) -> EncodedPage:
         found = await self._pages.find(selection, head)
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._encoding, encode, found, selection, self._pages.places, format_)
+        return await loop.run_in_executor(self._encoding, encode, found, selection, self._pages.resume_points, format_)
 
     async def _by_worker(self, store: SqliteStore, request: PageRequest) -> EncodedPage:
         worker = self._idle.pop() if self._idle else await Worker.start(str(store.directory))

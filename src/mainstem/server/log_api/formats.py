@@ -48,14 +48,17 @@ def arrow_schema(columns: Sequence[str] = COLUMNS) -> "pa.Schema":
 
 
 def encode_arrow(rows: Rows, columns: Sequence[str] = COLUMNS) -> bytes:
+    return write_arrow_stream([_ARROW_COLUMNS[name](rows) for name in columns], arrow_schema(columns))
+
+
+def write_arrow_stream(columns: "Sequence[pa.Array]", schema: "pa.Schema") -> bytes:
+    """An Arrow IPC stream with these columns as its only batch; with none if they are empty."""
     import pyarrow as pa
 
-    schema = arrow_schema(columns)
-    arrays = [_ARROW_COLUMNS[name](rows) for name in columns]
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, schema) as writer:
-        if len(rows):
-            writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
+        if len(columns[0]):
+            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
     body: bytes = sink.getvalue().to_pybytes()
     return body
 

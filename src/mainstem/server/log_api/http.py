@@ -22,7 +22,7 @@ from mainstem.server.log_api.exporters import Exporters
 from mainstem.server.log_api.formats import ARROW, NDJSON
 from mainstem.server.log_api.index import encode_index, find_index, parse_index_query
 from mainstem.server.log_api.pages import EncodedPage
-from mainstem.server.log_api.selection import Selection, parse_number, parse_selection
+from mainstem.server.log_api.selection import Selection, check_parameters, parse_number, parse_selection
 from mainstem.streams.reading import sse
 from mainstem.streams.reading.live import Departure, seconds_left, take_room
 
@@ -67,7 +67,7 @@ class LogHttp:
         await respond_json(send, await self.bounds(dict(parse_query(scope))), headers=LOG_JSON_HEADERS)
 
     async def describe(self, query: Mapping[str, str]) -> dict[str, Any]:
-        _check_names(query, "counts")
+        check_parameters(query, "counts")
         if query.get("counts", "false") not in ("true", "false"):
             raise BadQuery("counts is true or false")
         store = self.log.store
@@ -84,7 +84,7 @@ class LogHttp:
 
     async def bounds(self, query: Mapping[str, str]) -> dict[str, Any]:
         """How far a reader may go that wants about so many rows, or bytes."""
-        _check_names(query, "after", "until", "rows", "bytes")
+        check_parameters(query, "after", "until", "rows", "bytes")
         numbers = {name: parse_number(name, text) for name, text in query.items()}
         if not (numbers.get("rows") or numbers.get("bytes")):
             raise BadQuery("give rows, or bytes, as a whole number above 0")
@@ -127,18 +127,21 @@ class LogHttp:
         format_ = choose_format(headers.get(b"accept", b"").decode("latin-1"))
         page = await self.exporters.page(selection, format_)
         await respond(
-            send, 200, [*LOG_HEADERS, (b"content-type", format_.encode()), *self._place(selection, page)], page.body
+            send,
+            200,
+            [*LOG_HEADERS, (b"content-type", format_.encode()), *self._page_headers(selection, page)],
+            page.body,
         )
 
-    def _place(self, selection: Selection, page: EncodedPage) -> HeaderList:
-        place = [
+    def _page_headers(self, selection: Selection, page: EncodedPage) -> HeaderList:
+        headers = [
             (b"log-next", str(page.next).encode()),
             (b"log-head", str(self.log.store.head).encode()),
             (b"log-rows", str(page.rows).encode()),
         ]
         if page.position:
-            place.append((b"log-position", str(page.position).encode()))
-        return [*place, (b"log-up-to-date", b"true")] if self._is_up_to_date(selection, page) else place
+            headers.append((b"log-position", str(page.position).encode()))
+        return [*headers, (b"log-up-to-date", b"true")] if self._is_up_to_date(selection, page) else headers
 
     def _is_up_to_date(self, selection: Selection, page: EncodedPage) -> bool:
         return page.next >= min(selection.until, self.log.store.head)
@@ -211,12 +214,6 @@ def choose_format(accept: str) -> str:
         if media in ("", "*/*", "application/*"):
             return NDJSON
     raise NotAcceptable(f"the log comes as {ARROW} or as {NDJSON}")
-
-
-def _check_names(query: Mapping[str, str], *known: str) -> None:
-    for name in query:
-        if name not in known:
-            raise BadQuery(f"there is no parameter {name[:64]!r} here")
 
 
 async def _send_body(send: Send, body: bytes) -> None:

@@ -11,7 +11,8 @@ from mainstem.errors import ArrowMissing, BadQuery
 from mainstem.http.requests import parse_count
 from mainstem.log.commands import Space
 from mainstem.log.store import Store
-from mainstem.server.log_api.formats import ARROW
+from mainstem.server.log_api.formats import ARROW, write_arrow_stream
+from mainstem.server.log_api.selection import check_parameters
 from mainstem.streams.states import PRODUCERS, STREAMS, StreamState
 from mainstem.sync.states import EVENT_IDS
 
@@ -103,9 +104,7 @@ INDEXES: Final = {
 
 
 def parse_index_query(query: Mapping[str, str]) -> IndexQuery:
-    for name in query:
-        if name not in ("of", "after", "limit"):
-            raise BadQuery(f"there is no parameter {name[:64]!r} here")
+    check_parameters(query, "of", "after", "limit")
     of = query.get("of", "")
     if of not in INDEXES:
         raise BadQuery(f"of is one of {', '.join(INDEXES)}")
@@ -135,9 +134,4 @@ def encode_index(page: IndexPage, of: str, format_: str) -> bytes:
         raise ArrowMissing("this server was installed without Arrow; ask for application/x-ndjson") from None
     schema = pa.schema([pa.field(column.name, pa.type_for_alias(column.type), nullable=False) for column in columns])
     arrays = [pa.array(column, field.type) for column, field in zip(values, schema, strict=True)]
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, schema) as writer:
-        if page.found:
-            writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
-    body: bytes = sink.getvalue().to_pybytes()
-    return body
+    return write_arrow_stream(arrays, schema)

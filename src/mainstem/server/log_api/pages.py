@@ -9,8 +9,8 @@ from mainstem import limits
 from mainstem.errors import ArrowMissing
 from mainstem.log.records import RECORD_BYTES, CommittedId, Kind, Record, TopicId
 from mainstem.log.store import Store
-from mainstem.server.log_api.cuts import Places, cut_page
 from mainstem.server.log_api.formats import encode_rows
+from mainstem.server.log_api.paging import ResumePoints, take_page
 from mainstem.server.log_api.rows import Names, Rows
 from mainstem.server.log_api.selection import Selection
 from mainstem.streams.commands.create import CreateDescription
@@ -43,7 +43,7 @@ class LogPages:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.places: Places = {}
+        self.resume_points: ResumePoints = {}
         self._names: dict[TopicId, CreateDescription] = {}
 
     async def find(self, selection: Selection, head: int) -> Found:
@@ -130,14 +130,14 @@ def _prefixes(selection: Selection) -> list[str]:
     return [one for one in wanted if not any(one != other and one.startswith(other) for other in wanted)]
 
 
-def encode(found: Found, selection: Selection, places: Places, format_: str) -> EncodedPage:
+def encode(found: Found, selection: Selection, resume_points: ResumePoints, format_: str) -> EncodedPage:
     """The page, which may end before what was found does."""
-    cut = cut_page(found.records, found.names, selection, places)
-    rows = Rows(cut.records, found.names, cut.first_position)
+    taken = take_page(found.records, found.names, selection, resume_points)
+    rows = Rows(taken.records, found.names, taken.first_position)
     try:
         body = encode_rows(rows, format_, selection.columns)
     except ModuleNotFoundError as error:
         if error.name != "pyarrow":
             raise
         raise ArrowMissing("this server was installed without Arrow; ask for application/x-ndjson") from None
-    return EncodedPage(body, found.next if cut.next is None else cut.next, len(rows), cut.position)
+    return EncodedPage(body, found.next if taken.next is None else taken.next, len(rows), taken.position)

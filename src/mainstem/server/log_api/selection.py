@@ -1,6 +1,6 @@
 """Which rows of the log a reader asks for, and what it wants to see of them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import msgspec
@@ -114,6 +114,12 @@ def check_partitions(names: list[str]) -> tuple[str, ...]:
         return normalise(names)
     except ValidationFailed as fault:
         raise BadQuery(f"partition: {fault.detail}") from None
+
+
+def check_parameters(query: Iterable[str], *known: str) -> None:
+    for name in query:
+        if name not in known:
+            raise BadQuery(f"there is no parameter {name[:64]!r} here")
 
 
 def parse_number(name: str, text: str) -> int:

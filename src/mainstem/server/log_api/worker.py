@@ -49,7 +49,7 @@ decode_reply = msgspec.msgpack.Decoder(PageReply).decode
 async def answer(pages: LogPages, request: PageRequest) -> tuple[PageReply, bytes]:
     try:
         found = await pages.find(request.selection, request.head)
-        page = encode(found, request.selection, pages.places, request.format)
+        page = encode(found, request.selection, pages.resume_points, request.format)
         return PageReply(page.next, page.rows, page.position, len(page.body)), page.body
     except MainstemError as error:
         return PageReply(error=type(error).__name__, detail=error.detail), b""

@@ -1,4 +1,5 @@
-"""Where a page of the log ends: before a record that would make it too long, or within one that is too long itself."""
+"""Which records make a page of the log: it ends before a record that would make it too long, or within one that is
+too long itself."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -13,12 +14,12 @@ from mainstem.server.log_api.selection import Selection
 from mainstem.streams.rules import json_mode
 from mainstem.streams.rules.content_types import is_json
 
-Places = dict[CommittedId, tuple[int, int]]
-"""How far readers have come in records that were divided: the number of the next message, and the byte where it begins.
-It saves the next page from counting all messages before it; what is not here is counted."""
+ResumePoints = dict[CommittedId, tuple[int, int]]
+"""Where pages ended within records that were split: the number of the next message, and the byte where it begins.
+This saves the next page from counting all messages before it; without an entry they are counted."""
 
 
-class Cut(NamedTuple):
+class PageRecords(NamedTuple):
     records: list[Record]
     """The last one may be the beginning of a record, and the first one the rest of one."""
     first_position: int
@@ -29,14 +30,14 @@ class Cut(NamedTuple):
     """How many messages of the record after that one were taken too."""
 
 
-def cut_page(
+def take_page(
     records: Sequence[Record],
     names: Names,
     selection: Selection,
-    places: Places,
+    resume_points: ResumePoints,
     rows_max: int = limits.LOG_PAGE_ROWS,
     bytes_min: int = limits.LOG_PAGE_BYTES,
-) -> Cut:
+) -> PageRecords:
     """The beginning of these records that makes a page. A record is divided only if it is the first one, and only for
     a reader that asks with a position: who knows of none would read its rows again and again."""
     taken = list(records)
@@ -46,9 +47,9 @@ def cut_page(
         first = taken[0]
         skipped = selection.position if first.committed_id == selection.after + 1 else 0
         if skipped or ((first.messages > rows_max or len(first.data) > bytes_max) and _is_divisible(first, names)):
-            part, position = take_part(first, skipped, places, rows_max, bytes_max)
+            part, position = split_record(first, skipped, resume_points, rows_max, bytes_max)
             if part is not None and position is not None:
-                return Cut([part], skipped, first.committed_id - 1, position)
+                return PageRecords([part], skipped, first.committed_id - 1, position)
             taken[:1] = [] if part is None else [part]
             first_position = skipped if part is not None else 0
     elif taken and taken[0].messages > limits.LOG_RECORD_ROWS_MAX:
@@ -60,16 +61,16 @@ def cut_page(
     for number, record in enumerate(taken):
         rows += record.messages
         if number and rows > rows_max:
-            return Cut(taken[:number], first_position, record.committed_id - 1, 0)
-    return Cut(taken, first_position, None, 0)
+            return PageRecords(taken[:number], first_position, record.committed_id - 1, 0)
+    return PageRecords(taken, first_position, None, 0)
 
 
 def _is_divisible(record: Record, names: Names) -> bool:
     return record.kind is Kind.APPEND and record.messages > 1 and is_json(names[record.topic].content_type)
 
 
-def take_part(
-    record: Record, position: int, places: Places, rows_max: int, bytes_max: int
+def split_record(
+    record: Record, position: int, resume_points: ResumePoints, rows_max: int, bytes_max: int
 ) -> tuple[Record | None, int | None]:
     """The messages of a record from a position on, as many as fit, but one at least; and the position of the next one.
 
@@ -77,7 +78,7 @@ def take_part(
     """
     if record.messages <= 1:
         return (None if position else record), None
-    number, begin = places.get(record.committed_id, (0, 0))
+    number, begin = resume_points.get(record.committed_id, (0, 0))
     if number > position:
         number = begin = 0
     start, rows = -1, 0
@@ -91,23 +92,23 @@ def take_part(
                 if number >= position:
                     start = at if start < 0 else start
                     if rows and (rows == rows_max or at + len(part) + 1 - start > bytes_max):
-                        _remember(places, record, number, at)
-                        return _part(record, start, at, rows), number
+                        _remember(resume_points, record, number, at)
+                        return _slice(record, start, at, rows), number
                     rows += 1
                 number += 1
                 at += len(part) + 1
     except DAMAGED:
         return (None if position else record), None  # it is shown whole, and once
-    return (None if start < 0 else _part(record, start, len(record.data), rows)), None
+    return (None if start < 0 else _slice(record, start, len(record.data), rows)), None
 
 
-def _remember(places: Places, record: Record, number: int, at: int) -> None:
-    if len(places) >= limits.LOG_PLACES_MAX:
-        places.clear()
-    places[record.committed_id] = number, at
+def _remember(resume_points: ResumePoints, record: Record, number: int, at: int) -> None:
+    if len(resume_points) >= limits.LOG_RESUME_POINTS_MAX:
+        resume_points.clear()
+    resume_points[record.committed_id] = number, at
 
 
-def _part(record: Record, start: int, end: int, messages: int) -> Record:
+def _slice(record: Record, start: int, end: int, messages: int) -> Record:
     return msgspec.structs.replace(
         record, start=record.start + start, end=record.start + end, messages=messages, data=record.data[start:end]
     )
