@@ -38,7 +38,8 @@ def test_a_backup_of_a_busy_server_is_whole_and_loses_nothing_of_before(shell, s
         client.put(url, headers={"content-type": "text/plain"}).raise_for_status()
         for number in range(50):
             client.post(url, headers={"content-type": "text/plain"}, content=b"%06d\n" % number).raise_for_status()
-    stop, written = threading.Event(), []
+    stop = threading.Event()
+    written: list[bytes] = []
 
     def write():
         with httpx2.Client(trust_env=False) as client:

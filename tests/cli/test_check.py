@@ -9,6 +9,7 @@ import pytest
 
 from mainstem import limits
 from mainstem.cli.invariants import check_everything
+from mainstem.log.records import TopicId
 from mainstem.log.store.sqlite.check import snapshot
 from mainstem.streams.states import GARBAGE, PRODUCERS, STREAMS, ProducerState
 from mainstem.sync.states import EVENT_IDS, PARTITIONS
@@ -183,7 +184,7 @@ def erase_the_mark_of_garbage(s):
 
 
 def invent_a_producer(s):
-    s.put(PRODUCERS, "plain\0stranger", ProducerState(12345, 0, 0))
+    s.put(PRODUCERS, "plain\0stranger", ProducerState(TopicId(12345), 0, 0))
 
 
 def plan_a_check_for_nothing(s):

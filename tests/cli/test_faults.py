@@ -4,6 +4,7 @@ import json
 import signal
 import socket
 import subprocess
+import sys
 
 import pytest
 
@@ -181,7 +182,7 @@ def test_a_fault_of_the_program_itself_is_one_line_too(shell, tmp_path):
         "addresses.find_address = broken\n"
         "cli.main(['stream', 'ls'], prog_name='mainstem')"
     )
-    command = [subprocess.sys.executable, "-c", code]
+    command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, env=shell.environment, check=False)
     assert done.returncode == ExitCode.BUG
     assert done.stderr == (

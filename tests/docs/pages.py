@@ -161,7 +161,7 @@ class Session:
         # The script comes over standard input, so the commands get another one.
         self._shell.stdin.write(f"{{\n{text.replace(PORT, self.port)}\n}} </dev/null\nprintf '\\n%s\\n' {end}\n")
         self._shell.stdin.flush()
-        printed = []
+        printed: list[str] = []
         for line in self._shell.stdout:
             if line.rstrip("\n") == end:
                 return "".join(printed)[:-1]  # without the newline before the end mark

@@ -11,6 +11,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from tests.support.waits import eventually
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 EMBEDDED = ("embed_fastapi.py", "embed_starlette.py")
 TEXT = {"content-type": "text/plain"}
@@ -28,6 +30,7 @@ def running(example, **environment):
     )
     try:
         said = []
+        assert process.stderr is not None
         for line in process.stderr:
             said.append(line)
             if ready := re.search(r"running on (http://\S+)", line):
@@ -85,6 +88,7 @@ def test_tail_sse_prints_everything_once_and_ends_with_the_stream(start_server):
         client.put(url, headers={"content-type": "application/json"}, content=b'[{"n":0}]')
         command = [sys.executable, str(EXAMPLES / "tail_sse.py"), url]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as tail:
+            assert tail.stdout is not None
             for number in range(1, 5):
                 assert json.loads(tail.stdout.readline()) == [{"n": number - 1}]
                 client.post(url, headers={"content-type": "application/json"}, json={"n": number})
@@ -121,12 +125,12 @@ def test_follow_stream_goes_on_where_its_bookmark_is(start_server, tmp_path):
         client.put(url, headers=json_type, content=b'[{"n":0},{"n":1}]')
         command = [sys.executable, str(EXAMPLES / "follow_stream.py"), server.url, "s", str(bookmark)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as follow:
+            assert follow.stdout is not None
             assert [json.loads(follow.stdout.readline()) for _ in range(2)] == [{"n": 0}, {"n": 1}]
             client.post(url, headers=json_type, json={"n": 2})
             assert json.loads(follow.stdout.readline()) == {"n": 2}
             end = client.head(url).headers["stream-next-offset"]
-            while bookmark.read_text() != end:
-                assert follow.poll() is None
+            eventually(lambda: bookmark.read_text() == end, unless=lambda: follow.poll() is not None)
             follow.kill()
         client.post(url, headers=json_type | {"stream-closed": "true"}, json={"n": 3})
     rest = run("follow_stream.py", server.url, "s", str(bookmark))

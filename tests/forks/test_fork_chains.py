@@ -59,7 +59,8 @@ def test_a_page_spans_the_segments_of_a_fork(start_thread, connect_to):
             client.put(ROOT + name, headers={"content-type": TEXT}, content=data)
         else:
             client.put(ROOT + name, headers={"stream-forked-from": ROOT + source}, content=data)
-    pages, offset = [], "-1"
+    pages: list[str] = []
+    offset = "-1"
     while "".join(pages) != "aaabbbccc":
         page = client.get(f"{ROOT}c?offset={offset}")
         pages.append(page.text)

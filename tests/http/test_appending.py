@@ -1,6 +1,7 @@
 """POST: data, sequences, producers and closing."""
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import httpx2
 import pytest
@@ -33,7 +34,7 @@ def client(request, server):
 
 def test_both_ways_give_the_same_replies(server, path):
     """Header by header, but for the date and the offsets that differ by the stream's path."""
-    requests = [
+    requests: list[dict[str, Any]] = [
         {"headers": TEXT, "content": b"x"},
         {"headers": TEXT, "content": b""},
         {"headers": {}, "content": b"x"},

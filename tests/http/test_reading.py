@@ -1,19 +1,15 @@
 """GET without live: offsets, pages, tags, caches and encodings."""
 
-import gzip
 import json
-import zlib
 
-import brotli
 import pytest
 
 from mainstem import limits
-from mainstem.http.compression import zstd
+from tests.support.encodings import DECODERS
 
 TEXT = {"content-type": "text/plain"}
 JSON = {"content-type": "application/json"}
 CLOSE = {"stream-closed": "true"}
-DECODERS = {"gzip": gzip.decompress, "deflate": zlib.decompress, "br": brotli.decompress, "zstd": zstd.decompress}
 
 
 def offset(position):

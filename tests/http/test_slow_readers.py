@@ -51,6 +51,7 @@ def test_a_stalled_reader_costs_no_memory_holds_nobody_up_and_gets_everything_on
                 assert sent.status_code == 204
                 while reached < lines * 4096 * (number + 1):  # the other reader keeps up all the time
                     event = lively.next()
+                    assert event is not None
                     reached += len(event.data) if event.name == "data" else 0
             grown = resident_bytes(server.pid) - before
             client.post(path, headers=TEXT | CLOSE, content=b"end")

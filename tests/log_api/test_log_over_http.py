@@ -7,6 +7,7 @@ from base64 import b64decode
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pyarrow as pa
@@ -47,18 +48,18 @@ class Log:
         socket.send(json.dumps({"type": type_, "payload": payload, "protocol_version": "1.0", "msg_id": "m"}))
         return json.loads(socket.recv(timeout=10))
 
-    def get(self, **query: object) -> httpx2.Response:
+    def get(self, **query: Any) -> httpx2.Response:
         response = self.http.get("/v1/log", params=query)
         assert response.status_code == 200, response.text
         return response
 
-    def rows(self, **query: object) -> list[dict]:
+    def rows(self, **query: Any) -> list[dict]:
         return [json.loads(line) for line in self.get(**query).text.splitlines()]
 
-    def data(self, **query: object) -> list[str]:
+    def data(self, **query: Any) -> list[str]:
         return [row["data"] for row in self.rows(**query)]
 
-    def table(self, **query: object) -> pa.Table:
+    def table(self, **query: Any) -> pa.Table:
         response = self.http.get("/v1/log", params=query, headers=ARROW)
         assert response.status_code == 200, response.text
         assert response.headers["content-type"] == ARROW["accept"]

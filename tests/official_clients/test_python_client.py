@@ -1,7 +1,7 @@
 """The official Python client, PyPI `durable-streams`, unchanged, against a real server."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 
 import httpx
 import pytest
@@ -126,5 +126,6 @@ async def test_the_asynchronous_client_does_the_same(url):
             async with astream(url, offset="-1", live=live, client=http) as response:
                 items = response.iter_json()
                 assert await anext(items) == {"number": 1}
+                assert isinstance(items, AsyncGenerator)
                 await items.aclose()
         await handle.delete()

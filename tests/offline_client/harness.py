@@ -5,7 +5,7 @@ from collections import deque
 from typing import Any
 
 from mainstem.client.offline.core.effects import Effect, Load, Pause, Report, Save, Send
-from mainstem.client.offline.core.records import Diverged, Draft, StoreUpdate
+from mainstem.client.offline.core.records import Committed, Diverged, Draft, StoreUpdate
 from mainstem.client.offline.core.session import Phase, Session
 from mainstem.client.offline.stores.contract import ClientStore
 from mainstem.client.offline.stores.memory import MemoryClientStore
@@ -170,4 +170,5 @@ class Harness:
         drafts = [
             draft for draft in self.store.drafts(0, 1_000_000, 2**40) if not set(draft.partitions).isdisjoint(names)
         ]
-        return [[item.id, json.loads(item.event)["n"]] for item in [*events, *drafts]]
+        items: list[Committed | Draft] = [*events, *drafts]
+        return [[item.id, json.loads(item.event)["n"]] for item in items]

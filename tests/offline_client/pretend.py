@@ -4,8 +4,8 @@ import json
 from collections import deque
 from typing import Any
 
-from mainstem.client.sync_protocol.messages import VERSION
 from mainstem.sync.protocol.canonical import content_hash
+from mainstem.sync.protocol.messages import VERSION
 from mainstem.sync.protocol.partitions import normalise
 
 Json = dict[str, Any]

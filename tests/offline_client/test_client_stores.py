@@ -6,6 +6,7 @@ import stat
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -97,7 +98,7 @@ class StoreContract(ABC):
         assert self.everything(self.reopen()) == before
         assert before["facts"].partitions == (Followed("p", None), Followed("q", 4))
 
-    def everything(self, store: ClientStore) -> dict[str, object]:
+    def everything(self, store: ClientStore) -> dict[str, Any]:
         return {
             "facts": store.facts(),
             "drafts": store.drafts(0, ALL, ALL),
@@ -140,6 +141,7 @@ class StoreContract(ABC):
         store.apply([StoreUpdate(commits=(Commit("b", 1, ""),))])
         [kept] = self.reopen().add_drafts([draft("c")])
         assert [found.clock for found in self.opened.drafts(0, ALL, ALL)] == [1, 3]
+        assert isinstance(kept, Draft)
         assert kept.clock == 3
 
     def test_the_same_draft_again_is_the_same_draft(self, store):

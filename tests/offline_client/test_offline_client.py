@@ -6,6 +6,7 @@ import hmac
 import json
 import time
 from base64 import urlsafe_b64encode
+from typing import Any
 
 import httpx2
 import pytest
@@ -86,7 +87,7 @@ async def test_drafts_survive_a_restart_and_are_committed_in_their_order(tmp_pat
         await client.synced()
         events = await client.events(room)
         assert [event.id for event in events] == ids
-        assert [event.committed_id for event in events] == sorted(event.committed_id for event in events)
+        assert [event.committed_id for event in events] == sorted(event.committed_id or 0 for event in events)
         assert [await client.outcome(id_) for id_ in ids] == [event.committed_id for event in events]
 
 
@@ -305,7 +306,7 @@ def grant(*partitions, **more):
 
 async def test_a_fresh_token_is_asked_for_at_every_connection(guarded):
     tokens = ["", grant("other"), grant("p", "q")]
-    asked = []
+    asked: list[Any] = []
 
     async def token():
         asked.append(tokens[min(len(asked), 2)])
@@ -326,6 +327,7 @@ async def test_a_fresh_token_is_asked_for_at_every_connection(guarded):
             await draft.committed()  # the second token does not allow it
         with pytest.raises(ServerRefused, match="forbidden"):
             await client.synced()
+        assert isinstance(client.status.error, ServerRefused)
         assert client.status.error.code == "forbidden"
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,9 +42,9 @@ async def assert_exactly_once(client: OfflineClient, url: str, partition: str, n
     truth = await read_truth(url, partition)
     assert sorted(event["event"]["n"] for event in truth) == sorted(numbers)
     assert len({event["id"] for event in truth}) == len(truth)
-    copy = []
+    copy: list[tuple[int, Any]] = []
     while page := await client.events(partition, after=copy[-1][0] if copy else 0, drafts=False):
-        copy += [(event.committed_id, event.id) for event in page]
+        copy += [(event.committed_id or 0, event.id) for event in page]
     assert copy == [(event["committed_id"], event["id"]) for event in truth]
 
 
@@ -418,6 +419,7 @@ async def test_a_client_that_is_killed_while_it_submits_and_syncs_loses_nothing(
     promised = 0
     for turn in range(2):
         writer = start_writer(server.url, path)
+        assert writer.stdout is not None
         lines = 0
         while lines < 40 + 30 * turn:
             await asyncio.to_thread(writer.stdout.readline)

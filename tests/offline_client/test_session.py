@@ -35,6 +35,7 @@ def commit(server: PretendServer, number: int = 1, partition: str = "p") -> None
 
 
 def requests(harness: Harness, type_: str) -> list[dict]:
+    assert harness.line is not None
     return [message["payload"] for message in harness.line.requests if message["type"] == type_]
 
 
@@ -185,7 +186,9 @@ def test_a_page_that_ends_before_its_cursor_is_of_another_log():
     page = {"events": [], "next_since_committed_id": 9, "sync_to_committed_id": 4, "has_more": False}
     reset, report, again = session.receive(text("sync_response", page))
     assert reset == Save(StoreUpdate(reset=True))
+    assert isinstance(report, Report)
     assert isinstance(report.error, HistoryMismatch)
+    assert isinstance(again, Send)
     assert json.loads(again.text)["payload"]["since_committed_id"] == 0
 
 
@@ -228,6 +231,7 @@ def test_broadcasts_behind_the_end_of_a_cycle_wait_until_it_is_over():
     }
     session.receive(text("sync_response", page))
     [save] = session.receive(text("event_broadcast", early | {"id": "c", "committed_id": 4}))
+    assert isinstance(save, Save)
     assert [event.committed_id for event in save.update.events] == [4], "within the cycle it is applied at once"
     assert session.receive(text("event_broadcast", early | {"id": "d", "committed_id": 6})) == []
     last = page | {"events": [], "has_more": False}
@@ -330,9 +334,11 @@ def test_a_draft_larger_than_the_server_takes_is_rejected_here(harness):
     [load] = session.send_drafts() or [Load(100, 0)]
     small, large = harness.make("p"), harness.make("p", pad="x" * 300)
     save, load = session.offer([large, small])
+    assert isinstance(save, Save)
     assert [refusal.reason for refusal in save.update.refusals] == ["too_large"]
     assert isinstance(load, Load)
     [send] = session.offer([small, large])
+    assert isinstance(send, Send)
     assert len(json.loads(send.text)["payload"]["events"]) == 1
 
 
@@ -340,6 +346,7 @@ def test_a_server_that_takes_smaller_batches_gets_smaller_batches():
     session = Session(Facts(0, 0, (), 0), "me", "")
     session.open()
     *_, load = session.receive(text("connected", {"limits": {"batch_items_max": 7, "drafts_max": 5}}))
+    assert isinstance(load, Load)
     assert load.items_max == 5
 
 
@@ -433,6 +440,7 @@ def test_a_result_is_saved_before_more_drafts_are_loaded(harness):
 def test_a_refused_request_says_how_long_to_wait(harness):
     session = active()
     [send] = session.offer([harness.make("p")])
+    assert isinstance(send, Send)
     msg_id = json.loads(send.text)["msg_id"]
     complaint = {"code": "rate_limited", "message": "slower", "details": {"retry_after_ms": 400}}
     report, pause = session.receive(text("error", complaint, msg_id=msg_id))

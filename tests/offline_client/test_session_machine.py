@@ -132,6 +132,7 @@ class Interleavings(RuleBasedStateMachine):
     @precondition(lambda self: self.harness.line is not None and self.harness.line.out)
     @rule(at=st.integers(0, 10))
     def repeat_a_broadcast(self, at: int) -> None:
+        assert self.harness.line is not None
         out = self.harness.line.out
         text = out[at % len(out)]
         if '"event_broadcast"' in text:
@@ -141,6 +142,7 @@ class Interleavings(RuleBasedStateMachine):
     @rule(at=st.integers(0, 10))
     def lose_a_broadcast(self, at: int) -> None:
         line = self.harness.line
+        assert line is not None
         if '"event_broadcast"' in line.out[at % len(line.out)]:
             del line.out[at % len(line.out)]
             self.lossy.append(line)
@@ -148,6 +150,7 @@ class Interleavings(RuleBasedStateMachine):
     @precondition(lambda self: self.harness.line is not None and len(self.harness.line.out) > 1)
     @rule(at=st.integers(0, 10))
     def swap_broadcasts(self, at: int) -> None:
+        assert self.harness.line is not None
         out = self.harness.line.out
         first, second = at % len(out), (at + 1) % len(out)
         if '"event_broadcast"' in out[first] and '"event_broadcast"' in out[second]:
@@ -219,6 +222,7 @@ class Interleavings(RuleBasedStateMachine):
         assert self.good - self.lost <= set(committed)
         assert not self.bad & set(committed)
         assert harness.views.read("all") == harness.fold()
+        assert harness.session is not None
         assert harness.session.phase.value == "live"
         harness.store.close()
 

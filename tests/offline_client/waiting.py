@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from mainstem.client import ClientError
 from mainstem.client.offline import Changes, OfflineClient, State
 
 WAIT_S_MAX = 30
 T = TypeVar("T")
 
 
-async def until(client: OfflineClient, check: Callable[[], Awaitable[T]]) -> T:
+async def until(client: OfflineClient, check: Callable[[], Awaitable[T | None]]) -> T:
     """What the check gives, once that is something; it is made again after every change."""
     changes = client.changes()
     async with asyncio.timeout(WAIT_S_MAX):
@@ -26,10 +27,10 @@ async def until_state(client: OfflineClient, state: State) -> None:
     await until(client, reached)
 
 
-async def until_offline(client: OfflineClient) -> Exception:
+async def until_offline(client: OfflineClient) -> ClientError:
     """Why the client is offline, once it is so for a reason."""
 
-    async def failed() -> Exception | None:
+    async def failed() -> ClientError | None:
         return client.status.error if client.status.state is State.OFFLINE else None
 
     return await until(client, failed)
@@ -39,8 +40,8 @@ async def until_events(client: OfflineClient, partition: str, number: int) -> li
     """The committed ids of a partition, once there are so many."""
 
     async def reached() -> list[int]:
-        found = [event.committed_id for event in await client.events(partition, drafts=False)]
-        return found if len(found) >= number else []
+        found = await client.events(partition, drafts=False)
+        return [event.committed_id or 0 for event in found] if len(found) >= number else []
 
     return await until(client, reached)
 

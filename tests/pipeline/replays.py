@@ -2,6 +2,7 @@
 
 import json
 import random
+from typing import Any
 
 from mainstem.pipeline.jobs.snapshot.reducers import Message, apply_entry
 
@@ -53,7 +54,7 @@ def random_history(log, chance: random.Random, reducer: str, partitions, streams
             log.append(chance.choice(streams), some, at_once=chance.randint(1, 5))
 
 
-def fold(reducer, rows: list[dict], state: object = None) -> object:
+def fold(reducer, rows: list[dict], state: Any = None) -> Any:
     """The state after these rows, from the first one or from that of a snapshot."""
     state = reducer.begin(None if state is None else json.dumps(state).encode())
     for row in rows:

@@ -11,7 +11,7 @@ from mainstem import limits
 from mainstem.errors import BadOption, HistoryLost, JobFailed, ServerUnreachable
 from mainstem.pipeline import read_archive
 from mainstem.pipeline.http_client import Endpoint
-from mainstem.pipeline.jobs.archive import Archiving, _open, make_archive
+from mainstem.pipeline.jobs.archive import Archived, Archiving, _open, make_archive
 from mainstem.pipeline.jobs.runner import Workbench, run_once
 from mainstem.pipeline.lake.copies import Reading, copy_run, plan_run
 from mainstem.pipeline.lake.tables import archive_at
@@ -25,6 +25,12 @@ SMALL = Archiving(commit_rows=100)
 @pytest.fixture
 def table(tmp_path: Path) -> str:
     return str(tmp_path / "archive")
+
+
+def archive(bench: Workbench, table: str, choices: Archiving | None = None) -> Archived:
+    done = run_once(make_archive(table, *([] if choices is None else [choices])), bench)
+    assert isinstance(done, Archived)
+    return done
 
 
 def archived(table: str) -> list[dict]:
@@ -45,7 +51,7 @@ def test_every_row_is_archived_with_all_its_columns(log, bench, table):
     log.append("orders/eu", [{"n": 1.0}, {"n": 2}])
     log.append_bytes("blob", b"\xff\x00")
     log.submit(["room-1", "room-2"], [{"n": 7, "big": 12345678901234567890}])
-    done = run_once(make_archive(table), bench)
+    done = archive(bench, table)
     assert (done.rows, done.commits, done.committed_id, done.lag) == (4, 1, log.head()["head"], 0)
     rows = archived(table)
     assert [row["data"] for row in rows] == [b'{"n": 1.0}', b'{"n": 2}', b"\xff\x00", rows[3]["data"]]
@@ -76,7 +82,7 @@ def test_a_round_goes_on_where_the_last_one_ended(log, bench, table):
     assert run_once(job, bench).rows == 0
     assert DeltaTable(table).version() == version  # nothing to say, so nothing is committed
     log.append("more", list(range(250)), at_once=50)
-    done = run_once(job, bench)
+    done = archive(bench, table, SMALL)
     assert (done.rows, done.commits) == (250, 3)
     assert places(archived(table)) == log.places()
 
@@ -95,7 +101,7 @@ def test_files_of_a_round_that_died_before_its_commit_are_not_in_the_table(log, 
     lake.create()
     files = copy_all(log, bench, lake)
     assert all((Path(table) / file.path).exists() for file in files)
-    done = run_once(make_archive(table, Archiving(compact=False, vacuum_hours=0)), bench)
+    done = archive(bench, table, Archiving(compact=False, vacuum_hours=0))
     assert places(archived(table)) == log.places()
     assert done.vacuumed == len(files)
     assert not any((Path(table) / file.path).exists() for file in files)
@@ -152,7 +158,7 @@ def test_small_files_are_compacted_and_readers_keep_theirs(log, bench, table, sp
     files = len(DeltaTable(table).file_uris())
     assert files >= limits.COMPACT_FILES
     before = read_archive(spark, table)
-    assert run_once(make_archive(table), bench).compacted == files
+    assert archive(bench, table).compacted == files
     assert len(DeltaTable(table).file_uris()) == 1
     assert places(archived(table)) == places(before.collect()) == log.places()
     log.append("orders", [1, 2, 3])

@@ -143,6 +143,7 @@ def test_a_record_that_cannot_be_taken_apart_is_a_fault(spark, server, log, tmp_
         store.set(event, data=store.data(event)[:-1])
     bench = Workbench(Endpoint(server.url, retry_s=1), tmp_path / "audit", master=MASTER)
     found = run_once(make_audit(AuditOptions()), bench)
+    assert isinstance(found, Audited)
     assert found.found["json"] == 2
     # One message less than was counted, and an id without its event.
     assert set(found.found) == {"json", "stream", "lost_event"}

@@ -189,19 +189,20 @@ def test_spark_finds_the_same_floors_as_the_rule(bench, log):
     policies = parse_policies(text)
     assert retain(bench, text, now_s=now_s).faults == 0
     for name in partitions:
-        policy = policies.all[policies.find("partition", name)]
+        policy = policies.all[policies.find("partition", name) or 0]
         records = [kept(row) for row in rows if name in (row["partitions"] or [])]
         assert floor_of(log, name) == find_floor(policy, records, int(now_s * 1e6), 10**9), name
     for path in streams:
-        policy = policies.all[policies.find("stream", path)]
-        records, starts = {}, {}
+        policy = policies.all[policies.find("stream", path) or 0]
+        by_id: dict[int, Kept] = {}
+        starts: dict[int, str] = {}
         for row in (row for row in rows if row["stream"] == path):
-            one, new = records.get(row["committed_id"]), kept(row, comma=1)
+            one, new = by_id.get(row["committed_id"]), kept(row, comma=1)
             starts.setdefault(row["committed_id"], row["offset"])
-            records[row["committed_id"]] = (
+            by_id[row["committed_id"]] = (
                 new if one is None else one._replace(messages=one.messages + 1, size=one.size + new.size)
             )
-        floor = find_floor(policy, records.values(), int(now_s * 1e6), 10**9)
+        floor = find_floor(policy, by_id.values(), int(now_s * 1e6), 10**9)
         assert begins(log, path) == min(start for id_, start in starts.items() if id_ > floor), path
 
 

@@ -3,6 +3,7 @@
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -113,7 +114,7 @@ def test_a_fork_has_the_messages_of_its_source_too(bench, log, name):
     headers = {"Content-Type": "application/json"}
     log.http.post("/v1/stream/fork", headers=headers, json=[{"k": "b", "v": 4}]).raise_for_status()
     take(bench, reducer, streams=["fork"])
-    expected = {"a": 1, "b": 4, "c": 3} if name == "lww" else [1, 2, 3, 4]
+    expected: Any = {"a": 1, "b": 4, "c": 3} if name == "lww" else [1, 2, 3, 4]
     assert of_stream(log, "fork")["state"] == expected
     log.http.post("/v1/stream/fork", headers=headers, json=[{"k": "d", "v": 5}]).raise_for_status()
     take(bench, reducer, streams=["fork"])

@@ -48,14 +48,19 @@ class Add(msgspec.Struct, frozen=True):
         return counter.number
 
 
-class Limited(Add, frozen=True):
+class Limited(msgspec.Struct, frozen=True):
     """Count one up if the count is as expected; else change nothing."""
 
+    name: str
     expected: int = 0
+    size: int = 0
+
+    def needs(self) -> list[Key]:
+        return Add(self.name).needs()
 
     def apply(self, view: View) -> int | None:
         counter = view.get(Key(COUNTERS, self.name)) or Counter()
-        return super().apply(view) if counter.number == self.expected else None
+        return Add(self.name).apply(view) if counter.number == self.expected else None
 
 
 class TakeOnce(msgspec.Struct, frozen=True):

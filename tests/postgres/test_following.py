@@ -111,7 +111,9 @@ async def test_another_nodes_commit_wakes_without_being_asked_for(postgres_url, 
             await one.log.submit(Add("x"))
             await two.hear(1)
             assert topic.version == version + 1
-            assert two.live.read(TOPIC, 0, 100).data == b"x:0,"
+            chunk = two.live.read(TOPIC, 0, 100)
+            assert chunk is not None
+            assert chunk.data == b"x:0,"
 
 
 async def test_a_lost_notification_is_made_up_for_by_a_poll(postgres_url, monkeypatch):

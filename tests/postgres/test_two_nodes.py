@@ -4,6 +4,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import httpx2
 import pytest
@@ -166,7 +167,8 @@ async def test_events_of_both_nodes_reach_every_subscriber_once_and_in_order(sta
         for peer in (first, second):
             await peer.send("submit_events", {"events": [draft("room", {"n": number})]}, msg_id=str(number))
     for peer, others in ((first, 40), (second, 40)):
-        own, broadcasts = [], []
+        own: list[int] = []
+        broadcasts: list[Any] = []
         while len(own) < 40 or len(broadcasts) < others:
             message = await peer.next()
             if message["type"] == "submit_events_result":

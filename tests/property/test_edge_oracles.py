@@ -4,6 +4,7 @@ So nobody between a client and the server sees other requests than the server do
 """
 
 from itertools import pairwise
+from typing import Any
 
 import h11
 import httptools
@@ -49,7 +50,7 @@ def normal(head: RequestHead, body: bytes):
 def h11_requests(raw, number):
     connection = h11.Connection(h11.SERVER, max_incomplete_event_size=200_000)
     connection.receive_data(raw)
-    found = []
+    found: list[Any] = []
     try:
         _ask_h11(connection, found, number)
     except h11.RemoteProtocolError as error:
@@ -79,8 +80,9 @@ class Collector:
     """What llhttp tells of."""
 
     def __init__(self):
-        self.found = []
+        self.found: list[Any] = []
         self.in_head = True
+        self.parser = httptools.HttpRequestParser(self)
 
     def on_message_begin(self):
         self.fields, self.body, self.in_head = [], b"", True
@@ -103,7 +105,6 @@ class Collector:
 
 def llhttp_requests(raw):
     collector = Collector()
-    collector.parser = httptools.HttpRequestParser(collector)
     try:
         collector.parser.feed_data(raw)
     except httptools.HttpParserError:

@@ -65,6 +65,7 @@ def pass_gate(gate: str):
         from pyspark import TaskContext
 
         task = TaskContext.get()
+        assert task is not None
         for batch in batches:
             if task.partitionId() > 0:
                 Path(f"{gate}.reached").touch()

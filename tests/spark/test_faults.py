@@ -120,6 +120,7 @@ def test_tasks_that_fail_at_first_and_are_tried_again(spark, start_server, open_
         from pyspark import TaskContext
 
         task = TaskContext.get()
+        assert task is not None
         for number, batch in enumerate(batches):
             if number == 1 and task.attemptNumber() < 2 and task.partitionId() % 2:
                 raise RuntimeError("this attempt fails in the middle of its rows")
@@ -138,8 +139,10 @@ def test_tasks_that_fail_for_good_leave_nothing_in_the_stream(spark, start_serve
     def fail(batches):
         from pyspark import TaskContext
 
+        task = TaskContext.get()
+        assert task is not None
         for batch in batches:
-            if TaskContext.get().partitionId() == 1:
+            if task.partitionId() == 1:
                 raise RuntimeError("always")
             yield batch
 

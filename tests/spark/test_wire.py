@@ -3,6 +3,7 @@
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
 
 import pytest
 
@@ -15,12 +16,21 @@ class NotJson:
     """An answer of somebody else."""
 
 
+class ScriptedServer(HTTPServer):
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Script)
+        self.answers: list[Any] = []
+        self.seen: list[str | None] = []
+        self.url = f"http://127.0.0.1:{self.server_port}"
+
+
 class Script(BaseHTTPRequestHandler):
     """Answers with what the test has written down: statuses, or None for a connection that breaks."""
 
     protocol_version = "HTTP/1.1"
 
     def do_GET(self):
+        assert isinstance(self.server, ScriptedServer)
         self.server.seen.append(self.headers.get("Authorization"))
         answer = self.server.answers.pop(0)
         if answer is None:
@@ -40,9 +50,7 @@ class Script(BaseHTTPRequestHandler):
 @pytest.fixture
 def server(monkeypatch):
     monkeypatch.setattr(limits, "PIPELINE_BACKOFF_S", 0.001)
-    with HTTPServer(("127.0.0.1", 0), Script) as server:
-        server.answers, server.seen = [], []
-        server.url = f"http://127.0.0.1:{server.server_port}"
+    with ScriptedServer() as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         yield server

@@ -184,7 +184,7 @@ class Follower:
         with self._changed:
             self._changed.notify_all()
 
-    def wait_until(self, wanted: Callable[[list[Batch]], Any]) -> list[Batch]:
+    def wait_until(self, wanted: Callable[..., Any]) -> list[Batch]:
         """The batches so far, once they are what is wanted."""
         with self._changed:
             came = self._changed.wait_for(lambda: wanted(self.batches) or self.ended.done(), WAIT_S_MAX)

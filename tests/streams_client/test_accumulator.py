@@ -1,5 +1,7 @@
 """The producer's state, against a server that keeps the protocol's table and a network that does what it likes."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,9 +16,10 @@ from mainstem.client.core.errors import (
     StreamClosed,
     error_of,
 )
-from mainstem.client.core.producer_batches import ProducerConfig
+from mainstem.client.core.producer_batches import ProducerBatch, ProducerConfig
 from mainstem.client.core.retries import Retries
 from mainstem.errors import MainstemError
+from mainstem.log.records import TopicId
 from mainstem.streams.rules.producers import is_duplicate
 from mainstem.streams.states import ProducerState, ProducerTuple
 
@@ -25,6 +28,13 @@ FOREVER = Retries(attempts_max=None, delay_s=0.1, delay_s_max=1.0)
 
 def make(epoch: int = 0, **rules) -> Accumulator:
     return Accumulator(ProducerConfig(**{"linger_s": 0.0, "retries": FOREVER, **rules}), epoch, lambda: 0.5)
+
+
+def take(accumulator: Accumulator, now_s: float = 0.0) -> ProducerBatch:
+    """The next batch, which must be there."""
+    batch = accumulator.next(now_s)
+    assert batch is not None
+    return batch
 
 
 class Server:
@@ -47,14 +57,14 @@ class Server:
                 return 204, {}
         except MainstemError as error:
             return error.status, {name.lower(): value for name, value in error.headers.items()}
-        self._known = ProducerState(0, producer.epoch, producer.seq)
+        self._known = ProducerState(TopicId(0), producer.epoch, producer.seq)
         self.stored += messages
         if closes:
             self.closed_by = producer
         return 200, {}
 
     def fence(self, epoch: int) -> None:
-        self._known = ProducerState(0, epoch, 0)
+        self._known = ProducerState(TopicId(0), epoch, 0)
 
 
 class World:
@@ -64,9 +74,9 @@ class World:
         self.accumulator = accumulator
         self.server = server
         self.now_s = 0.0
-        self.sent = []
-        self.answered = []
-        self.lingering = []
+        self.sent: list[Any] = []
+        self.answered: list[Any] = []
+        self.lingering: list[Any] = []
         self.added: list[bytes] = []
 
     def add(self, message: bytes) -> None:
@@ -75,6 +85,7 @@ class World:
 
     def send(self) -> None:
         while (batch := self.accumulator.next(self.now_s)) is not None:
+            assert batch.seq is not None
             numbers = ProducerTuple("p", self.accumulator.epoch, batch.seq)
             self.sent.append((batch, numbers, list(batch.messages), batch.closes))
             self.accumulator.mark_sent(batch)
@@ -227,7 +238,7 @@ def test_messages_linger_for_others_until_there_are_enough():
     assert not accumulator.add(b"45", 0.1)
     assert (accumulator.next(0.5), accumulator.wait_s(0.5)) == (None, 0.5)
     assert accumulator.add(b"6789", 0.6), "this one does not fit any more"
-    assert accumulator.next(0.6).messages == [b"123", b"45"]
+    assert take(accumulator, 0.6).messages == [b"123", b"45"]
     assert accumulator.wait_s(0.6) is None, "an epoch begins with one request"
 
 
@@ -237,19 +248,19 @@ def test_a_flush_does_not_linger():
     assert accumulator.next(0.0) is None
     accumulator.flush()
     assert accumulator.wait_s(0.0) == 0.0
-    assert accumulator.next(0.0).messages == [b"a"]
+    assert take(accumulator).messages == [b"a"]
 
 
 def test_a_clock_that_stands_still_holds_nothing_up_for_ever():
     accumulator = make(linger_s=1.0, batch_messages=2)
     accumulator.add(b"a", 100.0)
     accumulator.add(b"b", 0.0)
-    assert accumulator.next(0.0).messages == [b"a", b"b"]
+    assert take(accumulator).messages == [b"a", b"b"]
 
 
 def confirm(accumulator: Accumulator) -> None:
     accumulator.add(b"first", 0.0)
-    accumulator.acknowledge(accumulator.next(0.0), duplicate=False)
+    accumulator.acknowledge(take(accumulator), duplicate=False)
 
 
 def test_so_many_are_in_flight_and_no_more():
@@ -275,14 +286,15 @@ def test_retries_go_in_order_one_at_a_time():
         accumulator.add(b"x", 0.0)
     sent = []
     for _ in range(3):
-        sent.append(accumulator.next(0.0))
+        sent.append(take(accumulator))
         accumulator.mark_sent(sent[-1])
     for batch in reversed(sent):
         accumulator.lose(batch, ConnectionFailed("killed"), sent=True, now_s=0.0)
     assert accumulator.next(0.0) is None
     wait_s = accumulator.wait_s(0.0)
+    assert wait_s is not None
     assert 0 < wait_s <= 0.1
-    first = accumulator.next(wait_s)
+    first = take(accumulator, wait_s)
     assert first is sent[0]
     accumulator.mark_sent(first)
     assert accumulator.next(9.0) is None
@@ -294,7 +306,7 @@ def test_retry_after_is_kept():
     accumulator = make()
     accumulator.add(b"x", 0.0)
     refusal = error_of("POST s", 429, {"retry-after": "7"}, b"")
-    accumulator.refuse(accumulator.next(0.0), refusal, 100.0)
+    accumulator.refuse(take(accumulator), refusal, 100.0)
     assert accumulator.wait_s(100.0) == 7.0
     assert accumulator.next(106.9) is None
     assert accumulator.next(107.0) is not None
@@ -305,7 +317,7 @@ def test_a_fenced_producer_fails_and_hands_back_what_is_not_stored():
     accumulator.add(b"a", 0.0)
     accumulator.add(b"b", 0.0)
     stale = error_of("POST s", 403, {"producer-epoch": "5"}, b"")
-    accumulator.refuse(accumulator.next(0.0), stale, 0.0)
+    accumulator.refuse(take(accumulator), stale, 0.0)
     assert [failed.messages for failed in accumulator.failures] == [[b"a"], [b"b"]]
     assert all(isinstance(failed.error, StaleEpoch) for failed in accumulator.failures)
     with pytest.raises(ProducerClosed) as caught:
@@ -317,8 +329,8 @@ def test_a_claim_takes_the_next_epoch_from_seq_zero():
     accumulator = make(auto_claim=True, batch_messages=1)
     accumulator.add(b"a", 0.0)
     accumulator.add(b"b", 0.0)
-    accumulator.refuse(accumulator.next(0.0), error_of("POST s", 403, {"producer-epoch": "5"}, b""), 0.0)
-    batch = accumulator.next(0.0)
+    accumulator.refuse(take(accumulator), error_of("POST s", 403, {"producer-epoch": "5"}, b""), 0.0)
+    batch = take(accumulator)
     assert (accumulator.epoch, batch.seq, batch.messages) == (6, 0, [b"a"])
 
 
@@ -356,12 +368,12 @@ def test_numbers_are_not_given_anew_while_an_old_one_may_still_arrive():
 def test_a_first_duplicate_is_counted_or_claimed():
     accumulator = make()
     accumulator.add(b"a", 0.0)
-    accumulator.acknowledge(accumulator.next(0.0), duplicate=True)
+    accumulator.acknowledge(take(accumulator), duplicate=True)
     assert (accumulator.duplicates, accumulator.settled) == (1, 1)
     claiming = make(auto_claim=True)
     claiming.add(b"a", 0.0)
-    claiming.acknowledge(claiming.next(0.0), duplicate=True)
-    assert claiming.next(0.0).messages == [b"a"]
+    claiming.acknowledge(take(claiming), duplicate=True)
+    assert take(claiming).messages == [b"a"]
     assert claiming.epoch == 1
 
 
@@ -381,7 +393,7 @@ def test_attempts_come_to_an_end_and_what_was_sent_is_unknown():
     accumulator.add(b"sent", 0.0)
     accumulator.add(b"never sent", 0.0)
     for now_s in (0.0, 10.0):
-        accumulator.lose(accumulator.next(now_s), ConnectionFailed("gone"), sent=True, now_s=now_s)
+        accumulator.lose(take(accumulator, now_s), ConnectionFailed("gone"), sent=True, now_s=now_s)
     sent, never_sent = accumulator.failures
     assert isinstance(sent.error, OutcomeUnknown)
     assert type(never_sent.error) is ConnectionFailed
@@ -392,8 +404,8 @@ def test_a_message_that_is_too_large_alone_fails_alone():
     accumulator = make(batch_messages=1)
     for message in (b"huge", b"small"):
         accumulator.add(message, 0.0)
-    accumulator.refuse(accumulator.next(0.0), error_of("POST s", 413, {}, b""), 0.0)
-    batch = accumulator.next(0.0)
+    accumulator.refuse(take(accumulator), error_of("POST s", 413, {}, b""), 0.0)
+    batch = take(accumulator)
     assert (batch.seq, batch.messages) == (0, [b"small"])
     assert [failed.messages for failed in accumulator.failures] == [[b"huge"]]
 
@@ -401,7 +413,7 @@ def test_a_message_that_is_too_large_alone_fails_alone():
 def test_a_stream_that_somebody_closed_fails_the_producer():
     accumulator = make()
     accumulator.add(b"a", 0.0)
-    accumulator.refuse(accumulator.next(0.0), error_of("POST s", 409, {"stream-closed": "true"}, b""), 0.0)
+    accumulator.refuse(take(accumulator), error_of("POST s", 409, {"stream-closed": "true"}, b""), 0.0)
     assert isinstance(accumulator.failures[0].error, StreamClosed)
     assert accumulator.idle
 
@@ -411,7 +423,7 @@ def test_the_buffer_is_bounded():
     while not accumulator.full:
         accumulator.add(b"123", 0.0)
     assert accumulator.buffered == 12
-    accumulator.acknowledge(accumulator.next(0.0), duplicate=False)
+    accumulator.acknowledge(take(accumulator), duplicate=False)
     assert not accumulator.full
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from mainstem import limits
 from mainstem.client import (
+    Appended,
     AsyncStreams,
     BadArgument,
     BadRequest,
@@ -185,6 +186,8 @@ async def test_a_seq_that_comes_too_late_fails_alone(server, path):
         appends = [streams.append(path, data, seq=seq) for data, seq in (("b", "2"), ("x", "1"), ("c", "3"))]
         first, late, last = await asyncio.gather(*appends, return_exceptions=True)
         assert isinstance(late, SequenceRegression)
+        assert isinstance(first, Appended)
+        assert isinstance(last, Appended)
         assert first.next_offset < last.next_offset
         assert await streams.read_text(path) == "abc"
 

@@ -246,9 +246,9 @@ def test_a_token_is_needed_and_must_be_one_of_this_server_for_this_subscription(
     ]
     for token in forged:
         for action in ("ack", "release"):
-            header = {} if token is None else {"authorization": f"Bearer {token}".encode()}
+            forged_header = {} if token is None else {"authorization": f"Bearer {token}".encode()}
             body = {"wake_id": wake["wake_id"], "generation": wake["generation"]}
-            reply = client.post(f"{subscriber.url}/{action}", json=body, headers=header)
+            reply = client.post(f"{subscriber.url}/{action}", json=body, headers=forged_header)
             assert code(reply) == (401, "TOKEN_INVALID"), (token, action)
     for scheme in ("Basic", "Token", "Bearer:", ""):
         header = {"authorization": f"{scheme} {wake['token']}".strip()}

@@ -3,6 +3,7 @@
 import pytest
 
 from mainstem.testing.clock import FakeClock
+from mainstem.testing.server_thread import ServerThread
 from tests.support.subscribers import ROOT, Subscriber, WakeStream, append, create
 from tests.support.waits import eventually
 from tests.support.webhook_receivers import DONE, FAILED, TAKEN
@@ -92,7 +93,7 @@ def clock():
 @pytest.fixture
 def restart(start_thread, connect_to, clock, hasty, tmp_path):
     """Starts the server, or ends it and starts it again on the same data and at the same time."""
-    servers = []
+    servers: list[ServerThread] = []
 
     def start():
         if servers:

@@ -110,7 +110,8 @@ class EventReader:
 
     def next(self) -> Event | None:
         """The next event, or comment (as `Event("comment", ...)`); None at the orderly end of the response."""
-        name, data, last_id = "", [], None
+        name, last_id = "", None
+        data: list[str] = []
         while True:
             line = self._read_line()
             if not line:
@@ -144,8 +145,11 @@ class EventReader:
         return line + newline
 
     def take(self, number: int) -> list[Event]:
-        events = [self.next() for _ in range(number)]
-        assert None not in events, f"the response ended early: {events}"
+        events: list[Event] = []
+        while len(events) < number:
+            event = self.next()
+            assert event is not None, f"the response ended early: {events}"
+            events.append(event)
         return events
 
     def rest(self) -> list[Event]:

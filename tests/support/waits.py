@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 T = TypeVar("T")
 
@@ -13,7 +13,7 @@ LOOK_AGAIN_S = 0.01
 
 
 def eventually(
-    look: Callable[[], T],
+    look: Callable[..., T | None],
     what: str = "",
     *,
     within_s: float = WAIT_S_MAX,
@@ -31,12 +31,22 @@ def eventually(
     return found
 
 
-async def eventually_async(look: Callable[[], T | Awaitable[T]], what: str = "", *, within_s: float = WAIT_S_MAX) -> T:
+@overload
+async def eventually_async(
+    look: Callable[..., Awaitable[T | None]], what: str = "", *, within_s: float = WAIT_S_MAX
+) -> T: ...
+
+
+@overload
+async def eventually_async(look: Callable[..., T | None], what: str = "", *, within_s: float = WAIT_S_MAX) -> T: ...
+
+
+async def eventually_async(look: Callable[..., Any], what: str = "", *, within_s: float = WAIT_S_MAX) -> Any:
     """The same on an event loop. `look` may be a function or a coroutine function."""
     deadline_s = time.monotonic() + within_s
     while True:
         answer = look()
-        found: T = await answer if inspect.isawaitable(answer) else answer
+        found = await answer if inspect.isawaitable(answer) else answer
         if found:
             return found
         _check(look, what, found, None, deadline_s, within_s)

@@ -159,7 +159,7 @@ async def test_heartbeats_do_not_stand_in_for_connect(start_thread, monkeypatch)
     server = start_thread(store="memory")
     async with Peers(server.address) as peers:
         peer = await peers.dial()
-        codes = []
+        codes: list[str] = []
         while not codes:
             await peer.send("heartbeat", {})
             message = await peer.next()

@@ -138,6 +138,7 @@ class Bench:
             reply = None
         if reply is None:
             assert says_disconnect(data), f"{data!r} was met with a bare close"
+            assert peer.ended is not None
             assert peer.ended.code == 1000
             return True
         assert reply["type"] in REPLIES

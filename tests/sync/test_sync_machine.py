@@ -182,15 +182,15 @@ class SyncMachine(RuleBasedStateMachine):
     def submit_the_same_at_once(self, who: int, item: tuple) -> None:
         one, other = self.pick(who), self.pick(who + 1)
         head = len(self.log)
-        [item] = self.make([item])
+        [draft] = self.make([item])
 
         async def submit() -> None:
             for member in (one, other):
-                await member.peer.send("submit_event", item, msg_id="same")
+                await member.peer.send("submit_event", draft, msg_id="same")
             # Which of the two was first is to be read from the log.
             async with await Peer.dial(self.server.address) as witness:
                 await witness.connect()
-                expected = self.take(None, item)
+                expected = self.take(None, draft)
                 if expected["status"] == "committed":
                     one.retried.add(expected["committed_id"])
                     other.retried.add(expected["committed_id"])

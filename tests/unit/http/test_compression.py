@@ -1,16 +1,12 @@
-import gzip
-import zlib
-
-import brotli
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstem import limits
-from mainstem.http.compression import ENCODERS, choose_encoding, zstd
+from mainstem.http.compression import ENCODERS, choose_encoding
+from tests.support.encodings import DECODERS
 
 BIG = limits.COMPRESS_BYTES_MIN
-DECODERS = {"gzip": gzip.decompress, "deflate": zlib.decompress, "br": brotli.decompress, "zstd": zstd.decompress}
 
 
 @pytest.mark.parametrize(

@@ -334,7 +334,7 @@ async def test_too_many_waiting_bytes_are_refused_and_room_comes_back(monkeypatc
         small = asyncio.create_task(log.submit(Add("a", b"12")))
         await turn()
         log.start()
-        assert await asyncio.gather(waiting, small) == [1, 2]
+        assert list(await asyncio.gather(waiting, small)) == [1, 2]
         assert await log.submit(Add("a", b"1234567890")) == 3
 
 
@@ -414,7 +414,7 @@ async def test_a_caller_that_cannot_be_told_does_not_disturb_the_others() -> Non
         after = asyncio.create_task(log.submit(Add("a")))
         await turn()
         log.start()
-        assert await asyncio.wait_for(asyncio.gather(before, after), SOON_S) == [1, 3]
+        assert list(await asyncio.wait_for(asyncio.gather(before, after), SOON_S)) == [1, 3]
         assert await asyncio.wait_for(log.submit(Add("a")), SOON_S) == 4
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+from typing import Any
 
 import pytest
 
@@ -67,6 +68,6 @@ async def test_large_work_leaves_the_thread_of_the_loop_and_small_work_does_not(
 
 
 async def test_large_works_take_turns():
-    order = []
+    order: list[Any] = []
     await asyncio.gather(*(run_sized(1, 0, order.append, number) for number in range(20)))
     assert order == list(range(20))

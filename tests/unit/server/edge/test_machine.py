@@ -187,6 +187,7 @@ def test_a_handshake_hands_over_what_follows_it():
     machine = Machine()
     machine.feed(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n\x81\x80abcd")
     head = machine.next_event()
+    assert isinstance(head, RequestHead)
     assert head.websocket
     machine.write(Write.BEGIN)
     machine.write(Write.SWITCH)
@@ -201,9 +202,13 @@ def test_many_chunks_give_the_loop_its_turn():
     machine.feed(
         b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * number + b"0\r\n\r\n"
     )
-    assert machine.next_event().length == UNKNOWN_LENGTH
-    pieces, turns = [], 0
+    head = machine.next_event()
+    assert isinstance(head, RequestHead)
+    assert head.length == UNKNOWN_LENGTH
+    pieces: list[bytes] = []
+    turns = 0
     while (event := machine.next_event()) is not END_OF_REQUEST:
+        assert isinstance(event, bytes)
         pieces.append(event)
         turns += machine.more
     assert b"".join(pieces) == b"x" * number

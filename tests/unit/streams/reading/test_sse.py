@@ -24,7 +24,9 @@ line_ends = st.text("ab\r\n: \t\ufeff\u2028\u0085")
 
 def receive(stream: bytes) -> list[tuple[str, str, str | None]]:
     """What an EventSource makes of it, after the HTML standard (9.2.6): (event, data, last event id)."""
-    events, name, data, last_id = [], "", [], None
+    events: list[tuple[str, str, str | None]] = []
+    data: list[str] = []
+    name, last_id = "", None
     for line in re.split(r"\r\n|\n|\r", stream.decode("utf-8")):
         if not line:
             if data:

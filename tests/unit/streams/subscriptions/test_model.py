@@ -5,6 +5,7 @@ from msgspec import msgpack
 from msgspec.structs import replace
 
 from mainstem.errors import InvalidSubscription, MainstemError, SubscriptionExists, SubscriptionNotFound
+from mainstem.log.records import CommittedId, TopicId
 from mainstem.streams.commands.delete import Delete
 from mainstem.streams.rules.offsets import Offset
 from mainstem.streams.states import StreamState, stream_key
@@ -185,10 +186,10 @@ def test_links_of_one_life_mean_nothing_to_the_next_and_are_dropped(ledger):
 
 
 def stream(tail=0, read_seq=0, last_id=0, **fields):
-    return StreamState(1, read_seq, "text/plain", tail, 0, last_id=last_id, **fields)
+    return StreamState(TopicId(1), read_seq, "text/plain", tail, 0, last_id=last_id, **fields)
 
 
-SUBSCRIPTION = Subscription("nonce", WEBHOOK, "hash", "http://server", 0, 10)
+SUBSCRIPTION = Subscription("nonce", WEBHOOK, "hash", "http://server", 0, CommittedId(10))
 
 
 @pytest.mark.parametrize(

@@ -86,8 +86,8 @@ def draft(event_id="1", partition="a"):
 def submit(session, *ids, msg_id="m", single=False) -> PendingReply:
     """A submit that is now in the log's queue."""
     drafts = [draft(event_id) for event_id in ids]
-    request = ("submit_event", drafts[0]) if single else ("submit_events", {"events": drafts})
-    [effect] = say(session, *request, msg_id)
+    type_, payload = ("submit_event", drafts[0]) if single else ("submit_events", {"events": drafts})
+    [effect] = say(session, type_, payload, msg_id)
     assert isinstance(effect, SubmitDrafts)
     assert effect.reply.drafts == len(ids)
     session.submitted(effect.reply)
@@ -127,9 +127,10 @@ def test_connect_verifies_the_token_then_catches_up_then_answers():
     session = fresh_session()
     assert say(session, "connect", {"client_id": "ann", "token": "t"}, "c") == [VerifyToken("t")]
     assert session.verified(ANN, NOW_US) == (CatchUp(),)
-    assert session.state is State.AWAIT_CONNECT
+    states = [session.state]
     effects = session.caught_up(5, NOW_US)
-    assert session.state is State.ACTIVE
+    states.append(session.state)
+    assert states == [State.AWAIT_CONNECT, State.ACTIVE]
     assert types(effects) == [WatchExpiry, Send]
     assert effects[0].expires_at_s == ANN.expires_at_s
     [(type_, msg_id, payload)] = sent(effects)

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from mainstem.errors import SettingsError
@@ -144,7 +146,7 @@ def test_keywords_beside_a_reference_count():
 
 
 def test_an_event_too_deep_for_a_recursive_schema_is_refused_and_no_crash():
-    event = {"id": 0}
+    event: dict[str, Any] = {"id": 0}
     for number in range(5000):
         event = {"id": number, "children": [event]}
     assert json_schema(TREE)(event, []) == [FieldError("event", "is nested too deeply for its schema")]

@@ -1,5 +1,6 @@
 import copy
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -7,7 +8,7 @@ from hypothesis import strategies as st
 
 from mainstem.sync.validation.tree import STATE_LEVELS_MAX, TARGET_KEYS_MAX, TreeConflict, apply_action, tree_validator
 
-EMPTY_TREE = {"items": {}, "tree": []}
+EMPTY_TREE: dict[str, Any] = {"items": {}, "tree": []}
 
 
 def action(kind, **payload):
@@ -333,7 +334,7 @@ def test_a_tree_grows_only_as_deep_as_a_snapshot_can_be_sent():
 
 
 def nested(levels):
-    value = 0
+    value: Any = 0
     for _ in range(levels):
         value = {"k": value}
     return value

@@ -2,6 +2,7 @@
 
 import json
 import random
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -10,7 +11,16 @@ from hypothesis import strategies as st
 
 from mainstem.errors import BadOption, ReducerFailed
 from mainstem.pipeline.jobs.snapshot.folds import ENTRY, RESET, Combiner
-from mainstem.pipeline.jobs.snapshot.reducers import Entry, Message, apply_entry, make_reducer, parse_path
+from mainstem.pipeline.jobs.snapshot.reducers import (
+    Entry,
+    Function,
+    Message,
+    StateProtocol,
+    Tree,
+    apply_entry,
+    make_reducer,
+    parse_path,
+)
 from mainstem.pipeline.jobs.targets import Choice
 
 
@@ -39,7 +49,8 @@ def test_the_newest_value_of_a_key_wins_and_null_takes_it_out():
     assert extract(lww, {"id": "a", "body": 7}) == Entry("", "a", None)
     assert extract(lww, {"id": "a"}) == Entry("", "a", None)
     assert extract(lww, {"id": 1.5, "body": {"text": 1}}) == Entry("", "1.5", b"1")
-    for nothing in ({}, {"id": None}, {"id": []}, {"id": {"a": 1}}, [1], 7, "text", {"body": {"text": 1}}):
+    nothings: list[Any] = [{}, {"id": None}, {"id": []}, {"id": {"a": 1}}, [1], 7, "text", {"body": {"text": 1}}]
+    for nothing in nothings:
         assert extract(lww, nothing) is None
 
 
@@ -68,6 +79,7 @@ def change(operation, key="1", type_="user", **fields):
 
 def test_the_state_protocol_is_materialised_as_its_document_says():
     state = make_reducer("state")
+    assert isinstance(state, StateProtocol)
     messages = [
         change("insert", value={"name": "Alice"}),
         change("insert", "2", value={"name": "Bob"}),
@@ -103,6 +115,7 @@ def test_a_state_that_is_not_of_this_reducer_is_refused(name):
 
 def test_an_action_that_does_not_fit_the_tree_is_left_out():
     tree = make_reducer("tree")
+    assert isinstance(tree, Tree)
     state, known = tree.step({}, Message({"type": "set", "payload": {"target": "a", "value": 1}}, 1, 0, ""))
     assert (state, known) == ({"a": 1}, True)
     assert tree.step(state, Message({"type": "unset", "payload": {"target": "b"}}, 2, 0, "")) == (state, False)
@@ -111,6 +124,7 @@ def test_an_action_that_does_not_fit_the_tree_is_left_out():
 
 def test_what_a_function_returns_must_be_json():
     function = make_reducer("builtins:max")
+    assert isinstance(function, Function)
     assert function.encode({"a": 1}) == b'{"a":1}'
     with pytest.raises(ReducerFailed, match="is not JSON"):
         function.encode({1, object})
@@ -157,6 +171,7 @@ def batch_of(rows):
 def test_the_newest_entry_of_each_key_is_all_that_counts(seed, tasks):
     chance = random.Random(seed)
     state = make_reducer("state")
+    assert isinstance(state, StateProtocol)
     messages = [
         {"headers": {"control": "reset"}}
         if chance.random() < 0.1
@@ -166,21 +181,23 @@ def test_the_newest_entry_of_each_key_is_all_that_counts(seed, tasks):
     rows = [(number // 2 + 1, number % 2, json.dumps(message).encode()) for number, message in enumerate(messages)]
     expected = state.begin(None)
     for _, _, data in rows:
-        apply_entry(expected, state.extract(data))
+        entry = state.extract(data)
+        assert entry is not None
+        apply_entry(expected, entry)
     cuts = sorted(chance.randint(0, len(rows)) for _ in range(tasks - 1))
     pieces = [rows[start:end] for start, end in zip([0, *cuts], [*cuts, len(rows)], strict=True)]
     combined = []
     for piece in pieces:
         for batch in Combiner(state, Choice(("p",))).combine([batch_of(piece)] if piece else []):
             combined += batch.to_pylist()
-    newest = {}
+    newest: dict[Any, Any] = {}
     for row in combined:
         if row["role"] in (RESET, ENTRY):
             name, place = (row["role"], row["group"], row["key"]), (row["committed_id"], row["position"])
             if name not in newest or newest[name][0] < place:
                 newest[name] = (place, row["value"])
     cleared = newest.pop((RESET, None, None), ((0, 0), None))[0]
-    table = {}
+    table: dict[str, dict[str, bytes]] = {}
     for (_, group, key), (place, value) in newest.items():
         if place > cleared:
             apply_entry(table, Entry(group, key, value))
