@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-WORKERS := -n auto --maxprocesses 4 --dist worksteal
+WORKERS := -n auto --dist loadgroup
 
 .PHONY: help install serve demo test test-quick check format bench docs lock clean
 
@@ -37,7 +37,7 @@ demo: install
 	PYTHONPATH=examples $(BIN)/python -m demo $(ARGS)
 
 test: install
-	$(BIN)/pytest $(WORKERS) $(ARGS)
+	$(BIN)/pytest $(WORKERS) --durations=30 $(ARGS)
 
 test-quick: install
 	$(BIN)/pytest -m "not slow" $(WORKERS) $(ARGS)

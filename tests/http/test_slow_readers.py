@@ -26,7 +26,7 @@ def numbered_lines(first, number):
     return b"".join(b"%04095d\n" % (first + line) for line in range(number))
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the memory of a process from /proc")
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc (as Linux has it)")
 def test_a_stalled_reader_costs_no_memory_holds_nobody_up_and_gets_everything_once(start_server):
     server = start_server()
     path = f"{server.url}/v1/stream/big"

@@ -15,8 +15,9 @@ import pytest
 from mainstem.server.settings import Settings, load_settings
 from mainstem.testing import server as testing_server
 from mainstem.testing.server import ServerProcess
+from tests.support.requirements import miss
 
-yaml = pytest.importorskip("yaml", reason="needs PyYAML to read the files")
+yaml = pytest.importorskip("yaml", reason="needs PyYAML (pip install pyyaml)")
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -191,7 +192,7 @@ def test_what_the_image_installs_serves_arrow(tmp_path, monkeypatch):
         command = [environment / "bin" / "pip", *(part.replace("/src", str(source), 1) for part in arguments)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if "NewConnectionError" in done.stderr or "NameResolutionError" in done.stderr:
-            pytest.skip("needs a package index that pip can reach")
+            miss("a package index", "pip must reach one")
         assert done.returncode == 0, done.stderr
     monkeypatch.delenv("PYTHONPATH", raising=False)
     monkeypatch.setattr(testing_server, "COMMAND", [str(environment / "bin" / "mainstem"), "serve"])

