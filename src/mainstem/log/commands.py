@@ -5,7 +5,7 @@ and writes one in-memory `View`. Whatever the view gathered is made durable in o
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -21,12 +21,18 @@ def _never(state: Any) -> int | None:
 
 
 class Space(Generic[S]):
-    """A family of states of one type. `number` is on disk: it never changes and is never used again."""
+    """A family of states of one type. The numbers, which are on disk, are listed in `mainstem.log.spaces`."""
+
+    declared: ClassVar[dict[int, "Space[Any]"]] = {}
+    """Every space of the modules that are imported, by number."""
 
     def __init__(
         self, number: int, type_: type[S], due: Callable[[S], int | None] = _never, *, cached: bool = True
     ) -> None:
-        self.number = number
+        if number in Space.declared:
+            raise ValueError(f"space {number!r} is declared twice")
+        Space.declared[int(number)] = self
+        self.number = int(number)
         self.cached = cached
         """False for states that are looked at once and then hardly ever again: they would crowd out the others."""
         self.due = due

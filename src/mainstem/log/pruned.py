@@ -1,35 +1,36 @@
-"""What retention has erased, so that a reader who comes back late can tell that it has missed something."""
+"""Up to which id the log was pruned, so that a reader who comes back late can tell that it missed something."""
 
 import msgspec
 
 from mainstem.log.commands import Freeing, Key, Space, View
 from mainstem.log.records import CommittedId
+from mainstem.log.spaces import SpaceNumber
 
 
-class Losses(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class Pruned(msgspec.Struct, frozen=True, gc=False, array_like=True):
     until: CommittedId
-    """The highest id that was given up. Data that went with its deleted stream does not count."""
+    """The highest pruned id. Data that went with its deleted stream does not count."""
 
 
-LOSSES: Space[Losses] = Space(11, Losses)
-LOSSES_KEY = Key(LOSSES, "")
+PRUNED: Space[Pruned] = Space(SpaceNumber.PRUNED, Pruned)
+PRUNED_KEY = Key(PRUNED, "")
 
 
-def note_loss(view: View, committed_id: CommittedId) -> None:
-    """Before records up to this id are erased. Whoever calls it needs `LOSSES_KEY`."""
-    known: Losses | None = view.get(LOSSES_KEY)
+def advance_pruned(view: View, committed_id: CommittedId) -> None:
+    """Call this before records up to this id are erased. The calling command needs `PRUNED_KEY`."""
+    known: Pruned | None = view.get(PRUNED_KEY)
     if known is None or known.until < committed_id:
-        view.put(LOSSES_KEY, Losses(committed_id))
+        view.put(PRUNED_KEY, Pruned(committed_id))
 
 
-class NoteLoss(msgspec.Struct, Freeing, frozen=True, gc=False):
-    """The same as a Command of its own."""
+class AdvancePruned(msgspec.Struct, Freeing, frozen=True, gc=False):
+    """`advance_pruned` as a command of its own."""
 
     committed_id: CommittedId
     size: int = 0
 
     def needs(self) -> list[Key]:
-        return [LOSSES_KEY]
+        return [PRUNED_KEY]
 
     def apply(self, view: View) -> None:
-        note_loss(view, self.committed_id)
+        advance_pruned(view, self.committed_id)

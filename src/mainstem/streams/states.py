@@ -4,6 +4,7 @@ import msgspec
 
 from mainstem.log.commands import Key, Space
 from mainstem.log.records import TopicId
+from mainstem.log.spaces import SpaceNumber
 from mainstem.streams.rules.offsets import Offset
 
 
@@ -124,11 +125,11 @@ def _next_check(check: RetentionCheck) -> int:
     return check.due_us
 
 
-STREAMS: Space[StreamState] = Space(1, StreamState, due=_expiry)
-PRODUCERS: Space[ProducerState] = Space(2, ProducerState)
-GARBAGE: Space[Garbage] = Space(3, Garbage)
-RETENTION_CHECKS: Space[RetentionCheck] = Space(4, RetentionCheck, due=_next_check)
-STREAM_SNAPSHOTS: Space[StreamSnapshot] = Space(12, StreamSnapshot, cached=False)
+STREAMS: Space[StreamState] = Space(SpaceNumber.STREAMS, StreamState, due=_expiry)
+PRODUCERS: Space[ProducerState] = Space(SpaceNumber.PRODUCERS, ProducerState)
+GARBAGE: Space[Garbage] = Space(SpaceNumber.GARBAGE, Garbage)
+RETENTION_CHECKS: Space[RetentionCheck] = Space(SpaceNumber.RETENTION_CHECKS, RetentionCheck, due=_next_check)
+STREAM_SNAPSHOTS: Space[StreamSnapshot] = Space(SpaceNumber.STREAM_SNAPSHOTS, StreamSnapshot, cached=False)
 
 
 def stream_key(path: str) -> Key:

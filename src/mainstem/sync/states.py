@@ -4,6 +4,7 @@ import msgspec
 
 from mainstem.log.commands import Key, Space
 from mainstem.log.records import CommittedId
+from mainstem.log.spaces import SpaceNumber
 
 
 class EventEntry(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -30,9 +31,9 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False, array_like=True):
     created_at_us: int
 
 
-EVENT_IDS: Space[EventEntry] = Space(8, EventEntry, cached=False)
-PARTITIONS: Space[PartitionState] = Space(9, PartitionState)
-SNAPSHOTS: Space[Snapshot] = Space(10, Snapshot, cached=False)
+EVENT_IDS: Space[EventEntry] = Space(SpaceNumber.EVENT_IDS, EventEntry, cached=False)
+PARTITIONS: Space[PartitionState] = Space(SpaceNumber.PARTITIONS, PartitionState)
+SNAPSHOTS: Space[Snapshot] = Space(SpaceNumber.SNAPSHOTS, Snapshot, cached=False)
 
 
 def event_key(event_id: str) -> Key:

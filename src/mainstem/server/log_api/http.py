@@ -16,7 +16,7 @@ from mainstem.http.requests import collect_headers, parse_query
 from mainstem.http.responses import JSON_CONTENT, NO_STORE, SECURITY_HEADERS, method_not_allowed, respond, respond_json
 from mainstem.log.commit import CommitLog
 from mainstem.log.live import EVERYTHING, Topic, changed
-from mainstem.log.pruned import LOSSES_KEY, Losses
+from mainstem.log.pruned import PRUNED_KEY, Pruned
 from mainstem.log.records import CommittedId
 from mainstem.server.log_api.exporters import Exporters
 from mainstem.server.log_api.formats import ARROW, NDJSON
@@ -72,11 +72,11 @@ class LogHttp:
             raise BadQuery("counts is true or false")
         store = self.log.store
         first = await store.read_log(CommittedId(0), store.head, 1)
-        losses: Losses | None = await store.get(LOSSES_KEY)
+        pruned: Pruned | None = await store.get(PRUNED_KEY)
         about: dict[str, Any] = {
             "head": store.head,
             "lowest": first[0].committed_id if first else store.head + 1,
-            "pruned": 0 if losses is None else losses.until,
+            "pruned": 0 if pruned is None else pruned.until,
         }
         if query.get("counts") == "true":
             about |= msgspec.structs.asdict(await store.count())

@@ -8,7 +8,7 @@ import msgspec
 from mainstem import limits
 from mainstem.errors import BadHeader
 from mainstem.log.commands import Freeing, Key, View
-from mainstem.log.pruned import LOSSES_KEY, note_loss
+from mainstem.log.pruned import PRUNED_KEY, advance_pruned
 from mainstem.log.records import CommittedId, Kind, Outline, TopicId
 from mainstem.streams.commands.delete import Sizeless
 from mainstem.streams.rules.lifecycle import SECOND_US
@@ -76,7 +76,7 @@ class Trim(msgspec.Struct, Freeing, Sizeless, frozen=True, gc=False):
     """The newest record that goes."""
 
     def needs(self) -> list[Key]:
-        return [stream_key(self.path), retention_key(self.path), LOSSES_KEY]
+        return [stream_key(self.path), retention_key(self.path), PRUNED_KEY]
 
     def apply(self, view: View) -> bool:
         state: StreamState | None = view.get(stream_key(self.path))
@@ -86,7 +86,7 @@ class Trim(msgspec.Struct, Freeing, Sizeless, frozen=True, gc=False):
         if state.forks or self.position <= state.earliest:  # forks still read what this stream would give up
             return False
         view.append(Kind.TRIM, self.topic, self.position, self.position)
-        note_loss(view, self.last_id)
+        advance_pruned(view, self.last_id)
         view.put(
             stream_key(self.path),
             msgspec.structs.replace(state, earliest=self.position, messages=max(0, state.messages - self.messages)),

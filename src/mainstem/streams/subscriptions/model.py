@@ -13,6 +13,7 @@ from mainstem import globs
 from mainstem.errors import InvalidSubscription, SubscriptionExists, SubscriptionNotFound
 from mainstem.log.commands import Freeing, Key, Space, View
 from mainstem.log.records import CommittedId, TopicId
+from mainstem.log.spaces import SpaceNumber
 from mainstem.streams.commands.delete import Sizeless
 from mainstem.streams.rules import lifecycle
 from mainstem.streams.rules.offsets import Offset
@@ -74,8 +75,8 @@ def _due(state: Subscription) -> int | None:
     return state.lease_until_us if state.next_attempt_us is None else state.next_attempt_us
 
 
-SUBSCRIPTIONS: Space[Subscription] = Space(5, Subscription, due=_due)
-LINKS: Space[Link] = Space(6, Link)
+SUBSCRIPTIONS: Space[Subscription] = Space(SpaceNumber.SUBSCRIPTIONS, Subscription, due=_due)
+LINKS: Space[Link] = Space(SpaceNumber.LINKS, Link)
 
 
 def subscription_key(subscription_id: str) -> Key:

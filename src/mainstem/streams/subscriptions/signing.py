@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from mainstem import limits
 from mainstem.errors import TokenInvalid
 from mainstem.log.commands import Key, Space, View
+from mainstem.log.spaces import SpaceNumber
 from mainstem.streams.commands.delete import Sizeless
 
 DAY_US = 86_400 * 1_000_000
@@ -36,7 +37,7 @@ class Keyring(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return self.signing[-1]
 
 
-KEYRINGS: Space[Keyring] = Space(7, Keyring)
+KEYRINGS: Space[Keyring] = Space(SpaceNumber.KEYRINGS, Keyring)
 KEYRING_KEY = Key(KEYRINGS, "webhooks")
 
 
