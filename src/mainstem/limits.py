@@ -115,8 +115,12 @@ RESERVE_BYTES: Final = 32 * MIB  # set aside on the disk: a journal to be checkp
 FREE_BYTES_MIN: Final = 8 * MIB  # in the database itself, with which writes go on although the disk has no room
 ROOM_CHECK_S: Final = 1.0  # how soon a store notices that a full disk has room again
 BACKUP_STEP_PAGES: Final = 2_000  # about 8 MB: progress is seen, and an interrupt heard, between two steps
-CHECK_FAULTS_MAX: Final = 1_000  # a file with more than this is beyond a list
+CHECK_FINDINGS_MAX: Final = 1_000  # a store with more than this is beyond a list
 CHECK_CACHE_BYTES: Final = 64 * MIB  # a check goes through the whole file, and looks many things up
+CHECK_SCAN_ROWS: Final = 1_000  # what a check fetches at once of PostgreSQL's rows, which are small then
+CHECK_BATCH_MAX: Final = 200  # what a check looks up at once
+CHECK_SNAPSHOTS_MAX: Final = 8  # the same for snapshots of partitions, which are large
+CHECK_BATCH_BYTES_MAX: Final = 4 * MIB  # values that a check holds at once, but at least one
 
 # PostgreSQL
 POSTGRES_READERS: Final = 4  # connections that read; each is a process there

@@ -1,14 +1,21 @@
 """A store with some of everything in it, written by a real server over both protocols."""
 
 import json
+import random
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-import apsw
 import httpx2
 from websockets.sync.client import connect
 
+from mainstem.log.store.snapshot import StoreSnapshot
+from mainstem.log.store.sqlite import snapshot as sqlite
+from mainstem.streams.states import GARBAGE
 from mainstem.testing.server import ServerProcess
 from tests.support.waits import eventually
+
+OpenSnapshot = Callable[[], AbstractContextManager[StoreSnapshot]]
 
 TEXT = {"content-type": "text/plain"}
 JSON = {"content-type": "application/json"}
@@ -19,7 +26,7 @@ def producer(seq: int) -> dict[str, str]:
     return {"producer-id": "p", "producer-epoch": "0", "producer-seq": str(seq)}
 
 
-def fill(server: ServerProcess) -> None:
+def fill(server: ServerProcess, open_snapshot: OpenSnapshot) -> None:
     """Streams plain, closed, trimmed, forked, deleted and soft-deleted; events kept and pruned; a snapshot."""
     with httpx2.Client(base_url=server.url, trust_env=False) as client:
         _fill_streams(client)
@@ -28,7 +35,7 @@ def fill(server: ServerProcess) -> None:
         client.put("/v1/snapshot/a", json={"committed_id": head, "state": {"n": 5}}).raise_for_status()
         # The first event is in partition a alone, so this much of its history can go.
         client.post("/v1/prune", json={"floors": {"a": head - 5}}).raise_for_status()
-        _wait_until_pruned(server)
+        _wait_until_pruned(open_snapshot)
 
 
 def _fill_streams(client: httpx2.Client) -> None:
@@ -65,17 +72,40 @@ def _send(socket, type_, payload):
     return json.loads(socket.recv(timeout=30))["payload"]
 
 
-def _wait_until_pruned(server: ServerProcess) -> None:
+def _wait_until_pruned(open_snapshot: OpenSnapshot) -> None:
     """The floor is durable at once; what it gives up, and what was deleted, is erased in the background."""
-    db = apsw.Connection(str(server.data / "mainstem.db"), flags=apsw.SQLITE_OPEN_READONLY)
-    left = "SELECT 1 FROM records WHERE kind = 6 AND instr(data, '\"e0\"') UNION SELECT 1 FROM states WHERE space = 3"
-    eventually(lambda: not db.execute(left).get, "what was pruned and deleted is erased")
-    db.close()
+
+    def is_erased() -> bool:
+        with open_snapshot() as snapshot:
+            events = [b'"e0"' in event.data for batch in snapshot.scan_events() for event in batch]
+            return not any(events) and not any(snapshot.scan_states(GARBAGE))
+
+    eventually(is_erased, "what was pruned and deleted is erased")
 
 
 def make_store(directory: Path) -> Path:
     """The file of a filled store, its server stopped in an orderly way."""
+    store = directory / "mainstem.db"
     with ServerProcess(directory) as server:
-        fill(server)
+        fill(server, lambda: sqlite.open_snapshot(store))
         server.terminate()
-    return directory / "mainstem.db"
+    return store
+
+
+def change_something(client: httpx2.Client, chance: random.Random, number: int) -> None:
+    """Some request that changes streams, as chance will have it."""
+    path = f"/v1/stream/s{chance.randrange(6)}"
+    other = f"/v1/stream/s{chance.randrange(6)}"
+    match chance.randrange(8):
+        case 0:
+            client.put(path, headers=TEXT | ({"stream-retention": "max-messages=2"} if number % 3 else {}))
+        case 1:
+            client.put(path, headers={"stream-forked-from": other}, content=b"")
+        case 2:
+            client.delete(path)
+        case 3 if number % 4 == 0:
+            client.post(path, headers={"stream-closed": "true"})
+        case 4:
+            client.post(path, headers=TEXT | producer(0) | {"producer-id": f"p{number}"}, content=b"by a producer")
+        case _:
+            client.post(path, headers=TEXT, content=b"x" * chance.randrange(1, 50))

@@ -11,10 +11,10 @@ import apsw
 import httpx2
 import pytest
 
-from mainstem.cli.invariants import check_everything
+from mainstem.checks.rules import check_store
 from mainstem.errors import BackupFailed, BackupTargetFull
 from mainstem.log.store.sqlite.backup import back_up
-from mainstem.log.store.sqlite.check import figures, snapshot
+from mainstem.log.store.sqlite.snapshot import open_snapshot
 from mainstem.testing.server import ServerProcess
 from tests.support.command_line import COMMAND
 from tests.support.requirements import miss
@@ -27,8 +27,8 @@ def backup(shell, store):
 
 
 def held(path):
-    with snapshot(path) as db:
-        return figures(db)
+    with open_snapshot(path) as snapshot:
+        return snapshot.measure()
 
 
 def test_a_backup_of_a_busy_server_is_whole_and_loses_nothing_of_before(shell, start_server):
@@ -182,13 +182,13 @@ def test_a_store_that_is_not_there_is_named(shell):
 def test_a_disk_that_fills_up_leaves_nothing_behind(store, tmp_path, disk, writes):
     disk.fill_up(after_writes=writes)
     with pytest.raises(BackupTargetFull, match="free some space"):
-        back_up(store, tmp_path / "copy.db", check_everything, vfs=disk.name)
+        back_up(store, tmp_path / "copy.db", check_store, vfs=disk.name)
     assert not [name for name in os.listdir(tmp_path) if name.startswith("copy")]
 
 
 def test_a_copy_that_cannot_be_written_says_why(store, tmp_path):
     with pytest.raises(BackupFailed, match="No such file"):
-        back_up(store, tmp_path / "nowhere" / "copy.db", check_everything)
+        back_up(store, tmp_path / "nowhere" / "copy.db", check_store)
 
 
 NAMESPACE = ["unshare", "--user", "--map-root-user", "--mount"]
@@ -219,7 +219,7 @@ def test_an_interrupted_backup_leaves_nothing_behind(store, tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        back_up(store, tmp_path / "copy.db", check_everything, progress=interrupt)
+        back_up(store, tmp_path / "copy.db", check_store, progress=interrupt)
     assert not [name for name in os.listdir(tmp_path) if name.startswith("copy")]
 
 
@@ -228,5 +228,5 @@ def test_the_oldest_schema_can_be_checked_and_copied(tmp_path):
     with ServerProcess(tmp_path / "data") as server:
         httpx2.put(f"{server.url}/v1/stream/x", trust_env=False).raise_for_status()
         server.terminate()
-    with snapshot(tmp_path / "data" / "mainstem.db") as db:
-        assert check_everything(db).faults == ()
+    with open_snapshot(tmp_path / "data" / "mainstem.db") as snapshot:
+        assert check_store(snapshot).findings == ()

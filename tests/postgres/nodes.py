@@ -6,10 +6,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import msgspec
 
+from mainstem.checks.log import check_head, check_runs
 from mainstem.log.commands import Key, Space, State, View
 from mainstem.log.commit import CommitLog
 from mainstem.log.live import Live
 from mainstem.log.records import Kind, Record, TopicId
+from mainstem.log.store.postgres.snapshot import open_snapshot
 from mainstem.log.store.postgres.store import PostgresStore
 from mainstem.server.app import wall_clock_us
 
@@ -128,3 +130,14 @@ async def open_nodes(url: str, number: int = 2, clocks: Sequence[Callable[[], in
             stack.push_async_callback(node.close)
             nodes.append(node)
         yield nodes
+
+
+async def find_violations(url: str) -> list[str]:
+    """What a check finds that knows no protocol: these nodes have topics and states that no protocol has."""
+    return await asyncio.to_thread(_find_violations, url)
+
+
+def _find_violations(url: str) -> list[str]:
+    with open_snapshot(url) as snapshot:
+        findings = (*check_head(snapshot), *snapshot.check_storage(), *check_runs(snapshot))
+        return [finding.detail for finding in findings]

@@ -1,68 +1,149 @@
-"""`check` finds nothing wrong with a store that is well, and every damage that is done to it by hand."""
+"""`check` finds nothing wrong with a store that is well, and every violation that is planted into it."""
 
 import asyncio
+import random
 import subprocess
+from contextlib import contextmanager
+from functools import partial
 
+import asyncpg
+import httpx2
 import pytest
 
+from mainstem.checks.rules import check_store
 from mainstem.errors import StoreUnusable
-from mainstem.log.store.postgres.check import check
+from mainstem.log.store.postgres.snapshot import open_snapshot
 from mainstem.log.store.postgres.store import PostgresStore
+from mainstem.testing.server import ServerProcess
 from mainstem.testing.store_contract import read_whole_log
-from tests.postgres.nodes import Add, open_nodes
+from tests.cli.stores import change_something, fill, submit
+from tests.postgres.nodes import Add, find_violations, open_nodes
+from tests.support.violations import VIOLATIONS, StoreEditor
 
-DAMAGES = {
-    "beyond the head": "UPDATE mainstem.head SET committed_id = 5",
-    "no known kind": "UPDATE mainstem.records SET kind = 77 WHERE committed_id = 3",
-    "as many bytes": "UPDATE mainstem.records SET data = data || 'x' WHERE committed_id = 3",
-    "overlap": 'UPDATE mainstem.records SET "start" = "start" - 1, data = data || \'x\' WHERE committed_id = 3',
-    "hole": "DELETE FROM mainstem.records WHERE committed_id = 3",
-    "times go back": "UPDATE mainstem.records SET committed_at_us = committed_at_us - 60000000 WHERE committed_id = 3",
-    "behind the head's": "UPDATE mainstem.head SET committed_at_us = 5",
-    "name no record": "INSERT INTO mainstem.tags VALUES ('ghost', 99999)",
-    "not found by their tags": "DELETE FROM mainstem.tags WHERE committed_id = 3",
-    "notes of saves are missing": "DELETE FROM mainstem.saves WHERE save = 3",
-    "notes of saves lie beyond": "UPDATE mainstem.head SET save = 3",
-    "exactly one head": "DELETE FROM mainstem.head",
-    "version": "UPDATE mainstem.version SET number = 77",
+
+def check(url):
+    with open_snapshot(url) as snapshot:
+        return check_store(snapshot)
+
+
+class PostgresEditor(StoreEditor):
+    def __init__(self, runner, db):
+        self._runner = runner
+        self._db = db
+
+    def execute(self, statement, *values):
+        status = self._run(self._db.execute, statement, values)
+        return int(status.rpartition(" ")[2])
+
+    def fetch(self, statement, *values):
+        return self._run(self._db.fetch, statement, values)
+
+    def _run(self, method, statement, values):
+        for number in range(1, len(values) + 1):
+            statement = statement.replace("?", f"${number}", 1)
+        return self._runner.run(method(statement, *values))
+
+    def text(self, text):
+        return text.encode()
+
+
+@contextmanager
+def edit(url):
+    with asyncio.Runner() as runner:
+        db = runner.run(asyncpg.connect(url, server_settings={"search_path": "mainstem"}))
+        yield PostgresEditor(runner, db)
+        runner.run(db.close())
+
+
+@pytest.fixture(scope="module")
+def filled(postgres, tmp_path_factory):
+    """The name of a database with some of everything in it."""
+    with postgres.database() as name:
+        url = postgres.url(name)
+        with ServerProcess(tmp_path_factory.mktemp("unused"), "--store", url) as server:
+            fill(server, partial(open_snapshot, url))
+            server.terminate()
+        yield name
+
+
+@pytest.fixture
+def store(postgres, filled):
+    """A copy of it, to be harmed."""
+    with postgres.database(template=filled) as name:
+        yield postgres.url(name)
+
+
+def test_a_store_with_some_of_everything_is_whole(store):
+    found = check(store)
+    assert found.findings == ()
+    assert found.figures.head >= found.figures.records > 20
+
+
+PLANTED = [(plant.__name__, plant, rule, said) for plant, rule, said in VIOLATIONS]
+# What only a PostgreSQL store has: a head that every commit moves, notes of saves, and a record's tags beside it.
+IN_STORAGE = {
+    "beyond the head": "UPDATE head SET committed_id = 5",
+    "times go back": "UPDATE records SET committed_at_us = committed_at_us - 60000000 WHERE committed_id = 3",
+    "behind the head's": "UPDATE head SET committed_at_us = 5",
+    "not found by their tags": "DELETE FROM tags",
+    "notes of saves are missing": "DELETE FROM saves WHERE save = 3",
+    "notes of saves lie beyond": "UPDATE head SET save = 3",
+    "version": "UPDATE version SET number = 77",
 }
+PLANTED += [
+    (said, lambda editor, statement=statement: editor.sql(statement), "store", said)
+    for said, statement in IN_STORAGE.items()
+]
 
 
-async def fill(url: str) -> None:
-    async with open_nodes(url) as nodes:
-        for number in range(10):
-            await nodes[number % 2].log.submit(Add("é\0x", origin=1))
+@pytest.mark.parametrize(("plant", "rule", "said"), [row[1:] for row in PLANTED], ids=[row[0] for row in PLANTED])
+def test_a_planted_violation_is_found(store, plant, rule, said):
+    with edit(store) as editor:
+        plant(editor)
+    found = check(store).findings
+    assert any(finding.rule == rule and said in finding.detail for finding in found), found
 
 
-async def test_a_store_that_is_well_has_no_faults(postgres_url):
-    await fill(postgres_url)
-    assert await check(postgres_url) == []
+def test_a_store_is_whole_after_any_changes_while_its_nodes_run(start_nodes, browse, postgres_url):
+    nodes = start_nodes(2)
+    clients = [browse(node) for node in nodes]
+    chance = random.Random(1)
+    for number in range(150):
+        change_something(clients[number % 2], chance, number)
+        if number % 50 == 49:
+            submit(nodes[0], [(f"e{number}-{n}", [chance.choice("abc"), "d"], {"n": n}) for n in range(5)])
+            head = clients[0].get("/readyz").json()["head"]
+            floors = {name: chance.randrange(head) for name in "abcd"}
+            clients[1].post("/v1/prune", json={"floors": floors}).raise_for_status()
+            assert check(postgres_url).findings == ()
 
 
 async def test_it_may_run_beside_nodes_that_write(postgres_url):
     async with open_nodes(postgres_url) as nodes:
-        writing = asyncio.gather(*(node.log.submit(Add("x", origin=1)) for node in nodes for _ in range(100)))
+        writing = asyncio.gather(*(node.log.submit(Add("é\0x", origin=1)) for node in nodes for _ in range(100)))
         while not writing.done():
-            assert await check(postgres_url) == []
+            assert await find_violations(postgres_url) == []
         await writing
 
 
-@pytest.mark.parametrize("fault", DAMAGES)
-async def test_damage_is_found(postgres, postgres_url, fault):
-    await fill(postgres_url)
-    await postgres.run_soon(DAMAGES[fault], postgres_url.rpartition("/")[2])
-    found = await check(postgres_url)
-    assert any(fault in line for line in found), found
+def test_a_snapshot_does_not_change_while_it_is_read(postgres_url, start_nodes):
+    (node,) = start_nodes(1)
+    with open_snapshot(postgres_url) as snapshot:
+        before = snapshot.measure()
+        httpx2.put(f"{node.url}/v1/stream/x", content=b"x", trust_env=False).raise_for_status()
+        assert snapshot.measure() == before
+    assert check(postgres_url).figures.head > before.head
 
 
-async def test_a_database_without_a_store_or_without_a_server_is_said_to_be_so(postgres_url):
-    assert await check(postgres_url) == ["there is no log in this database: it has no table mainstem.version"]
+def test_a_database_without_a_store_or_without_a_server_is_said_to_be_so(postgres_url):
+    said = [finding.detail for finding in check(postgres_url).findings]
+    assert said == ["there is no log in this database: it has no table mainstem.version"]
     with pytest.raises(StoreUnusable) as error:
-        await check("postgresql://ann:s3cr3t@127.0.0.1:1/none")
+        check("postgresql://ann:s3cr3t@127.0.0.1:1/none")
     assert "s3cr3t" not in error.value.detail
     assert "ConnectionRefusedError: " in error.value.detail
     with pytest.raises(StoreUnusable, match='database "nowhere" does not exist'):
-        await check(postgres_url.rpartition("/")[0] + "/nowhere")
+        check(postgres_url.rpartition("/")[0] + "/nowhere")
 
 
 async def test_a_dump_is_a_backup(postgres, postgres_url, tmp_path):
@@ -75,7 +156,7 @@ async def test_a_dump_is_a_backup(postgres, postgres_url, tmp_path):
     with postgres.database() as name:
         restore = [str(postgres.programs / "pg_restore"), "-d", postgres.url(name), str(tmp_path / "dump")]
         await asyncio.to_thread(subprocess.run, restore, check=True)
-        assert await check(postgres.url(name)) == []
+        assert await find_violations(postgres.url(name)) == []
         store = PostgresStore(postgres.url(name))
         await store.open()
         ids = [record.committed_id async for record in read_whole_log(store)]

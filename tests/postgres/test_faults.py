@@ -21,12 +21,11 @@ from mainstem.errors import (
 )
 from mainstem.log.commands import Key
 from mainstem.log.store.base import Outpaced
-from mainstem.log.store.postgres.check import check
 from mainstem.log.store.postgres.connections import SESSION, connect
 from mainstem.log.store.postgres.errors import translate
 from mainstem.log.store.postgres.store import PostgresStore
 from mainstem.testing.store_contract import read_whole_log
-from tests.postgres.nodes import COUNTERS, TOPIC, Add, Counter, Node, open_nodes
+from tests.postgres.nodes import COUNTERS, TOPIC, Add, Counter, Node, find_violations, open_nodes
 from tests.postgres.relay import Relay
 from tests.support.waits import eventually_async
 
@@ -100,7 +99,7 @@ async def test_a_commit_that_was_refused_does_not_arrive_late(postgres_url):
         assert await node.store.get(X) == Counter(1)
         assert await node.log.submit(Add("x")) == 1
         assert await numbers_in_log(node) == [0, 1]
-    assert await check(postgres_url) == []
+    assert await find_violations(postgres_url) == []
 
 
 async def test_an_outcome_that_cannot_be_found_out_is_said_to_be_unknown_and_read_back_later(

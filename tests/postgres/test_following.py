@@ -10,10 +10,9 @@ from mainstem import limits
 from mainstem.log.commands import Key
 from mainstem.log.records import CommittedId
 from mainstem.log.store.postgres import following
-from mainstem.log.store.postgres.check import check
 from mainstem.log.store.postgres.store import PostgresStore
 from mainstem.testing.store_contract import read_whole_log
-from tests.postgres.nodes import COUNTERS, TOPIC, Add, Counter, Limited, TakeOnce, open_nodes
+from tests.postgres.nodes import COUNTERS, TOPIC, Add, Counter, Limited, TakeOnce, find_violations, open_nodes
 from tests.support.waits import eventually_async
 
 HOUR_US = 3_600 * 1_000_000
@@ -362,4 +361,4 @@ async def test_what_arrives_while_a_node_waits_for_the_others_joins_its_batch(po
         async with asyncio.timeout(10):
             assert [await task for task in (first, *others)] == [2, 3, 0, 0]
         assert one.store._save == before + 1
-    assert await check(postgres_url) == []
+    assert await find_violations(postgres_url) == []

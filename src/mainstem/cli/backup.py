@@ -23,7 +23,7 @@ def backup(file: Path, data: str | None, store: str | None, config: str | None, 
 
     The copy is one consistent moment of the log. FILE appears only when it is whole.
     """
-    from mainstem.cli.invariants import check_everything
+    from mainstem.checks.rules import check_store
     from mainstem.log.store.sqlite.backup import back_up
 
     source = find_store(data, store, config)
@@ -34,7 +34,7 @@ def backup(file: Path, data: str | None, store: str | None, config: str | None, 
             ExitCode.USAGE,
         )
     with progress.bar("Copying", then="Verifying", shown=progress.watched(as_json)) as advance:
-        copied = back_up(require_file(source), file, check_everything, force=force, progress=advance)
+        copied = back_up(require_file(source), file, check_store, force=force, progress=advance)
     output.write_result(describe(copied), f"{copied.path} holds the log up to {copied.figures.head}", as_json)
 
 

@@ -20,13 +20,13 @@ def restore(file: Path, data: str | None, store: str | None, config: str | None,
 
     FILE is verified first. The directory must be empty, unless --force replaces what it holds.
     """
-    from mainstem.cli.invariants import check_everything
+    from mainstem.checks.rules import check_store
     from mainstem.log.store.sqlite.backup import restore as put_back
 
     target = find_store(data, store, config)
     if isinstance(target, str):
         raise Failure("a PostgreSQL store is brought back with `pg_restore --dbname=URL FILE`", ExitCode.USAGE)
     with progress.bar("Restoring", then="Verifying", shown=progress.watched(as_json)) as advance:
-        copied = put_back(file, target.parent, check_everything, force=force, progress=advance)
+        copied = put_back(file, target.parent, check_store, force=force, progress=advance)
     said = f"{target.parent} holds the log up to {copied.figures.head}: start the server there"
     output.write_result(describe(copied), said, as_json)

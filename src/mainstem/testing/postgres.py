@@ -162,10 +162,10 @@ class PostgresProcess:
         return await asyncio.to_thread(self.run, command, database)
 
     @contextmanager
-    def database(self) -> Iterator[str]:
-        """The name of an empty database, for as long as it is needed."""
+    def database(self, template: str = "template1") -> Iterator[str]:
+        """The name of an empty database, or of a copy of another one, for as long as it is needed."""
         name = f"test_{next(_numbers)}"
-        self.run(f"CREATE DATABASE {name}")
+        self.run(f"CREATE DATABASE {name} TEMPLATE {template}")
         try:
             yield name
         finally:

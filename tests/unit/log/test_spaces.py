@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from mainstem.cli import invariants  # noqa: F401 - imports every module that declares a space
+from mainstem.checks import rules  # noqa: F401 - imports every module that declares a space
 from mainstem.log.commands import Space
 from mainstem.log.spaces import SpaceNumber
 

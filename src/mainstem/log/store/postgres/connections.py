@@ -28,9 +28,9 @@ SESSION = {
 }
 
 
-async def connect(url: str) -> Any:
+async def connect(url: str, command_timeout_s: float | None = limits.COMMAND_S_MAX) -> Any:
     return await asyncpg.connect(
-        url, timeout=limits.CONNECT_S_MAX, command_timeout=limits.COMMAND_S_MAX, server_settings=SESSION
+        url, timeout=limits.CONNECT_S_MAX, command_timeout=command_timeout_s, server_settings=SESSION
     )
 
 

@@ -11,16 +11,17 @@ import apsw
 
 from mainstem import limits
 from mainstem.errors import BackupFailed, BackupTargetFull
-from mainstem.log.store.sqlite.check import Figures, Report, figures, is_current, snapshot
+from mainstem.log.store.snapshot import Figures, Report, StoreSnapshot
 from mainstem.log.store.sqlite.connections import DirectoryLock, open_writer
 from mainstem.log.store.sqlite.schema import migrate
+from mainstem.log.store.sqlite.snapshot import open_snapshot
 
 STORE_NAME = "mainstem.db"
 LOCK_NAME = "lock"
 
 Progress = Callable[[int, int], None]
 """Told how many bytes are copied, of how many."""
-Verify = Callable[[apsw.Connection], Report]
+Verify = Callable[[StoreSnapshot], Report]
 
 
 class Copied(NamedTuple):
@@ -29,7 +30,7 @@ class Copied(NamedTuple):
     figures: Figures
 
 
-def quiet(done_bytes: int, total_bytes: int) -> None:
+def ignore_progress(done_bytes: int, total_bytes: int) -> None:
     """Nobody watches."""
 
 
@@ -39,7 +40,7 @@ def back_up(
     verify: Verify,
     *,
     force: bool = False,
-    progress: Progress = quiet,
+    progress: Progress = ignore_progress,
     vfs: str | None = None,
 ) -> Copied:
     """Copy one consistent snapshot of a store that may be in use, and leave nothing behind if that fails."""
@@ -55,12 +56,12 @@ def back_up(
 
 
 def restore(
-    backup: Path, directory: Path, verify: Verify, *, force: bool = False, progress: Progress = quiet
+    backup: Path, directory: Path, verify: Verify, *, force: bool = False, progress: Progress = ignore_progress
 ) -> Copied:
     """Verify a backup, and make it the store of a directory that no server uses."""
-    with snapshot(backup) as db:
-        if is_current(db):  # an older one is verified when its copy is up to date
-            _refuse_faults(backup, verify(db))
+    with open_snapshot(backup) as snapshot:
+        if snapshot.is_current:  # an older one is verified when its copy is up to date
+            _require_no_findings(backup, verify(snapshot))
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -123,8 +124,9 @@ def _journals(path: Path) -> list[Path]:
 
 def _copy(source: Path, partial: Path, progress: Progress, vfs: str | None) -> Figures:
     """Page by page, in steps. The source's snapshot is held, or each write to it would begin the copy anew."""
-    with snapshot(source) as reader:
-        found = figures(reader)
+    with open_snapshot(source) as snapshot:
+        found = snapshot.measure()
+        reader = snapshot.db
         page_bytes: int = reader.pragma("page_size")
         writer = apsw.Connection(str(partial), vfs=vfs)
         try:
@@ -150,19 +152,19 @@ def _bring_up_to_date(partial: Path) -> None:
 
 
 def _verify(partial: Path, expected: Figures, verify: Verify) -> None:
-    with snapshot(partial) as db:
-        found = figures(db)
+    with open_snapshot(partial) as snapshot:
+        found = snapshot.measure()
         if found != expected:
             raise BackupFailed(f"the copy differs from its source: {found} instead of {expected}; try again")
-        _refuse_faults(partial, verify(db))
+        _require_no_findings(partial, verify(snapshot))
 
 
-def _refuse_faults(path: Path, report: Report) -> None:
-    if report.faults:
-        number = f"more than {len(report.faults)}" if report.more else str(len(report.faults))
+def _require_no_findings(path: Path, report: Report) -> None:
+    if report.findings:
+        number = f"more than {len(report.findings)}" if report.more else str(len(report.findings))
         raise BackupFailed(
-            f"{path} has faults ({number}), the first: {report.faults[0].detail}; nothing was changed: look at all of "
-            "them with `mainstem check`"
+            f"{path} has faults ({number}), the first: {report.findings[0].detail}; nothing was changed: look at all "
+            "of them with `mainstem check`"
         )
 
 

@@ -1,0 +1,93 @@
+"""What every record, topic, tag and state promises, whichever protocol it belongs to."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from mainstem.log.commands import Space
+from mainstem.log.records import Kind
+from mainstem.log.store.snapshot import Finding, RecordOutline, StoreSnapshot, batches
+
+OF_A_TOPIC = (Kind.APPEND, Kind.CLOSE, Kind.DELETE, Kind.TRIM)
+
+
+def check_head(snapshot: StoreSnapshot) -> Iterator[Finding]:
+    heads = snapshot.noted_heads()
+    if len(heads) != 1:
+        yield Finding("head", "the table head must have one row")
+    elif heads[0] < 0:
+        yield Finding("head", f"the noted head is {heads[0]}")
+
+
+def check_records(snapshot: StoreSnapshot) -> Iterator[Finding]:
+    """Each record by itself, and the order of the ids."""
+    last = 0
+    for record in snapshot.scan_records():
+        if not is_consistent(record):
+            yield Finding("record", f"record {record.committed_id} of kind {record.kind} does not fit together")
+        if record.committed_id <= last:
+            yield Finding("record", f"record {record.committed_id} stands behind {last}")
+        last = record.committed_id
+
+
+def is_consistent(record: RecordOutline) -> bool:
+    committed_id, kind, topic, start, end, messages, data_bytes = record
+    if committed_id < 1 or not 0 <= start <= end or messages < 0:
+        return False
+    match kind:
+        case Kind.CREATE:
+            return topic == committed_id
+        case Kind.APPEND:
+            return 1 <= topic < committed_id and start < end and data_bytes == end - start and messages >= 1
+        case Kind.CLOSE | Kind.DELETE | Kind.TRIM:
+            return 1 <= topic < committed_id
+        case Kind.EVENT | Kind.PRUNE:
+            return topic == 0
+        case _:
+            return False
+
+
+def check_topics(snapshot: StoreSnapshot) -> Iterator[Finding]:
+    """A topic's data is one run without gaps, in committed order, and the record that creates it is in the log."""
+    yield from check_runs(snapshot)
+    for topics in batches(snapshot.scan_topics(*OF_A_TOPIC)):
+        created = snapshot.find_creates(topics)
+        for topic in topics:
+            if topic not in created:
+                yield Finding("topic", f"topic {topic} has records, but no record that creates it")
+
+
+def check_runs(snapshot: StoreSnapshot) -> Iterator[Finding]:
+    before = None
+    for append in snapshot.scan_appends():
+        if before is not None and before.topic == append.topic:
+            where = f"topic {append.topic}: record {append.committed_id}"
+            if before.end != append.start:
+                yield Finding("topic", f"{where} begins at {append.start}, not at {before.end}")
+            elif before.committed_id >= append.committed_id:
+                yield Finding("topic", f"{where} was committed before {before.committed_id}")
+        before = append
+
+
+def check_tags(snapshot: StoreSnapshot) -> Iterator[Finding]:
+    for tags in batches(snapshot.scan_tags()):
+        kinds = snapshot.find_kinds(sorted({committed_id for _, committed_id in tags}))
+        for tag, committed_id in tags:
+            if kinds.get(committed_id) != Kind.EVENT:
+                yield Finding("tag", f"{tag!r} names {committed_id}, and there is no such event")
+
+
+def check_states(snapshot: StoreSnapshot) -> Iterator[Finding]:
+    for number, name, due_us, value in snapshot.scan_stored_states():
+        space = Space.declared.get(number)
+        if space is None:
+            yield Finding("state", f"{name!r} is in space {number}, which this program does not know")
+            continue
+        try:
+            state = space.decode(value)
+        except (msgspec.MsgspecError, ValueError):
+            yield Finding("state", f"the state of {name!r} in space {number} cannot be decoded")
+            continue
+        if space.due(state) != due_us:
+            due = space.due(state)
+            yield Finding("state", f"the state of {name!r} in space {number} is due at {due}, not {due_us}")

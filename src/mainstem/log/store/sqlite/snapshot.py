@@ -1,0 +1,110 @@
+"""A SQLite store at one moment, beside its server: a read transaction on a connection of its own."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from mainstem import limits
+from mainstem.errors import StoreTooNew, StoreUnusable
+from mainstem.log.records import Kind
+from mainstem.log.store.snapshot import Finding, StoreSnapshot
+from mainstem.log.store.sqlite.connections import BUSY_MS
+from mainstem.log.store.sqlite.queries import APPENDS
+from mainstem.log.store.sqlite.schema import APPLICATION_ID, STEPS
+
+
+@contextmanager
+def open_snapshot(path: Path, vfs: str | None = None) -> Iterator["SqliteSnapshot"]:
+    """The store as it is now."""
+    if not path.is_file():
+        raise StoreUnusable(f"there is no store at {path}")
+    try:
+        db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY, vfs=vfs)
+    except apsw.Error as error:
+        raise StoreUnusable(f"cannot open {path}: {error}") from None
+    try:
+        version = _begin(path, db)
+        if version > len(STEPS):
+            raise StoreTooNew(f"{path} has schema version {version}, this program knows {len(STEPS)}: upgrade mainstem")
+        yield SqliteSnapshot(db)
+    finally:
+        db.close()
+
+
+def _begin(path: Path, db: apsw.Connection) -> int:
+    """The schema's version. The first read also fixes what the connection sees."""
+    db.set_busy_timeout(BUSY_MS)
+    try:
+        db.pragma("cache_size", -limits.CHECK_CACHE_BYTES // limits.KIB)
+        db.execute("BEGIN")
+        if db.pragma("application_id") != APPLICATION_ID:
+            raise StoreUnusable(f"{path} is not a store of Mainstem")
+        return int(db.pragma("user_version"))
+    except apsw.Error as error:
+        raise StoreUnusable(f"{path} cannot be read: {error}") from None
+
+
+LOST_PLACES = f"""
+    SELECT topic, committed_id FROM places WHERE NOT EXISTS (
+        SELECT 1 FROM records WHERE records.committed_id = places.committed_id AND kind = {Kind.APPEND:d}
+            AND records.topic = places.topic AND records."end" = places."end")"""
+MISPLACED = f"""
+    SELECT topic, committed_id, (SELECT count(*) FROM places WHERE places.topic = records.topic
+        AND places."end" = records."end" AND places.committed_id = records.committed_id) AS times
+    FROM records WHERE kind = {Kind.APPEND:d} AND times <> 1"""
+FIRST, LAST = (
+    f'SELECT "start", place."end" FROM {APPENDS} WHERE place.topic = ? ORDER BY place."end" {order} LIMIT 1'
+    for order in ("ASC", "DESC")
+)
+
+
+class SqliteSnapshot(StoreSnapshot):
+    storage = "file"
+    read_errors = (apsw.Error, UnicodeDecodeError)
+
+    def __init__(self, db: apsw.Connection) -> None:
+        self.db = db
+
+    @property
+    def is_current(self) -> bool:
+        """False for what an older program has written, and a server has not opened since."""
+        return int(self.db.pragma("user_version")) == len(STEPS)
+
+    def find_obstacle(self) -> None:
+        if not self.is_current:
+            raise StoreUnusable(
+                "the store is of an older version: start the server on it once, which brings it up to date"
+            )
+
+    def check_storage(self) -> Iterator[Finding]:
+        """Pages, indexes and column types; and that readers of a topic find each of its appends once."""
+        for (line,) in self.db.execute(f"PRAGMA integrity_check({limits.CHECK_FINDINGS_MAX})"):
+            if line != "ok":
+                yield Finding("file", line.replace("\n", " "))
+        for topic, committed_id in self.db.execute(LOST_PLACES):
+            yield Finding("place", f"topic {topic} should have record {committed_id}, and it is not there")
+        for topic, committed_id, times in self.db.execute(MISPLACED):
+            yield Finding("place", f"record {committed_id} has {times} places in topic {topic}")
+
+    def find_extents(self, topics: Sequence[int]) -> dict[int, tuple[int, int]]:
+        extents: dict[int, tuple[int, int]] = {}
+        for topic in topics:
+            first, last = (self.db.execute(end, (topic,)).fetchone() for end in (FIRST, LAST))
+            if first is not None and last is not None:
+                extents[topic] = first[0], last[1]
+        return extents
+
+    def _scan(self, statement: str, *values: Any) -> Iterator[Any]:
+        return self.db.execute(statement, values)
+
+    def _fetch(self, statement: str, *values: Any) -> list[Any]:
+        return list(self.db.execute(statement, values))
+
+    def _encode_text(self, text: str) -> str:
+        return text
+
+    def _decode_text(self, stored: str) -> str:
+        return stored
