@@ -350,6 +350,7 @@ async def test_what_arrives_while_a_node_waits_for_the_others_joins_its_batch(po
     async with open_nodes(postgres_url) as (one, two):
         await one.log.submit(Add("x"))
         await two.log.submit(Add("x"))
+        await one.store.catch_up()
         one.store._alone_after_s = two.store._alone_after_s = math.inf
         await two.store.load([Key(COUNTERS, "x")])  # it has the head now
         first = asyncio.create_task(one.log.submit(Add("x")))
