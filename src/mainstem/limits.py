@@ -140,7 +140,7 @@ FOLLOW_BYTES_MAX: Final = 4 * MIB  # other nodes' records told at once
 ALONE_S: Final = 1.0  # without other nodes' commits for so long, a node commits without locking the head before
 SAVES_KEPT_S: Final = 120.0  # how long a node may be cut off before it must forget all states that it remembers
 SAVES_DROPPED_MAX: Final = 5_000  # old notes of commits removed in one statement
-TEND_CHECK_S: Final = 1.0  # how soon another node takes over the background work of one that died
+LEADER_CHECK_S: Final = 1.0  # how soon another node takes over the background work of one that died
 CLOCK_STEP_US: Final = 20_000  # smaller differences to the database's clock are the network's
 
 # Subscriptions

@@ -19,7 +19,6 @@ OpenSnapshot = Callable[[], AbstractContextManager[StoreSnapshot]]
 
 TEXT = {"content-type": "text/plain"}
 JSON = {"content-type": "application/json"}
-WAIT_S_MAX = 20
 
 
 def producer(seq: int) -> dict[str, str]:

@@ -52,7 +52,7 @@ async def test_a_node_that_believes_itself_alone_decides_nothing_from_what_is_ol
     """Neither a change nor a mere refusal: what it remembers is checked by the commit, or by a look."""
     monkeypatch.setattr(limits, "FOLLOW_POLL_S", 60.0)
     async with open_nodes(postgres_url) as (one, two):
-        monkeypatch.setattr(two.store._watch, "_hear", lambda number: None)  # it is deaf
+        monkeypatch.setattr(two.store._listener, "_on_save", lambda number: None)  # it is deaf
         monkeypatch.setattr(limits, "ALONE_S", 0.0)  # and always believes itself alone
         assert await two.log.submit(Add("x")) == 0
         for number in range(1, 40, 2):
@@ -119,7 +119,7 @@ async def test_a_lost_notification_is_made_up_for_by_a_poll(postgres_url, monkey
     monkeypatch.setattr(limits, "FOLLOW_POLL_S", 0.05)
     async with open_nodes(postgres_url) as (one, two):
         monkeypatch.setattr(two.store, "_hear", lambda number: None)
-        monkeypatch.setattr(two.store._watch, "_hear", lambda number: None)
+        monkeypatch.setattr(two.store._listener, "_on_save", lambda number: None)
         await one.log.submit(Add("x"))
         await two.hear(1)
 
@@ -235,18 +235,18 @@ async def test_a_log_from_the_future_is_not_gone_back_behind(postgres, postgres_
         assert log[-1].committed_at_us == future_us
 
 
-async def test_one_node_tends_the_log_and_another_takes_over(postgres_url, monkeypatch):
-    monkeypatch.setattr(limits, "TEND_CHECK_S", 0.05)
+async def test_one_node_is_the_leader_and_another_takes_over(postgres_url, monkeypatch):
+    monkeypatch.setattr(limits, "LEADER_CHECK_S", 0.05)
     async with open_nodes(postgres_url, 3) as nodes:
-        await eventually_async(lambda: sum(node.store.tending for node in nodes) == 1)
-        (first,) = [node for node in nodes if node.store.tending]
-        await first.store._watch.stop()
-        assert not first.store.tending
-        await eventually_async(lambda: sum(node.store.tending for node in nodes) == 1)
+        await eventually_async(lambda: sum(node.store.is_leader for node in nodes) == 1)
+        (first,) = [node for node in nodes if node.store.is_leader]
+        await first.store._listener.stop()
+        assert not first.store.is_leader
+        await eventually_async(lambda: sum(node.store.is_leader for node in nodes) == 1)
 
 
 async def test_old_notes_of_saves_go(postgres, postgres_url, monkeypatch):
-    monkeypatch.setattr(limits, "TEND_CHECK_S", 0.05)
+    monkeypatch.setattr(limits, "LEADER_CHECK_S", 0.05)
     monkeypatch.setattr(limits, "SAVES_KEPT_S", 0.2)
     database = postgres_url.rpartition("/")[2]
     async with open_nodes(postgres_url, 1) as (node,):

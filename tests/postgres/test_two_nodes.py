@@ -21,9 +21,9 @@ JSON = {"content-type": "application/json"}
 PATH = "/v1/stream/a"
 
 
-def tending(nodes: list[ServerProcess]) -> ServerProcess:
+def find_leader(nodes: list[ServerProcess]) -> ServerProcess:
     """The node that does the background work, as its log says."""
-    return eventually(lambda: next((node for node in nodes if node.running and "tends the log" in node.stderr), None))
+    return eventually(lambda: next((node for node in nodes if node.running and "is the leader" in node.stderr), None))
 
 
 @pytest.fixture
@@ -130,9 +130,9 @@ def test_sse_readers_of_both_nodes_get_everything_once_and_in_the_same_order(pai
 @pytest.mark.slow
 def test_a_reader_at_one_node_keeps_a_stream_alive_that_the_other_would_end(start_nodes, browse):
     nodes = start_nodes(2)
-    keeper = tending(nodes)
-    (other,) = [node for node in nodes if node is not keeper]
-    one, two = browse(keeper), browse(other)
+    leader = find_leader(nodes)
+    (other,) = [node for node in nodes if node is not leader]
+    one, two = browse(leader), browse(other)
     assert one.put(PATH, headers=TEXT | {"stream-ttl": "2"}, content=b"x").status_code == 201
     with httpx2.Client(base_url=other.url, timeout=30, trust_env=False) as own:
         reader = threading.Thread(
@@ -226,10 +226,10 @@ async def test_an_event_that_is_sent_to_both_nodes_is_committed_once(start_nodes
         await peer.hang_up()
 
 
-def test_pruning_that_one_node_is_asked_for_is_done_by_the_one_that_tends(start_nodes, browse, postgres, postgres_url):
+def test_pruning_that_one_node_is_asked_for_is_done_by_the_leader(start_nodes, browse, postgres, postgres_url):
     nodes = start_nodes(2)
-    keeper = tending(nodes)
-    (other,) = [node for node in nodes if node is not keeper]
+    leader = find_leader(nodes)
+    (other,) = [node for node in nodes if node is not leader]
     client = browse(other)
 
     async def fill() -> int:
@@ -274,28 +274,28 @@ def test_a_webhook_is_called_once_wherever_its_stream_is_written(start_nodes, br
 @pytest.mark.slow
 def test_when_the_node_that_calls_webhooks_dies_another_goes_on(start_nodes, browse, receiver):
     nodes = start_nodes(2, "--allow-local-webhooks")
-    keeper = tending(nodes)
-    (other,) = [node for node in nodes if node is not keeper]
+    leader = find_leader(nodes)
+    (other,) = [node for node in nodes if node is not leader]
     client = browse(other)
     held = threading.Event()
     receiver.answer = lambda call: (held.wait(20), DONE)[1]  # the first call hangs when its caller is killed
     Subscriber(client, "hook").listen(receiver.url, pattern="in/*", lease_ttl_ms=1_500)
     client.put("/v1/stream/in/1", headers=TEXT, content=b"x")
     first = receiver.next()
-    keeper.kill()
+    leader.kill()
     receiver.answer = lambda call: DONE
     second = receiver.next()  # the lease ran out, and the other node wakes again, with a generation of its own
     assert list(second.streams) == ["in/1"]
     assert second.wake["generation"] > first.wake["generation"]
     held.set()
-    assert "tends the log" in other.stderr
+    assert "is the leader" in other.stderr
     client.put("/v1/stream/in/2", headers=TEXT, content=b"x")
     assert "in/2" in receiver.next().streams
 
 
 def test_workers_may_claim_and_acknowledge_at_any_node(start_nodes, browse):
     nodes = start_nodes(2)
-    tending(nodes)
+    find_leader(nodes)
     clients = [browse(node) for node in nodes]
     clients[0].put("/v1/stream/wakes", headers=JSON)
     Subscriber(clients[0], "pull").pull("wakes", pattern="in/*")
@@ -306,7 +306,7 @@ def test_workers_may_claim_and_acknowledge_at_any_node(start_nodes, browse):
         assert [stream["path"] for stream in wake["streams"]] == [f"in/{turn}"]
         assert Subscriber(at, "pull").claim("bob").status_code == 409
         assert Subscriber(at, "pull").finish(wake) is False
-    # Every wake was written once, by the node that tends.
+    # Every wake was written once, by the leader.
     messages = eventually(lambda: clients[1].get("/v1/stream/wakes").json())
     assert [message["type"] for message in messages] == ["wake"] * len(messages)
 

@@ -68,7 +68,7 @@ class Reaper:
                 await self._flush_touches()
             except StoreFull as error:  # what follows makes room
                 logger.warning("reads of streams with a TTL are not durable yet: %s", error.detail)
-        if not self.log.store.tending:
+        if not self.log.store.is_leader:
             return
         await self._expire()
         await self._retain()

@@ -53,7 +53,7 @@ class Pruner:
         while True:
             await self._wanted.wait()
             self._wanted.clear()
-            if not self.log.store.tending:  # another node does it; this one must be ready to take over
+            if not self.log.store.is_leader:  # another node does it; this one must be ready to take over
                 await self._retry_later()
                 continue
             try:

@@ -62,7 +62,7 @@ class Store(ABC):
         return False
 
     @property
-    def tending(self) -> bool:
+    def is_leader(self) -> bool:
         """Whether this node does the work that only one node should do: expiry, retention, pruning, webhooks."""
         return True
 

@@ -1,7 +1,7 @@
 """Deliveries: follows the log, wakes the subscriptions that have something new, and watches their leases and retries.
 
 It follows the commit log in memory, and after a restart looks once at every stream that is newer than the oldest
-subscription. With many nodes each of them follows, so that workers may ask any, and the one that tends the log wakes.
+subscription. With many nodes each of them follows, so that workers may ask any, and the leader wakes them.
 A wake is a command, so what a worker was told, and until when it may work on it, is durable before it is told.
 """
 
@@ -38,7 +38,7 @@ class Deliveries:
         self._changed = asyncio.Event()
         self._pending = PendingStreams(self._changed.set)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._tended = False
+        self._was_leader = False
         self._heard: set[Key] | None = None
         """What changed while all was being loaded, and is newer than what the load finds."""
 
@@ -49,7 +49,7 @@ class Deliveries:
         self.log.store.observe(STREAMS, SUBSCRIPTIONS, LINKS, KEYRINGS)
         self.log.observers.append(self._observe)
         self.log.resets.append(self._reset)
-        self._tended = self.log.store.tending
+        self._was_leader = self.log.store.is_leader
         await self._load()
         jobs = [self._follow(), self._watch_times(), self.keys.watch()]
         if self.log.store.shared:
@@ -98,7 +98,7 @@ class Deliveries:
                 if self._pending.has_life(nonce):
                     if Key(LINKS, name) not in heard:
                         self._pending.note_link(name, link)
-                elif self.log.store.tending:
+                elif self.log.store.is_leader:
                     orphans.add(nonce)
             after = page[-1][0]
         for nonce in orphans:
@@ -150,7 +150,7 @@ class Deliveries:
 
     def _note_subscription(self, name: str, state: Subscription | None) -> None:
         ended = self._pending.note_subscription(name, state)
-        if ended is not None and self.log.store.tending:
+        if ended is not None and self.log.store.is_leader:
             self._spawn(drop_links(self.log, ended))
 
     async def _follow(self) -> None:
@@ -161,7 +161,7 @@ class Deliveries:
                 await self._spread()
                 if self._pending.dirty_count:
                     self._changed.set()  # what changed meanwhile comes with the next round
-                if self.log.store.tending:
+                if self.log.store.is_leader:
                     await self._wake_ready()
             except MainstemError as error:
                 logger.warning("waking subscriptions failed and is tried again: %s", error.detail)
@@ -254,11 +254,11 @@ class Deliveries:
     async def _watch_times(self) -> None:
         while True:
             await asyncio.sleep(limits.LEASE_CHECK_S)
-            tended, self._tended = self._tended, self.log.store.tending
-            if not self._tended:
+            was_leader, self._was_leader = self._was_leader, self.log.store.is_leader
+            if not self._was_leader:
                 continue
             try:
-                if not tended:
+                if not was_leader:
                     await self._take_over()
                 if not self._pending.subscriptions:
                     continue
@@ -276,7 +276,7 @@ class Deliveries:
         try:
             await self._load()
         except BaseException:
-            self._tended = False
+            self._was_leader = False
             raise
 
     async def _time_has_come(self, name: str) -> None:
@@ -294,7 +294,7 @@ class Deliveries:
         while True:
             await asyncio.sleep(limits.PENDING_REVIEW_S)
             try:
-                if not self.log.store.tending:
+                if not self.log.store.is_leader:
                     await self._review()
             except MainstemError as error:
                 logger.warning("pending streams could not be reviewed: %s", error.detail)

@@ -17,7 +17,7 @@ SESSION = {
     "statement_timeout": f"{limits.STATEMENT_S_MAX:.0f}s",
     "lock_timeout": f"{limits.HEAD_WAIT_S_MAX:.0f}s",
     "idle_in_transaction_session_timeout": f"{limits.HEAD_HOLD_S_MAX:.0f}s",
-    "idle_session_timeout": "0",  # one session listens, and holds the lock of the node that tends
+    "idle_session_timeout": "0",  # one session listens, and holds the lock of the leader
     "default_transaction_isolation": "read committed",  # the head is the lock; a snapshot of before it would be old
     # Every statement has its index. A plan made while a table was small must not scan it when it is large.
     "enable_seqscan": "off",

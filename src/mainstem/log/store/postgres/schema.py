@@ -6,7 +6,7 @@ from mainstem.errors import StoreTooNew, StoreUnusable
 from mainstem.log.records import Kind
 
 MIGRATION_LOCK = 0x4D53544D_0001  # "MSTM": nodes that start together migrate one after the other
-TENDING_LOCK = 0x4D53544D_0002
+LEADER_LOCK = 0x4D53544D_0002
 CHANNEL = "mainstem"
 
 # Step N brings a database from version N to N + 1. Steps are never edited once released, only added.

@@ -23,10 +23,10 @@ from mainstem.log.store.postgres import statements
 from mainstem.log.store.postgres.connections import Line, connect, pause
 from mainstem.log.store.postgres.errors import BROKEN, FAULTS, translate
 from mainstem.log.store.postgres.following import PostgresFollowing
+from mainstem.log.store.postgres.listener import Listener
 from mainstem.log.store.postgres.reads import EVERYTHING
 from mainstem.log.store.postgres.schema import CHANNEL, migrate
 from mainstem.log.store.postgres.urls import describe_url, explain
-from mainstem.log.store.postgres.watching import Watch
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -39,7 +39,7 @@ class PostgresStore(PostgresFollowing):
         super().__init__(url)
         self.place = describe_url(url)
         self._line = Line(url)
-        self._watch = Watch(url, self._node, self._hear, self._drop_old_notes)
+        self._listener = Listener(url, self._node, self._hear, self._drop_old_notes)
         self._base = 0
         """The save that the present batch builds on."""
         self._held: Any = None
@@ -49,13 +49,13 @@ class PostgresStore(PostgresFollowing):
         self._full_until_s = 0.0
 
     @property
-    def tending(self) -> bool:
-        return self._watch.tending
+    def is_leader(self) -> bool:
+        return self._listener.is_leader
 
     @property
     def broken(self) -> str | None:
         """For the node's readiness. Nothing must be reopened: it heals when the database is there again."""
-        return None if self._watch.alive else "the database cannot be reached"
+        return None if self._listener.alive else "the database cannot be reached"
 
     @property
     def full(self) -> str | None:
@@ -82,7 +82,7 @@ class PostgresStore(PostgresFollowing):
                     raise StoreUnusable(f"cannot reach the {self.place}: {reason}") from None
             except asyncpg.PostgresError as error:
                 raise StoreUnusable(f"cannot use the {self.place}: {explain(error, self._url)}") from None
-        await self._watch.start()
+        await self._listener.start()
         self._tasks = [asyncio.create_task(self._follow(), name="mainstem-follower")]
 
     async def _open(self) -> None:
@@ -103,7 +103,7 @@ class PostgresStore(PostgresFollowing):
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._watch.stop()
+        await self._listener.stop()
         await self.release()
         await self._line.close()
         await self._close_readers()
@@ -333,7 +333,7 @@ class PostgresStore(PostgresFollowing):
                     ) from error
 
     async def _drop_old_notes(self, db: Any) -> None:
-        """Notes of saves are for nodes that are a moment behind; the one that tends the log removes the old ones."""
+        """Notes of saves are for nodes that are a moment behind; the leader removes the old ones."""
         before_us = self.now_us() - int(limits.SAVES_KEPT_S * 1_000_000)
         await db.execute(statements.DROP_SAVES, before_us, limits.SAVES_DROPPED_MAX)
 
