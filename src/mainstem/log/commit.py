@@ -11,15 +11,15 @@ from mainstem.errors import RETRY_AFTER, MainstemError, Overloaded, ShuttingDown
 from mainstem.log.commands import Command, Freeing, Key, State, View
 from mainstem.log.live import Live
 from mainstem.log.records import Record, TopicId
-from mainstem.log.store.base import Outpaced, Store
+from mainstem.log.store.base import HeadMoved, Store
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 Clock = Callable[[], int]
 
 
-class Caller(Protocol):
-    """Who waits for a command's outcome: a future, or whatever can be told in the same way."""
+class FutureLike(Protocol):
+    """What a command's outcome is set on: an asyncio future, or anything that takes it in the same way."""
 
     def cancelled(self) -> bool: ...
     def done(self) -> bool: ...
@@ -27,7 +27,7 @@ class Caller(Protocol):
     def set_exception(self, exception: Any, /) -> None: ...
 
 
-Waiting = tuple[Command[Any], Caller]
+Waiting = tuple[Command[Any], FutureLike]
 Observer = Callable[[Mapping[Key, State | None], Sequence[Record]], None]
 """Is told of every batch once it is durable, on the event loop: it must be quick."""
 
@@ -49,7 +49,7 @@ class CommitLog:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self.store.follow(self)
+        self.store.listen(self)
         self._task = asyncio.create_task(self._run(), name="mainstem-committer")
 
     async def stop(self) -> None:
@@ -64,8 +64,8 @@ class CommitLog:
         self.enqueue(command, outcome)
         return await outcome
 
-    def enqueue(self, command: Command[Any], caller: Caller) -> None:
-        """Let a command wait for the next batch; its caller is told on the event loop."""
+    def enqueue(self, command: Command[Any], future: FutureLike) -> None:
+        """Add a command to the next batch. Its outcome is set on the future, on the event loop."""
         if self._stopping:
             raise ShuttingDown("this server takes no more writes", headers=RETRY_AFTER)
         if (
@@ -73,7 +73,7 @@ class CommitLog:
             or self._waiting_bytes + command.size > limits.COMMAND_BYTES_WAITING_MAX
         ):
             raise Overloaded(f"{len(self._waiting)} writes wait for the disk already", headers=RETRY_AFTER)
-        self._waiting.append((command, caller))
+        self._waiting.append((command, future))
         self._waiting_bytes += command.size
         self._arrived.set()
 
@@ -101,19 +101,19 @@ class CommitLog:
         batch: list[Waiting] = []
         size = sum(command.size for command, _ in taken)
         while self._waiting and len(taken) + len(batch) < limits.BATCH_COMMANDS_MAX:
-            command, caller = self._waiting[0]
+            command, future = self._waiting[0]
             if (batch or taken) and size + command.size > limits.BATCH_BYTES_MAX:
                 break
             self._waiting.popleft()
             self._waiting_bytes -= command.size
-            if not caller.cancelled():  # a caller that is gone before its turn has changed nothing
+            if not future.cancelled():  # a caller that is gone before its turn has changed nothing
                 size += command.size
-                batch.append((command, caller))
+                batch.append((command, future))
         return batch
 
     async def _commit_if_room(self, batch: list[Waiting]) -> None:
         """On a full disk only commands that free some room are tried again, with the room that is kept for them."""
-        if self.store.crowded:
+        if self.store.nearly_full:
             full = StoreFull("nothing was stored: the room that is left is kept for deletes", headers=RETRY_AFTER)
             freeing = self._fail_growing(batch, full)
         else:
@@ -138,7 +138,7 @@ class CommitLog:
         keys = _needs(batch)
         while True:
             states = await self.store.load(keys)
-            if self.store.holding and self._waiting:  # it waited for other nodes; what came meanwhile joins in
+            if self.store.holds_head and self._waiting:  # it waited for other nodes; what came meanwhile joins in
                 more = self._take(batch)
                 batch += more
                 late = {key: None for key in _needs(more) if key not in keys}
@@ -149,34 +149,34 @@ class CommitLog:
             try:
                 if view.changes or view.records:
                     await self.store.save(view.changes, view.records, view.head)
-                    self.tell(view.changes, view.records)
+                    self.publish(view.changes, view.records)
                 else:
                     await self.store.confirm()
                 break
-            except Outpaced:
+            except HeadMoved:
                 continue  # by another node: commands are pure, so they decide anew from what it has left
-        for caller, value, accepted in outcomes:
-            _tell(caller, value, accepted)
+        for future, value, accepted in outcomes:
+            _set_outcome(future, value, accepted)
 
     async def catch_up(self) -> None:
         """Return when the readers of this node have been told of all that was durable when this was called."""
         await self.store.catch_up()
 
     @staticmethod
-    def _apply(batch: list[Waiting], view: View) -> list[tuple[Caller, Any, bool]]:
-        outcomes: list[tuple[Caller, Any, bool]] = []
-        for command, caller in batch:
+    def _apply(batch: list[Waiting], view: View) -> list[tuple[FutureLike, Any, bool]]:
+        outcomes: list[tuple[FutureLike, Any, bool]] = []
+        for command, future in batch:
             try:
-                outcomes.append((caller, view.run(command), True))
+                outcomes.append((future, view.run(command), True))
             except Exception as error:
                 if not isinstance(error, MainstemError):
                     logger.error("a command raised an unexpected error", exc_info=error)
-                outcomes.append((caller, error, False))
+                outcomes.append((future, error, False))
         return outcomes
 
     # What became durable, here or on another node
 
-    def tell(self, changes: Mapping[Key, State | None], records: Sequence[Record]) -> None:
+    def publish(self, changes: Mapping[Key, State | None], records: Sequence[Record]) -> None:
         self.live.publish(records)
         for observe in self.observers:
             try:
@@ -184,32 +184,32 @@ class CommitLog:
             except Exception:  # what is durable stays durable, whatever an observer makes of it
                 logger.exception("an observer of the log failed")
 
-    def watched(self) -> Sequence[TopicId]:
-        return self.live.watched()
+    def watched_topics(self) -> Sequence[TopicId]:
+        return self.live.watched_topics()
 
-    def lose_track(self) -> None:
+    def reset_observers(self) -> None:
         for reset in self.resets:
             reset()
 
     @staticmethod
     def _fail(batch: list[Waiting], error: Exception) -> None:
-        for _, caller in batch:
-            if not caller.done():
-                _tell(caller, error, False)
+        for _, future in batch:
+            if not future.done():
+                _set_outcome(future, error, False)
 
 
 def _needs(batch: Sequence[Waiting]) -> dict[Key, None]:
     return {key: None for command, _ in batch for key in command.needs()}
 
 
-def _tell(caller: Caller, value: Any, accepted: bool) -> None:
-    """One caller that cannot be told must not keep the others from being told."""
+def _set_outcome(future: FutureLike, value: Any, accepted: bool) -> None:
+    """A future that does not take its outcome must not keep the others from getting theirs."""
     try:
-        if caller.cancelled():
+        if future.cancelled():
             return
         if accepted:
-            caller.set_result(value)
+            future.set_result(value)
         else:
-            caller.set_exception(value)
+            future.set_exception(value)
     except Exception:
         logger.exception("the caller of a command could not be told of its outcome")

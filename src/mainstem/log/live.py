@@ -129,7 +129,7 @@ class Live:
         while self._size > limits.HOT_BYTES_MAX or len(self._warm) > limits.TOPICS_HOT_MAX:
             self._cool(self._warm.popitem(last=False)[0])
 
-    def watched(self) -> list[TopicId]:
+    def watched_topics(self) -> list[TopicId]:
         """The topics that somebody watches, or watched a moment ago."""
         return [name for name in self._topics if isinstance(name, int)]
 

@@ -9,21 +9,21 @@ from mainstem.log.commands import Key, Space, State
 from mainstem.log.records import DATA_KINDS, Chunk, CommittedId, Counts, Extent, Kind, Outline, Record, TopicId
 
 
-class Outpaced(Exception):
-    """Another node has committed since `load`. Nothing was stored; what `load` gives next cannot be outpaced."""
+class HeadMoved(Exception):
+    """Another node has committed since `load`. Nothing was stored; after the next `load` this cannot happen again."""
 
 
-class Follower(Protocol):
-    """Who must hear of what other nodes commit to the same log, just as of its own commits."""
+class CommitListener(Protocol):
+    """Is told what other nodes commit to the same log."""
 
-    def watched(self) -> Sequence[TopicId]:
+    def watched_topics(self) -> Sequence[TopicId]:
         """The topics whose data is wanted at once; appends to others are left out."""
 
-    def tell(self, changes: Mapping[Key, State | None], records: Sequence[Record]) -> None:
-        """Something became durable, in committed order, each once."""
+    def publish(self, changes: Mapping[Key, State | None], records: Sequence[Record]) -> None:
+        """These became durable: records come in committed order, each once."""
 
-    def lose_track(self) -> None:
-        """States have changed, and nobody knows any more which."""
+    def reset_observers(self) -> None:
+        """States have changed, and it is not known which."""
 
 
 class Store(ABC):
@@ -48,7 +48,7 @@ class Store(ABC):
         return None
 
     @property
-    def crowded(self) -> bool:
+    def nearly_full(self) -> bool:
         """Whether the room that is left is kept for commands that free some (`commands.Freeing`)."""
         return False
 
@@ -70,14 +70,14 @@ class Store(ABC):
         """The clock that the log goes by; nodes of one log must go by the same."""
         return local
 
-    def follow(self, follower: Follower) -> None:  # noqa: B027 - whoever is alone has nothing to tell
-        """From now on tell of what other nodes commit."""
+    def listen(self, listener: CommitListener) -> None:  # noqa: B027 - a store of one node has nothing to tell
+        """From now on tell the listener what other nodes commit."""
 
-    def observe(self, *spaces: Space[Any]) -> None:  # noqa: B027
-        """Other nodes' changes in these spaces must be told, also if this node has never used them."""
+    def watch_spaces(self, *spaces: Space[Any]) -> None:  # noqa: B027
+        """Publish other nodes' changes in these spaces, also if this node has never used them."""
 
     async def catch_up(self) -> None:  # noqa: B027
-        """Return when all that was durable when this was called has been told."""
+        """Return when all that was durable when this was called has been published."""
 
     @abstractmethod
     async def open(self) -> None: ...
@@ -87,10 +87,10 @@ class Store(ABC):
 
     @abstractmethod
     async def load(self, keys: Iterable[Key]) -> dict[Key, State | None]:
-        """The states under these keys, for the committer: `save` builds on them and on `head`, or raises `Outpaced`."""
+        """The states under these keys, for the committer: `save` builds on them and `head`, or raises `HeadMoved`."""
 
     @property
-    def holding(self) -> bool:
+    def holds_head(self) -> bool:
         """Whether `load` waited for other nodes and keeps them waiting now, so that a larger batch is worth while."""
         return False
 
@@ -99,7 +99,7 @@ class Store(ABC):
         raise NotImplementedError("only stores that hold the log between load and save are asked for more")
 
     async def confirm(self) -> None:  # noqa: B027
-        """A batch changes nothing: what `load` gave is still right, or this raises `Outpaced`."""
+        """A batch changes nothing: what `load` gave is still right, or this raises `HeadMoved`."""
 
     async def release(self) -> None:  # noqa: B027
         """A batch failed: let go of what `load` holds. Never raises."""

@@ -46,7 +46,7 @@ class Deliveries:
 
     async def start(self) -> None:
         await self.keys.ensure()
-        self.log.store.observe(STREAMS, SUBSCRIPTIONS, LINKS, KEYRINGS)
+        self.log.store.watch_spaces(STREAMS, SUBSCRIPTIONS, LINKS, KEYRINGS)
         self.log.observers.append(self._observe)
         self.log.resets.append(self._reset)
         self._was_leader = self.log.store.is_leader

@@ -7,7 +7,7 @@ from typing import Any
 import asyncpg
 
 from mainstem import limits
-from mainstem.log.store.postgres.errors import FAULTS
+from mainstem.log.store.postgres.errors import DATABASE_ERRORS
 
 logger = logging.getLogger(__name__)
 Connection = asyncpg.Connection
@@ -50,7 +50,7 @@ def make_pool(url: str) -> Any:
     )
 
 
-class Line:
+class ReconnectingConnection:
     """One connection for one kind of work. When it broke, the next use makes another."""
 
     def __init__(self, url: str) -> None:
@@ -84,13 +84,13 @@ class Line:
             return
         try:
             await self._db.close(timeout=limits.CONNECT_S_MAX)
-        except FAULTS as error:
+        except DATABASE_ERRORS as error:
             logger.info("a connection to the database did not end well: %s", type(error).__name__)
             self._db.terminate()
         self._db = None
 
 
-async def pause(deadline_s: float) -> bool:
+async def wait_to_retry(deadline_s: float) -> bool:
     """Wait a moment before another attempt; False when the time is up."""
     if asyncio.get_running_loop().time() >= deadline_s:
         return False

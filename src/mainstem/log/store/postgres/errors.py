@@ -5,7 +5,7 @@ import asyncpg
 from mainstem.errors import RETRY_AFTER, MainstemError, StoreBusy, StoreFailed, StoreFull, StoreUnreachable
 
 # After these the connection is of no use, and a commit that was under way may have happened or not.
-BROKEN = (
+CONNECTION_ERRORS = (
     OSError,
     TimeoutError,
     asyncpg.InterfaceError,
@@ -18,14 +18,14 @@ BROKEN = (
     asyncpg.TooManyConnectionsError,
     asyncpg.ReadOnlySQLTransactionError,  # a standby answers: the primary is being replaced
 )
-BUSY = (
+BUSY_ERRORS = (
     asyncpg.LockNotAvailableError,
     asyncpg.QueryCanceledError,
     asyncpg.SerializationError,
     asyncpg.DeadlockDetectedError,
     asyncpg.InsufficientResourcesError,
 )
-FAULTS = (*BROKEN, asyncpg.PostgresError)
+DATABASE_ERRORS = (*CONNECTION_ERRORS, asyncpg.PostgresError)
 
 
 def translate(error: BaseException) -> MainstemError:
@@ -33,8 +33,8 @@ def translate(error: BaseException) -> MainstemError:
         return error
     if isinstance(error, asyncpg.DiskFullError):
         return StoreFull(f"nothing was stored: {error}", headers=RETRY_AFTER)
-    if isinstance(error, BROKEN):
+    if isinstance(error, CONNECTION_ERRORS):
         return StoreUnreachable(f"the database cannot be reached ({type(error).__name__})", headers=RETRY_AFTER)
-    if isinstance(error, BUSY):
+    if isinstance(error, BUSY_ERRORS):
         return StoreBusy(f"the database did not take it in time ({type(error).__name__})", headers=RETRY_AFTER)
     return StoreFailed(f"the database refused it: {type(error).__name__}: {error}", headers=RETRY_AFTER)

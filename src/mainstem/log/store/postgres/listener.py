@@ -10,7 +10,7 @@ from typing import Any
 
 from mainstem import limits
 from mainstem.log.store.postgres.connections import connect
-from mainstem.log.store.postgres.errors import FAULTS
+from mainstem.log.store.postgres.errors import DATABASE_ERRORS
 from mainstem.log.store.postgres.schema import CHANNEL, LEADER_LOCK
 
 logger = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class Listener:
         while True:
             try:
                 await self._listen()
-            except FAULTS as error:
+            except DATABASE_ERRORS as error:
                 if self.alive:  # once for each time that it broke
                     logger.warning("the connection that listens for other nodes broke: %s", type(error).__name__)
                 self.alive = False

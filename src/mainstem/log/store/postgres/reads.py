@@ -11,13 +11,13 @@ from mainstem.log.records import Chunk, CommittedId, Counts, Extent, Outline, Re
 from mainstem.log.store.base import Store
 from mainstem.log.store.postgres import statements
 from mainstem.log.store.postgres.cache import StateCache
-from mainstem.log.store.postgres.connections import make_pool, pause
-from mainstem.log.store.postgres.errors import BROKEN, FAULTS, translate
+from mainstem.log.store.postgres.connections import make_pool, wait_to_retry
+from mainstem.log.store.postgres.errors import CONNECTION_ERRORS, DATABASE_ERRORS, translate
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 FIRST_AFTER_ROWS = 200  # from the newest backwards: whoever asks has usually seen all but the last few
-EVERYTHING = 2**62
+NO_LIMIT = 2**62
 
 
 class PostgresReads(Store):
@@ -35,25 +35,25 @@ class PostgresReads(Store):
         try:
             async with asyncio.timeout(limits.CONNECT_S_MAX):
                 await self._readers.close()
-        except FAULTS as error:
+        except DATABASE_ERRORS as error:
             logger.info("the connections to the database did not end well: %s", type(error).__name__)
             self._readers.terminate()
 
-    async def _ask(self, job: Callable[..., Awaitable[T]], *args: Any) -> T:
+    async def _with_reader(self, job: Callable[..., Awaitable[T]], *args: Any) -> T:
         """Read on any connection. A read can be repeated, so a database that restarts is waited for."""
         deadline_s = asyncio.get_running_loop().time() + limits.RECONNECT_S_MAX
         while True:
             try:
                 async with self._readers.acquire(timeout=limits.CONNECT_S_MAX) as db:
                     return await job(db, *args)
-            except BROKEN as error:
-                if not await pause(deadline_s):
+            except CONNECTION_ERRORS as error:
+                if not await wait_to_retry(deadline_s):
                     raise translate(error) from error
-            except FAULTS as error:
+            except DATABASE_ERRORS as error:
                 raise translate(error) from error
 
     async def _rows(self, statement: str, *args: Any) -> list[Any]:
-        return await self._ask(_fetch_rows, statement, args)
+        return await self._with_reader(_fetch_rows, statement, args)
 
     async def scan(self, space: Space[Any], prefix: str, after: str, limit: int) -> list[tuple[str, Any]]:
         self._cache.know(space)
@@ -73,7 +73,7 @@ class PostgresReads(Store):
 
     async def first_after(self, topic: TopicId, committed_id: CommittedId) -> int | None:
         first: int | None = None
-        before = EVERYTHING
+        before = NO_LIMIT
         while rows := await self._rows(statements.FIRST_AFTER, topic, before, FIRST_AFTER_ROWS):
             for start, end, number in rows:
                 if number <= committed_id:

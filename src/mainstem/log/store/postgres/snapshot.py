@@ -13,7 +13,7 @@ from mainstem import limits
 from mainstem.errors import StoreUnusable
 from mainstem.log.records import Kind
 from mainstem.log.store.postgres.connections import connect
-from mainstem.log.store.postgres.errors import FAULTS
+from mainstem.log.store.postgres.errors import DATABASE_ERRORS
 from mainstem.log.store.postgres.schema import STEPS
 from mainstem.log.store.postgres.statements import decode_tags
 from mainstem.log.store.postgres.urls import describe_url, explain
@@ -53,7 +53,7 @@ def open_snapshot(url: str) -> Iterator["PostgresSnapshot"]:
     with asyncio.Runner() as runner:
         try:
             db = runner.run(_begin(url))
-        except (*FAULTS, ValueError) as error:  # the driver has a ValueError for a URL that it does not take
+        except (*DATABASE_ERRORS, ValueError) as error:  # the driver has a ValueError for a URL that it does not take
             raise _cannot_check(url, error) from None
         try:
             yield PostgresSnapshot(url, runner, db)
@@ -76,7 +76,7 @@ class PostgresSnapshot(StoreSnapshot):
 
         try:
             return self._runner.run(wait())
-        except FAULTS as error:
+        except DATABASE_ERRORS as error:
             raise _cannot_check(self._url, error) from None
 
     def find_obstacle(self) -> str | None:
@@ -95,14 +95,14 @@ class PostgresSnapshot(StoreSnapshot):
                 f"SELECT count(*) OVER () AS number, found.* FROM ({statement}) AS found LIMIT {EXAMPLES_MAX}"
             )
             if found:
-                yield _tell(found[0][0], what, [row[1] for row in found])
+                yield _describe(found[0][0], what, [row[1] for row in found])
         number, examples = 0, []
         for committed_id in self._scan_untagged():
             number += 1
             if number <= EXAMPLES_MAX:
                 examples.append(committed_id)
         if number:
-            yield _tell(number, "records are not found by their tags", examples)
+            yield _describe(number, "records are not found by their tags", examples)
 
     def _scan_untagged(self) -> Iterator[int]:
         """Records whose own tags are not all in the index."""
@@ -165,6 +165,6 @@ def _number_parameters(statement: str) -> str:
     return "".join(part if part != "?" else f"${next(numbers)}" for part in statement)
 
 
-def _tell(number: int, what: str, examples: Sequence[int]) -> Finding:
+def _describe(number: int, what: str, examples: Sequence[int]) -> Finding:
     more = " ..." if number > len(examples) else ""
     return Finding(PostgresSnapshot.storage, f"{number} {what}: {', '.join(map(str, examples))}{more}")

@@ -9,21 +9,21 @@ from mainstem.log.commands import Key, State
 from mainstem.log.records import DATA_KINDS, KINDS, RECORD_BYTES, CommittedId, Kind, Record, TopicId
 
 # Appends to topics that nobody watches here are passed over.
-FOREIGN = f"(kind <> {Kind.APPEND:d} OR topic = ANY ($5::bigint[]))"
+WANTED = f"(kind <> {Kind.APPEND:d} OR topic = ANY ($5::bigint[]))"
 
 # The lock of the log. Whoever has it commits next, on whichever node; it is let go by the commit.
 LOCK = "BEGIN; SELECT 1 FROM mainstem.head FOR UPDATE"
 
 # In one way there and back, as it is often asked for while the head is locked: the notes since $1, the present states
 # under their keys, as far as they are in the spaces $3, and whether any record since $4 is to be read ($5: for whom).
-NEWS = f"""
+NEW_SAVES = f"""
     WITH h AS MATERIALIZED (
         SELECT save, committed_id, committed_at_us, save > $1 AND EXISTS (
             SELECT FROM mainstem.records r
-            WHERE r.committed_id > $4 AND r.committed_id <= head.committed_id AND ($5::bigint[] IS NULL OR {FOREIGN})
-        ) AS tells FROM mainstem.head
+            WHERE r.committed_id > $4 AND r.committed_id <= head.committed_id AND ($5::bigint[] IS NULL OR {WANTED})
+        ) AS has_records FROM mainstem.head
     )
-    SELECT h.save AS head_save, h.committed_id AS head_id, h.committed_at_us AS head_at_us, h.tells,
+    SELECT h.save AS head_save, h.committed_id AS head_id, h.committed_at_us AS head_at_us, h.has_records,
         (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now_us,
         s.save, s.node, s.committed_id, s.committed_at_us, s.spaces, s.names,
         ARRAY(
@@ -109,9 +109,9 @@ READ_LOG = _page(
         ORDER BY committed_id LIMIT $4""",
     "$3",
 )
-READ_FOREIGN = _page(
+READ_WANTED = _page(
     f"""SELECT {COLUMNS} FROM mainstem.records
-        WHERE committed_id > $1 AND committed_id <= $2 AND {FOREIGN}
+        WHERE committed_id > $1 AND committed_id <= $2 AND {WANTED}
         ORDER BY committed_id LIMIT $4""",
     "$3",
     ", found",

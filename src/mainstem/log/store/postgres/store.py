@@ -4,7 +4,7 @@ A node that is alone commits with one statement that moves the head if it is whe
 others commit too, it locks the head first: it loads what it needs, locks the head last, and corrects what others
 changed meanwhile, by their notes. So ids are given in the order in which they become visible, on all nodes. The notes
 also keep the cache right, and bring other nodes' records to the readers of this one: in order, once, and never mixed up
-with its own (`_absorb`).
+with its own (`_apply_saves`).
 """
 
 import asyncio
@@ -18,13 +18,13 @@ from mainstem import limits
 from mainstem.errors import RETRY_AFTER, StoreFailed, StoreFull, StoreUnreachable, StoreUnusable
 from mainstem.log.commands import Key, State
 from mainstem.log.records import CommittedId, Record
-from mainstem.log.store.base import Outpaced
+from mainstem.log.store.base import HeadMoved
 from mainstem.log.store.postgres import statements
-from mainstem.log.store.postgres.connections import Line, connect, pause
-from mainstem.log.store.postgres.errors import BROKEN, FAULTS, translate
-from mainstem.log.store.postgres.following import PostgresFollowing
+from mainstem.log.store.postgres.connections import ReconnectingConnection, connect, wait_to_retry
+from mainstem.log.store.postgres.errors import CONNECTION_ERRORS, DATABASE_ERRORS, translate
 from mainstem.log.store.postgres.listener import Listener
-from mainstem.log.store.postgres.reads import EVERYTHING
+from mainstem.log.store.postgres.reads import NO_LIMIT
+from mainstem.log.store.postgres.replication import PostgresReplication
 from mainstem.log.store.postgres.schema import CHANNEL, migrate
 from mainstem.log.store.postgres.urls import describe_url, explain
 
@@ -34,12 +34,12 @@ T = TypeVar("T")
 STORED = "STORED"  # a commit whose own answer was lost
 
 
-class PostgresStore(PostgresFollowing):
+class PostgresStore(PostgresReplication):
     def __init__(self, url: str) -> None:
         super().__init__(url)
-        self.place = describe_url(url)
-        self._line = Line(url)
-        self._listener = Listener(url, self._node, self._hear, self._drop_old_notes)
+        self.description = describe_url(url)
+        self._connection = ReconnectingConnection(url)
+        self._listener = Listener(url, self._node, self._on_save, self._drop_old_notes)
         self._base = 0
         """The save that the present batch builds on."""
         self._held: Any = None
@@ -72,26 +72,26 @@ class PostgresStore(PostgresFollowing):
                 await self._open()
                 break
             except ValueError as error:  # a setting, or a certificate: waiting would not mend it
-                raise StoreUnusable(f"cannot use the {self.place}: {explain(error, self._url)}") from None
-            except BROKEN as error:
+                raise StoreUnusable(f"cannot use the {self.description}: {explain(error, self._url)}") from None
+            except CONNECTION_ERRORS as error:
                 reason = explain(error, self._url)
                 if reason != told:
-                    logger.warning("waiting for the %s: %s", self.place, reason)
+                    logger.warning("waiting for the %s: %s", self.description, reason)
                     told = reason
-                if not await pause(deadline_s):
-                    raise StoreUnusable(f"cannot reach the {self.place}: {reason}") from None
+                if not await wait_to_retry(deadline_s):
+                    raise StoreUnusable(f"cannot reach the {self.description}: {reason}") from None
             except asyncpg.PostgresError as error:
-                raise StoreUnusable(f"cannot use the {self.place}: {explain(error, self._url)}") from None
+                raise StoreUnusable(f"cannot use the {self.description}: {explain(error, self._url)}") from None
         await self._listener.start()
-        self._tasks = [asyncio.create_task(self._follow(), name="mainstem-follower")]
+        self._tasks = [asyncio.create_task(self._follow_saves(), name="mainstem-replication")]
 
     async def _open(self) -> None:
         db = await connect(self._url)
         try:
             await migrate(db)
             if await db.fetchval("SHOW fsync") == "off":
-                logger.warning("the %s runs with fsync off: a crash may lose what was acknowledged", self.place)
-            (row,) = await db.fetch(statements.NEWS, EVERYTHING, 1, [], 0, [])
+                logger.warning("the %s runs with fsync off: a crash may lose what was acknowledged", self.description)
+            (row,) = await db.fetch(statements.NEW_SAVES, NO_LIMIT, 1, [], 0, [])
         finally:
             await db.close(timeout=limits.CONNECT_S_MAX)
         self._save, self._head, self._last_us = row["head_save"], row["head_id"], row["head_at_us"]
@@ -105,7 +105,7 @@ class PostgresStore(PostgresFollowing):
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._listener.stop()
         await self.release()
-        await self._line.close()
+        await self._connection.close()
         await self._close_readers()
 
     # The committer's side
@@ -124,7 +124,7 @@ class PostgresStore(PostgresFollowing):
         return await self._complete(wanted, early)
 
     @property
-    def holding(self) -> bool:
+    def holds_head(self) -> bool:
         return self._held is not None
 
     async def load_more(self, keys: Iterable[Key]) -> dict[Key, State | None]:
@@ -151,11 +151,11 @@ class PostgresStore(PostgresFollowing):
 
     async def _load_and_hold(self, wanted: Sequence[Key]) -> dict[Key, State | None]:
         """What is not remembered, as far as it stayed right until the head was locked."""
-        self._changed_while_loading, lost = set(), self._lost
+        self._changed_while_loading, skips = set(), self._skips
         try:
             early = await self._fetch([key for key in wanted if key not in self._cache])
             await self._take_head()
-            for key in self._changed_while_loading if lost == self._lost else list(early):
+            for key in self._changed_while_loading if skips == self._skips else list(early):
                 early.pop(key, None)
             return early
         finally:
@@ -163,28 +163,28 @@ class PostgresStore(PostgresFollowing):
 
     async def _take_head(self) -> None:
         """Lock the head, and know all that was committed before: from now on nobody else commits."""
-        queueing = self._queueing = asyncio.get_running_loop().create_future()
+        head_wait = self._head_wait = asyncio.get_running_loop().create_future()
         try:
             await self._lock_head()
         finally:
-            self._queueing = None
-            queueing.set_result(None)
+            self._head_wait = None
+            head_wait.set_result(None)
 
     async def _lock_head(self) -> None:
         deadline_s = asyncio.get_running_loop().time() + limits.RECONNECT_S_MAX
         while True:
             try:
-                self._held = await self._line.get()
+                self._held = await self._connection.get()
                 await self._held.execute(statements.LOCK)
-                async with self._absorbing:
-                    await self._absorb(self._held)
+                async with self._applying_saves:
+                    await self._apply_saves(self._held)
                 return
-            except BROKEN as error:
+            except CONNECTION_ERRORS as error:
                 self._held = None
-                self._line.drop()
-                if not await pause(deadline_s):
+                self._connection.drop()
+                if not await wait_to_retry(deadline_s):
                     raise translate(error) from error
-            except FAULTS as error:
+            except DATABASE_ERRORS as error:
                 await self.release()
                 raise translate(error) from error
             except BaseException:
@@ -195,7 +195,7 @@ class PostgresStore(PostgresFollowing):
         """Work with the head held. Whatever goes wrong, it is let go, and only its own session is ever used."""
         try:
             return await job(self._held, *args)
-        except FAULTS as error:
+        except DATABASE_ERRORS as error:
             await self.release()
             raise translate(error) from error
         except BaseException:
@@ -207,7 +207,7 @@ class PostgresStore(PostgresFollowing):
         if self._held is None:
             await self.catch_up()
             if self._save != self._base:
-                raise Outpaced
+                raise HeadMoved
         await self.release()
 
     async def release(self) -> None:
@@ -216,14 +216,14 @@ class PostgresStore(PostgresFollowing):
             return
         try:
             await held.execute("ROLLBACK")
-        except FAULTS as error:
+        except DATABASE_ERRORS as error:
             logger.warning("a transaction was ended with its connection: %s", type(error).__name__)
-            self._line.drop()
+            self._connection.drop()
 
     async def save(self, changes: Mapping[Key, State | None], records: Sequence[Record], head: CommittedId) -> None:
         if self._save != self._base:
             await self.release()
-            raise Outpaced
+            raise HeadMoved
         assert head == self._head + len(records), "ids follow the head"
         number = self._base + 1
         at_us = max(records[-1].committed_at_us if records else 0, self._last_us)
@@ -273,18 +273,18 @@ class PostgresStore(PostgresFollowing):
 
     async def _save_alone(self, number: int, values: tuple[Any, ...]) -> None:
         """One statement, which is a transaction of its own. If another node has committed, the next load will wait."""
-        db = await self._connect_line()
+        db = await self._connect()
         if await self._make_durable(number, db.execute(statements.SAVE, *values)) == "SELECT 0":
             self._alone_after_s = asyncio.get_running_loop().time() + limits.ALONE_S
-            raise Outpaced
+            raise HeadMoved
 
-    async def _connect_line(self) -> Any:
+    async def _connect(self) -> Any:
         deadline_s = asyncio.get_running_loop().time() + limits.RECONNECT_S_MAX
         while True:
             try:
-                return await self._line.get()
-            except FAULTS as error:
-                if not await pause(deadline_s):
+                return await self._connection.get()
+            except DATABASE_ERRORS as error:
+                if not await wait_to_retry(deadline_s):
                     raise translate(error) from error
 
     async def _save_held(self, number: int, values: tuple[Any, ...]) -> None:
@@ -300,12 +300,12 @@ class PostgresStore(PostgresFollowing):
         """Returns when it is durable, and raises when it is not; what a broken connection leaves open is found out."""
         try:
             return await commit
-        except BROKEN as error:
+        except CONNECTION_ERRORS as error:
             logger.warning("the connection broke in a commit (%s): finding out what became of it", type(error).__name__)
             if await self._was_stored(number):
                 return STORED
             raise translate(error) from error
-        except FAULTS as error:
+        except DATABASE_ERRORS as error:
             raise translate(error) from error
 
     async def _was_stored(self, number: int) -> bool:
@@ -316,17 +316,17 @@ class PostgresStore(PostgresFollowing):
         """
         deadline_s = asyncio.get_running_loop().time() + limits.OUTCOME_S_MAX
         while True:
-            self._line.drop()
+            self._connection.drop()
             try:
-                db = await self._line.get()
+                db = await self._connection.get()
                 await db.execute(statements.LOCK)
                 node = await db.fetchval("SELECT node FROM mainstem.saves WHERE save = $1", number)
                 if node is None:
                     await db.execute(statements.SAVE_NOTHING, number, f"{self._node} nothing")
                 await db.execute("COMMIT")
                 return bool(node == self._node)
-            except FAULTS as error:
-                if not await pause(deadline_s):
+            except DATABASE_ERRORS as error:
+                if not await wait_to_retry(deadline_s):
                     raise StoreUnreachable(
                         "the connection to the database broke in a commit, and it is not known whether it was stored",
                         headers=RETRY_AFTER,

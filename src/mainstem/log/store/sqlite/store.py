@@ -50,10 +50,10 @@ class SqliteStore(Store):
         self._saves = 0
         self._broken: str | None = None
         self._full: str | None = None
-        self._crowded = False
+        self._nearly_full = False
         self._given_up = False
         self._reserve = Reserve(self.directory / "reserve")
-        self._watching: asyncio.Task[None] | None = None
+        self._space_watch: asyncio.Task[None] | None = None
 
     @property
     def head(self) -> CommittedId:
@@ -65,11 +65,11 @@ class SqliteStore(Store):
 
     @property
     def full(self) -> str | None:
-        return "the room that is left is kept for deletes" if self._crowded else self._full
+        return "the room that is left is kept for deletes" if self._nearly_full else self._full
 
     @property
-    def crowded(self) -> bool:
-        return self._crowded
+    def nearly_full(self) -> bool:
+        return self._nearly_full
 
     # Opening and closing
 
@@ -80,7 +80,7 @@ class SqliteStore(Store):
         except BaseException:
             self._writer.stop()
             raise
-        self._watching = asyncio.create_task(self._watch_room())
+        self._space_watch = asyncio.create_task(self._watch_space())
 
     def _open(self) -> CommittedId:
         try:
@@ -110,9 +110,9 @@ class SqliteStore(Store):
             raise
 
     async def close(self) -> None:
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.gather(self._watching, return_exceptions=True)
+        if self._space_watch is not None:
+            self._space_watch.cancel()
+            await asyncio.gather(self._space_watch, return_exceptions=True)
         await self._writer.run(self._close)
         self._writer.stop()
 
@@ -175,7 +175,7 @@ class SqliteStore(Store):
                 queries.settle_places(db)
                 new_places = 0
         self._new_places = new_places
-        self._judge_room()
+        self._update_full()
 
     @contextmanager
     def _transaction(self) -> Iterator[apsw.Connection]:
@@ -221,7 +221,7 @@ class SqliteStore(Store):
         return not self._broken
 
     def _give_up_reserve(self) -> bool:
-        self._given_up = self._crowded = True
+        self._given_up = self._nearly_full = True
         if not self._reserve.give_up():
             return False
         logger.error("the disk is full: the room that was set aside is used for deletes, other writes are refused")
@@ -238,14 +238,14 @@ class SqliteStore(Store):
             if not self._make_room():
                 raise
             freed = job(*args)
-        self._judge_room()
+        self._update_full()
         return freed
 
-    def _judge_room(self) -> None:
+    def _update_full(self) -> None:
         """Something was written. It may have been small, so a disk that was full is looked at before it counts."""
         if self._given_up:  # writes may use what is free in the database itself, but for a rest
-            self._crowded = self._free_bytes() < limits.FREE_BYTES_MIN
-        if self._full and not self._crowded:
+            self._nearly_full = self._free_bytes() < limits.FREE_BYTES_MIN
+        if self._full and not self._nearly_full:
             disk = os.statvfs(self.directory)
             if max(disk.f_bavail * disk.f_frsize, self._free_bytes()) >= limits.FREE_BYTES_MIN:
                 self._full = None
@@ -255,25 +255,25 @@ class SqliteStore(Store):
         pages: int = self._db.pragma("freelist_count")
         return pages * int(self._db.pragma("page_size"))
 
-    async def _watch_room(self) -> None:
+    async def _watch_space(self) -> None:
         while True:
             await asyncio.sleep(limits.ROOM_CHECK_S)
             if self._broken or not (self.full or not self._reserve.whole):
                 continue
             try:
-                await self._writer.run(self._look_for_room)
+                await self._writer.run(self._look_for_space)
             except (MainstemError, apsw.Error, OSError) as error:
                 logger.debug("the disk has no room yet: %s", error)
 
-    def _look_for_room(self) -> None:
+    def _look_for_space(self) -> None:
         if self._reserve.whole or self._reserve.set_aside():
-            self._given_up = self._crowded = False
+            self._given_up = self._nearly_full = False
         if self._given_up:
             self._checkpoint()  # without room to grow, the journal must begin anew
-        if self._full and not self._crowded:
+        if self._full and not self._nearly_full:
             with self._transaction() as db:
                 db.pragma("user_version", db.pragma("user_version"))  # the smallest write that there is
-        self._judge_room()
+        self._update_full()
 
     # The journal
 

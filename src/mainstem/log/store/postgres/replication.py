@@ -1,7 +1,7 @@
 """How a node knows what the others have committed: notes of their saves keep its cache right and wake its readers.
 
-`_save` is the newest save that this node has taken in. The cache is right as of it, its readers were told of everything
-up to it, and `_head` is its last id. Its own saves are taken in by the committer; `_absorb` takes in those of others.
+`_save` is the newest save that this node has applied. The cache is right as of it, its readers were told of everything
+up to it, and `_head` is its last id. The committer applies its own saves; `_apply_saves` applies those of others.
 """
 
 import asyncio
@@ -15,26 +15,26 @@ from mainstem import limits
 from mainstem.errors import MainstemError
 from mainstem.log.commands import Key, Space, State
 from mainstem.log.records import CommittedId, Record, TopicId
-from mainstem.log.store.base import Follower
+from mainstem.log.store.base import CommitListener
 from mainstem.log.store.postgres import statements
 from mainstem.log.store.postgres.reads import PostgresReads
 
 logger = logging.getLogger(__name__)
-NEWS_MAX = 100  # notes of saves in one answer, with the states that they changed
-TOPICS_ASKED_MAX = 100  # watched topics that go with every look; with more, all records count as news
+SAVES_FETCHED_MAX = 100  # notes of saves in one answer, with the states that they changed
+WATCHED_TOPICS_MAX = 100  # watched topics that go with every query; with more, all records are read
 
 
 def _wall_clock_us() -> int:
     return time.time_ns() // 1000
 
 
-class PostgresFollowing(PostgresReads):
+class PostgresReplication(PostgresReads):
     """A log that other nodes write to, as one node sees it."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
         self._node = secrets.token_hex(8)
-        self._follower: Follower | None = None
+        self._commit_listener: CommitListener | None = None
         self._head = CommittedId(0)
         self._save = 0
         self._last_us = 0
@@ -42,17 +42,17 @@ class PostgresFollowing(PostgresReads):
         self._local_us: Callable[[], int] = _wall_clock_us
         self._alone_after_s = 0.0
         self._changed_while_loading: set[Key] | None = None
-        self._lost = 0
-        """How often this node lost track of what others changed."""
+        self._skips = 0
+        """How often the notes that say what others changed were gone, so that the cache was cleared."""
         self._saving: asyncio.Future[None] | None = None
         """A commit of this node whose outcome is not known yet."""
-        self._absorbing = asyncio.Lock()
-        self._next_look: asyncio.Task[None] | None = None
-        self._news = asyncio.Event()
-        self._heard = 0
+        self._applying_saves = asyncio.Lock()
+        self._next_refresh: asyncio.Task[None] | None = None
+        self._save_announced = asyncio.Event()
+        self._announced_save = 0
         """The newest save that a notification told of."""
-        self._queueing: asyncio.Future[None] | None = None
-        """The committer waits for the head. It will look for news itself, as soon as it has it."""
+        self._head_wait: asyncio.Future[None] | None = None
+        """The committer waits for the head. It applies new saves itself, as soon as it has it."""
 
     @property
     def head(self) -> CommittedId:
@@ -85,26 +85,26 @@ class PostgresFollowing(PostgresReads):
 
     # What others commit
 
-    def follow(self, follower: Follower) -> None:
-        self._follower = follower
+    def listen(self, listener: CommitListener) -> None:
+        self._commit_listener = listener
 
-    def observe(self, *spaces: Space[Any]) -> None:
+    def watch_spaces(self, *spaces: Space[Any]) -> None:
         for space in spaces:
             self._cache.know(space)
 
-    def _hear(self, number: int) -> None:
-        """A notification of another node's save, or none for too long."""
-        self._heard = max(self._heard, number)
+    def _on_save(self, number: int) -> None:
+        """Another node has announced a save."""
+        self._announced_save = max(self._announced_save, number)
         if number > self._save:
-            self._news.set()
+            self._save_announced.set()
 
-    async def _follow(self) -> None:
+    async def _follow_saves(self) -> None:
         while True:
             try:
-                # Not wait_for: before Python 3.12 it may swallow a cancellation that comes with the news.
+                # Not wait_for: before Python 3.12 it may swallow a cancellation that comes with the event.
                 async with asyncio.timeout(limits.FOLLOW_POLL_S):
-                    await self._news.wait()
-                self._news.clear()
+                    await self._save_announced.wait()
+                self._save_announced.clear()
                 if await self._leave_to_committer():
                     continue
             except TimeoutError:
@@ -117,34 +117,34 @@ class PostgresFollowing(PostgresReads):
                 logger.exception("other nodes' commits cannot be followed for now")
 
     async def _leave_to_committer(self) -> bool:
-        """Whether it has taken in the news. The head comes to it with the news, and it must look before it commits."""
-        if self._queueing is not None:
-            await asyncio.wait([self._queueing], timeout=limits.FOLLOW_YIELD_S_MAX)
-        return self._heard <= self._save
+        """Whether the committer, which waits for the head and must then apply all saves, has applied this one."""
+        if self._head_wait is not None:
+            await asyncio.wait([self._head_wait], timeout=limits.FOLLOW_YIELD_S_MAX)
+        return self._announced_save <= self._save
 
     async def catch_up(self) -> None:
-        """All who ask while one look is under way share the next one."""
-        if self._next_look is None:
-            self._next_look = asyncio.create_task(self._look())
-            self._next_look.add_done_callback(_retrieve)
-        await asyncio.shield(self._next_look)
+        """All who call this while one refresh is under way share the next one."""
+        if self._next_refresh is None:
+            self._next_refresh = asyncio.create_task(self._refresh())
+            self._next_refresh.add_done_callback(_retrieve)
+        await asyncio.shield(self._next_refresh)
 
-    async def _look(self) -> None:
+    async def _refresh(self) -> None:
         try:
-            await self._absorbing.acquire()
+            await self._applying_saves.acquire()
         finally:
-            self._next_look = None
+            self._next_refresh = None
         try:
-            await self._ask(self._absorb)
+            await self._with_reader(self._apply_saves)
         finally:
-            self._absorbing.release()
+            self._applying_saves.release()
 
-    async def _absorb(self, db: Any) -> None:
-        """Take in what other nodes committed since, up to the newest. `_absorbing` is held."""
+    async def _apply_saves(self, db: Any) -> None:
+        """Apply what other nodes have committed since, up to the newest. The caller holds `_applying_saves`."""
         while True:
             known, spaces, watched = self._save, self._cache.find_spaces(), self._watched()
-            only = watched if len(watched) <= TOPICS_ASKED_MAX else None
-            rows = await db.fetch(statements.NEWS, known, NEWS_MAX, spaces, self._head, only)
+            only = watched if len(watched) <= WATCHED_TOPICS_MAX else None
+            rows = await db.fetch(statements.NEW_SAVES, known, SAVES_FETCHED_MAX, spaces, self._head, only)
             head = rows[0]
             self._set_clock(head["now_us"])
             if known <= head["head_save"] <= self._save:
@@ -153,13 +153,13 @@ class PostgresFollowing(PostgresReads):
                 continue  # others have committed after that: until it is taken in, this node cannot commit again
             saves = [row for row in rows if row["save"] is not None]
             if self._saving is not None and any(row["node"] == self._node for row in saves):
-                await asyncio.shield(self._saving)  # the committer tells of its own, then the others are next
+                await asyncio.shield(self._saving)  # the committer publishes its own, then the others are next
                 continue
             if not saves or saves[0]["save"] != self._save + 1:
-                await self._lose_track(db, head)
+                await self._skip_to_head(db, head)
                 continue
             last = saves[-1]
-            records = await self._read_foreign(db, last["committed_id"]) if head["tells"] else []
+            records = await self._read_new_records(db, last["committed_id"]) if head["has_records"] else []
             states: dict[Key, State | None] = {}
             for row in saves:
                 states.update(self._cache.decode(spaces, row["spaces"], row["names"], row["states"]))
@@ -169,48 +169,48 @@ class PostgresFollowing(PostgresReads):
             for key, state in states.items():
                 self._cache.remember(key, state)
             self._save, self._last_us = last["save"], max(self._last_us, last["committed_at_us"])
-            self._tell(states, records, last["committed_id"])
+            self._publish(states, records, last["committed_id"])
             if last["save"] == head["head_save"]:
                 return
 
-    async def _lose_track(self, db: Any, head: Any) -> None:
-        """The notes are gone that would say what changed. Records are all there, so they are told as ever."""
+    async def _skip_to_head(self, db: Any, head: Any) -> None:
+        """The notes are gone that would say what changed. The records are all there, so they are published as ever."""
         if head["head_save"] < self._save:
             logger.critical("the database has lost commits that this node has seen: was an old copy put in its place?")
         else:
             logger.warning("this node was cut off for too long: it forgets the states that it remembered")
-        records = await self._read_foreign(db, head["head_id"])
+        records = await self._read_new_records(db, head["head_id"])
         self._cache.clear()
-        self._lost += 1
+        self._skips += 1
         self._save, self._last_us = head["head_save"], max(self._last_us, head["head_at_us"])
-        self._tell({}, records, head["head_id"])
-        if self._follower is not None:
-            self._follower.lose_track()
+        self._publish({}, records, head["head_id"])
+        if self._commit_listener is not None:
+            self._commit_listener.reset_observers()
 
-    async def _read_foreign(self, db: Any, until: CommittedId) -> list[Record]:
-        """The last records before `until`; what does not fit into one page is told on the way."""
+    async def _read_new_records(self, db: Any, until: CommittedId) -> list[Record]:
+        """The last records before `until`; what does not fit into one page is published on the way."""
         limit = statements.limit_rows(limits.FOLLOW_BYTES_MAX)
         while True:
             rows = await db.fetch(
-                statements.READ_FOREIGN, self._head, until, limits.FOLLOW_BYTES_MAX, limit, self._watched()
+                statements.READ_WANTED, self._head, until, limits.FOLLOW_BYTES_MAX, limit, self._watched()
             )
             records = [statements.to_record(row[:-1], tagged=True) for row in map(tuple, rows)]
             if not rows or len(rows) == rows[0]["found"] < limit:
                 return records
-            self._tell({}, records, records[-1].committed_id)
+            self._publish({}, records, records[-1].committed_id)
 
     def _watched(self) -> list[TopicId]:
-        return [] if self._follower is None else list(self._follower.watched())
+        return [] if self._commit_listener is None else list(self._commit_listener.watched_topics())
 
-    def _tell(self, changes: Mapping[Key, State | None], records: Sequence[Record], head: CommittedId) -> None:
+    def _publish(self, changes: Mapping[Key, State | None], records: Sequence[Record], head: CommittedId) -> None:
         self._head = head
-        if self._follower is not None:
-            self._follower.tell(changes, records)
+        if self._commit_listener is not None:
+            self._commit_listener.publish(changes, records)
 
     # States
 
     async def _fetch(self, keys: Sequence[Key]) -> dict[Key, State | None]:
-        return await self._ask(self._fetch_with, keys) if keys else {}
+        return await self._with_reader(self._fetch_with, keys) if keys else {}
 
     @staticmethod
     async def _fetch_with(db: Any, keys: Sequence[Key]) -> dict[Key, State | None]:

@@ -9,7 +9,7 @@ import pytest
 from mainstem import limits
 from mainstem.log.commands import Key
 from mainstem.log.records import CommittedId
-from mainstem.log.store.postgres import following
+from mainstem.log.store.postgres import replication
 from mainstem.log.store.postgres.store import PostgresStore
 from mainstem.testing.store_contract import read_whole_log
 from tests.postgres.nodes import COUNTERS, TOPIC, Add, Counter, Limited, TakeOnce, find_violations, open_nodes
@@ -118,7 +118,7 @@ async def test_another_nodes_commit_wakes_without_being_asked_for(postgres_url, 
 async def test_a_lost_notification_is_made_up_for_by_a_poll(postgres_url, monkeypatch):
     monkeypatch.setattr(limits, "FOLLOW_POLL_S", 0.05)
     async with open_nodes(postgres_url) as (one, two):
-        monkeypatch.setattr(two.store, "_hear", lambda number: None)
+        monkeypatch.setattr(two.store, "_on_save", lambda number: None)
         monkeypatch.setattr(two.store._listener, "_on_save", lambda number: None)
         await one.log.submit(Add("x"))
         await two.hear(1)
@@ -129,23 +129,23 @@ async def test_news_are_left_to_a_committer_that_waits_for_its_turn(postgres_url
     async with open_nodes(postgres_url) as (one, two):
         await one.log.submit(Add("x"))
         await one.hear(1)
-        one.store._queueing = asyncio.get_running_loop().create_future()
+        one.store._head_wait = asyncio.get_running_loop().create_future()
         left = asyncio.create_task(one.store._leave_to_committer())
         await two.log.submit(Add("x"))
-        await eventually_async(lambda: one.store._heard == two.store._save)
+        await eventually_async(lambda: one.store._announced_save == two.store._save)
         assert not left.done()
         await one.store.catch_up()  # as the committer does when it has the head
-        one.store._queueing.set_result(None)
+        one.store._head_wait.set_result(None)
         assert await left
 
 
 async def test_readers_do_not_wait_for_a_committer_that_does_not_get_its_turn(postgres_url, monkeypatch):
     monkeypatch.setattr(limits, "FOLLOW_POLL_S", 60.0)
     async with open_nodes(postgres_url) as (one, two):
-        one.store._queueing = asyncio.get_running_loop().create_future()
+        one.store._head_wait = asyncio.get_running_loop().create_future()
         await two.log.submit(Add("x"))
         await one.hear(1)
-        assert not one.store._queueing.done()
+        assert not one.store._head_wait.done()
 
 
 async def test_appends_to_topics_that_nobody_watches_are_not_fetched(postgres_url):
@@ -161,7 +161,7 @@ async def test_appends_to_topics_that_nobody_watches_are_not_fetched(postgres_ur
 
 @pytest.mark.parametrize("topics_max", [0, 100])
 async def test_records_are_told_with_many_watched_topics_as_with_few(postgres_url, monkeypatch, topics_max):
-    monkeypatch.setattr(following, "TOPICS_ASKED_MAX", topics_max)
+    monkeypatch.setattr(replication, "WATCHED_TOPICS_MAX", topics_max)
     async with open_nodes(postgres_url) as (one, two):
         with two.live.watch(TOPIC):
             for number in range(1, 4):
@@ -183,7 +183,7 @@ async def test_a_node_that_was_away_for_long_tells_all_records_and_forgets_all_s
     async with open_nodes(postgres_url) as (one, two):
         with two.live.watch(TOPIC):
             await two.log.submit(Add("x"))
-            async with two.store._absorbing:  # two hears nothing for now
+            async with two.store._applying_saves:  # two hears nothing for now
                 for _ in range(5):
                     await one.log.submit(Add("x"))
                 await postgres.run_soon("DELETE FROM mainstem.saves WHERE save <= 4", database)
@@ -198,7 +198,7 @@ async def test_large_commits_of_another_node_come_in_pages_and_whole(postgres_ur
     monkeypatch.setattr(limits, "FOLLOW_BYTES_MAX", 2_000)
     async with open_nodes(postgres_url) as (one, two):
         with two.live.watch(TOPIC):
-            async with two.store._absorbing:
+            async with two.store._applying_saves:
                 await asyncio.gather(*(one.log.submit(Add("n" * 50)) for _ in range(30)))
                 await one.log.submit(Add("m" * 30_000))  # larger than a page
                 await asyncio.gather(*(one.log.submit(Add("n" * 50)) for _ in range(30)))
@@ -317,8 +317,8 @@ async def test_a_look_that_is_overtaken_by_this_nodes_own_commit_takes_nothing_b
                 await node.log.submit(Add("x", origin=1))
 
             jobs = ([commit], []) if when == "before it is looked" else ([], [commit])
-            async with node.store._readers.acquire() as db, node.store._absorbing:
-                await node.store._absorb(LateAnswers(db, *jobs))
+            async with node.store._readers.acquire() as db, node.store._applying_saves:
+                await node.store._apply_saves(LateAnswers(db, *jobs))
             assert Key(COUNTERS, "x") in node.store._cache
             assert node.store.head == 2
             await node.log.submit(Add("x", origin=1))
@@ -338,8 +338,8 @@ async def test_what_others_commit_after_an_own_commit_that_overtook_a_look_is_ta
                 async with asyncio.timeout(10):
                     await two.log.submit(Add("x", origin=2))
 
-            async with one.store._readers.acquire() as db, one.store._absorbing:
-                await one.store._absorb(LateAnswers(db, [commit], []))
+            async with one.store._readers.acquire() as db, one.store._applying_saves:
+                await one.store._apply_saves(LateAnswers(db, [commit], []))
             await one.hear(3)
             assert [(record.committed_id, record.origin) for record in one.told] == [(1, 1), (2, 1), (3, 0)]
         assert one.resets == 0
@@ -354,7 +354,7 @@ async def test_what_arrives_while_a_node_waits_for_the_others_joins_its_batch(po
         one.store._alone_after_s = two.store._alone_after_s = math.inf
         await two.store.load([Key(COUNTERS, "x")])  # it has the head now
         first = asyncio.create_task(one.log.submit(Add("x")))
-        await eventually_async(lambda: one.store._queueing is not None)
+        await eventually_async(lambda: one.store._head_wait is not None)
         others = [asyncio.create_task(one.log.submit(Add(name))) for name in ("x", "y", "never seen before")]
         await asyncio.sleep(0)  # they wait in the queue
         before = one.store._save
