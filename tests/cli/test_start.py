@@ -13,7 +13,7 @@ import click
 import pytest
 
 from mainstem.cli import COMMANDS, main
-from mainstem.cli.faults import ExitCode
+from mainstem.cli.failures import ExitCode
 from tests.support.command_line import COMMAND
 
 REFERENCE = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text()

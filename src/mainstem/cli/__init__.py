@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 import mainstem
-from mainstem.cli.faults import end_with
+from mainstem.cli.failures import exit_with
 from mainstem.cli.lazy import Lazy, LazyGroup
 from mainstem.cli.options import verbose
 
@@ -41,7 +41,7 @@ class Root(LazyGroup):
         except (click.ClickException, click.exceptions.Exit, click.Abort, SystemExit):
             raise
         except BaseException as error:  # noqa: BLE001 (it is explained, and the process ends)
-            end_with(ctx, error)
+            exit_with(ctx, error)
 
 
 @click.group(cls=Root, lazy=COMMANDS)

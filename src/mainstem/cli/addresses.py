@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from mainstem.cli.faults import ExitCode, Failure
+from mainstem.cli.failures import ExitCode, Failure
 from mainstem.streams.rules import paths
 from mainstem.streams.rules.paths import PREFIX
 
@@ -26,7 +26,7 @@ class Context(msgspec.Struct, frozen=True, omit_defaults=True):
     """Where the server serves streams; None is the default."""
 
 
-class Book(msgspec.Struct, frozen=True, omit_defaults=True):
+class Contexts(msgspec.Struct, frozen=True, omit_defaults=True):
     """All contexts, and the one that is in use."""
 
     contexts: dict[str, Context] = {}
@@ -40,26 +40,26 @@ class Address(msgspec.Struct, frozen=True):
     stream_prefix: str = PREFIX
 
 
-def book_path(environment: Mapping[str, str] = os.environ) -> Path:
+def contexts_path(environment: Mapping[str, str] = os.environ) -> Path:
     base = environment.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
     return Path(base) / "mainstem" / "contexts.json"
 
 
-def load_book(path: Path | None = None) -> Book:
-    path = path or book_path()
+def load_contexts(path: Path | None = None) -> Contexts:
+    path = path or contexts_path()
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Book)
+        return msgspec.json.decode(path.read_bytes(), type=Contexts)
     except FileNotFoundError:
-        return Book()
+        return Contexts()
     except msgspec.MsgspecError as error:
         raise Failure(f"{path} cannot be read ({error}): mend it, or remove it", ExitCode.LOCAL) from None
 
 
-def save_book(book: Book, path: Path | None = None) -> None:
+def save_contexts(contexts: Contexts, path: Path | None = None) -> None:
     """In one step, readable by its owner alone: it holds tokens."""
-    path = path or book_path()
+    path = path or contexts_path()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    text = msgspec.json.format(msgspec.json.encode(book), indent=2)
+    text = msgspec.json.format(msgspec.json.encode(contexts), indent=2)
     file, unfinished = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # mkstemp makes it 0600
     try:
         with os.fdopen(file, "wb") as out:
@@ -70,13 +70,13 @@ def save_book(book: Book, path: Path | None = None) -> None:
         raise
 
 
-def find_context(book: Book, name: str) -> Context:
+def find_context(known: Contexts, name: str) -> Context:
     try:
-        return book.contexts[name]
+        return known.contexts[name]
     except KeyError:
-        known = ", ".join(sorted(book.contexts)) or "none yet"
+        names = ", ".join(sorted(known.contexts)) or "none yet"
         raise Failure(
-            f"there is no context {name!r} (there are: {known}): add it with `mainstem context add`", ExitCode.USAGE
+            f"there is no context {name!r} (there are: {names}): add it with `mainstem context add`", ExitCode.USAGE
         ) from None
 
 
@@ -110,11 +110,11 @@ def find_address(
         context = environment.get("MAINSTEM_CONTEXT") or None
     if context is None and url is not None:
         return Address(check_url(url), token, None, prefix)
-    book = load_book()
-    name = context or book.current
+    known = load_contexts()
+    name = context or known.current
     if name is None:
         return Address(DEFAULT_URL, token, None, prefix)
-    found = find_context(book, name)
+    found = find_context(known, name)
     if url is not None and check_url(url) != found.url:
         return Address(check_url(url), token, name, prefix)
     if not environment.get("MAINSTEM_STREAM_PREFIX"):

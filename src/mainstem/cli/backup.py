@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mainstem.cli import options, output, progress
-from mainstem.cli.faults import ExitCode, Failure
+from mainstem.cli.failures import ExitCode, Failure
 from mainstem.cli.stores import find_store, require_file
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def backup(file: Path, data: str | None, store: str | None, config: str | None, 
             "back with `pg_restore`",
             ExitCode.USAGE,
         )
-    with progress.bar("Copying", then="Verifying", shown=progress.watched(as_json)) as advance:
+    with progress.bar("Copying", then="Verifying", shown=progress.is_visible(as_json)) as advance:
         copied = back_up(require_file(source), file, check_store, force=force, progress=advance)
     output.write_result(describe(copied), f"{copied.path} holds the log up to {copied.figures.head}", as_json)
 

@@ -13,7 +13,7 @@ from mainstem import limits
 from mainstem.cli import options, output, progress
 from mainstem.cli.addresses import Address
 from mainstem.cli.clients import connect
-from mainstem.cli.faults import Failure
+from mainstem.cli.failures import Failure
 
 if TYPE_CHECKING:
     from mainstem.client import Streams
@@ -47,7 +47,7 @@ def bench(
         try:
             for path in paths[1:]:
                 client.create(path, ttl_s=TTL_S)
-            with progress.bar("Appending", bytes_=False, shown=progress.watched(as_json)) as advance:
+            with progress.bar("Appending", bytes_=False, shown=progress.is_visible(as_json)) as advance:
                 load = Load(address, paths, size, appends, seconds)
                 load.run(connections, advance)
             facts = {**load.describe(), **read_back(client, paths, load.done * size)}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mainstem.cli import options, output, progress
-from mainstem.cli.faults import ExitCode, Failure
+from mainstem.cli.failures import ExitCode, Failure
 from mainstem.cli.stores import find_store, require_file
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def check(file: Path | None, data: str | None, store: str | None, config: str | 
     where = file if file is not None else find_store(data, store, config)
     with (
         open_snapshot(where) as snapshot,
-        progress.bar("Checking", bytes_=False, shown=progress.watched(as_json)) as advance,
+        progress.bar("Checking", bytes_=False, shown=progress.is_visible(as_json)) as advance,
     ):
         report = check_store(snapshot, lambda name, number, total: advance(number - 1, total))
     found = {

@@ -7,15 +7,15 @@ import msgspec
 
 from mainstem.cli import options, output
 from mainstem.cli.addresses import (
-    Book,
     Context,
-    book_path,
+    Contexts,
     check_prefix,
     check_url,
+    contexts_path,
     find_address,
     find_context,
-    load_book,
-    save_book,
+    load_contexts,
+    save_contexts,
 )
 from mainstem.streams.rules.paths import PREFIX
 
@@ -52,11 +52,11 @@ def add(
         raise click.UsageError(f"{name!r} cannot be a name")
     if token == "-":
         token = sys.stdin.readline().strip()
-    book = load_book()
-    chosen = use if use is not None else book.current is None
+    known = load_contexts()
+    chosen = use if use is not None else known.current is None
     prefix = None if stream_prefix is None else check_prefix(stream_prefix)
-    contexts = {**book.contexts, name: Context(check_url(url), token or None, token_file, prefix)}
-    save_book(Book(contexts, name if chosen else book.current))
+    contexts = {**known.contexts, name: Context(check_url(url), token or None, token_file, prefix)}
+    save_contexts(Contexts(contexts, name if chosen else known.current))
     said = f"{name} is {check_url(url)}" + (", and in use" if chosen else "")
     output.write_result({"name": name, "url": check_url(url), "current": chosen}, said, as_json)
 
@@ -66,9 +66,9 @@ def add(
 @options.common
 def use(name: str, as_json: bool) -> None:
     """Speak to the server NAME from now on."""
-    book = load_book()
-    found = find_context(book, name)
-    save_book(msgspec.structs.replace(book, current=name))
+    known = load_contexts()
+    found = find_context(known, name)
+    save_contexts(msgspec.structs.replace(known, current=name))
     output.write_result({"name": name, "url": found.url, "current": True}, f"{name} ({found.url}) is in use", as_json)
 
 
@@ -76,8 +76,8 @@ def use(name: str, as_json: bool) -> None:
 @options.common
 def list_(as_json: bool) -> None:
     """List the contexts. Tokens are not shown."""
-    book = load_book()
-    rows = [_describe(name, book) for name in sorted(book.contexts)]
+    known = load_contexts()
+    rows = [_describe(name, known) for name in sorted(known.contexts)]
     if as_json:
         for row in rows:
             output.write_json(row)
@@ -91,9 +91,9 @@ def list_(as_json: bool) -> None:
 def show(name: str | None, as_json: bool) -> None:
     """Show the context NAME, or where a command without options would go."""
     if name is not None:
-        book = load_book()
-        find_context(book, name)
-        output.write_facts(_describe(name, book), as_json)
+        known = load_contexts()
+        find_context(known, name)
+        output.write_facts(_describe(name, known), as_json)
         return
     address = find_address(None, None, None)
     facts = {
@@ -101,7 +101,7 @@ def show(name: str | None, as_json: bool) -> None:
         "url": address.url,
         "token": "kept" if address.token else "none",
         "stream_prefix": address.stream_prefix,
-        "file": str(book_path()),
+        "file": str(contexts_path()),
     }
     output.write_facts(facts, as_json)
 
@@ -111,20 +111,20 @@ def show(name: str | None, as_json: bool) -> None:
 @options.common
 def rm(name: str, as_json: bool) -> None:
     """Forget the server NAME."""
-    book = load_book()
-    find_context(book, name)
-    contexts = {other: value for other, value in book.contexts.items() if other != name}
-    save_book(Book(contexts, None if book.current == name else book.current))
+    known = load_contexts()
+    find_context(known, name)
+    contexts = {other: value for other, value in known.contexts.items() if other != name}
+    save_contexts(Contexts(contexts, None if known.current == name else known.current))
     output.write_result({"name": name, "removed": True}, f"{name} is forgotten", as_json)
 
 
-def _describe(name: str, book: Book) -> dict[str, str | bool]:
-    found = book.contexts[name]
+def _describe(name: str, known: Contexts) -> dict[str, str | bool]:
+    found = known.contexts[name]
     token = f"from {found.token_file}" if found.token_file else "kept" if found.token else "none"
     return {
         "name": name,
         "url": found.url,
         "token": token,
         "stream_prefix": found.stream_prefix or PREFIX,
-        "current": book.current == name,
+        "current": known.current == name,
     }

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import click
 import msgspec
 
-from mainstem.cli import options, output, pipes
+from mainstem.cli import options, output
 from mainstem.cli.addresses import Address
 from mainstem.cli.clients import connect
-from mainstem.cli.faults import ExitCode
+from mainstem.cli.live_output import until_interrupted
 
 LOG = "/v1/log"
 NDJSON = {"accept": "application/x-ndjson"}
@@ -90,16 +90,13 @@ def tail(
     form = form or output.Format("%i %s %v\\n", LETTERS)
     with connect(address) as streams:
         head: int = streams.request("GET", f"{LOG}/head").json()["head"]
-    pipes.end_with_reader()
-    try:
+    with until_interrupted():
         reader = Reader(address, query, max(0, head - number) if after is None else after)
         for rows in reader.catch_up() if no_follow else reader.follow():
             for line in rows.split(b"\n"):
                 if line:
                     _print(line, form, as_json)
             output.write(b"", flush=True)
-    except KeyboardInterrupt:
-        raise click.exceptions.Exit(ExitCode.INTERRUPTED) from None
 
 
 class Reader:
@@ -116,7 +113,7 @@ class Reader:
 
         with connect(self._address, patient=True) as streams:
             while True:
-                query = urlencode([*self._query, *self._place()])
+                query = urlencode([*self._query, *self._cursor()])
                 page = streams.request("GET", f"{LOG}?{query}", headers=NDJSON)
                 yield page.body
                 self.after = int(page.headers["log-next"])
@@ -125,9 +122,9 @@ class Reader:
                     return
 
     def follow(self) -> Iterator[bytes]:
-        from mainstem.cli.listening import listen
+        from mainstem.cli.sse import read_events
 
-        for event in listen(self._address, LOG, self._live_query):
+        for event in read_events(self._address, LOG, self._live_query):
             if event.name == "data":
                 yield event.data
             elif event.name == "control":
@@ -135,9 +132,9 @@ class Reader:
                 self.after, self.position = control.next, control.position
 
     def _live_query(self) -> Query:
-        return [*self._query, *self._place(), ("live", "sse")]
+        return [*self._query, *self._cursor(), ("live", "sse")]
 
-    def _place(self) -> Query:
+    def _cursor(self) -> Query:
         return [("after", str(self.after)), ("position", str(self.position))]
 
 

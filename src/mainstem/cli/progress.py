@@ -9,11 +9,11 @@ Advance = Callable[[int, int | None], None]
 """Told how much is done, and of how much if that is known."""
 
 
-def nothing(done: int, total: int | None) -> None:
+def ignore_progress(done: int, total: int | None) -> None:
     """Nobody watches."""
 
 
-def watched(as_json: bool = False) -> bool:
+def is_visible(as_json: bool = False) -> bool:
     """Whether somebody sees a bar: standard error is a terminal, and the output does not run over it."""
     return sys.stderr.isatty() and not as_json
 
@@ -22,7 +22,7 @@ def watched(as_json: bool = False) -> bool:
 def bar(label: str, *, then: str = "", bytes_: bool = True, shown: bool = True) -> Iterator[Advance]:
     """`then` is what goes on when all of it is done."""
     if not shown:
-        yield nothing
+        yield ignore_progress
         return
     from rich.console import Console
     from rich.progress import (

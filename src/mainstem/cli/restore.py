@@ -6,7 +6,7 @@ import click
 
 from mainstem.cli import options, output, progress
 from mainstem.cli.backup import describe
-from mainstem.cli.faults import ExitCode, Failure
+from mainstem.cli.failures import ExitCode, Failure
 from mainstem.cli.stores import find_store
 
 
@@ -26,7 +26,7 @@ def restore(file: Path, data: str | None, store: str | None, config: str | None,
     target = find_store(data, store, config)
     if isinstance(target, str):
         raise Failure("a PostgreSQL store is brought back with `pg_restore --dbname=URL FILE`", ExitCode.USAGE)
-    with progress.bar("Restoring", then="Verifying", shown=progress.watched(as_json)) as advance:
+    with progress.bar("Restoring", then="Verifying", shown=progress.is_visible(as_json)) as advance:
         copied = put_back(file, target.parent, check_store, force=force, progress=advance)
     said = f"{target.parent} holds the log up to {copied.figures.head}: start the server there"
     output.write_result(describe(copied), said, as_json)

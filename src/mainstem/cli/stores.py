@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from mainstem.cli.faults import ExitCode, Failure
+from mainstem.cli.failures import ExitCode, Failure
 
 POSTGRES = ("postgresql://", "postgres://")
 

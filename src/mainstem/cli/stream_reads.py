@@ -9,13 +9,14 @@ from itertools import islice
 import click
 
 from mainstem import limits
-from mainstem.cli import options, output, pipes, progress
+from mainstem.cli import options, output, progress
 from mainstem.cli.addresses import Address
 from mainstem.cli.clients import connect
-from mainstem.cli.faults import ExitCode, Failure
+from mainstem.cli.failures import ExitCode, Failure
+from mainstem.cli.live_output import until_interrupted
 from mainstem.cli.messages import Message, Splitter, position, split_lines, step_back
 from mainstem.cli.stream import STREAM_PATH
-from mainstem.cli.terminal import Screen, show
+from mainstem.cli.terminal import IncrementalEscaper, show
 from mainstem.client import Batch, Streams
 from mainstem.streams.rules.content_types import is_json
 
@@ -34,13 +35,13 @@ class Printer:
         self._as_json = as_json
         self._live = live
         self._splitter = Splitter()
-        self._screen = Screen()
+        self._escaper = IncrementalEscaper()
         self._number = 0
 
     def print(self, batch: Batch, number_max: int | None = None) -> bool:
         """False when enough was printed."""
         if number_max is None and not self._as_json and self._form is None and not is_json(batch.content_type):
-            output.write(self._screen.show(batch.data), flush=self._live)
+            output.write(self._escaper.show(batch.data), flush=self._live)
             return True
         for message in self._splitter.feed(batch):
             self._print_message(message, is_json(batch.content_type))
@@ -52,7 +53,7 @@ class Printer:
     def end(self) -> None:
         for message in self._splitter.end():
             self._print_message(message, False, ended=False)
-        output.write(self._screen.show(b"", last=True))
+        output.write(self._escaper.show(b"", last=True))
         self._flush()
 
     def _flush(self) -> None:
@@ -93,7 +94,7 @@ def read(
         end = position(streams.head(path).next_offset)
     printer = Printer(path, form, as_json)
     with ExitStack() as stack:
-        shown = progress.watched() and not sys.stdout.isatty()
+        shown = progress.is_visible() and not sys.stdout.isatty()
         advance = stack.enter_context(progress.bar(f"Reading {path}", shown=shown))
         streams = stack.enter_context(connect(address, patient=True))
         start = position(offset) or 0
@@ -117,9 +118,8 @@ def tail(path: str, number: int, form: output.Format | None, no_follow: bool, ad
 
     A server that restarts meanwhile is waited for, and nothing is lost or printed twice.
     """
-    pipes.end_with_reader()
     printer = Printer(path, form, as_json, live=True)
-    try:
+    with until_interrupted():
         with connect(address) as streams:
             first, offset = find_end(streams, path, number)
         if first is not None:
@@ -130,8 +130,6 @@ def tail(path: str, number: int, form: output.Format | None, no_follow: bool, ad
             for batch in streams.read(path, offset) if no_follow else streams.follow(path, offset):
                 printer.print(batch)
         printer.end()
-    except KeyboardInterrupt:
-        raise click.exceptions.Exit(ExitCode.INTERRUPTED) from None  # the usual way to end it: nothing to say
 
 
 def find_end(streams: Streams, path: str, number: int) -> tuple[Batch | None, str]:
@@ -191,7 +189,7 @@ def watch(
 
     Each line begins with the path, unless a format says otherwise.
     """
-    from mainstem.cli.watching import Watch
+    from mainstem.cli.stream_set import StreamSetReader
 
     if prefix is not None:
         with connect(address) as streams:
@@ -201,8 +199,6 @@ def watch(
     if len(set(paths)) > limits.SET_STREAMS_MAX:
         raise Failure(f"up to {limits.SET_STREAMS_MAX} streams can be watched, not {len(set(paths))}", ExitCode.USAGE)
     form = form or output.Format("%p %v\\n", LETTERS)
-    pipes.end_with_reader()
-    try:
-        Watch(address, list(dict.fromkeys(paths)), offset).run(lambda path: Printer(path, form, as_json, live=True))
-    except KeyboardInterrupt:
-        raise click.exceptions.Exit(ExitCode.INTERRUPTED) from None
+    with until_interrupted():
+        reader = StreamSetReader(address, list(dict.fromkeys(paths)), offset)
+        reader.run(lambda path: Printer(path, form, as_json, live=True))

@@ -14,7 +14,7 @@ from mainstem import limits
 from mainstem.cli import options, output, progress
 from mainstem.cli.addresses import Address
 from mainstem.cli.clients import connect
-from mainstem.cli.faults import ExitCode, Failure, explain
+from mainstem.cli.failures import ExitCode, Failure, explain
 from mainstem.cli.stream import STREAM_PATH, expand_type
 from mainstem.client import Appended, NotFound, StreamGone, StreamInfo, Streams
 from mainstem.streams.rules.content_types import is_json
@@ -52,7 +52,7 @@ def append(
     with connect(address) as streams:
         info = find_stream(streams, path, create)
     with ExitStack() as stack:
-        shown = progress.watched(as_json) and not messages and (bool(files) or not sys.stdin.isatty())
+        shown = progress.is_visible(as_json) and not messages and (bool(files) or not sys.stdin.isatty())
         advance = stack.enter_context(progress.bar(f"Appending to {path}", shown=shown))
         streams = stack.enter_context(connect(address, patient=True))
         writer = Writer(streams, info, if_match, close)

@@ -9,9 +9,10 @@ import click
 import msgspec
 
 from mainstem import limits
-from mainstem.cli import options, output, pipes
+from mainstem.cli import options, output
 from mainstem.cli.addresses import Address
-from mainstem.cli.faults import ExitCode, Failure
+from mainstem.cli.failures import ExitCode, Failure
+from mainstem.cli.live_output import until_interrupted
 from mainstem.escaping import escape_line
 
 if TYPE_CHECKING:
@@ -196,13 +197,9 @@ def tail(
     from mainstem.cli.sync_session import Session
 
     show = _printer(form, as_json)
-    pipes.end_with_reader()
-    try:
-        with Session(address, client_id) as session:
-            for page in session.events(_require_partitions(partitions), session.head if since is None else since):
-                show(page)
-    except KeyboardInterrupt:
-        raise click.exceptions.Exit(ExitCode.INTERRUPTED) from None
+    with until_interrupted(), Session(address, client_id) as session:
+        for page in session.events(_require_partitions(partitions), session.head if since is None else since):
+            show(page)
 
 
 def _require_partitions(partitions: tuple[str, ...]) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from websockets.exceptions import InvalidHandshake, InvalidStatus, WebSocketExce
 
 from mainstem import limits
 from mainstem.cli.addresses import Address
-from mainstem.cli.faults import ExitCode, Failure
+from mainstem.cli.failures import ExitCode, Failure
 from mainstem.client import Retries
 from mainstem.client.sync_connection import SyncConnection
 from mainstem.client.sync_protocol.errors import ServerRefused

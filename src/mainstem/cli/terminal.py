@@ -38,7 +38,7 @@ def show(data: bytes) -> bytes:
     return escape_text(data.decode("utf-8", "backslashreplace")).encode() if is_escaped() else data
 
 
-class Screen:
+class IncrementalEscaper:
     """The same for data that comes in pieces, of which one may end within a character."""
 
     def __init__(self) -> None:

@@ -4,7 +4,7 @@ import time
 
 import click
 
-from mainstem.cli.faults import is_verbose
+from mainstem.cli.failures import is_verbose
 from mainstem.cli.options import common
 from mainstem.cli.output import write_facts
 from mainstem.cli.pipeline.runner import quieten

@@ -14,10 +14,10 @@ import msgspec
 
 from mainstem import limits
 from mainstem.cli.addresses import Address
-from mainstem.cli.faults import ExitCode, is_verbose
+from mainstem.cli.failures import ExitCode, is_verbose
 from mainstem.cli.options import server
 from mainstem.cli.output import write_facts
-from mainstem.cli.progress import watched
+from mainstem.cli.progress import is_visible
 from mainstem.escaping import escape_text
 from mainstem.pipeline.http_client import Endpoint
 from mainstem.pipeline.jobs.runner import Job, Progress, Silence, Summary, Workbench, run_every, run_once
@@ -49,7 +49,7 @@ class Runner:
         """One round, or round after round; the exit code is 1 if a round has found faults."""
         self.checkpoint.mkdir(parents=True, exist_ok=True)
         quiet = not is_verbose(click.get_current_context())
-        with quieten(quiet), progress_of(self.name, shown=watched(self.as_json)) as progress:
+        with quieten(quiet), progress_of(self.name, shown=is_visible(self.as_json)) as progress:
             bench = Workbench(
                 self.endpoint,
                 self.checkpoint,

@@ -1,11 +1,11 @@
 """What the client's errors mean to somebody at a terminal."""
 
-from mainstem.cli.faults import ExitCode, Failure
+from mainstem.cli.failures import ExitCode, Failure
 from mainstem.client.core import errors
 
-Kind = type[errors.ClientError]
+ErrorType = type[errors.ClientError]
 
-CODES: list[tuple[Kind, ExitCode]] = [  # the first that fits
+CODES: list[tuple[ErrorType, ExitCode]] = [  # the first that fits
     (errors.BadArgument, ExitCode.USAGE),
     (errors.ConnectionFailed, ExitCode.UNREACHABLE),
     (errors.OutcomeUnknown, ExitCode.UNREACHABLE),
@@ -21,7 +21,7 @@ CODES: list[tuple[Kind, ExitCode]] = [  # the first that fits
 ]
 
 # The client's own hints speak to programmers. These take their place.
-ADVICE: list[tuple[Kind, str]] = [
+ADVICE: list[tuple[ErrorType, str]] = [
     (errors.TimedOut, "the server is slow or stuck; look at it, and try again"),
     (errors.ConnectionFailed, "start a server with `mainstem serve`, or name another with --url or --context"),
     (errors.OutcomeUnknown, "it is stored once or not at all; look at the end of the stream before you repeat it"),
@@ -36,7 +36,7 @@ ADVICE: list[tuple[Kind, str]] = [
 
 
 # A reply to HEAD has no body that could tell.
-UNSAID = {
+STATUS_TEXTS = {
     401: "the server wants a valid token",
     403: "the token does not allow this",
     404: "there is no such stream",
@@ -44,12 +44,12 @@ UNSAID = {
 }
 
 
-def explain_refusal(error: errors.ClientError) -> Failure:
-    code = next((code for kind, code in CODES if isinstance(error, kind)), ExitCode.FAILED)
-    advice = next((advice for kind, advice in ADVICE if isinstance(error, kind)), error.hint)
+def explain_client_error(error: errors.ClientError) -> Failure:
+    code = next((code for type_, code in CODES if isinstance(error, type_)), ExitCode.FAILED)
+    advice = next((advice for type_, advice in ADVICE if isinstance(error, type_)), error.hint)
     detail = error.detail.replace("\n", " ").rstrip(".")
-    if error.status in UNSAID and detail.endswith(f"the server answered {error.status}"):
-        detail = detail.replace(f"the server answered {error.status}", UNSAID[error.status])
+    if error.status in STATUS_TEXTS and detail.endswith(f"the server answered {error.status}"):
+        detail = detail.replace(f"the server answered {error.status}", STATUS_TEXTS[error.status])
     if isinstance(error, errors.NotFound) and " /v1/" in detail:  # not of a stream
         advice = "look at the name, and at --url"
     if isinstance(error, errors.OffsetGone) and error.earliest_offset is not None:

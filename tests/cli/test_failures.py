@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from mainstem.cli.faults import ExitCode, explain
+from mainstem.cli.failures import ExitCode, explain
 from mainstem.testing.server import ServerProcess
 
 

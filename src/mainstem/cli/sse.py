@@ -1,4 +1,4 @@
-"""Server-sent events of endpoints that the streams client does not know: read for ever, over reconnects."""
+"""Server-sent events of endpoints that the streams client does not know: read for ever, across reconnects."""
 
 import random
 import time
@@ -16,7 +16,7 @@ from mainstem.client.core.sse import Event, EventParser
 Query = Sequence[tuple[str, str]]
 
 
-def listen(address: Address, path: str, query: Callable[[], Query]) -> Iterator[Event]:
+def read_events(address: Address, path: str, query: Callable[[], Query]) -> Iterator[Event]:
     """Events as they come. `query` is asked before each connection, so it says where to go on.
 
     A first connection that fails is an error; later ones are tried again until the server is back.
@@ -29,7 +29,7 @@ def listen(address: Address, path: str, query: Callable[[], Query]) -> Iterator[
     with httpx2.Client(**transports.client_options(address.url, limits.CLIENT_TIMEOUT_S, True)) as http:
         while True:
             try:
-                for event in _connection(http, address.url + path, query(), headers):
+                for event in _read_connection(http, address.url + path, query(), headers):
                     reached, failures = True, 0
                     yield event
                 failures = 0 if reached else 1
@@ -48,7 +48,7 @@ def listen(address: Address, path: str, query: Callable[[], Query]) -> Iterator[
                 time.sleep(retries.delay(failures, random.random))
 
 
-def _connection(http: httpx2.Client, url: str, query: Query, headers: dict[str, str]) -> Iterator[Event]:
+def _read_connection(http: httpx2.Client, url: str, query: Query, headers: dict[str, str]) -> Iterator[Event]:
     timeout = httpx2.Timeout(limits.CLIENT_TIMEOUT_S, read=limits.CLIENT_SSE_SILENCE_S)
     with http.stream("GET", url, params=list(query), headers=headers, timeout=timeout) as response:
         if not response.is_success:

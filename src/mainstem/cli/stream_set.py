@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from mainstem.cli.addresses import Address
-from mainstem.cli.listening import Query, listen
+from mainstem.cli.sse import Query, read_events
 from mainstem.client import Batch
 from mainstem.escaping import escape_line
 
@@ -32,7 +32,9 @@ class BatchPrinter(Protocol):
     def end(self) -> None: ...
 
 
-class Watch:
+class StreamSetReader:
+    """Follows many streams over one connection, and prints what comes into each."""
+
     def __init__(self, address: Address, paths: list[str], offset: str) -> None:
         self._address = address
         self._paths = paths
@@ -41,7 +43,7 @@ class Watch:
 
     def run(self, printer_of: Callable[[str], BatchPrinter]) -> None:
         printers = {path: printer_of(path) for path in self._paths}
-        events = listen(self._address, "/v1/stream-set", self._query)
+        events = read_events(self._address, "/v1/stream-set", self._query)
         for event in events:
             found = _decode(event.data)
             printer = printers.get(found.stream)
@@ -53,11 +55,11 @@ class Watch:
             if found.closed or found.deleted or found.gone:
                 printers.pop(found.stream).end()
                 self._paths.remove(found.stream)
-                self._say_why(found)
+                self._explain_end(found)
             if not printers:
                 return
 
-    def _say_why(self, event: SetEvent) -> None:
+    def _explain_end(self, event: SetEvent) -> None:
         if event.deleted:
             click.echo(f"mainstem: {escape_line(event.stream)} was deleted", err=True)
         elif event.gone:

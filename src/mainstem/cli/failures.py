@@ -50,7 +50,7 @@ def is_verbose(context: click.Context) -> bool:
     return bool(context.find_root().meta.get("mainstem.verbose"))
 
 
-def end_with(context: click.Context, error: BaseException) -> NoReturn:
+def exit_with(context: click.Context, error: BaseException) -> NoReturn:
     """Say what happened, and end."""
     if isinstance(error, BrokenPipeError):
         _give_up_stdout()
@@ -69,9 +69,9 @@ def explain(error: BaseException) -> Failure:
         return Failure(_sentence(error.detail, error.hint), _code_of(error))
     client = sys.modules.get("mainstem.client.core.errors")  # raised by it, so it is loaded
     if client is not None and isinstance(error, client.ClientError):
-        from mainstem.cli.refusals import explain_refusal
+        from mainstem.cli.client_errors import explain_client_error
 
-        return explain_refusal(error)
+        return explain_client_error(error)
     if isinstance(error, OSError):
         return _explain_os_error(error)
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in OF_SPARK:
