@@ -1,22 +1,16 @@
-"""The states that a node remembers. They are right as of one save; what later saves changed is told to it."""
+"""The states that a node remembers, right as of one save, and the spaces whose changes by other nodes matter to it."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from mainstem import limits
 from mainstem.log.commands import Key, Space, State
+from mainstem.log.store.cache import StateCache
 
 
-class StateCache:
+class NodeStateCache(StateCache):
     def __init__(self) -> None:
-        self._states: dict[Key, State | None] = {}
+        super().__init__()
         self._spaces: dict[int, Space[Any]] = {}
-
-    def __contains__(self, key: Key) -> bool:
-        return key in self._states
-
-    def __getitem__(self, key: Key) -> State | None:
-        return self._states[key]
 
     def know(self, space: Space[Any]) -> None:
         """This node uses a space, so it wants to hear of changes there."""
@@ -39,16 +33,3 @@ class StateCache:
         for (number, name), value in zip(keys, values, strict=True):
             space = self._spaces[number]
             yield Key(space, name.decode()), None if value is None else space.decode(value)
-
-    def remember(self, key: Key, state: State | None) -> None:
-        if not key.space.cached:
-            return
-        states = self._states
-        states.pop(key, None)  # so that what was written last is forgotten last
-        states[key] = state
-        if len(states) > limits.STATES_CACHED_MAX:
-            for old in list(states)[: limits.STATES_CACHED_MAX // 8]:
-                del states[old]
-
-    def clear(self) -> None:
-        self._states.clear()

@@ -10,7 +10,7 @@ from mainstem.log.commands import Space
 from mainstem.log.records import Chunk, CommittedId, Counts, Extent, Outline, Record, TopicId
 from mainstem.log.store.base import Store
 from mainstem.log.store.postgres import statements
-from mainstem.log.store.postgres.cache import StateCache
+from mainstem.log.store.postgres.cache import NodeStateCache
 from mainstem.log.store.postgres.connections import make_pool, wait_to_retry
 from mainstem.log.store.postgres.errors import CONNECTION_ERRORS, DATABASE_ERRORS, translate
 
@@ -25,7 +25,7 @@ class PostgresReads(Store):
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._cache = StateCache()
+        self._cache = NodeStateCache()
         self._readers: Any = None
 
     async def _open_readers(self) -> None:

@@ -21,6 +21,7 @@ from mainstem.errors import RETRY_AFTER, MainstemError, StoreFailed, StoreFull, 
 from mainstem.log.commands import Key, Space, State
 from mainstem.log.records import Chunk, CommittedId, Counts, Extent, Outline, Record, TopicId
 from mainstem.log.store.base import Store
+from mainstem.log.store.cache import StateCache
 from mainstem.log.store.sqlite import queries
 from mainstem.log.store.sqlite.connections import DirectoryLock, open_reader, open_writer
 from mainstem.log.store.sqlite.reserve import Reserve
@@ -46,7 +47,7 @@ class SqliteStore(Store):
         self._journal_pages = 0
         self._new_places = 0
         self._head = CommittedId(0)
-        self._cache: dict[Key, State | None] = {}
+        self._cache = StateCache()
         self._saves = 0
         self._broken: str | None = None
         self._full: str | None = None
@@ -153,7 +154,7 @@ class SqliteStore(Store):
         if missing:
             for key, state in (await self._read(queries.load, missing)).items():
                 states[key] = state
-                self._remember(key, state)
+                self._cache.remember(key, state)
         return states
 
     async def save(self, changes: Mapping[Key, State | None], records: Sequence[Record], head: CommittedId) -> None:
@@ -161,7 +162,7 @@ class SqliteStore(Store):
         self._saves += 1
         self._head = head
         for key, state in changes.items():
-            self._remember(key, state)
+            self._cache.remember(key, state)
         if self._journal_pages >= limits.WAL_PAGES or self._given_up:
             self._writer.post(self._checkpoint)
 
@@ -299,16 +300,6 @@ class SqliteStore(Store):
 
     # The readers' side
 
-    def _remember(self, key: Key, state: State | None) -> None:
-        if not key.space.cached:
-            return
-        cache = self._cache
-        cache.pop(key, None)  # so that what was written last is forgotten last
-        cache[key] = state
-        if len(cache) > limits.STATES_CACHED_MAX:
-            for old in list(cache)[: limits.STATES_CACHED_MAX // 8]:
-                del cache[old]
-
     async def get(self, key: Key) -> Any:
         if key in self._cache:
             return self._cache[key]
@@ -323,7 +314,7 @@ class SqliteStore(Store):
             states.update(found)
             if saves == self._saves:  # else some may be older than what a save has put there meanwhile
                 for key, state in found.items():
-                    self._remember(key, state)
+                    self._cache.remember(key, state)
         return states
 
     async def scan(self, space: Space[Any], prefix: str, after: str, limit: int) -> list[tuple[str, Any]]:

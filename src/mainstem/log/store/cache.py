@@ -1,0 +1,17 @@
+"""The durable states that a store keeps in memory, up to a number of them."""
+
+from mainstem import limits
+from mainstem.log.commands import Key, State
+
+
+class StateCache(dict[Key, State | None]):
+    """None stands for a state that is known not to exist. Add states with `remember`."""
+
+    def remember(self, key: Key, state: State | None) -> None:
+        if not key.space.cached:
+            return
+        self.pop(key, None)  # so that what was written last is forgotten last
+        self[key] = state
+        if len(self) > limits.STATES_CACHED_MAX:
+            for old in list(self)[: limits.STATES_CACHED_MAX // 8]:
+                del self[old]
