@@ -11,7 +11,7 @@ ANY: Final = "**"
 
 
 class Glob:
-    """A compiled glob. Bit n of a set of places stands for "the first n segments of the glob are matched", so one pass
+    """A compiled glob. Bit n of a set of states stands for "the first n segments of the glob are matched", so one pass
     over the path follows all ways to match it at once, and no path can make it go back."""
 
     __slots__ = ("_accepted", "_any", "_literals", "_stars")
@@ -25,29 +25,29 @@ class Glob:
         self._literals: dict[str, int] = {}
         stars: dict[tuple[str, ...], int] = {}
         for number, part in enumerate(parts):
-            place = 1 << number
+            state = 1 << number
             if part == ANY:
-                self._any |= place
+                self._any |= state
             elif "*" in part:
                 pieces = tuple(part.split("*"))
-                stars[pieces] = stars.get(pieces, 0) | place
+                stars[pieces] = stars.get(pieces, 0) | state
             else:
-                self._literals[part] = self._literals.get(part, 0) | place
+                self._literals[part] = self._literals.get(part, 0) | state
         self._stars = tuple(stars.items())
         self._accepted = 1 << len(parts)
 
     def matches(self, path: str) -> bool:
-        places = 1 | (self._any & 1) << 1
+        states = 1 | (self._any & 1) << 1
         for segment in path.split("/"):
             fits = self._literals.get(segment, 0)
             for pieces, where in self._stars:
-                if places & where and _matches_segment(pieces, segment):
+                if states & where and _matches_segment(pieces, segment):
                     fits |= where
-            places = (places & fits) << 1 | places & self._any
-            if not places:
+            states = (states & fits) << 1 | states & self._any
+            if not states:
                 return False
-            places |= (places & self._any) << 1  # ** may stand for no segment
-        return bool(places & self._accepted)
+            states |= (states & self._any) << 1  # ** may stand for no segment
+        return bool(states & self._accepted)
 
 
 def _matches_segment(pieces: tuple[str, ...], segment: str) -> bool:
@@ -102,22 +102,22 @@ class GlobIndex:
     def __init__(self) -> None:
         self._by_first: dict[str, dict[str, int]] = {}
         self._known: dict[str, frozenset[str]] = {}
-        self._half: _HalfKnown | None = None
+        self._lookup: _PartialLookup | None = None
 
     def add(self, pattern: str) -> None:
         group = self._by_first.setdefault(self._first(pattern), {})
         group[pattern] = group.get(pattern, 0) + 1
         self._known.clear()
-        if self._half is not None and group[pattern] == 1:
-            self._half.left.append(pattern)
+        if self._lookup is not None and group[pattern] == 1:
+            self._lookup.left.append(pattern)
 
     def remove(self, pattern: str) -> None:
         group = self._by_first[self._first(pattern)]
         group[pattern] -= 1
         if not group[pattern]:
             del group[pattern]
-            if self._half is not None:
-                self._half.forget(pattern)
+            if self._lookup is not None:
+                self._lookup.forget(pattern)
         self._known.clear()
 
     def find(self, path: str) -> frozenset[str]:
@@ -132,17 +132,17 @@ class GlobIndex:
         """Try some more patterns on a path; how many were tried. The path is known once all were."""
         if path in self._known:
             return 0
-        half = self._half
-        if half is None or half.path != path:
+        lookup = self._lookup
+        if lookup is None or lookup.path != path:
             first = path.partition("/")[0]
             groups = (self._by_first.get(first, {}), self._by_first.get("*", {}))
-            half = self._half = _HalfKnown(path, [pattern for group in groups for pattern in group])
-        tries = half.advance(tries_max)
-        if not half.left:
+            lookup = self._lookup = _PartialLookup(path, [pattern for group in groups for pattern in group])
+        tries = lookup.advance(tries_max)
+        if not lookup.left:
             if len(self._known) >= limits.GLOB_ANSWERS_MAX:
                 self._known.clear()
-            self._known[path] = frozenset(half.found)
-            self._half = None
+            self._known[path] = frozenset(lookup.found)
+            self._lookup = None
         return tries
 
     @staticmethod
@@ -151,7 +151,7 @@ class GlobIndex:
         return "*" if "*" in first else first
 
 
-class _HalfKnown:
+class _PartialLookup:
     """A path that some patterns are still to be tried on."""
 
     def __init__(self, path: str, left: list[str]) -> None:

@@ -17,7 +17,7 @@ class Share(Enum):
     CONNECTIONS = "connections"
 
 
-MOST: Final[Mapping[Share, int]] = {
+DEFAULT_LIMITS: Final[Mapping[Share, int]] = {
     Share.LIVE_READERS: limits.LIVE_READERS_PER_CLIENT_MAX,
     Share.SUBSCRIPTIONS: limits.SUBSCRIPTIONS_PER_CLIENT_MAX,
     Share.CONNECTIONS: limits.CONNECTIONS_PER_CLIENT_MAX,
@@ -28,8 +28,8 @@ class Shares:
     """Counts what each owner holds. An owner that holds nothing takes no memory, so the table is as small as the
     totals of what is shared."""
 
-    def __init__(self, most: Mapping[Share, int] = MOST) -> None:
-        self._most = {**MOST, **most}
+    def __init__(self, limits_: Mapping[Share, int] = DEFAULT_LIMITS) -> None:
+        self._limits = {**DEFAULT_LIMITS, **limits_}
         self._held: dict[tuple[Share, str], int] = {}
 
     def take(self, owner: str, share: Share, count: int = 1) -> None:
@@ -48,13 +48,13 @@ class Shares:
 
     def require(self, share: Share, count: int) -> None:
         """Whether one owner may hold so many, whoever counts them."""
-        most = self._most[share]
-        if count > most:
+        limit = self._limits[share]
+        if count > limit:
             raise ShareExceeded(
-                f"one client may have {most} {share.value} at once",
+                f"one client may have {limit} {share.value} at once",
                 headers=RETRY_AFTER,
                 share=share.name.lower(),
-                limit=most,
+                limit=limit,
             )
 
     @contextmanager

@@ -10,7 +10,7 @@ from mainstem.cli.failures import ExitCode, Failure
 from mainstem.cli.stores import find_store, require_file
 
 if TYPE_CHECKING:
-    from mainstem.log.store.sqlite.backup import Copied
+    from mainstem.log.store.sqlite.backup import Copy
 
 
 @click.command()
@@ -38,5 +38,5 @@ def backup(file: Path, data: str | None, store: str | None, config: str | None, 
     output.write_result(describe(copied), f"{copied.path} holds the log up to {copied.figures.head}", as_json)
 
 
-def describe(copied: "Copied") -> dict[str, Any]:
+def describe(copied: "Copy") -> dict[str, Any]:
     return {"file": str(copied.path), "bytes": copied.size_bytes, **copied.figures._asdict()}

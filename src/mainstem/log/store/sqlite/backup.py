@@ -24,7 +24,7 @@ Progress = Callable[[int, int], None]
 Verify = Callable[[StoreSnapshot], Report]
 
 
-class Copied(NamedTuple):
+class Copy(NamedTuple):
     path: Path
     size_bytes: int
     figures: Figures
@@ -42,22 +42,22 @@ def back_up(
     force: bool = False,
     progress: Progress = ignore_progress,
     vfs: str | None = None,
-) -> Copied:
+) -> Copy:
     """Copy one consistent snapshot of a store that may be in use, and leave nothing behind if that fails."""
     if target.exists() and not force:
         raise BackupFailed(f"{target} exists already; name another file, or replace it with --force")
     if target.exists() and target.samefile(source):
         raise BackupFailed(f"{target} is the store itself; name another file")
-    with _unfinished(target) as partial:
+    with _partial_file(target) as partial:
         copied = _copy(source, partial, progress, vfs)
         _verify(partial, copied, verify)
-        _settle(partial, target)
-    return Copied(target, target.stat().st_size, copied)
+        _move_into_place(partial, target)
+    return Copy(target, target.stat().st_size, copied)
 
 
 def restore(
     backup: Path, directory: Path, verify: Verify, *, force: bool = False, progress: Progress = ignore_progress
-) -> Copied:
+) -> Copy:
     """Verify a backup, and make it the store of a directory that no server uses."""
     with open_snapshot(backup) as snapshot:
         if snapshot.is_current:  # an older one is verified when its copy is up to date
@@ -78,19 +78,19 @@ def restore(
     lock = DirectoryLock(directory)
     lock.acquire()
     try:
-        with _unfinished(target) as partial:
+        with _partial_file(target) as partial:
             copied = _copy(backup, partial, progress, None)
-            _bring_up_to_date(partial)
+            _migrate(partial)
             _verify(partial, copied, verify)
-            _fold_journal(target)
-            _settle(partial, target)
+            _checkpoint_journal(target)
+            _move_into_place(partial, target)
     finally:
         lock.release()
-    return Copied(target, target.stat().st_size, copied)
+    return Copy(target, target.stat().st_size, copied)
 
 
 @contextmanager
-def _unfinished(target: Path) -> Iterator[Path]:
+def _partial_file(target: Path) -> Iterator[Path]:
     """The name that a copy has until it is whole. It is removed however the copy ends."""
     partial = target.with_name(target.name + ".partial")
     try:
@@ -143,7 +143,7 @@ def _copy(source: Path, partial: Path, progress: Progress, vfs: str | None) -> F
     return found
 
 
-def _bring_up_to_date(partial: Path) -> None:
+def _migrate(partial: Path) -> None:
     db = apsw.Connection(str(partial))
     try:
         migrate(db)
@@ -168,7 +168,7 @@ def _require_no_findings(path: Path, report: Report) -> None:
         )
 
 
-def _fold_journal(store: Path) -> None:
+def _checkpoint_journal(store: Path) -> None:
     """Move a journal that was left behind into its own store: it must never meet the one that takes its place."""
     if any(journal.exists() for journal in _journals(store)):
         try:
@@ -179,7 +179,7 @@ def _fold_journal(store: Path) -> None:
             journal.unlink(missing_ok=True)
 
 
-def _settle(partial: Path, target: Path) -> None:
+def _move_into_place(partial: Path, target: Path) -> None:
     """Durable first, then visible, in one step."""
     _sync(partial)
     os.replace(partial, target)

@@ -11,30 +11,30 @@ NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Reserve:
-    """`whole` says whether the space is there to be given up. All of this runs on the writer's thread."""
+    """`is_held` says whether the space is there to be released. All of this runs on the writer's thread."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.whole = False
+        self.is_held = False
 
-    def set_aside(self) -> bool:
+    def acquire(self) -> bool:
         """Take the space, if there is so much; nothing is left behind if not."""
         file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
         make_private(self.path)
         try:
             _allocate(file, limits.RESERVE_BYTES)
-            self.whole = True
+            self.is_held = True
         except OSError as error:
             self.path.unlink()
             if error.errno not in NO_SPACE:
                 raise
         finally:
             os.close(file)
-        return self.whole
+        return self.is_held
 
-    def give_up(self) -> bool:
-        """Whether there was space to give up."""
-        given, self.whole = self.whole, False
+    def release(self) -> bool:
+        """Whether there was space to release."""
+        given, self.is_held = self.is_held, False
         self.path.unlink(missing_ok=True)
         return given
 

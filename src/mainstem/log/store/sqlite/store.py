@@ -26,7 +26,7 @@ from mainstem.log.store.sqlite import queries
 from mainstem.log.store.sqlite.connections import DirectoryLock, open_reader, open_writer
 from mainstem.log.store.sqlite.reserve import Reserve
 from mainstem.log.store.sqlite.schema import migrate
-from mainstem.log.store.sqlite.writer import Writer
+from mainstem.log.store.sqlite.writer import WriterThread
 from mainstem.private_files import prepare_database
 
 logger = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class SqliteStore(Store):
         self.path = self.directory / "mainstem.db"
         self._vfs = vfs
         self._lock = DirectoryLock(self.directory)
-        self._writer = Writer("mainstem-writer")
+        self._writer = WriterThread("mainstem-writer")
         self._reading = ThreadPoolExecutor(limits.READERS, "mainstem-reader")
         self._reader = threading.local()
         self._readers: list[apsw.Connection] = []
@@ -52,7 +52,7 @@ class SqliteStore(Store):
         self._broken: str | None = None
         self._full: str | None = None
         self._nearly_full = False
-        self._given_up = False
+        self._reserve_released = False
         self._reserve = Reserve(self.directory / "reserve")
         self._space_watch: asyncio.Task[None] | None = None
 
@@ -97,7 +97,7 @@ class SqliteStore(Store):
             migrate(self._db)
             self._db.set_wal_hook(self._count_journal)
             self._new_places = queries.count_new_places(self._db)
-            if not self._reserve.set_aside():
+            if not self._reserve.acquire():
                 logger.warning("there is no room to set aside %d bytes for deletes", limits.RESERVE_BYTES)
             return queries.head(self._db)
         except OSError as error:
@@ -125,7 +125,7 @@ class SqliteStore(Store):
             self._db.close()
         except apsw.Error:
             logger.exception("the store did not close cleanly; its journal will be replayed at the next start")
-        self._reserve.give_up()
+        self._reserve.release()
         self._lock.release()
 
     # Threads
@@ -163,7 +163,7 @@ class SqliteStore(Store):
         self._head = head
         for key, state in changes.items():
             self._cache.remember(key, state)
-        if self._journal_pages >= limits.WAL_PAGES or self._given_up:
+        if self._journal_pages >= limits.WAL_PAGES or self._reserve_released:
             self._writer.post(self._checkpoint)
 
     def _save(self, changes: Mapping[Key, State | None], records: Sequence[Record]) -> None:
@@ -217,13 +217,13 @@ class SqliteStore(Store):
         """Let what frees room have the reserve, and the space of the journal. From now on nothing else may grow."""
         if self._broken:
             return False
-        self._give_up_reserve()
+        self._release_reserve()
         self._checkpoint()
         return not self._broken
 
-    def _give_up_reserve(self) -> bool:
-        self._given_up = self._nearly_full = True
-        if not self._reserve.give_up():
+    def _release_reserve(self) -> bool:
+        self._reserve_released = self._nearly_full = True
+        if not self._reserve.release():
             return False
         logger.error("the disk is full: the room that was set aside is used for deletes, other writes are refused")
         return True
@@ -244,7 +244,7 @@ class SqliteStore(Store):
 
     def _update_full(self) -> None:
         """Something was written. It may have been small, so a disk that was full is looked at before it counts."""
-        if self._given_up:  # writes may use what is free in the database itself, but for a rest
+        if self._reserve_released:  # writes may use what is free in the database itself, but for a rest
             self._nearly_full = self._free_bytes() < limits.FREE_BYTES_MIN
         if self._full and not self._nearly_full:
             disk = os.statvfs(self.directory)
@@ -259,7 +259,7 @@ class SqliteStore(Store):
     async def _watch_space(self) -> None:
         while True:
             await asyncio.sleep(limits.ROOM_CHECK_S)
-            if self._broken or not (self.full or not self._reserve.whole):
+            if self._broken or not (self.full or not self._reserve.is_held):
                 continue
             try:
                 await self._writer.run(self._look_for_space)
@@ -267,9 +267,9 @@ class SqliteStore(Store):
                 logger.debug("the disk has no room yet: %s", error)
 
     def _look_for_space(self) -> None:
-        if self._reserve.whole or self._reserve.set_aside():
-            self._given_up = self._nearly_full = False
-        if self._given_up:
+        if self._reserve.is_held or self._reserve.acquire():
+            self._reserve_released = self._nearly_full = False
+        if self._reserve_released:
             self._checkpoint()  # without room to grow, the journal must begin anew
         if self._full and not self._nearly_full:
             with self._transaction() as db:
@@ -289,7 +289,7 @@ class SqliteStore(Store):
             try:
                 self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
             except apsw.FullError:
-                if not self._give_up_reserve():
+                if not self._release_reserve():
                     raise
                 self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         except apsw.FullError as error:

@@ -16,7 +16,7 @@ T = TypeVar("T")
 Job = tuple[Callable[..., Any], tuple[Any, ...], "asyncio.Future[Any] | None", asyncio.AbstractEventLoop | None]
 
 
-class Writer:
+class WriterThread:
     def __init__(self, name: str) -> None:
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)

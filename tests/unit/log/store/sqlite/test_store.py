@@ -507,11 +507,11 @@ def test_room_is_set_aside_where_the_file_system_cannot_do_so_by_itself(
 
     monkeypatch.setattr(os, "posix_fallocate", refuse)
     reserve = Reserve(tmp_path / "reserve")
-    assert reserve.set_aside()
+    assert reserve.acquire()
     found = (tmp_path / "reserve").stat()
     assert found.st_blocks * 512 >= limits.RESERVE_BYTES
-    assert reserve.give_up()
-    assert not reserve.give_up()
+    assert reserve.release()
+    assert not reserve.release()
     assert not (tmp_path / "reserve").exists()
 
 
@@ -521,6 +521,6 @@ def test_nothing_is_left_of_room_that_could_not_be_set_aside(tmp_path: Path, mon
 
     monkeypatch.setattr(os, "posix_fallocate", refuse)
     reserve = Reserve(tmp_path / "reserve")
-    assert not reserve.set_aside()
+    assert not reserve.acquire()
     assert not (tmp_path / "reserve").exists()
-    assert not reserve.give_up()
+    assert not reserve.release()
