@@ -13,9 +13,9 @@ from mainstem import limits
 from mainstem.log.records import Chunk, Kind, Record, TopicId
 from mainstem.shares import Shares
 
-EVERYTHING = ""
+WHOLE_LOG = ""
 """What a reader of the whole log watches. No tag is empty."""
-Hold = Callable[["asyncio.Future[None]"], None]
+OnWait = Callable[["asyncio.Future[None]"], None]
 """Is handed the future of a wait, so that it can end the wait for reasons of its own (the client left)."""
 
 
@@ -50,7 +50,7 @@ class Topic:
         self.version += 1
         self.frames.clear()
         for waiter in self.waiters:
-            end_wait(waiter)
+            wake_waiter(waiter)
         self.waiters.clear()
 
     def read(self, start: int, bytes_max: int) -> Chunk | None:
@@ -70,14 +70,14 @@ class Topic:
         return Chunk(start, run[-1].end, b"".join(chunk.data for chunk in run))
 
 
-async def changed(topics: Sequence[Topic], seen: Sequence[int], timeout_s: float, hold: Hold) -> None:
+async def wait_for_change(topics: Sequence[Topic], seen: Sequence[int], timeout_s: float, on_wait: OnWait) -> None:
     """Wait until one of the topics has another version than `seen`, the time is up, or the holder ends the wait."""
     if any(topic.version != version for topic, version in zip(topics, seen, strict=True)):
         return
     loop = asyncio.get_running_loop()
     waiter: asyncio.Future[None] = loop.create_future()
-    timer = loop.call_later(timeout_s, end_wait, waiter)
-    hold(waiter)
+    timer = loop.call_later(timeout_s, wake_waiter, waiter)
+    on_wait(waiter)
     for topic in topics:
         topic.waiters.add(waiter)
     try:
@@ -88,7 +88,7 @@ async def changed(topics: Sequence[Topic], seen: Sequence[int], timeout_s: float
             topic.waiters.discard(waiter)
 
 
-def end_wait(waiter: "asyncio.Future[None]") -> None:
+def wake_waiter(waiter: "asyncio.Future[None]") -> None:
     if not waiter.done():
         waiter.set_result(None)
 
@@ -99,7 +99,7 @@ class Live:
     def __init__(self, shares: Shares | None = None) -> None:
         self.shares = shares or Shares()
         self._topics: dict[TopicId | str, Topic] = {}
-        self._warm: OrderedDict[TopicId | str, None] = OrderedDict()  # those with chunks, last published last
+        self._recent: OrderedDict[TopicId | str, None] = OrderedDict()  # those with chunks, last published last
         self._size = 0
         self.readers = 0
         self.closing = False
@@ -109,7 +109,7 @@ class Live:
         topics = self._topics
         if not topics:
             return
-        woken: set[TopicId | str] = {EVERYTHING} if EVERYTHING in topics else set()
+        woken: set[TopicId | str] = {WHOLE_LOG} if WHOLE_LOG in topics else set()
         for record in records:
             for tag in record.tags:
                 if tag in topics:
@@ -121,19 +121,19 @@ class Live:
                 before = topic.size
                 topic.add(Chunk(record.start, record.end, record.data))
                 self._size += topic.size - before
-                self._warm[record.topic] = None
-                self._warm.move_to_end(record.topic)
+                self._recent[record.topic] = None
+                self._recent.move_to_end(record.topic)
             woken.add(record.topic)
         for name in woken:
             topics[name].wake()
-        while self._size > limits.HOT_BYTES_MAX or len(self._warm) > limits.TOPICS_HOT_MAX:
-            self._cool(self._warm.popitem(last=False)[0])
+        while self._size > limits.HOT_BYTES_MAX or len(self._recent) > limits.TOPICS_HOT_MAX:
+            self._evict(self._recent.popitem(last=False)[0])
 
     def watched_topics(self) -> list[TopicId]:
         """The topics that somebody watches, or watched a moment ago."""
         return [name for name in self._topics if isinstance(name, int)]
 
-    def _cool(self, name: TopicId | str) -> None:
+    def _evict(self, name: TopicId | str) -> None:
         topic = self._topics[name]
         self._size -= topic.size
         topic.clear()
@@ -153,7 +153,7 @@ class Live:
         finally:
             self.readers -= 1
             topic.watchers -= 1
-            if topic.watchers == 0 and name not in self._warm and self._topics.get(name) is topic:
+            if topic.watchers == 0 and name not in self._recent and self._topics.get(name) is topic:
                 del self._topics[name]
 
     def read(self, name: TopicId, start: int, bytes_max: int) -> Chunk | None:

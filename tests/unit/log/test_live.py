@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from mainstem import limits
-from mainstem.log.live import Live, Topic, changed, end_wait
+from mainstem.log.live import Live, Topic, wait_for_change, wake_waiter
 from mainstem.log.records import Chunk, CommittedId, Kind, Record, TopicId
 
 ONE, TWO, THREE = TopicId(1), TopicId(2), TopicId(3)
@@ -26,8 +26,8 @@ async def turn() -> None:
         await asyncio.sleep(0)
 
 
-def wait_for_change(topic: Topic) -> "asyncio.Task[None]":
-    return asyncio.create_task(changed([topic], [topic.version], LONG_S, ignore))
+def start_waiting(topic: Topic) -> "asyncio.Task[None]":
+    return asyncio.create_task(wait_for_change([topic], [topic.version], LONG_S, ignore))
 
 
 # The hot tail
@@ -206,8 +206,8 @@ def test_a_reader_that_fails_has_left_too() -> None:
 async def test_readers_of_a_topic_are_woken_and_others_are_not() -> None:
     live = Live()
     with live.watch(ONE) as one, live.watch(TWO) as two:
-        waits = [wait_for_change(one), wait_for_change(one)]
-        other = wait_for_change(two)
+        waits = [start_waiting(one), start_waiting(one)]
+        other = start_waiting(two)
         await turn()
         assert not any(wait.done() for wait in waits)
         live.publish([record(ONE, 0, b"abc")])
@@ -221,7 +221,7 @@ async def test_readers_of_a_topic_are_woken_and_others_are_not() -> None:
 async def test_an_end_wakes_as_well_as_data_does(kind: Kind) -> None:
     live = Live()
     with live.watch(ONE) as topic:
-        waiting = wait_for_change(topic)
+        waiting = start_waiting(topic)
         await turn()
         live.publish([record(ONE, 0, b"", kind)])
         await asyncio.wait_for(waiting, SOON_S)
@@ -240,20 +240,20 @@ async def test_a_change_between_looking_and_waiting_is_not_missed() -> None:
     with live.watch(ONE) as topic:
         seen = topic.version
         live.publish([record(ONE, 0, b"abc")])
-        await asyncio.wait_for(changed([topic], [seen], LONG_S, ignore), SOON_S)
+        await asyncio.wait_for(wait_for_change([topic], [seen], LONG_S, ignore), SOON_S)
 
 
 async def test_a_wait_for_several_topics_ends_with_the_first_of_them() -> None:
     live = Live()
     with live.watch(ONE) as one, live.watch(TWO) as two:
-        waiting = asyncio.create_task(changed([one, two], [0, 0], LONG_S, ignore))
+        waiting = asyncio.create_task(wait_for_change([one, two], [0, 0], LONG_S, ignore))
         await turn()
         live.publish([record(THREE, 0, b"x")])
         await turn()
         assert not waiting.done()
         live.publish([record(TWO, 0, b"x")])
         await asyncio.wait_for(waiting, SOON_S)
-        await asyncio.wait_for(changed([one, two], [0, 0], LONG_S, ignore), SOON_S)
+        await asyncio.wait_for(wait_for_change([one, two], [0, 0], LONG_S, ignore), SOON_S)
         assert not one.waiters
         assert not two.waiters
 
@@ -261,7 +261,7 @@ async def test_a_wait_for_several_topics_ends_with_the_first_of_them() -> None:
 async def test_a_wait_ends_when_its_time_is_up() -> None:
     live = Live()
     with live.watch(ONE) as topic:
-        await changed([topic], [topic.version], 0.0, ignore)
+        await wait_for_change([topic], [topic.version], 0.0, ignore)
         assert topic.version == 0
 
 
@@ -269,11 +269,11 @@ async def test_a_wait_ends_when_its_holder_says_so() -> None:
     live = Live()
     held: list[asyncio.Future[None]] = []
     with live.watch(ONE) as topic:
-        waiting = asyncio.create_task(changed([topic], [topic.version], LONG_S, held.append))
+        waiting = asyncio.create_task(wait_for_change([topic], [topic.version], LONG_S, held.append))
         await turn()
-        end_wait(held[0])
+        wake_waiter(held[0])
         await asyncio.wait_for(waiting, SOON_S)
-        end_wait(held[0])
+        wake_waiter(held[0])
         assert topic.version == 0
         live.publish([record(ONE, 0, b"abc")])
 
@@ -282,7 +282,7 @@ async def test_a_cancelled_wait_is_no_longer_woken() -> None:
     live = Live()
     held: list[asyncio.Future[None]] = []
     with live.watch(ONE) as topic:
-        waiting = asyncio.create_task(changed([topic], [topic.version], LONG_S, held.append))
+        waiting = asyncio.create_task(wait_for_change([topic], [topic.version], LONG_S, held.append))
         await turn()
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
@@ -303,7 +303,7 @@ def test_frames_are_shared_until_the_next_change() -> None:
 async def test_release_wakes_everybody_for_the_end() -> None:
     live = Live()
     with live.watch(ONE) as one, live.watch(TWO) as two:
-        waits = [wait_for_change(one), wait_for_change(two)]
+        waits = [start_waiting(one), start_waiting(two)]
         await turn()
         assert not live.closing
         live.release()

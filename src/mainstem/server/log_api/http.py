@@ -15,7 +15,7 @@ from mainstem.http.headers import Api, list_exposed
 from mainstem.http.requests import collect_headers, parse_query
 from mainstem.http.responses import JSON_CONTENT, NO_STORE, SECURITY_HEADERS, method_not_allowed, respond, respond_json
 from mainstem.log.commit import CommitLog
-from mainstem.log.live import EVERYTHING, Topic, changed
+from mainstem.log.live import WHOLE_LOG, Topic, wait_for_change
 from mainstem.log.pruned import PRUNED_KEY, Pruned
 from mainstem.log.records import CommittedId
 from mainstem.server.log_api.exporters import Exporters
@@ -158,7 +158,7 @@ class LogHttp:
         )
         client = Departure(receive)
         try:
-            with live.watch(EVERYTHING) as topic:
+            with live.watch(WHOLE_LOG) as topic:
                 await self._send_events(small, seconds_max, topic, client, send)
         finally:
             client.close()
@@ -185,7 +185,7 @@ class LogHttp:
                 left_s = deadline - loop.time()
                 if left_s <= 0 or self.log.live.closing:
                     return
-                await changed((topic,), (seen,), min(left_s, limits.SSE_HEARTBEAT_S), client.hold)
+                await wait_for_change((topic,), (seen,), min(left_s, limits.SSE_HEARTBEAT_S), client.hold)
                 if topic.version == seen and not client.left:
                     await _send_body(send, sse.HEARTBEAT)
 

@@ -15,7 +15,7 @@ from mainstem.access import Identity
 from mainstem.errors import RETRY_AFTER, OffsetGone, StreamGone, StreamNotFound, TooManyReaders
 from mainstem.http.asgi import Receive, Send
 from mainstem.http.responses import CORS_HEADERS
-from mainstem.log.live import Live, Topic, changed, end_wait
+from mainstem.log.live import Live, Topic, wait_for_change, wake_waiter
 from mainstem.log.records import TopicId
 from mainstem.shares import Share
 from mainstem.streams.jitter import draw_cursor_jitter_s, spread
@@ -41,12 +41,12 @@ class Departure:
             pass
         self.left = True
         if self._waiter is not None:
-            end_wait(self._waiter)
+            wake_waiter(self._waiter)
 
     def hold(self, waiter: "asyncio.Future[None]") -> None:
         self._waiter = waiter
         if self.left:
-            end_wait(waiter)
+            wake_waiter(waiter)
 
     def close(self) -> None:
         self._task.cancel()
@@ -120,7 +120,7 @@ class LiveReads:
                         left_s = deadline - loop.time()
                         if _has_news(now, start) or left_s <= 0 or self.live.closing:
                             return now
-                        await changed((topic,), (seen,), left_s, client.hold)
+                        await wait_for_change((topic,), (seen,), left_s, client.hold)
                         if client.left:
                             return None
             finally:
@@ -204,7 +204,7 @@ class LiveReads:
             left_s = deadline - loop.time()
             if left_s <= 0 or self.live.closing:
                 return
-            await changed((topic,), (seen,), min(left_s, limits.SSE_HEARTBEAT_S), client.hold)
+            await wait_for_change((topic,), (seen,), min(left_s, limits.SSE_HEARTBEAT_S), client.hold)
             if topic.version == seen and not client.left:
                 if left_s <= limits.SSE_HEARTBEAT_S:
                     return  # it was the deadline that was waited for; timers may be a little early

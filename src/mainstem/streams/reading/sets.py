@@ -19,7 +19,7 @@ from mainstem.errors import BadQuery, OffsetGone, StreamGone, StreamNotFound
 from mainstem.http.asgi import Headers, Receive, Scope, Send
 from mainstem.http.requests import collect_headers, parse_query
 from mainstem.http.responses import CORS_HEADERS
-from mainstem.log.live import Live, changed
+from mainstem.log.live import Live, wait_for_change
 from mainstem.streams.jitter import spread
 from mainstem.streams.reading import sse
 from mainstem.streams.reading.live import Departure, seconds_left, take_room
@@ -122,7 +122,7 @@ class StreamSets:
                 left_s = deadline - loop.time()
                 if left_s <= 0 or self.live.closing or all(member.over for member in members):
                     return
-                await changed(topics, seen, min(left_s, limits.SSE_HEARTBEAT_S), client.hold)
+                await wait_for_change(topics, seen, min(left_s, limits.SSE_HEARTBEAT_S), client.hold)
                 if [topic.version for topic in topics] == seen and not client.left:
                     if left_s <= limits.SSE_HEARTBEAT_S:
                         return
