@@ -13,7 +13,7 @@ from pathlib import Path
 from bench.jobs import Figures, encode_figures
 from bench.memory import PROC, list_tree, read_status
 from bench.wire import HOST
-from mainstem.pipeline.http_client import Endpoint
+from mainstem.pipeline.http_client import ServerOptions
 from mainstem.pipeline.jobs.archive import Archived, make_archive
 from mainstem.pipeline.jobs.runner import Workbench, run_once
 
@@ -22,7 +22,7 @@ MASTER = "local[2]"
 
 def measure(port: int, folder: Path, times: int) -> Figures:
     """The whole log into a new table, again and again: the first time cold, the fastest of the others is the figure."""
-    bench = Workbench(Endpoint(f"http://{HOST}:{port}"), folder / "checkpoint", master=MASTER)
+    bench = Workbench(ServerOptions(f"http://{HOST}:{port}"), folder / "checkpoint", master=MASTER)
     started = time.perf_counter()
     _ = bench.spark
     figures: Figures = {"session_s": time.perf_counter() - started}

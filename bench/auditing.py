@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bench.jobs import Figures, encode_figures
 from bench.wire import HOST
-from mainstem.pipeline.http_client import Endpoint
+from mainstem.pipeline.http_client import ServerOptions
 from mainstem.pipeline.jobs.audit.job import Audited, AuditOptions, make_audit
 from mainstem.pipeline.jobs.runner import Workbench, run_once
 
@@ -17,7 +17,7 @@ MASTER = "local[2]"
 
 def measure(port: int, folder: Path, times: int) -> Figures:
     """The whole log again and again: the first time cold, the fastest of the others is the figure."""
-    bench = Workbench(Endpoint(f"http://{HOST}:{port}"), folder, master=MASTER)
+    bench = Workbench(ServerOptions(f"http://{HOST}:{port}"), folder, master=MASTER)
     started = time.perf_counter()
     _ = bench.spark
     figures: Figures = {"session_s": time.perf_counter() - started}

@@ -11,7 +11,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from bench.jobs import Figures, encode_figures
 from bench.wire import HOST
-from mainstem.pipeline.http_client import Endpoint
+from mainstem.pipeline.http_client import ServerOptions
 from mainstem.pipeline.jobs.runner import Workbench, run_once
 from mainstem.pipeline.jobs.snapshot.job import Snapshots, Snapshotting, make_snapshot
 from mainstem.pipeline.jobs.snapshot.reducers import make_reducer
@@ -62,7 +62,7 @@ def check(socket: ClientConnection) -> None:
 def measure(port: int, folder: Path, events: int) -> Figures:
     """Everything from the beginning, without putting it, again and again; then once more for good."""
     fill(port, events)
-    bench = Workbench(Endpoint(f"http://{HOST}:{port}"), folder, master=MASTER, dry_run=True)
+    bench = Workbench(ServerOptions(f"http://{HOST}:{port}"), folder, master=MASTER, dry_run=True)
     started = time.perf_counter()
     _ = bench.spark
     figures: Figures = {"session_s": time.perf_counter() - started}

@@ -22,7 +22,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from bench.jobs import Figures, encode_figures
 from bench.wire import HOST
 from mainstem.pipeline import session
-from mainstem.pipeline.http_client import Endpoint, Wire
+from mainstem.pipeline.http_client import HttpClient, ServerOptions
 from mainstem.pipeline.log_pages import read_head
 
 MASTER = "local[2]"
@@ -35,14 +35,14 @@ NOTE = "x" * 109  # a message is about 190 bytes then
 
 def fill(url: str, rows: int) -> None:
     headers = {"Content-Type": "application/json"}
-    with Wire(Endpoint(url)) as wire:
-        wire.request("PUT", f"/v1/stream/{STREAM}", headers=headers)
+    with HttpClient(ServerOptions(url)) as client:
+        client.request("PUT", f"/v1/stream/{STREAM}", headers=headers)
         for first in range(0, rows, BATCH):
             numbers = range(first, min(first + BATCH, rows))
             parts = [MESSAGE.format(n, n % 1_000_000, n % 10_000, 100 + n % 900, NOTE) for n in numbers]
             body = f"[{','.join(parts)}]".encode()
             producer = {"Producer-Id": "fill", "Producer-Epoch": "0", "Producer-Seq": str(first // BATCH)}
-            wire.request("POST", f"/v1/stream/{STREAM}", headers=headers | producer, body=body)
+            client.request("POST", f"/v1/stream/{STREAM}", headers=headers | producer, body=body)
 
 
 class TupleSource(DataSource):
@@ -64,17 +64,17 @@ class TupleReader(DataSourceReader):
         self.url = url
 
     def partitions(self) -> list[InputPartition]:
-        with Wire(Endpoint(self.url)) as wire:
-            head = read_head(wire).head
+        with HttpClient(ServerOptions(self.url)) as client:
+            head = read_head(client).head
         ends = [head * share // SPLITS for share in range(SPLITS + 1)]
         return [InputPartition(pair) for pair in itertools.pairwise(ends)]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         after, until = partition.value
-        with Wire(Endpoint(self.url)) as wire:
+        with HttpClient(ServerOptions(self.url)) as client:
             while after < until:
                 query = [("after", str(after)), ("until", str(until)), ("stream", STREAM)]
-                reply = wire.request("GET", "/v1/log", query=query, headers={"Accept": "application/x-ndjson"})
+                reply = client.request("GET", "/v1/log", query=query, headers={"Accept": "application/x-ndjson"})
                 for line in reply.body.splitlines():
                     row = json.loads(line)
                     yield row["committed_id"], row["position"], row["stream"], row["data"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mainstem.pipeline.http_client import Endpoint
+from mainstem.pipeline.http_client import ServerOptions
 from mainstem.pipeline.jobs.runner import Workbench
 from mainstem.testing.plugin import StartServer
 from mainstem.testing.server import ServerProcess
@@ -31,7 +31,7 @@ def log(server: ServerProcess, open_log: OpenLog) -> LogClient:
 @pytest.fixture
 def bench(spark, log: LogClient, tmp_path: Path) -> Workbench:
     """What a job is called with, for this test's server."""
-    return Workbench(Endpoint(log.url), tmp_path / "checkpoint", master=MASTER)
+    return Workbench(ServerOptions(log.url), tmp_path / "checkpoint", master=MASTER)
 
 
 @pytest.fixture

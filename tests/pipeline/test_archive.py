@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from mainstem import limits
 from mainstem.errors import BadOption, HistoryLost, JobFailed, ServerUnreachable
 from mainstem.pipeline import read_archive
-from mainstem.pipeline.http_client import Endpoint
+from mainstem.pipeline.http_client import ServerOptions
 from mainstem.pipeline.jobs.archive import Archived, Archiving, _open, make_archive
 from mainstem.pipeline.jobs.runner import Workbench, run_once
 from mainstem.pipeline.lake.copies import Reading, copy_run, plan_run
@@ -91,7 +91,7 @@ def test_a_lost_checkpoint_costs_nothing(log, bench, table, tmp_path):
     """The table itself knows its place, so there is nothing else to lose, restore or copy."""
     log.fill()
     run_once(make_archive(table), bench)
-    other = Workbench(bench.endpoint, tmp_path / "new-checkpoint", master=bench.master)
+    other = Workbench(bench.server, tmp_path / "new-checkpoint", master=bench.master)
     assert run_once(make_archive(table), other).rows == 0
 
 
@@ -134,9 +134,9 @@ def test_of_two_commits_at_the_same_instant_only_one_counts(log, bench, table, m
 
 def copy_all(log, bench, lake):
     head = log.head()["head"]
-    with bench.wire() as wire:
-        run = plan_run(wire, 0, head, limits.COPY_ROWS, 2)
-    reading = Reading(bench.endpoint, Selection(), tuple(LOG_COLUMNS), None)
+    with bench.open_client() as client:
+        run = plan_run(client, 0, head, limits.COPY_ROWS, 2)
+    reading = Reading(bench.server, Selection(), tuple(LOG_COLUMNS), None)
     return copy_run(bench.spark, reading, run, partial(_open, lake.location))
 
 
@@ -235,7 +235,7 @@ def test_the_log_of_another_server_is_refused(log, bench, table, start_server, o
     log.append("a", [1, 2, 3], at_once=1)
     run_once(make_archive(table), bench)
     other = open_log(start_server(data=tmp_path / "other").url)
-    elsewhere = Workbench(Endpoint(other.url), tmp_path / "c", master=bench.master)
+    elsewhere = Workbench(ServerOptions(other.url), tmp_path / "c", master=bench.master)
     with pytest.raises(BadOption, match="another server's"):
         run_once(make_archive(table), elsewhere)
     other.append("b", list(range(9)), at_once=1)
@@ -261,7 +261,7 @@ def test_another_log_is_known_by_its_times_if_it_has_no_row_where_the_table_ends
         younger.create(f"empty/{number}")
     for other, said in ((older, "earlier"), (younger, "later")):
         with pytest.raises(BadOption, match=f"another log.*{said}"):
-            run_once(make_archive(table), Workbench(Endpoint(other.url), tmp_path / "c", master=bench.master))
+            run_once(make_archive(table), Workbench(ServerOptions(other.url), tmp_path / "c", master=bench.master))
     log.http.delete("/v1/stream/a").raise_for_status()
     log.append("c", [1])
     assert run_once(make_archive(table), bench).rows == 1  # its own last row may go
@@ -280,7 +280,7 @@ def test_a_table_of_somebody_else_is_left_alone(log, bench, table, spark):
 def test_a_server_that_is_away_is_told_in_one_error(server, bench, table, log):
     log.append("a", [1])
     server.kill()
-    away = Workbench(Endpoint(server.url, retry_s=0.2), bench.checkpoint, master=bench.master)
+    away = Workbench(ServerOptions(server.url, retry_s=0.2), bench.checkpoint, master=bench.master)
     with pytest.raises(ServerUnreachable):
         run_once(make_archive(table), away)
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mainstem.pipeline.http_client import Endpoint
+from mainstem.pipeline.http_client import ServerOptions
 from mainstem.pipeline.jobs.archive import make_archive
 from mainstem.pipeline.jobs.audit.job import Audited, AuditOptions, make_audit
 from mainstem.pipeline.jobs.runner import Workbench, run_once
@@ -45,7 +45,7 @@ def fill(log: LogClient) -> None:
 
 
 def audit(url: str, checkpoint: Path, **options) -> Audited:
-    bench = Workbench(Endpoint(url), checkpoint, master=MASTER)
+    bench = Workbench(ServerOptions(url), checkpoint, master=MASTER)
     done = run_once(make_audit(AuditOptions(**options)), bench)
     assert isinstance(done, Audited)
     return done
@@ -141,7 +141,7 @@ def test_a_record_that_cannot_be_taken_apart_is_a_fault(spark, server, log, tmp_
         (number,) = store.appends_to("broken")
         store.set(number, data=store.data(number).replace(b'"n":', b'"n";'))
         store.set(event, data=store.data(event)[:-1])
-    bench = Workbench(Endpoint(server.url, retry_s=1), tmp_path / "audit", master=MASTER)
+    bench = Workbench(ServerOptions(server.url, retry_s=1), tmp_path / "audit", master=MASTER)
     found = run_once(make_audit(AuditOptions()), bench)
     assert isinstance(found, Audited)
     assert found.found["json"] == 2

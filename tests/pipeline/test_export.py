@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from mainstem.errors import BadOption, BadRow, HistoryLost, JobFailed
-from mainstem.pipeline.http_client import Endpoint
+from mainstem.pipeline.http_client import ServerOptions
 from mainstem.pipeline.jobs.export import Exporting, make_export
 from mainstem.pipeline.jobs.runner import Workbench, run_once
 from mainstem.pipeline.lake.outputs import JOURNAL, SUCCESS, TEMPORARY, Output
@@ -199,7 +199,7 @@ def test_the_log_of_another_server_is_refused(log, bench, output, start_server, 
     other = open_log(start_server(data=tmp_path / "other").url)
     other.append("b", list(range(9)), at_once=1)
     with pytest.raises(BadOption, match="another log"):
-        export(Workbench(Endpoint(other.url), tmp_path / "c", master=bench.master), output)
+        export(Workbench(ServerOptions(other.url), tmp_path / "c", master=bench.master), output)
     assert len(exported(output)) == 2
 
 

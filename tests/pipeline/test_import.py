@@ -152,7 +152,7 @@ def test_a_lost_checkpoint_imports_nothing_twice(log, bench, inbox, tmp_path):
     (inbox / "1.ndjson").write_text(lines(*range(5_000)))
     (inbox / "2.ndjson").write_text(lines(*range(5_000, 5_010)))
     bring(bench, inbox)
-    again = Workbench(bench.endpoint, tmp_path / "new-checkpoint", master=bench.master)
+    again = Workbench(bench.server, tmp_path / "new-checkpoint", master=bench.master)
     bring(again, inbox)
     assert log.read("orders") == list(range(5_010))
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from mainstem.errors import BadOption, HistoryLost
-from mainstem.pipeline.http_client import Endpoint
+from mainstem.pipeline.http_client import ServerOptions
 from mainstem.pipeline.jobs.rollup import Rolled, RollupOptions, make_rollup
 from mainstem.pipeline.jobs.runner import Workbench, run_once
 from mainstem.testing.server import ServerProcess
@@ -184,7 +184,7 @@ def test_windows_are_written_once_whenever_the_job_is_killed(
             log.append(name, part)
             sent.extend((message, (name, message["type"])) for message in part)
         kill_after(point)
-    roll(Workbench(Endpoint(log.url), query.parent, master="local[2]"), by=("stream", "type"))
+    roll(Workbench(ServerOptions(log.url), query.parent, master="local[2]"), by=("stream", "type"))
     rows = written(log, "rolled", "stream", "type")
     assert len(rows) == len(dict(rows)), "a window was written twice"
     assert dict(rows) == dict(truth(sent))

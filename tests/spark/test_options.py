@@ -32,7 +32,7 @@ def test_reading(given, said):
 def test_names_are_taken_in_any_case_and_lists_with_commas():
     found = parse_read_options(URL | {"STREAMS": "a/*, b", "startingid": "latest"})
     assert (found.streams, found.starting_latest, found.starting_id) == (("a/*", "b"), True, None)
-    assert found.endpoint.url == "http://localhost:4437"
+    assert found.server.url == "http://localhost:4437"
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_token_is_not_shown():
 
 
 def test_streams_may_be_served_under_another_prefix():
-    assert parse_read_options(URL).endpoint.stream_url("a b/c") == "/v1/stream/a%20b/c"
-    assert parse_read_options(URL | {"streamPrefix": "/v1/streams"}).endpoint.stream_url("a") == "/v1/streams/a"
+    assert parse_read_options(URL).server.stream_url("a b/c") == "/v1/stream/a%20b/c"
+    assert parse_read_options(URL | {"streamPrefix": "/v1/streams"}).server.stream_url("a") == "/v1/streams/a"
     with pytest.raises(BadOption, match="streamPrefix"):
         parse_read_options(URL | {"streamPrefix": "v1"})

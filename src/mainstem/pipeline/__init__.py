@@ -1,4 +1,4 @@
-"""The log in Spark: a source, a sink, and a session that is set up for them. It speaks to a server over the wire."""
+"""The log in Spark: a data source, jobs over the whole log, and a session that is set up for them."""
 
 from typing import TYPE_CHECKING, Any
 

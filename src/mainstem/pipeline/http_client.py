@@ -20,8 +20,8 @@ RETRIED = frozenset({408, 429, 502, 503, 504})
 
 
 @dataclass(frozen=True)
-class Endpoint:
-    """Which server, as whom, and how long to try. It travels to the workers."""
+class ServerOptions:
+    """Which server, with which token, and how long to retry. It is pickled and sent to Spark's workers."""
 
     url: str
     token: str | None = field(default=None, repr=False)
@@ -34,7 +34,7 @@ class Endpoint:
         return f"{self.stream_prefix}/{quote(path, safe='/')}"
 
     def read_token(self) -> str | None:
-        """The token to send now: a file is read every time, so that somebody else can renew it."""
+        """The token to send now. A token file is read for every request, so that it can be renewed meanwhile."""
         if self.token_file is None:
             return self.token
         try:
@@ -59,20 +59,20 @@ class Reply:
         return found if isinstance(found, dict) else {}
 
 
-class Wire:
-    """One connection, opened when it is needed and again when it broke. Every request may be repeated."""
+class HttpClient:
+    """One connection, opened when it is needed and again after it broke. It may send any request more than once."""
 
-    def __init__(self, endpoint: Endpoint, tell: Callable[[str], None] | None = None) -> None:
-        """`tell` hears once, in a sentence, of a request that has to wait for the server."""
-        self.endpoint = endpoint
-        self._tell = tell
+    def __init__(self, server: ServerOptions, on_wait: Callable[[str], None] | None = None) -> None:
+        """`on_wait` is called once per request that has to wait for the server, with a message for people."""
+        self.server = server
+        self._on_wait = on_wait
         try:
-            parts = urlsplit(endpoint.url)
+            parts = urlsplit(server.url)
             self._host, self._port = parts.hostname or "", parts.port
         except ValueError:  # of the port, or of a bracket
             parts, self._host = urlsplit(""), ""
         if parts.scheme not in ("http", "https") or not self._host:
-            raise BadOption(f"url must be like http://127.0.0.1:4437, not {endpoint.url!r}")
+            raise BadOption(f"url must be like http://127.0.0.1:4437, not {server.url!r}")
         self._secure = parts.scheme == "https"
         self._base = parts.path.rstrip("/")
         self._connection: http.client.HTTPConnection | None = None
@@ -82,7 +82,7 @@ class Wire:
             self._connection.close()
             self._connection = None
 
-    def __enter__(self) -> Wire:
+    def __enter__(self) -> HttpClient:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -94,7 +94,7 @@ class Wire:
             found: dict[str, Any] = json.loads(reply.body)
         except ValueError:
             raise RequestRefused(
-                f"{self.endpoint.url} answers {path} with something that is not JSON: is it a Mainstem server?"
+                f"{self.server.url} answers {path} with something that is not JSON: is it a Mainstem server?"
             ) from None
         return found
 
@@ -108,44 +108,44 @@ class Wire:
         body: bytes | None = None,
         allowed: frozenset[int] = frozenset(),
     ) -> Reply:
-        """The reply, if its status is a success or `allowed`. Anything that can pass is waited for."""
+        """The reply, if its status is a success or `allowed`. Temporary failures are retried until the deadline."""
         target = f"{self._base}{path}" + (f"?{urlencode(query)}" if query else "")
-        deadline_s = time.monotonic() + self.endpoint.retry_s
+        deadline_s = time.monotonic() + self.server.retry_s
         pause_s = limits.PIPELINE_BACKOFF_S
         silent_until_s = time.monotonic() + limits.PIPELINE_SILENT_S
-        told = self._tell is None
+        notified = self._on_wait is None
         refused_token: str | None = None
         while True:
-            token = self.endpoint.read_token()
-            reply, fault = self._attempt(method, target, headers or {}, body, token)
+            token = self.server.read_token()
+            reply, failure = self._attempt(method, target, headers or {}, body, token)
             wait_s = pause_s
             if reply is not None:
                 if reply.status < 400 or reply.status in allowed:
                     return reply
-                fault = self._judge(reply, method, path)
+                failure = self._check_refusal(reply, method, path)
                 if reply.status == 401 and token != refused_token:
                     refused_token, wait_s = token, 0.0  # the file may hold a newer one by now
                 wait_s = max(wait_s, _retry_after(reply))
             if time.monotonic() + wait_s > deadline_s:
                 if reply is not None and reply.status == 401:
                     raise RequestRefused(
-                        f"{method} {path} at {self.endpoint.url}: {fault}. The token in {self.endpoint.token_file} was "
-                        f"not renewed within {self.endpoint.retry_s:g} s: put a valid one there, and run this again",
+                        f"{method} {path} at {self.server.url}: {failure}. The token in {self.server.token_file} was "
+                        f"not renewed within {self.server.retry_s:g} s: put a valid one there, and run this again",
                         refused=401,
                     )
                 raise ServerUnreachable(
-                    f"{self.endpoint.url} did not do {method} {path} within {self.endpoint.retry_s:g} s: {fault}"
+                    f"{self.server.url} did not do {method} {path} within {self.server.retry_s:g} s: {failure}"
                 )
-            if not told and time.monotonic() + wait_s > silent_until_s:
-                told = True
-                self._say_that_it_waits(deadline_s, fault)
+            if not notified and time.monotonic() + wait_s > silent_until_s:
+                notified = True
+                self._notify_of_wait(deadline_s, failure)
             time.sleep(wait_s)
             pause_s = min(pause_s * 2, limits.PIPELINE_BACKOFF_S_MAX)
 
-    def _say_that_it_waits(self, deadline_s: float, fault: str) -> None:
+    def _notify_of_wait(self, deadline_s: float, failure: str) -> None:
         left_s = deadline_s - time.monotonic()
-        assert self._tell is not None
-        self._tell(f"waiting for {self.endpoint.url}, {left_s:.0f} s at most: {fault}")
+        assert self._on_wait is not None
+        self._on_wait(f"waiting for {self.server.url}, {left_s:.0f} s at most: {failure}")
 
     def _attempt(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes | None, token: str | None
@@ -160,7 +160,7 @@ class Wire:
             reply = Reply(response.status, response.headers, response.read())  # type: ignore[arg-type]
         except ssl.SSLCertVerificationError as error:
             self.close()
-            raise BadOption(f"{self.endpoint.url} has a certificate that is not trusted here: {error}") from None
+            raise BadOption(f"{self.server.url} has a certificate that is not trusted here: {error}") from None
         except (OSError, http.client.HTTPException) as error:
             self.close()
             return None, f"{type(error).__name__}: {error}"
@@ -172,13 +172,13 @@ class Wire:
             self._connection = kind(self._host, self._port, timeout=limits.PIPELINE_WAIT_S_MAX)
         return self._connection
 
-    def _judge(self, reply: Reply, method: str, path: str) -> str:
-        """What a refusal says, if it can pass; else it is raised."""
+    def _check_refusal(self, reply: Reply, method: str, path: str) -> str:
+        """The text of a refusal that is worth a retry; raises for any other."""
         problem = reply.problem
         text = f"{reply.status} {problem.get('code', '')}: {problem.get('detail', reply.body[:200])}"
         if reply.status in RETRIED or problem.get("retryable"):
             return text
-        if reply.status == 401 and self.endpoint.token_file is not None:
+        if reply.status == 401 and self.server.token_file is not None:
             return text
         if reply.status == 401:
             text += (
@@ -186,7 +186,7 @@ class Wire:
                 "--token-file of a job) is read for each request"
             )
         raise RequestRefused(
-            f"{method} {path} at {self.endpoint.url}: {text}", refusal=problem.get("code"), refused=reply.status
+            f"{method} {path} at {self.server.url}: {text}", refusal=problem.get("code"), refused=reply.status
         )
 
 

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from mainstem.errors import BadOption, HistoryLost, OtherLog
 from mainstem.pipeline.datasource.typed import JsonColumns
-from mainstem.pipeline.http_client import Endpoint, Wire
+from mainstem.pipeline.http_client import HttpClient, ServerOptions
 
 ARROW = "application/vnd.apache.arrow.stream"
 JSON_TYPE = r"^(?i)application/json *(;.*)?$"
@@ -67,19 +67,19 @@ class Head:
     pruned: int
 
 
-def read_head(wire: Wire) -> Head:
-    found = wire.get_json("/v1/log/head")
+def read_head(client: HttpClient) -> Head:
+    found = client.get_json("/v1/log/head")
     return Head(int(found["head"]), int(found["pruned"]))
 
 
-def read_bound(wire: Wire, after: int, until: int, rows: int | None, size: int | None = None) -> int:
+def read_bound(client: HttpClient, after: int, until: int, rows: int | None, size: int | None = None) -> int:
     """The id that is about so many rows, and at most so many bytes, behind `after`; always at least one further."""
     query = [("after", str(after)), ("until", str(until))]
     if rows is not None:
         query.append(("rows", str(rows)))
     if size is not None:
         query.append(("bytes", str(size)))
-    found = wire.get_json("/v1/log/bounds", query)
+    found = client.get_json("/v1/log/bounds", query)
     return min(max(int(found["until"]), after + 1), until)
 
 
@@ -138,7 +138,7 @@ def _json_flags(batch: pa.RecordBatch) -> list[bool] | None:
 
 
 def read_range(
-    endpoint: Endpoint, selection: Selection, columns: tuple[str, ...], after: int, until: int, page_bytes: int
+    server: ServerOptions, selection: Selection, columns: tuple[str, ...], after: int, until: int, page_bytes: int
 ) -> Iterator[pa.RecordBatch]:
     """The rows with `after` < committed_id <= `until`, each exactly once, also if the server restarts meanwhile."""
     if selection.nothing or after >= until:
@@ -147,15 +147,15 @@ def read_range(
     if len(columns) < len(LOG_COLUMNS):
         fixed.append(("columns", ",".join(columns)))
     position = 0  # a large record comes in several pages
-    with Wire(endpoint) as wire:
+    with HttpClient(server) as client:
         while after < until:
             place = [("after", str(after)), ("position", str(position))]
-            reply = wire.request("GET", "/v1/log", query=[*place, *fixed], headers={"Accept": ARROW})
+            reply = client.request("GET", "/v1/log", query=[*place, *fixed], headers={"Accept": ARROW})
             with pa.ipc.open_stream(pa.py_buffer(reply.body)) as batches:
                 yield from (batch for batch in batches if batch.num_rows)
             following = int(reply.headers["Log-Next"]), int(reply.headers.get("Log-Position") or 0)
             if following <= (after, position):
-                raise OtherLog(f"the log at {endpoint.url} ends at {after}, but {until} was there before")
+                raise OtherLog(f"the log at {server.url} ends at {after}, but {until} was there before")
             after, position = following
 
 

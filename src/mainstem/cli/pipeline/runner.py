@@ -19,7 +19,7 @@ from mainstem.cli.options import server
 from mainstem.cli.output import write_facts
 from mainstem.cli.progress import is_visible
 from mainstem.escaping import escape_text
-from mainstem.pipeline.http_client import Endpoint
+from mainstem.pipeline.http_client import ServerOptions
 from mainstem.pipeline.jobs.runner import Job, Progress, Silence, Summary, Workbench, run_every, run_once
 
 
@@ -28,7 +28,7 @@ class Runner:
 
     def __init__(
         self,
-        endpoint: Endpoint,
+        server: ServerOptions,
         name: str,
         *,
         checkpoint: Path,
@@ -37,7 +37,7 @@ class Runner:
         dry_run: bool,
         as_json: bool,
     ) -> None:
-        self.endpoint = endpoint
+        self.server = server
         self.name = name
         self.checkpoint = checkpoint
         self.master = master
@@ -51,7 +51,7 @@ class Runner:
         quiet = not is_verbose(click.get_current_context())
         with quieten(quiet), progress_of(self.name, shown=is_visible(self.as_json)) as progress:
             bench = Workbench(
-                self.endpoint,
+                self.server,
                 self.checkpoint,
                 master=self.master,
                 dry_run=self.dry_run,
@@ -118,7 +118,7 @@ def job_options(*, changes: bool = False) -> Callable[[Callable[..., Any]], Call
                 raise click.UsageError("--once and --every exclude each other")
             name = click.get_current_context().info_name or function.__name__
             runner = Runner(
-                Endpoint(
+                ServerOptions(
                     address.url,
                     None if token_file else address.token,
                     token_file,

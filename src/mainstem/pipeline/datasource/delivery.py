@@ -13,7 +13,7 @@ from mainstem.errors import MainstemError, RequestRefused
 from mainstem.pipeline.datasource.events import submit_events
 from mainstem.pipeline.datasource.options import WriteOptions
 from mainstem.pipeline.datasource.stage import Frame, Manifest, Stage
-from mainstem.pipeline.http_client import Reply, Wire
+from mainstem.pipeline.http_client import HttpClient, Reply
 
 REFUSALS = frozenset({403, 404, 409})
 
@@ -33,11 +33,11 @@ def deliver(options: WriteOptions, stage: Stage, manifest: Manifest, producer: s
 
 def is_there(options: WriteOptions, manifest: Manifest) -> bool:
     """Whether the server still has what a mark says was sent: it may be another one by now, or a stream was deleted."""
-    with Wire(options.endpoint) as wire:
+    with HttpClient(options.server) as client:
         for name, end in manifest.reached.items():
             partition = f"/v1/partition/{quote(name, safe='')}"
-            target = partition if options.into_events else options.endpoint.stream_url(name)
-            reply = wire.request("HEAD", target, allowed=frozenset({404, 410}))
+            target = partition if options.into_events else options.server.stream_url(name)
+            reply = client.request("HEAD", target, allowed=frozenset({404, 410}))
             now = reply.headers.get("Stream-Next-Offset", "")
             if reply.status >= 400 or now < end or now.partition("_")[0] != end.partition("_")[0]:
                 return False
@@ -49,7 +49,7 @@ class Appender:
 
     def __init__(self, options: WriteOptions, producer: str, epoch: int) -> None:
         self._content_type = options.content_type
-        self._wire = Wire(options.endpoint)
+        self._client = HttpClient(options.server)
         self._producer, self._epoch = producer, epoch
         self._next: dict[str, int] = {}
         self._stored: dict[str, int] = {}
@@ -59,7 +59,7 @@ class Appender:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._wire.close()
+        self._client.close()
 
     def append(self, frame: Frame) -> None:
         seq = self._next.get(frame.name, 0)
@@ -68,7 +68,7 @@ class Appender:
             return
         reply = self._post(frame, seq)
         if reply.status == 404 and reply.problem.get("code") == "stream_not_found":
-            self._wire.request("PUT", self._url(frame), headers={"Content-Type": self._content_type})
+            self._client.request("PUT", self._url(frame), headers={"Content-Type": self._content_type})
             reply = self._post(frame, seq)
         if reply.status >= 400:
             raise _explain(reply, frame.name, self._producer, self._epoch)
@@ -77,7 +77,7 @@ class Appender:
             self.reached[frame.name] = reply.headers["Stream-Next-Offset"]
 
     def _url(self, frame: Frame) -> str:
-        return self._wire.endpoint.stream_url(frame.name)
+        return self._client.server.stream_url(frame.name)
 
     def _post(self, frame: Frame, seq: int) -> Reply:
         headers = {
@@ -86,7 +86,7 @@ class Appender:
             "Producer-Epoch": str(self._epoch),
             "Producer-Seq": str(seq),
         }
-        return self._wire.request("POST", self._url(frame), headers=headers, body=frame.body, allowed=REFUSALS)
+        return self._client.request("POST", self._url(frame), headers=headers, body=frame.body, allowed=REFUSALS)
 
 
 def _explain(reply: Reply, stream: str, producer: str, epoch: int) -> RequestRefused:

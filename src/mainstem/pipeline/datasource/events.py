@@ -30,7 +30,7 @@ def submit_events(options: WriteOptions, frames: Iterator[Frame], client_id: str
     """Submit every frame, and return when each of their events is committed: where some of the partitions ended."""
     in_flight: deque[Frame] = deque()
     reached: dict[str, str] = {}
-    deadline_s = time.monotonic() + options.endpoint.retry_s
+    deadline_s = time.monotonic() + options.server.retry_s
     pause_s = limits.PIPELINE_BACKOFF_S
     while True:
         progress = _Progress()
@@ -47,9 +47,9 @@ def submit_events(options: WriteOptions, frames: Iterator[Frame], client_id: str
                 reason = f"{type(error).__name__}: {error.code}: {error.message}"
                 time.sleep(min(error.retry_after_s or 0.0, limits.PIPELINE_BACKOFF_S_MAX))
             if progress.made:
-                deadline_s, pause_s = time.monotonic() + options.endpoint.retry_s, limits.PIPELINE_BACKOFF_S
+                deadline_s, pause_s = time.monotonic() + options.server.retry_s, limits.PIPELINE_BACKOFF_S
             if time.monotonic() + pause_s > deadline_s:
-                raise ServerUnreachable(f"{options.endpoint.url}/v1/sync: {reason}") from None
+                raise ServerUnreachable(f"{options.server.url}/v1/sync: {reason}") from None
             time.sleep(pause_s)
             pause_s = min(pause_s * 2, limits.PIPELINE_BACKOFF_S_MAX)
 
@@ -80,14 +80,14 @@ def _pump(
 
 def _open(options: WriteOptions, client_id: str) -> SyncConnection:
     connection = SyncConnection(
-        endpoint_url(options.endpoint.url),
+        endpoint_url(options.server.url),
         timeout_s=limits.PIPELINE_WAIT_S_MAX,
         message_bytes_max=limits.SYNC_MESSAGE_BYTES_MAX,
         proxy=None,
         compression=None,
     )
     try:
-        connection.send(encode_connect(options.endpoint.read_token() or "", client_id))
+        connection.send(encode_connect(options.server.read_token() or "", client_id))
         connection.receive_reply(Connected)
     except BaseException:
         connection.close()
@@ -101,8 +101,8 @@ def _send(connection: SyncConnection, frame: Frame) -> None:
 
 def _check_temporary(refusal: ServerRefused, options: WriteOptions) -> None:
     """Raise unless another connection may succeed. A token file may hold a newer token by then."""
-    if not (refusal.retryable or (refusal.code == "auth_failed" and options.endpoint.token_file is not None)):
-        text = f"{options.endpoint.url}/v1/sync: {refusal.code}: {refusal.message}"
+    if not (refusal.retryable or (refusal.code == "auth_failed" and options.server.token_file is not None)):
+        text = f"{options.server.url}/v1/sync: {refusal.code}: {refusal.message}"
         raise RequestRefused(text, refusal=refusal.code) from None
 
 

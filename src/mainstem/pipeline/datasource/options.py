@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mainstem import limits
 from mainstem.errors import BadOption, BadPath, BadRequest
 from mainstem.globs import check_glob
-from mainstem.pipeline.http_client import Endpoint
+from mainstem.pipeline.http_client import ServerOptions
 from mainstem.streams.rules.content_types import is_json
 from mainstem.streams.rules.paths import PREFIX, check_path, check_prefix
 
@@ -55,7 +55,7 @@ class Reader:
             raise BadOption(f"{name} must be true or false, not {value!r}")
         return value == "true"
 
-    def endpoint(self) -> Endpoint:
+    def server(self) -> ServerOptions:
         url = self.text("url")
         if url is None:
             raise BadOption("the option url is missing, for example http://127.0.0.1:4437")
@@ -68,7 +68,7 @@ class Reader:
             check_prefix(stream_prefix)
         except ValueError as error:
             raise BadOption(f"streamPrefix: {error}") from None
-        return Endpoint(
+        return ServerOptions(
             url.rstrip("/"),
             self.text("token"),
             token_file,
@@ -81,7 +81,7 @@ class Reader:
 class ReadOptions:
     """What a read looks at, and how much of it at once."""
 
-    endpoint: Endpoint
+    server: ServerOptions
     streams: tuple[str, ...]
     partitions: tuple[str, ...]
     kind: str | None
@@ -115,7 +115,7 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
     latest = starting == "latest"
     starting_id = None if starting in ("latest", "earliest") else reader.number("startingId", 0, limits.INTEGER_MAX)
     return ReadOptions(
-        endpoint=reader.endpoint(),
+        server=reader.server(),
         streams=streams,
         partitions=reader.names("partitions"),
         kind=kind,
@@ -137,7 +137,7 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
 class WriteOptions:
     """Where rows go, and what a message is made of."""
 
-    endpoint: Endpoint
+    server: ServerOptions
     stream: str | None
     stream_column: str | None
     content_type: str
@@ -188,7 +188,7 @@ def parse_write_options(options: Mapping[str, str], *, streaming: bool) -> Write
                 "give checkpointLocation as an option of this writer, or stagingLocation: rows are staged there first"
             )
     return WriteOptions(
-        endpoint=reader.endpoint(),
+        server=reader.server(),
         stream=stream,
         stream_column=reader.text("streamColumn"),
         content_type=reader.text("contentType") or "application/json",

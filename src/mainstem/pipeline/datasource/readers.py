@@ -20,7 +20,7 @@ from mainstem import limits
 from mainstem.errors import BadOption
 from mainstem.pipeline.datasource.filters import Wanted, push
 from mainstem.pipeline.datasource.options import ReadOptions
-from mainstem.pipeline.http_client import Wire
+from mainstem.pipeline.http_client import HttpClient
 from mainstem.pipeline.log_pages import Selection, Shape, check_head, check_history, read_bound, read_head, read_range
 
 if TYPE_CHECKING:
@@ -64,12 +64,12 @@ class RangeReader:
         options = self.options
         shape = Shape(self.schema, options.schema_column)
         rows = read_range(
-            options.endpoint, partition.selection, shape.columns, partition.after, partition.until, options.page_bytes
+            options.server, partition.selection, shape.columns, partition.after, partition.until, options.page_bytes
         )
         yield from (shape.apply(batch) for batch in rows)
         if options.fail_on_data_loss and partition.after < partition.until:
-            with Wire(options.endpoint) as wire:  # it may have been pruned while it was read
-                check_history(read_head(wire), partition.known_pruned, partition.after)
+            with HttpClient(options.server) as client:  # it may have been pruned while it was read
+                check_history(read_head(client), partition.known_pruned, partition.after)
 
 
 class LogReader(RangeReader, DataSourceReader):
@@ -87,8 +87,8 @@ class LogReader(RangeReader, DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         wanted = self.wanted
-        with Wire(self.options.endpoint) as wire:
-            head = read_head(wire)
+        with HttpClient(self.options.server) as client:
+            head = read_head(client)
             if self.options.fail_on_data_loss and self.options.starting_id is not None:
                 check_history(head, 0, wanted.after)
             after = head.head if self.options.starting_latest else wanted.after
@@ -109,21 +109,21 @@ class LogStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvaila
         super().__init__(options, schema)
         if options.ending_id is not None:
             raise BadOption("endingId is for batch reads; a stream ends with its trigger")
-        self._wire: Wire | None = None
+        self._client: HttpClient | None = None
         self._target: int | None = None
 
     @property
-    def wire(self) -> Wire:
-        if self._wire is None:
-            self._wire = Wire(self.options.endpoint)
-        return self._wire
+    def client(self) -> HttpClient:
+        if self._client is None:
+            self._client = HttpClient(self.options.server)
+        return self._client
 
     def stop(self) -> None:
-        if self._wire is not None:
-            self._wire.close()
+        if self._client is not None:
+            self._client.close()
 
     def initialOffset(self) -> Offset:
-        head = read_head(self.wire)
+        head = read_head(self.client)
         if self.options.starting_latest:
             return _offset(head.head, head.pruned)
         after = max((self.options.starting_id or 0) - 1, 0)
@@ -139,10 +139,10 @@ class LogStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvaila
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = read_head(self.wire).head
+        self._target = read_head(self.client).head
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        head = read_head(self.wire)
+        head = read_head(self.client)
         after = start["committed_id"]
         if self.options.fail_on_data_loss:
             check_head(head, after)
@@ -155,11 +155,11 @@ class LogStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvaila
         if rows is not None:
             size = self.options.bytes_max  # Spark knows one limit at a time, the options may have both
         if rows is not None or size is not None:
-            until = read_bound(self.wire, after, until, rows, size)
+            until = read_bound(self.client, after, until, rows, size)
         return _offset(until, head.pruned)
 
     def reportLatestOffset(self) -> Offset:
-        head = read_head(self.wire)
+        head = read_head(self.client)
         return _offset(head.head, head.pruned)
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
@@ -175,7 +175,7 @@ class LogStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvaila
         """Spark tells this late, and never for the last batch, so nothing hangs on it."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_wire": None}
+        return self.__dict__ | {"_client": None}
 
 
 def _offset(committed_id: int, pruned: int) -> Offset:

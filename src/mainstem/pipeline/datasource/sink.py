@@ -83,7 +83,7 @@ class BatchSink(DataSourceArrowWriter):
 
 def open_stage(options: WriteOptions, producer: str) -> Stage:
     """Without a location of its own, a folder a server: another one has nothing of what this one has."""
-    server = hashlib.sha256(options.endpoint.url.encode()).hexdigest()[:16]
+    server = hashlib.sha256(options.server.url.encode()).hexdigest()[:16]
     return Stage(options.staging or str(cache_folder("staging", server)), producer)
 
 

@@ -45,17 +45,17 @@ def make_archive(location: str, choices: Archiving = USUAL) -> Job:
 
 
 def _archive(bench: Workbench, lake: Lake, choices: Archiving) -> Archived:
-    with bench.wire() as wire:
-        head = read_head(wire)
+    with bench.open_client() as client:
+        head = read_head(client)
     after = lake.reached()
-    check_same_log(lake, bench.endpoint, head.head)
+    check_same_log(lake, bench.server, head.head)
     if not choices.accept_loss:
         _check_whole(head, after)
     done = Archived(job="archive", table=lake.location, committed_id=after, dry_run=bench.dry_run)
     if bench.dry_run:
         return _foresee(bench, done, head.head, choices.commit_rows)
     lake.create()
-    reading = Reading(bench.endpoint, Selection(), tuple(LOG_COLUMNS), None if choices.accept_loss else head.pruned)
+    reading = Reading(bench.server, Selection(), tuple(LOG_COLUMNS), None if choices.accept_loss else head.pruned)
     while done.committed_id < head.head:
         _copy(bench, lake, reading, done, head.head, choices.commit_rows)
     if choices.compact:
@@ -69,8 +69,8 @@ def _archive(bench: Workbench, lake: Lake, choices: Archiving) -> Archived:
 def _copy(bench: Workbench, lake: Lake, reading: Reading, done: Archived, head: int, rows_max: int) -> None:
     """One run: its files are written, then committed together with the id that they reach."""
     bench.progress.show(rows=done.rows, committed_id=done.committed_id, head=head)
-    with bench.wire() as wire:
-        run = plan_run(wire, done.committed_id, head, rows_max, count_slots(bench.spark))
+    with bench.open_client() as client:
+        run = plan_run(client, done.committed_id, head, rows_max, count_slots(bench.spark))
     files = copy_run(bench.spark, reading, run, partial(_open, lake.location))
     lake.commit(files, run.after, run.until)
     done.rows += sum(file.rows for file in files)
@@ -94,9 +94,9 @@ def _check_whole(head: Head, after: int) -> None:
 
 
 def _foresee(bench: Workbench, done: Archived, head: int, rows_max: int) -> Archived:
-    with bench.wire() as wire:
+    with bench.open_client() as client:
         while done.committed_id < head:
-            run = plan_run(wire, done.committed_id, head, rows_max, 1)
+            run = plan_run(client, done.committed_id, head, rows_max, 1)
             done.rows += run.rows
             done.commits += 1
             done.committed_id = run.until

@@ -90,8 +90,8 @@ def make_export(location: str, choices: Exporting) -> Job:
 def _export_files(bench: Workbench, location: str, choices: Exporting) -> Exported:
     output = Output(location, choices.format)
     journal = output.open(choices.asked)
-    with bench.wire() as wire:
-        head = read_head(wire)
+    with bench.open_client() as client:
+        head = read_head(client)
     if journal is None:
         if choices.schema:
             _schema(bench, choices)  # what is wrong with it is told before the place is taken
@@ -103,11 +103,11 @@ def _export_files(bench: Workbench, location: str, choices: Exporting) -> Export
     until = _end(choices, head.head)
     if journal.until > head.head:
         raise BadOption(
-            f"{location} has come to committed id {journal.until}, but the log of {bench.endpoint.url} ends at "
+            f"{location} has come to committed id {journal.until}, but the log of {bench.server.url} ends at "
             f"{head.head}: it is another server's, or an older copy"
         )
     if journal.place is not None:
-        check_place(output.location, journal.place, bench.endpoint)
+        check_place(output.location, journal.place, bench.server)
     if not choices.accept_loss:
         check_history(head, journal.pruned, journal.until)
     done = Exported(job="export", output=output.location, committed_id=journal.until, dry_run=bench.dry_run)
@@ -126,9 +126,9 @@ def _export_delta(bench: Workbench, location: str, choices: Exporting) -> Export
 
     name = hashlib.sha256(choices.asked.encode()).hexdigest()[:16]
     lake = Lake(location, f"{APP}-{name}", to_arrow_schema(_schema(bench, choices), timezone="UTC"))
-    with bench.wire() as wire:
-        head = read_head(wire)
-    check_same_log(lake, bench.endpoint, head.head)
+    with bench.open_client() as client:
+        head = read_head(client)
+    check_same_log(lake, bench.server, head.head)
     after = max(lake.reached(), choices.from_id - 1)
     if lake.reached() and not choices.accept_loss:
         check_history(head, 0, after)
@@ -154,11 +154,11 @@ def _copy(
     schema = _schema(bench, choices)
     wanted = ("committed_id",) if bench.dry_run else Shape(schema, None).columns
     columns = tuple(name for name in LOG_COLUMNS if name in {*wanted, *ALWAYS})
-    reading = Reading(bench.endpoint, choices.selection, columns, None if choices.accept_loss else pruned)
+    reading = Reading(bench.server, choices.selection, columns, None if choices.accept_loss else pruned)
     opener = partial(open_rows, choices.format, choices.messages, location, schema)
     while done.committed_id < until:
-        with bench.wire() as wire:
-            run = plan_run(wire, done.committed_id, until, choices.commit_rows, count_slots(bench.spark))
+        with bench.open_client() as client:
+            run = plan_run(client, done.committed_id, until, choices.commit_rows, count_slots(bench.spark))
         files = copy_run(bench.spark, reading, run, open_tally if bench.dry_run else opener)
         yield run, files
         done.rows += sum(file.rows for file in files)

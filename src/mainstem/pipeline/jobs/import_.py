@@ -72,7 +72,7 @@ def make_import(source: Source, target: Mapping[str, str], *, name: str = "", gr
 
 
 def _import(bench: Workbench, source: Source, target: dict[str, str], name: str, group_files: int) -> Imported:
-    asked = Asked(source, target, name, bench.endpoint.url)
+    asked = Asked(source, target, name, bench.server.url)
     book = Book(bench.checkpoint, asked)
     plan = _extend(bench, book.read(), asked, group_files)
     where = " ".join(f"{option}={value}" for option, value in target.items())

@@ -40,13 +40,13 @@ def read_pieces(
 
     from mainstem.pipeline.log_pages import read_range
 
-    endpoint = bench.endpoint
+    server = bench.server
 
     def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
             for number in batch.column(0).to_pylist():
                 after, until = ranges[number]
-                rows = read_range(endpoint, selection, columns, after, until, limits.LOG_READ_BYTES)
+                rows = read_range(server, selection, columns, after, until, limits.LOG_READ_BYTES)
                 yield from make_work()(rows)
 
     count = max(len(ranges), 1)

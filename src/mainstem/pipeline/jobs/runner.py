@@ -15,7 +15,7 @@ import msgspec
 
 from mainstem import errors, limits
 from mainstem.errors import BadOption, JobFailed, MainstemError
-from mainstem.pipeline.http_client import Endpoint, Wire
+from mainstem.pipeline.http_client import HttpClient, ServerOptions
 from mainstem.pipeline.spark.java import find_java
 from mainstem.pipeline.spark.master import choose_master
 from mainstem.pipeline.spark.session import NICENESS_SET, session
@@ -61,7 +61,7 @@ class Workbench:
 
     def __init__(
         self,
-        endpoint: Endpoint,
+        server: ServerOptions,
         checkpoint: Path,
         *,
         master: str | None = None,
@@ -69,7 +69,7 @@ class Workbench:
         progress: Progress | None = None,
         tell: Callable[[str], None] | None = None,
     ) -> None:
-        self.endpoint = endpoint
+        self.server = server
         self.checkpoint = checkpoint
         self.master = master
         self.dry_run = dry_run
@@ -86,17 +86,17 @@ class Workbench:
     @property
     def options(self) -> dict[str, str]:
         """Of `format("mainstem")`, for this server."""
-        token = {"token": self.endpoint.token, "tokenFile": self.endpoint.token_file}
+        token = {"token": self.server.token, "tokenFile": self.server.token_file}
         given = {name: value for name, value in token.items() if value is not None}
-        place = {"url": self.endpoint.url, "streamPrefix": self.endpoint.stream_prefix}
-        return {**place, "retrySeconds": f"{self.endpoint.retry_s:.0f}", **given}
+        place = {"url": self.server.url, "streamPrefix": self.server.stream_prefix}
+        return {**place, "retrySeconds": f"{self.server.retry_s:.0f}", **given}
 
-    def wire(self) -> Wire:
-        return Wire(self.endpoint, self.tell)
+    def open_client(self) -> HttpClient:
+        return HttpClient(self.server, self.tell)
 
     def head(self) -> int:
-        with self.wire() as wire:
-            self._head = int(wire.get_json("/v1/log/head")["head"])
+        with self.open_client() as client:
+            self._head = int(client.get_json("/v1/log/head")["head"])
         return self._head
 
     def check(self) -> None:

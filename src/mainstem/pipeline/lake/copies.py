@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mainstem import limits
-from mainstem.pipeline.http_client import Endpoint, Wire
+from mainstem.pipeline.http_client import HttpClient, ServerOptions
 from mainstem.pipeline.log_pages import Selection, check_history, read_head, read_range
 
 if TYPE_CHECKING:
@@ -99,30 +99,30 @@ class FileWriter(Protocol):
 class Reading:
     """What tasks read, and from whom."""
 
-    endpoint: Endpoint
+    server: ServerOptions
     selection: Selection
     columns: tuple[str, ...]
     known_pruned: int | None
     """What was pruned when the copy began; None if it does not matter what was lost."""
 
 
-def plan_run(wire: Wire, after: int, head: int, rows_max: int, tasks: int) -> Run:
+def plan_run(client: HttpClient, after: int, head: int, rows_max: int, tasks: int) -> Run:
     """The next run behind `after`: of bounded size, in pieces of about as many rows each."""
-    rows, until = _measure(wire, after, head, rows_max)
+    rows, until = _measure(client, after, head, rows_max)
     share = max(-(-rows // max(tasks, 1)), limits.COPY_PIECE_ROWS_MIN)
     ends = [after]
     while ends[-1] < until and len(ends) < tasks:
-        ends.append(_measure(wire, ends[-1], until, share)[1])
+        ends.append(_measure(client, ends[-1], until, share)[1])
     if ends[-1] < until:
         ends.append(until)
     pieces = [Piece(number, *pair) for number, pair in enumerate(itertools.pairwise(ends))]
     return Run(after, until, rows, tuple(pieces))
 
 
-def _measure(wire: Wire, after: int, until: int, rows: int) -> tuple[int, int]:
+def _measure(client: HttpClient, after: int, until: int, rows: int) -> tuple[int, int]:
     """How many rows there are up to the id that is at most so many rows away, and that id."""
     query = [("after", after), ("until", until), ("rows", rows), ("bytes", limits.COPY_BYTES)]
-    found = wire.get_json("/v1/log/bounds", [(name, str(value)) for name, value in query])
+    found = client.get_json("/v1/log/bounds", [(name, str(value)) for name, value in query])
     return int(found["rows"]), min(max(int(found["until"]), after + 1), until)
 
 
@@ -161,11 +161,11 @@ class _Task:
         reading = self._reading
         writer = self._open_writer(piece)
         for batch in read_range(
-            reading.endpoint, reading.selection, reading.columns, piece.after, piece.until, limits.LOG_READ_BYTES
+            reading.server, reading.selection, reading.columns, piece.after, piece.until, limits.LOG_READ_BYTES
         ):
             writer.write(batch)
         written = writer.close()
         if reading.known_pruned is not None:
-            with Wire(reading.endpoint) as wire:  # it may have been pruned while it was read
-                check_history(read_head(wire), reading.known_pruned, piece.after)
+            with HttpClient(reading.server) as client:  # it may have been pruned while it was read
+                check_history(read_head(client), reading.known_pruned, piece.after)
         return written

@@ -17,7 +17,7 @@ import pyarrow as pa
 from mainstem import limits
 from mainstem.errors import BadOption, JobFailed, MissingSpark
 from mainstem.pipeline.datasource.stage import open_location, sync
-from mainstem.pipeline.http_client import Endpoint, Wire
+from mainstem.pipeline.http_client import HttpClient, ServerOptions
 from mainstem.pipeline.lake.copies import WrittenFile
 from mainstem.pipeline.log_pages import LOG_COLUMNS, Selection, check_history, read_head, read_range
 
@@ -202,43 +202,43 @@ def archive_at(location: str) -> Lake:
     return Lake(location, by=PARTITIONED_BY)
 
 
-def check_same_log(lake: Lake, endpoint: Endpoint, head: int) -> None:
+def check_same_log(lake: Lake, server: ServerOptions, head: int) -> None:
     """A table goes on only with the log it was made of: ids of another one mean something else."""
     reached = lake.reached()
     if reached > head:
         raise BadOption(
-            f"{lake.location} holds the log up to committed id {reached}, but that of {endpoint.url} ends at {head}: "
+            f"{lake.location} holds the log up to committed id {reached}, but that of {server.url} ends at {head}: "
             "it is another server's, or an older copy"
         )
     place = lake.last_place() if reached else None
     if place is not None:
-        check_place(lake.location, place, endpoint)
+        check_place(lake.location, place, server)
 
 
-def check_place(location: str, place: Place, endpoint: Endpoint) -> None:
+def check_place(location: str, place: Place, server: ServerOptions) -> None:
     """The log must have the last row that was taken from it; if that is gone, its neighbours must fit in time."""
-    with Wire(endpoint) as wire:
+    with HttpClient(server) as client:
         query = [("after", place.committed_id - 1), ("until", place.committed_id), ("max_bytes", 1)]
         query_text = [(name, str(value)) for name, value in query] + [("columns", "committed_id,committed_at")]
-        reply = wire.request("GET", "/v1/log", query=query_text, headers={"Accept": ARROW})
+        reply = client.request("GET", "/v1/log", query=query_text, headers={"Accept": ARROW})
     found = pa.ipc.open_stream(pa.py_buffer(reply.body)).read_all().column("committed_at").cast(pa.int64())
     for time_us in found.to_pylist():  # none if it was pruned or deleted since
         if not place.since_us <= time_us < place.until_us + STATS_US:
             raise BadOption(
                 f"{location} was made of another log: its last row has committed id {place.committed_id}, which "
-                f"{endpoint.url} committed at another time"
+                f"{server.url} committed at another time"
             )
     if not len(found):
-        _check_neighbours(location, place, endpoint)
+        _check_neighbours(location, place, server)
 
 
-def _check_neighbours(location: str, place: Place, endpoint: Endpoint) -> None:
+def _check_neighbours(location: str, place: Place, server: ServerOptions) -> None:
     """Nothing below the place was committed later than it, and nothing above it earlier."""
     columns = ("committed_id", "committed_at")
     first, last = max(place.committed_id - limits.SAME_LOG_IDS, 0), place.committed_id + limits.SAME_LOG_IDS
-    with Wire(endpoint) as wire:
-        last = min(last, read_head(wire).head)
-    for batch in read_range(endpoint, Selection(), columns, first, last, limits.LOG_READ_BYTES):
+    with HttpClient(server) as client:
+        last = min(last, read_head(client).head)
+    for batch in read_range(server, Selection(), columns, first, last, limits.LOG_READ_BYTES):
         times = batch.column("committed_at").cast(pa.int64()).to_pylist()
         for committed_id, time_us in zip(batch.column("committed_id").to_pylist(), times, strict=True):
             below = committed_id <= place.committed_id
@@ -246,7 +246,7 @@ def _check_neighbours(location: str, place: Place, endpoint: Endpoint) -> None:
             if gap_us > limits.SAME_LOG_SKEW_US:
                 raise BadOption(
                     f"{location} was made of another log: it ends with committed id {place.committed_id}, but "
-                    f"{endpoint.url} committed {committed_id} {'later' if below else 'earlier'} than that"
+                    f"{server.url} committed {committed_id} {'later' if below else 'earlier'} than that"
                 )
 
 
@@ -272,14 +272,14 @@ def read_archive(
     rows = read_files(spark, lake.location, found.file_uris(), ARCHIVE_DDL).select(*ARCHIVE_SCHEMA.names)
     if url is None:
         return rows
-    endpoint = Endpoint(url.rstrip("/"), None if token_file else token, token_file)
-    with Wire(endpoint) as wire:
-        head = read_head(wire)
-    check_same_log(lake, endpoint, head.head)
+    server = ServerOptions(url.rstrip("/"), None if token_file else token, token_file)
+    with HttpClient(server) as client:
+        head = read_head(client)
+    check_same_log(lake, server, head.head)
     if not accept_loss:
         check_history(head, 0, reached)
     whole = "false" if accept_loss else "true"
-    given = {"url": endpoint.url, "token": endpoint.token, "tokenFile": token_file, "failOnDataLoss": whole}
+    given = {"url": server.url, "token": server.token, "tokenFile": token_file, "failOnDataLoss": whole}
     options = {name: value for name, value in given.items() if value is not None}
     live = spark.read.format("mainstem").options(startingId=reached + 1, endingId=head.head, **options).load()
     return rows.unionByName(live.selectExpr("*", "CAST(committed_at AS DATE) AS date"))

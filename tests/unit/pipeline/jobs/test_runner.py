@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mainstem.errors import BadOption, HistoryLost, JobFailed, OtherLog, ServerUnreachable
-from mainstem.pipeline.http_client import Endpoint
+from mainstem.pipeline.http_client import ServerOptions
 from mainstem.pipeline.jobs.runner import Summary, Workbench, explain, run_every, run_once
 from mainstem.pipeline.spark.master import MASTER, choose_master
 
@@ -69,11 +69,11 @@ def test_a_full_disk_is_told_as_what_it_is(start_server, tmp_path: Path):
         raise OSError(errno.ENOSPC, "No space left on device", "x")
 
     with pytest.raises(OSError, match="No space left"):
-        run_once(job, Workbench(Endpoint(start_server().url), tmp_path))
+        run_once(job, Workbench(ServerOptions(start_server().url), tmp_path))
 
 
 def test_the_first_signal_ends_the_rounds_and_the_second_one_the_round(start_server, tmp_path: Path):
-    bench = Workbench(Endpoint(start_server().url), tmp_path)
+    bench = Workbench(ServerOptions(start_server().url), tmp_path)
     before = signal.getsignal(signal.SIGINT)
     told: list[Summary] = []
 
@@ -99,5 +99,5 @@ def test_an_absent_server_is_waited_for_aloud(tmp_path: Path, monkeypatch):
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
     heard: list[str] = []
     with pytest.raises(ServerUnreachable, match=r"within 0.5 s.*--retry of a job"):
-        Workbench(Endpoint(url, retry_s=0.5), tmp_path, tell=heard.append).check()
+        Workbench(ServerOptions(url, retry_s=0.5), tmp_path, tell=heard.append).check()
     assert len(heard) == 1

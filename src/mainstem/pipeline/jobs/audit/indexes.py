@@ -7,7 +7,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from mainstem import limits
-from mainstem.pipeline.http_client import Wire
+from mainstem.pipeline.http_client import HttpClient
 from mainstem.pipeline.jobs.audit.files import Findings
 from mainstem.pipeline.jobs.audit.ranges import Scope
 from mainstem.pipeline.log_pages import ARROW
@@ -17,11 +17,11 @@ def copy_index(scope: Scope, of: str) -> int:
     """How many entries there are."""
     rows = 0
     after = ""
-    with Findings(scope.folder, f"index_{of}", of) as found, Wire(scope.endpoint) as wire:
+    with Findings(scope.folder, f"index_{of}", of) as found, HttpClient(scope.server) as client:
         names = found.schema.names
         while True:
             query = [("of", of), ("limit", str(limits.INDEX_PAGE_MAX)), ("after", after)]
-            reply = wire.request("GET", "/v1/log/index", query=query, headers={"Accept": ARROW})
+            reply = client.request("GET", "/v1/log/index", query=query, headers={"Accept": ARROW})
             with pa.ipc.open_stream(pa.py_buffer(reply.body)) as batches:
                 for batch in batches:
                     rows += batch.num_rows

@@ -79,9 +79,9 @@ def _audit(bench: Workbench, options: AuditOptions) -> Audited:
     if options.archive is not None:
         load_table(absolute(options.archive))  # told now, not after the whole log was read
     folder = bench.checkpoint / "findings"
-    plan = Plan(bench.endpoint.url, bench.head(), round(options.sample * SAMPLE_OF), round(options.skew_s * 1e6))
+    plan = Plan(bench.server.url, bench.head(), round(options.sample * SAMPLE_OF), round(options.skew_s * 1e6))
     plan = _resume(folder, plan)
-    scope = Scope(bench.endpoint, folder.resolve(), plan.sample, plan.skew_us)
+    scope = Scope(bench.server, folder.resolve(), plan.sample, plan.skew_us)
     done = Audited(job="audit", committed_id=plan.until)
     spans, done.event_ids = _examine(bench, scope, plan.until)
     done.rows = sum(span.rows for span in spans)
@@ -91,8 +91,8 @@ def _audit(bench: Workbench, options: AuditOptions) -> Audited:
     # The states of producers before those of streams: so a stream that has not changed has no newer producers.
     done.producers = copy_index(scope, "producers")
     done.streams = copy_index(scope, "streams")
-    with bench.wire() as wire:
-        bounds = Bounds(plan.until, read_head(wire).pruned, plan.sample)
+    with bench.open_client() as client:
+        bounds = Bounds(plan.until, read_head(client).pruned, plan.sample)
     tables = Tables(bench.spark, folder)
     faults = list(check_tables(tables, bounds))
     told = check_spans(spans, plan.skew_us)

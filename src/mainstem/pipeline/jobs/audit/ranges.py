@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from mainstem import limits
 from mainstem.errors import ValidationFailed
-from mainstem.pipeline.http_client import Endpoint
+from mainstem.pipeline.http_client import ServerOptions
 from mainstem.pipeline.jobs.audit.files import Findings
 from mainstem.pipeline.log_pages import Selection, read_range
 from mainstem.streams.rules.content_types import is_json
@@ -36,7 +36,7 @@ _decode_value = msgspec.json.Decoder(msgspec.Raw).decode
 class Scope:
     """What every task of one audit is told."""
 
-    endpoint: Endpoint
+    server: ServerOptions
     folder: Path
     sample: int = SAMPLE_OF
     """Of a thousand events, so many are hashed; chosen by their committed ids, so that everybody chooses the same."""
@@ -68,7 +68,7 @@ def examine(scope: Scope, after: int, until: int) -> Span:
         kinds = ("events", "runs", "appends", "faults")
         found = {kind: stack.enter_context(Findings(scope.folder, kind, name)) for kind in kinds}
         examiner = Examiner(scope, found)
-        pages = read_range(scope.endpoint, Selection(), COLUMNS, after, until, limits.LOG_READ_BYTES)
+        pages = read_range(scope.server, Selection(), COLUMNS, after, until, limits.LOG_READ_BYTES)
         for batch in pages:
             examiner.add(batch)
         examiner.finish()

@@ -93,7 +93,7 @@ def _archived_until(table: str, bench: Workbench, head: int) -> int:
     lake = archive_at(table)
     if not lake.exists:
         raise BadPolicy(f"there is no archive at {table}: nothing is pruned before `mainstem pipeline archive` made it")
-    check_same_log(lake, bench.endpoint, head)
+    check_same_log(lake, bench.server, head)
     return lake.reached()
 
 
@@ -153,7 +153,7 @@ def _find_floors(
         .select(*TARGET, "policy", "committed_id", "committed_at", "messages", "size", "start", "behind")
         .sortWithinPartitions(*TARGET, "committed_id")
     )
-    pruning = Pruning(bench.endpoint, every, archived, bench.dry_run)
+    pruning = Pruning(bench.server, every, archived, bench.dry_run)
     return going.mapInArrow(pruning.prune, from_arrow_schema(FLOORS))
 
 

@@ -11,7 +11,7 @@ import msgspec
 import pyarrow as pa
 
 from mainstem import limits
-from mainstem.pipeline.http_client import Endpoint, Wire
+from mainstem.pipeline.http_client import HttpClient, ServerOptions
 from mainstem.pipeline.jobs.retain.policies import Policies, Policy
 from mainstem.pipeline.jobs.snapshot.folds import TARGET, to_batch
 from mainstem.pipeline.jobs.snapshot.shelf import Shelf, TargetGone
@@ -94,7 +94,7 @@ def _sizes(batch: pa.RecordBatch) -> list[int]:
 class Pruning:
     """What holds targets back, and whether anything is done. It travels to the workers."""
 
-    endpoint: Endpoint
+    server: ServerOptions
     policies: tuple[Policy, ...]
     archived: dict[str, int]
     """Up to which id each archive has the log."""
@@ -102,11 +102,11 @@ class Pruning:
 
     def prune(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Rows of what no bound keeps, target after target, each in committed order."""
-        with Wire(self.endpoint) as wire:
-            request = _Request(wire, self.dry_run)
+        with HttpClient(self.server) as client:
+            request = _Request(client, self.dry_run)
             for place, rows in itertools.groupby(rows_of(batches), lambda row: row[:3]):
                 target = Target(*cast("tuple[str, str, int]", place))
-                request.add(target, *self._judge(Shelf(wire), target, rows))
+                request.add(target, *self._judge(Shelf(client), target, rows))
                 if request.full:
                     yield to_batch(request.send(), FLOORS)
             if request.waits:
@@ -144,8 +144,8 @@ class Pruning:
 class _Request:
     """Floors on their way to the server, some at a time."""
 
-    def __init__(self, wire: Wire, dry_run: bool) -> None:
-        self._wire = wire
+    def __init__(self, client: HttpClient, dry_run: bool) -> None:
+        self._client = client
         self._dry_run = dry_run
         self._waiting: list[tuple[Floor, str]] = []
         self._size = 0
@@ -178,7 +178,7 @@ class _Request:
         if floor.kind != STREAM or floor.status != "pruned":
             return floor
         try:
-            present = Shelf(self._wire).fetch(Target(floor.kind, floor.name, floor.life), whole=False)
+            present = Shelf(self._client).fetch(Target(floor.kind, floor.name, floor.life), whole=False)
         except TargetGone:
             return floor._replace(status="gone", messages=0, size=0)
         if present.given_up >= Offset.parse(offset).position:
@@ -199,5 +199,5 @@ class _Request:
             "floors": {floor.name: floor.floor for floor, _ in wanted if floor.kind == PARTITION},
             "streams": {floor.name: offset for floor, offset in wanted if floor.kind == STREAM},
         }
-        reply = self._wire.request("POST", "/v1/prune", body=msgspec.json.encode(body), allowed=REFUSED)
+        reply = self._client.request("POST", "/v1/prune", body=msgspec.json.encode(body), allowed=REFUSED)
         return None if reply.status < 400 else (reply.status, str(reply.problem.get("detail", "")))

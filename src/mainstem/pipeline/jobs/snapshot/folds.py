@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from mainstem import limits
 from mainstem.errors import ReducerFailed
-from mainstem.pipeline.http_client import Endpoint, Wire
+from mainstem.pipeline.http_client import HttpClient, ServerOptions
 from mainstem.pipeline.jobs.snapshot.reducers import Entry, Keyed, Message, Ordered, Reducer, Reset, apply_entry
 from mainstem.pipeline.jobs.snapshot.shelf import Passed, Present, Refused, Shelf, TargetGone
 from mainstem.pipeline.jobs.targets import STREAM, Choice, Row, Spreader, Target, rows_of
@@ -131,7 +131,7 @@ def to_batch(rows: list[Any], schema: pa.Schema) -> pa.RecordBatch:
 class Folding:
     """How targets are folded, and where their snapshots go. It travels to the workers."""
 
-    endpoint: Endpoint
+    server: ServerOptions
     reducer: Reducer
     until: int
     partial: bool
@@ -148,8 +148,8 @@ class Folding:
         self, batches: Iterable[pa.RecordBatch], fold: Callable[[Shelf, Target, Iterator[Any]], Result]
     ) -> Iterator[pa.RecordBatch]:
         results: list[Result] = []
-        with Wire(self.endpoint) as wire:
-            shelf = Shelf(wire)
+        with HttpClient(self.server) as client:
+            shelf = Shelf(client)
             for place, rows in itertools.groupby(rows_of(batches), lambda row: row[:3]):
                 results.append(self._judge(shelf, Target(*cast("tuple[str, str, int]", place)), rows, fold))
                 if len(results) >= limits.SCAN_PAGE:

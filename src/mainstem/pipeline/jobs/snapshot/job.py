@@ -80,7 +80,7 @@ def make_snapshot(choices: Snapshotting) -> Job:
 def _snapshot(bench: Workbench, choices: Snapshotting) -> Snapshots:
     until = bench.head()
     path = bench.checkpoint / "place.json"
-    place = _load(path, Place(choices.describe(), bench.endpoint.url), until)
+    place = _load(path, Place(choices.describe(), bench.server.url), until)
     done = Snapshots(job="snapshot", committed_id=until, dry_run=bench.dry_run)
     if until == place.committed_id and not place.behind:
         return done
@@ -97,7 +97,7 @@ def _fold(bench: Workbench, choices: Snapshotting, place: Place, until: int, don
     from mainstem.pipeline.jobs.ranges import tracked
     from mainstem.pipeline.jobs.snapshot.folds import Folding
 
-    folding = Folding(bench.endpoint, choices.reducer, until, choices.partial, bench.dry_run)
+    folding = Folding(bench.server, choices.reducer, until, choices.partial, bench.dry_run)
     rows = _read(bench, choices, choices.choice, place.committed_id, until)
     if place.behind:
         names = frozenset((one.kind, one.name) for one in place.behind)

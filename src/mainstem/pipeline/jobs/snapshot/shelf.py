@@ -9,7 +9,7 @@ from urllib.parse import quote
 import msgspec
 
 from mainstem import limits
-from mainstem.pipeline.http_client import Reply, Wire
+from mainstem.pipeline.http_client import HttpClient, Reply
 from mainstem.pipeline.jobs.targets import PARTITION, Target
 from mainstem.streams.rules.offsets import Offset
 
@@ -65,12 +65,12 @@ def snapshot_url(target: Target) -> str:
 
 
 class Shelf:
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
+    def __init__(self, client: HttpClient) -> None:
+        self._client = client
 
     def fetch(self, target: Target, *, whole: bool = True) -> Present:
         """The present snapshot; without its state if that is not wanted (`state` is then empty, not None)."""
-        reply = self._wire.request("GET" if whole else "HEAD", snapshot_url(target), allowed=MISSING)
+        reply = self._client.request("GET" if whole else "HEAD", snapshot_url(target), allowed=MISSING)
         return self._read_partition(reply) if target.kind == PARTITION else self._read_stream(reply, target)
 
     def _read_partition(self, reply: Reply) -> Present:
@@ -107,7 +107,7 @@ class Shelf:
             body = b'{"committed_id":%d,"offset":"%b","state":%b}' % (committed_id, offset, state)
         if len(body) > limits.SNAPSHOT_BYTES_MAX:
             raise Refused(f"its state takes {len(body)} bytes; a snapshot has at most {limits.SNAPSHOT_BYTES_MAX}")
-        reply = self._wire.request("PUT", snapshot_url(target), body=body, allowed=REFUSED)
+        reply = self._client.request("PUT", snapshot_url(target), body=body, allowed=REFUSED)
         if reply.status < 400:
             return
         present = self.fetch(target, whole=False)
@@ -120,7 +120,9 @@ class Shelf:
         at = start
         while at < until:
             query = [("offset", str(Offset(target.life, at)))]
-            reply = self._wire.request("GET", self._wire.endpoint.stream_url(target.name), query=query, allowed=MISSING)
+            reply = self._client.request(
+                "GET", self._client.server.stream_url(target.name), query=query, allowed=MISSING
+            )
             if reply.status in MISSING:
                 raise TargetGone
             for message in _array.decode(reply.body):

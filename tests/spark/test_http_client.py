@@ -1,4 +1,4 @@
-"""The wire: what can pass is tried again, what cannot is told at once, and nothing is tried for ever."""
+"""The HTTP client: what can pass is tried again, what cannot is told at once, and nothing is tried for ever."""
 
 import json
 import threading
@@ -9,7 +9,7 @@ import pytest
 
 from mainstem import limits
 from mainstem.errors import BadOption, RequestRefused, ServerUnreachable
-from mainstem.pipeline.http_client import Endpoint, Wire
+from mainstem.pipeline.http_client import HttpClient, ServerOptions
 
 
 class NotJson:
@@ -58,9 +58,9 @@ def server(monkeypatch):
         thread.join()
 
 
-def ask(server, **endpoint):
-    with Wire(Endpoint(server.url, **endpoint)) as wire:
-        return wire.get_json("/x")
+def ask(server, **options):
+    with HttpClient(ServerOptions(server.url, **options)) as client:
+        return client.get_json("/x")
 
 
 def test_what_can_pass_is_tried_again(server):
@@ -84,14 +84,14 @@ def test_a_refused_token_is_told_and_one_in_a_file_is_read_again(server, tmp_pat
     file.write_text("old\n")
     server.answers = [(401, {}), (200, {"ok": 1})]
 
-    class Renewed(Endpoint):
+    class Renewed(ServerOptions):
         def read_token(self):
             found = super().read_token()
             file.write_text("new\n")
             return found
 
-    with Wire(Renewed(server.url, token_file=str(file))) as wire:
-        assert wire.get_json("/x") == {"ok": 1}
+    with HttpClient(Renewed(server.url, token_file=str(file))) as client:
+        assert client.get_json("/x") == {"ok": 1}
     assert server.seen == ["Bearer old", "Bearer old", "Bearer new"]
     server.answers = [(401, {"code": "unauthorized", "detail": "no"})] * 2
     with pytest.raises(RequestRefused, match=r"401 unauthorized: no. The token in .* was not renewed within 0 s"):
@@ -104,9 +104,9 @@ def test_whoever_listens_hears_once_that_the_server_is_waited_for(server, monkey
     monkeypatch.setattr(limits, "PIPELINE_SILENT_S", 0.0)
     heard: list[str] = []
     server.answers = [(503, {"code": "overloaded"}), None, (503, {}), (200, {"ok": 1}), (200, {"ok": 2})]
-    with Wire(Endpoint(server.url, retry_s=60), heard.append) as wire:
-        assert wire.get_json("/x") == {"ok": 1}
-        assert wire.get_json("/x") == {"ok": 2}
+    with HttpClient(ServerOptions(server.url, retry_s=60), heard.append) as client:
+        assert client.get_json("/x") == {"ok": 1}
+        assert client.get_json("/x") == {"ok": 2}
     [said] = heard
     assert said.startswith(f"waiting for {server.url}, 60 s at most: 503 overloaded")
 
@@ -122,10 +122,10 @@ def test_nobody_is_asked_for_ever(server):
     with pytest.raises(ServerUnreachable, match="overloaded"):
         ask(server, retry_s=0)
     with (
-        Wire(Endpoint("http://127.0.0.1:9", retry_s=0)) as wire,
+        HttpClient(ServerOptions("http://127.0.0.1:9", retry_s=0)) as client,
         pytest.raises(ServerUnreachable, match="Start it, then"),
     ):
-        wire.get_json("/x")
+        client.get_json("/x")
 
 
 @pytest.mark.parametrize(
@@ -133,4 +133,4 @@ def test_nobody_is_asked_for_ever(server):
 )
 def test_a_url_of_another_kind_is_told(url):
     with pytest.raises(BadOption, match="url must be"):
-        Wire(Endpoint(url))
+        HttpClient(ServerOptions(url))
