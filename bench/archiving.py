@@ -15,29 +15,30 @@ from bench.memory import PROC, list_tree, read_status
 from bench.wire import HOST
 from mainstem.pipeline.http_client import ServerOptions
 from mainstem.pipeline.jobs.archive import Archived, make_archive
-from mainstem.pipeline.jobs.runner import Workbench, run_once
+from mainstem.pipeline.jobs.context import JobContext
+from mainstem.pipeline.jobs.runner import run_once
 
 MASTER = "local[2]"
 
 
 def measure(port: int, folder: Path, times: int) -> Figures:
     """The whole log into a new table, again and again: the first time cold, the fastest of the others is the figure."""
-    bench = Workbench(ServerOptions(f"http://{HOST}:{port}"), folder / "checkpoint", master=MASTER)
+    context = JobContext(ServerOptions(f"http://{HOST}:{port}"), folder / "checkpoint", master=MASTER)
     started = time.perf_counter()
-    _ = bench.spark
+    _ = context.spark
     figures: Figures = {"session_s": time.perf_counter() - started}
     rates = []
     for number in range(times):
-        found, seconds = archive(bench, folder / f"table-{number}")
+        found, seconds = archive(context, folder / f"table-{number}")
         rates.append(found.rows / seconds)
         figures |= {"rows": found.rows, "files": found.files, "mb": found.bytes / 1e6, "compacted": found.compacted}
     figures |= {"cold_rows_per_s": rates[0], "rows_per_s": max(rates[1:], default=rates[0])}
     return figures | measure_driver()
 
 
-def archive(bench: Workbench, table: Path) -> tuple[Archived, float]:
+def archive(context: JobContext, table: Path) -> tuple[Archived, float]:
     started = time.perf_counter()
-    found = run_once(make_archive(str(table)), bench)
+    found = run_once(make_archive(str(table)), context)
     assert isinstance(found, Archived)
     seconds = time.perf_counter() - started
     shutil.rmtree(table)

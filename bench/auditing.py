@@ -10,26 +10,27 @@ from bench.jobs import Figures, encode_figures
 from bench.wire import HOST
 from mainstem.pipeline.http_client import ServerOptions
 from mainstem.pipeline.jobs.audit.job import Audited, AuditOptions, make_audit
-from mainstem.pipeline.jobs.runner import Workbench, run_once
+from mainstem.pipeline.jobs.context import JobContext
+from mainstem.pipeline.jobs.runner import run_once
 
 MASTER = "local[2]"
 
 
 def measure(port: int, folder: Path, times: int) -> Figures:
     """The whole log again and again: the first time cold, the fastest of the others is the figure."""
-    bench = Workbench(ServerOptions(f"http://{HOST}:{port}"), folder, master=MASTER)
+    context = JobContext(ServerOptions(f"http://{HOST}:{port}"), folder, master=MASTER)
     started = time.perf_counter()
-    _ = bench.spark
+    _ = context.spark
     figures: Figures = {"session_s": time.perf_counter() - started}
     rates = []
     for _ in range(times):
-        found = run_once(make_audit(AuditOptions()), bench)
+        found = run_once(make_audit(AuditOptions()), context)
         assert isinstance(found, Audited)
         if found.faults:
             raise SystemExit(f"the log of the benchmark has faults: {found.examples}")
         rates.append(found.rows / found.seconds)
         figures |= {"rows": found.rows, "events": found.events, "mb": found.bytes / 1e6}
-    bench.spark.stop()
+    context.spark.stop()
     return figures | {"cold_rows_per_s": rates[0], "rows_per_s": max(rates[1:], default=rates[0])}
 
 

@@ -12,7 +12,8 @@ from websockets.sync.client import ClientConnection, connect
 from bench.jobs import Figures, encode_figures
 from bench.wire import HOST
 from mainstem.pipeline.http_client import ServerOptions
-from mainstem.pipeline.jobs.runner import Workbench, run_once
+from mainstem.pipeline.jobs.context import JobContext
+from mainstem.pipeline.jobs.runner import run_once
 from mainstem.pipeline.jobs.snapshot.job import Snapshots, Snapshotting, make_snapshot
 from mainstem.pipeline.jobs.snapshot.reducers import make_reducer
 from mainstem.pipeline.jobs.targets import Choice
@@ -62,21 +63,21 @@ def check(socket: ClientConnection) -> None:
 def measure(port: int, folder: Path, events: int) -> Figures:
     """Everything from the beginning, without putting it, again and again; then once more for good."""
     fill(port, events)
-    bench = Workbench(ServerOptions(f"http://{HOST}:{port}"), folder, master=MASTER, dry_run=True)
+    context = JobContext(ServerOptions(f"http://{HOST}:{port}"), folder, master=MASTER, dry_run=True)
     started = time.perf_counter()
-    _ = bench.spark
+    _ = context.spark
     figures: Figures = {"session_s": time.perf_counter() - started}
     job = make_snapshot(Snapshotting(Choice(("room-*",)), make_reducer("lww", ["key"], "value")))
     seconds, found = [], Snapshots(job="snapshot")
     for number in range(TIMES):
-        bench.dry_run = number < TIMES - 1
-        told = run_once(job, bench)
+        context.dry_run = number < TIMES - 1
+        told = run_once(job, context)
         assert isinstance(told, Snapshots)
         found = told
         if found.faults or found.rows != events or found.partitions != PARTITIONS:
             raise SystemExit(f"the snapshot is not whole: {found}")
         seconds.append(found.seconds)
-    bench.spark.stop()
+    context.spark.stop()
     figures |= {"cold_s": seconds[0], "seconds": min(seconds[1:]), "put_s": seconds[-1], "state_mb": found.bytes / 1e6}
     return figures
 

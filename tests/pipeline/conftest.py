@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mainstem.pipeline.http_client import ServerOptions
-from mainstem.pipeline.jobs.runner import Workbench
+from mainstem.pipeline.jobs.context import JobContext
 from mainstem.testing.plugin import StartServer
 from mainstem.testing.server import ServerProcess
 from tests.support.command_line import PipelineShell
@@ -29,9 +29,9 @@ def log(server: ServerProcess, open_log: OpenLog) -> LogClient:
 
 
 @pytest.fixture
-def bench(spark, log: LogClient, tmp_path: Path) -> Workbench:
+def context(spark, log: LogClient, tmp_path: Path) -> JobContext:
     """What a job is called with, for this test's server."""
-    return Workbench(ServerOptions(log.url), tmp_path / "checkpoint", master=MASTER)
+    return JobContext(ServerOptions(log.url), tmp_path / "checkpoint", master=MASTER)
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from mainstem.errors import BadOption, HistoryLost, JobFailed, ServerUnreachable
 from mainstem.pipeline import read_archive
 from mainstem.pipeline.http_client import ServerOptions
 from mainstem.pipeline.jobs.archive import Archived, Archiving, _open, make_archive
-from mainstem.pipeline.jobs.runner import Workbench, run_once
+from mainstem.pipeline.jobs.context import JobContext
+from mainstem.pipeline.jobs.runner import run_once
 from mainstem.pipeline.lake.copies import Reading, copy_run, plan_run
 from mainstem.pipeline.lake.tables import archive_at
 from mainstem.pipeline.log_pages import LOG_COLUMNS, Selection
@@ -27,8 +28,8 @@ def table(tmp_path: Path) -> str:
     return str(tmp_path / "archive")
 
 
-def archive(bench: Workbench, table: str, choices: Archiving | None = None) -> Archived:
-    done = run_once(make_archive(table, *([] if choices is None else [choices])), bench)
+def archive(context: JobContext, table: str, choices: Archiving | None = None) -> Archived:
+    done = run_once(make_archive(table, *([] if choices is None else [choices])), context)
     assert isinstance(done, Archived)
     return done
 
@@ -47,11 +48,11 @@ def places(rows) -> list[tuple[int, int]]:
     return sorted((row["committed_id"], row["position"]) for row in rows)
 
 
-def test_every_row_is_archived_with_all_its_columns(log, bench, table):
+def test_every_row_is_archived_with_all_its_columns(log, context, table):
     log.append("orders/eu", [{"n": 1.0}, {"n": 2}])
     log.append_bytes("blob", b"\xff\x00")
     log.submit(["room-1", "room-2"], [{"n": 7, "big": 12345678901234567890}])
-    done = archive(bench, table)
+    done = archive(context, table)
     assert (done.rows, done.commits, done.committed_id, done.lag) == (4, 1, log.head()["head"], 0)
     rows = archived(table)
     assert [row["data"] for row in rows] == [b'{"n": 1.0}', b'{"n": 2}', b"\xff\x00", rows[3]["data"]]
@@ -64,9 +65,9 @@ def test_every_row_is_archived_with_all_its_columns(log, bench, table):
             assert row[name] == told.get(name), name
 
 
-def test_partitions_are_date_and_kind(log, bench, table):
+def test_partitions_are_date_and_kind(log, context, table):
     log.fill(streams=1, messages=3, partitions=1, events=3)
-    run_once(make_archive(table), bench)
+    run_once(make_archive(table), context)
     found = DeltaTable(table)
     assert found.metadata().partition_columns == ["date", "kind"]
     today = {row["committed_at"][:10] for row in log.rows()}
@@ -74,56 +75,56 @@ def test_partitions_are_date_and_kind(log, bench, table):
     assert folders == {f"date={day}/kind={kind}" for day in today for kind in ("event", "stream")}
 
 
-def test_a_round_goes_on_where_the_last_one_ended(log, bench, table):
+def test_a_round_goes_on_where_the_last_one_ended(log, context, table):
     job = make_archive(table, SMALL)
     first = log.fill()
-    assert run_once(job, bench).rows == first
+    assert run_once(job, context).rows == first
     version = DeltaTable(table).version()
-    assert run_once(job, bench).rows == 0
+    assert run_once(job, context).rows == 0
     assert DeltaTable(table).version() == version  # nothing to say, so nothing is committed
     log.append("more", list(range(250)), at_once=50)
-    done = archive(bench, table, SMALL)
+    done = archive(context, table, SMALL)
     assert (done.rows, done.commits) == (250, 3)
     assert places(archived(table)) == log.places()
 
 
-def test_a_lost_checkpoint_costs_nothing(log, bench, table, tmp_path):
+def test_a_lost_checkpoint_costs_nothing(log, context, table, tmp_path):
     """The table itself knows its place, so there is nothing else to lose, restore or copy."""
     log.fill()
-    run_once(make_archive(table), bench)
-    other = Workbench(bench.server, tmp_path / "new-checkpoint", master=bench.master)
+    run_once(make_archive(table), context)
+    other = JobContext(context.server, tmp_path / "new-checkpoint", master=context.master)
     assert run_once(make_archive(table), other).rows == 0
 
 
-def test_files_of_a_round_that_died_before_its_commit_are_not_in_the_table(log, bench, table):
+def test_files_of_a_round_that_died_before_its_commit_are_not_in_the_table(log, context, table):
     log.fill()
     lake = archive_at(table)
     lake.create()
-    files = copy_all(log, bench, lake)
+    files = copy_all(log, context, lake)
     assert all((Path(table) / file.path).exists() for file in files)
-    done = archive(bench, table, Archiving(compact=False, vacuum_hours=0))
+    done = archive(context, table, Archiving(compact=False, vacuum_hours=0))
     assert places(archived(table)) == log.places()
     assert done.vacuumed == len(files)
     assert not any((Path(table) / file.path).exists() for file in files)
 
 
-def test_of_two_jobs_at_once_only_one_adds_its_rows(log, bench, table):
+def test_of_two_jobs_at_once_only_one_adds_its_rows(log, context, table):
     log.fill()
     lake = archive_at(table)
     lake.create()
-    files = copy_all(log, bench, lake)
-    run_once(make_archive(table), bench)
+    files = copy_all(log, context, lake)
+    run_once(make_archive(table), context)
     with pytest.raises(JobFailed, match="one at a time"):
         lake.commit(files, 0, log.head()["head"])
     assert places(archived(table)) == log.places()
 
 
-def test_of_two_commits_at_the_same_instant_only_one_counts(log, bench, table, monkeypatch):
+def test_of_two_commits_at_the_same_instant_only_one_counts(log, context, table, monkeypatch):
     """The second one has looked before the first was there; delta-rs refuses it by the transaction's name."""
     log.fill()
     lake, late = archive_at(table), archive_at(table)
     lake.create()
-    files, again = copy_all(log, bench, lake), copy_all(log, bench, lake)
+    files, again = copy_all(log, context, lake), copy_all(log, context, lake)
     seen = late.load()
     monkeypatch.setattr(late, "load", lambda: seen)
     lake.commit(files, 0, log.head()["head"])
@@ -132,18 +133,18 @@ def test_of_two_commits_at_the_same_instant_only_one_counts(log, bench, table, m
     assert places(archived(table)) == log.places()
 
 
-def copy_all(log, bench, lake):
+def copy_all(log, context, lake):
     head = log.head()["head"]
-    with bench.open_client() as client:
+    with context.open_client() as client:
         run = plan_run(client, 0, head, limits.COPY_ROWS, 2)
-    reading = Reading(bench.server, Selection(), tuple(LOG_COLUMNS), None)
-    return copy_run(bench.spark, reading, run, partial(_open, lake.location))
+    reading = Reading(context.server, Selection(), tuple(LOG_COLUMNS), None)
+    return copy_run(context.spark, reading, run, partial(_open, lake.location))
 
 
-def test_a_dry_run_counts_and_writes_nothing(log, bench, table):
+def test_a_dry_run_counts_and_writes_nothing(log, context, table):
     rows = log.fill()
-    bench.dry_run = True
-    done = run_once(make_archive(table, SMALL), bench)
+    context.dry_run = True
+    done = run_once(make_archive(table, SMALL), context)
     assert (done.rows, done.committed_id) == (rows, log.head()["head"])
     assert not Path(table).exists()
 
@@ -151,26 +152,26 @@ def test_a_dry_run_counts_and_writes_nothing(log, bench, table):
 # Compaction
 
 
-def test_small_files_are_compacted_and_readers_keep_theirs(log, bench, table, spark):
+def test_small_files_are_compacted_and_readers_keep_theirs(log, context, table, spark):
     job = make_archive(table, Archiving(compact=False, commit_rows=10))
     log.append("orders", list(range(200)), at_once=10)
-    run_once(job, bench)
+    run_once(job, context)
     files = len(DeltaTable(table).file_uris())
     assert files >= limits.COMPACT_FILES
     before = read_archive(spark, table)
-    assert archive(bench, table).compacted == files
+    assert archive(context, table).compacted == files
     assert len(DeltaTable(table).file_uris()) == 1
     assert places(archived(table)) == places(before.collect()) == log.places()
     log.append("orders", [1, 2, 3])
-    assert run_once(job, bench).rows == 3  # the place in the log has survived
+    assert run_once(job, context).rows == 3  # the place in the log has survived
 
 
 # Reading archive and log together
 
 
-def test_archive_and_live_log_meet_without_gap_or_overlap(log, bench, table, spark):
+def test_archive_and_live_log_meet_without_gap_or_overlap(log, context, table, spark):
     log.fill()
-    run_once(make_archive(table), bench)
+    run_once(make_archive(table), context)
     log.append("later", list(range(30)), at_once=4)
     log.submit("room-9", [{"n": 1}])
     both = read_archive(spark, table, url=log.url)
@@ -178,29 +179,29 @@ def test_archive_and_live_log_meet_without_gap_or_overlap(log, bench, table, spa
     assert both.schema.fieldNames() == [*LOG_COLUMNS, "date"]
     assert places(both.collect()) == expected
     log.append("even-later", [1])
-    run_once(make_archive(table), bench)
+    run_once(make_archive(table), context)
     assert places(both.collect()) == expected  # one id, however late it is read, and whatever was archived since
     assert both.where("kind = 'event' AND date = current_date()").count() == len(log.rows(kind="event"))
 
 
-def test_an_archive_that_has_everything_needs_no_log(log, bench, table, spark):
+def test_an_archive_that_has_everything_needs_no_log(log, context, table, spark):
     log.fill()
-    run_once(make_archive(table), bench)
+    run_once(make_archive(table), context)
     assert places(read_archive(spark, table, url=log.url).collect()) == log.places()
     assert places(read_archive(spark, table).collect()) == log.places()
 
 
-def test_an_older_version_of_the_archive_meets_the_log_as_well(log, bench, table, spark):
+def test_an_older_version_of_the_archive_meets_the_log_as_well(log, context, table, spark):
     log.fill(streams=1, messages=20, partitions=0)
-    run_once(make_archive(table), bench)
+    run_once(make_archive(table), context)
     version = DeltaTable(table).version()
     log.append("more", [1, 2])
-    run_once(make_archive(table), bench)
+    run_once(make_archive(table), context)
     assert places(read_archive(spark, table, url=log.url, version=version).collect()) == log.places()
 
 
-def test_an_archive_without_rows_can_be_read(log, bench, table, spark):
-    run_once(make_archive(table), bench)
+def test_an_archive_without_rows_can_be_read(log, context, table, spark):
+    run_once(make_archive(table), context)
     assert read_archive(spark, table).count() == 0
     log.append("first", [1])
     assert read_archive(spark, table, url=log.url).count() == 1
@@ -214,28 +215,28 @@ def test_reading_what_is_no_archive(spark, tmp_path):
 # Faults
 
 
-def test_what_was_pruned_before_it_was_archived_is_told(log, bench, table, spark):
+def test_what_was_pruned_before_it_was_archived_is_told(log, context, table, spark):
     log.submit("room", [{"n": number} for number in range(5)])
     ids = [row["committed_id"] for row in log.rows()]
-    run_once(make_archive(table), bench)
+    run_once(make_archive(table), context)
     log.prune("room", ids[2])
-    assert run_once(make_archive(table), bench).rows == 0  # all that is gone is in the archive
+    assert run_once(make_archive(table), context).rows == 0  # all that is gone is in the archive
     log.submit("room", [{"n": number} for number in range(5)], client="second")
     ids = [row["committed_id"] for row in log.rows()]
     log.prune("room", ids[-2])
     with pytest.raises(HistoryLost, match="--accept-loss"):
-        run_once(make_archive(table), bench)
+        run_once(make_archive(table), context)
     with pytest.raises(HistoryLost):
         read_archive(spark, table, url=log.url)
     assert read_archive(spark, table, url=log.url, accept_loss=True).count() == 5 + 1
-    assert run_once(make_archive(table, Archiving(accept_loss=True)), bench).rows == 1
+    assert run_once(make_archive(table, Archiving(accept_loss=True)), context).rows == 1
 
 
-def test_the_log_of_another_server_is_refused(log, bench, table, start_server, open_log, tmp_path, spark):
+def test_the_log_of_another_server_is_refused(log, context, table, start_server, open_log, tmp_path, spark):
     log.append("a", [1, 2, 3], at_once=1)
-    run_once(make_archive(table), bench)
+    run_once(make_archive(table), context)
     other = open_log(start_server(data=tmp_path / "other").url)
-    elsewhere = Workbench(ServerOptions(other.url), tmp_path / "c", master=bench.master)
+    elsewhere = JobContext(ServerOptions(other.url), tmp_path / "c", master=context.master)
     with pytest.raises(BadOption, match="another server's"):
         run_once(make_archive(table), elsewhere)
     other.append("b", list(range(9)), at_once=1)
@@ -246,7 +247,7 @@ def test_the_log_of_another_server_is_refused(log, bench, table, start_server, o
 
 
 def test_another_log_is_known_by_its_times_if_it_has_no_row_where_the_table_ends(
-    log, bench, table, start_server, open_log, tmp_path, monkeypatch
+    log, context, table, start_server, open_log, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(limits, "SAME_LOG_SKEW_US", 0)
     older = open_log(start_server(data=tmp_path / "older").url)
@@ -254,33 +255,33 @@ def test_another_log_is_known_by_its_times_if_it_has_no_row_where_the_table_ends
         older.create(f"empty/{number}")
     older.append("b", [1])
     log.append("a", [1, 2, 3], at_once=1)
-    run_once(make_archive(table), bench)
+    run_once(make_archive(table), context)
     younger = open_log(start_server(data=tmp_path / "younger").url)
     younger.append("b", [1])
     for number in range(4):
         younger.create(f"empty/{number}")
     for other, said in ((older, "earlier"), (younger, "later")):
         with pytest.raises(BadOption, match=f"another log.*{said}"):
-            run_once(make_archive(table), Workbench(ServerOptions(other.url), tmp_path / "c", master=bench.master))
+            run_once(make_archive(table), JobContext(ServerOptions(other.url), tmp_path / "c", master=context.master))
     log.http.delete("/v1/stream/a").raise_for_status()
     log.append("c", [1])
-    assert run_once(make_archive(table), bench).rows == 1  # its own last row may go
+    assert run_once(make_archive(table), context).rows == 1  # its own last row may go
 
 
-def test_a_table_of_somebody_else_is_left_alone(log, bench, table, spark):
+def test_a_table_of_somebody_else_is_left_alone(log, context, table, spark):
     import pyarrow as pa
     from deltalake import write_deltalake
 
     write_deltalake(table, pa.table({"n": [1]}))
     log.append("a", [1])
     with pytest.raises(BadOption, match="place of its own"):
-        run_once(make_archive(table), bench)
+        run_once(make_archive(table), context)
 
 
-def test_a_server_that_is_away_is_told_in_one_error(server, bench, table, log):
+def test_a_server_that_is_away_is_told_in_one_error(server, context, table, log):
     log.append("a", [1])
     server.kill()
-    away = Workbench(ServerOptions(server.url, retry_s=0.2), bench.checkpoint, master=bench.master)
+    away = JobContext(ServerOptions(server.url, retry_s=0.2), context.checkpoint, master=context.master)
     with pytest.raises(ServerUnreachable):
         run_once(make_archive(table), away)
 
@@ -290,7 +291,7 @@ def test_a_server_that_is_away_is_told_in_one_error(server, bench, table, log):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_killed_while_it_archives_it_archives_every_row_once(log, bench, pipeline, table, chance):
+def test_killed_while_it_archives_it_archives_every_row_once(log, context, pipeline, table, chance):
     log.append("orders", list(range(2_000)), at_once=10)
     log.submit("room", [{"n": number} for number in range(100)])
     logs = Path(table, "_delta_log")
@@ -299,7 +300,7 @@ def test_killed_while_it_archives_it_archives_every_row_once(log, bench, pipelin
     wanted = chance.randint(1, 3)
     kill_when(pipeline.spawn(*arguments), lambda: _versions(logs) >= wanted, then_s=chance.random() * 0.3)
     assert len(set(places(archived(table)))) == len(archived(table))
-    done = run_once(make_archive(table, Archiving(commit_rows=200)), bench)
+    done = run_once(make_archive(table, Archiving(commit_rows=200)), context)
     assert done.committed_id == log.head_id()
     assert places(archived(table)) == log.places()
 

@@ -13,7 +13,8 @@ import pytest
 from mainstem.pipeline.http_client import ServerOptions
 from mainstem.pipeline.jobs.archive import make_archive
 from mainstem.pipeline.jobs.audit.job import Audited, AuditOptions, make_audit
-from mainstem.pipeline.jobs.runner import Workbench, run_once
+from mainstem.pipeline.jobs.context import JobContext
+from mainstem.pipeline.jobs.runner import run_once
 from mainstem.pipeline.lake.tables import archive_at
 from mainstem.testing.server import ServerProcess
 from tests.pipeline.conftest import MASTER
@@ -45,8 +46,8 @@ def fill(log: LogClient) -> None:
 
 
 def audit(url: str, checkpoint: Path, **options) -> Audited:
-    bench = Workbench(ServerOptions(url), checkpoint, master=MASTER)
-    done = run_once(make_audit(AuditOptions(**options)), bench)
+    context = JobContext(ServerOptions(url), checkpoint, master=MASTER)
+    done = run_once(make_audit(AuditOptions(**options)), context)
     assert isinstance(done, Audited)
     return done
 
@@ -141,8 +142,8 @@ def test_a_record_that_cannot_be_taken_apart_is_a_fault(spark, server, log, tmp_
         (number,) = store.appends_to("broken")
         store.set(number, data=store.data(number).replace(b'"n":', b'"n";'))
         store.set(event, data=store.data(event)[:-1])
-    bench = Workbench(ServerOptions(server.url, retry_s=1), tmp_path / "audit", master=MASTER)
-    found = run_once(make_audit(AuditOptions()), bench)
+    context = JobContext(ServerOptions(server.url, retry_s=1), tmp_path / "audit", master=MASTER)
+    found = run_once(make_audit(AuditOptions()), context)
     assert isinstance(found, Audited)
     assert found.found["json"] == 2
     # One message less than was counted, and an id without its event.
@@ -150,13 +151,13 @@ def test_a_record_that_cannot_be_taken_apart_is_a_fault(spark, server, log, tmp_
 
 
 @pytest.fixture
-def archive(spark, log: LogClient, bench: Workbench, tmp_path: Path) -> Path:
+def archive(spark, log: LogClient, context: JobContext, tmp_path: Path) -> Path:
     log.fill(streams=2, messages=50, partitions=2, events=20)
-    run_once(make_archive(str(tmp_path / "lake")), bench)
+    run_once(make_archive(str(tmp_path / "lake")), context)
     return tmp_path / "lake"
 
 
-def test_a_log_that_is_well_has_no_faults(log, bench, archive, tmp_path):
+def test_a_log_that_is_well_has_no_faults(log, context, archive, tmp_path):
     log.create("trimmed", **{"Stream-Retention": "max-messages=3"})
     log.append_bytes("text", "grüß".encode(), "text/plain")
     log.http.put("/v1/stream/fork", headers={"Stream-Forked-From": "/v1/stream/orders/0"}).raise_for_status()
@@ -177,7 +178,7 @@ def test_a_log_that_is_well_has_no_faults(log, bench, archive, tmp_path):
     assert not (tmp_path / "audit" / "findings").exists()
 
 
-def test_faults_of_the_archive_are_found(log, bench, archive, tmp_path):
+def test_faults_of_the_archive_are_found(log, context, archive, tmp_path):
     """Rows are changed in the files of the table, behind its back."""
     files = [Path(uri.removeprefix("file://")) for uri in archive_at(str(archive)).load().file_uris()]
     for path in files:
@@ -205,7 +206,7 @@ def test_faults_of_the_archive_are_found(log, bench, archive, tmp_path):
     }
 
 
-def test_files_of_the_archive_that_are_lost_or_damaged_are_found(log, bench, archive, tmp_path):
+def test_files_of_the_archive_that_are_lost_or_damaged_are_found(log, context, archive, tmp_path):
     lost, damaged = sorted(Path(uri.removeprefix("file://")) for uri in archive_at(str(archive)).load().file_uris())
     rows = {path: pq.read_metadata(path).num_rows for path in (lost, damaged)}
     lost.unlink()
@@ -222,7 +223,7 @@ def test_files_of_the_archive_that_are_lost_or_damaged_are_found(log, bench, arc
     assert "cannot be read" in told[str(damaged)]
 
 
-def test_what_was_pruned_or_deleted_since_is_no_fault(log, bench, archive, tmp_path):
+def test_what_was_pruned_or_deleted_since_is_no_fault(log, context, archive, tmp_path):
     log.http.delete("/v1/stream/orders/0").raise_for_status()
     floor = log.rows(kind="event")[9]["committed_id"]
     log.http.post("/v1/prune", json={"floors": {"room-0": floor}}).raise_for_status()
@@ -230,7 +231,7 @@ def test_what_was_pruned_or_deleted_since_is_no_fault(log, bench, archive, tmp_p
     assert (done.found, done.archived) == ({}, 140)
 
 
-def test_a_sample_looks_at_fewer_hashes_only(server, log, bench, tmp_path):
+def test_a_sample_looks_at_fewer_hashes_only(server, log, context, tmp_path):
     log.submit("room", [{"n": n} for n in range(20)])
     with opened(server) as store:
         store.change_state(EVENT_IDS, "tests-room-5", digest=bytes(32))
@@ -239,11 +240,11 @@ def test_a_sample_looks_at_fewer_hashes_only(server, log, bench, tmp_path):
     assert audit(log.url, tmp_path / "audit").found == {"unknown_id": 1, "hash": 1}
 
 
-def test_an_empty_log_is_well(log, bench, tmp_path):
+def test_an_empty_log_is_well(log, context, tmp_path):
     assert audit(log.url, tmp_path / "audit").faults == 0
 
 
-def test_ranges_that_were_examined_are_not_examined_again(log, bench, tmp_path, monkeypatch):
+def test_ranges_that_were_examined_are_not_examined_again(log, context, tmp_path, monkeypatch):
     """What a killed audit leaves behind is the plan and the ranges that it had finished."""
     log.fill()
     folder = tmp_path / "audit"

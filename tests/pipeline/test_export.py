@@ -10,8 +10,9 @@ from deltalake import DeltaTable
 
 from mainstem.errors import BadOption, BadRow, HistoryLost, JobFailed
 from mainstem.pipeline.http_client import ServerOptions
+from mainstem.pipeline.jobs.context import JobContext
 from mainstem.pipeline.jobs.export import Exporting, make_export
-from mainstem.pipeline.jobs.runner import Workbench, run_once
+from mainstem.pipeline.jobs.runner import run_once
 from mainstem.pipeline.lake.outputs import JOURNAL, SUCCESS, TEMPORARY, Output
 from mainstem.pipeline.log_pages import Selection
 from tests.support.kills import kill_when
@@ -22,8 +23,8 @@ def output(tmp_path: Path) -> Path:
     return tmp_path / "export"
 
 
-def export(bench, output: Path, format_="parquet", selection=None, **choices):
-    return run_once(make_export(str(output), Exporting(format_, selection or Selection(), **choices)), bench)
+def export(context, output: Path, format_="parquet", selection=None, **choices):
+    return run_once(make_export(str(output), Exporting(format_, selection or Selection(), **choices)), context)
 
 
 def files(output: Path, ending: str) -> list[Path]:
@@ -39,9 +40,9 @@ def places(rows) -> list[tuple[int, int]]:
     return [(row["committed_id"], row["position"]) for row in rows]
 
 
-def test_parquet_has_every_row_in_the_order_of_the_log(log, bench, output):
+def test_parquet_has_every_row_in_the_order_of_the_log(log, context, output):
     rows = log.fill()
-    done = export(bench, output, commit_rows=150)
+    done = export(context, output, commit_rows=150)
     assert (done.rows, done.committed_id, done.files) == (rows, log.head()["head"], len(files(output, "parquet")))
     assert places(exported(output)) == log.places()
     assert [row["data"].decode() for row in exported(output)] == [row["data"] for row in log.rows()]
@@ -50,20 +51,20 @@ def test_parquet_has_every_row_in_the_order_of_the_log(log, bench, output):
     assert done.bytes == sum(file.stat().st_size for file in files(output, "parquet"))
 
 
-def test_ndjson_is_what_the_log_over_http_says(log, bench, output):
+def test_ndjson_is_what_the_log_over_http_says(log, context, output):
     log.fill(streams=1, messages=10, partitions=1, events=5)
     log.append_bytes("blob", b"\xff\x00")
-    export(bench, output, "ndjson")
+    export(context, output, "ndjson")
     lines = [json.loads(line) for file in files(output, "ndjson") for line in file.read_text().splitlines()]
     told = [{name: value for name, value in row.items() if value is not None} for row in log.rows()]
     assert lines == told
 
 
-def test_csv_has_a_header_and_flat_columns(log, bench, output):
+def test_csv_has_a_header_and_flat_columns(log, context, output):
     log.append("orders", [{"text": 'a "quoted"\nline, and more'}])
     log.append_bytes("blob", b"\xff\x00")
     log.submit(["room-1", "room-2"], [{"n": 1}])
-    export(bench, output, "csv")
+    export(context, output, "csv")
     rows = []
     for file in files(output, "csv"):
         with file.open(newline="") as lines:
@@ -75,29 +76,29 @@ def test_csv_has_a_header_and_flat_columns(log, bench, output):
     assert [row["committed_at"] for row in rows] == [row["committed_at"] for row in log.rows()]
 
 
-def test_messages_alone_are_lines_as_they_were_sent(log, bench, output):
+def test_messages_alone_are_lines_as_they_were_sent(log, context, output):
     log.create("orders")
     sent = b'{"n": 1.0,\n "big": 12345678901234567890}'
     headers = {"Content-Type": "application/json"}
     log.http.post("/v1/stream/orders", headers=headers, content=sent).raise_for_status()
     log.append("orders", [2])
     log.append("other", [3])
-    export(bench, output, "ndjson", Selection(streams=("orders",)), messages=True)
+    export(context, output, "ndjson", Selection(streams=("orders",)), messages=True)
     lines = [line for file in files(output, "ndjson") for line in file.read_bytes().splitlines()]
     assert lines == [sent.replace(b"\n", b" "), b"2"]
 
 
-def test_bytes_are_no_lines(log, bench, output):
+def test_bytes_are_no_lines(log, context, output):
     log.append_bytes("blob", b"\xff\x00")
     with pytest.raises(BadRow, match="no line of JSON"):
-        export(bench, output, "ndjson", messages=True)
+        export(context, output, "ndjson", messages=True)
     with pytest.raises(BadOption, match="ndjson"):
-        export(bench, output, "csv", messages=True)
+        export(context, output, "csv", messages=True)
 
 
-def test_typed_columns(log, bench, output):
+def test_typed_columns(log, context, output):
     log.append("orders", [{"n": 1, "shop": "a"}, {"n": "not a number", "shop": "b"}, 7])
-    export(bench, output, columns=("committed_id", "position"), schema="n INT, shop STRING")
+    export(context, output, columns=("committed_id", "position"), schema="n INT, shop STRING")
     found = exported(output)
     assert [(row["n"], row["shop"]) for row in found] == [(1, "a"), (None, "b"), (None, None)]
     assert list(found[0]) == ["committed_id", "position", "n", "shop"]
@@ -111,59 +112,59 @@ def test_typed_columns(log, bench, output):
         (Selection(kind="event"), {"kind": "event"}),
     ],
 )
-def test_filters(log, bench, output, selection, wanted):
+def test_filters(log, context, output, selection, wanted):
     log.fill(streams=2, messages=20, partitions=2, events=10)
     log.append("else", [1])
-    done = export(bench, output, selection=selection, commit_rows=25)
+    done = export(context, output, selection=selection, commit_rows=25)
     assert places(exported(output)) == log.places(**wanted)
     assert 0 < done.rows < len(log.places())
     assert done.committed_id == log.head()["head"]
 
 
-def test_a_range_of_ids_and_times(log, bench, output, tmp_path):
+def test_a_range_of_ids_and_times(log, context, output, tmp_path):
     log.append("a", list(range(20)), at_once=1)
     ids = [row["committed_id"] for row in log.rows()]
-    export(bench, output, from_id=ids[3], to_id=ids[7])
+    export(context, output, from_id=ids[3], to_id=ids[7])
     assert [row["committed_id"] for row in exported(output)] == ids[3:8]
     log.append("a", [1])
-    assert export(bench, output, from_id=ids[3], to_id=ids[7]).rows == 0
+    assert export(context, output, from_id=ids[3], to_id=ids[7]).rows == 0
     since = exported(output)[2]["committed_at"]
     since_us = int(since.timestamp()) * 1_000_000 + since.microsecond
-    export(bench, tmp_path / "later", selection=Selection(since_us=since_us), to_id=ids[7])
+    export(context, tmp_path / "later", selection=Selection(since_us=since_us), to_id=ids[7])
     assert exported(tmp_path / "later")[0]["committed_at"] == since
 
 
-def test_the_next_round_adds_what_came_since(log, bench, output):
+def test_the_next_round_adds_what_came_since(log, context, output):
     log.append("a", [1, 2])
-    export(bench, output)
+    export(context, output)
     first = files(output, "parquet")
     log.append("b", [3])
-    assert export(bench, output).rows == 1
+    assert export(context, output).rows == 1
     assert places(exported(output)) == log.places()
     assert set(first) < set(files(output, "parquet"))
-    assert export(bench, output).rows == 0
+    assert export(context, output).rows == 0
     assert (output / SUCCESS).exists()
 
 
-def test_delta_is_a_table_that_goes_on(log, bench, output):
+def test_delta_is_a_table_that_goes_on(log, context, output):
     log.fill(streams=2, messages=30, partitions=1, events=10)
     wanted = Selection(kind="stream")
-    assert export(bench, output, "delta", wanted, commit_rows=25).rows == 60
+    assert export(context, output, "delta", wanted, commit_rows=25).rows == 60
     log.append("more", [1])
-    assert export(bench, output, "delta", wanted).rows == 1
-    assert export(bench, output, "delta", wanted).rows == 0
+    assert export(context, output, "delta", wanted).rows == 1
+    assert export(context, output, "delta", wanted).rows == 0
     uris = DeltaTable(output).file_uris()
     found = sorted(places(row for uri in uris for row in pq.ParquetFile(uri).read().to_pylist()))
     assert found == log.places(kind="stream")
     with pytest.raises(BadOption, match="place of its own"):
-        export(bench, output, "delta", Selection(kind="event"))
+        export(context, output, "delta", Selection(kind="event"))
 
 
-def test_a_dry_run_counts_and_writes_nothing(log, bench, output):
+def test_a_dry_run_counts_and_writes_nothing(log, context, output):
     log.fill(streams=2, messages=10, partitions=0)
-    bench.dry_run = True
+    context.dry_run = True
     for format_ in ("parquet", "delta"):
-        done = export(bench, output, format_, Selection(streams=("orders/1",)))
+        done = export(context, output, format_, Selection(streams=("orders/1",)))
         assert (done.rows, done.files) == (10, 0)
     assert not output.exists()
 
@@ -171,39 +172,41 @@ def test_a_dry_run_counts_and_writes_nothing(log, bench, output):
 # Faults
 
 
-def test_other_questions_need_another_directory(log, bench, output, tmp_path):
+def test_other_questions_need_another_directory(log, context, output, tmp_path):
     log.append("a", [1])
-    export(bench, output)
+    export(context, output)
     with pytest.raises(BadOption, match="something else"):
-        export(bench, output, selection=Selection(streams=("a",)))
+        export(context, output, selection=Selection(streams=("a",)))
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("x")
     with pytest.raises(BadOption, match="not empty"):
-        export(bench, tmp_path / "full")
+        export(context, tmp_path / "full")
     with pytest.raises(BadOption, match="exclude"):
-        export(bench, output, selection=Selection(streams=("a",), partitions=("p",)))
+        export(context, output, selection=Selection(streams=("a",), partitions=("p",)))
 
 
-def test_what_is_wrong_with_the_columns_is_told_before_the_directory_is_taken(log, bench, output):
+def test_what_is_wrong_with_the_columns_is_told_before_the_directory_is_taken(log, context, output):
     log.append("a", [{"n": 1}])
     with pytest.raises(BadOption, match="--columns: there is no 'nope'"):
-        export(bench, output, columns=("nope",))
+        export(context, output, columns=("nope",))
     with pytest.raises(BadOption, match="does not understand the schema"):
-        export(bench, output, schema="n NUMBER OF SORTS")
-    assert export(bench, output, schema="n INT").rows == 1
+        export(context, output, schema="n NUMBER OF SORTS")
+    assert export(context, output, schema="n INT").rows == 1
 
 
-def test_the_log_of_another_server_is_refused(log, bench, output, start_server, open_log, tmp_path):
+def test_the_log_of_another_server_is_refused(log, context, output, start_server, open_log, tmp_path):
     log.append("a", [1, 2])
-    export(bench, output)
+    export(context, output)
     other = open_log(start_server(data=tmp_path / "other").url)
     other.append("b", list(range(9)), at_once=1)
     with pytest.raises(BadOption, match="another log"):
-        export(Workbench(ServerOptions(other.url), tmp_path / "c", master=bench.master), output)
+        export(JobContext(ServerOptions(other.url), tmp_path / "c", master=context.master), output)
     assert len(exported(output)) == 2
 
 
-def test_a_run_that_died_before_its_journal_is_forgotten_and_one_after_it_is_finished(log, bench, output, monkeypatch):
+def test_a_run_that_died_before_its_journal_is_forgotten_and_one_after_it_is_finished(
+    log, context, output, monkeypatch
+):
     log.append("a", list(range(40)), at_once=10)
     moves = []
 
@@ -217,13 +220,13 @@ def test_a_run_that_died_before_its_journal_is_forgotten_and_one_after_it_is_fin
     whole = Output._move
     monkeypatch.setattr(Output, "_move", die)
     with pytest.raises(JobFailed, match="killed between"):
-        export(bench, output, commit_rows=10)
+        export(context, output, commit_rows=10)
     assert not (output / SUCCESS).exists()
     assert list((output / TEMPORARY).iterdir())
     stray = output / TEMPORARY / "stray.parquet"
     stray.write_bytes(b"half a file")
     monkeypatch.undo()
-    export(bench, output, commit_rows=10)
+    export(context, output, commit_rows=10)
     assert places(exported(output)) == log.places()
     assert not stray.exists()
 
@@ -234,16 +237,16 @@ def _encode(journal) -> bytes:
     return msgspec.json.encode(journal)
 
 
-def test_what_was_pruned_between_two_rounds_is_told(log, bench, output):
+def test_what_was_pruned_between_two_rounds_is_told(log, context, output):
     log.submit("room", [{"n": number} for number in range(3)])
-    export(bench, output)
+    export(context, output)
     log.submit("room", [{"n": number} for number in range(3)], client="second")
     floor = log.rows()[-1]["committed_id"]
     log.prune("room", floor)
     with pytest.raises(HistoryLost, match="--accept-loss"):
-        export(bench, output)
+        export(context, output)
     log.submit("room", [{"n": 7}], client="third")
-    assert export(bench, output, accept_loss=True).rows == 1
+    assert export(context, output, accept_loss=True).rows == 1
     assert len(exported(output)) == 4
 
 

@@ -16,10 +16,10 @@ from tests.support.waits import eventually
 JSON = {"Content-Type": "application/json"}
 
 
-def retain(bench, text, *, now_s=None, dry_run=False):
-    bench.dry_run = dry_run
+def retain(context, text, *, now_s=None, dry_run=False):
+    context.dry_run = dry_run
     clock = time.time if now_s is None else (lambda: now_s)
-    return run_once(make_retain(Retaining(parse_policies(text), clock)), bench)
+    return run_once(make_retain(Retaining(parse_policies(text), clock)), context)
 
 
 def ids(log, **query):
@@ -34,32 +34,32 @@ def begins(log, path):
     return log.http.head(f"/v1/stream-snapshot/{path}").headers["stream-earliest-offset"]
 
 
-def test_events_go_when_every_one_of_their_partitions_has_passed_them(bench, log):
+def test_events_go_when_every_one_of_their_partitions_has_passed_them(context, log):
     log.submit(["room-1", "kept"], [{"n": n} for n in range(3)])
     log.submit(["room-1", "room-2"], [{"n": n} for n in range(4)], client="both")
     log.submit("room-1", [{"n": n} for n in range(3)], client="alone")
     before = ids(log)
     policy = '[[policy]]\npartitions = "room-*"\nmax_events = 2'
-    told = retain(bench, policy, dry_run=True)
+    told = retain(context, policy, dry_run=True)
     assert (told.partitions, told.given_up, told.erased) == (2, 8 + 2, 2 + 1)
     by_name = {target["name"]: target for target in told.targets}
     assert {name: target["messages"] for name, target in by_name.items()} == {"room-1": 8, "room-2": 2}
     assert told.given_up_bytes == sum(target["bytes"] for target in told.targets) == 10 * len('{"n": 0}')
     assert ids(log) == before
     assert floor_of(log, "room-1") == 0
-    done = retain(bench, policy)
+    done = retain(context, policy)
     assert (done.partitions, done.given_up, done.policies, done.faults) == (2, 10, {"policy 1": 10}, 0)
     # room-2 keeps two of what it shares with room-1, and `kept` has no policy.
     eventually(lambda: ids(log) == before[:3] + before[5:7] + before[8:])
     assert (floor_of(log, "room-1"), floor_of(log, "room-2"), floor_of(log, "kept")) == (before[7], before[4], 0)
-    again = retain(bench, policy)
+    again = retain(context, policy)
     assert (again.partitions, again.given_up) == (0, 0)
 
 
-def test_the_id_of_a_pruned_event_is_still_known(bench, log, open_log):
+def test_the_id_of_a_pruned_event_is_still_known(context, log, open_log):
     log.submit("room", [{"n": n} for n in range(5)])
     first = log.rows(partition="room")
-    assert retain(bench, '[[policy]]\npartitions = "**"\nmax_events = 1').given_up == 4
+    assert retain(context, '[[policy]]\npartitions = "**"\nmax_events = 1').given_up == 4
     eventually(lambda: ids(log) == [first[-1]["committed_id"]])
     head = log.head()["head"]
     log.submit("room", [{"n": n} for n in range(5)])  # the very same ids and contents
@@ -68,41 +68,41 @@ def test_the_id_of_a_pruned_event_is_still_known(bench, log, open_log):
         log.submit("room", [{"n": "other"}])
 
 
-def test_streams_give_up_whole_appends_and_keep_the_newest(bench, log):
+def test_streams_give_up_whole_appends_and_keep_the_newest(context, log):
     log.append("logs/a", list(range(10)), at_once=3)
     log.append("logs/b", [0, 1], at_once=2)
     log.append("other", list(range(10)), at_once=1)
-    done = retain(bench, '[[policy]]\nstreams = "logs/**"\nmax_events = 5')
+    done = retain(context, '[[policy]]\nstreams = "logs/**"\nmax_events = 5')
     assert (done.streams, done.given_up) == (1, 6)
     assert log.read("logs/a") == [6, 7, 8, 9]
     assert log.read("logs/b") == [0, 1]
     assert log.read("other") == list(range(10))
     eventually(lambda: len(log.rows(stream="logs/a")) == 4)
-    retain(bench, '[[policy]]\nstreams = "**"\nmax_bytes = 1')
+    retain(context, '[[policy]]\nstreams = "**"\nmax_bytes = 1')
     assert (log.read("logs/a"), log.read("logs/b"), log.read("other")) == ([9], [0, 1], [9])
 
 
-def test_age_is_counted_from_the_commit(bench, log):
+def test_age_is_counted_from_the_commit(context, log):
     log.submit("room", [{"n": 0}])
     log.append("s", [0])
     between = time.time()
     log.submit("room", [{"n": 1}], client="later")
     log.append("s", [1])
     policy = '[[policy]]\npartitions = "**"\nmax_age = "1h"\n[[policy]]\nstreams = "**"\nmax_age = "1h"'
-    assert retain(bench, policy).given_up == 0
-    done = retain(bench, policy, now_s=between + 3_600)
+    assert retain(context, policy).given_up == 0
+    done = retain(context, policy, now_s=between + 3_600)
     assert (done.given_up, done.partitions, done.streams, done.given_up_bytes) == (2, 1, 1, None)
     assert log.read("s") == [1]
     eventually(lambda: len(log.rows(partition="room")) == 1)
 
 
-def test_bytes_are_those_of_the_messages(bench, log):
+def test_bytes_are_those_of_the_messages(context, log):
     log.submit("room", [{"t": "x" * 92} for _ in range(10)])  # 100 bytes each
-    assert retain(bench, '[[policy]]\npartitions = "**"\nmax_bytes = "350B"').given_up == 7
+    assert retain(context, '[[policy]]\npartitions = "**"\nmax_bytes = "350B"').given_up == 7
     eventually(lambda: len(log.rows()) == 3)
 
 
-def test_what_no_snapshot_stands_for_stays(bench, log):
+def test_what_no_snapshot_stands_for_stays(context, log):
     log.submit("room", [{"n": n} for n in range(4)])
     log.submit("bare", [{"n": n} for n in range(4)])
     log.append("s", list(range(4)), at_once=1)
@@ -119,49 +119,49 @@ def test_what_no_snapshot_stands_for_stays(bench, log):
         streams = "**"
         require_snapshot = true
     """
-    done = retain(bench, policy)
+    done = retain(context, policy)
     assert (done.partitions, done.streams, done.given_up) == (1, 1, 2 + 3)
     eventually(lambda: ids(log, partition="room") == rows[2:])
     assert len(ids(log, partition="bare")) == 4
     assert log.read("s") == [3]
 
 
-def test_what_is_not_archived_stays(bench, log, tmp_path):
+def test_what_is_not_archived_stays(context, log, tmp_path):
     table = tmp_path / "lake"
     policy = f'[[policy]]\npartitions = "**"\nmax_events = 1\nrequire_archive = "{table}"'
     log.submit("room", [{"n": n} for n in range(4)])
     with pytest.raises(BadPolicy, match="no archive"):
-        retain(bench, policy)
-    bench.dry_run = False
-    run_once(make_archive(str(table)), bench)
+        retain(context, policy)
+    context.dry_run = False
+    run_once(make_archive(str(table)), context)
     log.submit("room", [{"n": n} for n in range(4)], client="later")
     rows = ids(log, partition="room")
-    done = retain(bench, policy)
+    done = retain(context, policy)
     assert (done.given_up, done.archived) == (4, {str(table): rows[3]})
     eventually(lambda: ids(log, partition="room") == rows[4:])
 
 
-def test_streams_that_forks_read_or_that_were_deleted_are_left_alone(bench, log):
+def test_streams_that_forks_read_or_that_were_deleted_are_left_alone(context, log):
     log.append("forked", list(range(5)), at_once=1)
     log.http.put("/v1/stream/fork", headers={"Stream-Forked-From": "/v1/stream/forked"}).raise_for_status()
     log.append("again", list(range(5)), at_once=1)
     log.http.delete("/v1/stream/again").raise_for_status()
     log.append("again", [10, 11], at_once=1)
-    done = retain(bench, '[[policy]]\nstreams = ["forked", "again"]\nmax_events = 1')
+    done = retain(context, '[[policy]]\nstreams = ["forked", "again"]\nmax_events = 1')
     assert (done.faults, done.streams, done.given_up, done.held) == (0, 1, 1, 1)
     assert log.read("forked") == log.read("fork") == list(range(5))
     assert log.read("again") == [11]
 
 
-def test_an_empty_log_or_policies_that_keep_everything_need_no_spark(log, bench, monkeypatch):
-    assert retain(bench, '[[policy]]\npartitions = "**"\nmax_events = 1').given_up == 0
+def test_an_empty_log_or_policies_that_keep_everything_need_no_spark(log, context, monkeypatch):
+    assert retain(context, '[[policy]]\npartitions = "**"\nmax_events = 1').given_up == 0
     log.submit("room", [{"n": 1}])
-    monkeypatch.setattr(type(bench), "spark", property(lambda self: pytest.fail("Spark was started")))
-    assert retain(bench, '[[policy]]\npartitions = "**"\nkeep = true').given_up == 0
+    monkeypatch.setattr(type(context), "spark", property(lambda self: pytest.fail("Spark was started")))
+    assert retain(context, '[[policy]]\npartitions = "**"\nkeep = true').given_up == 0
 
 
 @pytest.mark.slow
-def test_spark_finds_the_same_floors_as_the_rule(bench, log):
+def test_spark_finds_the_same_floors_as_the_rule(context, log):
     """Random histories and policies; a floor of the server is what `find_floor` says of each target's records."""
     chance = random.Random("retention")
     partitions, streams = [f"p-{n}" for n in range(4)], [f"s/{n}" for n in range(3)]
@@ -187,7 +187,7 @@ def test_spark_finds_the_same_floors_as_the_rule(bench, log):
         + '[[policy]]\nstreams = "s/0"\nmax_age = "60s"\nmax_events = 6\n[[policy]]\nstreams = "s/*"\nmax_bytes = 60'
     )
     policies = parse_policies(text)
-    assert retain(bench, text, now_s=now_s).faults == 0
+    assert retain(context, text, now_s=now_s).faults == 0
     for name in partitions:
         policy = policies.all[policies.find("partition", name) or 0]
         records = [kept(row) for row in rows if name in (row["partitions"] or [])]

@@ -8,8 +8,9 @@ import pytest
 
 from mainstem.errors import BadOption, HistoryLost
 from mainstem.pipeline.http_client import ServerOptions
+from mainstem.pipeline.jobs.context import JobContext
 from mainstem.pipeline.jobs.rollup import Rolled, RollupOptions, make_rollup
-from mainstem.pipeline.jobs.runner import Workbench, run_once
+from mainstem.pipeline.jobs.runner import run_once
 from mainstem.testing.server import ServerProcess
 from tests.support.command_line import PipelineShell
 from tests.support.kills import kill_when
@@ -52,20 +53,20 @@ def written(log: LogClient, into: str, *by: str) -> list[tuple]:
     ]
 
 
-def roll(bench: Workbench, **options) -> Rolled:
-    done = run_once(make_rollup(RollupOptions(**{"into": "rolled", "time": "at", **options})), bench)
+def roll(context: JobContext, **options) -> Rolled:
+    done = run_once(make_rollup(RollupOptions(**{"into": "rolled", "time": "at", **options})), context)
     assert isinstance(done, Rolled)
     return done
 
 
-def test_windows_are_counted_by_every_dimension(log, bench):
+def test_windows_are_counted_by_every_dimension(log, context):
     streams = {"a": messages(0, 60), "b": messages(0, 40)}
     for name, sent in streams.items():
         log.append(name, sent)
     events = messages(0, 50)
     log.submit(["p", "q"], events, client="phone")
     log.append_bytes("text", b"no JSON, so it has no time")
-    done = roll(bench, by=("stream", "partition", "client", "type"))
+    done = roll(context, by=("stream", "partition", "client", "type"))
     expected = truth(
         [(message, (name, None, None, message["type"])) for name, sent in streams.items() for message in sent]
         + [(event, (None, partition, "phone", event["type"])) for event in events for partition in ("p", "q")]
@@ -77,73 +78,73 @@ def test_windows_are_counted_by_every_dimension(log, bench):
     assert done.open > 0
 
 
-def test_bytes_are_those_of_the_messages(log, bench):
+def test_bytes_are_those_of_the_messages(log, context):
     log.append("a", messages(0, 30))
-    roll(bench)
+    roll(context)
     first = [row for row in log.rows(stream="a") if row["data"] and '"at": "2026-03-01T12:00' in row["data"]]
     (found,) = [row for row in log.read("rolled") if row["window_start"].startswith("2026-03-01T12:00")]
     assert found["bytes"] == sum(len(row["data"].encode()) for row in first)
     assert found["window_end"].startswith("2026-03-01T12:01")
 
 
-def test_rounds_go_on_where_the_last_one_ended_and_do_not_count_their_own_output(log, bench):
+def test_rounds_go_on_where_the_last_one_ended_and_do_not_count_their_own_output(log, context):
     sent = []
     for first in range(0, 90, 30):
         part = messages(first, 30)
         log.append("a", part)
         sent += [(message, ("a",)) for message in part]
-        done = roll(bench, by=("stream",))
+        done = roll(context, by=("stream",))
         rows = written(log, "rolled", "stream")
         assert dict(rows) == dict(truth(sent))
         assert len(rows) == len({key for key, _ in rows})
-    assert roll(bench, by=("stream",)).windows == 0
+    assert roll(context, by=("stream",)).windows == 0
     assert done.rows >= 30
 
 
-def test_a_run_that_died_while_its_first_batch_was_planned_is_no_obstacle(log, bench):
+def test_a_run_that_died_while_its_first_batch_was_planned_is_no_obstacle(log, context):
     """Spark writes a file under another name first, and that is all that there is of its plan."""
     log.append("a", messages(0, 30))
-    offsets = bench.checkpoint / "query" / "offsets"
+    offsets = context.checkpoint / "query" / "offsets"
     offsets.mkdir(parents=True)
     (offsets / ".0.5c0d1f5e-unfinished.tmp").write_text("v1\n")
-    assert roll(bench).rows == 30
+    assert roll(context).rows == 30
 
 
-def test_rows_that_come_after_their_window_are_told_of(log, bench):
+def test_rows_that_come_after_their_window_are_told_of(log, context):
     log.append("a", messages(0, 60))
-    before = roll(bench).windows
+    before = roll(context).windows
     log.append("a", [{"at": at(0)}, {"at": at(1)}, {"at": at(60)}])
-    done = roll(bench)
+    done = roll(context)
     assert (done.late, done.windows) == (2, 0)  # of two windows
     assert len(log.read("rolled")) == before
 
 
-def test_commit_times_are_the_default(log, bench):
+def test_commit_times_are_the_default(log, context):
     log.append("a", [1, 2, 3])
-    done = roll(bench, time=None, window="1ms", late="0s", by=())
+    done = roll(context, time=None, window="1ms", late="0s", by=())
     log.append("b", [4])
-    assert done.windows + roll(bench, time=None, window="1ms", late="0s", by=()).windows >= 1
+    assert done.windows + roll(context, time=None, window="1ms", late="0s", by=()).windows >= 1
     assert log.read("rolled")[0]["messages"] == 3
 
 
-def test_what_was_pruned_before_it_was_counted_is_told_and_can_be_accepted(log, bench):
+def test_what_was_pruned_before_it_was_counted_is_told_and_can_be_accepted(log, context):
     log.submit("room", [{"at": at(0)}])
-    roll(bench)
+    roll(context)
     log.submit("room", [{"at": at(1)}], client="second")
     log.prune("room", log.rows()[-1]["committed_id"])
     log.submit("room", [{"at": at(2)}, {"at": at(90)}], client="third")
     with pytest.raises(HistoryLost, match=r"unless those that went.*--accept-loss"):
-        roll(bench)
+        roll(context)
     options = RollupOptions("rolled", time="at")
-    assert run_once(make_rollup(options, accept_loss=True), bench).rows == 2
+    assert run_once(make_rollup(options, accept_loss=True), context).rows == 2
     assert [row["messages"] for row in log.read("rolled")] == [2]
 
 
-def test_a_checkpoint_belongs_to_its_options(log, bench):
+def test_a_checkpoint_belongs_to_its_options(log, context):
     log.append("a", messages(0, 5))
-    roll(bench)
+    roll(context)
     with pytest.raises(BadOption, match=r"--window 1m.*another --checkpoint"):
-        roll(bench, window="2m")
+        roll(context, window="2m")
 
 
 @pytest.mark.parametrize(
@@ -184,7 +185,7 @@ def test_windows_are_written_once_whenever_the_job_is_killed(
             log.append(name, part)
             sent.extend((message, (name, message["type"])) for message in part)
         kill_after(point)
-    roll(Workbench(ServerOptions(log.url), query.parent, master="local[2]"), by=("stream", "type"))
+    roll(JobContext(ServerOptions(log.url), query.parent, master="local[2]"), by=("stream", "type"))
     rows = written(log, "rolled", "stream", "type")
     assert len(rows) == len(dict(rows)), "a window was written twice"
     assert dict(rows) == dict(truth(sent))

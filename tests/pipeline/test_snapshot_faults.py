@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from mainstem.pipeline.http_client import ServerOptions
+from mainstem.pipeline.jobs.context import JobContext
 from mainstem.pipeline.jobs.retain.job import Retained, Retaining, make_retain
 from mainstem.pipeline.jobs.retain.policies import parse_policies
-from mainstem.pipeline.jobs.runner import Workbench, run_once
+from mainstem.pipeline.jobs.runner import run_once
 from mainstem.pipeline.jobs.snapshot.job import Snapshotting, make_snapshot
 from mainstem.pipeline.jobs.snapshot.reducers import make_reducer
 from mainstem.pipeline.jobs.targets import Choice
@@ -64,8 +65,10 @@ def test_killed_at_any_time_no_snapshot_is_newer_than_its_data(spark, log, pipel
     kill(*arguments, after=after(chance.randint(1, len(ROOMS)), "PUT", "/v1/snapshot/"))
     assert any(found is not None for found in check_snapshots(log))
     fill(log, "last")
-    bench = Workbench(ServerOptions(log.url), pipeline.directory / "mainstem-pipeline" / "snapshot", master=MASTER[1])
-    done = run_once(make_snapshot(Snapshotting(Choice(("room-*",), ("s/*",)), LWW)), bench)
+    context = JobContext(
+        ServerOptions(log.url), pipeline.directory / "mainstem-pipeline" / "snapshot", master=MASTER[1]
+    )
+    done = run_once(make_snapshot(Snapshotting(Choice(("room-*",), ("s/*",)), LWW)), context)
     assert (done.faults, done.committed_id) == (0, log.head_id())
     assert all(found is not None for found in check_snapshots(log))
 
@@ -104,11 +107,11 @@ def test_killed_at_any_time_retain_gives_up_nothing_that_is_kept(spark, log, pip
         left = log.read(name)
         assert left == messages[len(messages) - len(left) :]
         assert left[-3:] == messages[-3:] or len(left) == 2  # an append of two is not divided
-    bench = Workbench(ServerOptions(log.url), pipeline.directory / "mainstem-pipeline" / "retain", master=MASTER[1])
+    context = JobContext(ServerOptions(log.url), pipeline.directory / "mainstem-pipeline" / "retain", master=MASTER[1])
     job = make_retain(Retaining(parse_policies(policies.read_text())))
-    assert run_once(job, bench).faults == 0
+    assert run_once(job, context).faults == 0
     assert {name: floor_of(log, name) for name in ROOMS} == {name: ids[-4] for name, ids in before.items()}
-    again = run_once(job, bench)
+    again = run_once(job, context)
     assert isinstance(again, Retained)
     assert again.given_up == 0
 

@@ -7,7 +7,7 @@ import click
 from mainstem.cli.failures import is_verbose
 from mainstem.cli.options import common
 from mainstem.cli.output import write_facts
-from mainstem.cli.pipeline.runner import quieten
+from mainstem.cli.pipeline.runner import silence_spark
 
 
 @click.command()
@@ -21,7 +21,7 @@ def prepare(as_json: bool) -> None:
     from mainstem.pipeline.spark.prepare import make_class_archive
 
     begun_s = time.monotonic()
-    with quieten(not is_verbose(click.get_current_context())):
+    with silence_spark(not is_verbose(click.get_current_context())):
         archive = make_class_archive()
     seconds = round(time.monotonic() - begun_s, 1)
     write_facts({"archive": str(archive), "bytes": archive.stat().st_size, "seconds": seconds}, as_json)

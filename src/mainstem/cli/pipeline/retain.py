@@ -9,7 +9,7 @@ from mainstem.cli.output import write_rows
 from mainstem.cli.pipeline.runner import Runner, job_options
 
 if TYPE_CHECKING:
-    from mainstem.pipeline.jobs.runner import Summary, Workbench
+    from mainstem.pipeline.jobs.context import JobContext, Summary
 
 
 @click.command()
@@ -27,8 +27,8 @@ def retain(policies: Path, runner: Runner) -> None:
     job = make_retain(Retaining(load_policies(policies)))
     shown: list[dict[str, Any]] = []
 
-    def job_for_people(bench: "Workbench") -> "Summary":
-        summary = job(bench)
+    def job_for_people(context: "JobContext") -> "Summary":
+        summary = job(context)
         assert isinstance(summary, Retained)
         shown[:], summary.targets = summary.targets, []
         return summary

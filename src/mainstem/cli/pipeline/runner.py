@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,53 +21,45 @@ from mainstem.cli.output import write_facts
 from mainstem.cli.progress import is_visible
 from mainstem.escaping import escape_text
 from mainstem.pipeline.http_client import ServerOptions
-from mainstem.pipeline.jobs.runner import Job, Progress, Silence, Summary, Workbench, run_every, run_once
+from mainstem.pipeline.jobs.context import Job, JobContext, NoProgress, Progress, Summary
+from mainstem.pipeline.jobs.runner import run_every, run_once
 
 
+@dataclass(frozen=True)
 class Runner:
-    """Runs a job as its options say."""
+    """Runs a job as the options of its command say."""
 
-    def __init__(
-        self,
-        server: ServerOptions,
-        name: str,
-        *,
-        checkpoint: Path,
-        master: str | None,
-        every_s: float | None,
-        dry_run: bool,
-        as_json: bool,
-    ) -> None:
-        self.server = server
-        self.name = name
-        self.checkpoint = checkpoint
-        self.master = master
-        self.every_s = every_s
-        self.dry_run = dry_run
-        self.as_json = as_json
+    server: ServerOptions
+    name: str
+    checkpoint: Path
+    master: str | None
+    every_s: float | None
+    dry_run: bool
+    as_json: bool
 
     def run(self, job: Job) -> None:
-        """One round, or round after round; the exit code is 1 if a round has found faults."""
+        """One round, or round after round. The exit code is 1 if a single round has found faults."""
         self.checkpoint.mkdir(parents=True, exist_ok=True)
         quiet = not is_verbose(click.get_current_context())
-        with quieten(quiet), progress_of(self.name, shown=is_visible(self.as_json)) as progress:
-            bench = Workbench(
+        with silence_spark(quiet), show_progress(self.name, shown=is_visible(self.as_json)) as progress:
+            context = JobContext(
                 self.server,
                 self.checkpoint,
                 master=self.master,
                 dry_run=self.dry_run,
                 progress=progress,
-                tell=warn,
+                on_wait=warn,
             )
             if self.every_s is not None:
-                run_every(job, bench, self.every_s, self.tell)
+                run_every(job, context, self.every_s, self.report)
                 return
-            summary = run_once(job, bench)
-        self.tell(summary)
+            summary = run_once(job, context)
+        self.report(summary)
         if summary.faults:
             raise click.exceptions.Exit(ExitCode.FAILED)
 
-    def tell(self, summary: Summary) -> None:
+    def report(self, summary: Summary) -> None:
+        """Print the summary of a round."""
         write_facts(msgspec.to_builtins(summary), self.as_json)
         sys.stdout.flush()
 
@@ -142,10 +135,10 @@ def job_options(*, changes: bool = False) -> Callable[[Callable[..., Any]], Call
 
 
 @contextmanager
-def quieten(quiet: bool) -> Iterator[None]:
-    """Spark and its Java write warnings of their own to standard error: left out unless --verbose asks for them.
+def silence_spark(quiet: bool) -> Iterator[None]:
+    """Hide what Spark and its Java write to standard error, unless --verbose asks for it.
 
-    The Java process inherits the file descriptor, so that is what is turned away; this program keeps its own.
+    The Java process inherits the file descriptor, so that is redirected; this program keeps a copy of it.
     """
     if not quiet:
         yield
@@ -153,10 +146,10 @@ def quieten(quiet: bool) -> Iterator[None]:
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger("pyspark").setLevel(logging.CRITICAL)
     kept = os.dup(2)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
+    devnull = os.open(os.devnull, os.O_WRONLY)
     before = sys.stderr
-    os.dup2(nowhere, 2)
-    os.close(nowhere)
+    os.dup2(devnull, 2)
+    os.close(devnull)
     sys.stderr = os.fdopen(os.dup(kept), "w", buffering=1)
     try:
         yield
@@ -169,9 +162,9 @@ def quieten(quiet: bool) -> Iterator[None]:
 
 
 @contextmanager
-def progress_of(name: str, *, shown: bool) -> Iterator[Progress]:
+def show_progress(name: str, *, shown: bool) -> Iterator[Progress]:
     if not shown:
-        yield Silence()
+        yield NoProgress()
         return
     from rich.console import Console
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn

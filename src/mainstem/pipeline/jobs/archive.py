@@ -7,7 +7,7 @@ from functools import partial
 
 from mainstem import limits
 from mainstem.errors import HistoryLost
-from mainstem.pipeline.jobs.runner import Job, Summary, Workbench
+from mainstem.pipeline.jobs.context import Job, JobContext, Summary
 from mainstem.pipeline.lake.copies import Piece, Reading, copy_run, count_slots, plan_run
 from mainstem.pipeline.lake.parquet import PartitionedFiles
 from mainstem.pipeline.lake.tables import FILE_SCHEMA, Lake, archive_at, check_same_log
@@ -44,41 +44,41 @@ def make_archive(location: str, choices: Archiving = USUAL) -> Job:
     return partial(_archive, lake=archive_at(location), choices=choices)
 
 
-def _archive(bench: Workbench, lake: Lake, choices: Archiving) -> Archived:
-    with bench.open_client() as client:
+def _archive(context: JobContext, lake: Lake, choices: Archiving) -> Archived:
+    with context.open_client() as client:
         head = read_head(client)
     after = lake.reached()
-    check_same_log(lake, bench.server, head.head)
+    check_same_log(lake, context.server, head.head)
     if not choices.accept_loss:
         _check_whole(head, after)
-    done = Archived(job="archive", table=lake.location, committed_id=after, dry_run=bench.dry_run)
-    if bench.dry_run:
-        return _foresee(bench, done, head.head, choices.commit_rows)
+    done = Archived(job="archive", table=lake.location, committed_id=after, dry_run=context.dry_run)
+    if context.dry_run:
+        return _foresee(context, done, head.head, choices.commit_rows)
     lake.create()
-    reading = Reading(bench.server, Selection(), tuple(LOG_COLUMNS), None if choices.accept_loss else head.pruned)
+    reading = Reading(context.server, Selection(), tuple(LOG_COLUMNS), None if choices.accept_loss else head.pruned)
     while done.committed_id < head.head:
-        _copy(bench, lake, reading, done, head.head, choices.commit_rows)
+        _copy(context, lake, reading, done, head.head, choices.commit_rows)
     if choices.compact:
-        bench.progress.show(rows=done.rows, committed_id=done.committed_id, head=head.head, phase="compacting")
+        context.progress.show(rows=done.rows, committed_id=done.committed_id, head=head.head, phase="compacting")
         done.compacted = lake.compact()
     if choices.vacuum_hours is not None:
         done.vacuumed = lake.vacuum(choices.vacuum_hours)
     return done
 
 
-def _copy(bench: Workbench, lake: Lake, reading: Reading, done: Archived, head: int, rows_max: int) -> None:
+def _copy(context: JobContext, lake: Lake, reading: Reading, done: Archived, head: int, rows_max: int) -> None:
     """One run: its files are written, then committed together with the id that they reach."""
-    bench.progress.show(rows=done.rows, committed_id=done.committed_id, head=head)
-    with bench.open_client() as client:
-        run = plan_run(client, done.committed_id, head, rows_max, count_slots(bench.spark))
-    files = copy_run(bench.spark, reading, run, partial(_open, lake.location))
+    context.progress.show(rows=done.rows, committed_id=done.committed_id, head=head)
+    with context.open_client() as client:
+        run = plan_run(client, done.committed_id, head, rows_max, count_slots(context.spark))
+    files = copy_run(context.spark, reading, run, partial(_open, lake.location))
     lake.commit(files, run.after, run.until)
     done.rows += sum(file.rows for file in files)
     done.bytes += sum(file.size for file in files)
     done.files += len(files)
     done.commits += 1
     done.committed_id = run.until
-    bench.progress.show(rows=done.rows, committed_id=run.until, head=head)
+    context.progress.show(rows=done.rows, committed_id=run.until, head=head)
 
 
 def _open(location: str, piece: Piece) -> PartitionedFiles:
@@ -93,8 +93,8 @@ def _check_whole(head: Head, after: int) -> None:
         )
 
 
-def _foresee(bench: Workbench, done: Archived, head: int, rows_max: int) -> Archived:
-    with bench.open_client() as client:
+def _foresee(context: JobContext, done: Archived, head: int, rows_max: int) -> Archived:
+    with context.open_client() as client:
         while done.committed_id < head:
             run = plan_run(client, done.committed_id, head, rows_max, 1)
             done.rows += run.rows

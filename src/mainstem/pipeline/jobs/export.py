@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from mainstem import limits
 from mainstem.errors import BadOption
-from mainstem.pipeline.jobs.runner import Job, Summary, Workbench
+from mainstem.pipeline.jobs.context import Job, JobContext, Summary
 from mainstem.pipeline.lake.copies import (
     Extent,
     FileWriter,
@@ -87,56 +87,56 @@ def make_export(location: str, choices: Exporting) -> Job:
     return partial(export, location=location, choices=choices)
 
 
-def _export_files(bench: Workbench, location: str, choices: Exporting) -> Exported:
+def _export_files(context: JobContext, location: str, choices: Exporting) -> Exported:
     output = Output(location, choices.format)
     journal = output.open(choices.asked)
-    with bench.open_client() as client:
+    with context.open_client() as client:
         head = read_head(client)
     if journal is None:
         if choices.schema:
-            _schema(bench, choices)  # what is wrong with it is told before the place is taken
+            _schema(context, choices)  # what is wrong with it is told before the place is taken
         journal = Journal(choices.asked, choices.from_id - 1, head.pruned)
-        if not bench.dry_run:
+        if not context.dry_run:
             output.start(journal)
-    elif not bench.dry_run:
+    elif not context.dry_run:
         journal = output.recover(journal)
     until = _end(choices, head.head)
     if journal.until > head.head:
         raise BadOption(
-            f"{location} has come to committed id {journal.until}, but the log of {bench.server.url} ends at "
+            f"{location} has come to committed id {journal.until}, but the log of {context.server.url} ends at "
             f"{head.head}: it is another server's, or an older copy"
         )
     if journal.place is not None:
-        check_place(output.location, journal.place, bench.server)
+        check_place(output.location, journal.place, context.server)
     if not choices.accept_loss:
         check_history(head, journal.pruned, journal.until)
-    done = Exported(job="export", output=output.location, committed_id=journal.until, dry_run=bench.dry_run)
-    if journal.until < until and not bench.dry_run:
+    done = Exported(job="export", output=output.location, committed_id=journal.until, dry_run=context.dry_run)
+    if journal.until < until and not context.dry_run:
         output.begin()
-    for run, files in _copy(bench, choices, output.location, done, until, journal.pruned):
-        if not bench.dry_run:
+    for run, files in _copy(context, choices, output.location, done, until, journal.pruned):
+        if not context.dry_run:
             journal = output.add(files, journal, run.until)
-    if not bench.dry_run:
+    if not context.dry_run:
         output.finish(journal)
     return done
 
 
-def _export_delta(bench: Workbench, location: str, choices: Exporting) -> Exported:
+def _export_delta(context: JobContext, location: str, choices: Exporting) -> Exported:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     name = hashlib.sha256(choices.asked.encode()).hexdigest()[:16]
-    lake = Lake(location, f"{APP}-{name}", to_arrow_schema(_schema(bench, choices), timezone="UTC"))
-    with bench.open_client() as client:
+    lake = Lake(location, f"{APP}-{name}", to_arrow_schema(_schema(context, choices), timezone="UTC"))
+    with context.open_client() as client:
         head = read_head(client)
-    check_same_log(lake, bench.server, head.head)
+    check_same_log(lake, context.server, head.head)
     after = max(lake.reached(), choices.from_id - 1)
     if lake.reached() and not choices.accept_loss:
         check_history(head, 0, after)
-    done = Exported(job="export", output=lake.location, committed_id=after, dry_run=bench.dry_run)
-    if not bench.dry_run:
+    done = Exported(job="export", output=lake.location, committed_id=after, dry_run=context.dry_run)
+    if not context.dry_run:
         lake.create()
-    for run, files in _copy(bench, choices, lake.location, done, _end(choices, head.head), head.pruned):
-        if not bench.dry_run:
+    for run, files in _copy(context, choices, lake.location, done, _end(choices, head.head), head.pruned):
+        if not context.dry_run:
             lake.commit(files, lake.reached(), run.until)
     return done
 
@@ -146,35 +146,35 @@ def _end(choices: Exporting, head: int) -> int:
 
 
 def _copy(
-    bench: Workbench, choices: Exporting, location: str, done: Exported, until: int, pruned: int
+    context: JobContext, choices: Exporting, location: str, done: Exported, until: int, pruned: int
 ) -> Iterator[tuple[Run, list[WrittenFile]]]:
     """Run after run: each is written when it comes out of here, and still has to be made known."""
     if done.committed_id >= until:
         return
-    schema = _schema(bench, choices)
-    wanted = ("committed_id",) if bench.dry_run else Shape(schema, None).columns
+    schema = _schema(context, choices)
+    wanted = ("committed_id",) if context.dry_run else Shape(schema, None).columns
     columns = tuple(name for name in LOG_COLUMNS if name in {*wanted, *ALWAYS})
-    reading = Reading(bench.server, choices.selection, columns, None if choices.accept_loss else pruned)
+    reading = Reading(context.server, choices.selection, columns, None if choices.accept_loss else pruned)
     opener = partial(open_rows, choices.format, choices.messages, location, schema)
     while done.committed_id < until:
-        with bench.open_client() as client:
-            run = plan_run(client, done.committed_id, until, choices.commit_rows, count_slots(bench.spark))
-        files = copy_run(bench.spark, reading, run, open_tally if bench.dry_run else opener)
+        with context.open_client() as client:
+            run = plan_run(client, done.committed_id, until, choices.commit_rows, count_slots(context.spark))
+        files = copy_run(context.spark, reading, run, open_tally if context.dry_run else opener)
         yield run, files
         done.rows += sum(file.rows for file in files)
-        if not bench.dry_run:
+        if not context.dry_run:
             done.files += len(files)
             done.bytes += sum(file.size for file in files)
         done.committed_id = run.until
-        bench.progress.show(rows=done.rows, committed_id=run.until, head=until)
+        context.progress.show(rows=done.rows, committed_id=run.until, head=until)
 
 
-def _schema(bench: Workbench, choices: Exporting) -> StructType:
+def _schema(context: JobContext, choices: Exporting) -> StructType:
     """The columns, as the source itself would give them."""
     columns = ("content_type", "data") if choices.messages else choices.columns
     options = {"columns": ",".join(columns), "schema": choices.schema or ""}
     given = {name: value for name, value in options.items() if value}
-    return bench.spark.read.format("mainstem").options(**bench.options, **given).load().schema
+    return context.spark.read.format("mainstem").options(**context.options, **given).load().schema
 
 
 class File(Protocol):

@@ -21,7 +21,7 @@ import msgspec
 from mainstem import limits
 from mainstem.errors import BadOption
 from mainstem.pipeline.datasource.stage import Stage, sync
-from mainstem.pipeline.jobs.runner import Job, Summary, Workbench
+from mainstem.pipeline.jobs.context import Job, JobContext, Summary
 from mainstem.pipeline.lake.inputs import Source, SourceFile, check_files, infer_schema, list_files, read_file
 
 if TYPE_CHECKING:
@@ -71,29 +71,29 @@ def make_import(source: Source, target: Mapping[str, str], *, name: str = "", gr
     return partial(_import, source=source, target=dict(target), name=name, group_files=most)
 
 
-def _import(bench: Workbench, source: Source, target: dict[str, str], name: str, group_files: int) -> Imported:
-    asked = Asked(source, target, name, bench.server.url)
-    book = Book(bench.checkpoint, asked)
-    plan = _extend(bench, book.read(), asked, group_files)
+def _import(context: JobContext, source: Source, target: dict[str, str], name: str, group_files: int) -> Imported:
+    asked = Asked(source, target, name, context.server.url)
+    book = Book(context.checkpoint, asked)
+    plan = _extend(context, book.read(), asked, group_files)
     where = " ".join(f"{option}={value}" for option, value in target.items())
-    done = Imported(job="import", source=source.location, target=where, dry_run=bench.dry_run)
-    done.committed_id = bench.head()
+    done = Imported(job="import", source=source.location, target=where, dry_run=context.dry_run)
+    done.committed_id = context.read_head()
     left = plan.groups[plan.done :]
-    if bench.dry_run:
+    if context.dry_run:
         for group in left:
-            _count(done, group, _read(bench, plan, group).count())
+            _count(done, group, _read(context, plan, group).count())
         return done
     book.write(plan)
     for number, group in enumerate(left, plan.done + 1):
         phase = f"{number} of {len(plan.groups)}"
-        bench.progress.show(rows=done.rows, committed_id=done.committed_id, head=done.committed_id, phase=phase)
-        producer = _producer(bench, asked, group)
-        with _layout(bench.spark):
-            _count(done, group, _write(bench, book, plan, group, producer))
+        context.progress.show(rows=done.rows, committed_id=done.committed_id, head=done.committed_id, phase=phase)
+        producer = _producer(context, asked, group)
+        with _layout(context.spark):
+            _count(done, group, _write(context, book, plan, group, producer))
         plan = msgspec.structs.replace(plan, done=number)
         book.write(plan)
         Stage(str(book.folder), producer).discard_all()  # not before: a repeated write looks there for what was sent
-        done.committed_id = bench.head()
+        done.committed_id = context.read_head()
     return done
 
 
@@ -103,7 +103,7 @@ def _count(done: Imported, group: list[SourceFile], rows: int) -> None:
     done.bytes += sum(file.size for file in group)
 
 
-def _extend(bench: Workbench, plan: Plan | None, asked: Asked, group_files: int) -> Plan:
+def _extend(context: JobContext, plan: Plan | None, asked: Asked, group_files: int) -> Plan:
     """The plan with the files that came since it was made; those that are in it are not looked at again."""
     source = asked.source
     if plan is not None and source.format == "delta":
@@ -116,7 +116,7 @@ def _extend(bench: Workbench, plan: Plan | None, asked: Asked, group_files: int)
     new = [file for file in found if file.path not in known]
     if plan is not None:
         return msgspec.structs.replace(plan, groups=[*plan.groups, *_group(new, group_files)])
-    schema = infer_schema(bench.spark, source, new) if new else None
+    schema = infer_schema(context.spark, source, new) if new else None
     return Plan(asked, schema, _group(new, group_files))
 
 
@@ -132,13 +132,13 @@ def _group(files: list[SourceFile], files_max: int) -> list[list[SourceFile]]:
     return groups
 
 
-def _read(bench: Workbench, plan: Plan, group: list[SourceFile]) -> DataFrame:
+def _read(context: JobContext, plan: Plan, group: list[SourceFile]) -> DataFrame:
     """The rows of the files, one file after the other."""
     source = plan.asked.source
     check_files(source, plan.schema, group)
     rows = reduce(
         lambda before, after: before.unionAll(after),
-        (read_file(bench.spark, source, plan.schema, file) for file in group),
+        (read_file(context.spark, source, plan.schema, file) for file in group),
     )
     return _lift(rows, plan.asked.target) if source.format == "ndjson" else rows
 
@@ -178,7 +178,7 @@ def _lift(lines: DataFrame, target: Mapping[str, str]) -> DataFrame:
     return lines.select(*columns)
 
 
-def _write(bench: Workbench, book: Book, plan: Plan, group: list[SourceFile], producer: str) -> int:
+def _write(context: JobContext, book: Book, plan: Plan, group: list[SourceFile], producer: str) -> int:
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
 
@@ -186,15 +186,15 @@ def _write(bench: Workbench, book: Book, plan: Plan, group: list[SourceFile], pr
     if plan.asked.source.format == "ndjson":
         target = {"valueColumn": "value", **target}
     seen = Observation()
-    rows = _read(bench, plan, group).observe(seen, f.count(f.lit(1)).alias("rows"))
-    options = {**bench.options, **target, "producerId": producer, "stagingLocation": str(book.folder)}
+    rows = _read(context, plan, group).observe(seen, f.count(f.lit(1)).alias("rows"))
+    options = {**context.options, **target, "producerId": producer, "stagingLocation": str(book.folder)}
     rows.write.format("mainstem").mode("append").options(**options).save()
     return int(seen.get["rows"])
 
 
-def _producer(bench: Workbench, asked: Asked, group: list[SourceFile]) -> str:
+def _producer(context: JobContext, asked: Asked, group: list[SourceFile]) -> str:
     """Of what is written and how it is cut: whoever has the same id sends the same requests."""
-    facts = [msgspec.to_builtins(asked), msgspec.to_builtins(group), LAYOUT, bench.spark.version]
+    facts = [msgspec.to_builtins(asked), msgspec.to_builtins(group), LAYOUT, context.spark.version]
     return f"import-{hashlib.sha256(msgspec.json.encode(facts)).hexdigest()[:32]}"
 
 

@@ -11,8 +11,8 @@ import msgspec
 
 from mainstem import limits
 from mainstem.errors import BadOption, BadPath
+from mainstem.pipeline.jobs.context import Job, JobContext, Summary
 from mainstem.pipeline.jobs.durations import as_interval
-from mainstem.pipeline.jobs.runner import Job, Summary, Workbench
 from mainstem.streams.rules.paths import check_path
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ def make_rollup(options: RollupOptions, *, accept_loss: bool = False) -> Job:
     """`accept_loss`: go on with what is left if the log was pruned before it was counted."""
     windows = check_options(options)
 
-    def rollup(bench: Workbench) -> Rolled:
-        return _rollup(bench, options, windows, accept_loss)
+    def rollup(context: JobContext) -> Rolled:
+        return _rollup(context, options, windows, accept_loss)
 
     return rollup
 
@@ -79,19 +79,19 @@ def check_options(options: RollupOptions) -> Windows:
     return Windows(as_interval(options.window, "--window"), as_interval(options.late, "--late", least=0))
 
 
-def _rollup(bench: Workbench, options: RollupOptions, windows: Windows, accept_loss: bool) -> Rolled:
-    head = bench.head()
-    _keep_options(bench.checkpoint / "rollup.json", options)
-    checkpoint = str((bench.checkpoint / "query").resolve())
+def _rollup(context: JobContext, options: RollupOptions, windows: Windows, accept_loss: bool) -> Rolled:
+    head = context.read_head()
+    _keep_options(context.checkpoint / "rollup.json", options)
+    checkpoint = str((context.checkpoint / "query").resolve())
     query = (
-        count(read(bench, options, accept_loss), options, windows)
+        count(read(context, options, accept_loss), options, windows)
         .writeStream.format("mainstem")
-        .options(**bench.options, stream=options.into, checkpointLocation=checkpoint)
+        .options(**context.options, stream=options.into, checkpointLocation=checkpoint)
         .outputMode("append")
         .trigger(availableNow=True)
         .start()
     )
-    rows = bench.follow(query)
+    rows = context.await_query(query)
     done = Rolled(job="rollup", into=options.into, rows=rows, committed_id=head)
     _add_counts(done, query)
     return done
@@ -128,14 +128,14 @@ def _add_counts(done: Rolled, query: StreamingQuery) -> None:
 # The query
 
 
-def read(bench: Workbench, options: RollupOptions, accept_loss: bool) -> DataFrame:
+def read(context: JobContext, options: RollupOptions, accept_loss: bool) -> DataFrame:
     """The log without the stream that is written: what was counted is not counted again."""
     given = {"streams": options.streams, "partitions": options.partitions}
     chosen = {name: value for name, value in given.items() if value}
     chosen["failOnDataLoss"] = "false" if accept_loss else "true"
     rows = (
-        bench.spark.readStream.format("mainstem")
-        .options(**bench.options, **chosen, maxRowsPerTrigger=str(limits.ROLLUP_ROWS))
+        context.spark.readStream.format("mainstem")
+        .options(**context.options, **chosen, maxRowsPerTrigger=str(limits.ROLLUP_ROWS))
         .load()
     )
     return rows.where((rows.stream != options.into) | rows.stream.isNull())

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mainstem.errors import JobFailed, MainstemError
-from mainstem.pipeline.jobs.runner import explain
 from mainstem.pipeline.spark.class_archive import archive_of, give_base, recording, remove_others
+from mainstem.pipeline.spark.errors import explain
 from mainstem.pipeline.spark.session import JAVA_OPTIONS, end_java, find_jars, prepare_environment, session
 
 if TYPE_CHECKING:

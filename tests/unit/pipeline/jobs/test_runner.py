@@ -10,7 +10,9 @@ import pytest
 
 from mainstem.errors import BadOption, HistoryLost, JobFailed, OtherLog, ServerUnreachable
 from mainstem.pipeline.http_client import ServerOptions
-from mainstem.pipeline.jobs.runner import Summary, Workbench, explain, run_every, run_once
+from mainstem.pipeline.jobs.context import JobContext, Summary
+from mainstem.pipeline.jobs.runner import run_every, run_once
+from mainstem.pipeline.spark.errors import explain
 from mainstem.pipeline.spark.master import MASTER, choose_master
 
 
@@ -65,30 +67,30 @@ def test_other_masters_are_told_before_java_starts(master):
 
 
 def test_a_full_disk_is_told_as_what_it_is(start_server, tmp_path: Path):
-    def job(bench: Workbench) -> Summary:
+    def job(context: JobContext) -> Summary:
         raise OSError(errno.ENOSPC, "No space left on device", "x")
 
     with pytest.raises(OSError, match="No space left"):
-        run_once(job, Workbench(ServerOptions(start_server().url), tmp_path))
+        run_once(job, JobContext(ServerOptions(start_server().url), tmp_path))
 
 
 def test_the_first_signal_ends_the_rounds_and_the_second_one_the_round(start_server, tmp_path: Path):
-    bench = Workbench(ServerOptions(start_server().url), tmp_path)
+    context = JobContext(ServerOptions(start_server().url), tmp_path)
     before = signal.getsignal(signal.SIGINT)
     told: list[Summary] = []
 
     def asked(times: int):
-        def job(bench: Workbench) -> Summary:
+        def job(context: JobContext) -> Summary:
             for _ in range(times):
                 os.kill(os.getpid(), signal.SIGINT)
             return Summary(job="test")
 
         return job
 
-    run_every(asked(1), bench, 60, told.append)
+    run_every(asked(1), context, 60, told.append)
     assert len(told) == 1
     with pytest.raises(KeyboardInterrupt):
-        run_every(asked(2), bench, 60, told.append)
+        run_every(asked(2), context, 60, told.append)
     assert len(told) == 1
     assert signal.getsignal(signal.SIGINT) is before
 
@@ -99,5 +101,5 @@ def test_an_absent_server_is_waited_for_aloud(tmp_path: Path, monkeypatch):
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
     heard: list[str] = []
     with pytest.raises(ServerUnreachable, match=r"within 0.5 s.*--retry of a job"):
-        Workbench(ServerOptions(url, retry_s=0.5), tmp_path, tell=heard.append).check()
+        JobContext(ServerOptions(url, retry_s=0.5), tmp_path, on_wait=heard.append).check()
     assert len(heard) == 1

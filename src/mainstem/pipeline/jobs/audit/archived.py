@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mainstem.pipeline.jobs.audit.rules import Bounds, Tables
-from mainstem.pipeline.jobs.runner import Workbench
+from mainstem.pipeline.jobs.context import JobContext
 from mainstem.pipeline.lake.tables import ARCHIVE_DDL, archive_at, first_line, read_files
 from mainstem.pipeline.log_pages import LOG_COLUMNS
 
@@ -22,16 +22,16 @@ PLACE = ("committed_id", "position")
 class Archive:
     """One archive, as far as both it and the audit have come."""
 
-    def __init__(self, bench: Workbench, location: str, audited: int) -> None:
+    def __init__(self, context: JobContext, location: str, audited: int) -> None:
         lake = archive_at(location)
         table = lake.load()
         self.until = min(lake.reached(table), audited)
         files = table.file_uris()
         self.unreadable = {} if "://" in lake.location else find_unreadable(files)
         readable = [file for file in files if file not in self.unreadable]
-        self.rows = _marked(read_files(bench.spark, lake.location, readable, ARCHIVE_DDL), self.until)
-        options = bench.options | {"endingId": str(self.until), "failOnDataLoss": "false"}
-        self.log = _marked(bench.spark.read.format("mainstem").options(**options).load(), self.until)
+        self.rows = _marked(read_files(context.spark, lake.location, readable, ARCHIVE_DDL), self.until)
+        options = context.options | {"endingId": str(self.until), "failOnDataLoss": "false"}
+        self.log = _marked(context.spark.read.format("mainstem").options(**options).load(), self.until)
 
     def count(self) -> int:
         return self.rows.count()

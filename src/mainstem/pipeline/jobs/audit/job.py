@@ -15,7 +15,7 @@ import msgspec
 
 from mainstem import limits
 from mainstem.pipeline.jobs.audit.rules import Bounds, Tables, check_spans, check_tables
-from mainstem.pipeline.jobs.runner import Job, Summary, Workbench, watched
+from mainstem.pipeline.jobs.context import Job, JobContext, Summary, poll_while
 from mainstem.pipeline.log_pages import read_head
 
 if TYPE_CHECKING:
@@ -64,13 +64,13 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def make_audit(options: AuditOptions) -> Job:
-    def audit(bench: Workbench) -> Audited:
-        return _audit(bench, options)
+    def audit(context: JobContext) -> Audited:
+        return _audit(context, options)
 
     return audit
 
 
-def _audit(bench: Workbench, options: AuditOptions) -> Audited:
+def _audit(context: JobContext, options: AuditOptions) -> Audited:
     from mainstem.pipeline.jobs.audit.archived import Archive
     from mainstem.pipeline.jobs.audit.indexes import copy_index
     from mainstem.pipeline.jobs.audit.ranges import SAMPLE_OF, Scope
@@ -78,32 +78,32 @@ def _audit(bench: Workbench, options: AuditOptions) -> Audited:
 
     if options.archive is not None:
         load_table(absolute(options.archive))  # told now, not after the whole log was read
-    folder = bench.checkpoint / "findings"
-    plan = Plan(bench.server.url, bench.head(), round(options.sample * SAMPLE_OF), round(options.skew_s * 1e6))
+    folder = context.checkpoint / "findings"
+    plan = Plan(context.server.url, context.read_head(), round(options.sample * SAMPLE_OF), round(options.skew_s * 1e6))
     plan = _resume(folder, plan)
-    scope = Scope(bench.server, folder.resolve(), plan.sample, plan.skew_us)
+    scope = Scope(context.server, folder.resolve(), plan.sample, plan.skew_us)
     done = Audited(job="audit", committed_id=plan.until)
-    spans, done.event_ids = _examine(bench, scope, plan.until)
+    spans, done.event_ids = _examine(context, scope, plan.until)
     done.rows = sum(span.rows for span in spans)
     done.events = sum(span.events for span in spans)
     done.bytes = sum(span.bytes for span in spans)
-    bench.progress.show(rows=done.rows, committed_id=plan.until, head=plan.until, phase="comparing")
+    context.progress.show(rows=done.rows, committed_id=plan.until, head=plan.until, phase="comparing")
     # The states of producers before those of streams: so a stream that has not changed has no newer producers.
     done.producers = copy_index(scope, "producers")
     done.streams = copy_index(scope, "streams")
-    with bench.open_client() as client:
+    with context.open_client() as client:
         bounds = Bounds(plan.until, read_head(client).pruned, plan.sample)
-    tables = Tables(bench.spark, folder)
+    tables = Tables(context.spark, folder)
     faults = list(check_tables(tables, bounds))
     told = check_spans(spans, plan.skew_us)
     if options.archive is not None:
-        archive = Archive(bench, options.archive, plan.until)
+        archive = Archive(context, options.archive, plan.until)
         done.archived = archive.count()
         told += archive.check_files()
         found = archive.check(tables, bounds)
         faults += [] if found is None else [found]
     if told:
-        faults.append(bench.spark.createDataFrame(told, FAULTS))
+        faults.append(context.spark.createDataFrame(told, FAULTS))
     if faults:
         _report(done, reduce(lambda one, other: one.unionByName(other), faults), options.examples)
     shutil.rmtree(folder)
@@ -137,19 +137,19 @@ class Task:
     index: str | None = None
 
 
-def _examine(bench: Workbench, scope: Scope, until: int) -> tuple[list[Span], int]:
+def _examine(context: JobContext, scope: Scope, until: int) -> tuple[list[Span], int]:
     """The whole log, and beside it the index of event ids, whose entries never change."""
     from mainstem.pipeline.jobs.audit.ranges import Span
 
     ends = [*range(0, until, limits.AUDIT_TASK_IDS), until]
     ranges = [Task(after, last) for after, last in itertools.pairwise(ends)]
-    with _watched(bench, scope.folder / "spans", until):
-        ids, *_ = _run_tasks(bench, scope, [Task(index="events"), *ranges])
+    with _show_progress(context, scope.folder / "spans", until):
+        ids, *_ = _run_tasks(context, scope, [Task(index="events"), *ranges])
     files = sorted((scope.folder / "spans").glob("*.json"))
     return [msgspec.json.decode(file.read_bytes(), type=Span) for file in files], ids
 
 
-def _run_tasks(bench: Workbench, scope: Scope, tasks: list[Task]) -> list[int]:
+def _run_tasks(context: JobContext, scope: Scope, tasks: list[Task]) -> list[int]:
     """Let Spark do them; of each, how many rows it has looked at."""
     count = len(tasks)
 
@@ -161,7 +161,7 @@ def _run_tasks(bench: Workbench, scope: Scope, tasks: list[Task]) -> list[int]:
             columns = [pa.array(column, pa.int64()) for column in zip(*done, strict=True)]
             yield pa.RecordBatch.from_arrays(columns, ["number", "rows"])
 
-    told = bench.spark.range(0, count, 1, count).mapInArrow(work, "number BIGINT, rows BIGINT").collect()
+    told = context.spark.range(0, count, 1, count).mapInArrow(work, "number BIGINT, rows BIGINT").collect()
     return [int(row["rows"]) for row in sorted(told, key=lambda row: int(row["number"]))]
 
 
@@ -175,12 +175,12 @@ def _do(scope: Scope, task: Task) -> int:
 
 
 @contextmanager
-def _watched(bench: Workbench, spans: Path, until: int) -> Iterator[None]:
-    """Tell of the ranges that are done while others are being examined."""
+def _show_progress(context: JobContext, spans: Path, until: int) -> Iterator[None]:
+    """Show how many ranges are done while others are still being read."""
     rows = reached = 0
     seen: set[str] = set()
 
-    def look() -> None:
+    def update() -> None:
         nonlocal rows, reached
         for file in spans.glob("*.json"):
             if file.name not in seen:
@@ -188,9 +188,9 @@ def _watched(bench: Workbench, spans: Path, until: int) -> Iterator[None]:
                 found = msgspec.json.decode(file.read_bytes())
                 rows += found["rows"]
                 reached += found["until"] - found["after"]
-        bench.progress.show(rows=rows, committed_id=reached, head=until, phase="reading")
+        context.progress.show(rows=rows, committed_id=reached, head=until, phase="reading")
 
-    with watched(look):
+    with poll_while(update):
         yield
 
 

@@ -12,8 +12,8 @@ import msgspec
 
 from mainstem import limits
 from mainstem.errors import BadPolicy
+from mainstem.pipeline.jobs.context import Job, JobContext, Summary
 from mainstem.pipeline.jobs.retain.policies import Policies
-from mainstem.pipeline.jobs.runner import Job, Summary, Workbench
 from mainstem.pipeline.jobs.targets import PARTITION, STREAM
 
 if TYPE_CHECKING:
@@ -60,26 +60,26 @@ def make_retain(choices: Retaining) -> Job:
     return partial(_retain, choices=choices)
 
 
-def _retain(bench: Workbench, choices: Retaining) -> Retained:
+def _retain(context: JobContext, choices: Retaining) -> Retained:
     from pyspark import StorageLevel
 
-    from mainstem.pipeline.jobs.ranges import tracked
+    from mainstem.pipeline.jobs.ranges import show_task_progress
 
-    until = bench.head()
+    until = context.read_head()
     policies = choices.policies
-    done = Retained(job="retain", committed_id=until, dry_run=bench.dry_run)
-    done.archived = {table: _archived_until(table, bench, until) for table in policies.archives}
+    done = Retained(job="retain", committed_id=until, dry_run=context.dry_run)
+    done.archived = {table: _archived_until(table, context, until) for table in policies.archives}
     if not until or not (policies.has(PARTITION) or policies.has(STREAM)):
         return done
-    measured = bench.dry_run or any(policy.max_bytes is not None for policy in policies.all)
-    records = _read(bench, policies, until, measured)
-    if bench.dry_run:
+    measured = context.dry_run or any(policy.max_bytes is not None for policy in policies.all)
+    records = _read(context, policies, until, measured)
+    if context.dry_run:
         records = records.persist(StorageLevel.DISK_ONLY)
-    floors = _find_floors(bench, policies, records, done.archived, choices.clock_s()).persist(StorageLevel.DISK_ONLY)
+    floors = _find_floors(context, policies, records, done.archived, choices.clock_s()).persist(StorageLevel.DISK_ONLY)
     try:
-        with tracked(bench, until, "looking" if bench.dry_run else "pruning"):
+        with show_task_progress(context, until, "looking" if context.dry_run else "pruning"):
             _count(floors, policies, measured, done)
-        if bench.dry_run:
+        if context.dry_run:
             _foresee(records, floors, policies, done)
     finally:
         floors.unpersist()
@@ -87,18 +87,18 @@ def _retain(bench: Workbench, choices: Retaining) -> Retained:
     return done
 
 
-def _archived_until(table: str, bench: Workbench, head: int) -> int:
+def _archived_until(table: str, context: JobContext, head: int) -> int:
     from mainstem.pipeline.lake.tables import archive_at, check_same_log
 
     lake = archive_at(table)
     if not lake.exists:
         raise BadPolicy(f"there is no archive at {table}: nothing is pruned before `mainstem pipeline archive` made it")
-    check_same_log(lake, bench.server, head)
+    check_same_log(lake, context.server, head)
     return lake.reached()
 
 
-def _read(bench: Workbench, policies: Policies, until: int, measured: bool) -> DataFrame:
-    from mainstem.pipeline.jobs.ranges import cut, read_pieces
+def _read(context: JobContext, policies: Policies, until: int, measured: bool) -> DataFrame:
+    from mainstem.pipeline.jobs.ranges import map_ranges, split_range
     from mainstem.pipeline.jobs.retain.pruning import RECORDS, take_records
     from mainstem.pipeline.lake.copies import count_slots
     from mainstem.pipeline.log_pages import Selection
@@ -106,12 +106,12 @@ def _read(bench: Workbench, policies: Policies, until: int, measured: bool) -> D
     kinds = [kind for kind, name in (("stream", STREAM), ("event", PARTITION)) if policies.has(name)]
     selection = Selection(kind=kinds[0]) if len(kinds) == 1 else Selection()
     columns = (*COLUMNS, "data") if measured else COLUMNS
-    ranges = cut(0, until, count_slots(bench.spark))
-    return read_pieces(bench, ranges, selection, columns, lambda: partial(take_records, policies), RECORDS)
+    ranges = split_range(0, until, count_slots(context.spark))
+    return map_ranges(context, ranges, selection, columns, lambda: partial(take_records, policies), RECORDS)
 
 
 def _find_floors(
-    bench: Workbench, policies: Policies, records: DataFrame, archived: dict[str, int], now_s: float
+    context: JobContext, policies: Policies, records: DataFrame, archived: dict[str, int], now_s: float
 ) -> DataFrame:
     """`policies.find_floor` for all targets at once: what no bound keeps, then what the requirements let go of it."""
     from pyspark.sql import Window
@@ -120,7 +120,7 @@ def _find_floors(
 
     from mainstem.pipeline.jobs.retain.pruning import FLOORS, Pruning
 
-    slots = int(bench.spark.conf.get("spark.sql.shuffle.partitions") or 2)
+    slots = int(context.spark.conf.get("spark.sql.shuffle.partitions") or 2)
     of_target = Window.partitionBy(*TARGET)
     newest_first = of_target.orderBy(f.desc("committed_id"))
     oldest_first = of_target.orderBy("committed_id")
@@ -153,7 +153,7 @@ def _find_floors(
         .select(*TARGET, "policy", "committed_id", "committed_at", "messages", "size", "start", "behind")
         .sortWithinPartitions(*TARGET, "committed_id")
     )
-    pruning = Pruning(bench.server, every, archived, bench.dry_run)
+    pruning = Pruning(context.server, every, archived, context.dry_run)
     return going.mapInArrow(pruning.prune, from_arrow_schema(FLOORS))
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from mainstem import limits
 from mainstem.errors import BadOption
-from mainstem.pipeline.jobs.runner import Job, Summary, Workbench
+from mainstem.pipeline.jobs.context import Job, JobContext, Summary
 from mainstem.pipeline.jobs.targets import COLUMNS, PARTITION, Choice
 
 if TYPE_CHECKING:
@@ -77,55 +77,55 @@ def make_snapshot(choices: Snapshotting) -> Job:
     return partial(_snapshot, choices=choices)
 
 
-def _snapshot(bench: Workbench, choices: Snapshotting) -> Snapshots:
-    until = bench.head()
-    path = bench.checkpoint / "place.json"
-    place = _load(path, Place(choices.describe(), bench.server.url), until)
-    done = Snapshots(job="snapshot", committed_id=until, dry_run=bench.dry_run)
+def _snapshot(context: JobContext, choices: Snapshotting) -> Snapshots:
+    until = context.read_head()
+    path = context.checkpoint / "place.json"
+    place = _load(path, Place(choices.describe(), context.server.url), until)
+    done = Snapshots(job="snapshot", committed_id=until, dry_run=context.dry_run)
     if until == place.committed_id and not place.behind:
         return done
-    behind = _fold(bench, choices, place, until, done)
-    if not bench.dry_run and len(behind) <= limits.SNAPSHOTS_BEHIND_MAX:
+    behind = _fold(context, choices, place, until, done)
+    if not context.dry_run and len(behind) <= limits.SNAPSHOTS_BEHIND_MAX:
         _save(path, Place(place.plan, place.url, until, tuple(behind)))
     return done
 
 
-def _fold(bench: Workbench, choices: Snapshotting, place: Place, until: int, done: Snapshots) -> list[Behind]:
+def _fold(context: JobContext, choices: Snapshotting, place: Place, until: int, done: Snapshots) -> list[Behind]:
     """Fold everything; which targets are behind now."""
     from pyspark import StorageLevel
 
-    from mainstem.pipeline.jobs.ranges import tracked
+    from mainstem.pipeline.jobs.ranges import show_task_progress
     from mainstem.pipeline.jobs.snapshot.folds import Folding
 
-    folding = Folding(bench.server, choices.reducer, until, choices.partial, bench.dry_run)
-    rows = _read(bench, choices, choices.choice, place.committed_id, until)
+    folding = Folding(context.server, choices.reducer, until, choices.partial, context.dry_run)
+    rows = _read(context, choices, choices.choice, place.committed_id, until)
     if place.behind:
         names = frozenset((one.kind, one.name) for one in place.behind)
         late = Choice(choices.choice.partitions, choices.choice.streams, names)
         first = min(one.after for one in place.behind)
-        rows = rows.unionAll(_read(bench, choices, late, first, place.committed_id))
+        rows = rows.unionAll(_read(context, choices, late, first, place.committed_id))
     results = _gather(rows, folding).persist(StorageLevel.DISK_ONLY)
     try:
-        with tracked(bench, until, "folding"):
+        with show_task_progress(context, until, "folding"):
             _count(results, done)
         return _find_behind(results, done)
     finally:
         results.unpersist()
 
 
-def _read(bench: Workbench, choices: Snapshotting, choice: Choice, after: int, until: int) -> DataFrame:
-    from mainstem.pipeline.jobs.ranges import cut, read_pieces
+def _read(context: JobContext, choices: Snapshotting, choice: Choice, after: int, until: int) -> DataFrame:
+    from mainstem.pipeline.jobs.ranges import map_ranges, split_range
     from mainstem.pipeline.jobs.snapshot.folds import COMBINED, TAKEN, Combiner, take_in_order
     from mainstem.pipeline.lake.copies import count_slots
 
-    ranges = cut(after, until, count_slots(bench.spark))
+    ranges = split_range(after, until, count_slots(context.spark))
     reducer: Any = choices.reducer
     if _is_keyed(reducer):
-        return read_pieces(
-            bench, ranges, choice.selection(), COLUMNS, lambda: Combiner(reducer, choice).combine, COMBINED
+        return map_ranges(
+            context, ranges, choice.selection(), COLUMNS, lambda: Combiner(reducer, choice).combine, COMBINED
         )
-    return read_pieces(
-        bench, ranges, choice.selection(), ORDERED_COLUMNS, lambda: partial(take_in_order, choice), TAKEN
+    return map_ranges(
+        context, ranges, choice.selection(), ORDERED_COLUMNS, lambda: partial(take_in_order, choice), TAKEN
     )
 
 

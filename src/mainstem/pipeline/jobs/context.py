@@ -1,0 +1,149 @@
+"""What a job gets and gives: the server, Spark, a checkpoint directory and progress in, a summary out."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from mainstem.pipeline.http_client import HttpClient, ServerOptions
+from mainstem.pipeline.spark.java import find_java
+from mainstem.pipeline.spark.master import choose_master
+from mainstem.pipeline.spark.session import session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+POLL_S = 0.25
+
+
+class Progress(Protocol):
+    """Shows how far a round has come."""
+
+    def show(self, *, rows: int, committed_id: int, head: int, phase: str = "") -> None:
+        """`rows` done so far in this round, the committed id reached, and the head of the log."""
+
+
+class NoProgress:
+    """Shows nothing."""
+
+    def show(self, *, rows: int, committed_id: int, head: int, phase: str = "") -> None:
+        pass
+
+
+class Summary(msgspec.Struct, kw_only=True):
+    """What one round has done. Each job adds its own numbers; all are printed by name."""
+
+    job: str
+    rows: int = 0
+    committed_id: int = 0
+    """Up to where the log was read."""
+    lag: int = 0
+    """How many ids the log has grown beyond that meanwhile."""
+    seconds: float = 0.0
+    faults: int = 0
+    """Above 0, the command exits with 1."""
+
+
+class JobContext:
+    """What a job works with: the server, Spark, and a directory that it finds again after a restart."""
+
+    def __init__(
+        self,
+        server: ServerOptions,
+        checkpoint: Path,
+        *,
+        master: str | None = None,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+        on_wait: Callable[[str], None] | None = None,
+    ) -> None:
+        """`on_wait` is called with a message when a request has to wait for the server."""
+        self.server = server
+        self.checkpoint = checkpoint
+        self.master = master
+        self.dry_run = dry_run
+        self.progress: Progress = progress or NoProgress()
+        self._on_wait = on_wait
+        self._head = 0
+
+    @cached_property
+    def spark(self) -> "SparkSession":
+        """Started on first use: a job that finds nothing to do does not wait for it."""
+        return session("mainstem pipeline", self.master, work=self.checkpoint / "spark", short_lived=True)
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The options of `format("mainstem")` for this server."""
+        token = {"token": self.server.token, "tokenFile": self.server.token_file}
+        given = {name: value for name, value in token.items() if value is not None}
+        address = {"url": self.server.url, "streamPrefix": self.server.stream_prefix}
+        return {**address, "retrySeconds": f"{self.server.retry_s:.0f}", **given}
+
+    def open_client(self) -> HttpClient:
+        return HttpClient(self.server, self._on_wait)
+
+    def read_head(self) -> int:
+        """The committed id of the newest record."""
+        with self.open_client() as client:
+            self._head = int(client.get_json("/v1/log/head")["head"])
+        return self._head
+
+    def check(self) -> None:
+        """Check without Spark that the server answers and accepts the token, and that there is a Java."""
+        master = choose_master(self.master)
+        self.read_head()
+        if not master.startswith("sc://"):
+            find_java()
+
+    def await_query(self, query: "StreamingQuery") -> int:
+        """Wait for a query that ends by itself (availableNow) and show its progress; the number of rows it read."""
+        seen: set[tuple[str, int]] = set()
+        rows = 0
+        while True:
+            active = query.isActive
+            for report in query.recentProgress:
+                name = (str(report["runId"]), int(report["batchId"]))
+                if name not in seen:
+                    seen.add(name)
+                    rows += int(report["numInputRows"])
+                    reached = max((_committed_id(source["endOffset"]) for source in report["sources"]), default=0)
+                    self.progress.show(rows=rows, committed_id=reached, head=max(reached, self._head))
+            if not active:
+                query.awaitTermination()  # it raises what went wrong
+                return rows
+            time.sleep(POLL_S)
+
+
+def _committed_id(offset: Any) -> int:
+    """The committed id in a source's offset, which a progress report holds as a document or as its JSON text."""
+    if isinstance(offset, str):
+        offset = msgspec.json.decode(offset)
+    return int(offset.get("committed_id", 0)) if isinstance(offset, dict) else 0
+
+
+@contextmanager
+def poll_while(update: Callable[[], None]) -> Iterator[None]:
+    """Call `update` a few times a second, in a thread, while the block runs."""
+    ended = threading.Event()
+
+    def poll() -> None:
+        while not ended.wait(POLL_S):
+            update()
+
+    poller = threading.Thread(target=poll, daemon=True)
+    poller.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        poller.join()
+
+
+Job = Callable[[JobContext], Summary]
+"""Does one round: from where the checkpoint stands to the end of the log as it is now."""
