@@ -14,7 +14,7 @@ from bench.jobs import Figures, encode_figures
 from bench.memory import PROC, list_tree, read_status
 from bench.wire import HOST
 from mainstem.pipeline.http_client import ServerOptions
-from mainstem.pipeline.jobs.archive import Archived, make_archive
+from mainstem.pipeline.jobs.archive import ArchiveSummary, make_archive
 from mainstem.pipeline.jobs.context import JobContext
 from mainstem.pipeline.jobs.runner import run_once
 
@@ -36,10 +36,10 @@ def measure(port: int, folder: Path, times: int) -> Figures:
     return figures | measure_driver()
 
 
-def archive(context: JobContext, table: Path) -> tuple[Archived, float]:
+def archive(context: JobContext, table: Path) -> tuple[ArchiveSummary, float]:
     started = time.perf_counter()
     found = run_once(make_archive(str(table)), context)
-    assert isinstance(found, Archived)
+    assert isinstance(found, ArchiveSummary)
     seconds = time.perf_counter() - started
     shutil.rmtree(table)
     return found, seconds

@@ -9,7 +9,7 @@ from pathlib import Path
 from bench.jobs import Figures, encode_figures
 from bench.wire import HOST
 from mainstem.pipeline.http_client import ServerOptions
-from mainstem.pipeline.jobs.audit.job import Audited, AuditOptions, make_audit
+from mainstem.pipeline.jobs.audit.job import AuditOptions, AuditSummary, make_audit
 from mainstem.pipeline.jobs.context import JobContext
 from mainstem.pipeline.jobs.runner import run_once
 
@@ -25,7 +25,7 @@ def measure(port: int, folder: Path, times: int) -> Figures:
     rates = []
     for _ in range(times):
         found = run_once(make_audit(AuditOptions()), context)
-        assert isinstance(found, Audited)
+        assert isinstance(found, AuditSummary)
         if found.faults:
             raise SystemExit(f"the log of the benchmark has faults: {found.examples}")
         rates.append(found.rows / found.seconds)

@@ -14,7 +14,7 @@ from bench.wire import HOST
 from mainstem.pipeline.http_client import ServerOptions
 from mainstem.pipeline.jobs.context import JobContext
 from mainstem.pipeline.jobs.runner import run_once
-from mainstem.pipeline.jobs.snapshot.job import Snapshots, Snapshotting, make_snapshot
+from mainstem.pipeline.jobs.snapshot.job import SnapshotOptions, SnapshotSummary, make_snapshot
 from mainstem.pipeline.jobs.snapshot.reducers import make_reducer
 from mainstem.pipeline.jobs.targets import Choice
 
@@ -67,12 +67,12 @@ def measure(port: int, folder: Path, events: int) -> Figures:
     started = time.perf_counter()
     _ = context.spark
     figures: Figures = {"session_s": time.perf_counter() - started}
-    job = make_snapshot(Snapshotting(Choice(("room-*",)), make_reducer("lww", ["key"], "value")))
-    seconds, found = [], Snapshots(job="snapshot")
+    job = make_snapshot(SnapshotOptions(Choice(("room-*",)), make_reducer("lww", ["key"], "value")))
+    seconds, found = [], SnapshotSummary(job="snapshot")
     for number in range(TIMES):
         context.dry_run = number < TIMES - 1
         told = run_once(job, context)
-        assert isinstance(told, Snapshots)
+        assert isinstance(told, SnapshotSummary)
         found = told
         if found.faults or found.rows != events or found.partitions != PARTITIONS:
             raise SystemExit(f"the snapshot is not whole: {found}")

@@ -11,7 +11,7 @@ from mainstem import limits
 from mainstem.errors import BadOption, HistoryLost, JobFailed, ServerUnreachable
 from mainstem.pipeline import read_archive
 from mainstem.pipeline.http_client import ServerOptions
-from mainstem.pipeline.jobs.archive import Archived, Archiving, _open, make_archive
+from mainstem.pipeline.jobs.archive import ArchiveOptions, ArchiveSummary, _open, make_archive
 from mainstem.pipeline.jobs.context import JobContext
 from mainstem.pipeline.jobs.runner import run_once
 from mainstem.pipeline.lake.copies import Reading, copy_run, plan_run
@@ -20,7 +20,7 @@ from mainstem.pipeline.log_pages import LOG_COLUMNS, Selection
 from tests.support.kills import kill_when
 from tests.support.waits import eventually
 
-SMALL = Archiving(commit_rows=100)
+SMALL = ArchiveOptions(commit_rows=100)
 
 
 @pytest.fixture
@@ -28,9 +28,9 @@ def table(tmp_path: Path) -> str:
     return str(tmp_path / "archive")
 
 
-def archive(context: JobContext, table: str, choices: Archiving | None = None) -> Archived:
+def archive(context: JobContext, table: str, choices: ArchiveOptions | None = None) -> ArchiveSummary:
     done = run_once(make_archive(table, *([] if choices is None else [choices])), context)
-    assert isinstance(done, Archived)
+    assert isinstance(done, ArchiveSummary)
     return done
 
 
@@ -102,7 +102,7 @@ def test_files_of_a_round_that_died_before_its_commit_are_not_in_the_table(log, 
     lake.create()
     files = copy_all(log, context, lake)
     assert all((Path(table) / file.path).exists() for file in files)
-    done = archive(context, table, Archiving(compact=False, vacuum_hours=0))
+    done = archive(context, table, ArchiveOptions(compact=False, vacuum_hours=0))
     assert places(archived(table)) == log.places()
     assert done.vacuumed == len(files)
     assert not any((Path(table) / file.path).exists() for file in files)
@@ -153,7 +153,7 @@ def test_a_dry_run_counts_and_writes_nothing(log, context, table):
 
 
 def test_small_files_are_compacted_and_readers_keep_theirs(log, context, table, spark):
-    job = make_archive(table, Archiving(compact=False, commit_rows=10))
+    job = make_archive(table, ArchiveOptions(compact=False, commit_rows=10))
     log.append("orders", list(range(200)), at_once=10)
     run_once(job, context)
     files = len(DeltaTable(table).file_uris())
@@ -229,7 +229,7 @@ def test_what_was_pruned_before_it_was_archived_is_told(log, context, table, spa
     with pytest.raises(HistoryLost):
         read_archive(spark, table, url=log.url)
     assert read_archive(spark, table, url=log.url, accept_loss=True).count() == 5 + 1
-    assert run_once(make_archive(table, Archiving(accept_loss=True)), context).rows == 1
+    assert run_once(make_archive(table, ArchiveOptions(accept_loss=True)), context).rows == 1
 
 
 def test_the_log_of_another_server_is_refused(log, context, table, start_server, open_log, tmp_path, spark):
@@ -300,7 +300,7 @@ def test_killed_while_it_archives_it_archives_every_row_once(log, context, pipel
     wanted = chance.randint(1, 3)
     kill_when(pipeline.spawn(*arguments), lambda: _versions(logs) >= wanted, then_s=chance.random() * 0.3)
     assert len(set(places(archived(table)))) == len(archived(table))
-    done = run_once(make_archive(table, Archiving(commit_rows=200)), context)
+    done = run_once(make_archive(table, ArchiveOptions(commit_rows=200)), context)
     assert done.committed_id == log.head_id()
     assert places(archived(table)) == log.places()
 

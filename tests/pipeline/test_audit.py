@@ -12,7 +12,7 @@ import pytest
 
 from mainstem.pipeline.http_client import ServerOptions
 from mainstem.pipeline.jobs.archive import make_archive
-from mainstem.pipeline.jobs.audit.job import Audited, AuditOptions, make_audit
+from mainstem.pipeline.jobs.audit.job import AuditOptions, AuditSummary, make_audit
 from mainstem.pipeline.jobs.context import JobContext
 from mainstem.pipeline.jobs.runner import run_once
 from mainstem.pipeline.lake.tables import archive_at
@@ -45,15 +45,15 @@ def fill(log: LogClient) -> None:
     log.submit(["room-1", "room-2"], [{"n": n, "float": 1.0, "big": 2**60} for n in range(40)])
 
 
-def audit(url: str, checkpoint: Path, **options) -> Audited:
+def audit(url: str, checkpoint: Path, **options) -> AuditSummary:
     context = JobContext(ServerOptions(url), checkpoint, master=MASTER)
     done = run_once(make_audit(AuditOptions(**options)), context)
-    assert isinstance(done, Audited)
+    assert isinstance(done, AuditSummary)
     return done
 
 
 @pytest.fixture(scope="module")
-def found(spark, tmp_path_factory) -> Iterator[Audited]:
+def found(spark, tmp_path_factory) -> Iterator[AuditSummary]:
     """One audit of a log with a fault of every kind, each in a stream or an event of its own."""
     folder = tmp_path_factory.mktemp("audit")
     with ServerProcess(folder / "data") as server:
@@ -144,7 +144,7 @@ def test_a_record_that_cannot_be_taken_apart_is_a_fault(spark, server, log, tmp_
         store.set(event, data=store.data(event)[:-1])
     context = JobContext(ServerOptions(server.url, retry_s=1), tmp_path / "audit", master=MASTER)
     found = run_once(make_audit(AuditOptions()), context)
-    assert isinstance(found, Audited)
+    assert isinstance(found, AuditSummary)
     assert found.found["json"] == 2
     # One message less than was counted, and an id without its event.
     assert set(found.found) == {"json", "stream", "lost_event"}

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from mainstem.errors import BadOption, BadRow, HistoryLost, JobFailed
 from mainstem.pipeline.http_client import ServerOptions
 from mainstem.pipeline.jobs.context import JobContext
-from mainstem.pipeline.jobs.export import Exporting, make_export
+from mainstem.pipeline.jobs.export import ExportOptions, make_export
 from mainstem.pipeline.jobs.runner import run_once
 from mainstem.pipeline.lake.outputs import JOURNAL, SUCCESS, TEMPORARY, Output
 from mainstem.pipeline.log_pages import Selection
@@ -23,8 +23,8 @@ def output(tmp_path: Path) -> Path:
     return tmp_path / "export"
 
 
-def export(context, output: Path, format_="parquet", selection=None, **choices):
-    return run_once(make_export(str(output), Exporting(format_, selection or Selection(), **choices)), context)
+def export(context, output: Path, format_="parquet", selection=None, **options):
+    return run_once(make_export(str(output), ExportOptions(format_, selection or Selection(), **options)), context)
 
 
 def files(output: Path, ending: str) -> list[Path]:

@@ -27,9 +27,9 @@ def inbox(tmp_path: Path) -> Path:
     return folder
 
 
-def bring(context, source, target=ORDERS, format_=None, *, name="", group_files=None, **choices):
+def bring(context, source, target=ORDERS, format_=None, *, name="", group_files=None, **options):
     location = str(source)
-    what = Source(location, format_ or guess_format(location), **choices)
+    what = Source(location, format_ or guess_format(location), **options)
     return run_once(make_import(what, target, name=name, group_files=group_files), context)
 
 

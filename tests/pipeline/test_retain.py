@@ -8,7 +8,7 @@ import pytest
 
 from mainstem.errors import BadPolicy
 from mainstem.pipeline.jobs.archive import make_archive
-from mainstem.pipeline.jobs.retain.job import Retaining, make_retain
+from mainstem.pipeline.jobs.retain.job import RetainOptions, make_retain
 from mainstem.pipeline.jobs.retain.policies import Kept, find_floor, parse_policies
 from mainstem.pipeline.jobs.runner import run_once
 from tests.support.waits import eventually
@@ -19,7 +19,7 @@ JSON = {"Content-Type": "application/json"}
 def retain(context, text, *, now_s=None, dry_run=False):
     context.dry_run = dry_run
     clock = time.time if now_s is None else (lambda: now_s)
-    return run_once(make_retain(Retaining(parse_policies(text), clock)), context)
+    return run_once(make_retain(RetainOptions(parse_policies(text), clock)), context)
 
 
 def ids(log, **query):

@@ -9,7 +9,7 @@ import pytest
 from mainstem.errors import BadOption, HistoryLost
 from mainstem.pipeline.http_client import ServerOptions
 from mainstem.pipeline.jobs.context import JobContext
-from mainstem.pipeline.jobs.rollup import Rolled, RollupOptions, make_rollup
+from mainstem.pipeline.jobs.rollup import RollupOptions, RollupSummary, make_rollup
 from mainstem.pipeline.jobs.runner import run_once
 from mainstem.testing.server import ServerProcess
 from tests.support.command_line import PipelineShell
@@ -53,9 +53,9 @@ def written(log: LogClient, into: str, *by: str) -> list[tuple]:
     ]
 
 
-def roll(context: JobContext, **options) -> Rolled:
+def roll(context: JobContext, **options) -> RollupSummary:
     done = run_once(make_rollup(RollupOptions(**{"into": "rolled", "time": "at", **options})), context)
-    assert isinstance(done, Rolled)
+    assert isinstance(done, RollupSummary)
     return done
 
 

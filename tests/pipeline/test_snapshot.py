@@ -10,7 +10,7 @@ import pytest
 from mainstem import limits
 from mainstem.errors import BadOption
 from mainstem.pipeline.jobs.runner import run_once
-from mainstem.pipeline.jobs.snapshot.job import Snapshotting, make_snapshot
+from mainstem.pipeline.jobs.snapshot.job import SnapshotOptions, make_snapshot
 from mainstem.pipeline.jobs.snapshot.reducers import make_reducer
 from mainstem.pipeline.jobs.targets import Choice
 from tests.pipeline.replays import fold, random_history, random_message
@@ -34,7 +34,9 @@ REDUCERS = {
 
 
 def take(context, reducer, *, partitions=(), streams=(), **options):
-    return run_once(make_snapshot(Snapshotting(Choice(tuple(partitions), tuple(streams)), reducer, **options)), context)
+    return run_once(
+        make_snapshot(SnapshotOptions(Choice(tuple(partitions), tuple(streams)), reducer, **options)), context
+    )
 
 
 def of_partition(log, name):

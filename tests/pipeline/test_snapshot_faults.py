@@ -8,10 +8,10 @@ import pytest
 
 from mainstem.pipeline.http_client import ServerOptions
 from mainstem.pipeline.jobs.context import JobContext
-from mainstem.pipeline.jobs.retain.job import Retained, Retaining, make_retain
+from mainstem.pipeline.jobs.retain.job import RetainOptions, RetainSummary, make_retain
 from mainstem.pipeline.jobs.retain.policies import parse_policies
 from mainstem.pipeline.jobs.runner import run_once
-from mainstem.pipeline.jobs.snapshot.job import Snapshotting, make_snapshot
+from mainstem.pipeline.jobs.snapshot.job import SnapshotOptions, make_snapshot
 from mainstem.pipeline.jobs.snapshot.reducers import make_reducer
 from mainstem.pipeline.jobs.targets import Choice
 from tests.pipeline.replays import fold
@@ -68,7 +68,7 @@ def test_killed_at_any_time_no_snapshot_is_newer_than_its_data(spark, log, pipel
     context = JobContext(
         ServerOptions(log.url), pipeline.directory / "mainstem-pipeline" / "snapshot", master=MASTER[1]
     )
-    done = run_once(make_snapshot(Snapshotting(Choice(("room-*",), ("s/*",)), LWW)), context)
+    done = run_once(make_snapshot(SnapshotOptions(Choice(("room-*",), ("s/*",)), LWW)), context)
     assert (done.faults, done.committed_id) == (0, log.head_id())
     assert all(found is not None for found in check_snapshots(log))
 
@@ -108,11 +108,11 @@ def test_killed_at_any_time_retain_gives_up_nothing_that_is_kept(spark, log, pip
         assert left == messages[len(messages) - len(left) :]
         assert left[-3:] == messages[-3:] or len(left) == 2  # an append of two is not divided
     context = JobContext(ServerOptions(log.url), pipeline.directory / "mainstem-pipeline" / "retain", master=MASTER[1])
-    job = make_retain(Retaining(parse_policies(policies.read_text())))
+    job = make_retain(RetainOptions(parse_policies(policies.read_text())))
     assert run_once(job, context).faults == 0
     assert {name: floor_of(log, name) for name in ROOMS} == {name: ids[-4] for name, ids in before.items()}
     again = run_once(job, context)
-    assert isinstance(again, Retained)
+    assert isinstance(again, RetainSummary)
     assert again.given_up == 0
 
 

@@ -36,7 +36,7 @@ def archive(
     TABLE is a directory, or the URI of one that Spark and this machine share. It keeps by itself how far it has come:
     run the same command again to go on.
     """
-    from mainstem.pipeline.jobs.archive import Archiving, make_archive
+    from mainstem.pipeline.jobs.archive import ArchiveOptions, make_archive
 
-    choices = Archiving(compact, vacuum_hours, accept_loss, commit_rows)
-    runner.run(make_archive(table, choices))
+    options = ArchiveOptions(compact, vacuum_hours, accept_loss, commit_rows)
+    runner.run(make_archive(table, options))

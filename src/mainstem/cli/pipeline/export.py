@@ -74,10 +74,10 @@ def export(
     Files appear whole, and are named by the committed ids in them; _SUCCESS is there when all are. Run the same command
     again to go on, after a kill or with what was committed since.
     """
-    from mainstem.pipeline.jobs.export import Exporting, make_export
+    from mainstem.pipeline.jobs.export import ExportOptions, make_export
     from mainstem.pipeline.log_pages import Selection
 
-    choices = Exporting(
+    options = ExportOptions(
         format_,  # type: ignore[arg-type]  # click has checked it
         Selection(streams=streams, partitions=partitions, kind=kind, since_us=since, before_us=before),
         from_id,
@@ -88,4 +88,4 @@ def export(
         commit_rows,
         accept_loss,
     )
-    runner.run(make_export(output, choices))
+    runner.run(make_export(output, options))

@@ -21,15 +21,15 @@ def retain(policies: Path, runner: Runner) -> None:
     An event goes when every one of its partitions has given it up. Its id stays known, so that a late retry is still
     recognised. --dry-run shows what would go.
     """
-    from mainstem.pipeline.jobs.retain.job import Retained, Retaining, make_retain
+    from mainstem.pipeline.jobs.retain.job import RetainOptions, RetainSummary, make_retain
     from mainstem.pipeline.jobs.retain.policies import load_policies
 
-    job = make_retain(Retaining(load_policies(policies)))
+    job = make_retain(RetainOptions(load_policies(policies)))
     shown: list[dict[str, Any]] = []
 
     def job_for_people(context: "JobContext") -> "Summary":
         summary = job(context)
-        assert isinstance(summary, Retained)
+        assert isinstance(summary, RetainSummary)
         shown[:], summary.targets = summary.targets, []
         return summary
 

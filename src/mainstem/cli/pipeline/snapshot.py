@@ -30,13 +30,13 @@ def snapshot(
     REDUCER is lww (the newest message of each key), state (the State Protocol), tree (tree actions), or
     package.module:function, which is called as function(state, message) and returns the next state.
     """
-    from mainstem.pipeline.jobs.snapshot.job import Snapshotting, make_snapshot
+    from mainstem.pipeline.jobs.snapshot.job import SnapshotOptions, make_snapshot
     from mainstem.pipeline.jobs.snapshot.reducers import make_reducer
     from mainstem.pipeline.jobs.targets import Choice
 
     try:
         made = make_reducer(reducer, keys, value, tombstone)
-        job = make_snapshot(Snapshotting(Choice(partitions, streams), made, partial))
+        job = make_snapshot(SnapshotOptions(Choice(partitions, streams), made, partial))
     except BadOption as error:
         raise click.UsageError(error.detail) from None
     runner.run(job)

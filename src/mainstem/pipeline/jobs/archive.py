@@ -14,7 +14,7 @@ from mainstem.pipeline.lake.tables import FILE_SCHEMA, Lake, archive_at, check_s
 from mainstem.pipeline.log_pages import LOG_COLUMNS, Head, Selection, read_head
 
 
-class Archived(Summary, kw_only=True):
+class ArchiveSummary(Summary, kw_only=True):
     """What a round has done to the table."""
 
     table: str
@@ -28,7 +28,7 @@ class Archived(Summary, kw_only=True):
 
 
 @dataclass(frozen=True)
-class Archiving:
+class ArchiveOptions:
     """How the table is kept."""
 
     compact: bool = True
@@ -37,36 +37,36 @@ class Archiving:
     commit_rows: int = limits.COPY_ROWS
 
 
-USUAL = Archiving()
+DEFAULTS = ArchiveOptions()
 
 
-def make_archive(location: str, choices: Archiving = USUAL) -> Job:
-    return partial(_archive, lake=archive_at(location), choices=choices)
+def make_archive(location: str, options: ArchiveOptions = DEFAULTS) -> Job:
+    return partial(_archive, lake=archive_at(location), options=options)
 
 
-def _archive(context: JobContext, lake: Lake, choices: Archiving) -> Archived:
+def _archive(context: JobContext, lake: Lake, options: ArchiveOptions) -> ArchiveSummary:
     with context.open_client() as client:
         head = read_head(client)
     after = lake.reached()
     check_same_log(lake, context.server, head.head)
-    if not choices.accept_loss:
+    if not options.accept_loss:
         _check_whole(head, after)
-    done = Archived(job="archive", table=lake.location, committed_id=after, dry_run=context.dry_run)
+    done = ArchiveSummary(job="archive", table=lake.location, committed_id=after, dry_run=context.dry_run)
     if context.dry_run:
-        return _foresee(context, done, head.head, choices.commit_rows)
+        return _foresee(context, done, head.head, options.commit_rows)
     lake.create()
-    reading = Reading(context.server, Selection(), tuple(LOG_COLUMNS), None if choices.accept_loss else head.pruned)
+    reading = Reading(context.server, Selection(), tuple(LOG_COLUMNS), None if options.accept_loss else head.pruned)
     while done.committed_id < head.head:
-        _copy(context, lake, reading, done, head.head, choices.commit_rows)
-    if choices.compact:
+        _copy(context, lake, reading, done, head.head, options.commit_rows)
+    if options.compact:
         context.progress.show(rows=done.rows, committed_id=done.committed_id, head=head.head, phase="compacting")
         done.compacted = lake.compact()
-    if choices.vacuum_hours is not None:
-        done.vacuumed = lake.vacuum(choices.vacuum_hours)
+    if options.vacuum_hours is not None:
+        done.vacuumed = lake.vacuum(options.vacuum_hours)
     return done
 
 
-def _copy(context: JobContext, lake: Lake, reading: Reading, done: Archived, head: int, rows_max: int) -> None:
+def _copy(context: JobContext, lake: Lake, reading: Reading, done: ArchiveSummary, head: int, rows_max: int) -> None:
     """One run: its files are written, then committed together with the id that they reach."""
     context.progress.show(rows=done.rows, committed_id=done.committed_id, head=head)
     with context.open_client() as client:
@@ -93,7 +93,7 @@ def _check_whole(head: Head, after: int) -> None:
         )
 
 
-def _foresee(context: JobContext, done: Archived, head: int, rows_max: int) -> Archived:
+def _foresee(context: JobContext, done: ArchiveSummary, head: int, rows_max: int) -> ArchiveSummary:
     with context.open_client() as client:
         while done.committed_id < head:
             run = plan_run(client, done.committed_id, head, rows_max, 1)

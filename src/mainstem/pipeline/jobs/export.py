@@ -42,7 +42,7 @@ ALWAYS = ("committed_id", "committed_at")
 """What is read in any case: files are named by the ids in them."""
 
 
-class Exported(Summary, kw_only=True):
+class ExportSummary(Summary, kw_only=True):
     """What a round has written."""
 
     output: str
@@ -52,7 +52,7 @@ class Exported(Summary, kw_only=True):
 
 
 @dataclass(frozen=True)
-class Exporting:
+class ExportOptions:
     """What is exported, and as what."""
 
     format: Format
@@ -75,32 +75,32 @@ class Exporting:
         return msgspec.json.encode(about).decode()
 
 
-def make_export(location: str, choices: Exporting) -> Job:
-    if choices.messages and (choices.format != "ndjson" or choices.columns or choices.schema):
+def make_export(location: str, options: ExportOptions) -> Job:
+    if options.messages and (options.format != "ndjson" or options.columns or options.schema):
         raise BadOption("--messages is for ndjson, without --columns and --schema")
-    for name in choices.columns:
+    for name in options.columns:
         if name not in LOG_COLUMNS:
             raise BadOption(f"--columns: there is no {name!r}; there are: {', '.join(LOG_COLUMNS)}")
-    if choices.selection.nothing:
+    if options.selection.nothing:
         raise BadOption("no row is of a stream and of a partition: the filters exclude each other")
-    export = _export_delta if choices.format == "delta" else _export_files
-    return partial(export, location=location, choices=choices)
+    export = _export_delta if options.format == "delta" else _export_files
+    return partial(export, location=location, options=options)
 
 
-def _export_files(context: JobContext, location: str, choices: Exporting) -> Exported:
-    output = Output(location, choices.format)
-    journal = output.open(choices.asked)
+def _export_files(context: JobContext, location: str, options: ExportOptions) -> ExportSummary:
+    output = Output(location, options.format)
+    journal = output.open(options.asked)
     with context.open_client() as client:
         head = read_head(client)
     if journal is None:
-        if choices.schema:
-            _schema(context, choices)  # what is wrong with it is told before the place is taken
-        journal = Journal(choices.asked, choices.from_id - 1, head.pruned)
+        if options.schema:
+            _schema(context, options)  # what is wrong with it is told before the place is taken
+        journal = Journal(options.asked, options.from_id - 1, head.pruned)
         if not context.dry_run:
             output.start(journal)
     elif not context.dry_run:
         journal = output.recover(journal)
-    until = _end(choices, head.head)
+    until = _end(options, head.head)
     if journal.until > head.head:
         raise BadOption(
             f"{location} has come to committed id {journal.until}, but the log of {context.server.url} ends at "
@@ -108,12 +108,12 @@ def _export_files(context: JobContext, location: str, choices: Exporting) -> Exp
         )
     if journal.place is not None:
         check_place(output.location, journal.place, context.server)
-    if not choices.accept_loss:
+    if not options.accept_loss:
         check_history(head, journal.pruned, journal.until)
-    done = Exported(job="export", output=output.location, committed_id=journal.until, dry_run=context.dry_run)
+    done = ExportSummary(job="export", output=output.location, committed_id=journal.until, dry_run=context.dry_run)
     if journal.until < until and not context.dry_run:
         output.begin()
-    for run, files in _copy(context, choices, output.location, done, until, journal.pruned):
+    for run, files in _copy(context, options, output.location, done, until, journal.pruned):
         if not context.dry_run:
             journal = output.add(files, journal, run.until)
     if not context.dry_run:
@@ -121,44 +121,44 @@ def _export_files(context: JobContext, location: str, choices: Exporting) -> Exp
     return done
 
 
-def _export_delta(context: JobContext, location: str, choices: Exporting) -> Exported:
+def _export_delta(context: JobContext, location: str, options: ExportOptions) -> ExportSummary:
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    name = hashlib.sha256(choices.asked.encode()).hexdigest()[:16]
-    lake = Lake(location, f"{APP}-{name}", to_arrow_schema(_schema(context, choices), timezone="UTC"))
+    name = hashlib.sha256(options.asked.encode()).hexdigest()[:16]
+    lake = Lake(location, f"{APP}-{name}", to_arrow_schema(_schema(context, options), timezone="UTC"))
     with context.open_client() as client:
         head = read_head(client)
     check_same_log(lake, context.server, head.head)
-    after = max(lake.reached(), choices.from_id - 1)
-    if lake.reached() and not choices.accept_loss:
+    after = max(lake.reached(), options.from_id - 1)
+    if lake.reached() and not options.accept_loss:
         check_history(head, 0, after)
-    done = Exported(job="export", output=lake.location, committed_id=after, dry_run=context.dry_run)
+    done = ExportSummary(job="export", output=lake.location, committed_id=after, dry_run=context.dry_run)
     if not context.dry_run:
         lake.create()
-    for run, files in _copy(context, choices, lake.location, done, _end(choices, head.head), head.pruned):
+    for run, files in _copy(context, options, lake.location, done, _end(options, head.head), head.pruned):
         if not context.dry_run:
             lake.commit(files, lake.reached(), run.until)
     return done
 
 
-def _end(choices: Exporting, head: int) -> int:
-    return head if choices.to_id is None else min(head, choices.to_id)
+def _end(options: ExportOptions, head: int) -> int:
+    return head if options.to_id is None else min(head, options.to_id)
 
 
 def _copy(
-    context: JobContext, choices: Exporting, location: str, done: Exported, until: int, pruned: int
+    context: JobContext, options: ExportOptions, location: str, done: ExportSummary, until: int, pruned: int
 ) -> Iterator[tuple[Run, list[WrittenFile]]]:
     """Run after run: each is written when it comes out of here, and still has to be made known."""
     if done.committed_id >= until:
         return
-    schema = _schema(context, choices)
+    schema = _schema(context, options)
     wanted = ("committed_id",) if context.dry_run else Shape(schema, None).columns
     columns = tuple(name for name in LOG_COLUMNS if name in {*wanted, *ALWAYS})
-    reading = Reading(context.server, choices.selection, columns, None if choices.accept_loss else pruned)
-    opener = partial(open_rows, choices.format, choices.messages, location, schema)
+    reading = Reading(context.server, options.selection, columns, None if options.accept_loss else pruned)
+    opener = partial(open_rows, options.format, options.messages, location, schema)
     while done.committed_id < until:
         with context.open_client() as client:
-            run = plan_run(client, done.committed_id, until, choices.commit_rows, count_slots(context.spark))
+            run = plan_run(client, done.committed_id, until, options.commit_rows, count_slots(context.spark))
         files = copy_run(context.spark, reading, run, open_tally if context.dry_run else opener)
         yield run, files
         done.rows += sum(file.rows for file in files)
@@ -169,11 +169,11 @@ def _copy(
         context.progress.show(rows=done.rows, committed_id=run.until, head=until)
 
 
-def _schema(context: JobContext, choices: Exporting) -> StructType:
+def _schema(context: JobContext, options: ExportOptions) -> StructType:
     """The columns, as the source itself would give them."""
-    columns = ("content_type", "data") if choices.messages else choices.columns
-    options = {"columns": ",".join(columns), "schema": choices.schema or ""}
-    given = {name: value for name, value in options.items() if value}
+    columns = ("content_type", "data") if options.messages else options.columns
+    given = {"columns": ",".join(columns), "schema": options.schema or ""}
+    given = {name: value for name, value in given.items() if value}
     return context.spark.read.format("mainstem").options(**context.options, **given).load().schema
 
 

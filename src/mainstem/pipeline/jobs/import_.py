@@ -36,7 +36,7 @@ LAYOUT = {
 """What decides how rows are cut into requests: the same on every machine, so that a repeated request is the same."""
 
 
-class Imported(Summary, kw_only=True):
+class ImportSummary(Summary, kw_only=True):
     """What a round has brought in."""
 
     source: str
@@ -71,12 +71,12 @@ def make_import(source: Source, target: Mapping[str, str], *, name: str = "", gr
     return partial(_import, source=source, target=dict(target), name=name, group_files=most)
 
 
-def _import(context: JobContext, source: Source, target: dict[str, str], name: str, group_files: int) -> Imported:
+def _import(context: JobContext, source: Source, target: dict[str, str], name: str, group_files: int) -> ImportSummary:
     asked = Asked(source, target, name, context.server.url)
     book = Book(context.checkpoint, asked)
     plan = _extend(context, book.read(), asked, group_files)
     where = " ".join(f"{option}={value}" for option, value in target.items())
-    done = Imported(job="import", source=source.location, target=where, dry_run=context.dry_run)
+    done = ImportSummary(job="import", source=source.location, target=where, dry_run=context.dry_run)
     done.committed_id = context.read_head()
     left = plan.groups[plan.done :]
     if context.dry_run:
@@ -97,7 +97,7 @@ def _import(context: JobContext, source: Source, target: dict[str, str], name: s
     return done
 
 
-def _count(done: Imported, group: list[SourceFile], rows: int) -> None:
+def _count(done: ImportSummary, group: list[SourceFile], rows: int) -> None:
     done.rows += rows
     done.files += len(group)
     done.bytes += sum(file.size for file in group)

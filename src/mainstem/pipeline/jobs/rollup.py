@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 DIMENSIONS = ("stream", "partition", "client", "type")
 
 
-class Rolled(Summary, kw_only=True):
+class RollupSummary(Summary, kw_only=True):
     """What a round has counted."""
 
     into: str
@@ -59,7 +59,7 @@ def make_rollup(options: RollupOptions, *, accept_loss: bool = False) -> Job:
     """`accept_loss`: go on with what is left if the log was pruned before it was counted."""
     windows = check_options(options)
 
-    def rollup(context: JobContext) -> Rolled:
+    def rollup(context: JobContext) -> RollupSummary:
         return _rollup(context, options, windows, accept_loss)
 
     return rollup
@@ -79,7 +79,7 @@ def check_options(options: RollupOptions) -> Windows:
     return Windows(as_interval(options.window, "--window"), as_interval(options.late, "--late", least=0))
 
 
-def _rollup(context: JobContext, options: RollupOptions, windows: Windows, accept_loss: bool) -> Rolled:
+def _rollup(context: JobContext, options: RollupOptions, windows: Windows, accept_loss: bool) -> RollupSummary:
     head = context.read_head()
     _keep_options(context.checkpoint / "rollup.json", options)
     checkpoint = str((context.checkpoint / "query").resolve())
@@ -92,7 +92,7 @@ def _rollup(context: JobContext, options: RollupOptions, windows: Windows, accep
         .start()
     )
     rows = context.await_query(query)
-    done = Rolled(job="rollup", into=options.into, rows=rows, committed_id=head)
+    done = RollupSummary(job="rollup", into=options.into, rows=rows, committed_id=head)
     _add_counts(done, query)
     return done
 
@@ -117,7 +117,7 @@ def _describe(options: RollupOptions) -> str:
     return " ".join(f"--{name} {value}" for name, value in shown.items())
 
 
-def _add_counts(done: Rolled, query: StreamingQuery) -> None:
+def _add_counts(done: RollupSummary, query: StreamingQuery) -> None:
     for report in query.recentProgress:
         for state in report["stateOperators"]:
             done.windows += int(state["numRowsRemoved"])

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 FAULTS = "rule STRING, committed_id BIGINT, name STRING, detail STRING"
 
 
-class Audited(Summary, kw_only=True):
+class AuditSummary(Summary, kw_only=True):
     """What was looked at, and what is wrong with it."""
 
     events: int = 0
@@ -64,13 +64,13 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def make_audit(options: AuditOptions) -> Job:
-    def audit(context: JobContext) -> Audited:
+    def audit(context: JobContext) -> AuditSummary:
         return _audit(context, options)
 
     return audit
 
 
-def _audit(context: JobContext, options: AuditOptions) -> Audited:
+def _audit(context: JobContext, options: AuditOptions) -> AuditSummary:
     from mainstem.pipeline.jobs.audit.archived import Archive
     from mainstem.pipeline.jobs.audit.indexes import copy_index
     from mainstem.pipeline.jobs.audit.ranges import SAMPLE_OF, Scope
@@ -82,7 +82,7 @@ def _audit(context: JobContext, options: AuditOptions) -> Audited:
     plan = Plan(context.server.url, context.read_head(), round(options.sample * SAMPLE_OF), round(options.skew_s * 1e6))
     plan = _resume(folder, plan)
     scope = Scope(context.server, folder.resolve(), plan.sample, plan.skew_us)
-    done = Audited(job="audit", committed_id=plan.until)
+    done = AuditSummary(job="audit", committed_id=plan.until)
     spans, done.event_ids = _examine(context, scope, plan.until)
     done.rows = sum(span.rows for span in spans)
     done.events = sum(span.events for span in spans)
@@ -197,7 +197,7 @@ def _show_progress(context: JobContext, spans: Path, until: int) -> Iterator[Non
 # The report
 
 
-def _report(done: Audited, faults: DataFrame, examples: int) -> None:
+def _report(done: AuditSummary, faults: DataFrame, examples: int) -> None:
     """Counts, and the first few of each rule: nothing else comes to the driver."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f

@@ -23,7 +23,7 @@ TARGET = ("kind", "name", "life")
 COLUMNS = ("committed_id", "stream", "offset", "partitions", "content_type", "committed_at")
 
 
-class Retained(Summary, kw_only=True):
+class RetainSummary(Summary, kw_only=True):
     """What a round has given up, or would give up."""
 
     partitions: int = 0
@@ -51,23 +51,23 @@ class Retained(Summary, kw_only=True):
 
 
 @dataclass(frozen=True)
-class Retaining:
+class RetainOptions:
     policies: Policies
     clock_s: Callable[[], float] = time.time
 
 
-def make_retain(choices: Retaining) -> Job:
-    return partial(_retain, choices=choices)
+def make_retain(options: RetainOptions) -> Job:
+    return partial(_retain, options=options)
 
 
-def _retain(context: JobContext, choices: Retaining) -> Retained:
+def _retain(context: JobContext, options: RetainOptions) -> RetainSummary:
     from pyspark import StorageLevel
 
     from mainstem.pipeline.jobs.ranges import show_task_progress
 
     until = context.read_head()
-    policies = choices.policies
-    done = Retained(job="retain", committed_id=until, dry_run=context.dry_run)
+    policies = options.policies
+    done = RetainSummary(job="retain", committed_id=until, dry_run=context.dry_run)
     done.archived = {table: _archived_until(table, context, until) for table in policies.archives}
     if not until or not (policies.has(PARTITION) or policies.has(STREAM)):
         return done
@@ -75,7 +75,7 @@ def _retain(context: JobContext, choices: Retaining) -> Retained:
     records = _read(context, policies, until, measured)
     if context.dry_run:
         records = records.persist(StorageLevel.DISK_ONLY)
-    floors = _find_floors(context, policies, records, done.archived, choices.clock_s()).persist(StorageLevel.DISK_ONLY)
+    floors = _find_floors(context, policies, records, done.archived, options.clock_s()).persist(StorageLevel.DISK_ONLY)
     try:
         with show_task_progress(context, until, "looking" if context.dry_run else "pruning"):
             _count(floors, policies, measured, done)
@@ -157,7 +157,7 @@ def _find_floors(
     return going.mapInArrow(pruning.prune, from_arrow_schema(FLOORS))
 
 
-def _count(floors: DataFrame, policies: Policies, measured: bool, done: Retained) -> None:
+def _count(floors: DataFrame, policies: Policies, measured: bool, done: RetainSummary) -> None:
     from pyspark.sql import functions as f
 
     sums = [f.sum(name).alias(name) for name in ("messages", "size")]
@@ -187,7 +187,7 @@ def _count(floors: DataFrame, policies: Policies, measured: bool, done: Retained
         done.problems = [f"{row['kind']} {row['name']}: {row['detail']}" for row in failed]
 
 
-def _foresee(records: DataFrame, floors: DataFrame, policies: Policies, done: Retained) -> None:
+def _foresee(records: DataFrame, floors: DataFrame, policies: Policies, done: RetainSummary) -> None:
     """What the server would erase, and which targets give up most."""
     from pyspark.sql import functions as f
 

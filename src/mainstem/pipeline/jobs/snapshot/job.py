@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 ORDERED_COLUMNS = (*COLUMNS, "id", "client_id", "committed_at")
 
 
-class Snapshots(Summary, kw_only=True):
+class SnapshotSummary(Summary, kw_only=True):
     """What a round has put."""
 
     partitions: int = 0
@@ -43,7 +43,7 @@ class Snapshots(Summary, kw_only=True):
 
 
 @dataclass(frozen=True)
-class Snapshotting:
+class SnapshotOptions:
     """What is folded, and how."""
 
     choice: Choice
@@ -72,38 +72,40 @@ class Place(msgspec.Struct, frozen=True):
     behind: tuple[Behind, ...] = ()
 
 
-def make_snapshot(choices: Snapshotting) -> Job:
-    choices.choice.check()
-    return partial(_snapshot, choices=choices)
+def make_snapshot(options: SnapshotOptions) -> Job:
+    options.choice.check()
+    return partial(_snapshot, options=options)
 
 
-def _snapshot(context: JobContext, choices: Snapshotting) -> Snapshots:
+def _snapshot(context: JobContext, options: SnapshotOptions) -> SnapshotSummary:
     until = context.read_head()
     path = context.checkpoint / "place.json"
-    place = _load(path, Place(choices.describe(), context.server.url), until)
-    done = Snapshots(job="snapshot", committed_id=until, dry_run=context.dry_run)
+    place = _load(path, Place(options.describe(), context.server.url), until)
+    done = SnapshotSummary(job="snapshot", committed_id=until, dry_run=context.dry_run)
     if until == place.committed_id and not place.behind:
         return done
-    behind = _fold(context, choices, place, until, done)
+    behind = _fold(context, options, place, until, done)
     if not context.dry_run and len(behind) <= limits.SNAPSHOTS_BEHIND_MAX:
         _save(path, Place(place.plan, place.url, until, tuple(behind)))
     return done
 
 
-def _fold(context: JobContext, choices: Snapshotting, place: Place, until: int, done: Snapshots) -> list[Behind]:
+def _fold(
+    context: JobContext, options: SnapshotOptions, place: Place, until: int, done: SnapshotSummary
+) -> list[Behind]:
     """Fold everything; which targets are behind now."""
     from pyspark import StorageLevel
 
     from mainstem.pipeline.jobs.ranges import show_task_progress
     from mainstem.pipeline.jobs.snapshot.folds import Folding
 
-    folding = Folding(context.server, choices.reducer, until, choices.partial, context.dry_run)
-    rows = _read(context, choices, choices.choice, place.committed_id, until)
+    folding = Folding(context.server, options.reducer, until, options.partial, context.dry_run)
+    rows = _read(context, options, options.choice, place.committed_id, until)
     if place.behind:
         names = frozenset((one.kind, one.name) for one in place.behind)
-        late = Choice(choices.choice.partitions, choices.choice.streams, names)
+        late = Choice(options.choice.partitions, options.choice.streams, names)
         first = min(one.after for one in place.behind)
-        rows = rows.unionAll(_read(context, choices, late, first, place.committed_id))
+        rows = rows.unionAll(_read(context, options, late, first, place.committed_id))
     results = _gather(rows, folding).persist(StorageLevel.DISK_ONLY)
     try:
         with show_task_progress(context, until, "folding"):
@@ -113,13 +115,13 @@ def _fold(context: JobContext, choices: Snapshotting, place: Place, until: int, 
         results.unpersist()
 
 
-def _read(context: JobContext, choices: Snapshotting, choice: Choice, after: int, until: int) -> DataFrame:
+def _read(context: JobContext, options: SnapshotOptions, choice: Choice, after: int, until: int) -> DataFrame:
     from mainstem.pipeline.jobs.ranges import map_ranges, split_range
     from mainstem.pipeline.jobs.snapshot.folds import COMBINED, TAKEN, Combiner, take_in_order
     from mainstem.pipeline.lake.copies import count_slots
 
     ranges = split_range(after, until, count_slots(context.spark))
-    reducer: Any = choices.reducer
+    reducer: Any = options.reducer
     if _is_keyed(reducer):
         return map_ranges(
             context, ranges, choice.selection(), COLUMNS, lambda: Combiner(reducer, choice).combine, COMBINED
@@ -164,7 +166,7 @@ def _gather(rows: DataFrame, folding: Any) -> DataFrame:
     )
 
 
-def _count(results: DataFrame, done: Snapshots) -> None:
+def _count(results: DataFrame, done: SnapshotSummary) -> None:
     from pyspark.sql import functions as f
 
     sums = [f.sum(name).alias(name) for name in ("messages", "ignored", "size")]
@@ -184,7 +186,7 @@ def _count(results: DataFrame, done: Snapshots) -> None:
             setattr(done, status, getattr(done, status) + targets)
 
 
-def _find_behind(results: DataFrame, done: Snapshots) -> list[Behind]:
+def _find_behind(results: DataFrame, done: SnapshotSummary) -> list[Behind]:
     if not done.faults:
         return []
     failed = results.where("status = 'fault'").orderBy("kind", "name").limit(limits.SNAPSHOTS_BEHIND_MAX + 1).collect()
