@@ -23,7 +23,7 @@ from bench.jobs import Figures, encode_figures
 from bench.wire import HOST
 from mainstem.pipeline import session
 from mainstem.pipeline.http_client import HttpClient, ServerOptions
-from mainstem.pipeline.log_pages import read_head
+from mainstem.pipeline.log_reader import read_head
 
 MASTER = "local[2]"
 STREAM = "rows"

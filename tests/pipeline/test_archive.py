@@ -16,7 +16,8 @@ from mainstem.pipeline.jobs.context import JobContext
 from mainstem.pipeline.jobs.runner import run_once
 from mainstem.pipeline.lake.copies import Reading, copy_run, plan_run
 from mainstem.pipeline.lake.tables import archive_at
-from mainstem.pipeline.log_pages import LOG_COLUMNS, Selection
+from mainstem.pipeline.log_reader import Selection
+from mainstem.pipeline.log_schema import LOG_COLUMNS
 from tests.support.kills import kill_when
 from tests.support.waits import eventually
 

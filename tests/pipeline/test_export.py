@@ -14,7 +14,7 @@ from mainstem.pipeline.jobs.context import JobContext
 from mainstem.pipeline.jobs.export import ExportOptions, make_export
 from mainstem.pipeline.jobs.runner import run_once
 from mainstem.pipeline.lake.outputs import JOURNAL, SUCCESS, TEMPORARY, Output
-from mainstem.pipeline.log_pages import Selection
+from mainstem.pipeline.log_reader import Selection
 from tests.support.kills import kill_when
 
 

@@ -75,7 +75,7 @@ def export(
     again to go on, after a kill or with what was committed since.
     """
     from mainstem.pipeline.jobs.export import ExportOptions, make_export
-    from mainstem.pipeline.log_pages import Selection
+    from mainstem.pipeline.log_reader import Selection
 
     options = ExportOptions(
         format_,  # type: ignore[arg-type]  # click has checked it

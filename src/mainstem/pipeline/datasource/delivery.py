@@ -1,4 +1,4 @@
-"""What the driver does with a staged batch: sends its requests in order, as a producer that may repeat each of them."""
+"""Sends a staged batch from the driver: its requests in order, as an idempotent producer that may repeat each."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from mainstem import limits
 from mainstem.errors import MainstemError, RequestRefused
 from mainstem.pipeline.datasource.events import submit_events
 from mainstem.pipeline.datasource.options import WriteOptions
-from mainstem.pipeline.datasource.stage import Frame, Manifest, Stage
+from mainstem.pipeline.datasource.staging_directory import Frame, Manifest, StagingDirectory
 from mainstem.pipeline.http_client import HttpClient, Reply
 
 REFUSALS = frozenset({403, 404, 409})
 
 
-def deliver(options: WriteOptions, stage: Stage, manifest: Manifest, producer: str, epoch: int) -> dict[str, str]:
-    """Send everything, and tell where some of it ended. What the server has is skipped, so this can be repeated."""
-    frames = (frame for file in manifest.files for frame in stage.read_frames(file))
+def deliver(
+    options: WriteOptions, staging: StagingDirectory, manifest: Manifest, producer: str, epoch: int
+) -> dict[str, str]:
+    """Send everything; the end offsets of some streams. It may be repeated: the server skips what it has already."""
+    frames = (frame for file in manifest.files for frame in staging.read_frames(file))
     if options.into_events:
         return submit_events(options, frames, options.client_id or f"spark-{producer}")
     if options.stream is not None:
@@ -28,11 +30,11 @@ def deliver(options: WriteOptions, stage: Stage, manifest: Manifest, producer: s
             for frame in frames:
                 appender.append(frame)
         return appender.reached
-    return _append_in_lanes(options, frames, producer, epoch)
+    return _append_concurrently(options, frames, producer, epoch)
 
 
-def is_there(options: WriteOptions, manifest: Manifest) -> bool:
-    """Whether the server still has what a mark says was sent: it may be another one by now, or a stream was deleted."""
+def is_still_stored(options: WriteOptions, manifest: Manifest) -> bool:
+    """Whether the server still has a batch that is done. It may be another server by now, or a stream was deleted."""
     with HttpClient(options.server) as client:
         for name, end in manifest.reached.items():
             partition = f"/v1/partition/{quote(name, safe='')}"
@@ -104,24 +106,24 @@ def _explain(reply: Reply, stream: str, producer: str, epoch: int) -> RequestRef
     )
 
 
-def _append_in_lanes(options: WriteOptions, frames: Iterator[Frame], producer: str, epoch: int) -> dict[str, str]:
-    """Streams share a few connections; the chunks of one stream keep to one, and so their order."""
-    lanes = [_Lane(options, producer, epoch) for _ in range(limits.SINK_LANES)]
+def _append_concurrently(options: WriteOptions, frames: Iterator[Frame], producer: str, epoch: int) -> dict[str, str]:
+    """Streams share a few connections. All chunks of a stream go over the same one, which keeps their order."""
+    threads = [_AppendThread(options, producer, epoch) for _ in range(limits.SINK_CONNECTIONS)]
     try:
         for frame in frames:
-            lanes[zlib.crc32(frame.name.encode()) % len(lanes)].put(frame)
+            threads[zlib.crc32(frame.name.encode()) % len(threads)].put(frame)
     finally:
-        for lane in lanes:
-            lane.end()
-    for lane in lanes:
-        lane.check()
-    return {name: end for lane in lanes for name, end in lane.reached.items()}
+        for thread in threads:
+            thread.end()
+    for thread in threads:
+        thread.check()
+    return {name: end for thread in threads for name, end in thread.reached.items()}
 
 
-class _Lane:
+class _AppendThread:
     def __init__(self, options: WriteOptions, producer: str, epoch: int) -> None:
-        self._frames: queue.Queue[Frame | None] = queue.Queue(limits.SINK_LANE_CHUNKS_MAX)
-        self._fault: MainstemError | None = None
+        self._frames: queue.Queue[Frame | None] = queue.Queue(limits.SINK_CONNECTION_CHUNKS_MAX)
+        self._error: MainstemError | None = None
         self._appender = Appender(options, producer, epoch)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -139,15 +141,15 @@ class _Lane:
         self._thread.join()
 
     def check(self) -> None:
-        if self._fault is not None:
-            raise self._fault
+        if self._error is not None:
+            raise self._error
 
     def _run(self) -> None:
         with self._appender as appender:
             while (frame := self._frames.get()) is not None:
-                if self._fault is not None:
-                    continue  # taken, so that nobody waits for room
+                if self._error is not None:
+                    continue  # keep taking frames, so that `put` does not block
                 try:
                     appender.append(frame)
-                except MainstemError as fault:
-                    self._fault = fault
+                except MainstemError as error:
+                    self._error = error

@@ -22,7 +22,7 @@ from mainstem.client.sync_protocol.messages import (
 from mainstem.client.sync_protocol.urls import endpoint_url
 from mainstem.errors import BadRow, RequestRefused, ServerUnreachable
 from mainstem.pipeline.datasource.options import WriteOptions
-from mainstem.pipeline.datasource.stage import Frame
+from mainstem.pipeline.datasource.staging_directory import Frame
 from mainstem.streams.rules.offsets import Offset
 
 

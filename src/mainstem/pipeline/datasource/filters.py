@@ -21,36 +21,36 @@ from pyspark.sql.datasource import (
 
 from mainstem import limits
 from mainstem.globs import matches
-from mainstem.pipeline.log_pages import Selection
+from mainstem.pipeline.log_reader import Selection
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """A range of ids, and which rows of it. `nothing` says that the filters exclude each other."""
+class Scan:
+    """A range of ids, and which of its rows to read. It matches nothing if the filters contradict each other."""
 
     after: int
     until: int
     selection: Selection
-    nothing: bool = False
+    matches_nothing: bool = False
 
 
-def push(wanted: Wanted, filters: Iterable[Filter]) -> tuple[Wanted, list[Filter]]:
-    """What is left to look at, and the filters that Spark must still apply."""
+def push_filters(scan: Scan, filters: Iterable[Filter]) -> tuple[Scan, list[Filter]]:
+    """The narrowed scan, and the filters that Spark must still apply."""
     left = []
     for filter_ in filters:
-        narrowed = _push_one(wanted, filter_)
+        narrowed = _push_one(scan, filter_)
         if narrowed is None:
             left.append(filter_)
             continue
-        wanted, exact = narrowed
+        scan, exact = narrowed
         if not exact:
             left.append(filter_)
-    return wanted, left
+    return scan, left
 
 
-def _push_one(wanted: Wanted, filter_: Filter) -> tuple[Wanted, bool] | None:
+def _push_one(scan: Scan, filter_: Filter) -> tuple[Scan, bool] | None:
     """The narrowed range, and whether the server's filter says exactly the same; None if it has none like it."""
     attribute = getattr(filter_, "attribute", None)
     if attribute is None or len(attribute) != 1:
@@ -59,41 +59,41 @@ def _push_one(wanted: Wanted, filter_: Filter) -> tuple[Wanted, bool] | None:
     if value is None:
         return None
     if name == "committed_id":
-        return _push_id(wanted, filter_, value)
+        return _push_id(scan, filter_, value)
     if name == "committed_at" and isinstance(value, datetime.datetime):
-        return _push_time(wanted, filter_, value)
+        return _push_time(scan, filter_, value)
     if name == "stream":
-        return _push_stream(wanted, filter_, value)
+        return _push_stream(scan, filter_, value)
     if name == "kind" and isinstance(filter_, EqualTo):
-        return _push_kind(wanted, value), True
-    if name == "partitions" and isinstance(filter_, EqualTo) and not wanted.selection.partitions:
-        return _push_partitions(wanted, value)
+        return _push_kind(scan, value), True
+    if name == "partitions" and isinstance(filter_, EqualTo) and not scan.selection.partitions:
+        return _push_partitions(scan, value)
     return None
 
 
-def _push_id(wanted: Wanted, filter_: Filter, value: Any) -> tuple[Wanted, bool] | None:
+def _push_id(scan: Scan, filter_: Filter, value: Any) -> tuple[Scan, bool] | None:
     if isinstance(filter_, In):
         values = [one for one in value if one is not None]
         if not values:
-            return replace(wanted, nothing=True), True
+            return replace(scan, matches_nothing=True), True
         low, high, exact = min(values), max(values), len(set(values)) == 1
     elif isinstance(filter_, EqualTo):
         low, high, exact = value, value, True
     elif isinstance(filter_, GreaterThan):
-        low, high, exact = value + 1, wanted.until, True
+        low, high, exact = value + 1, scan.until, True
     elif isinstance(filter_, GreaterThanOrEqual):
-        low, high, exact = value, wanted.until, True
+        low, high, exact = value, scan.until, True
     elif isinstance(filter_, LessThan):
         low, high, exact = 0, value - 1, True
     elif isinstance(filter_, LessThanOrEqual):
         low, high, exact = 0, value, True
     else:
         return None
-    after, until = max(wanted.after, low - 1), min(wanted.until, high)
-    return replace(wanted, after=after, until=max(until, after)), exact
+    after, until = max(scan.after, low - 1), min(scan.until, high)
+    return replace(scan, after=after, until=max(until, after)), exact
 
 
-def _push_time(wanted: Wanted, filter_: Filter, value: datetime.datetime) -> tuple[Wanted, bool] | None:
+def _push_time(scan: Scan, filter_: Filter, value: datetime.datetime) -> tuple[Scan, bool] | None:
     if value.tzinfo is None:
         return None
     micros = (value - EPOCH) // datetime.timedelta(microseconds=1)
@@ -110,23 +110,23 @@ def _push_time(wanted: Wanted, filter_: Filter, value: datetime.datetime) -> tup
         before = micros + 1
     else:
         return None
-    selection = wanted.selection
+    selection = scan.selection
     since = max(since, selection.since_us or 0)
     before = min(before, limits.INTEGER_MAX if selection.before_us is None else selection.before_us)
     if since >= before:
-        return replace(wanted, nothing=True), True
+        return replace(scan, matches_nothing=True), True
     selection = replace(
         selection, since_us=since or None, before_us=None if before == limits.INTEGER_MAX else max(before, 0)
     )
-    return replace(wanted, selection=selection), True
+    return replace(scan, selection=selection), True
 
 
-def _push_stream(wanted: Wanted, filter_: Filter, value: Any) -> tuple[Wanted, bool] | None:
-    selection = wanted.selection
+def _push_stream(scan: Scan, filter_: Filter, value: Any) -> tuple[Scan, bool] | None:
+    selection = scan.selection
     if isinstance(filter_, StringStartsWith):
         if value.startswith(selection.prefix):
-            return replace(wanted, selection=replace(selection, prefix=value)), True
-        return replace(wanted, nothing=not selection.prefix.startswith(value)), True
+            return replace(scan, selection=replace(selection, prefix=value)), True
+        return replace(scan, matches_nothing=not selection.prefix.startswith(value)), True
     if isinstance(filter_, EqualTo):
         values = [value]
     elif isinstance(filter_, In):
@@ -135,24 +135,24 @@ def _push_stream(wanted: Wanted, filter_: Filter, value: Any) -> tuple[Wanted, b
         return None
     if sum(len(quote(one)) for one in values) > limits.PUSHED_BYTES_MAX or any("*" in one for one in values):
         return None  # too long for a URL, or a glob there
-    kept = tuple(one for one in values if _takes(selection, one))
+    kept = tuple(one for one in values if _may_match(selection, one))
     if not kept:
-        return replace(wanted, nothing=True), True
-    return replace(wanted, selection=replace(selection, streams=kept)), True
+        return replace(scan, matches_nothing=True), True
+    return replace(scan, selection=replace(selection, streams=kept)), True
 
 
-def _takes(selection: Selection, stream: str) -> bool:
+def _may_match(selection: Selection, stream: str) -> bool:
     return not selection.streams or any(matches(pattern, stream) for pattern in selection.streams)
 
 
-def _push_kind(wanted: Wanted, value: str) -> Wanted:
-    if value not in ("stream", "event") or wanted.selection.kind not in (None, value):
-        return replace(wanted, nothing=True)
-    return replace(wanted, selection=replace(wanted.selection, kind=value))
+def _push_kind(scan: Scan, value: str) -> Scan:
+    if value not in ("stream", "event") or scan.selection.kind not in (None, value):
+        return replace(scan, matches_nothing=True)
+    return replace(scan, selection=replace(scan.selection, kind=value))
 
 
-def _push_partitions(wanted: Wanted, value: Any) -> tuple[Wanted, bool] | None:
+def _push_partitions(scan: Scan, value: Any) -> tuple[Scan, bool] | None:
     """Whoever has exactly these partitions has the first of them."""
     if not value or not all(isinstance(one, str) and one for one in value):
         return None
-    return replace(wanted, selection=replace(wanted.selection, partitions=(value[0],))), False
+    return replace(scan, selection=replace(scan.selection, partitions=(value[0],))), False

@@ -1,4 +1,4 @@
-"""The options of the format, checked: a name that is not known or a value that cannot be is told at once."""
+"""The options of the format, parsed and checked. An unknown name or an invalid value is a `BadOption`."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from mainstem.pipeline.http_client import ServerOptions
 from mainstem.streams.rules.content_types import is_json
 from mainstem.streams.rules.paths import PREFIX, check_path, check_prefix
 
-COMMON = ("url", "token", "tokenFile", "retrySeconds", "streamPrefix")
-READING = (
+SERVER_OPTIONS = ("url", "token", "tokenFile", "retrySeconds", "streamPrefix")
+READ_OPTIONS = (
     *("streams", "partitions", "kind", "startingId", "endingId", "maxRowsPerTrigger", "maxBytesPerTrigger"),
     *("schema", "schemaColumn", "columns", "failOnDataLoss", "splits", "pageBytes"),
 )
-WRITING = (
+WRITE_OPTIONS = (
     *("stream", "streamColumn", "contentType", "valueColumn", "partitions", "partitionColumn", "idColumn", "clientId"),
     *("skipRejected", "producerId", "stagingLocation", "chunkBytes"),
 )
-SPARKS_OWN = ("path", "checkpointLocation", "queryName", "outputMode")
+SPARK_OPTIONS = ("path", "checkpointLocation", "queryName", "outputMode")
 
 
-class Reader:
+class OptionParser:
     """Takes values out of Spark's options, by their names in any case."""
 
     def __init__(self, options: Mapping[str, str], known: tuple[str, ...]) -> None:
         self._options = {name.lower(): value for name, value in options.items()}
-        names = {name.lower() for name in (*COMMON, *known, *SPARKS_OWN)}
+        names = {name.lower() for name in (*SERVER_OPTIONS, *known, *SPARK_OPTIONS)}
         unknown = sorted(set(self._options) - names)
         if unknown:
-            raise BadOption(f"unknown option {unknown[0]!r}; there are: {', '.join((*COMMON, *known))}")
+            raise BadOption(f"unknown option {unknown[0]!r}; there are: {', '.join((*SERVER_OPTIONS, *known))}")
 
     def text(self, name: str) -> str | None:
         return self._options.get(name.lower()) or None
@@ -99,37 +99,37 @@ class ReadOptions:
 
 
 def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
-    reader = Reader(options, READING)
-    if reader.text("streams") and reader.text("path"):
+    parser = OptionParser(options, READ_OPTIONS)
+    if parser.text("streams") and parser.text("path"):
         raise BadOption("load(path) is short for the option streams: give one of them")
-    streams = reader.names("streams") or reader.names("path")
+    streams = parser.names("streams") or parser.names("path")
     for pattern in streams:
         try:
             check_glob(pattern)
         except BadRequest as error:
             raise BadOption(f"streams: {pattern!r}: {error.detail}") from None
-    kind = reader.text("kind")
+    kind = parser.text("kind")
     if kind not in (None, "stream", "event"):
         raise BadOption(f"kind must be stream or event, not {kind!r}")
-    starting = reader.text("startingId")
+    starting = parser.text("startingId")
     latest = starting == "latest"
-    starting_id = None if starting in ("latest", "earliest") else reader.number("startingId", 0, limits.INTEGER_MAX)
+    starting_id = None if starting in ("latest", "earliest") else parser.number("startingId", 0, limits.INTEGER_MAX)
     return ReadOptions(
-        server=reader.server(),
+        server=parser.server(),
         streams=streams,
-        partitions=reader.names("partitions"),
+        partitions=parser.names("partitions"),
         kind=kind,
         starting_id=starting_id,
         starting_latest=latest,
-        ending_id=reader.number("endingId", 0, limits.INTEGER_MAX),
-        rows_max=reader.number("maxRowsPerTrigger", 1, limits.INTEGER_MAX),
-        bytes_max=reader.number("maxBytesPerTrigger", 1, limits.INTEGER_MAX),
-        schema=reader.text("schema"),
-        schema_column=reader.text("schemaColumn"),
-        columns=reader.names("columns"),
-        fail_on_data_loss=reader.flag("failOnDataLoss", True),
-        splits=reader.number("splits", 1, limits.SPLITS_MAX),
-        page_bytes=reader.number("pageBytes", 1, limits.LOG_PAGE_BYTES_MAX) or limits.LOG_READ_BYTES,
+        ending_id=parser.number("endingId", 0, limits.INTEGER_MAX),
+        rows_max=parser.number("maxRowsPerTrigger", 1, limits.INTEGER_MAX),
+        bytes_max=parser.number("maxBytesPerTrigger", 1, limits.INTEGER_MAX),
+        schema=parser.text("schema"),
+        schema_column=parser.text("schemaColumn"),
+        columns=parser.names("columns"),
+        fail_on_data_loss=parser.flag("failOnDataLoss", True),
+        splits=parser.number("splits", 1, limits.SPLITS_MAX),
+        page_bytes=parser.number("pageBytes", 1, limits.LOG_PAGE_BYTES_MAX) or limits.LOG_READ_BYTES,
     )
 
 
@@ -168,9 +168,9 @@ class WriteOptions:
 
 
 def parse_write_options(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
-    reader = Reader(options, WRITING)
-    stream = reader.text("stream") or reader.text("path")
-    targets = [stream, reader.text("streamColumn"), reader.text("partitions"), reader.text("partitionColumn")]
+    parser = OptionParser(options, WRITE_OPTIONS)
+    stream = parser.text("stream") or parser.text("path")
+    targets = [stream, parser.text("streamColumn"), parser.text("partitions"), parser.text("partitionColumn")]
     if sum(target is not None for target in targets) != 1:
         raise BadOption("say where rows go with one of: stream, streamColumn, partitions, partitionColumn")
     if stream is not None:
@@ -178,27 +178,27 @@ def parse_write_options(options: Mapping[str, str], *, streaming: bool) -> Write
             check_path(stream)
         except BadPath as error:
             raise BadOption(f"stream: {error.detail}") from None
-    if streaming and reader.text("producerId"):
+    if streaming and parser.text("producerId"):
         raise BadOption("producerId is for batch writes; a streaming query's own id is its producer id")
-    staging = reader.text("stagingLocation")
+    staging = parser.text("stagingLocation")
     if streaming:
-        staging = staging or reader.text("checkpointLocation")
+        staging = staging or parser.text("checkpointLocation")
         if staging is None:
             raise BadOption(
                 "give checkpointLocation as an option of this writer, or stagingLocation: rows are staged there first"
             )
     return WriteOptions(
-        server=reader.server(),
+        server=parser.server(),
         stream=stream,
-        stream_column=reader.text("streamColumn"),
-        content_type=reader.text("contentType") or "application/json",
-        value_column=reader.text("valueColumn"),
-        partitions=reader.names("partitions"),
-        partition_column=reader.text("partitionColumn"),
-        id_column=reader.text("idColumn"),
-        client_id=reader.text("clientId"),
-        skip_rejected=reader.flag("skipRejected", False),
-        producer_id=reader.text("producerId"),
+        stream_column=parser.text("streamColumn"),
+        content_type=parser.text("contentType") or "application/json",
+        value_column=parser.text("valueColumn"),
+        partitions=parser.names("partitions"),
+        partition_column=parser.text("partitionColumn"),
+        id_column=parser.text("idColumn"),
+        client_id=parser.text("clientId"),
+        skip_rejected=parser.flag("skipRejected", False),
+        producer_id=parser.text("producerId"),
         staging=staging,
-        chunk_bytes=reader.number("chunkBytes", 1, limits.SINK_CHUNK_BYTES_MAX) or limits.SINK_CHUNK_BYTES,
+        chunk_bytes=parser.number("chunkBytes", 1, limits.SINK_CHUNK_BYTES_MAX) or limits.SINK_CHUNK_BYTES,
     )

@@ -1,4 +1,4 @@
-"""Spark's two readers of the log: a batch of a range, and the stream of micro-batches behind one committed id."""
+"""Spark's two readers of the log: one batch of a range, and a stream of micro-batches."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from pyspark.sql.types import StructType
 
 from mainstem import limits
 from mainstem.errors import BadOption
-from mainstem.pipeline.datasource.filters import Wanted, push
+from mainstem.pipeline.datasource.batch_converter import BatchConverter
+from mainstem.pipeline.datasource.filters import Scan, push_filters
 from mainstem.pipeline.datasource.options import ReadOptions
 from mainstem.pipeline.http_client import HttpClient
-from mainstem.pipeline.log_pages import Selection, Shape, check_head, check_history, read_bound, read_head, read_range
+from mainstem.pipeline.log_reader import Selection, check_head, check_history, read_bound, read_head, read_range
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,10 +42,12 @@ class Range(InputPartition):
         self.known_pruned = known_pruned
 
 
-def split(after: int, until: int, shares: int, selection: Selection, known_pruned: int) -> list[InputPartition]:
-    """About equal shares of the ids: nobody has to be asked, and appends of different sizes even out over them."""
-    number = max(min(shares, until - after), 1)
-    ends = [after + (until - after) * share // number for share in range(number + 1)]
+def plan_partitions(
+    after: int, until: int, shares: int, selection: Selection, known_pruned: int
+) -> list[InputPartition]:
+    """Ranges of about equally many ids. That needs no request, and appends of different sizes even out across them."""
+    count = max(min(shares, until - after), 1)
+    ends = [after + (until - after) * share // count for share in range(count + 1)]
     return [Range(first, last, selection, known_pruned) for first, last in itertools.pairwise(ends)]
 
 
@@ -55,18 +58,20 @@ class RangeReader:
         self.options = options
         self.schema = schema
         self.selection = Selection(streams=options.streams, partitions=options.partitions, kind=options.kind)
-        if self.selection.nothing:
+        if self.selection.matches_nothing:
             raise BadOption("no row is of a stream and of a partition: streams, partitions and kind exclude each other")
-        Shape(schema, options.schema_column)  # tells now, on the driver, what is wrong with the schema
+        BatchConverter(
+            schema, options.schema_column
+        )  # raises now, on the driver, if something is wrong with the schema
 
     def read_batches(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Range)
         options = self.options
-        shape = Shape(self.schema, options.schema_column)
+        converter = BatchConverter(self.schema, options.schema_column)
         rows = read_range(
-            options.server, partition.selection, shape.columns, partition.after, partition.until, options.page_bytes
+            options.server, partition.selection, converter.columns, partition.after, partition.until, options.page_bytes
         )
-        yield from (shape.apply(batch) for batch in rows)
+        yield from (converter.convert(batch) for batch in rows)
         if options.fail_on_data_loss and partition.after < partition.until:
             with HttpClient(options.server) as client:  # it may have been pruned while it was read
                 check_history(read_head(client), partition.known_pruned, partition.after)
@@ -78,25 +83,25 @@ class LogReader(RangeReader, DataSourceReader):
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         super().__init__(options, schema)
         until = limits.INTEGER_MAX if options.ending_id is None else options.ending_id
-        # Rows *from* startingId on are wanted, while `after` is the last one that is not.
-        self.wanted = Wanted(max((options.starting_id or 0) - 1, 0), until, self.selection)
+        # Rows *from* startingId on are scan, while `after` is the last one that is not.
+        self.scan = Scan(max((options.starting_id or 0) - 1, 0), until, self.selection)
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
-        self.wanted, left = push(self.wanted, filters)
+        self.scan, left = push_filters(self.scan, filters)
         return iter(left)
 
     def partitions(self) -> list[InputPartition]:
-        wanted = self.wanted
+        scan = self.scan
         with HttpClient(self.options.server) as client:
             head = read_head(client)
             if self.options.fail_on_data_loss and self.options.starting_id is not None:
-                check_history(head, 0, wanted.after)
-            after = head.head if self.options.starting_latest else wanted.after
-        until = min(wanted.until, head.head)
-        if wanted.nothing or wanted.selection.nothing or after >= until:
-            return [Range(0, 0, wanted.selection, 0)]
+                check_history(head, 0, scan.after)
+            after = head.head if self.options.starting_latest else scan.after
+        until = min(scan.until, head.head)
+        if scan.matches_nothing or scan.selection.matches_nothing or after >= until:
+            return [Range(0, 0, scan.selection, 0)]
         shares = self.options.splits or limits.BATCH_SPLITS
-        return split(after, until, shares, wanted.selection, head.pruned)
+        return plan_partitions(after, until, shares, scan.selection, head.pruned)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return self.read_batches(partition)
@@ -110,7 +115,7 @@ class LogStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvaila
         if options.ending_id is not None:
             raise BadOption("endingId is for batch reads; a stream ends with its trigger")
         self._client: HttpClient | None = None
-        self._target: int | None = None
+        self._available_now_head: int | None = None
 
     @property
     def client(self) -> HttpClient:
@@ -139,7 +144,7 @@ class LogStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvaila
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = read_head(self.client).head
+        self._available_now_head = read_head(self.client).head
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         head = read_head(self.client)
@@ -147,7 +152,7 @@ class LogStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvaila
         if self.options.fail_on_data_loss:
             check_head(head, after)
             check_history(head, start.get("pruned", 0), after)
-        until = head.head if self._target is None else min(head.head, self._target)
+        until = head.head if self._available_now_head is None else min(head.head, self._available_now_head)
         if until <= after:
             return start
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
@@ -166,13 +171,13 @@ class LogStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvaila
         """From the two offsets alone: a replay must see the same rows, whatever came since."""
         known = max(start.get("pruned", 0), end.get("pruned", 0))
         shares = self.options.splits or limits.STREAM_SPLITS
-        return split(start["committed_id"], end["committed_id"], shares, self.selection, known)
+        return plan_partitions(start["committed_id"], end["committed_id"], shares, self.selection, known)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return self.read_batches(partition)
 
     def commit(self, end: Offset) -> None:
-        """Spark tells this late, and never for the last batch, so nothing hangs on it."""
+        """Spark calls this late, and never for the last batch, so nothing depends on it."""
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_client": None}

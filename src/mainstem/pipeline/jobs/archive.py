@@ -11,7 +11,8 @@ from mainstem.pipeline.jobs.context import Job, JobContext, Summary
 from mainstem.pipeline.lake.copies import Piece, Reading, copy_run, count_slots, plan_run
 from mainstem.pipeline.lake.parquet import PartitionedFiles
 from mainstem.pipeline.lake.tables import FILE_SCHEMA, Lake, archive_at, check_same_log
-from mainstem.pipeline.log_pages import LOG_COLUMNS, Head, Selection, read_head
+from mainstem.pipeline.log_reader import Head, Selection, read_head
+from mainstem.pipeline.log_schema import LOG_COLUMNS
 
 
 class ArchiveSummary(Summary, kw_only=True):

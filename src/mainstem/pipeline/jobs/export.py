@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from mainstem import limits
 from mainstem.errors import BadOption
+from mainstem.pipeline.datasource.batch_converter import BatchConverter
 from mainstem.pipeline.jobs.context import Job, JobContext, Summary
 from mainstem.pipeline.lake.copies import (
     Extent,
@@ -29,7 +30,8 @@ from mainstem.pipeline.lake.outputs import TEMPORARY, Journal, Output
 from mainstem.pipeline.lake.parquet import ParquetFile
 from mainstem.pipeline.lake.tables import Lake, check_place, check_same_log
 from mainstem.pipeline.lake.texts import TextFile, csv_header, encode_csv, encode_messages, encode_ndjson
-from mainstem.pipeline.log_pages import LOG_COLUMNS, Selection, Shape, check_history, read_head
+from mainstem.pipeline.log_reader import Selection, check_history, read_head
+from mainstem.pipeline.log_schema import LOG_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -81,7 +83,7 @@ def make_export(location: str, options: ExportOptions) -> Job:
     for name in options.columns:
         if name not in LOG_COLUMNS:
             raise BadOption(f"--columns: there is no {name!r}; there are: {', '.join(LOG_COLUMNS)}")
-    if options.selection.nothing:
+    if options.selection.matches_nothing:
         raise BadOption("no row is of a stream and of a partition: the filters exclude each other")
     export = _export_delta if options.format == "delta" else _export_files
     return partial(export, location=location, options=options)
@@ -152,7 +154,7 @@ def _copy(
     if done.committed_id >= until:
         return
     schema = _schema(context, options)
-    wanted = ("committed_id",) if context.dry_run else Shape(schema, None).columns
+    wanted = ("committed_id",) if context.dry_run else BatchConverter(schema, None).columns
     columns = tuple(name for name in LOG_COLUMNS if name in {*wanted, *ALWAYS})
     reading = Reading(context.server, options.selection, columns, None if options.accept_loss else pruned)
     opener = partial(open_rows, options.format, options.messages, location, schema)
@@ -201,16 +203,16 @@ class Tally:
 class RowsOfPiece:
     """The rows of a piece in one file; none if no row of it is wanted."""
 
-    def __init__(self, open_file: Callable[[pa.Schema], File], shape: Shape | None) -> None:
+    def __init__(self, open_file: Callable[[pa.Schema], File], converter: BatchConverter | None) -> None:
         self._open_file = open_file
-        self._shape = shape
+        self._converter = converter
         self._file: File | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
-        shaped = batch if self._shape is None else self._shape.apply(batch)
+        converted = batch if self._converter is None else self._converter.convert(batch)
         if self._file is None:
-            self._file = self._open_file(shaped.schema)
-        self._file.write(shaped, batch.column("committed_id"), batch.column("committed_at"))
+            self._file = self._open_file(converted.schema)
+        self._file.write(converted, batch.column("committed_id"), batch.column("committed_at"))
 
     def close(self) -> list[WrittenFile]:
         return [] if self._file is None else [self._file.close()]
@@ -221,7 +223,7 @@ def open_tally(piece: Piece) -> FileWriter:
 
 
 def open_rows(format_: Format, messages: bool, location: str, schema: StructType, piece: Piece) -> FileWriter:
-    return RowsOfPiece(partial(_open_file, format_, messages, location), Shape(schema, None))
+    return RowsOfPiece(partial(_open_file, format_, messages, location), BatchConverter(schema, None))
 
 
 def _open_file(format_: Format, messages: bool, location: str, schema: pa.Schema) -> File:

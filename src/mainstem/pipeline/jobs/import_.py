@@ -20,7 +20,8 @@ import msgspec
 
 from mainstem import limits
 from mainstem.errors import BadOption
-from mainstem.pipeline.datasource.stage import Stage, sync
+from mainstem.pipeline.datasource.staging_directory import StagingDirectory
+from mainstem.pipeline.durable_files import fsync
 from mainstem.pipeline.jobs.context import Job, JobContext, Summary
 from mainstem.pipeline.lake.inputs import Source, SourceFile, check_files, infer_schema, list_files, read_file
 
@@ -92,7 +93,9 @@ def _import(context: JobContext, source: Source, target: dict[str, str], name: s
             _count(done, group, _write(context, book, plan, group, producer))
         plan = msgspec.structs.replace(plan, done=number)
         book.write(plan)
-        Stage(str(book.folder), producer).discard_all()  # not before: a repeated write looks there for what was sent
+        StagingDirectory(
+            str(book.folder), producer
+        ).discard_all()  # not before: a repeated write looks there for what was sent
         done.committed_id = context.read_head()
     return done
 
@@ -217,6 +220,6 @@ class Book:
         self.folder.mkdir(parents=True, exist_ok=True)
         new = self.folder / f"plan-{uuid.uuid4().hex}"
         new.write_bytes(msgspec.json.encode(plan))
-        sync(str(new))
+        fsync(str(new))
         os.replace(new, self._path)
-        sync(str(self.folder))
+        fsync(str(self.folder))

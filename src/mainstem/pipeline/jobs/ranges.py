@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from mainstem.pipeline.log_pages import Selection
+    from mainstem.pipeline.log_reader import Selection
 
 Transform = Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 
@@ -38,7 +38,7 @@ def map_ranges(
     """What `make_transform()` makes of the rows of each range, as one DataFrame. Each task reads one range."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    from mainstem.pipeline.log_pages import read_range
+    from mainstem.pipeline.log_reader import read_range
 
     server = context.server
 

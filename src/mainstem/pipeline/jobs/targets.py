@@ -16,7 +16,7 @@ from mainstem.streams.rules.offsets import Offset
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from mainstem.pipeline.log_pages import Selection
+    from mainstem.pipeline.log_reader import Selection
 
 PARTITION, STREAM = "partition", "stream"
 
@@ -67,7 +67,7 @@ class Choice:
 
     def selection(self) -> Selection:
         """What the server can leave out."""
-        from mainstem.pipeline.log_pages import Selection
+        from mainstem.pipeline.log_reader import Selection
 
         if not self.partitions:
             short = sum(len(quote(pattern)) for pattern in self.streams) <= limits.PUSHED_BYTES_MAX

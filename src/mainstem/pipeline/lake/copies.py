@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from mainstem import limits
 from mainstem.pipeline.http_client import HttpClient, ServerOptions
-from mainstem.pipeline.log_pages import Selection, check_history, read_head, read_range
+from mainstem.pipeline.log_reader import Selection, check_history, read_head, read_range
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,7 +14,7 @@ from pyarrow import fs
 
 from mainstem import limits
 from mainstem.errors import BadOption
-from mainstem.pipeline.datasource.stage import open_location
+from mainstem.pipeline.filesystems import open_location
 from mainstem.pipeline.lake.tables import load_table
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ import msgspec
 from pyarrow import fs
 
 from mainstem.errors import BadOption
-from mainstem.pipeline.datasource.stage import open_location, sync
+from mainstem.pipeline.durable_files import fsync
+from mainstem.pipeline.filesystems import open_location
 from mainstem.pipeline.lake.copies import WrittenFile
 from mainstem.pipeline.lake.tables import Place
 
@@ -91,7 +92,7 @@ class Output:
             if self._fs.get_file_info(self._path(origin)).type != fs.FileType.NotFound:  # else it was moved before
                 self._fs.move(self._path(origin), self._path(target))
         if self._local and journal.moves:
-            sync(self._root)
+            fsync(self._root)
         return journal
 
     def _read_journal(self) -> Journal | None:
@@ -120,6 +121,6 @@ class Output:
         with self._fs.open_output_stream(new) as file:
             file.write(data)
         if self._local:
-            sync(new)
+            fsync(new)
             os.replace(new, self._path(name))
-            sync(self._root)
+            fsync(self._root)

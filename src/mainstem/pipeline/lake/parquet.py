@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mainstem import limits
-from mainstem.pipeline.datasource.stage import open_location, sync
+from mainstem.pipeline.durable_files import fsync
+from mainstem.pipeline.filesystems import open_location
 from mainstem.pipeline.lake.copies import Extent, WrittenFile
 
 REPEATED = ("stream", "producer_id", "client_id", "content_type", "partitions.list.element")
@@ -61,7 +62,7 @@ class ParquetFile:
         self._flush()
         self._writer.close()
         if self._fs.type_name == "local":
-            sync(self._whole)
+            fsync(self._whole)
         return self._extent.describe(self.path, self._fs.get_file_info(self._whole).size, self._partition)
 
     def _flush(self) -> None:

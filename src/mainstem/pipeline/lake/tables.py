@@ -16,10 +16,12 @@ import pyarrow as pa
 
 from mainstem import limits
 from mainstem.errors import BadOption, JobFailed, MissingSpark
-from mainstem.pipeline.datasource.stage import open_location, sync
+from mainstem.pipeline.durable_files import fsync
+from mainstem.pipeline.filesystems import open_location
 from mainstem.pipeline.http_client import HttpClient, ServerOptions
 from mainstem.pipeline.lake.copies import WrittenFile
-from mainstem.pipeline.log_pages import LOG_COLUMNS, Selection, check_history, read_head, read_range
+from mainstem.pipeline.log_reader import Selection, check_history, read_head, read_range
+from mainstem.pipeline.log_schema import LOG_COLUMNS
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -175,8 +177,8 @@ class Lake:
         if "://" in self.location:
             return
         folder = os.path.join(self.location, "_delta_log")
-        sync(os.path.join(folder, f"{self.load().version():020d}.json"))
-        sync(folder)
+        fsync(os.path.join(folder, f"{self.load().version():020d}.json"))
+        fsync(folder)
 
 
 TIMES = ("min.committed_at", "max.committed_at")

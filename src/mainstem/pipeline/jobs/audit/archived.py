@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from mainstem.pipeline.jobs.audit.rules import Bounds, Tables
 from mainstem.pipeline.jobs.context import JobContext
 from mainstem.pipeline.lake.tables import ARCHIVE_DDL, archive_at, first_line, read_files
-from mainstem.pipeline.log_pages import LOG_COLUMNS
+from mainstem.pipeline.log_schema import LOG_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -10,7 +10,7 @@ from mainstem import limits
 from mainstem.pipeline.http_client import HttpClient
 from mainstem.pipeline.jobs.audit.files import Findings
 from mainstem.pipeline.jobs.audit.ranges import Scope
-from mainstem.pipeline.log_pages import ARROW
+from mainstem.pipeline.log_reader import ARROW
 
 
 def copy_index(scope: Scope, of: str) -> int:

@@ -16,7 +16,7 @@ import msgspec
 from mainstem import limits
 from mainstem.pipeline.jobs.audit.rules import Bounds, Tables, check_spans, check_tables
 from mainstem.pipeline.jobs.context import Job, JobContext, Summary, poll_while
-from mainstem.pipeline.log_pages import read_head
+from mainstem.pipeline.log_reader import read_head
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -17,7 +17,7 @@ from mainstem import limits
 from mainstem.errors import ValidationFailed
 from mainstem.pipeline.http_client import ServerOptions
 from mainstem.pipeline.jobs.audit.files import Findings
-from mainstem.pipeline.log_pages import Selection, read_range
+from mainstem.pipeline.log_reader import Selection, read_range
 from mainstem.streams.rules.content_types import is_json
 from mainstem.sync.protocol.canonical import content_hash
 

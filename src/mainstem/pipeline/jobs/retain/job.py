@@ -101,7 +101,7 @@ def _read(context: JobContext, policies: Policies, until: int, measured: bool) -
     from mainstem.pipeline.jobs.ranges import map_ranges, split_range
     from mainstem.pipeline.jobs.retain.pruning import RECORDS, take_records
     from mainstem.pipeline.lake.copies import count_slots
-    from mainstem.pipeline.log_pages import Selection
+    from mainstem.pipeline.log_reader import Selection
 
     kinds = [kind for kind, name in (("stream", STREAM), ("event", PARTITION)) if policies.has(name)]
     selection = Selection(kind=kinds[0]) if len(kinds) == 1 else Selection()

@@ -3,7 +3,7 @@
 import pytest
 
 from mainstem.errors import HistoryLost, OtherLog
-from mainstem.pipeline.log_pages import Head, check_head, check_history
+from mainstem.pipeline.log_reader import Head, check_head, check_history
 
 
 @pytest.mark.parametrize(("pruned", "known", "after"), [(0, 0, 0), (50, 0, 50), (50, 0, 80), (50, 50, 0), (40, 50, 10)])

@@ -16,17 +16,17 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from mainstem.pipeline.datasource.filters import Wanted, push
-from mainstem.pipeline.log_pages import Selection
+from mainstem.pipeline.datasource.filters import Scan, push_filters
+from mainstem.pipeline.log_reader import Selection
 
-ALL = Wanted(0, 1_000, Selection())
+ALL = Scan(0, 1_000, Selection())
 NOON = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
 NOON_US = int(NOON.timestamp()) * 1_000_000
 ID, STREAM, KIND, TIME, PARTITIONS = ("committed_id",), ("stream",), ("kind",), ("committed_at",), ("partitions",)
 
 
 def pushed(*filters, of=ALL):
-    wanted, left = push(of, filters)
+    wanted, left = push_filters(of, filters)
     return wanted, left
 
 
@@ -69,7 +69,7 @@ def test_times_become_microseconds(filter_, since, before):
 
 
 def test_times_that_exclude_each_other_leave_nothing():
-    assert pushed(GreaterThan(TIME, NOON), LessThan(TIME, NOON))[0].nothing
+    assert pushed(GreaterThan(TIME, NOON), LessThan(TIME, NOON))[0].matches_nothing
 
 
 def test_streams_by_name_list_and_beginning():
@@ -77,13 +77,13 @@ def test_streams_by_name_list_and_beginning():
     assert pushed(In(STREAM, ("a", None, "b")))[0].selection.streams == ("a", "b")
     assert pushed(StringStartsWith(STREAM, "a/"), StringStartsWith(STREAM, "a/b"))[0].selection.prefix == "a/b"
     assert pushed(StringStartsWith(STREAM, "a/b"), StringStartsWith(STREAM, "a/"))[0].selection.prefix == "a/b"
-    assert pushed(StringStartsWith(STREAM, "a"), StringStartsWith(STREAM, "b"))[0].nothing
+    assert pushed(StringStartsWith(STREAM, "a"), StringStartsWith(STREAM, "b"))[0].matches_nothing
 
 
 def test_a_named_stream_must_be_among_those_of_the_options():
-    of = Wanted(0, 9, Selection(streams=("a/*", "c")))
+    of = Scan(0, 9, Selection(streams=("a/*", "c")))
     assert pushed(In(STREAM, ("a/b", "c", "d")), of=of)[0].selection.streams == ("a/b", "c")
-    assert pushed(EqualTo(STREAM, "a/b/c"), of=of)[0].nothing
+    assert pushed(EqualTo(STREAM, "a/b/c"), of=of)[0].matches_nothing
 
 
 def test_a_name_with_a_star_would_be_a_glob_so_spark_compares_it():
@@ -96,12 +96,12 @@ def test_more_names_than_a_url_holds_stay_with_spark():
 
 def test_kinds_and_partitions():
     assert pushed(EqualTo(KIND, "event"))[0].selection.kind == "event"
-    assert pushed(EqualTo(KIND, "event"), EqualTo(KIND, "stream"))[0].nothing
-    assert pushed(EqualTo(KIND, "other"))[0].nothing
+    assert pushed(EqualTo(KIND, "event"), EqualTo(KIND, "stream"))[0].matches_nothing
+    assert pushed(EqualTo(KIND, "other"))[0].matches_nothing
     wanted, left = pushed(filter_ := EqualTo(PARTITIONS, ["a", "b"]))
     assert (wanted.selection.partitions, left) == (("a",), [filter_])
     wanted, _ = pushed(EqualTo(KIND, "event"), EqualTo(STREAM, "s"))
-    assert wanted.selection.nothing
+    assert wanted.selection.matches_nothing
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Spark's two writers: tasks stage their rows, the driver sends them. See docs/adr/0011-exactly-once-sink.md."""
+"""Spark's two writers: tasks staging their rows, the driver sends them. See docs/adr/0011-exactly-once-sink.md."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from mainstem.errors import BadOption, StageLost
-from mainstem.pipeline.datasource.delivery import deliver, is_there
+from mainstem.pipeline.cache_dir import user_cache_dir
+from mainstem.pipeline.datasource.delivery import deliver, is_still_stored
 from mainstem.pipeline.datasource.options import WriteOptions
-from mainstem.pipeline.datasource.stage import Manifest, Stage, StagedFile
-from mainstem.pipeline.datasource.staging import check_columns, stage_rows
-from mainstem.pipeline.folders import cache_folder
+from mainstem.pipeline.datasource.staging_directory import Manifest, StagedFile, StagingDirectory
+from mainstem.pipeline.datasource.task_writer import check_columns, stage_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    Messages = list[WriterCommitMessage | None]
+    CommitMessages = list[WriterCommitMessage | None]
 
 
 @dataclass
-class Staged(WriterCommitMessage):
-    """What a task tells the driver: whose rows, and where they are."""
+class StagedCommitMessage(WriterCommitMessage):
+    """What a task reports to the driver: whose rows it has staged, and where."""
 
     producer: str
     partition: int
     file: StagedFile
 
 
-class StreamSink(DataSourceStreamArrowWriter):
+class LogStreamWriter(DataSourceStreamArrowWriter):
     """The producer is the query, the epoch is the micro-batch; both stay the same when it is replayed."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
@@ -48,16 +48,16 @@ class StreamSink(DataSourceStreamArrowWriter):
         query, batch = task.getLocalProperty("sql.streaming.queryId"), task.getLocalProperty("streaming.sql.batchId")
         if query is None or batch is None:
             raise BadOption("this Spark does not tell its tasks the query and batch they work for")
-        return _stage(self.options, query, int(batch), task.partitionId(), iterator)
+        return _write(self.options, query, int(batch), task.partitionId(), iterator)
 
-    def commit(self, messages: Messages, batchId: int) -> None:
+    def commit(self, messages: CommitMessages, batchId: int) -> None:
         _commit(self.options, messages, batchId)
 
-    def abort(self, messages: Messages, batchId: int) -> None:
+    def abort(self, messages: CommitMessages, batchId: int) -> None:
         _abort(self.options, messages, batchId)
 
 
-class BatchSink(DataSourceArrowWriter):
+class LogWriter(DataSourceArrowWriter):
     """The producer is `producerId`. Without one each write is new, and only its own tasks may retry."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
@@ -70,57 +70,57 @@ class BatchSink(DataSourceArrowWriter):
 
         task = TaskContext.get()
         assert task is not None
-        return _stage(self.options, self.producer, 0, task.partitionId(), iterator)
+        return _write(self.options, self.producer, 0, task.partitionId(), iterator)
 
-    def commit(self, messages: Messages) -> None:
+    def commit(self, messages: CommitMessages) -> None:
         _commit(self.options, messages, 0)
         if self.options.producer_id is None:
-            open_stage(self.options, self.producer).discard_all()
+            open_staging(self.options, self.producer).discard_all()
 
-    def abort(self, messages: Messages) -> None:
+    def abort(self, messages: CommitMessages) -> None:
         _abort(self.options, messages, 0)
 
 
-def open_stage(options: WriteOptions, producer: str) -> Stage:
-    """Without a location of its own, a folder a server: another one has nothing of what this one has."""
+def open_staging(options: WriteOptions, producer: str) -> StagingDirectory:
+    """Without a `stagingLocation`, in a directory per server: what was sent to one server is unknown to another."""
     server = hashlib.sha256(options.server.url.encode()).hexdigest()[:16]
-    return Stage(options.staging or str(cache_folder("staging", server)), producer)
+    return StagingDirectory(options.staging or str(user_cache_dir("staging", server)), producer)
 
 
-def _stage(
+def _write(
     options: WriteOptions, producer: str, batch: int, partition: int, batches: Iterator[pa.RecordBatch]
-) -> Staged:
-    stage = open_stage(options, producer)
-    writer = stage.open_new(batch, partition)
+) -> StagedCommitMessage:
+    staging = open_staging(options, producer)
+    writer = staging.open_writer(batch, partition)
     stage_rows(batches, options, writer, f"{producer}/{batch}/{partition}")
-    return Staged(producer, partition, writer.close())
+    return StagedCommitMessage(producer, partition, writer.close())
 
 
-def _commit(options: WriteOptions, messages: Messages, batch: int) -> None:
-    staged = sorted((one for one in messages if isinstance(one, Staged)), key=lambda one: one.partition)
+def _commit(options: WriteOptions, messages: CommitMessages, batch: int) -> None:
+    staged = sorted((one for one in messages if isinstance(one, StagedCommitMessage)), key=lambda one: one.partition)
     if not staged:
         return
-    stage = open_stage(options, staged[0].producer)
-    manifest = stage.read_manifest(batch)
+    staging = open_staging(options, staged[0].producer)
+    manifest = staging.read_manifest(batch)
     if manifest is not None and options.producer_id is not None:
         _check_target(options, manifest)
-        if manifest.done and not is_there(options, manifest):
-            stage.forget(batch)
+        if manifest.done and not is_still_stored(options, manifest):
+            staging.delete_manifest(batch)
             manifest = None
     if manifest is None:
         files = [one.file for one in staged if one.file.frames]
         if not files:
-            stage.clean(batch)
+            staging.clean(batch)
             return
-        manifest = stage.begin(batch, Manifest(options.target, files))
+        manifest = staging.write_manifest(batch, Manifest(options.target, files))
     if not manifest.done:
         try:
-            stage.finish(batch, manifest, deliver(options, stage, manifest, staged[0].producer, batch))
+            staging.mark_done(batch, manifest, deliver(options, staging, manifest, staged[0].producer, batch))
         except StageLost:
-            now = stage.read_manifest(batch)
+            now = staging.read_manifest(batch)
             if now is None or not now.done:  # else a driver that was thought dead has finished the same batch
                 raise
-    stage.clean(batch)
+    staging.clean(batch)
 
 
 def _check_target(options: WriteOptions, manifest: Manifest) -> None:
@@ -128,11 +128,11 @@ def _check_target(options: WriteOptions, manifest: Manifest) -> None:
         raise BadOption(f"producerId {options.producer_id!r} has written to {manifest.target}: take another one")
 
 
-def _abort(options: WriteOptions, messages: Messages, batch: int) -> None:
+def _abort(options: WriteOptions, messages: CommitMessages, batch: int) -> None:
     """Forget what was staged, unless some of it may have been sent: then the next attempt must find it."""
     for one in messages:
-        if isinstance(one, Staged):
-            stage = open_stage(options, one.producer)
-            manifest = stage.read_manifest(batch)
+        if isinstance(one, StagedCommitMessage):
+            staging = open_staging(options, one.producer)
+            manifest = staging.read_manifest(batch)
             if manifest is None or one.file not in manifest.files:
-                stage.discard(one.file.path)
+                staging.discard(one.file.path)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyspark.sql import types as t
 
 from mainstem.errors import BadOption
-from mainstem.pipeline.datasource.typed import JsonColumns
+from mainstem.pipeline.datasource.json_columns import JsonColumns
 
 WIDE = t.StructType(
     [

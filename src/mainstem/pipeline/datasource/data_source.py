@@ -14,11 +14,11 @@ from pyspark.sql.types import StructType
 from mainstem.errors import BadOption
 from mainstem.pipeline.datasource.options import parse_read_options, parse_write_options
 from mainstem.pipeline.datasource.readers import LogReader, LogStreamReader
-from mainstem.pipeline.datasource.sink import BatchSink, StreamSink
-from mainstem.pipeline.log_pages import LOG_COLUMNS
+from mainstem.pipeline.datasource.writers import LogStreamWriter, LogWriter
+from mainstem.pipeline.log_schema import LOG_COLUMNS
 
 
-class MainstemSource(DataSource):
+class MainstemDataSource(DataSource):
     """`spark.read`, `spark.readStream`, `df.write` and `df.writeStream` with `format("mainstem")`."""
 
     @classmethod
@@ -48,11 +48,11 @@ class MainstemSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         _check_append(overwrite)
-        return BatchSink(parse_write_options(self.options, streaming=False), schema)
+        return LogWriter(parse_write_options(self.options, streaming=False), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         _check_append(overwrite)
-        return StreamSink(parse_write_options(self.options, streaming=True), schema)
+        return LogStreamWriter(parse_write_options(self.options, streaming=True), schema)
 
 
 def _check_append(overwrite: bool) -> None:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from mainstem import limits
 from mainstem.errors import BadOption, BadRow
+from mainstem.pipeline.datasource.message_encoder import MessageEncoder
 from mainstem.pipeline.datasource.options import parse_write_options
-from mainstem.pipeline.datasource.rows import Messages
 
 MOMENT = datetime.datetime(2026, 1, 2, 3, 4, 5, 600_000, tzinfo=datetime.UTC)
 
@@ -23,7 +23,7 @@ def options(**given):
 
 
 def encode(batch, **given):
-    return Messages(batch.schema.names, batch.schema.types, options(**given)).encode(batch).to_pylist()
+    return MessageEncoder(batch.schema.names, batch.schema.types, options(**given)).encode(batch).to_pylist()
 
 
 def test_a_row_is_a_json_object_of_its_columns_without_nulls():
@@ -117,7 +117,7 @@ def test_a_null_message_is_refused():
 
 def chunks(values, chunk_bytes, **given):
     batch = pa.record_batch({"value": pa.array(values)})
-    messages = Messages(batch.schema.names, batch.schema.types, options(**given))
+    messages = MessageEncoder(batch.schema.names, batch.schema.types, options(**given))
     return [(bytes(chunk.data), chunk.rows) for chunk in messages.chunk(messages.encode(batch), chunk_bytes)]
 
 

@@ -14,43 +14,46 @@ from pyspark.sql.types import StructType
 
 from mainstem import limits
 from mainstem.errors import BadOption, BadPath, BadRow, ValidationFailed
+from mainstem.pipeline.datasource.message_encoder import MessageEncoder
 from mainstem.pipeline.datasource.options import WriteOptions
-from mainstem.pipeline.datasource.rows import Messages
-from mainstem.pipeline.datasource.stage import StageWriter
+from mainstem.pipeline.datasource.staging_directory import StagedFileWriter
 from mainstem.streams.rules.paths import check_path
 from mainstem.sync.protocol.partitions import normalise
 
-EVENTS = uuid.UUID("5ad2ea0e-2f70-5e6c-9c1e-6f0d4c1f7b0a")
-"""The name space of event ids that are made here."""
+EVENT_ID_NAMESPACE = uuid.UUID("5ad2ea0e-2f70-5e6c-9c1e-6f0d4c1f7b0a")
+"""Of the ids of events that come without one."""
 
 
 def check_columns(schema: StructType, options: WriteOptions) -> None:
-    """Tell on the driver, before any task runs, what is wrong with the columns."""
+    """Raise on the driver, before any task runs, if something is wrong with the columns."""
     arrow = to_arrow_schema(schema, timezone="UTC")
-    messages = Messages(arrow.names, arrow.types, options)
+    encoder = MessageEncoder(arrow.names, arrow.types, options)
     empty = pa.RecordBatch.from_arrays([pa.array([], field.type) for field in arrow], schema=arrow)
-    if not messages.raw:
-        messages.encode(empty)
+    if not encoder.raw:
+        encoder.encode(empty)
 
 
-def stage_rows(batches: Iterator[pa.RecordBatch], options: WriteOptions, writer: StageWriter, place: str) -> None:
+def stage_rows(
+    batches: Iterator[pa.RecordBatch], options: WriteOptions, writer: StagedFileWriter, task_name: str
+) -> None:
+    """Write the rows of a task into its staged file. `task_name` must be the same when the task is repeated."""
     if options.into_events:
-        _stage_events(batches, options, writer, place)
+        _stage_events(batches, options, writer, task_name)
     elif options.stream is not None:
-        lane = Lane(options.stream, options, writer)
+        buffer = AppendBuffer(options.stream, options, writer)
         for batch in batches:
-            messages = Messages(batch.schema.names, batch.schema.types, options)
-            for chunk in messages.chunk(messages.encode(batch), options.chunk_bytes):
-                lane.add(chunk.data, chunk.rows)
-        lane.flush()
+            encoder = MessageEncoder(batch.schema.names, batch.schema.types, options)
+            for chunk in encoder.chunk(encoder.encode(batch), options.chunk_bytes):
+                buffer.add(chunk.data, chunk.rows)
+        buffer.flush()
     else:
         _stage_streams(batches, options, writer)
 
 
-class Lane:
-    """The rows of one stream that wait until they make a request."""
+class AppendBuffer:
+    """Collects rows of one stream until they make up a request."""
 
-    def __init__(self, name: str, options: WriteOptions, writer: StageWriter) -> None:
+    def __init__(self, name: str, options: WriteOptions, writer: StagedFileWriter) -> None:
         self._name = name
         self._json = options.json
         self._bytes_max = options.chunk_bytes
@@ -76,28 +79,28 @@ class Lane:
         self._parts, self._rows, self.size = [], 0, 0
 
 
-def _stage_streams(batches: Iterator[pa.RecordBatch], options: WriteOptions, writer: StageWriter) -> None:
-    """By stream, in the order of the rows; what waits for more of its stream is bounded."""
-    lanes: dict[str, Lane] = {}
+def _stage_streams(batches: Iterator[pa.RecordBatch], options: WriteOptions, writer: StagedFileWriter) -> None:
+    """Group the rows by stream, in their order. What is buffered for all streams together is bounded."""
+    buffers: dict[str, AppendBuffer] = {}
     for batch in batches:
         names = batch.column(options.stream_column)
         if names.null_count:
             raise BadRow(f"the column {options.stream_column!r} of streamColumn holds nulls: leave those rows out")
         order = pc.sort_indices(names)
         batch, names = batch.take(order), names.take(order)
-        messages = Messages(batch.schema.names, batch.schema.types, options)
-        encoded = messages.encode(batch)
+        encoder = MessageEncoder(batch.schema.names, batch.schema.types, options)
+        encoded = encoder.encode(batch)
         for name, first, rows in _runs(names):
-            if name not in lanes:
-                lanes[name] = Lane(_check_stream(name), options, writer)
-            for chunk in messages.chunk(encoded.slice(first, rows), options.chunk_bytes):
-                lanes[name].add(bytes(chunk.data), chunk.rows)
-        if sum(lane.size for lane in lanes.values()) > limits.SINK_BUFFER_BYTES_MAX:
-            for lane in lanes.values():
-                lane.flush()
-            lanes.clear()
-    for lane in lanes.values():
-        lane.flush()
+            if name not in buffers:
+                buffers[name] = AppendBuffer(_check_stream(name), options, writer)
+            for chunk in encoder.chunk(encoded.slice(first, rows), options.chunk_bytes):
+                buffers[name].add(bytes(chunk.data), chunk.rows)
+        if sum(buffer.size for buffer in buffers.values()) > limits.SINK_BUFFER_BYTES_MAX:
+            for buffer in buffers.values():
+                buffer.flush()
+            buffers.clear()
+    for buffer in buffers.values():
+        buffer.flush()
 
 
 def _runs(names: pa.Array) -> Iterator[tuple[str, int, int]]:
@@ -117,19 +120,25 @@ def _check_stream(name: str) -> str:
     return name
 
 
-def _stage_events(batches: Iterator[pa.RecordBatch], options: WriteOptions, writer: StageWriter, place: str) -> None:
+def _stage_events(
+    batches: Iterator[pa.RecordBatch], options: WriteOptions, writer: StagedFileWriter, task_name: str
+) -> None:
     """Items of `submit_events`, as many in a frame as the server takes at once."""
     number = size = 0
     items: dict[str, bytes] = {}
     for batch in batches:
-        messages = Messages(batch.schema.names, batch.schema.types, options)
-        events = messages.encode(batch).to_pylist()
+        encoder = MessageEncoder(batch.schema.names, batch.schema.types, options)
+        events = encoder.encode(batch).to_pylist()
         ids = batch.column(options.id_column).to_pylist() if options.id_column else None
         partitions = _partitions(batch, options)
         for row, event in enumerate(events):
-            if not event.lstrip()[:1] == b"{" or (messages.raw and not _is_json(event)):
+            if not event.lstrip()[:1] == b"{" or (encoder.raw and not _is_json(event)):
                 raise BadRow(f"an event is a JSON object, not {event[:80]!r}")
-            id_ = str(uuid.uuid5(EVENTS, f"{place}/{number}")) if ids is None else _check_id(ids[row], options)
+            id_ = (
+                str(uuid.uuid5(EVENT_ID_NAMESPACE, f"{task_name}/{number}"))
+                if ids is None
+                else _check_id(ids[row], options)
+            )
             number += 1
             item = b'{"id":%b,"partitions":%b,"event":%b}' % (msgspec.json.encode(id_), partitions[row], event)
             full = size + len(item) > limits.SINK_SUBMIT_BYTES or len(items) >= limits.SYNC_BATCH_ITEMS_MAX
@@ -141,7 +150,7 @@ def _stage_events(batches: Iterator[pa.RecordBatch], options: WriteOptions, writ
     _flush_events(items, writer)
 
 
-def _flush_events(items: dict[str, bytes], writer: StageWriter) -> None:
+def _flush_events(items: dict[str, bytes], writer: StagedFileWriter) -> None:
     if items:
         writer.write("", len(items), b"[", b",".join(items.values()), b"]")
         items.clear()

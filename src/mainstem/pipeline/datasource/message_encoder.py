@@ -29,7 +29,7 @@ class Chunk(NamedTuple):
     rows: int
 
 
-class Messages:
+class MessageEncoder:
     """Which columns make the message, and how."""
 
     def __init__(self, names: list[str], types: list[pa.DataType], options: WriteOptions) -> None:
@@ -93,18 +93,18 @@ class Messages:
 
 
 def check_json(chunk: Chunk, messages: pa.Array) -> None:
-    """By the server's own rule: what is staged must not be refused when it is sent."""
-    fault = _judge(bytes(chunk.data[:-1]), chunk.rows)
-    if fault is None:
+    """Check by the server's own rule: what is staged must not be refused when it is sent."""
+    error = _find_json_error(bytes(chunk.data[:-1]), chunk.rows)
+    if error is None:
         return
-    for message in messages:  # whose fault it is; each has a comma behind it
+    for message in messages:  # find the one that is wrong; each ends with a comma
         data = message.as_py()[:-1]
-        if (its_fault := _judge(data, 1)) is not None:
-            raise BadRow(f"a message is not JSON: {data[:80]!r} ({its_fault})")
-    raise BadRow(f"messages are not JSON: {fault}")
+        if (its_error := _find_json_error(data, 1)) is not None:
+            raise BadRow(f"a message is not JSON: {data[:80]!r} ({its_error})")
+    raise BadRow(f"messages are not JSON: {error}")
 
 
-def _judge(values: bytes, number: int) -> str | None:
+def _find_json_error(values: bytes, number: int) -> str | None:
     """What is wrong with so many JSON values, with commas between them."""
     try:
         return (

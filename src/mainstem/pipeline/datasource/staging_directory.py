@@ -1,4 +1,4 @@
-"""Where rows wait between the tasks that made them and the driver that sends them: files, and one manifest a batch.
+"""The staging directory: files that tasks write and the driver sends, and one manifest per batch.
 
 A manifest fixes which files make a batch, and in which order, before the first of them is sent. Whoever replays the
 batch finds it and sends those files again, whatever its own tasks have made of the rows this time.
@@ -18,7 +18,9 @@ import msgspec
 import pyarrow as pa
 from pyarrow import fs
 
-from mainstem.errors import BadOption, StageLost
+from mainstem.errors import StageLost
+from mainstem.pipeline.durable_files import create_file, fsync, replace_file
+from mainstem.pipeline.filesystems import open_location
 
 FOLDER = "mainstem-sink"
 FRAME = struct.Struct(">III")  # bytes of the name, rows, bytes of the body
@@ -42,7 +44,7 @@ class StagedFile(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """The files of a batch in the order in which they are sent."""
+    """The files of a batch in the order in which they are sent. It is stored as JSON."""
 
     target: str
     files: list[StagedFile]
@@ -51,7 +53,7 @@ class Manifest(msgspec.Struct, frozen=True):
     """When it is done: where some of the streams or partitions ended, to tell whether the server still has it."""
 
 
-class Stage:
+class StagingDirectory:
     """The staged files of one producer: a query, or a batch write."""
 
     def __init__(self, location: str, producer: str) -> None:
@@ -64,12 +66,12 @@ class Stage:
 
     # Tasks
 
-    def open_new(self, batch: int, partition: int) -> StageWriter:
+    def open_writer(self, batch: int, partition: int) -> StagedFileWriter:
         """A file of its own for each attempt of a task: what a failed one has left is never sent."""
         folder = self.batch_folder(batch)
         self._fs.create_dir(folder, recursive=True)
         path = f"{folder}/{partition:06d}-{uuid.uuid4().hex}.frames"
-        return StageWriter(self._fs.open_output_stream(path), path, self._local)
+        return StagedFileWriter(self._fs.open_output_stream(path), path, self._local)
 
     # The driver
 
@@ -80,20 +82,20 @@ class Stage:
         with self._fs.open_input_stream(path) as file:
             return msgspec.json.decode(file.read(), type=Manifest)
 
-    def begin(self, batch: int, manifest: Manifest) -> Manifest:
-        """The manifest in force: this one, or the one of whoever was first."""
+    def write_manifest(self, batch: int, manifest: Manifest) -> Manifest:
+        """The manifest that counts: this one, or the one that another driver wrote first."""
         self._write(self._manifest_path(batch), msgspec.json.encode(manifest), replace=False)
         found = self.read_manifest(batch)
         assert found is not None
         return found
 
-    def finish(self, batch: int, manifest: Manifest, reached: dict[str, str] | None = None) -> None:
-        """From now on the batch is known to be sent. The mark stays until the next batch has one."""
+    def mark_done(self, batch: int, manifest: Manifest, reached: dict[str, str] | None = None) -> None:
+        """Note that the whole batch is sent. The note stays until the next batch is done."""
         done = Manifest(manifest.target, [], done=True, reached=reached or {})
         self._write(self._manifest_path(batch), msgspec.json.encode(done), replace=True)
 
-    def forget(self, batch: int) -> None:
-        """Take the mark back: what it tells of is not there any more."""
+    def delete_manifest(self, batch: int) -> None:
+        """Forget that the batch was sent, since the server does not have it any more."""
         self.discard(self._manifest_path(batch))
 
     def read_frames(self, file: StagedFile) -> Iterator[Frame]:
@@ -137,28 +139,19 @@ class Stage:
         return list(self._fs.get_file_info(fs.FileSelector(folder, allow_not_found=True)))
 
     def _write(self, path: str, data: bytes, *, replace: bool) -> None:
-        """All at once or not at all, and on disk. Object stores do that by themselves; elsewhere it takes a rename."""
+        """All at once or not at all, and on disk. Object stores do that by themselves."""
+        if self._local:
+            (replace_file if replace else create_file)(Path(path), data)
+            return
         self._fs.create_dir(os.path.dirname(path), recursive=True)
         new = f"{path}.{uuid.uuid4().hex}"
         with self._fs.open_output_stream(new) as file:
             file.write(data)
-        if not self._local:
-            self._fs.move(new, path)
-            return
-        sync(new)
-        if replace:
-            os.replace(new, path)
-        else:
-            try:
-                os.link(new, path)  # unlike a rename it fails if another driver was first
-            except FileExistsError:
-                pass
-            os.unlink(new)
-        sync(os.path.dirname(path))
+        self._fs.move(new, path)
 
 
-class StageWriter:
-    """Writes frames into one file."""
+class StagedFileWriter:
+    """Writes frames into one staged file."""
 
     def __init__(self, file: pa.NativeFile, path: str, local: bool) -> None:
         self._file = file
@@ -180,31 +173,8 @@ class StageWriter:
         """What was written, on disk."""
         self._file.close()
         if self._local:
-            sync(self._path)
+            fsync(self._path)
         return StagedFile(self._path, self._size, self._frames, self._rows)
-
-
-def open_location(location: str) -> tuple[fs.FileSystem, str]:
-    """The file system of a path or URI, and the path in it. Spark's spellings are understood too."""
-    scheme, colon, rest = location.partition(":")
-    if not colon or scheme == "file":
-        path = rest.removeprefix("//") if colon else location
-        return fs.LocalFileSystem(), os.path.abspath(path)
-    uri = f"s3:{rest}" if scheme in ("s3a", "s3n") else location
-    try:
-        found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(uri)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise BadOption(f"rows cannot be staged at {location}: {error}; set stagingLocation") from None
-    return found
-
-
-def sync(path: str) -> None:
-    """Make a local file or folder durable."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _read_exactly(stream: pa.NativeFile, size: int, path: str) -> bytes:

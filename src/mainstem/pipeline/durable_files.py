@@ -1,0 +1,40 @@
+"""Local files that a crash leaves with all of their new content, or with none of it."""
+
+import os
+import uuid
+from pathlib import Path
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file that appears, or changes, all at once and is on disk afterwards."""
+    new = _write_beside(path, data)
+    os.replace(new, path)
+    fsync(path.parent)
+
+
+def create_file(path: Path, data: bytes) -> None:
+    """The same, but a file that exists already stays as it is, even if two processes create it at the same time."""
+    new = _write_beside(path, data)
+    try:
+        os.link(new, path)
+    except FileExistsError:
+        pass
+    new.unlink()
+    fsync(path.parent)
+
+
+def fsync(path: Path | str) -> None:
+    """Make a file or directory durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write_beside(path: Path, data: bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}.{uuid.uuid4().hex}")  # Spark ignores names that begin with a dot
+    new.write_bytes(data)
+    fsync(new)
+    return new
