@@ -126,7 +126,8 @@ def _push_stream(scan: Scan, filter_: Filter, value: Any) -> tuple[Scan, bool] |
     if isinstance(filter_, StringStartsWith):
         if value.startswith(selection.prefix):
             return replace(scan, selection=replace(selection, prefix=value)), True
-        return replace(scan, matches_nothing=not selection.prefix.startswith(value)), True
+        contradicts = not selection.prefix.startswith(value)
+        return replace(scan, matches_nothing=scan.matches_nothing or contradicts), True
     if isinstance(filter_, EqualTo):
         values = [value]
     elif isinstance(filter_, In):

@@ -80,6 +80,11 @@ def test_streams_by_name_list_and_beginning():
     assert pushed(StringStartsWith(STREAM, "a"), StringStartsWith(STREAM, "b"))[0].matches_nothing
 
 
+def test_a_prefix_that_fits_does_not_undo_an_earlier_contradiction():
+    prefixes = StringStartsWith(STREAM, "ab"), StringStartsWith(STREAM, "a")
+    assert pushed(EqualTo(KIND, "other"), *prefixes)[0].matches_nothing
+
+
 def test_a_named_stream_must_be_among_those_of_the_options():
     of = Scan(0, 9, Selection(streams=("a/*", "c")))
     assert pushed(In(STREAM, ("a/b", "c", "d")), of=of)[0].selection.streams == ("a/b", "c")
