@@ -11,11 +11,12 @@ from mainstem import limits
 from mainstem.errors import BadOption, HistoryLost, JobFailed, ServerUnreachable
 from mainstem.pipeline import read_archive
 from mainstem.pipeline.http_client import ServerOptions
-from mainstem.pipeline.jobs.archive import ArchiveOptions, ArchiveSummary, _open, make_archive
+from mainstem.pipeline.jobs.archive import ArchiveOptions, ArchiveSummary, make_archive
 from mainstem.pipeline.jobs.context import JobContext
+from mainstem.pipeline.jobs.copy import CopySource, copy_batch, plan_batch
 from mainstem.pipeline.jobs.runner import run_once
-from mainstem.pipeline.lake.copies import Reading, copy_run, plan_run
-from mainstem.pipeline.lake.tables import archive_at
+from mainstem.pipeline.lake.archive_table import FILE_SCHEMA, open_archive
+from mainstem.pipeline.lake.parquet_files import PartitionedFilesWriter
 from mainstem.pipeline.log_reader import Selection
 from mainstem.pipeline.log_schema import LOG_COLUMNS
 from tests.support.kills import kill_when
@@ -99,9 +100,9 @@ def test_a_lost_checkpoint_costs_nothing(log, context, table, tmp_path):
 
 def test_files_of_a_round_that_died_before_its_commit_are_not_in_the_table(log, context, table):
     log.fill()
-    lake = archive_at(table)
-    lake.create()
-    files = copy_all(log, context, lake)
+    log_table = open_archive(table)
+    log_table.create()
+    files = copy_all(log, context, log_table)
     assert all((Path(table) / file.path).exists() for file in files)
     done = archive(context, table, ArchiveOptions(compact=False, vacuum_hours=0))
     assert places(archived(table)) == log.places()
@@ -111,35 +112,35 @@ def test_files_of_a_round_that_died_before_its_commit_are_not_in_the_table(log, 
 
 def test_of_two_jobs_at_once_only_one_adds_its_rows(log, context, table):
     log.fill()
-    lake = archive_at(table)
-    lake.create()
-    files = copy_all(log, context, lake)
+    log_table = open_archive(table)
+    log_table.create()
+    files = copy_all(log, context, log_table)
     run_once(make_archive(table), context)
     with pytest.raises(JobFailed, match="one at a time"):
-        lake.commit(files, 0, log.head()["head"])
+        log_table.commit(files, 0, log.head()["head"])
     assert places(archived(table)) == log.places()
 
 
 def test_of_two_commits_at_the_same_instant_only_one_counts(log, context, table, monkeypatch):
     """The second one has looked before the first was there; delta-rs refuses it by the transaction's name."""
     log.fill()
-    lake, late = archive_at(table), archive_at(table)
-    lake.create()
-    files, again = copy_all(log, context, lake), copy_all(log, context, lake)
+    log_table, late = open_archive(table), open_archive(table)
+    log_table.create()
+    files, again = copy_all(log, context, log_table), copy_all(log, context, log_table)
     seen = late.load()
     monkeypatch.setattr(late, "load", lambda: seen)
-    lake.commit(files, 0, log.head()["head"])
+    log_table.commit(files, 0, log.head()["head"])
     with pytest.raises(JobFailed, match="another job writes"):
         late.commit(again, 0, log.head()["head"])
     assert places(archived(table)) == log.places()
 
 
-def copy_all(log, context, lake):
+def copy_all(log, context, log_table):
     head = log.head()["head"]
     with context.open_client() as client:
-        run = plan_run(client, 0, head, limits.COPY_ROWS, 2)
-    reading = Reading(context.server, Selection(), tuple(LOG_COLUMNS), None)
-    return copy_run(context.spark, reading, run, partial(_open, lake.location))
+        batch = plan_batch(client, 0, head, limits.COPY_ROWS, 2)
+    source = CopySource(context.server, Selection(), tuple(LOG_COLUMNS), None)
+    return copy_batch(context.spark, source, batch, partial(PartitionedFilesWriter, log_table.location, FILE_SCHEMA))
 
 
 def test_a_dry_run_counts_and_writes_nothing(log, context, table):

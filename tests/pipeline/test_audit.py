@@ -15,7 +15,7 @@ from mainstem.pipeline.jobs.archive import make_archive
 from mainstem.pipeline.jobs.audit.job import AuditOptions, AuditSummary, make_audit
 from mainstem.pipeline.jobs.context import JobContext
 from mainstem.pipeline.jobs.runner import run_once
-from mainstem.pipeline.lake.tables import archive_at
+from mainstem.pipeline.lake.archive_table import open_archive
 from mainstem.testing.server import ServerProcess
 from tests.pipeline.conftest import MASTER
 from tests.pipeline.planted import EVENT_IDS, PRODUCERS, STREAMS, Store, opened
@@ -180,7 +180,7 @@ def test_a_log_that_is_well_has_no_faults(log, context, archive, tmp_path):
 
 def test_faults_of_the_archive_are_found(log, context, archive, tmp_path):
     """Rows are changed in the files of the table, behind its back."""
-    files = [Path(uri.removeprefix("file://")) for uri in archive_at(str(archive)).load().file_uris()]
+    files = [Path(uri.removeprefix("file://")) for uri in open_archive(str(archive)).load().file_uris()]
     for path in files:
         table = pq.read_table(path, partitioning=None)
         if table.column("id")[0].as_py() is not None:
@@ -207,7 +207,7 @@ def test_faults_of_the_archive_are_found(log, context, archive, tmp_path):
 
 
 def test_files_of_the_archive_that_are_lost_or_damaged_are_found(log, context, archive, tmp_path):
-    lost, damaged = sorted(Path(uri.removeprefix("file://")) for uri in archive_at(str(archive)).load().file_uris())
+    lost, damaged = sorted(Path(uri.removeprefix("file://")) for uri in open_archive(str(archive)).load().file_uris())
     rows = {path: pq.read_metadata(path).num_rows for path in (lost, damaged)}
     lost.unlink()
     damaged.write_bytes(damaged.read_bytes()[:-100])

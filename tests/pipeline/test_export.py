@@ -13,7 +13,7 @@ from mainstem.pipeline.http_client import ServerOptions
 from mainstem.pipeline.jobs.context import JobContext
 from mainstem.pipeline.jobs.export import ExportOptions, make_export
 from mainstem.pipeline.jobs.runner import run_once
-from mainstem.pipeline.lake.outputs import JOURNAL, SUCCESS, TEMPORARY, Output
+from mainstem.pipeline.lake.export_directory import JOURNAL, SUCCESS, TEMPORARY, ExportDirectory
 from mainstem.pipeline.log_reader import Selection
 from tests.support.kills import kill_when
 
@@ -217,8 +217,8 @@ def test_a_run_that_died_before_its_journal_is_forgotten_and_one_after_it_is_fin
             raise JobFailed("killed between the journal and the moves")
         return whole(self, journal, write=write)
 
-    whole = Output._move
-    monkeypatch.setattr(Output, "_move", die)
+    whole = ExportDirectory._move
+    monkeypatch.setattr(ExportDirectory, "_move", die)
     with pytest.raises(JobFailed, match="killed between"):
         export(context, output, commit_rows=10)
     assert not (output / SUCCESS).exists()

@@ -14,7 +14,7 @@ from mainstem.pipeline.jobs.archive import make_archive
 from mainstem.pipeline.jobs.context import JobContext
 from mainstem.pipeline.jobs.import_ import make_import
 from mainstem.pipeline.jobs.runner import run_once
-from mainstem.pipeline.lake.inputs import Source, guess_format
+from mainstem.pipeline.lake.import_source import ImportSource, guess_format
 from tests.support.kills import kill_when
 
 ORDERS = {"stream": "orders"}
@@ -29,7 +29,7 @@ def inbox(tmp_path: Path) -> Path:
 
 def bring(context, source, target=ORDERS, format_=None, *, name="", group_files=None, **options):
     location = str(source)
-    what = Source(location, format_ or guess_format(location), **options)
+    what = ImportSource(location, format_ or guess_format(location), **options)
     return run_once(make_import(what, target, name=name, group_files=group_files), context)
 
 

@@ -54,7 +54,7 @@ def import_(
     files that came since; what was imported is not imported again.
     """
     from mainstem.pipeline.jobs.import_ import make_import
-    from mainstem.pipeline.lake.inputs import Source, guess_format
+    from mainstem.pipeline.lake.import_source import ImportSource, guess_format
 
     if sum(map(bool, (stream, stream_column, partitions, partition_column))) != 1:
         raise click.UsageError(
@@ -73,5 +73,5 @@ def import_(
     }
     target = {option: value for option, value in given.items() if value is not None}
     format_ = format_ or guess_format(source)
-    what = Source(source, format_, header, infer_types, schema, table_version)  # type: ignore[arg-type]
+    what = ImportSource(source, format_, header, infer_types, schema, table_version)  # type: ignore[arg-type]
     runner.run(make_import(what, target, name=name, group_files=group_files))

@@ -1,4 +1,4 @@
-"""archive: the log into a Delta table, each row exactly once, a bounded run of it at a time."""
+"""archive: copies the log into a Delta table, each row exactly once, in bounded batches."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from functools import partial
 from mainstem import limits
 from mainstem.errors import HistoryLost
 from mainstem.pipeline.jobs.context import Job, JobContext, Summary
-from mainstem.pipeline.lake.copies import Piece, Reading, copy_run, count_slots, plan_run
-from mainstem.pipeline.lake.parquet import PartitionedFiles
-from mainstem.pipeline.lake.tables import FILE_SCHEMA, Lake, archive_at, check_same_log
+from mainstem.pipeline.jobs.copy import CopySource, copy_batches, plan_batch
+from mainstem.pipeline.lake.archive_table import FILE_SCHEMA, open_archive
+from mainstem.pipeline.lake.delta import LogTable
+from mainstem.pipeline.lake.log_identity import check_same_log
+from mainstem.pipeline.lake.parquet_files import PartitionedFilesWriter
 from mainstem.pipeline.log_reader import Head, Selection, read_head
 from mainstem.pipeline.log_schema import LOG_COLUMNS
 
@@ -23,14 +25,14 @@ class ArchiveSummary(Summary, kw_only=True):
     bytes: int = 0
     commits: int = 0
     compacted: int = 0
-    """Small files that were made into larger ones."""
+    """Small files that were merged into larger ones."""
     vacuumed: int = 0
     dry_run: bool = False
 
 
 @dataclass(frozen=True)
 class ArchiveOptions:
-    """How the table is kept."""
+    """How the table is written and maintained."""
 
     compact: bool = True
     vacuum_hours: int | None = None
@@ -42,51 +44,34 @@ DEFAULTS = ArchiveOptions()
 
 
 def make_archive(location: str, options: ArchiveOptions = DEFAULTS) -> Job:
-    return partial(_archive, lake=archive_at(location), options=options)
+    return partial(_archive, table=open_archive(location), options=options)
 
 
-def _archive(context: JobContext, lake: Lake, options: ArchiveOptions) -> ArchiveSummary:
+def _archive(context: JobContext, table: LogTable, options: ArchiveOptions) -> ArchiveSummary:
     with context.open_client() as client:
         head = read_head(client)
-    after = lake.reached()
-    check_same_log(lake, context.server, head.head)
+    after = table.reached_id()
+    check_same_log(table, context.server, head.head)
     if not options.accept_loss:
-        _check_whole(head, after)
-    done = ArchiveSummary(job="archive", table=lake.location, committed_id=after, dry_run=context.dry_run)
+        _check_complete(head, after)
+    done = ArchiveSummary(job="archive", table=table.location, committed_id=after, dry_run=context.dry_run)
     if context.dry_run:
-        return _foresee(context, done, head.head, options.commit_rows)
-    lake.create()
-    reading = Reading(context.server, Selection(), tuple(LOG_COLUMNS), None if options.accept_loss else head.pruned)
-    while done.committed_id < head.head:
-        _copy(context, lake, reading, done, head.head, options.commit_rows)
+        return _estimate(context, done, head.head, options.commit_rows)
+    table.create()
+    source = CopySource(context.server, Selection(), tuple(LOG_COLUMNS), None if options.accept_loss else head.pruned)
+    open_writer = partial(PartitionedFilesWriter, table.location, FILE_SCHEMA)
+    for batch, files in copy_batches(context, source, open_writer, done, head.head, options.commit_rows):
+        table.commit(files, batch.after, batch.until)
+        done.commits += 1
     if options.compact:
         context.progress.show(rows=done.rows, committed_id=done.committed_id, head=head.head, phase="compacting")
-        done.compacted = lake.compact()
+        done.compacted = table.compact()
     if options.vacuum_hours is not None:
-        done.vacuumed = lake.vacuum(options.vacuum_hours)
+        done.vacuumed = table.vacuum(options.vacuum_hours)
     return done
 
 
-def _copy(context: JobContext, lake: Lake, reading: Reading, done: ArchiveSummary, head: int, rows_max: int) -> None:
-    """One run: its files are written, then committed together with the id that they reach."""
-    context.progress.show(rows=done.rows, committed_id=done.committed_id, head=head)
-    with context.open_client() as client:
-        run = plan_run(client, done.committed_id, head, rows_max, count_slots(context.spark))
-    files = copy_run(context.spark, reading, run, partial(_open, lake.location))
-    lake.commit(files, run.after, run.until)
-    done.rows += sum(file.rows for file in files)
-    done.bytes += sum(file.size for file in files)
-    done.files += len(files)
-    done.commits += 1
-    done.committed_id = run.until
-    context.progress.show(rows=done.rows, committed_id=run.until, head=head)
-
-
-def _open(location: str, piece: Piece) -> PartitionedFiles:
-    return PartitionedFiles(location, FILE_SCHEMA)
-
-
-def _check_whole(head: Head, after: int) -> None:
+def _check_complete(head: Head, after: int) -> None:
     if head.pruned > after:
         raise HistoryLost(
             f"rows up to committed id {head.pruned} were pruned, but the archive has come to {after} only: some of "
@@ -94,11 +79,12 @@ def _check_whole(head: Head, after: int) -> None:
         )
 
 
-def _foresee(context: JobContext, done: ArchiveSummary, head: int, rows_max: int) -> ArchiveSummary:
+def _estimate(context: JobContext, done: ArchiveSummary, head: int, rows_max: int) -> ArchiveSummary:
+    """What a dry run reports, from the server's counts alone."""
     with context.open_client() as client:
         while done.committed_id < head:
-            run = plan_run(client, done.committed_id, head, rows_max, 1)
-            done.rows += run.rows
+            batch = plan_batch(client, done.committed_id, head, rows_max, 1)
+            done.rows += batch.rows
             done.commits += 1
-            done.committed_id = run.until
+            done.committed_id = batch.until
     return done

@@ -1,4 +1,4 @@
-"""export: rows of the log into a directory of files or a Delta table, each exactly once, a bounded run at a time."""
+"""export: copies rows of the log into files or a Delta table, each exactly once, in bounded batches."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 import pyarrow as pa
@@ -15,21 +15,13 @@ from mainstem import limits
 from mainstem.errors import BadOption
 from mainstem.pipeline.datasource.batch_converter import BatchConverter
 from mainstem.pipeline.jobs.context import Job, JobContext, Summary
-from mainstem.pipeline.lake.copies import (
-    Extent,
-    FileWriter,
-    Piece,
-    Reading,
-    Run,
-    WrittenFile,
-    copy_run,
-    count_slots,
-    plan_run,
-)
-from mainstem.pipeline.lake.outputs import TEMPORARY, Journal, Output
-from mainstem.pipeline.lake.parquet import ParquetFile
-from mainstem.pipeline.lake.tables import Lake, check_place, check_same_log
-from mainstem.pipeline.lake.texts import TextFile, csv_header, encode_csv, encode_messages, encode_ndjson
+from mainstem.pipeline.jobs.copy import CopyBatch, CopySource, copy_batches
+from mainstem.pipeline.lake.delta import LogTable
+from mainstem.pipeline.lake.export_directory import TEMPORARY, ExportDirectory, Journal
+from mainstem.pipeline.lake.files import FileWriter, RowCounter, WrittenFile
+from mainstem.pipeline.lake.log_identity import check_last_commit, check_same_log
+from mainstem.pipeline.lake.parquet_files import ParquetFileWriter
+from mainstem.pipeline.lake.text_files import TextFileWriter, csv_header, encode_csv, encode_messages, encode_ndjson
 from mainstem.pipeline.log_reader import Selection, check_history, read_head
 from mainstem.pipeline.log_schema import LOG_COLUMNS
 
@@ -38,10 +30,10 @@ if TYPE_CHECKING:
 
 Format = Literal["parquet", "delta", "ndjson", "csv"]
 APP = "mainstem-export"
-HOW = ("commit_rows", "accept_loss")
-"""What may change from round to round: the same rows come out."""
-ALWAYS = ("committed_id", "committed_at")
-"""What is read in any case: files are named by the ids in them."""
+CHANGEABLE = ("commit_rows", "accept_loss")
+"""Options that may change from round to round: they do not decide which rows there are."""
+ALWAYS_READ = ("committed_id", "committed_at")
+"""Files are named by the ids in them."""
 
 
 class ExportSummary(Summary, kw_only=True):
@@ -63,18 +55,18 @@ class ExportOptions:
     to_id: int | None = None
     columns: tuple[str, ...] = ()
     schema: str | None = None
-    """Typed fields of JSON messages, in Spark's words."""
+    """Typed fields of JSON messages, as Spark DDL."""
     messages: bool = False
-    """Only the messages themselves, one a line."""
+    """Only the messages themselves, one per line."""
     commit_rows: int = limits.COPY_ROWS
     accept_loss: bool = False
     """Go on with what is left if the log was pruned before it was exported."""
 
     @property
-    def asked(self) -> str:
-        """What makes it another export if it changes."""
-        about = {name: value for name, value in asdict(self).items() if name not in HOW}
-        return msgspec.json.encode(about).decode()
+    def request(self) -> str:
+        """The options that make it another export if they change. It is kept in the journal of the export."""
+        fixed = {name: value for name, value in asdict(self).items() if name not in CHANGEABLE}
+        return msgspec.json.encode(fixed).decode()
 
 
 def make_export(location: str, options: ExportOptions) -> Job:
@@ -90,14 +82,14 @@ def make_export(location: str, options: ExportOptions) -> Job:
 
 
 def _export_files(context: JobContext, location: str, options: ExportOptions) -> ExportSummary:
-    output = Output(location, options.format)
-    journal = output.open(options.asked)
+    output = ExportDirectory(location, options.format)
+    journal = output.open(options.request)
     with context.open_client() as client:
         head = read_head(client)
     if journal is None:
         if options.schema:
-            _schema(context, options)  # what is wrong with it is told before the place is taken
-        journal = Journal(options.asked, options.from_id - 1, head.pruned)
+            _schema(context, options)  # raises, if it is wrong, before the directory is taken
+        journal = Journal(options.request, options.from_id - 1, head.pruned)
         if not context.dry_run:
             output.start(journal)
     elif not context.dry_run:
@@ -108,16 +100,16 @@ def _export_files(context: JobContext, location: str, options: ExportOptions) ->
             f"{location} has come to committed id {journal.until}, but the log of {context.server.url} ends at "
             f"{head.head}: it is another server's, or an older copy"
         )
-    if journal.place is not None:
-        check_place(output.location, journal.place, context.server)
+    if journal.last_commit is not None:
+        check_last_commit(output.location, journal.last_commit, context.server)
     if not options.accept_loss:
         check_history(head, journal.pruned, journal.until)
     done = ExportSummary(job="export", output=output.location, committed_id=journal.until, dry_run=context.dry_run)
     if journal.until < until and not context.dry_run:
-        output.begin()
-    for run, files in _copy(context, options, output.location, done, until, journal.pruned):
+        output.mark_incomplete()
+    for batch, files in _copy(context, options, output.location, done, until, journal.pruned):
         if not context.dry_run:
-            journal = output.add(files, journal, run.until)
+            journal = output.add(files, journal, batch.until)
     if not context.dry_run:
         output.finish(journal)
     return done
@@ -126,20 +118,20 @@ def _export_files(context: JobContext, location: str, options: ExportOptions) ->
 def _export_delta(context: JobContext, location: str, options: ExportOptions) -> ExportSummary:
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    name = hashlib.sha256(options.asked.encode()).hexdigest()[:16]
-    lake = Lake(location, f"{APP}-{name}", to_arrow_schema(_schema(context, options), timezone="UTC"))
+    name = hashlib.sha256(options.request.encode()).hexdigest()[:16]
+    table = LogTable(location, f"{APP}-{name}", to_arrow_schema(_schema(context, options), timezone="UTC"))
     with context.open_client() as client:
         head = read_head(client)
-    check_same_log(lake, context.server, head.head)
-    after = max(lake.reached(), options.from_id - 1)
-    if lake.reached() and not options.accept_loss:
+    check_same_log(table, context.server, head.head)
+    after = max(table.reached_id(), options.from_id - 1)
+    if table.reached_id() and not options.accept_loss:
         check_history(head, 0, after)
-    done = ExportSummary(job="export", output=lake.location, committed_id=after, dry_run=context.dry_run)
+    done = ExportSummary(job="export", output=table.location, committed_id=after, dry_run=context.dry_run)
     if not context.dry_run:
-        lake.create()
-    for run, files in _copy(context, options, lake.location, done, _end(options, head.head), head.pruned):
+        table.create()
+    for batch, files in _copy(context, options, table.location, done, _end(options, head.head), head.pruned):
         if not context.dry_run:
-            lake.commit(files, lake.reached(), run.until)
+            table.commit(files, table.reached_id(), batch.until)
     return done
 
 
@@ -149,26 +141,16 @@ def _end(options: ExportOptions, head: int) -> int:
 
 def _copy(
     context: JobContext, options: ExportOptions, location: str, done: ExportSummary, until: int, pruned: int
-) -> Iterator[tuple[Run, list[WrittenFile]]]:
-    """Run after run: each is written when it comes out of here, and still has to be made known."""
+) -> Iterator[tuple[CopyBatch, list[WrittenFile]]]:
     if done.committed_id >= until:
         return
     schema = _schema(context, options)
     wanted = ("committed_id",) if context.dry_run else BatchConverter(schema, None).columns
-    columns = tuple(name for name in LOG_COLUMNS if name in {*wanted, *ALWAYS})
-    reading = Reading(context.server, options.selection, columns, None if options.accept_loss else pruned)
+    columns = tuple(name for name in LOG_COLUMNS if name in {*wanted, *ALWAYS_READ})
+    source = CopySource(context.server, options.selection, columns, None if options.accept_loss else pruned)
     opener = partial(open_rows, options.format, options.messages, location, schema)
-    while done.committed_id < until:
-        with context.open_client() as client:
-            run = plan_run(client, done.committed_id, until, options.commit_rows, count_slots(context.spark))
-        files = copy_run(context.spark, reading, run, open_tally if context.dry_run else opener)
-        yield run, files
-        done.rows += sum(file.rows for file in files)
-        if not context.dry_run:
-            done.files += len(files)
-            done.bytes += sum(file.size for file in files)
-        done.committed_id = run.until
-        context.progress.show(rows=done.rows, committed_id=run.until, head=until)
+    open_writer = open_counter if context.dry_run else opener
+    yield from copy_batches(context, source, open_writer, done, until, options.commit_rows)
 
 
 def _schema(context: JobContext, options: ExportOptions) -> StructType:
@@ -179,34 +161,13 @@ def _schema(context: JobContext, options: ExportOptions) -> StructType:
     return context.spark.read.format("mainstem").options(**context.options, **given).load().schema
 
 
-class File(Protocol):
-    """What the rows of a piece go into."""
+class OneFileWriter:
+    """Writes the rows of a split into one file, or into none if no row of it is wanted."""
 
-    def write(self, batch: pa.RecordBatch, ids: pa.Array, times: pa.Array) -> None: ...
-
-    def close(self) -> WrittenFile: ...
-
-
-class Tally:
-    """No file at all: the rows are only counted."""
-
-    def __init__(self) -> None:
-        self._extent = Extent()
-
-    def write(self, batch: pa.RecordBatch, ids: pa.Array, times: pa.Array) -> None:
-        self._extent.add(ids, times)
-
-    def close(self) -> WrittenFile:
-        return self._extent.describe("", 0)
-
-
-class RowsOfPiece:
-    """The rows of a piece in one file; none if no row of it is wanted."""
-
-    def __init__(self, open_file: Callable[[pa.Schema], File], converter: BatchConverter | None) -> None:
+    def __init__(self, open_file: Callable[[pa.Schema], FileWriter], converter: BatchConverter | None) -> None:
         self._open_file = open_file
         self._converter = converter
-        self._file: File | None = None
+        self._file: FileWriter | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
         converted = batch if self._converter is None else self._converter.convert(batch)
@@ -218,19 +179,19 @@ class RowsOfPiece:
         return [] if self._file is None else [self._file.close()]
 
 
-def open_tally(piece: Piece) -> FileWriter:
-    return RowsOfPiece(lambda schema: Tally(), None)
+def open_counter() -> OneFileWriter:
+    return OneFileWriter(lambda schema: RowCounter(), None)
 
 
-def open_rows(format_: Format, messages: bool, location: str, schema: StructType, piece: Piece) -> FileWriter:
-    return RowsOfPiece(partial(_open_file, format_, messages, location), BatchConverter(schema, None))
+def open_rows(format_: Format, messages: bool, location: str, schema: StructType) -> OneFileWriter:
+    return OneFileWriter(partial(_open_file, format_, messages, location), BatchConverter(schema, None))
 
 
-def _open_file(format_: Format, messages: bool, location: str, schema: pa.Schema) -> File:
+def _open_file(format_: Format, messages: bool, location: str, schema: pa.Schema) -> FileWriter:
     if format_ == "delta":
-        return ParquetFile(location, "", schema)
+        return ParquetFileWriter(location, "", schema)
     if format_ == "parquet":
-        return ParquetFile(location, TEMPORARY, schema)
+        return ParquetFileWriter(location, TEMPORARY, schema)
     if format_ == "csv":
-        return TextFile(location, TEMPORARY, format_, encode_csv, csv_header(schema))
-    return TextFile(location, TEMPORARY, format_, encode_messages if messages else encode_ndjson)
+        return TextFileWriter(location, TEMPORARY, format_, encode_csv, csv_header(schema))
+    return TextFileWriter(location, TEMPORARY, format_, encode_messages if messages else encode_ndjson)

@@ -1,15 +1,13 @@
-"""import: files into a stream or into partitions, each row exactly once, some files at a time.
+"""import: writes files into a stream or into partitions, each row exactly once, some files at a time.
 
-The plan is written down first: which files, in which order and which groups. A group is one write of the sink, by a
-producer whose id is made of what is in it. So a group that was under way when the job was killed is written again, and
-the server knows what it has.
+The plan is stored first: which files, in which order and which groups. A group is one Spark write by a producer whose
+id is derived from what is in it. So a group that was under way when the job was killed is written again, and the server
+recognises what it has.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
-import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial, reduce
@@ -21,20 +19,27 @@ import msgspec
 from mainstem import limits
 from mainstem.errors import BadOption
 from mainstem.pipeline.datasource.staging_directory import StagingDirectory
-from mainstem.pipeline.durable_files import fsync
+from mainstem.pipeline.durable_files import replace_file
 from mainstem.pipeline.jobs.context import Job, JobContext, Summary
-from mainstem.pipeline.lake.inputs import Source, SourceFile, check_files, infer_schema, list_files, read_file
+from mainstem.pipeline.lake.import_source import (
+    ImportSource,
+    SourceFile,
+    check_files,
+    infer_schema,
+    list_files,
+    read_file,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-LAYOUT = {
+SPLIT_CONF = {
     "spark.sql.files.maxPartitionBytes": str(limits.IMPORT_SPLIT_BYTES),
     "spark.sql.files.minPartitionNum": "1",
     "spark.sql.files.openCostInBytes": "0",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
 }
-"""What decides how rows are cut into requests: the same on every machine, so that a repeated request is the same."""
+"""What decides how rows are split into requests: the same on every machine, so that a repeated request is the same."""
 
 
 class ImportSummary(Summary, kw_only=True):
@@ -47,10 +52,10 @@ class ImportSummary(Summary, kw_only=True):
     dry_run: bool = False
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """What makes it another import if it changes."""
+class ImportRequest(msgspec.Struct, frozen=True):
+    """What makes it another import if it changes. It names the import's directory in the checkpoint."""
 
-    source: Source
+    source: ImportSource
     target: dict[str, str]
     """Options of the sink."""
     name: str = ""
@@ -60,22 +65,26 @@ class Asked(msgspec.Struct, frozen=True):
 class Plan(msgspec.Struct, frozen=True):
     """Kept in the checkpoint."""
 
-    asked: Asked
+    request: ImportRequest = msgspec.field(name="asked")
     schema: str | None
     groups: list[list[SourceFile]]
     done: int = 0
     """How many groups are in the log."""
 
 
-def make_import(source: Source, target: Mapping[str, str], *, name: str = "", group_files: int | None = None) -> Job:
+def make_import(
+    source: ImportSource, target: Mapping[str, str], *, name: str = "", group_files: int | None = None
+) -> Job:
     most = group_files or limits.IMPORT_GROUP_FILES
     return partial(_import, source=source, target=dict(target), name=name, group_files=most)
 
 
-def _import(context: JobContext, source: Source, target: dict[str, str], name: str, group_files: int) -> ImportSummary:
-    asked = Asked(source, target, name, context.server.url)
-    book = Book(context.checkpoint, asked)
-    plan = _extend(context, book.read(), asked, group_files)
+def _import(
+    context: JobContext, source: ImportSource, target: dict[str, str], name: str, group_files: int
+) -> ImportSummary:
+    request = ImportRequest(source, target, name, context.server.url)
+    plan_file = PlanFile(context.checkpoint, request)
+    plan = _extend_plan(context, plan_file.read(), request, group_files)
     where = " ".join(f"{option}={value}" for option, value in target.items())
     done = ImportSummary(job="import", source=source.location, target=where, dry_run=context.dry_run)
     done.committed_id = context.read_head()
@@ -84,18 +93,17 @@ def _import(context: JobContext, source: Source, target: dict[str, str], name: s
         for group in left:
             _count(done, group, _read(context, plan, group).count())
         return done
-    book.write(plan)
+    plan_file.write(plan)
     for number, group in enumerate(left, plan.done + 1):
         phase = f"{number} of {len(plan.groups)}"
         context.progress.show(rows=done.rows, committed_id=done.committed_id, head=done.committed_id, phase=phase)
-        producer = _producer(context, asked, group)
-        with _layout(context.spark):
-            _count(done, group, _write(context, book, plan, group, producer))
+        producer = _make_producer_id(context, request, group)
+        with _fixed_splits(context.spark):
+            _count(done, group, _write(context, plan_file, plan, group, producer))
         plan = msgspec.structs.replace(plan, done=number)
-        book.write(plan)
-        StagingDirectory(
-            str(book.folder), producer
-        ).discard_all()  # not before: a repeated write looks there for what was sent
+        plan_file.write(plan)
+        # Not before: a repeated write looks there for what was sent.
+        StagingDirectory(str(plan_file.folder), producer).discard_all()
         done.committed_id = context.read_head()
     return done
 
@@ -106,9 +114,9 @@ def _count(done: ImportSummary, group: list[SourceFile], rows: int) -> None:
     done.bytes += sum(file.size for file in group)
 
 
-def _extend(context: JobContext, plan: Plan | None, asked: Asked, group_files: int) -> Plan:
+def _extend_plan(context: JobContext, plan: Plan | None, request: ImportRequest, group_files: int) -> Plan:
     """The plan with the files that came since it was made; those that are in it are not looked at again."""
-    source = asked.source
+    source = request.source
     if plan is not None and source.format == "delta":
         return plan  # it is of one version, whatever was written since
     known = {file.path: file.size for group in plan.groups for file in group} if plan is not None else {}
@@ -120,7 +128,7 @@ def _extend(context: JobContext, plan: Plan | None, asked: Asked, group_files: i
     if plan is not None:
         return msgspec.structs.replace(plan, groups=[*plan.groups, *_group(new, group_files)])
     schema = infer_schema(context.spark, source, new) if new else None
-    return Plan(asked, schema, _group(new, group_files))
+    return Plan(request, schema, _group(new, group_files))
 
 
 def _group(files: list[SourceFile], files_max: int) -> list[list[SourceFile]]:
@@ -137,20 +145,20 @@ def _group(files: list[SourceFile], files_max: int) -> list[list[SourceFile]]:
 
 def _read(context: JobContext, plan: Plan, group: list[SourceFile]) -> DataFrame:
     """The rows of the files, one file after the other."""
-    source = plan.asked.source
+    source = plan.request.source
     check_files(source, plan.schema, group)
     rows = reduce(
         lambda before, after: before.unionAll(after),
         (read_file(context.spark, source, plan.schema, file) for file in group),
     )
-    return _lift(rows, plan.asked.target) if source.format == "ndjson" else rows
+    return _extract_columns(rows, plan.request.target) if source.format == "ndjson" else rows
 
 
 @contextmanager
-def _layout(spark: SparkSession) -> Iterator[None]:
-    """Whoever shares the session has other wishes."""
-    before = {name: spark.conf.get(name, None) for name in LAYOUT}
-    for name, value in LAYOUT.items():
+def _fixed_splits(spark: SparkSession) -> Iterator[None]:
+    """Set `SPLIT_CONF` for the block only, since others may share the session."""
+    before = {name: spark.conf.get(name, None) for name in SPLIT_CONF}
+    for name, value in SPLIT_CONF.items():
         spark.conf.set(name, value)
     try:
         yield
@@ -162,8 +170,8 @@ def _layout(spark: SparkSession) -> Iterator[None]:
                 spark.conf.set(name, kept)
 
 
-def _lift(lines: DataFrame, target: Mapping[str, str]) -> DataFrame:
-    """Lines as they are, and beside them what the sink has to know of each."""
+def _extract_columns(lines: DataFrame, target: Mapping[str, str]) -> DataFrame:
+    """The lines as they are, with the columns that the writer needs of each."""
     from pyspark.sql import functions as f
 
     columns = [f.col("value").cast("binary").alias("value")]
@@ -181,31 +189,31 @@ def _lift(lines: DataFrame, target: Mapping[str, str]) -> DataFrame:
     return lines.select(*columns)
 
 
-def _write(context: JobContext, book: Book, plan: Plan, group: list[SourceFile], producer: str) -> int:
+def _write(context: JobContext, plan_file: PlanFile, plan: Plan, group: list[SourceFile], producer: str) -> int:
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
 
-    target = plan.asked.target
-    if plan.asked.source.format == "ndjson":
+    target = plan.request.target
+    if plan.request.source.format == "ndjson":
         target = {"valueColumn": "value", **target}
     seen = Observation()
     rows = _read(context, plan, group).observe(seen, f.count(f.lit(1)).alias("rows"))
-    options = {**context.options, **target, "producerId": producer, "stagingLocation": str(book.folder)}
+    options = {**context.options, **target, "producerId": producer, "stagingLocation": str(plan_file.folder)}
     rows.write.format("mainstem").mode("append").options(**options).save()
     return int(seen.get["rows"])
 
 
-def _producer(context: JobContext, asked: Asked, group: list[SourceFile]) -> str:
-    """Of what is written and how it is cut: whoever has the same id sends the same requests."""
-    facts = [msgspec.to_builtins(asked), msgspec.to_builtins(group), LAYOUT, context.spark.version]
+def _make_producer_id(context: JobContext, request: ImportRequest, group: list[SourceFile]) -> str:
+    """Derived from what is written and how it is split: the same id stands for the same requests."""
+    facts = [msgspec.to_builtins(request), msgspec.to_builtins(group), SPLIT_CONF, context.spark.version]
     return f"import-{hashlib.sha256(msgspec.json.encode(facts)).hexdigest()[:32]}"
 
 
-class Book:
-    """Where the plan of an import is kept: a folder of its own in the checkpoint for each."""
+class PlanFile:
+    """The file with the plan of an import, in a directory of its own below the checkpoint."""
 
-    def __init__(self, checkpoint: Path, asked: Asked) -> None:
-        name = hashlib.sha256(msgspec.json.encode(asked)).hexdigest()[:16]
+    def __init__(self, checkpoint: Path, request: ImportRequest) -> None:
+        name = hashlib.sha256(msgspec.json.encode(request)).hexdigest()[:16]
         self.folder = checkpoint.absolute() / name
         self._path = self.folder / "plan.json"
 
@@ -216,10 +224,4 @@ class Book:
             return None
 
     def write(self, plan: Plan) -> None:
-        """All at once, and on disk."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        new = self.folder / f"plan-{uuid.uuid4().hex}"
-        new.write_bytes(msgspec.json.encode(plan))
-        fsync(str(new))
-        os.replace(new, self._path)
-        fsync(str(self.folder))
+        replace_file(self._path, msgspec.json.encode(plan))

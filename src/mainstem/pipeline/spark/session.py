@@ -87,6 +87,13 @@ def session(
     return made
 
 
+def count_task_slots(spark: SparkSession) -> int:
+    """How many tasks can run at the same time. A Spark Connect server does not report it, and gets a fixed number."""
+    spark_context = getattr(spark, "_sc", None)
+    slots = limits.BATCH_SPLITS if spark_context is None else int(spark_context.defaultParallelism)
+    return min(slots, limits.COPY_TASKS_MAX)
+
+
 def prepare_environment() -> None:
     """What Spark's launcher and workers look up: which Java, and that workers run this very Python."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

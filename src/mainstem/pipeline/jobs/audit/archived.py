@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 
 from mainstem.pipeline.jobs.audit.rules import Bounds, Tables
 from mainstem.pipeline.jobs.context import JobContext
-from mainstem.pipeline.lake.tables import ARCHIVE_DDL, archive_at, first_line, read_files
+from mainstem.pipeline.lake.archive_table import ARCHIVE_DDL, open_archive
+from mainstem.pipeline.lake.delta import first_line, read_files
 from mainstem.pipeline.log_schema import LOG_COLUMNS
 
 if TYPE_CHECKING:
@@ -23,13 +24,13 @@ class Archive:
     """One archive, as far as both it and the audit have come."""
 
     def __init__(self, context: JobContext, location: str, audited: int) -> None:
-        lake = archive_at(location)
-        table = lake.load()
-        self.until = min(lake.reached(table), audited)
+        archive = open_archive(location)
+        table = archive.load()
+        self.until = min(archive.reached_id(table), audited)
         files = table.file_uris()
-        self.unreadable = {} if "://" in lake.location else find_unreadable(files)
+        self.unreadable = {} if "://" in archive.location else find_unreadable(files)
         readable = [file for file in files if file not in self.unreadable]
-        self.rows = _marked(read_files(context.spark, lake.location, readable, ARCHIVE_DDL), self.until)
+        self.rows = _marked(read_files(context.spark, archive.location, readable, ARCHIVE_DDL), self.until)
         options = context.options | {"endingId": str(self.until), "failOnDataLoss": "false"}
         self.log = _marked(context.spark.read.format("mainstem").options(**options).load(), self.until)
 

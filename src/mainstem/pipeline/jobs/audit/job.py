@@ -74,10 +74,10 @@ def _audit(context: JobContext, options: AuditOptions) -> AuditSummary:
     from mainstem.pipeline.jobs.audit.archived import Archive
     from mainstem.pipeline.jobs.audit.indexes import copy_index
     from mainstem.pipeline.jobs.audit.ranges import SAMPLE_OF, Scope
-    from mainstem.pipeline.lake.tables import absolute, load_table
+    from mainstem.pipeline.lake.delta import absolute_location, load_table
 
     if options.archive is not None:
-        load_table(absolute(options.archive))  # told now, not after the whole log was read
+        load_table(absolute_location(options.archive))  # told now, not after the whole log was read
     folder = context.checkpoint / "findings"
     plan = Plan(context.server.url, context.read_head(), round(options.sample * SAMPLE_OF), round(options.skew_s * 1e6))
     plan = _resume(folder, plan)

@@ -88,25 +88,26 @@ def _retain(context: JobContext, options: RetainOptions) -> RetainSummary:
 
 
 def _archived_until(table: str, context: JobContext, head: int) -> int:
-    from mainstem.pipeline.lake.tables import archive_at, check_same_log
+    from mainstem.pipeline.lake.archive_table import open_archive
+    from mainstem.pipeline.lake.log_identity import check_same_log
 
-    lake = archive_at(table)
-    if not lake.exists:
+    archive = open_archive(table)
+    if not archive.exists:
         raise BadPolicy(f"there is no archive at {table}: nothing is pruned before `mainstem pipeline archive` made it")
-    check_same_log(lake, context.server, head)
-    return lake.reached()
+    check_same_log(archive, context.server, head)
+    return archive.reached_id()
 
 
 def _read(context: JobContext, policies: Policies, until: int, measured: bool) -> DataFrame:
     from mainstem.pipeline.jobs.ranges import map_ranges, split_range
     from mainstem.pipeline.jobs.retain.pruning import RECORDS, take_records
-    from mainstem.pipeline.lake.copies import count_slots
     from mainstem.pipeline.log_reader import Selection
+    from mainstem.pipeline.spark.session import count_task_slots
 
     kinds = [kind for kind, name in (("stream", STREAM), ("event", PARTITION)) if policies.has(name)]
     selection = Selection(kind=kinds[0]) if len(kinds) == 1 else Selection()
     columns = (*COLUMNS, "data") if measured else COLUMNS
-    ranges = split_range(0, until, count_slots(context.spark))
+    ranges = split_range(0, until, count_task_slots(context.spark))
     return map_ranges(context, ranges, selection, columns, lambda: partial(take_records, policies), RECORDS)
 
 

@@ -118,9 +118,9 @@ def _fold(
 def _read(context: JobContext, options: SnapshotOptions, choice: Choice, after: int, until: int) -> DataFrame:
     from mainstem.pipeline.jobs.ranges import map_ranges, split_range
     from mainstem.pipeline.jobs.snapshot.folds import COMBINED, TAKEN, Combiner, take_in_order
-    from mainstem.pipeline.lake.copies import count_slots
+    from mainstem.pipeline.spark.session import count_task_slots
 
-    ranges = split_range(after, until, count_slots(context.spark))
+    ranges = split_range(after, until, count_task_slots(context.spark))
     reducer: Any = options.reducer
     if _is_keyed(reducer):
         return map_ranges(

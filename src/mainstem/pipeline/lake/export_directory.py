@@ -1,24 +1,23 @@
-"""A directory that an export fills: files appear in it whole, each once, and it keeps how far it has come.
+"""The directory that an export writes: files appear in it whole, each once, and it records how far the export is.
 
-What a run has written lies beside, in `_temporary`. A journal then says which of it counts, in one atomic step, and
-only after that the files are moved to their places. Whoever comes back after a kill finishes the moves of the
-journal, and forgets the rest.
+The tasks of a batch write into `_temporary`. A journal, written in one atomic step, then says which of these files
+count, and only after that they are moved to their names. After a kill, the next round finishes the moves of the
+journal and deletes the rest.
 """
 
 from __future__ import annotations
 
-import os
 import posixpath
-import uuid
+from pathlib import Path
 
 import msgspec
 from pyarrow import fs
 
 from mainstem.errors import BadOption
-from mainstem.pipeline.durable_files import fsync
+from mainstem.pipeline.durable_files import fsync, replace_file
 from mainstem.pipeline.filesystems import open_location
-from mainstem.pipeline.lake.copies import WrittenFile
-from mainstem.pipeline.lake.tables import Place
+from mainstem.pipeline.lake.delta import LastCommit
+from mainstem.pipeline.lake.files import WrittenFile
 
 JOURNAL = "_export.json"
 SUCCESS = "_SUCCESS"
@@ -26,19 +25,19 @@ TEMPORARY = "_temporary"
 
 
 class Journal(msgspec.Struct, frozen=True):
-    """What an export was asked for, up to where it has come, and what is left to be moved."""
+    """What is exported, up to which committed id it is, and which files are still to be moved. It is stored as JSON."""
 
-    asked: str
+    request: str = msgspec.field(name="asked")
+    """The options that decide which rows there are."""
     until: int
     pruned: int
     """What the log had lost already when the export began."""
     rows: int = 0
     moves: dict[str, str] = {}
-    place: Place | None = None
-    """The last row that was exported."""
+    last_commit: LastCommit | None = msgspec.field(default=None, name="place")
 
 
-class Output:
+class ExportDirectory:
     """One export's directory."""
 
     def __init__(self, location: str, extension: str) -> None:
@@ -47,39 +46,39 @@ class Output:
         self._extension = extension
         self.location = location if "://" in location else self._root
 
-    def open(self, asked: str) -> Journal | None:
-        """The journal of this export, its moves made; None if it begins now. Another export's place is refused."""
+    def open(self, request: str) -> Journal | None:
+        """The journal of this export, or None if it begins now. Raises if the directory belongs to something else."""
         found = self._list("")
         journal = self._read_journal()
         if journal is None:
             if found:
                 raise BadOption(f"{self.location} is not empty, and no export of mainstem: give a directory of its own")
             return None
-        if journal.asked != asked:
+        if journal.request != request:
             raise BadOption(
-                f"{self.location} holds an export of something else ({journal.asked}): give a directory of its own"
+                f"{self.location} holds an export of something else ({journal.request}): give a directory of its own"
             )
         return journal
 
     def recover(self, journal: Journal) -> Journal:
-        """Finish what a killed run had decided, and forget what it had not."""
+        """Finish the moves of a killed round, and delete what its journal does not have."""
         journal = self._move(journal)
         if self._fs.get_file_info(self._path(TEMPORARY)).type != fs.FileType.NotFound:
             self._fs.delete_dir(self._path(TEMPORARY))
         return journal
 
-    def begin(self) -> None:
-        """From now on until `finish` it is not complete."""
+    def mark_incomplete(self) -> None:
+        """Mark the export as incomplete until `finish`."""
         if self._fs.get_file_info(self._path(SUCCESS)).type != fs.FileType.NotFound:
             self._fs.delete_file(self._path(SUCCESS))
 
     def add(self, files: list[WrittenFile], journal: Journal, until: int) -> Journal:
-        """Make the files of a run part of the export."""
+        """Make the files of a batch part of the export."""
         moves = {file.path: f"{file.first:016d}-{file.last:016d}.{self._extension}" for file in files}
         rows = journal.rows + sum(file.rows for file in files)
         last = max(files, key=lambda file: file.last, default=None)
-        place = Place(last.last, last.since_us, last.until_us) if last else journal.place
-        return self._move(Journal(journal.asked, until, journal.pruned, rows, moves, place), write=True)
+        last_commit = LastCommit(last.last, last.since_us, last.until_us) if last else journal.last_commit
+        return self._move(Journal(journal.request, until, journal.pruned, rows, moves, last_commit), write=True)
 
     def finish(self, journal: Journal) -> None:
         self.recover(journal)
@@ -115,12 +114,10 @@ class Output:
         return posixpath.join(self._root, name)
 
     def _write(self, name: str, data: bytes) -> None:
-        """All at once, and on disk."""
-        self._fs.create_dir(self._root, recursive=True)
-        new = self._path(f"_{uuid.uuid4().hex}") if self._local else self._path(name)
-        with self._fs.open_output_stream(new) as file:
-            file.write(data)
+        """All at once, and on disk. Object stores do that by themselves."""
         if self._local:
-            fsync(new)
-            os.replace(new, self._path(name))
-            fsync(self._root)
+            replace_file(Path(self._path(name)), data)
+            return
+        self._fs.create_dir(self._root, recursive=True)
+        with self._fs.open_output_stream(self._path(name)) as file:
+            file.write(data)

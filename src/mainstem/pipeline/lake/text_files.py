@@ -1,4 +1,4 @@
-"""Rows of the log as text files: NDJSON as the log over HTTP has it, messages alone, and CSV."""
+"""Text files: NDJSON as the log API has it, messages alone, and CSV."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ from pyarrow import csv
 from mainstem.errors import BadRow
 from mainstem.pipeline.durable_files import fsync
 from mainstem.pipeline.filesystems import open_location
-from mainstem.pipeline.lake.copies import Extent, WrittenFile
+from mainstem.pipeline.lake.files import FileStats, WrittenFile
 from mainstem.streams.rules.content_types import is_json
 
 Lines = Any  # bytes, or a buffer of Arrow, which has no types
 
 
-class TextFile:
-    """One file of lines."""
+class TextFileWriter:
+    """Writes one file of lines."""
 
     def __init__(
         self, location: str, folder: str, extension: str, encode: Callable[[pa.RecordBatch], Lines], header: bytes = b""
     ) -> None:
         self._fs, root = open_location(location)
         self.path = posixpath.join(folder, f"{uuid.uuid4().hex}.{extension}")
-        self._whole = posixpath.join(root, self.path)
-        self._fs.create_dir(posixpath.dirname(self._whole), recursive=True)
-        self._file = self._fs.open_output_stream(self._whole)
+        self._full_path = posixpath.join(root, self.path)
+        self._fs.create_dir(posixpath.dirname(self._full_path), recursive=True)
+        self._file = self._fs.open_output_stream(self._full_path)
         self._file.write(header)
         self._size = len(header)
         self._encode = encode
-        self._extent = Extent()
+        self._stats = FileStats()
 
     def write(self, batch: pa.RecordBatch, ids: pa.Array, times: pa.Array) -> None:
         lines = self._encode(batch)
         self._file.write(lines)
         self._size += len(lines)
-        self._extent.add(ids, times)
+        self._stats.add(ids, times)
 
     def close(self) -> WrittenFile:
         self._file.close()
         if self._fs.type_name == "local":
-            fsync(self._whole)
-        return self._extent.describe(self.path, self._size)
+            fsync(self._full_path)
+        return self._stats.describe(self.path, self._size)
 
 
 def encode_ndjson(batch: pa.RecordBatch) -> bytes:

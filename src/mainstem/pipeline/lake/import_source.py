@@ -1,4 +1,4 @@
-"""Files that are to be imported: which there are, in an order that stays, and what reads them."""
+"""The files of an import: which there are, in a stable order, and the DataFrames that read them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyarrow import fs
 from mainstem import limits
 from mainstem.errors import BadOption
 from mainstem.pipeline.filesystems import open_location
-from mainstem.pipeline.lake.tables import load_table
+from mainstem.pipeline.lake.delta import load_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,10 +28,10 @@ ENDINGS: dict[str, Format] = {
     ".json": "ndjson",
     ".csv": "csv",
 }
-PACKED = (".gz", ".bz2", ".zst")
+COMPRESSED = (".gz", ".bz2", ".zst")
 CSV_OPTIONS = {"mode": "FAILFAST", "escape": '"', "multiLine": "true", "enforceSchema": "false"}
 """RFC 4180: quotes are doubled, quoted fields may hold line breaks. A line or header that does not fit is an error."""
-FOREIGN = ("deletionVectors", "columnMapping", "v2Checkpoint", "typeWidening")
+UNSUPPORTED_FEATURES = ("deletionVectors", "columnMapping", "v2Checkpoint", "typeWidening")
 
 
 class SourceFile(msgspec.Struct, frozen=True):
@@ -42,7 +42,7 @@ class SourceFile(msgspec.Struct, frozen=True):
     changed_ns: int
 
 
-class Source(msgspec.Struct, frozen=True):
+class ImportSource(msgspec.Struct, frozen=True):
     """What is imported."""
 
     location: str
@@ -70,12 +70,12 @@ def guess_format(location: str) -> Format:
 
 def _format_of(name: str) -> Format | None:
     stem, ending = posixpath.splitext(name)
-    if ending in PACKED:
+    if ending in COMPRESSED:
         ending = posixpath.splitext(stem)[1]
     return ENDINGS.get(ending.lower())
 
 
-def list_files(source: Source) -> list[SourceFile]:
+def list_files(source: ImportSource) -> list[SourceFile]:
     """In the order in which they are imported: by name, and those of a Delta table as they were added."""
     files = _list_delta(source) if source.format == "delta" else _list_plain(source)
     if len(files) > limits.IMPORT_FILES_MAX:
@@ -83,7 +83,7 @@ def list_files(source: Source) -> list[SourceFile]:
     return files
 
 
-def _list_plain(source: Source) -> list[SourceFile]:
+def _list_plain(source: ImportSource) -> list[SourceFile]:
     system, root = open_location(source.location)
     about = system.get_file_info(root)
     if about.type == fs.FileType.Directory:
@@ -109,10 +109,10 @@ def _is_hidden(below: str) -> bool:
     return any(part.startswith((".", "_")) and "=" not in part for part in below.split("/") if part)
 
 
-def _list_delta(source: Source) -> list[SourceFile]:
+def _list_delta(source: ImportSource) -> list[SourceFile]:
     table = load_table(source.location, source.version)
     features = set(table.protocol().reader_features or ())
-    for feature in FOREIGN:
+    for feature in UNSUPPORTED_FEATURES:
         if feature in features:
             raise BadOption(
                 f"the Delta table at {source.location} uses {feature}, which is not read here: copy it first"
@@ -124,7 +124,7 @@ def _list_delta(source: Source) -> list[SourceFile]:
     return [SourceFile(f"{root}/{row['path']}", row["size_bytes"], row["modification_time"]) for row in rows]
 
 
-def check_files(source: Source, schema: str | None, files: list[SourceFile]) -> None:
+def check_files(source: ImportSource, schema: str | None, files: list[SourceFile]) -> None:
     """What was planned must be what is read, and no column of it may get lost."""
     for file in files:
         system, path = open_location(file.path)
@@ -148,7 +148,7 @@ def _check_columns(file: SourceFile, names: list[str], schema: str) -> None:
         )
 
 
-def infer_schema(spark: SparkSession, source: Source, files: list[SourceFile]) -> str | None:
+def infer_schema(spark: SparkSession, source: ImportSource, files: list[SourceFile]) -> str | None:
     """As JSON, once and for all files: each of them must make the same messages whenever it is read."""
     if source.format == "ndjson":
         return None
@@ -159,17 +159,19 @@ def infer_schema(spark: SparkSession, source: Source, files: list[SourceFile]) -
         return str(from_arrow_schema(pa.schema(columns)).json())
     if source.format == "csv":
         reader = spark.read.options(**CSV_OPTIONS, header=source.header, inferSchema=source.infer)
-        found = (reader.schema(source.schema) if source.schema else reader).csv([escape(file.path) for file in files])
+        found = (reader.schema(source.schema) if source.schema else reader).csv(
+            [escape_glob(file.path) for file in files]
+        )
     else:
         reader = spark.read.option("basePath", _base(source))
-        found = (reader.schema(source.schema) if source.schema else reader).parquet(escape(files[0].path))
+        found = (reader.schema(source.schema) if source.schema else reader).parquet(escape_glob(files[0].path))
     return found.schema.json()
 
 
-def read_file(spark: SparkSession, source: Source, schema: str | None, file: SourceFile) -> DataFrame:
+def read_file(spark: SparkSession, source: ImportSource, schema: str | None, file: SourceFile) -> DataFrame:
     from pyspark.sql.types import StructType
 
-    path = escape(file.path)
+    path = escape_glob(file.path)
     if source.format == "ndjson":
         return spark.read.text(path).where("trim(value) != ''")
     assert schema is not None
@@ -179,7 +181,7 @@ def read_file(spark: SparkSession, source: Source, schema: str | None, file: Sou
     return spark.read.schema(struct).option("basePath", _base(source)).parquet(path)
 
 
-def _base(source: Source) -> str:
+def _base(source: ImportSource) -> str:
     """Below which the directories of a path name columns (`date=2026-01-31`)."""
     system, root = open_location(source.location)
     if "://" in source.location:
@@ -187,6 +189,6 @@ def _base(source: Source) -> str:
     return root if system.get_file_info(root).type == fs.FileType.Directory else posixpath.dirname(root)
 
 
-def escape(path: str) -> str:
-    """Spark takes every path for a glob."""
+def escape_glob(path: str) -> str:
+    """Spark takes every path as a glob."""
     return re.sub(r"([*?\[\]{}\\])", r"\\\1", path)

@@ -1,0 +1,155 @@
+"""Copies the log into files, one bounded batch after another, for archive and export.
+
+The driver plans a batch; Spark's tasks read its rows from the server's Arrow pages and write them straight into files.
+No row passes through Java or the driver.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+import pyarrow as pa
+
+from mainstem import limits
+from mainstem.pipeline.http_client import HttpClient, ServerOptions
+from mainstem.pipeline.jobs.context import JobContext
+from mainstem.pipeline.lake.files import WrittenFile
+from mainstem.pipeline.log_reader import Selection, check_history, read_head, read_range
+from mainstem.pipeline.spark.session import count_task_slots
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+WRITTEN = pa.schema([pa.field("written", pa.binary())])
+
+
+@dataclass(frozen=True)
+class Split:
+    """The rows of one task: `after` < committed_id <= `until`."""
+
+    after: int
+    until: int
+
+
+@dataclass(frozen=True)
+class CopyBatch:
+    """The rows that are copied, and then committed, together."""
+
+    after: int
+    until: int
+    rows: int
+    """Before any filter."""
+    splits: tuple[Split, ...]
+
+
+class SplitWriter(Protocol):
+    """Writes the rows of one split."""
+
+    def write(self, batch: pa.RecordBatch) -> None: ...
+
+    def close(self) -> list[WrittenFile]:
+        """Flush all files to disk."""
+
+
+OpenWriter = Callable[[], SplitWriter]
+
+
+@dataclass(frozen=True)
+class CopySource:
+    """What tasks read, and from which server."""
+
+    server: ServerOptions
+    selection: Selection
+    columns: tuple[str, ...]
+    known_pruned: int | None
+    """What was pruned when the copy began; None if lost rows are accepted."""
+
+
+class CopyCounts(Protocol):
+    """The part of a job's summary that `copy_batches` updates."""
+
+    rows: int
+    files: int
+    bytes: int
+    committed_id: int
+
+
+def copy_batches(
+    context: JobContext, source: CopySource, open_writer: OpenWriter, done: CopyCounts, until: int, rows_max: int
+) -> Iterator[tuple[CopyBatch, list[WrittenFile]]]:
+    """Copy from `done.committed_id` up to `until`. The caller commits the files of each batch before it takes the next.
+
+    In a dry run rows are counted, but no files.
+    """
+    while done.committed_id < until:
+        context.progress.show(rows=done.rows, committed_id=done.committed_id, head=until)
+        with context.open_client() as client:
+            batch = plan_batch(client, done.committed_id, until, rows_max, count_task_slots(context.spark))
+        files = copy_batch(context.spark, source, batch, open_writer)
+        yield batch, files
+        done.rows += sum(file.rows for file in files)
+        if not context.dry_run:
+            done.files += len(files)
+            done.bytes += sum(file.size for file in files)
+        done.committed_id = batch.until
+        context.progress.show(rows=done.rows, committed_id=batch.until, head=until)
+
+
+def plan_batch(client: HttpClient, after: int, head: int, rows_max: int, tasks: int) -> CopyBatch:
+    """The next batch after `after`: of bounded size, in splits of about equally many rows."""
+    rows, until = _measure(client, after, head, rows_max)
+    share = max(-(-rows // max(tasks, 1)), limits.COPY_TASK_ROWS_MIN)
+    ends = [after]
+    while ends[-1] < until and len(ends) < tasks:
+        ends.append(_measure(client, ends[-1], until, share)[1])
+    if ends[-1] < until:
+        ends.append(until)
+    return CopyBatch(after, until, rows, tuple(Split(*pair) for pair in itertools.pairwise(ends)))
+
+
+def _measure(client: HttpClient, after: int, until: int, rows: int) -> tuple[int, int]:
+    """How many rows there are up to the id that is at most so many rows away, and that id."""
+    query = [("after", after), ("until", until), ("rows", rows), ("bytes", limits.COPY_BYTES)]
+    found = client.get_json("/v1/log/bounds", [(name, str(value)) for name, value in query])
+    return int(found["rows"]), min(max(int(found["until"]), after + 1), until)
+
+
+def copy_batch(spark: SparkSession, source: CopySource, batch: CopyBatch, open_writer: OpenWriter) -> list[WrittenFile]:
+    """Have Spark's tasks copy a batch. Files of a failed or killed task are not in the result, and so in no table."""
+    count = len(batch.splits)
+    copier = _SplitCopier(source, batch.splits, open_writer)
+    written = spark.range(0, count, 1, count).mapInArrow(copier.copy, "written binary").collect()
+    files = (msgspec.json.decode(row["written"], type=WrittenFile) for row in written)
+    return sorted(files, key=lambda file: (file.first, file.path))
+
+
+@dataclass(frozen=True)
+class _SplitCopier:
+    """What a task runs; it is pickled and sent to the workers."""
+
+    source: CopySource
+    splits: tuple[Split, ...]
+    open_writer: OpenWriter
+
+    def copy(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                written = [msgspec.json.encode(file) for file in self._copy_split(self.splits[number])]
+                yield pa.RecordBatch.from_arrays([pa.array(written, pa.binary())], schema=WRITTEN)
+
+    def _copy_split(self, split: Split) -> list[WrittenFile]:
+        source = self.source
+        writer = self.open_writer()
+        for batch in read_range(
+            source.server, source.selection, source.columns, split.after, split.until, limits.LOG_READ_BYTES
+        ):
+            writer.write(batch)
+        written = writer.close()
+        if source.known_pruned is not None:
+            with HttpClient(source.server) as client:  # it may have been pruned while it was read
+                check_history(read_head(client), source.known_pruned, split.after)
+        return written

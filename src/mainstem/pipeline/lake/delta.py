@@ -1,0 +1,221 @@
+"""Delta tables that hold the log, committed by delta-rs. See docs/adr/0012-lake-by-delta-rs.md.
+
+A table's own transaction log records up to which committed id it holds the log, in the same commit that adds the files.
+Nothing else records it, so nothing can disagree.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+
+from mainstem import limits
+from mainstem.errors import BadOption, JobFailed, MissingSpark
+from mainstem.pipeline.durable_files import fsync
+from mainstem.pipeline.filesystems import open_location
+from mainstem.pipeline.lake.files import WrittenFile
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class LastCommit(msgspec.Struct, frozen=True):
+    """The last id that has rows in a table or export, and between which times these were committed."""
+
+    committed_id: int
+    since_us: int
+    until_us: int
+
+
+class LogTable:
+    """A Delta table that follows the log.
+
+    `app` identifies its writer in Delta's transactions; the version of its last transaction is the id it has reached.
+    """
+
+    def __init__(self, location: str, app: str, schema: pa.Schema, partition_by: tuple[str, ...] = ()) -> None:
+        self.location = absolute_location(location)
+        self.app = app
+        self.schema = schema
+        self.partition_by = partition_by
+
+    def load(self, version: int | None = None) -> DeltaTable:
+        """The table as it is now, or was. Raises `BadOption` if there is none."""
+        return load_table(self.location, version)
+
+    @property
+    def exists(self) -> bool:
+        deltalake = _import_deltalake()
+        return bool(deltalake.DeltaTable.is_deltatable(self.location))
+
+    def create(self) -> DeltaTable:
+        """The table, created if there is none. Raises if somebody else's table is there."""
+        deltalake = _import_deltalake()
+        if not self.exists:
+            deltalake.DeltaTable.create(
+                self.location, self.schema, mode="ignore", partition_by=list(self.partition_by) or None
+            )
+        table = self.load()
+        found, wanted = [field.name for field in table.schema().fields], self.schema.names
+        if found != wanted:
+            raise BadOption(
+                f"the Delta table at {self.location} has other columns ({', '.join(found)}): give a place of its own"
+            )
+        if table.transaction_version(self.app) is None and table.file_uris():
+            raise BadOption(f"the Delta table at {self.location} was written by somebody else: give a place of its own")
+        return table
+
+    def reached_id(self, table: DeltaTable | None = None) -> int:
+        """The committed id up to which the table holds the log."""
+        if table is None and not self.exists:
+            return 0
+        return (table or self.load()).transaction_version(self.app) or 0
+
+    def commit(self, files: list[WrittenFile], after: int, until: int) -> None:
+        """Add the rows of `after` < committed_id <= `until`, all at once, if nobody else has done so meanwhile."""
+        from deltalake import CommitProperties, Transaction
+        from deltalake.exceptions import CommitFailedError
+
+        table = self.load()
+        found = self.reached_id(table)
+        if found != after:
+            raise JobFailed(
+                f"another job has brought {self.location} to committed id {found} meanwhile: run one at a time"
+            )
+        properties = CommitProperties(
+            app_transactions=[Transaction(self.app, until)],
+            custom_metadata={"mainstem.after": after, "mainstem.until": until},
+        )
+        try:
+            table.create_write_transaction(
+                [_make_add_action(file, self.schema) for file in files],
+                "append",
+                table.schema(),
+                partition_by=list(self.partition_by) or None,
+                commit_properties=properties,
+            )
+        except CommitFailedError as error:
+            # Of two jobs that began at the same id only one may add its files; those of the other are ignored.
+            raise JobFailed(f"another job writes into {self.location} ({error}): run one at a time") from None
+        self._sync_log()
+
+    def read_last_commit(self) -> LastCommit | None:
+        """The newest rows in the table, by the statistics of its files."""
+        known = pa.table(self.load().get_add_actions(flatten=True))
+        if not known.num_rows or not {"max.committed_id", *TIME_STATS} <= set(known.column_names):
+            return None
+        row = known.select(["max.committed_id", "min.committed_at", "max.committed_at"]).sort_by(
+            [("max.committed_id", "descending")]
+        )
+        last = row.slice(0, 1)
+        times = [last.column(name).cast(pa.timestamp("us", "UTC")).cast(pa.int64())[0].as_py() for name in TIME_STATS]
+        return LastCommit(last.column("max.committed_id")[0].as_py(), *times)
+
+    def compact(self) -> int:
+        """Make small files into larger ones where they pile up; how many went. Readers keep what they are reading."""
+        gone = 0
+        for target in (limits.COMPACT_LARGE_BYTES, limits.COMPACT_SMALL_BYTES):
+            for partition in self._find_crowded_partitions(target):
+                done = self.load().optimize.compact(
+                    partition_filters=[(name, "=", value) for name, value in partition] or None,
+                    target_size=target,
+                    max_concurrent_tasks=limits.COMPACT_TASKS_MAX,
+                )
+                gone += int(done["numFilesRemoved"])
+        if gone:
+            self._sync_log()
+        return gone
+
+    def _find_crowded_partitions(self, target: int) -> list[tuple[tuple[str, str], ...]]:
+        """Partitions with many files that are smaller than the target."""
+        known = pa.table(self.load().get_add_actions(flatten=True)).to_pylist()
+        small = Counter(
+            tuple((name, str(file[f"partition.{name}"])) for name in self.partition_by)
+            for file in known
+            if file["size_bytes"] < target
+        )
+        return [partition for partition, count in small.items() if count >= limits.COMPACT_FILES]
+
+    def vacuum(self, hours: int) -> int:
+        """Delete files that the table has not used for so many hours, also those that killed jobs have left."""
+        gone = self.load().vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
+        return len(gone)
+
+    def _sync_log(self) -> None:
+        """delta-rs leaves a local commit in the page cache, but retention prunes the log by it: make it durable."""
+        if "://" in self.location:
+            return
+        folder = os.path.join(self.location, "_delta_log")
+        fsync(os.path.join(folder, f"{self.load().version():020d}.json"))
+        fsync(folder)
+
+
+TIME_STATS = ("min.committed_at", "max.committed_at")
+
+
+def load_table(location: str, version: int | None = None) -> DeltaTable:
+    deltalake = _import_deltalake()
+    try:
+        table: DeltaTable = deltalake.DeltaTable(absolute_location(location), version=version)
+    except deltalake.exceptions.TableNotFoundError:
+        raise BadOption(f"there is no Delta table at {location}") from None
+    except deltalake.exceptions.DeltaError as error:
+        raise BadOption(f"the Delta table at {location} cannot be read: {first_line(error)}") from None
+    return table
+
+
+def absolute_location(location: str) -> str:
+    return location if "://" in location else open_location(location)[1]
+
+
+def read_files(spark: SparkSession, root: str, files: list[str], ddl: str | None) -> DataFrame:
+    """Parquet files of a table, the columns that are in their paths included."""
+    if not files:
+        return spark.createDataFrame([], ddl or "value STRING")
+    reader = spark.read.option("basePath", root)
+    return (reader.schema(ddl) if ddl else reader).parquet(*files)
+
+
+def _make_add_action(file: WrittenFile, schema: pa.Schema) -> Any:
+    from deltalake.transaction import AddAction
+
+    low = {"committed_id": file.first, "committed_at": _format_time(file.since_us)}
+    high = {"committed_id": file.last, "committed_at": _format_time(file.until_us)}
+    known = [name for name in low if name in schema.names]
+    stats = {
+        "numRecords": file.rows,
+        "minValues": {name: low[name] for name in known},
+        "maxValues": {name: high[name] for name in known},
+        "nullCount": dict.fromkeys(known, 0),
+    }
+    return AddAction(
+        path=file.path,
+        size=file.size,
+        partition_values=file.partition,
+        modification_time=int(time.time() * 1000),
+        data_change=True,
+        stats=msgspec.json.encode(stats).decode(),
+    )
+
+
+def _format_time(time_us: int) -> str:
+    seconds, rest = divmod(time_us, 1_000_000)
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{rest:06d}Z"
+
+
+def first_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+def _import_deltalake() -> Any:
+    try:
+        import deltalake
+    except ImportError:
+        raise MissingSpark("the package deltalake is not installed") from None
+    return deltalake
