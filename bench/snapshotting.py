@@ -16,7 +16,7 @@ from mainstem.pipeline.jobs.context import JobContext
 from mainstem.pipeline.jobs.runner import run_once
 from mainstem.pipeline.jobs.snapshot.job import SnapshotOptions, SnapshotSummary, make_snapshot
 from mainstem.pipeline.jobs.snapshot.reducers import make_reducer
-from mainstem.pipeline.jobs.targets import Choice
+from mainstem.pipeline.jobs.targets import TargetSelector
 
 MASTER = "local[2]"
 PARTITIONS = 10
@@ -67,7 +67,7 @@ def measure(port: int, folder: Path, events: int) -> Figures:
     started = time.perf_counter()
     _ = context.spark
     figures: Figures = {"session_s": time.perf_counter() - started}
-    job = make_snapshot(SnapshotOptions(Choice(("room-*",)), make_reducer("lww", ["key"], "value")))
+    job = make_snapshot(SnapshotOptions(TargetSelector(("room-*",)), make_reducer("lww", ["key"], "value")))
     seconds, found = [], SnapshotSummary(job="snapshot")
     for number in range(TIMES):
         context.dry_run = number < TIMES - 1

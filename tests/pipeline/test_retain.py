@@ -9,7 +9,7 @@ import pytest
 from mainstem.errors import BadPolicy
 from mainstem.pipeline.jobs.archive import make_archive
 from mainstem.pipeline.jobs.retain.job import RetainOptions, make_retain
-from mainstem.pipeline.jobs.retain.policies import Kept, find_floor, parse_policies
+from mainstem.pipeline.jobs.retain.policies import Record, find_floor, parse_policies
 from mainstem.pipeline.jobs.runner import run_once
 from tests.support.waits import eventually
 
@@ -194,7 +194,7 @@ def test_spark_finds_the_same_floors_as_the_rule(context, log):
         assert floor_of(log, name) == find_floor(policy, records, int(now_s * 1e6), 10**9), name
     for path in streams:
         policy = policies.all[policies.find("stream", path) or 0]
-        by_id: dict[int, Kept] = {}
+        by_id: dict[int, Record] = {}
         starts: dict[int, str] = {}
         for row in (row for row in rows if row["stream"] == path):
             one, new = by_id.get(row["committed_id"]), kept(row, comma=1)
@@ -212,4 +212,4 @@ def micros(text):
 
 
 def kept(row, comma=0):
-    return Kept(row["committed_id"], micros(row["committed_at"]), 1, len(row["data"].encode()) + comma)
+    return Record(row["committed_id"], micros(row["committed_at"]), 1, len(row["data"].encode()) + comma)

@@ -12,7 +12,7 @@ from mainstem.errors import BadOption
 from mainstem.pipeline.jobs.runner import run_once
 from mainstem.pipeline.jobs.snapshot.job import SnapshotOptions, make_snapshot
 from mainstem.pipeline.jobs.snapshot.reducers import make_reducer
-from mainstem.pipeline.jobs.targets import Choice
+from mainstem.pipeline.jobs.targets import TargetSelector
 from tests.pipeline.replays import fold, random_history, random_message
 from tests.support.waits import eventually
 
@@ -35,7 +35,7 @@ REDUCERS = {
 
 def take(context, reducer, *, partitions=(), streams=(), **options):
     return run_once(
-        make_snapshot(SnapshotOptions(Choice(tuple(partitions), tuple(streams)), reducer, **options)), context
+        make_snapshot(SnapshotOptions(TargetSelector(tuple(partitions), tuple(streams)), reducer, **options)), context
     )
 
 

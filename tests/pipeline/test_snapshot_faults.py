@@ -13,7 +13,7 @@ from mainstem.pipeline.jobs.retain.policies import parse_policies
 from mainstem.pipeline.jobs.runner import run_once
 from mainstem.pipeline.jobs.snapshot.job import SnapshotOptions, make_snapshot
 from mainstem.pipeline.jobs.snapshot.reducers import make_reducer
-from mainstem.pipeline.jobs.targets import Choice
+from mainstem.pipeline.jobs.targets import TargetSelector
 from tests.pipeline.replays import fold
 from tests.support.http_gates import HttpGate, after
 from tests.support.kills import kill_when
@@ -68,7 +68,7 @@ def test_killed_at_any_time_no_snapshot_is_newer_than_its_data(spark, log, pipel
     context = JobContext(
         ServerOptions(log.url), pipeline.directory / "mainstem-pipeline" / "snapshot", master=MASTER[1]
     )
-    done = run_once(make_snapshot(SnapshotOptions(Choice(("room-*",), ("s/*",)), LWW)), context)
+    done = run_once(make_snapshot(SnapshotOptions(TargetSelector(("room-*",), ("s/*",)), LWW)), context)
     assert (done.faults, done.committed_id) == (0, log.head_id())
     assert all(found is not None for found in check_snapshots(log))
 

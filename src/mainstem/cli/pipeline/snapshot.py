@@ -32,11 +32,11 @@ def snapshot(
     """
     from mainstem.pipeline.jobs.snapshot.job import SnapshotOptions, make_snapshot
     from mainstem.pipeline.jobs.snapshot.reducers import make_reducer
-    from mainstem.pipeline.jobs.targets import Choice
+    from mainstem.pipeline.jobs.targets import TargetSelector
 
     try:
         made = make_reducer(reducer, keys, value, tombstone)
-        job = make_snapshot(SnapshotOptions(Choice(partitions, streams), made, partial))
+        job = make_snapshot(SnapshotOptions(TargetSelector(partitions, streams), made, partial))
     except BadOption as error:
         raise click.UsageError(error.detail) from None
     runner.run(job)

@@ -1,8 +1,8 @@
-"""Targets of a job: the partitions and streams that its globs choose, and the rows of the log that belong to them."""
+"""Targets of a job: the partitions and streams that its globs select, and the rows of the log that belong to them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
@@ -24,11 +24,11 @@ PARTITION, STREAM = "partition", "stream"
 class Target(NamedTuple):
     kind: str
     name: str
-    life: int = 0
-    """Which life of a stream's path; partitions have one."""
+    read_seq: int = 0
+    """Which of the streams that had this path one after another (`Offset.read_seq`); 0 for partitions."""
 
 
-class Row(NamedTuple):
+class TargetRow(NamedTuple):
     """One message of one target. An event of several partitions is a row of each."""
 
     target: Target
@@ -38,13 +38,13 @@ class Row(NamedTuple):
     end: int
     """Where a stream's message begins and ends; 0 for events."""
     data: bytes
-    number: int
-    """Its place in the batch."""
+    row_number: int
+    """Its index in the batch."""
 
 
 @dataclass(frozen=True)
-class Choice:
-    """Globs over partitions and streams; `only` leaves all but these out."""
+class TargetSelector:
+    """Selects partitions and streams by globs. With `only`, it selects none but these."""
 
     partitions: tuple[str, ...] = ()
     streams: tuple[str, ...] = ()
@@ -59,14 +59,14 @@ class Choice:
             except BadRequest as error:
                 raise BadOption(f"{pattern!r}: {error.detail}") from None
 
-    def takes(self, kind: str, name: str) -> bool:
+    def matches(self, kind: str, name: str) -> bool:
         patterns = self.partitions if kind == PARTITION else self.streams
         if self.only is not None and (kind, name) not in self.only:
             return False
         return any(matches(pattern, name) for pattern in patterns)
 
     def selection(self) -> Selection:
-        """What the server can leave out."""
+        """The part of the selection that the server can apply."""
         from mainstem.pipeline.log_reader import Selection
 
         if not self.partitions:
@@ -78,41 +78,35 @@ class Choice:
 COLUMNS = ("committed_id", "position", "stream", "offset", "partitions", "content_type", "data")
 
 
-class Spreader:
-    """Gives each row of the log to its targets."""
+class TargetRouter:
+    """Assigns each row of the log to its targets."""
 
-    def __init__(self, choice: Choice, *, json_only: bool) -> None:
-        self._choice = choice
+    def __init__(self, selector: TargetSelector, *, json_only: bool) -> None:
+        self._selector = selector
         self._json_only = json_only
         self._known: dict[tuple[str, str], bool] = {}
 
-    def spread(self, batch: pa.RecordBatch) -> Iterator[Row]:
+    def route(self, batch: pa.RecordBatch) -> Iterator[TargetRow]:
         columns = {name: batch.column(name).to_pylist() for name in batch.schema.names if name in COLUMNS}
         sizes = columns.get("data") or [b""] * batch.num_rows
         places = zip(columns["committed_id"], columns["position"], columns["stream"], sizes, strict=True)
         for index, (committed_id, position, stream, data) in enumerate(places):
             if stream is None:
                 for name in columns["partitions"][index]:
-                    if self._takes(PARTITION, name):
-                        yield Row(Target(PARTITION, name), committed_id, position, 0, 0, data, index)
-            elif self._takes(STREAM, stream):
+                    if self._matches(PARTITION, name):
+                        yield TargetRow(Target(PARTITION, name), committed_id, position, 0, 0, data, index)
+            elif self._matches(STREAM, stream):
                 in_json = is_json(columns["content_type"][index] or "")
                 if in_json or not self._json_only:
                     offset = Offset.parse(columns["offset"][index])
                     end = offset.position + len(data) + in_json  # a comma follows each JSON message
                     target = Target(STREAM, stream, offset.read_seq)
-                    yield Row(target, committed_id, position, offset.position, end, data, index)
+                    yield TargetRow(target, committed_id, position, offset.position, end, data, index)
 
-    def _takes(self, kind: str, name: str) -> bool:
+    def _matches(self, kind: str, name: str) -> bool:
         known = self._known.get((kind, name))
         if known is None:
             if len(self._known) >= limits.TARGETS_KNOWN_MAX:
                 self._known.clear()
-            known = self._known[kind, name] = self._choice.takes(kind, name)
+            known = self._known[kind, name] = self._selector.matches(kind, name)
         return known
-
-
-def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[object, ...]]:
-    """The rows of Arrow batches, as tuples in the order of their columns."""
-    for batch in batches:
-        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)

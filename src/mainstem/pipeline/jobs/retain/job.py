@@ -19,7 +19,7 @@ from mainstem.pipeline.jobs.targets import PARTITION, STREAM
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-TARGET = ("kind", "name", "life")
+TARGET = ("kind", "name", "read_seq")
 COLUMNS = ("committed_id", "stream", "offset", "partitions", "content_type", "committed_at")
 
 
@@ -80,7 +80,7 @@ def _retain(context: JobContext, options: RetainOptions) -> RetainSummary:
         with show_task_progress(context, until, "looking" if context.dry_run else "pruning"):
             _count(floors, policies, measured, done)
         if context.dry_run:
-            _foresee(records, floors, policies, done)
+            _estimate(records, floors, policies, done)
     finally:
         floors.unpersist()
         records.unpersist()
@@ -100,7 +100,7 @@ def _archived_until(table: str, context: JobContext, head: int) -> int:
 
 def _read(context: JobContext, policies: Policies, until: int, measured: bool) -> DataFrame:
     from mainstem.pipeline.jobs.ranges import map_ranges, split_range
-    from mainstem.pipeline.jobs.retain.pruning import RECORDS, take_records
+    from mainstem.pipeline.jobs.retain.pruning import RECORDS, extract_records
     from mainstem.pipeline.log_reader import Selection
     from mainstem.pipeline.spark.session import count_task_slots
 
@@ -108,7 +108,7 @@ def _read(context: JobContext, policies: Policies, until: int, measured: bool) -
     selection = Selection(kind=kinds[0]) if len(kinds) == 1 else Selection()
     columns = (*COLUMNS, "data") if measured else COLUMNS
     ranges = split_range(0, until, count_task_slots(context.spark))
-    return map_ranges(context, ranges, selection, columns, lambda: partial(take_records, policies), RECORDS)
+    return map_ranges(context, ranges, selection, columns, lambda: partial(extract_records, policies), RECORDS)
 
 
 def _find_floors(
@@ -119,7 +119,7 @@ def _find_floors(
     from pyspark.sql import functions as f
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    from mainstem.pipeline.jobs.retain.pruning import FLOORS, Pruning
+    from mainstem.pipeline.jobs.retain.pruning import FLOORS, Pruner
 
     slots = int(context.spark.conf.get("spark.sql.shuffle.partitions") or 2)
     of_target = Window.partitionBy(*TARGET)
@@ -132,7 +132,7 @@ def _find_floors(
 
     every = policies.all
     ages = [None if p.max_age_s is None else int((now_s - p.max_age_s) * 1_000_000) for p in every]
-    goes = (
+    prunable = (
         ~f.coalesce(bound([int(p.bounded) for p in every]) == 1, f.lit(False))
         | f.coalesce(f.col("committed_at") < bound(ages), f.lit(False))
         | f.coalesce(
@@ -147,15 +147,15 @@ def _find_floors(
     newest = (f.col("kind") == STREAM) & (f.row_number().over(newest_first) == 1)
     going = (
         records.repartition(slots, *TARGET)
-        .withColumn("kept", newest | ~goes)
-        .withColumn("behind", f.lead("start", 1, 0).over(oldest_first))
-        .withColumn("stays", f.max("kept").over(oldest_first.rowsBetween(*up_to_here)))
-        .where("NOT stays")
-        .select(*TARGET, "policy", "committed_id", "committed_at", "messages", "size", "start", "behind")
+        .withColumn("kept", newest | ~prunable)
+        .withColumn("following", f.lead("start", 1, 0).over(oldest_first))
+        .withColumn("retained", f.max("kept").over(oldest_first.rowsBetween(*up_to_here)))
+        .where("NOT retained")
+        .select(*TARGET, "policy", "committed_id", "committed_at", "messages", "size", "start", "following")
         .sortWithinPartitions(*TARGET, "committed_id")
     )
-    pruning = Pruning(context.server, every, archived, context.dry_run)
-    return going.mapInArrow(pruning.prune, from_arrow_schema(FLOORS))
+    pruner = Pruner(context.server, every, archived, context.dry_run)
+    return going.mapInArrow(pruner.prune, from_arrow_schema(FLOORS))
 
 
 def _count(floors: DataFrame, policies: Policies, measured: bool, done: RetainSummary) -> None:
@@ -179,16 +179,16 @@ def _count(floors: DataFrame, policies: Policies, measured: bool, done: RetainSu
             done.held += targets
         elif row["status"] == "gone":
             done.gone += targets
-        elif row["status"] == "fault":
+        elif row["status"] == "failed":
             done.faults += targets
     done.rows = done.given_up
     done.given_up_bytes = size if measured else None
     if done.faults:
-        failed = floors.where("status = 'fault'").limit(limits.PROBLEMS_TOLD_MAX).collect()
+        failed = floors.where("status = 'failed'").limit(limits.PROBLEMS_TOLD_MAX).collect()
         done.problems = [f"{row['kind']} {row['name']}: {row['detail']}" for row in failed]
 
 
-def _foresee(records: DataFrame, floors: DataFrame, policies: Policies, done: RetainSummary) -> None:
+def _estimate(records: DataFrame, floors: DataFrame, policies: Policies, done: RetainSummary) -> None:
     """What the server would erase, and which targets give up most."""
     from pyspark.sql import functions as f
 
@@ -203,7 +203,7 @@ def _foresee(records: DataFrame, floors: DataFrame, policies: Policies, done: Re
     done.erased, done.erased_bytes = int(row["n"] or 0), int(row["size"] or 0)
     largest = floors.where("status = 'pruned'").orderBy(f.desc("size"), "kind", "name")
     for row in largest.limit(limits.PRUNED_TOLD_MAX).collect():
-        facts = {"kind": row["kind"], "name": row["name"], "policy": policies.all[row["policy"]].name}
+        fields = {"kind": row["kind"], "name": row["name"], "policy": policies.all[row["policy"]].name}
         done.targets.append(
-            facts | {"messages": int(row["messages"]), "bytes": int(row["size"]), "floor": int(row["floor"])}
+            fields | {"messages": int(row["messages"]), "bytes": int(row["size"]), "floor": int(row["floor"])}
         )

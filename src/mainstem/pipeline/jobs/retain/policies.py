@@ -42,7 +42,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     require_snapshot: bool = False
     require_archive: str | None = None
 
-    def takes(self, name: str) -> bool:
+    def matches(self, name: str) -> bool:
         return any(matches(glob, name) for glob in self.globs)
 
     @property
@@ -63,7 +63,7 @@ class Policies:
         if key not in self._known:
             if len(self._known) >= limits.TARGETS_KNOWN_MAX:
                 self._known.clear()
-            chosen = (n for n, policy in enumerate(self.all) if policy.kind == kind and policy.takes(name))
+            chosen = (n for n, policy in enumerate(self.all) if policy.kind == kind and policy.matches(name))
             number = next(chosen, None)
             self._known[key] = None if number is None or self.all[number].keep else number
         return self._known[key]
@@ -76,8 +76,8 @@ class Policies:
         return sorted({policy.require_archive for policy in self.all if policy.require_archive is not None})
 
 
-class Kept(NamedTuple):
-    """One record of a target, as the rule sees it: an append to a stream is kept or goes as a whole."""
+class Record(NamedTuple):
+    """One record of a target: an append to a stream is kept or pruned as a whole."""
 
     committed_id: int
     committed_at_us: int
@@ -85,11 +85,11 @@ class Kept(NamedTuple):
     size: int
 
 
-def find_floor(policy: Policy, records: Iterable[Kept], now_us: int, cap: int) -> int:
+def find_floor(policy: Policy, records: Iterable[Record], now_us: int, cap: int) -> int:
     """The newest id that goes, given a target's records in committed order; 0 if none does.
 
-    Nothing behind the first record that is kept goes, whatever its age: history is given up from its beginning. Of a
-    stream the newest record stays. Spark computes the same for all targets at once (`jobs/retain.py`).
+    History is pruned from its beginning: nothing after the first record that is kept goes, whatever its age. Of a
+    stream the newest record stays. Spark computes the same for all targets at once (`jobs/retain/job.py`).
     """
     ordered = list(records)
     messages, size = sum(record.messages for record in ordered), sum(record.size for record in ordered)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,8 +11,9 @@ import msgspec
 
 from mainstem import limits
 from mainstem.errors import BadOption
+from mainstem.pipeline.durable_files import replace_file
 from mainstem.pipeline.jobs.context import Job, JobContext, Summary
-from mainstem.pipeline.jobs.targets import COLUMNS, PARTITION, Choice
+from mainstem.pipeline.jobs.targets import COLUMNS, PARTITION, TargetSelector
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -46,88 +46,90 @@ class SnapshotSummary(Summary, kw_only=True):
 class SnapshotOptions:
     """What is folded, and how."""
 
-    choice: Choice
+    selector: TargetSelector
     reducer: LastWriterWins | StateProtocol | Tree | Function
     partial: bool = False
 
     def describe(self) -> str:
         """The same text only for what makes the same states of the same log."""
-        return f"{self.reducer!r} over partitions {self.choice.partitions} and streams {self.choice.streams}"
+        return f"{self.reducer!r} over partitions {self.selector.partitions} and streams {self.selector.streams}"
 
 
-class Behind(msgspec.Struct, frozen=True, array_like=True):
-    """A target that could not be folded: its snapshot still ends at `after`."""
+class LaggingTarget(msgspec.Struct, frozen=True, array_like=True):
+    """A target that could not be folded: its snapshot is still the one at `after`."""
 
     kind: str
     name: str
     after: int
 
 
-class Place(msgspec.Struct, frozen=True):
-    """How far all targets have been folded, but for those that are behind."""
+class SnapshotCheckpoint(msgspec.Struct, frozen=True):
+    """Up to where all targets are folded, except for the lagging ones. It is stored as place.json."""
 
     plan: str
     url: str
     committed_id: int = 0
-    behind: tuple[Behind, ...] = ()
+    lagging: tuple[LaggingTarget, ...] = msgspec.field(default=(), name="behind")
 
 
 def make_snapshot(options: SnapshotOptions) -> Job:
-    options.choice.check()
+    options.selector.check()
     return partial(_snapshot, options=options)
 
 
 def _snapshot(context: JobContext, options: SnapshotOptions) -> SnapshotSummary:
     until = context.read_head()
     path = context.checkpoint / "place.json"
-    place = _load(path, Place(options.describe(), context.server.url), until)
+    checkpoint = _load(path, SnapshotCheckpoint(options.describe(), context.server.url), until)
     done = SnapshotSummary(job="snapshot", committed_id=until, dry_run=context.dry_run)
-    if until == place.committed_id and not place.behind:
+    if until == checkpoint.committed_id and not checkpoint.lagging:
         return done
-    behind = _fold(context, options, place, until, done)
-    if not context.dry_run and len(behind) <= limits.SNAPSHOTS_BEHIND_MAX:
-        _save(path, Place(place.plan, place.url, until, tuple(behind)))
+    lagging = _fold(context, options, checkpoint, until, done)
+    if not context.dry_run and len(lagging) <= limits.SNAPSHOTS_BEHIND_MAX:
+        replace_file(
+            path, msgspec.json.encode(SnapshotCheckpoint(checkpoint.plan, checkpoint.url, until, tuple(lagging)))
+        )
     return done
 
 
 def _fold(
-    context: JobContext, options: SnapshotOptions, place: Place, until: int, done: SnapshotSummary
-) -> list[Behind]:
-    """Fold everything; which targets are behind now."""
+    context: JobContext, options: SnapshotOptions, checkpoint: SnapshotCheckpoint, until: int, done: SnapshotSummary
+) -> list[LaggingTarget]:
+    """Fold everything; the targets that could not be folded."""
     from pyspark import StorageLevel
 
     from mainstem.pipeline.jobs.ranges import show_task_progress
-    from mainstem.pipeline.jobs.snapshot.folds import Folding
+    from mainstem.pipeline.jobs.snapshot.fold import Fold
 
-    folding = Folding(context.server, options.reducer, until, options.partial, context.dry_run)
-    rows = _read(context, options, options.choice, place.committed_id, until)
-    if place.behind:
-        names = frozenset((one.kind, one.name) for one in place.behind)
-        late = Choice(options.choice.partitions, options.choice.streams, names)
-        first = min(one.after for one in place.behind)
-        rows = rows.unionAll(_read(context, options, late, first, place.committed_id))
-    results = _gather(rows, folding).persist(StorageLevel.DISK_ONLY)
+    fold = Fold(context.server, options.reducer, until, options.partial, context.dry_run)
+    rows = _read(context, options, options.selector, checkpoint.committed_id, until)
+    if checkpoint.lagging:
+        names = frozenset((one.kind, one.name) for one in checkpoint.lagging)
+        late = TargetSelector(options.selector.partitions, options.selector.streams, names)
+        first = min(one.after for one in checkpoint.lagging)
+        rows = rows.unionAll(_read(context, options, late, first, checkpoint.committed_id))
+    results = _gather(rows, fold).persist(StorageLevel.DISK_ONLY)
     try:
-        with show_task_progress(context, until, "folding"):
+        with show_task_progress(context, until, "fold"):
             _count(results, done)
-        return _find_behind(results, done)
+        return _find_lagging(results, done)
     finally:
         results.unpersist()
 
 
-def _read(context: JobContext, options: SnapshotOptions, choice: Choice, after: int, until: int) -> DataFrame:
+def _read(context: JobContext, options: SnapshotOptions, selector: TargetSelector, after: int, until: int) -> DataFrame:
     from mainstem.pipeline.jobs.ranges import map_ranges, split_range
-    from mainstem.pipeline.jobs.snapshot.folds import COMBINED, TAKEN, Combiner, take_in_order
+    from mainstem.pipeline.jobs.snapshot.fold import COMBINED, MESSAGES, Combiner, extract_messages
     from mainstem.pipeline.spark.session import count_task_slots
 
     ranges = split_range(after, until, count_task_slots(context.spark))
     reducer: Any = options.reducer
     if _is_keyed(reducer):
         return map_ranges(
-            context, ranges, choice.selection(), COLUMNS, lambda: Combiner(reducer, choice).combine, COMBINED
+            context, ranges, selector.selection(), COLUMNS, lambda: Combiner(reducer, selector).combine, COMBINED
         )
     return map_ranges(
-        context, ranges, choice.selection(), ORDERED_COLUMNS, lambda: partial(take_in_order, choice), TAKEN
+        context, ranges, selector.selection(), ORDERED_COLUMNS, lambda: partial(extract_messages, selector), MESSAGES
     )
 
 
@@ -135,34 +137,32 @@ def _is_keyed(reducer: Any) -> bool:
     return hasattr(reducer, "extract")
 
 
-def _gather(rows: DataFrame, folding: Any) -> DataFrame:
-    """All rows of a target to one task, and there one after the other; of a key only the newest."""
+def _gather(rows: DataFrame, fold: Any) -> DataFrame:
+    """Bring all rows of a target to one task, in order; of each key only the newest."""
     from pyspark.sql import functions as f
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    from mainstem.pipeline.jobs.snapshot.folds import COMBINED, RESULTS
+    from mainstem.pipeline.jobs.snapshot.fold import COMBINED, RESULTS
 
-    target = ["kind", "name", "life"]
+    target = ["kind", "name", "read_seq"]
     slots = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 2)
     results = from_arrow_schema(RESULTS)
-    if not _is_keyed(folding.reducer):
+    if not _is_keyed(fold.reducer):
         order = [*target, "committed_id", "position"]
         sorted_rows = rows.repartition(slots, *target).sortWithinPartitions(*order)
-        return sorted_rows.mapInArrow(folding.fold_ordered, results)
-    place = f.struct("committed_id", "position")
+        return sorted_rows.mapInArrow(fold.fold_ordered, results)
+    position = f.struct("committed_id", "position")
     newest = rows.groupBy(*target, "role", "group", "key").agg(
-        f.max(place).alias("place"),
-        f.max_by("value", place).alias("value"),
+        f.max(position).alias("newest"),
+        f.max_by("value", position).alias("value"),
         f.sum("messages").alias("messages"),
         f.sum("ignored").alias("ignored"),
         f.min("first").alias("first"),
         f.max("end").alias("end"),
     )
-    flat = newest.select("*", "place.committed_id", "place.position").select(*COMBINED.names)
+    flat = newest.select("*", "newest.committed_id", "newest.position").select(*COMBINED.names)
     return (
-        flat.repartition(slots, *target)
-        .sortWithinPartitions(*target, "role")
-        .mapInArrow(folding.fold_combined, results)
+        flat.repartition(slots, *target).sortWithinPartitions(*target, "role").mapInArrow(fold.fold_combined, results)
     )
 
 
@@ -180,25 +180,25 @@ def _count(results: DataFrame, done: SnapshotSummary) -> None:
                 done.partitions += targets
             else:
                 done.streams += targets
-        elif status == "fault":
+        elif status == "failed":
             done.faults += targets
         else:
             setattr(done, status, getattr(done, status) + targets)
 
 
-def _find_behind(results: DataFrame, done: SnapshotSummary) -> list[Behind]:
+def _find_lagging(results: DataFrame, done: SnapshotSummary) -> list[LaggingTarget]:
     if not done.faults:
         return []
-    failed = results.where("status = 'fault'").orderBy("kind", "name").limit(limits.SNAPSHOTS_BEHIND_MAX + 1).collect()
+    failed = results.where("status = 'failed'").orderBy("kind", "name").limit(limits.SNAPSHOTS_BEHIND_MAX + 1).collect()
     done.problems = [f"{row['kind']} {row['name']}: {row['detail']}" for row in failed[: limits.PROBLEMS_TOLD_MAX]]
-    return [Behind(row["kind"], row["name"], int(row["after"])) for row in failed]
+    return [LaggingTarget(row["kind"], row["name"], int(row["after"])) for row in failed]
 
 
-def _load(path: Path, fresh: Place, head: int) -> Place:
+def _load(path: Path, fresh: SnapshotCheckpoint, head: int) -> SnapshotCheckpoint:
     if not path.exists():
         return fresh
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=Place)
+        found = msgspec.json.decode(path.read_bytes(), type=SnapshotCheckpoint)
     except msgspec.MsgspecError as error:
         raise BadOption(f"{path} is not a place of this job ({error}): give another --checkpoint") from None
     if found.plan != fresh.plan:
@@ -211,13 +211,3 @@ def _load(path: Path, fresh: Place, head: int) -> Place:
             "it is another server's, or an older copy. Give another --checkpoint"
         )
     return found
-
-
-def _save(path: Path, place: Place) -> None:
-    """All or nothing, also when the machine goes down."""
-    new = path.with_suffix(".new")
-    with open(new, "wb") as file:
-        file.write(msgspec.json.encode(place))
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)

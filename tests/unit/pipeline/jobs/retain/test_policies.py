@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstem.errors import BadPolicy
-from mainstem.pipeline.jobs.retain.policies import Kept, Policy, find_floor, load_policies, parse_policies
+from mainstem.pipeline.jobs.retain.policies import Policy, Record, find_floor, load_policies, parse_policies
 
 NOW_US = 1_000_000_000
 
@@ -124,7 +124,7 @@ def records_of(history):
     records, at = [], 0
     for gap, age_s, messages, size in history:
         at += gap
-        records.append(Kept(at, NOW_US - age_s * 1_000_000, messages, size))
+        records.append(Record(at, NOW_US - age_s * 1_000_000, messages, size))
     return records
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstem.errors import BadOption, ReducerFailed
-from mainstem.pipeline.jobs.snapshot.folds import ENTRY, RESET, Combiner
+from mainstem.pipeline.jobs.snapshot.fold import ENTRY, RESET, Combiner
 from mainstem.pipeline.jobs.snapshot.reducers import (
     Entry,
     Function,
@@ -21,7 +21,7 @@ from mainstem.pipeline.jobs.snapshot.reducers import (
     make_reducer,
     parse_path,
 )
-from mainstem.pipeline.jobs.targets import Choice
+from mainstem.pipeline.jobs.targets import TargetSelector
 
 
 def extract(reducer, value):
@@ -188,7 +188,7 @@ def test_the_newest_entry_of_each_key_is_all_that_counts(seed, tasks):
     pieces = [rows[start:end] for start, end in zip([0, *cuts], [*cuts, len(rows)], strict=True)]
     combined = []
     for piece in pieces:
-        for batch in Combiner(state, Choice(("p",))).combine([batch_of(piece)] if piece else []):
+        for batch in Combiner(state, TargetSelector(("p",))).combine([batch_of(piece)] if piece else []):
             combined += batch.to_pylist()
     newest: dict[Any, Any] = {}
     for row in combined:

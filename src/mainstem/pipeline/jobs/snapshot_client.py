@@ -1,4 +1,4 @@
-"""Where snapshots are kept: a worker takes the present one of a target from the server, and puts the next one back."""
+"""Gets the snapshot of a target from the server, and puts the next one."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _array = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class TargetGone(Exception):
-    """The stream was deleted, or made anew, since its rows were written: there is nothing to keep for them."""
+    """The stream was deleted, or created anew, after its rows were written, so it needs no snapshot of them."""
 
 
-class Passed(Exception):
-    """Somebody else has put a newer snapshot meanwhile."""
+class Superseded(Exception):
+    """Somebody else has put a newer snapshot in the meantime."""
 
 
-class Refused(Exception):
-    """The snapshot cannot be kept; the reason is for people."""
+class SnapshotRefused(Exception):
+    """The snapshot cannot be stored; the message says why."""
 
 
-class Present(NamedTuple):
+class StoredSnapshot(NamedTuple):
     """What the server has of a target."""
 
     state: bytes | None
@@ -40,10 +40,10 @@ class Present(NamedTuple):
     committed_id: int
     position: int
     """Of a stream: where the snapshot ends."""
-    given_up: int
-    """What is not kept any more: ids up to this one of a partition, positions below it of a stream."""
+    floor: int
+    """What is pruned: of a partition the ids up to this one, of a stream the positions below it."""
     truncated: bool
-    """Messages are gone that no snapshot stands for."""
+    """Messages are pruned that no snapshot covers."""
 
 
 class _Partition(msgspec.Struct):
@@ -64,62 +64,64 @@ def snapshot_url(target: Target) -> str:
     return f"/v1/stream-snapshot/{quote(target.name, safe='/')}"
 
 
-class Shelf:
+class SnapshotClient:
     def __init__(self, client: HttpClient) -> None:
         self._client = client
 
-    def fetch(self, target: Target, *, whole: bool = True) -> Present:
-        """The present snapshot; without its state if that is not wanted (`state` is then empty, not None)."""
+    def fetch(self, target: Target, *, whole: bool = True) -> StoredSnapshot:
+        """The stored snapshot. Without `whole`, its state is not loaded and is empty, but not None."""
         reply = self._client.request("GET" if whole else "HEAD", snapshot_url(target), allowed=MISSING)
         return self._read_partition(reply) if target.kind == PARTITION else self._read_stream(reply, target)
 
-    def _read_partition(self, reply: Reply) -> Present:
+    def _read_partition(self, reply: Reply) -> StoredSnapshot:
         floor = int(reply.headers["Partition-Floor"])
         if reply.status == 404:
-            return Present(None, 0, 0, floor, floor > 0)
+            return StoredSnapshot(None, 0, 0, floor, floor > 0)
         if not reply.body:
             committed_id = int(reply.headers["Snapshot-Committed-Id"])
-            return Present(b"", committed_id, 0, floor, floor > committed_id)
+            return StoredSnapshot(b"", committed_id, 0, floor, floor > committed_id)
         found = msgspec.json.decode(reply.body, type=_Partition)
-        return Present(bytes(found.state), found.committed_id, 0, found.floor, found.floor > found.committed_id)
+        return StoredSnapshot(bytes(found.state), found.committed_id, 0, found.floor, found.floor > found.committed_id)
 
-    def _read_stream(self, reply: Reply, target: Target) -> Present:
+    def _read_stream(self, reply: Reply, target: Target) -> StoredSnapshot:
         if "Stream-Earliest-Offset" not in reply.headers:
             raise TargetGone
         earliest = Offset.parse(reply.headers["Stream-Earliest-Offset"])
-        if earliest.read_seq != target.life:
+        if earliest.read_seq != target.read_seq:
             raise TargetGone
         kept = earliest.position
         if reply.status == 404:
-            return Present(None, 0, 0, kept, kept > 0)
+            return StoredSnapshot(None, 0, 0, kept, kept > 0)
         if not reply.body:
             position = Offset.parse(reply.headers["Snapshot-Offset"]).position
-            return Present(b"", int(reply.headers["Snapshot-Committed-Id"]), position, kept, kept > position)
+            return StoredSnapshot(b"", int(reply.headers["Snapshot-Committed-Id"]), position, kept, kept > position)
         found = msgspec.json.decode(reply.body, type=_Stream)
         position = Offset.parse(found.offset).position
-        return Present(bytes(found.state), found.committed_id, position, kept, kept > position)
+        return StoredSnapshot(bytes(found.state), found.committed_id, position, kept, kept > position)
 
     def put(self, target: Target, committed_id: int, end: int, state: bytes) -> None:
         if target.kind == PARTITION:
             body = b'{"committed_id":%d,"state":%b}' % (committed_id, state)
         else:
-            offset = str(Offset(target.life, end)).encode()
+            offset = str(Offset(target.read_seq, end)).encode()
             body = b'{"committed_id":%d,"offset":"%b","state":%b}' % (committed_id, offset, state)
         if len(body) > limits.SNAPSHOT_BYTES_MAX:
-            raise Refused(f"its state takes {len(body)} bytes; a snapshot has at most {limits.SNAPSHOT_BYTES_MAX}")
+            raise SnapshotRefused(
+                f"its state takes {len(body)} bytes; a snapshot has at most {limits.SNAPSHOT_BYTES_MAX}"
+            )
         reply = self._client.request("PUT", snapshot_url(target), body=body, allowed=REFUSED)
         if reply.status < 400:
             return
-        present = self.fetch(target, whole=False)
-        if present.state is not None and present.committed_id >= committed_id:
-            raise Passed
-        raise Refused(f"the server refused it: {reply.status} {reply.problem.get('detail', '')}")
+        stored = self.fetch(target, whole=False)
+        if stored.state is not None and stored.committed_id >= committed_id:
+            raise Superseded
+        raise SnapshotRefused(f"the server refused it: {reply.status} {reply.problem.get('detail', '')}")
 
-    def inherited(self, target: Target, start: int, until: int) -> Iterator[bytes]:
-        """The messages of a stream between two positions: what a fork has of its source is in no row of its own."""
+    def read_inherited(self, target: Target, start: int, until: int) -> Iterator[bytes]:
+        """The messages of a fork between two positions that it has from its source: they are in no row of its own."""
         at = start
         while at < until:
-            query = [("offset", str(Offset(target.life, at)))]
+            query = [("offset", str(Offset(target.read_seq, at)))]
             reply = self._client.request(
                 "GET", self._client.server.stream_url(target.name), query=query, allowed=MISSING
             )
