@@ -11,6 +11,7 @@ import msgspec
 
 from mainstem import limits
 from mainstem.errors import BadOption, BadPath
+from mainstem.pipeline.durable_files import replace_file
 from mainstem.pipeline.jobs.context import Job, JobContext, Summary
 from mainstem.pipeline.jobs.durations import as_interval
 from mainstem.streams.rules.paths import check_path
@@ -98,7 +99,6 @@ def _rollup(context: JobContext, options: RollupOptions, windows: Windows, accep
 
 
 def _keep_options(path: Path, options: RollupOptions) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists():
         before = msgspec.json.decode(path.read_bytes(), type=RollupOptions)
         if before != options:
@@ -106,9 +106,7 @@ def _keep_options(path: Path, options: RollupOptions) -> None:
                 f"{path.parent} belongs to a rollup with other options ({_describe(before)}): give another --checkpoint"
             )
         return
-    new = path.with_suffix(".new")
-    new.write_bytes(msgspec.json.encode(options))
-    new.replace(path)
+    replace_file(path, msgspec.json.encode(options))
 
 
 def _describe(options: RollupOptions) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from mainstem import limits
+from mainstem.pipeline.durable_files import replace_file
 from mainstem.pipeline.jobs.audit.rules import Bounds, Tables, check_spans, check_tables
 from mainstem.pipeline.jobs.context import Job, JobContext, Summary, poll_while
 from mainstem.pipeline.log_reader import read_head
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from mainstem.pipeline.jobs.audit.ranges import Scope, Span
+    from mainstem.pipeline.jobs.audit.scan import ScanOptions, Span
 
-FAULTS = "rule STRING, committed_id BIGINT, name STRING, detail STRING"
+VIOLATIONS_DDL = "rule STRING, committed_id BIGINT, name STRING, detail STRING"
 
 
 class AuditSummary(Summary, kw_only=True):
@@ -71,41 +72,41 @@ def make_audit(options: AuditOptions) -> Job:
 
 
 def _audit(context: JobContext, options: AuditOptions) -> AuditSummary:
-    from mainstem.pipeline.jobs.audit.archived import Archive
-    from mainstem.pipeline.jobs.audit.indexes import copy_index
-    from mainstem.pipeline.jobs.audit.ranges import SAMPLE_OF, Scope
+    from mainstem.pipeline.jobs.audit.archive_check import ArchiveCheck
+    from mainstem.pipeline.jobs.audit.index_copy import copy_index
+    from mainstem.pipeline.jobs.audit.scan import SAMPLE_OF, ScanOptions
     from mainstem.pipeline.lake.delta import absolute_location, load_table
 
     if options.archive is not None:
-        load_table(absolute_location(options.archive))  # told now, not after the whole log was read
+        load_table(absolute_location(options.archive))  # raises now, not after the whole log was read
     folder = context.checkpoint / "findings"
     plan = Plan(context.server.url, context.read_head(), round(options.sample * SAMPLE_OF), round(options.skew_s * 1e6))
     plan = _resume(folder, plan)
-    scope = Scope(context.server, folder.resolve(), plan.sample, plan.skew_us)
+    scan = ScanOptions(context.server, folder.resolve(), plan.sample, plan.skew_us)
     done = AuditSummary(job="audit", committed_id=plan.until)
-    spans, done.event_ids = _examine(context, scope, plan.until)
+    spans, done.event_ids = _scan_log(context, scan, plan.until)
     done.rows = sum(span.rows for span in spans)
     done.events = sum(span.events for span in spans)
     done.bytes = sum(span.bytes for span in spans)
     context.progress.show(rows=done.rows, committed_id=plan.until, head=plan.until, phase="comparing")
     # The states of producers before those of streams: so a stream that has not changed has no newer producers.
-    done.producers = copy_index(scope, "producers")
-    done.streams = copy_index(scope, "streams")
+    done.producers = copy_index(scan, "producers")
+    done.streams = copy_index(scan, "streams")
     with context.open_client() as client:
         bounds = Bounds(plan.until, read_head(client).pruned, plan.sample)
     tables = Tables(context.spark, folder)
-    faults = list(check_tables(tables, bounds))
-    told = check_spans(spans, plan.skew_us)
+    violations = list(check_tables(tables, bounds))
+    few = check_spans(spans, plan.skew_us)
     if options.archive is not None:
-        archive = Archive(context, options.archive, plan.until)
+        archive = ArchiveCheck(context, options.archive, plan.until)
         done.archived = archive.count()
-        told += archive.check_files()
+        few += archive.check_files()
         found = archive.check(tables, bounds)
-        faults += [] if found is None else [found]
-    if told:
-        faults.append(context.spark.createDataFrame(told, FAULTS))
-    if faults:
-        _report(done, reduce(lambda one, other: one.unionByName(other), faults), options.examples)
+        violations += [] if found is None else [found]
+    if few:
+        violations.append(context.spark.createDataFrame(few, VIOLATIONS_DDL))
+    if violations:
+        _report(done, reduce(lambda one, other: one.unionByName(other), violations), options.examples)
     shutil.rmtree(folder)
     return done
 
@@ -118,10 +119,7 @@ def _resume(folder: Path, plan: Plan) -> Plan:
         if msgspec.structs.replace(before, until=plan.until) == plan and before.until <= plan.until:
             return before
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    new = path.with_suffix(".new")
-    new.write_bytes(msgspec.json.encode(plan))
-    new.replace(path)
+    replace_file(path, msgspec.json.encode(plan))
     return plan
 
 
@@ -130,48 +128,48 @@ def _resume(folder: Path, plan: Plan) -> Plan:
 
 @dataclass(frozen=True)
 class Task:
-    """A range of the log to examine, or an index to copy."""
+    """A range of the log to scan, or an index to copy."""
 
     after: int = 0
     until: int = 0
     index: str | None = None
 
 
-def _examine(context: JobContext, scope: Scope, until: int) -> tuple[list[Span], int]:
-    """The whole log, and beside it the index of event ids, whose entries never change."""
-    from mainstem.pipeline.jobs.audit.ranges import Span
+def _scan_log(context: JobContext, scan: ScanOptions, until: int) -> tuple[list[Span], int]:
+    """Scan the whole log, and copy the index of event ids at the same time, since its entries never change."""
+    from mainstem.pipeline.jobs.audit.scan import Span
 
     ends = [*range(0, until, limits.AUDIT_TASK_IDS), until]
     ranges = [Task(after, last) for after, last in itertools.pairwise(ends)]
-    with _show_progress(context, scope.folder / "spans", until):
-        ids, *_ = _run_tasks(context, scope, [Task(index="events"), *ranges])
-    files = sorted((scope.folder / "spans").glob("*.json"))
+    with _show_progress(context, scan.folder / "spans", until):
+        ids, *_ = _run_tasks(context, scan, [Task(index="events"), *ranges])
+    files = sorted((scan.folder / "spans").glob("*.json"))
     return [msgspec.json.decode(file.read_bytes(), type=Span) for file in files], ids
 
 
-def _run_tasks(context: JobContext, scope: Scope, tasks: list[Task]) -> list[int]:
-    """Let Spark do them; of each, how many rows it has looked at."""
+def _run_tasks(context: JobContext, scan: ScanOptions, tasks: list[Task]) -> list[int]:
+    """Have Spark run them; the number of rows that each has read."""
     count = len(tasks)
 
     def work(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
         for batch in numbers:
-            done = [(number, _do(scope, tasks[number])) for number in batch.column(0).to_pylist()]
+            done = [(number, _run_task(scan, tasks[number])) for number in batch.column(0).to_pylist()]
             columns = [pa.array(column, pa.int64()) for column in zip(*done, strict=True)]
             yield pa.RecordBatch.from_arrays(columns, ["number", "rows"])
 
-    told = context.spark.range(0, count, 1, count).mapInArrow(work, "number BIGINT, rows BIGINT").collect()
-    return [int(row["rows"]) for row in sorted(told, key=lambda row: int(row["number"]))]
+    counts = context.spark.range(0, count, 1, count).mapInArrow(work, "number BIGINT, rows BIGINT").collect()
+    return [int(row["rows"]) for row in sorted(counts, key=lambda row: int(row["number"]))]
 
 
-def _do(scope: Scope, task: Task) -> int:
-    from mainstem.pipeline.jobs.audit.indexes import copy_index
-    from mainstem.pipeline.jobs.audit.ranges import examine
+def _run_task(scan: ScanOptions, task: Task) -> int:
+    from mainstem.pipeline.jobs.audit.index_copy import copy_index
+    from mainstem.pipeline.jobs.audit.scan import scan_range
 
     if task.index is not None:
-        return copy_index(scope, task.index)
-    return examine(scope, task.after, task.until).rows
+        return copy_index(scan, task.index)
+    return scan_range(scan, task.after, task.until).rows
 
 
 @contextmanager
@@ -197,14 +195,14 @@ def _show_progress(context: JobContext, spans: Path, until: int) -> Iterator[Non
 # The report
 
 
-def _report(done: AuditSummary, faults: DataFrame, examples: int) -> None:
+def _report(done: AuditSummary, violations: DataFrame, examples: int) -> None:
     """Counts, and the first few of each rule: nothing else comes to the driver."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
     of_rule = Window.partitionBy("rule")
     shown = (
-        faults.withColumn("count", f.count("*").over(of_rule))
+        violations.withColumn("count", f.count("*").over(of_rule))
         .withColumn("nth", f.row_number().over(of_rule.orderBy("committed_id", "detail")))
         .where(f.col("nth") <= max(examples, 1))
         .orderBy("rule", "nth")

@@ -1,4 +1,4 @@
-"""The rules that need more than one range, or the server's indexes: each gives a table of faults."""
+"""The rules that need more than one range, or the server's indexes. Each returns a table of violations."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from mainstem.pipeline.jobs.audit.files import SCHEMAS
-from mainstem.pipeline.jobs.audit.ranges import SAMPLE_OF, Span
+from mainstem.pipeline.jobs.audit.findings import SCHEMAS
+from mainstem.pipeline.jobs.audit.scan import SAMPLE_OF, Span
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 BUCKETS = 4096
-"""Event ids are compared by a fingerprint a bucket first, and one by one only where the two sides differ."""
+"""Event ids are compared by one fingerprint per bucket first, and one by one only where the two sides differ."""
 
 
 class Bounds(NamedTuple):
@@ -26,7 +26,7 @@ class Bounds(NamedTuple):
 
 
 class Tables:
-    """What the tasks have written down."""
+    """The findings of the tasks, as DataFrames."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.spark = spark
@@ -46,7 +46,7 @@ class Tables:
 
 
 def check_tables(tables: Tables, bounds: Bounds) -> Iterator[DataFrame]:
-    """Every rule's faults: rule, committed_id, name, detail."""
+    """The violations of every rule: rule, committed_id, name, detail."""
     if "faults" in tables:
         yield tables["faults"]
     if "runs" in tables:
@@ -63,14 +63,14 @@ def check_tables(tables: Tables, bounds: Bounds) -> Iterator[DataFrame]:
 
 def check_spans(spans: list[Span], skew_us: int) -> list[tuple[str, int, str | None, str]]:
     """Times from one range to the next; there are few ranges."""
-    faults: list[tuple[str, int, str | None, str]] = []
+    violations: list[tuple[str, int, str | None, str]] = []
     filled = [span for span in sorted(spans, key=lambda span: span.after) if span.rows]
     for before, span in itertools.pairwise(filled):
         back_us = before.last_at_us - span.first_at_us
         if back_us > skew_us:
             detail = f"{span.first_id} was committed {back_us / 1e6:.6f} s before {before.last_id}"
-            faults.append(("time", span.first_id, None, detail))
-    return faults
+            violations.append(("time", span.first_id, None, detail))
+    return violations
 
 
 def check_runs(tables: Tables) -> DataFrame:
@@ -104,7 +104,7 @@ def check_streams(tables: Tables, bounds: Bounds) -> DataFrame:
             SELECT stream, read_seq, min(first_start) AS first_start, max(last_end) AS last_end,
                 sum(messages) AS counted, max(last_id) AS newest
             FROM {runs} GROUP BY stream, read_seq
-        ), judged AS (
+        ), checked AS (
             SELECT path AS name, coalesce(newest, last_id) AS committed_id, CASE
                 WHEN last_end > tail OR (last_id <= {until} AND tail > begins AND coalesce(last_end, begins) < tail)
                     THEN format_string('ends at %d, but its data at %d', tail, coalesce(last_end, begins))
@@ -122,7 +122,7 @@ def check_streams(tables: Tables, bounds: Bounds) -> DataFrame:
             WHERE path IS NULL OR data.read_seq > state.read_seq
         )
         SELECT 'stream' AS rule, committed_id, name, concat('stream ', name, ' ', detail) AS detail
-        FROM judged WHERE detail IS NOT NULL
+        FROM checked WHERE detail IS NOT NULL
         """,
         runs=tables["runs"],
         streams=tables["index_streams"],
@@ -150,7 +150,7 @@ def check_producers(tables: Tables, bounds: Bounds) -> DataFrame:
             WHERE producer.topic = state.topic AND NOT deleted AND NOT EXISTS (
                 SELECT 1 FROM written
                 WHERE stream = path AND producer_id = producer.id AND written.read_seq = state.read_seq)
-        ), judged AS (
+        ), checked AS (
             SELECT stream, present.producer_id, last_id, CASE
                 WHEN producer.id IS NULL OR producer.topic <> present.topic
                     THEN format_string('has made %d appends, but is not remembered', appends)
@@ -165,7 +165,7 @@ def check_producers(tables: Tables, bounds: Bounds) -> DataFrame:
         )
         SELECT 'producer' AS rule, last_id AS committed_id, stream AS name,
             concat('producer ', producer_id, ' of stream ', stream, ' ', detail) AS detail
-        FROM judged WHERE detail IS NOT NULL
+        FROM checked WHERE detail IS NOT NULL
         """,
         appends=tables["appends"],
         streams=tables["index_streams"],
@@ -187,7 +187,7 @@ def check_events(tables: Tables, bounds: Bounds) -> DataFrame | None:
         WITH counted AS (
             SELECT *, count(*) OVER (PARTITION BY id) AS times, min(committed_id) OVER (PARTITION BY id) AS first_id
             FROM {log}
-        ), judged AS (
+        ), checked AS (
             SELECT coalesce(counted.committed_id, known.committed_id) AS committed_id,
                 coalesce(counted.id, known.id) AS name, CASE
                 WHEN counted.id IS NULL THEN IF(known.committed_id <= {pruned}, NULL, 'lost_event')
@@ -205,7 +205,7 @@ def check_events(tables: Tables, bounds: Bounds) -> DataFrame | None:
                 format_string('event %s (%d) is not in the index of ids', name, committed_id),
                 format_string('event %s is there as %d, but was committed as %d', name, committed_id, known_id))
             END AS detail
-        FROM judged WHERE rule IS NOT NULL
+        FROM checked WHERE rule IS NOT NULL
         """,
         log=log.where(suspect),
         index=index.where(suspect),
@@ -214,7 +214,7 @@ def check_events(tables: Tables, bounds: Bounds) -> DataFrame | None:
 
 
 def _differing_buckets(log: DataFrame, index: DataFrame, bounds: Bounds) -> list[int]:
-    """Buckets of ids whose entries beyond `pruned` are not the same on both sides; without faults, none."""
+    """Buckets of ids whose entries beyond `pruned` are not the same on both sides; none, if there are no violations."""
     from pyspark.sql import functions as f
 
     def fingerprint(table: DataFrame) -> DataFrame:
@@ -223,12 +223,12 @@ def _differing_buckets(log: DataFrame, index: DataFrame, bounds: Bounds) -> list
         return (
             table.where(f.col("committed_id") > bounds.pruned)
             .groupBy(f.pmod(f.xxhash64("id"), f.lit(BUCKETS)).alias("bucket"))
-            .agg(f.count("*").alias("entries"), f.bit_xor(hashed).alias("mark"))
+            .agg(f.count("*").alias("entries"), f.bit_xor(hashed).alias("hash"))
         )
 
     ours, theirs = fingerprint(log).alias("ours"), fingerprint(index).alias("theirs")
-    same = f.col("ours.entries").eqNullSafe(f.col("theirs.entries")) & f.col("ours.mark").eqNullSafe(
-        f.col("theirs.mark")
+    same = f.col("ours.entries").eqNullSafe(f.col("theirs.entries")) & f.col("ours.hash").eqNullSafe(
+        f.col("theirs.hash")
     )
     differing = ours.join(theirs, "bucket", "full_outer").where(~same).select("bucket")
     return [int(row["bucket"]) for row in differing.collect()]

@@ -1,4 +1,4 @@
-"""The archive against the log: runs of ids by a fingerprint first, and row by row only where the two differ."""
+"""Compares the archive with the log: ranges of ids by a fingerprint first, and row by row only where they differ."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from mainstem.pipeline.log_schema import LOG_COLUMNS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-RUN_IDS = 4096
-PLACE = ("committed_id", "position")
+RANGE_IDS = 4096
+ROW_KEY = ("committed_id", "position")
 
 
-class Archive:
-    """One archive, as far as both it and the audit have come."""
+class ArchiveCheck:
+    """Compares one archive with the log, as far as both the archive and the audit have come."""
 
     def __init__(self, context: JobContext, location: str, audited: int) -> None:
         archive = open_archive(location)
@@ -30,20 +30,20 @@ class Archive:
         files = table.file_uris()
         self.unreadable = {} if "://" in archive.location else find_unreadable(files)
         readable = [file for file in files if file not in self.unreadable]
-        self.rows = _marked(read_files(context.spark, archive.location, readable, ARCHIVE_DDL), self.until)
+        self.rows = _hash_rows(read_files(context.spark, archive.location, readable, ARCHIVE_DDL), self.until)
         options = context.options | {"endingId": str(self.until), "failOnDataLoss": "false"}
-        self.log = _marked(context.spark.read.format("mainstem").options(**options).load(), self.until)
+        self.log = _hash_rows(context.spark.read.format("mainstem").options(**options).load(), self.until)
 
     def count(self) -> int:
         return self.rows.count()
 
     def check_files(self) -> list[tuple[str, int, str, str]]:
-        """Files that Spark would give up the whole audit for. Their rows are missing, and told of as such besides."""
+        """Files that would fail the whole audit in Spark. Their rows are also reported, as missing."""
         return [("archive_file", 0, file, f"the file {file} {why}") for file, why in self.unreadable.items()]
 
     def check(self, tables: Tables, bounds: Bounds) -> DataFrame | None:
-        """The faults, or None if both hold the same. Rows that the server gave up since are only in the archive."""
-        differing = self._differing_runs()
+        """The violations, or None if both hold the same rows. Pruned rows may be in the archive alone."""
+        differing = self._differing_ranges()
         if differing is None:
             return None
         spark = tables.spark
@@ -51,18 +51,18 @@ class Archive:
             """
             WITH archived AS (
                 SELECT *, count(*) OVER (PARTITION BY committed_id, position) AS times,
-                    row_number() OVER (PARTITION BY committed_id, position ORDER BY mark) AS nth
-                FROM {archive} LEFT SEMI JOIN {differing} AS run USING (run)
+                    row_number() OVER (PARTITION BY committed_id, position ORDER BY row_hash) AS nth
+                FROM {archive} LEFT SEMI JOIN {differing} AS id_range USING (id_range)
             ), logged AS (
-                SELECT * FROM {log} LEFT SEMI JOIN {differing} AS run USING (run)
+                SELECT * FROM {log} LEFT SEMI JOIN {differing} AS id_range USING (id_range)
             ), pairs AS (
                 SELECT coalesce(logged.committed_id, archived.committed_id) AS committed_id,
                     coalesce(logged.position, archived.position) AS position,
                     coalesce(logged.stream, archived.stream) AS stream, coalesce(logged.id, archived.id) AS id,
-                    archived.offset, nth, times, logged.mark AS ours, archived.mark AS theirs
+                    archived.offset, nth, times, logged.row_hash AS ours, archived.row_hash AS theirs
                 FROM logged FULL OUTER JOIN archived
                     ON logged.committed_id = archived.committed_id AND logged.position = archived.position
-            ), judged AS (
+            ), checked AS (
                 SELECT pairs.*, CASE
                     WHEN nth > 1 THEN 'archive_duplicate'
                     WHEN theirs IS NULL THEN 'archive_missing'
@@ -84,7 +84,7 @@ class Archive:
                     WHEN 'archive_changed' THEN ' is another one in the archive than in the log'
                     WHEN 'archive_duplicate' THEN format_string(' is in the archive %d times', times)
                     ELSE ' is in the archive, but not in the log' END) AS detail
-            FROM judged WHERE rule IS NOT NULL
+            FROM checked WHERE rule IS NOT NULL
             """,
             archive=self.rows,
             log=self.log,
@@ -94,15 +94,17 @@ class Archive:
             pruned=bounds.pruned,
         )
 
-    def _differing_runs(self) -> DataFrame | None:
+    def _differing_ranges(self) -> DataFrame | None:
         from pyspark.sql import functions as f
 
         def fingerprint(rows: DataFrame) -> DataFrame:
-            return rows.groupBy("run").agg(f.count("*").alias("rows"), f.bit_xor("mark").alias("mark"))
+            return rows.groupBy("id_range").agg(f.count("*").alias("rows"), f.bit_xor("row_hash").alias("row_hash"))
 
         ours, theirs = fingerprint(self.log).alias("ours"), fingerprint(self.rows).alias("theirs")
-        same = f.col("ours.rows").eqNullSafe(f.col("theirs.rows")) & f.col("ours.mark").eqNullSafe(f.col("theirs.mark"))
-        differing = ours.join(theirs, "run", "full_outer").where(~same).select("run").localCheckpoint()
+        same = f.col("ours.rows").eqNullSafe(f.col("theirs.rows")) & f.col("ours.row_hash").eqNullSafe(
+            f.col("theirs.row_hash")
+        )
+        differing = ours.join(theirs, "id_range", "full_outer").where(~same).select("id_range").localCheckpoint()
         return None if differing.isEmpty() else differing
 
 
@@ -119,10 +121,12 @@ def find_unreadable(files: list[str]) -> dict[str, str]:
     return found
 
 
-def _marked(rows: DataFrame, until: int) -> DataFrame:
-    """Each row's place, what it belongs to, and one number for everything in it."""
+def _hash_rows(rows: DataFrame, until: int) -> DataFrame:
+    """The key of each row, what it belongs to, and one hash of all its columns."""
     from pyspark.sql import functions as f
 
-    mark = f.xxhash64(*LOG_COLUMNS)
-    run = f.floor(f.col("committed_id") / RUN_IDS).alias("run")
-    return rows.where(f.col("committed_id") <= until).select(*PLACE, "stream", "id", "offset", run, mark.alias("mark"))
+    row_hash = f.xxhash64(*LOG_COLUMNS)
+    id_range = f.floor(f.col("committed_id") / RANGE_IDS).alias("id_range")
+    return rows.where(f.col("committed_id") <= until).select(
+        *ROW_KEY, "stream", "id", "offset", id_range, row_hash.alias("row_hash")
+    )

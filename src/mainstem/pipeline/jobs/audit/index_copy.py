@@ -8,16 +8,16 @@ import pyarrow as pa
 
 from mainstem import limits
 from mainstem.pipeline.http_client import HttpClient
-from mainstem.pipeline.jobs.audit.files import Findings
-from mainstem.pipeline.jobs.audit.ranges import Scope
+from mainstem.pipeline.jobs.audit.findings import FindingsWriter
+from mainstem.pipeline.jobs.audit.scan import ScanOptions
 from mainstem.pipeline.log_reader import ARROW
 
 
-def copy_index(scope: Scope, of: str) -> int:
-    """How many entries there are."""
+def copy_index(scan: ScanOptions, of: str) -> int:
+    """Copy an index; the number of its entries."""
     rows = 0
     after = ""
-    with Findings(scope.folder, f"index_{of}", of) as found, HttpClient(scope.server) as client:
+    with FindingsWriter(scan.folder, f"index_{of}", of) as found, HttpClient(scan.server) as client:
         names = found.schema.names
         while True:
             query = [("of", of), ("limit", str(limits.INDEX_PAGE_MAX)), ("after", after)]

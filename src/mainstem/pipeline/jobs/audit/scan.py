@@ -1,4 +1,4 @@
-"""What a task finds in one range of the log: hashes of events, runs of streams, appends of producers, and faults."""
+"""Scans one range of the log: hashes of events, runs of streams, appends of producers, and violations."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 
 from mainstem import limits
 from mainstem.errors import ValidationFailed
+from mainstem.pipeline.durable_files import replace_file
 from mainstem.pipeline.http_client import ServerOptions
-from mainstem.pipeline.jobs.audit.files import Findings
+from mainstem.pipeline.jobs.audit.findings import FindingsWriter
 from mainstem.pipeline.log_reader import Selection, read_range
 from mainstem.streams.rules.content_types import is_json
 from mainstem.sync.protocol.canonical import content_hash
@@ -33,19 +34,19 @@ _decode_value = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 @dataclass(frozen=True)
-class Scope:
-    """What every task of one audit is told."""
+class ScanOptions:
+    """What all tasks of one audit have in common. It is pickled and sent to the workers."""
 
     server: ServerOptions
     folder: Path
     sample: int = SAMPLE_OF
-    """Of a thousand events, so many are hashed; chosen by their committed ids, so that everybody chooses the same."""
+    """How many of a thousand events are hashed. Their committed ids decide which, so that all tasks agree."""
     skew_us: int = 0
-    """By so much a clock may step back."""
+    """How far a clock may step back."""
 
 
 class Span(msgspec.Struct, frozen=True):
-    """A range that was examined. Its file is written last: who finds it need not examine the range again."""
+    """The result of scanning a range. Its file is written last: a range that has one is not scanned again."""
 
     after: int
     until: int
@@ -58,31 +59,28 @@ class Span(msgspec.Struct, frozen=True):
     last_at_us: int
 
 
-def examine(scope: Scope, after: int, until: int) -> Span:
-    """Read `after` < committed_id <= `until`, and write down what there is to compare."""
+def scan_range(options: ScanOptions, after: int, until: int) -> Span:
+    """Scan `after` < committed_id <= `until`, and write what is to be compared into the findings."""
     name = f"{after:016d}-{until:016d}"
-    done = scope.folder / "spans" / f"{name}.json"
+    done = options.folder / "spans" / f"{name}.json"
     if done.exists():
         return msgspec.json.decode(done.read_bytes(), type=Span)
     with ExitStack() as stack:
         kinds = ("events", "runs", "appends", "faults")
-        found = {kind: stack.enter_context(Findings(scope.folder, kind, name)) for kind in kinds}
-        examiner = Examiner(scope, found)
-        pages = read_range(scope.server, Selection(), COLUMNS, after, until, limits.LOG_READ_BYTES)
+        found = {kind: stack.enter_context(FindingsWriter(options.folder, kind, name)) for kind in kinds}
+        scanner = RangeScanner(options, found)
+        pages = read_range(options.server, Selection(), COLUMNS, after, until, limits.LOG_READ_BYTES)
         for batch in pages:
-            examiner.add(batch)
-        examiner.finish()
-    span = examiner.describe(after, until)
-    done.parent.mkdir(exist_ok=True)
-    new = done.with_suffix(".new")
-    new.write_bytes(msgspec.json.encode(span))
-    new.replace(done)
+            scanner.add(batch)
+        scanner.finish()
+    span = scanner.describe(after, until)
+    replace_file(done, msgspec.json.encode(span))
     return span
 
 
 @dataclass
 class Run:
-    """Messages of one life of a stream that follow each other without a gap."""
+    """Messages of one stream that follow each other without a gap."""
 
     first_id: int
     first_start: int
@@ -91,11 +89,11 @@ class Run:
     messages: int
 
 
-class Examiner:
+class RangeScanner:
     """Takes the batches of a range in order."""
 
-    def __init__(self, scope: Scope, found: dict[str, Findings]) -> None:
-        self.scope = scope
+    def __init__(self, options: ScanOptions, found: dict[str, FindingsWriter]) -> None:
+        self.options = options
         self.found = found
         self.rows = self.events = self.bytes = 0
         self._first: tuple[int, int] | None = None
@@ -126,7 +124,7 @@ class Examiner:
         last_id, _, last_at_us = self._last
         return Span(after, until, self.rows, self.events, self.bytes, first_id, first_at_us, last_id, last_at_us)
 
-    def _fault(self, rule: str, committed_id: Any, name: str | None, detail: str) -> None:
+    def _add_violation(self, rule: str, committed_id: Any, name: str | None, detail: str) -> None:
         self.found["faults"].add(rule, int(committed_id), name, detail)
 
     # The one order
@@ -146,17 +144,19 @@ class Examiner:
         expected = np.where(same, positions_before + 1, 0)
         for row in np.flatnonzero((ids < ids_before) | (positions != expected)):
             before = f"message {positions_before[row]} of {ids_before[row]}"
-            self._fault("order", ids[row], None, f"message {positions[row]} of {ids[row]} comes after {before}")
-        for row in np.flatnonzero(times < times_before - self.scope.skew_us):
+            self._add_violation("order", ids[row], None, f"message {positions[row]} of {ids[row]} comes after {before}")
+        for row in np.flatnonzero(times < times_before - self.options.skew_us):
             back_s = (times_before[row] - times[row]) / 1e6
-            self._fault("time", ids[row], None, f"{ids[row]} was committed {back_s:.6f} s before {ids_before[row]}")
+            self._add_violation(
+                "time", ids[row], None, f"{ids[row]} was committed {back_s:.6f} s before {ids_before[row]}"
+            )
         self._last = int(ids[-1]), int(positions[-1]), int(times[-1])
 
     # Events
 
     def _add_events(self, events: pa.RecordBatch) -> None:
         for number in events.filter(pc.is_null(events.column("id"))).column("committed_id").to_pylist():
-            self._fault("json", number, None, f"the event at {number} cannot be taken apart")
+            self._add_violation("json", number, None, f"the event at {number} cannot be taken apart")
         events = events.filter(pc.is_valid(events.column("id")))
         self.events += events.num_rows
         try:
@@ -169,9 +169,9 @@ class Examiner:
     def _hash_all(self, events: pa.RecordBatch) -> list[str | None]:
         """The quick way, which takes most of an audit's time; it raises if one of them has no canonical form."""
         pairs = zip(_lists(events.column("partitions")), events.column("data").to_pylist(), strict=True)
-        if self.scope.sample >= SAMPLE_OF:
+        if self.options.sample >= SAMPLE_OF:
             return [content_hash(partitions, event).hex() for partitions, event in pairs]
-        wanted = _numbers(events.column("committed_id")) % SAMPLE_OF < self.scope.sample
+        wanted = _numbers(events.column("committed_id")) % SAMPLE_OF < self.options.sample
         return [content_hash(*pair).hex() if of_sample else None for of_sample, pair in zip(wanted, pairs, strict=True)]
 
     def _hash_each(self, events: pa.RecordBatch) -> list[str | None]:
@@ -180,11 +180,11 @@ class Examiner:
             event = events.slice(row, 1)
             try:
                 digests += self._hash_all(event)
-            except ValidationFailed as fault:
+            except ValidationFailed as error:
                 digests.append(None)
                 name = event.column("id")[0].as_py()
                 number = event.column("committed_id")[0].as_py()
-                self._fault("hash", number, name, f"event {name!r} has no canonical form: {fault.detail}")
+                self._add_violation("hash", number, name, f"event {name!r} has no canonical form: {error.detail}")
         return digests
 
     # Streams
@@ -205,23 +205,23 @@ class Examiner:
                 _decode_value(value)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 number, stream = json_rows.column("committed_id")[row].as_py(), json_rows.column("stream")[row].as_py()
-                self._fault("json", number, stream, f"a message of {number} in {stream!r} is not JSON: {error}")
+                self._add_violation("json", number, stream, f"a message of {number} in {stream!r} is not JSON: {error}")
 
     def _add_runs(self, rows: pa.RecordBatch) -> None:
         names = rows.column("stream").dictionary_encode()
         codes = _numbers(names.indices.cast(pa.int64()))
-        lives, starts = _parse_offsets(rows.column("offset"))
+        read_seqs, starts = _parse_offsets(rows.column("offset"))
         sizes = _numbers(pc.binary_length(rows.column("data")).cast(pa.int64()))
         ends = starts + sizes + _json_flags(rows.column("content_type"))
-        order = np.lexsort((lives, codes))  # stable: rows of one life stay in committed order
-        codes, lives, starts, ends = codes[order], lives[order], starts[order], ends[order]
+        order = np.lexsort((read_seqs, codes))  # stable: rows of one stream stay in committed order
+        codes, read_seqs, starts, ends = codes[order], read_seqs[order], starts[order], ends[order]
         ids = _numbers(rows.column("committed_id"))[order]
-        broken = (codes[1:] != codes[:-1]) | (lives[1:] != lives[:-1]) | (starts[1:] != ends[:-1])
+        broken = (codes[1:] != codes[:-1]) | (read_seqs[1:] != read_seqs[:-1]) | (starts[1:] != ends[:-1])
         firsts = np.concatenate(([0], np.flatnonzero(broken) + 1))
         lasts = np.concatenate((firsts[1:] - 1, [len(order) - 1]))
         paths = names.dictionary.to_pylist()
         for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
-            key = paths[codes[first]], int(lives[first])
+            key = paths[codes[first]], int(read_seqs[first])
             run = Run(int(ids[first]), int(starts[first]), int(ids[last]), int(ends[last]), last - first + 1)
             self._join_run(key, run)
         if len(self._runs) > limits.AUDIT_RUNS_OPEN_MAX:
@@ -246,8 +246,8 @@ class Examiner:
         rows = rows.filter(wanted)
         if not rows.num_rows:
             return
-        lives, _ = _parse_offsets(rows.column("offset"))
-        table = pa.table([rows.column("stream"), pa.array(lives), rows.column("producer_id")], ["s", "l", "p"])
+        read_seqs, _ = _parse_offsets(rows.column("offset"))
+        table = pa.table([rows.column("stream"), pa.array(read_seqs), rows.column("producer_id")], ["s", "l", "p"])
         counted = table.group_by(["s", "l", "p"]).aggregate([([], "count_all")]).combine_chunks()
         columns = [counted.column(name).combine_chunks() for name in ("s", "l", "p", "count_all")]
         self.found["appends"].add_batch(pa.RecordBatch.from_arrays(columns, schema=self.found["appends"].schema))
@@ -275,7 +275,7 @@ def _json_flags(content_types: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
 
 
 def _parse_offsets(offsets: pa.Array) -> tuple[Numbers, Numbers]:
-    """Which life of its path, and where in it: `streams.offsets` for a whole column."""
-    lives = pc.utf8_slice_codeunits(offsets, 0, 16).cast(pa.int64())
+    """The read_seq and the position of each offset: `Offset.parse` for a whole column."""
+    read_seqs = pc.utf8_slice_codeunits(offsets, 0, 16).cast(pa.int64())
     starts = pc.utf8_slice_codeunits(offsets, 17, 33).cast(pa.int64())
-    return _numbers(lives), _numbers(starts)
+    return _numbers(read_seqs), _numbers(starts)

@@ -1,4 +1,4 @@
-"""Findings on disk: each task writes its own Parquet files under names that a repeated task writes again."""
+"""Findings on disk: each task writes Parquet files of its own, under names that a repeated task writes again."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ SCHEMAS = {
         ]
     ),
 }
-"""What is found in the log (events, runs, appends, faults), and what the server says (index_*)."""
+"""What the scan finds in the log (events, runs, appends, faults), and copies of the server's indexes (index_*)."""
 
 
-class Findings:
-    """One file of one kind, which appears under its name all at once, when it is closed."""
+class FindingsWriter:
+    """Writes one file of one kind. The file appears under its name when it is closed."""
 
     def __init__(self, folder: Path, kind: str, name: str) -> None:
         self.schema = SCHEMAS[kind]
@@ -71,7 +71,7 @@ class Findings:
         self._writer: pq.ParquetWriter | None = None
         self._rows: list[tuple[Any, ...]] = []
 
-    def __enter__(self) -> Findings:
+    def __enter__(self) -> FindingsWriter:
         return self
 
     def __exit__(
