@@ -5,12 +5,9 @@ from __future__ import annotations
 import http.client
 import random
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
-from bench.generator import LoadFailed
-from bench.jobs import Figures, decode_figures
+from bench.generator import LoadFailed, run_module
+from bench.load_jobs import Figures
 from bench.measurements import Measurement, Pace, Scenario
 from bench.peers import Server
 from bench.wire import HOST
@@ -55,18 +52,10 @@ def _ask(
 
 def archive(server: Server, times: int) -> Figures:
     folder = server.folder / "lake"
-    command = [sys.executable, "-m", "bench.archiving", str(server.port), str(folder), str(times)]
     try:
-        done = subprocess.run(
-            command, cwd=Path(__file__).parent.parent, capture_output=True, timeout=LIMIT_S, check=False
-        )
-    except subprocess.TimeoutExpired as error:
-        raise LoadFailed(f"the archive took longer than {LIMIT_S:.0f} s") from error
+        return run_module("bench.archive_workload", server.port, folder, times, name="the archive", limit_s=LIMIT_S)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    if done.returncode != 0:
-        raise LoadFailed(done.stderr.decode(errors="replace").strip()[-2_000:])
-    return decode_figures(done.stdout)
 
 
 def measure_archive(server: Server, pace: Pace) -> list[Measurement]:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
-from bench.generator import LoadFailed, run_load
-from bench.jobs import Figures, Fill, SyncFill, decode_figures
+from bench.generator import run_load, run_module
+from bench.load_jobs import Figures, Fill, SyncFill
 from bench.measurements import Measurement, Pace, Scenario
 from bench.peers import Server
 
@@ -33,18 +30,10 @@ def measure_audit(server: Server, pace: Pace) -> list[Measurement]:
 
 def audit(server: Server) -> Figures:
     folder = server.folder / "audit"
-    command = [sys.executable, "-m", "bench.auditing", str(server.port), str(folder), str(TIMES)]
     try:
-        done = subprocess.run(
-            command, cwd=Path(__file__).parent.parent, capture_output=True, timeout=LIMIT_S, check=False
-        )
-    except subprocess.TimeoutExpired as error:
-        raise LoadFailed(f"the audit took longer than {LIMIT_S:.0f} s") from error
+        return run_module("bench.audit_workload", server.port, folder, TIMES, name="the audit", limit_s=LIMIT_S)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    if done.returncode != 0:
-        raise LoadFailed(done.stderr.decode(errors="replace").strip()[-2_000:])
-    return decode_figures(done.stdout)
 
 
 AUDIT_SCENARIOS = [Scenario("audit", measure_audit, ours_only=True)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from bench.jobs import Figures, Forks
+from bench.load_jobs import Figures, Forks
 from bench.payloads import CONTENT_TYPES
 from bench.quantiles import find_quantile
 from bench.readers import PAGES_MAX

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
-from bench.jobs import AnyJob, Figures, decode_figures, encode_job
+from bench.load_jobs import AnyJob, Figures, decode_figures, encode_job
 
 GRACE_S = 10.0
+ROOT = Path(__file__).parent.parent
 
 
 class LoadFailed(Exception):
@@ -16,12 +18,24 @@ class LoadFailed(Exception):
 
 
 def run_load(job: AnyJob) -> Figures:
-    command = [sys.executable, "-m", "bench.load", encode_job(job)]
-    root = Path(__file__).parent.parent
+    return run_module("bench.load", encode_job(job), name=type(job).__name__, limit_s=job.limit_s, grace_s=GRACE_S)
+
+
+def run_module(module: str, *arguments: object, name: str, limit_s: float, grace_s: float = 0) -> Figures:
+    """Run `python -m module`, which prints figures as JSON. It may take `limit_s`, and is killed `grace_s` later."""
+    command = [sys.executable, "-m", module, *map(str, arguments)]
     try:
-        done = subprocess.run(command, cwd=root, capture_output=True, timeout=job.limit_s + GRACE_S)
+        done = subprocess.run(
+            command, cwd=ROOT, env=module_environment(), capture_output=True, timeout=limit_s + grace_s, check=False
+        )
     except subprocess.TimeoutExpired as error:
-        raise LoadFailed(f"{type(job).__name__} took longer than {job.limit_s:.0f} s") from error
+        raise LoadFailed(f"{name} took longer than {limit_s:.0f} s") from error
     if done.returncode != 0:
-        raise LoadFailed(done.stderr.decode(errors="replace").strip())
+        raise LoadFailed(done.stderr.decode(errors="replace").strip()[-2_000:])
     return decode_figures(done.stdout)
+
+
+def module_environment() -> dict[str, str]:
+    """Spark's workers, which have another working directory, must find the modules of this package too."""
+    path = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(path)}

@@ -10,7 +10,7 @@ from typing import Any
 import uvloop
 
 from bench.forks import run_forks
-from bench.jobs import (
+from bench.load_jobs import (
     AnyJob,
     Append,
     CatchUp,

@@ -10,7 +10,7 @@ from statistics import median
 import apsw
 import msgspec
 
-from bench.jobs import Figures, Hash, PlainLoop
+from bench.load_jobs import Figures, Hash, PlainLoop
 from bench.sync_wire import EventSource
 from mainstem.sync.protocol.canonical import content_hash
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from bench.jobs import Figures
+from bench.load_jobs import Figures
 from bench.peers import Server
 
 Better = Literal["more", "less"]

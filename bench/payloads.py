@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.jobs import Content
+from bench.load_jobs import Content
 
 MESSAGE_BYTES = 100
 CONTENT_TYPES: dict[Content, str] = {"json": "application/json", "bytes": "application/octet-stream"}

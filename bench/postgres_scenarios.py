@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from bench.generator import run_load
-from bench.jobs import Append, FanOut, Figures, Fill
+from bench.load_jobs import Append, FanOut, Figures, Fill
 from bench.measurements import Measurement, Pace, Scenario
 from bench.peers import CACHE, Peer, PeerFailed, Server
 from mainstem.testing.postgres import PostgresMissing, PostgresProcess

@@ -6,7 +6,7 @@ import time
 
 import msgspec
 
-from bench.jobs import CatchUp, Figures, ReadLast, ReadOnce
+from bench.load_jobs import CatchUp, Figures, ReadLast, ReadOnce
 from bench.payloads import CONTENT_TYPES, MESSAGE_BYTES, make_message
 from bench.quantiles import find_quantile
 from bench.sockets import BlockingConnection, fetch_tail

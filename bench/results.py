@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from statistics import median
 
-from bench.jobs import Figures
+from bench.load_jobs import Figures
 from bench.measurements import Better, Measurement
 
 

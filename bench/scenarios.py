@@ -9,7 +9,7 @@ from bench.archive_scenarios import ARCHIVE_SCENARIOS
 from bench.audit_scenarios import AUDIT_SCENARIOS
 from bench.disk import measure_folder
 from bench.generator import run_load
-from bench.jobs import (
+from bench.load_jobs import (
     Append,
     CatchUp,
     Content,

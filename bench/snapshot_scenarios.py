@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
-from bench.generator import LoadFailed
-from bench.jobs import decode_figures
+from bench.generator import run_module
 from bench.measurements import Measurement, Pace, Scenario
 from bench.peers import Server
 
@@ -19,18 +15,12 @@ LIMIT_S = 900.0
 def measure_snapshot(server: Server, pace: Pace) -> list[Measurement]:
     events = int(EVENTS * pace.fill)
     folder = server.folder / "snapshot"
-    command = [sys.executable, "-m", "bench.snapshotting", str(server.port), str(folder), str(events)]
     try:
-        done = subprocess.run(
-            command, cwd=Path(__file__).parent.parent, capture_output=True, timeout=LIMIT_S, check=False
+        figures = run_module(
+            "bench.snapshot_workload", server.port, folder, events, name="the snapshot", limit_s=LIMIT_S
         )
-    except subprocess.TimeoutExpired as error:
-        raise LoadFailed(f"the snapshot took longer than {LIMIT_S:.0f} s") from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    if done.returncode != 0:
-        raise LoadFailed(done.stderr.decode(errors="replace").strip()[-2_000:])
-    figures = decode_figures(done.stdout)
     title = f"lww snapshot of {events / EVENTS:g} million events over 10 000 keys"
     return [
         Measurement("snapshot", f"{title}, warm", figures["seconds"], "s", "less", figures),

@@ -2,55 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
-from bench.generator import LoadFailed, run_load
-from bench.jobs import Append, Figures, decode_figures
+from bench.generator import ROOT, LoadFailed, module_environment, run_load, run_module
+from bench.load_jobs import Append, Figures
 from bench.measurements import Measurement, Pace, Scenario
 from bench.peers import Server
 
 ROWS = 1_000_000
 TIMES = 3
 LIMIT_S = 900.0
-ROOT = Path(__file__).parent.parent
+WORKLOAD = "bench.spark_workload"
 
 
-def command(server: Server, rows: int, times: int) -> list[str]:
-    return [
-        sys.executable,
-        "-m",
-        "bench.sparking",
-        str(server.port),
-        str(server.folder / "spark"),
-        str(rows),
-        str(times),
-    ]
+def workload_arguments(server: Server, rows: int, times: int) -> list[str]:
+    return [str(server.port), str(server.folder / "spark"), str(rows), str(times)]
 
 
 def run_spark(server: Server, rows: int) -> Figures:
-    try:
-        done = subprocess.run(
-            command(server, rows, TIMES),
-            cwd=ROOT,
-            env=environment(),
-            capture_output=True,
-            timeout=LIMIT_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise LoadFailed(f"Spark took longer than {LIMIT_S:.0f} s") from error
-    if done.returncode != 0:
-        raise LoadFailed(done.stderr.decode(errors="replace").strip()[-2_000:])
-    return decode_figures(done.stdout)
-
-
-def environment() -> dict[str, str]:
-    """Workers must find this module, wherever they run."""
-    return os.environ | {"PYTHONPATH": str(ROOT)}
+    return run_module(WORKLOAD, *workload_arguments(server, rows, TIMES), name="Spark", limit_s=LIMIT_S)
 
 
 def append(server: Server, pace: Pace, stream: str | None = None) -> float:
@@ -61,10 +33,9 @@ def append(server: Server, pace: Pace, stream: str | None = None) -> float:
 
 def append_during_reads(server: Server, pace: Pace) -> float:
     """The rate of appends while Spark reads the log into Parquet, again and again."""
-    pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
-    spark = subprocess.Popen(
-        command(server, 0, 0), cwd=ROOT, env=environment(), stdin=pipe, stdout=pipe, stderr=nowhere
-    )
+    command = [sys.executable, "-m", WORKLOAD, *workload_arguments(server, 0, 0)]
+    pipe, devnull = subprocess.PIPE, subprocess.DEVNULL
+    spark = subprocess.Popen(command, cwd=ROOT, env=module_environment(), stdin=pipe, stdout=pipe, stderr=devnull)
     assert spark.stdin is not None
     assert spark.stdout is not None
     try:

@@ -16,7 +16,7 @@ from statistics import median
 from urllib.parse import quote
 
 from bench.generator import LoadFailed
-from bench.jobs import Figures
+from bench.load_jobs import Figures
 from bench.measurements import Measurement, Pace, Scenario
 from bench.payloads import MESSAGE_BYTES, make_message
 from bench.peers import Server

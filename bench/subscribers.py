@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from bench.jobs import FanOut, Figures, Idle
+from bench.load_jobs import FanOut, Figures, Idle
 from bench.memory import measure_rss
 from bench.payloads import CONTENT_TYPES, make_message
 from bench.quantiles import find_quantile

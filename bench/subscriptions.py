@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from bench.jobs import Figures, Subscribe
+from bench.load_jobs import Figures, Subscribe
 from bench.payloads import CONTENT_TYPES, make_body
 from bench.sockets import BlockingConnection
 from bench.wire import UnexpectedReply, build_request, check_status, require_header

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.generator import LoadFailed
-from bench.jobs import Figures
+from bench.load_jobs import Figures
 from bench.measurements import Measurement, Pace, Scenario
 from bench.peers import Server
 from bench.targets import format_number

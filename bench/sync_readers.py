@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from bench.jobs import Figures, SyncFanOut, SyncPage
+from bench.load_jobs import Figures, SyncFanOut, SyncPage
 from bench.quantiles import find_quantile
 from bench.sync_wire import (
     BROADCAST,

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterator
 from functools import partial
 
-from bench.jobs import Figures, SyncFill, SyncSubmit
+from bench.load_jobs import Figures, SyncFill, SyncSubmit
 from bench.quantiles import find_quantile
 from bench.sync_wire import (
     BROADCAST,

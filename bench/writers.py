@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
-from bench.jobs import Append, Create, Figures, Fill, Touch
+from bench.load_jobs import Append, Create, Figures, Fill, Touch
 from bench.payloads import CONTENT_TYPES, make_body
 from bench.quantiles import find_quantile
 from bench.wire import Connection, build_request, check_status, connect_all

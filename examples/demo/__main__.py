@@ -17,9 +17,9 @@ from typing import Any
 from mainstem.testing.server import ServerProcess
 
 from .jobs import JobFailed, Jobs, stop_spark
+from .lag import LagSampler
 from .report import Findings, write_report
 from .traffic import Traffic
-from .watching import Watcher
 
 ROLLED = "demo/per-second"
 ROLLUP = ("--into", ROLLED, "--window", "1s", "--late", "1s", "--by", "stream,partition,type")
@@ -77,23 +77,23 @@ def _tour(jobs: Jobs, url: str, folder: Path, seconds: float) -> Findings:
         done.append((command, summary))
         return summary
 
-    with Watcher(url) as watcher:
+    with LagSampler(url) as sampler:
         with Traffic(url, seconds) as traffic:
             say(f"Traffic for {seconds:g} s: producers over HTTP, sync clients over WebSocket. Spark starts beside it.")
             say(f"$ {shlex.join(['mainstem', *jobs.command('rollup', *ROLLUP)])}")
             while traffic.flowing:
-                watcher.reach(jobs.run("rollup", *ROLLUP)["committed_id"])
+                sampler.reach(jobs.run("rollup", *ROLLUP)["committed_id"])
             sent = traffic.wait()
         say(f"{sent.messages:,} messages and {sent.events:,} events were committed.")
         _end_windows(url)
         rolled = job("rollup", *ROLLUP)
-        watcher.reach(rolled["committed_id"])
+        sampler.reach(rolled["committed_id"])
         time.sleep(0.5)  # for one more sample, at the end
     archive = job("archive", str(folder / "lake"))
     job("snapshot", *SNAPSHOT)
     audit = job("audit", "--archive", str(folder / "lake"))
     say(f"{archive['rows']:,} rows are archived; the audit of log and archive found {audit['faults']} faults.")
-    return Findings(url, _read(url, ROLLED), watcher.samples, done)
+    return Findings(url, _read(url, ROLLED), sampler.samples, done)
 
 
 def _end_windows(url: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .charts import Series, bars, line, stacked_bars
-from .watching import Sample
+from .lag import Sample
 
 TEMPLATE = Path(__file__).with_name("report.html")
 WINDOW_S = 1.0

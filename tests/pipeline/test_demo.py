@@ -112,8 +112,8 @@ def test_ctrl_c_stops_everything(tmp_path):
 
 def test_a_report_without_traffic_can_be_written(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    from demo.lag import Sample
     from demo.report import Findings, write_report
-    from demo.watching import Sample
 
     jobs = [
         ("mainstem pipeline archive", {"job": "archive", "rows": 0, "files": 0}),

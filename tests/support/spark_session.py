@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mainstem.pipeline.spark.session import NICENESS_SET, SHORT_LIFE
+from mainstem.pipeline.spark.session import NICENESS_VARIABLE, SHORT_LIVED_OPTIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,27 +28,29 @@ def surroundings() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(CACHE))
-        patch.setenv(NICENESS_SET, "1")
-        patch.setenv("PYSPARK_SUBMIT_ARGS", f"--conf 'spark.driver.extraJavaOptions={SHORT_LIFE}' pyspark-shell")
+        patch.setenv(NICENESS_VARIABLE, "1")
+        patch.setenv(
+            "PYSPARK_SUBMIT_ARGS", f"--conf 'spark.driver.extraJavaOptions={SHORT_LIVED_OPTIONS}' pyspark-shell"
+        )
         yield
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
     """A Spark whose tasks may fail three times. Whoever asks for a session in this process gets this one."""
-    from mainstem.pipeline.spark.class_archive import archive_of, is_there
+    from mainstem.pipeline.spark.class_archive import class_archive_path, is_usable
     from mainstem.pipeline.spark.java import find_java
-    from mainstem.pipeline.spark.session import end_java, find_jars, session
+    from mainstem.pipeline.spark.session import find_jars, session, stop_java
 
-    archive = archive_of(find_java(), find_jars())
+    archive = class_archive_path(find_java(), find_jars())
     with archive.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # one process prepares it for all
-        if not is_there(archive):
+        if not is_usable(archive):
             subprocess.run([MAINSTEM, "pipeline", "prepare"], check=True, stdout=subprocess.DEVNULL)
     made = session("tests", "local[2,4]", work=tmp_path_factory.mktemp("spark"))
     yield made
     made.stop()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
-        end_java()
+        stop_java()
         gc.collect()  # what is left of the connections to Java, so that no later test meets them

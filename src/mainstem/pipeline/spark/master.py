@@ -1,11 +1,11 @@
-"""Spark's master: which one is meant, told before Java starts, since Java says nothing of a wrong one."""
+"""Which Spark master to use. It is checked before Java starts, since Java does not name a wrong one."""
 
 import os
 import re
 
 from mainstem.errors import BadOption
 
-MASTER = "MAINSTEM_SPARK_MASTER"
+MASTER_VARIABLE = "MAINSTEM_SPARK_MASTER"
 """The environment variable that names the master when the caller does not."""
 
 KNOWN = re.compile(r"local|local\[(\*|\d+)(, *\d+)?\]|local-cluster\[.+\]|yarn|(spark|k8s|sc)://.+")
@@ -13,7 +13,7 @@ KNOWN = re.compile(r"local|local\[(\*|\d+)(, *\d+)?\]|local-cluster\[.+\]|yarn|(
 
 def choose_master(given: str | None) -> str:
     """The master that was given, that of the environment, or all cores of this machine."""
-    master = given or os.environ.get(MASTER) or "local[*]"
+    master = given or os.environ.get(MASTER_VARIABLE) or "local[*]"
     if not KNOWN.fullmatch(master):
         raise BadOption(
             f"{master!r} is no master of Spark: give local[*], local[2], spark://host:7077, k8s://..., yarn, or "

@@ -1,4 +1,4 @@
-"""Makes the class archive: a short life of Spark in which it does a little of all that jobs do."""
+"""Makes the class archive, by running a local Spark that does a little of everything that jobs do."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mainstem.errors import JobFailed, MainstemError
-from mainstem.pipeline.spark.class_archive import archive_of, give_base, recording, remove_others
+from mainstem.pipeline.spark.class_archive import base_options, class_archive_path, record_options, remove_stale
 from mainstem.pipeline.spark.errors import explain
-from mainstem.pipeline.spark.session import JAVA_OPTIONS, end_java, find_jars, prepare_environment, session
+from mainstem.pipeline.spark.session import JAVA_OPTIONS, find_jars, prepare_environment, session, stop_java
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,37 +19,37 @@ if TYPE_CHECKING:
 
 
 def make_class_archive() -> Path:
-    """The file, made anew. No Spark may run in this process."""
+    """Write the archive anew; its path. No Spark may run in this process."""
     prepare_environment()
     java_home = Path(os.environ["JAVA_HOME"])
-    archive = archive_of(java_home, find_jars())
+    archive = class_archive_path(java_home, find_jars())
     unfinished = archive.with_suffix(f".{os.getpid()}.part")
-    options = {JAVA_OPTIONS: give_base(archive, java_home) + recording(unfinished)}
+    options = {JAVA_OPTIONS: base_options(archive, java_home) + record_options(unfinished)}
     try:
         with tempfile.TemporaryDirectory(prefix="mainstem-prepare-") as folder:
-            _live_through(options, Path(folder))
+            _run_spark(options, Path(folder))
         if not unfinished.is_file():
             raise JobFailed("this Java wrote no archive of its classes; with SPARK_CONF_DIR set it cannot")
         os.replace(unfinished, archive)
     finally:
         unfinished.unlink(missing_ok=True)
-    remove_others(archive)
+    remove_stale(archive)
     return archive
 
 
-def _live_through(options: dict[str, str], folder: Path) -> None:
+def _run_spark(options: dict[str, str], folder: Path) -> None:
     try:
         spark = session("mainstem pipeline prepare", "local[2]", work=folder, conf=options)
-        _rehearse(spark, folder)
+        _run_workload(spark, folder)
         spark.stop()
-        end_java()
+        stop_java()
     except MainstemError:
         raise
     except Exception as error:
         raise explain(error) from error
 
 
-def _rehearse(spark: SparkSession, folder: Path) -> None:
+def _run_workload(spark: SparkSession, folder: Path) -> None:
     """Rows from Python, an aggregate, files, and a streaming query with a state."""
     rows = spark.range(0, 1_000, 1, 2).mapInArrow(_pass_on, "id LONG")
     rows = rows.selectExpr("id", "id % 7 AS key", "timestamp_seconds(id) AS at", "to_json(struct(id)) AS text")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from mainstem import limits
 from mainstem.errors import BadOption, MissingSpark
 from mainstem.pipeline.cache_dir import user_cache_dir
-from mainstem.pipeline.spark.class_archive import archive_of, is_there, reading
+from mainstem.pipeline.spark.class_archive import class_archive_path, is_usable, use_options
 from mainstem.pipeline.spark.java import find_java
 from mainstem.pipeline.spark.master import choose_master
 
@@ -40,13 +40,13 @@ LOCAL_CONFS = {
     "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
 }
 JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
-SHORT_LIFE = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
+SHORT_LIVED_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
 """Java compiles at once and not as well as it could: in a few minutes its better compiler takes more than it gives."""
 
 NICENESS = 12
 """Of a local Spark: it takes what is left over when the server on the same machine, or anybody else, has work."""
 NICENESS_MAX = 19
-NICENESS_SET = "MAINSTEM_SPARK_NICENESS"
+NICENESS_VARIABLE = "MAINSTEM_SPARK_NICENESS"
 
 
 def session(
@@ -120,10 +120,10 @@ def find_jars() -> Path:
 
 def _java_confs(short_lived: bool) -> dict[str, str]:
     jars = find_jars()
-    archive = archive_of(Path(os.environ["JAVA_HOME"]), jars) if jars.is_dir() else None
-    options = [SHORT_LIFE] if short_lived else []
-    if archive and is_there(archive):  # of `mainstem pipeline prepare`
-        options.append(reading(archive))
+    archive = class_archive_path(Path(os.environ["JAVA_HOME"]), jars) if jars.is_dir() else None
+    options = [SHORT_LIVED_OPTIONS] if short_lived else []
+    if archive and is_usable(archive):  # of `mainstem pipeline prepare`
+        options.append(use_options(archive))
     return {JAVA_OPTIONS: " ".join(options)} if options else {}
 
 
@@ -147,13 +147,13 @@ def _start_java(confs: Mapping[str, str]) -> None:
 
 
 def read_niceness() -> int:
-    text = os.environ.get(NICENESS_SET, str(NICENESS))
+    text = os.environ.get(NICENESS_VARIABLE, str(NICENESS))
     if not (text.isdecimal() and int(text) <= NICENESS_MAX):
-        raise BadOption(f"{NICENESS_SET} is {text!r}; it must be a number from 0 to {NICENESS_MAX}")
+        raise BadOption(f"{NICENESS_VARIABLE} is {text!r}; it must be a number from 0 to {NICENESS_MAX}")
     return int(text)
 
 
-def end_java() -> None:
+def stop_java() -> None:
     """End the Java of this process, whose sessions have been stopped, and wait for it: it may have files to write."""
     from pyspark import SparkContext
 

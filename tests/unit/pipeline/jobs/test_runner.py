@@ -13,7 +13,7 @@ from mainstem.pipeline.http_client import ServerOptions
 from mainstem.pipeline.jobs.context import JobContext, Summary
 from mainstem.pipeline.jobs.runner import run_every, run_once
 from mainstem.pipeline.spark.errors import explain
-from mainstem.pipeline.spark.master import MASTER, choose_master
+from mainstem.pipeline.spark.master import MASTER_VARIABLE, choose_master
 
 
 @pytest.mark.parametrize("error", [HistoryLost("some rows went"), OtherLog("it is short"), ServerUnreachable("gone")])
@@ -56,7 +56,7 @@ def test_a_spark_that_got_no_time_says_what_to_do():
 
 @pytest.mark.parametrize("master", ["local", "local[*]", "local[2]", "local[2,3]", "yarn", "spark://h:1", "sc://h:2"])
 def test_masters_of_spark_are_passed_on(master, monkeypatch):
-    monkeypatch.setenv(MASTER, master)
+    monkeypatch.setenv(MASTER_VARIABLE, master)
     assert choose_master(None) == choose_master(master) == master
 
 

@@ -19,17 +19,17 @@ class Sample(NamedTuple):
         return max(0, self.head - self.reached)
 
 
-class Watcher:
-    """Use it as `with Watcher(url) as watcher`. Whoever has read the log up to an id says so with `reach`."""
+class LagSampler:
+    """Use it as `with LagSampler(url) as sampler`. Whoever has read the log up to an id says so with `reach`."""
 
     def __init__(self, url: str) -> None:
         self.samples: list[Sample] = []
         self._url = url
         self._reached = 0
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="watcher", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
 
-    def __enter__(self) -> "Watcher":
+    def __enter__(self) -> "LagSampler":
         self._thread.start()
         return self
 

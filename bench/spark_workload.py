@@ -1,4 +1,4 @@
-"""`python -m bench.sparking PORT FOLDER ROWS TIMES`: reads and writes a server with Spark, and prints what that took.
+"""`python -m bench.spark_workload PORT FOLDER ROWS TIMES`: reads and writes a server with Spark, and prints figures.
 
 With TIMES 0 it only reads, again and again, from when it says `ready` until its standard input ends.
 """
@@ -19,7 +19,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from bench.jobs import Figures, encode_figures
+from bench.load_jobs import Figures, encode_figures
 from bench.wire import HOST
 from mainstem.pipeline import session
 from mainstem.pipeline.http_client import HttpClient, ServerOptions

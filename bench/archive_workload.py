@@ -1,4 +1,4 @@
-"""`python -m bench.archiving PORT FOLDER TIMES`: archives a filled server with Spark, and prints what that took.
+"""`python -m bench.archive_workload PORT FOLDER TIMES`: archives a filled server with Spark, and prints what that took.
 
 A process of its own: Spark's driver, whose memory is measured, is this process and the Java that it starts.
 """
@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from bench.jobs import Figures, encode_figures
+from bench.load_jobs import Figures, encode_figures
 from bench.memory import PROC, list_tree, read_status
 from bench.wire import HOST
 from mainstem.pipeline.http_client import ServerOptions

@@ -1,4 +1,4 @@
-"""`python -m bench.auditing PORT FOLDER TIMES`: audits a filled server with Spark, and prints what that took."""
+"""`python -m bench.audit_workload PORT FOLDER TIMES`: audits a filled server with Spark, and prints what that took."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from bench.jobs import Figures, encode_figures
+from bench.load_jobs import Figures, encode_figures
 from bench.wire import HOST
 from mainstem.pipeline.http_client import ServerOptions
 from mainstem.pipeline.jobs.audit.job import AuditOptions, AuditSummary, make_audit

@@ -1,4 +1,4 @@
-"""`python -m bench.snapshotting PORT FOLDER EVENTS`: fills a server with keyed events, and folds them with Spark."""
+"""`python -m bench.snapshot_workload PORT FOLDER EVENTS`: fills a server with keyed events, and snapshots them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 from websockets.sync.client import ClientConnection, connect
 
-from bench.jobs import Figures, encode_figures
+from bench.load_jobs import Figures, encode_figures
 from bench.wire import HOST
 from mainstem.pipeline.http_client import ServerOptions
 from mainstem.pipeline.jobs.context import JobContext
