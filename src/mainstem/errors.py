@@ -3,7 +3,10 @@
 Rules and stores raise these where the fault is known; `problem` is the one place that turns them into a reply.
 """
 
+from functools import cache
 from typing import Any, ClassVar, Final
+
+import msgspec
 
 from mainstem import limits
 
@@ -41,6 +44,24 @@ def problem(error: MainstemError) -> dict[str, Any]:
         body["hint"] = error.hint
     body.update(error.facts)
     return body
+
+
+def error_class(code: str) -> type[MainstemError]:
+    """The class of an error that another process has reported by its code."""
+    return _classes_by_code().get(code, MainstemError)
+
+
+@cache
+def _classes_by_code() -> dict[str, type[MainstemError]]:
+    """Without the errors of the sync protocol, which share codes, and of subscriptions, which take other arguments."""
+    found: dict[str, type[MainstemError]] = {}
+    left: list[type[MainstemError]] = [MainstemError]
+    while left:
+        type_ = left.pop()
+        if "code" in vars(type_):
+            found[type_.code] = type_
+        left += [sub for sub in type_.__subclasses__() if sub not in (SyncError, SubscriptionError)]
+    return found
 
 
 # 400: the request itself is wrong, and will be wrong again
@@ -532,11 +553,19 @@ class BackupTargetFull(BackupFailed):
 # The Spark pipeline; they are raised in its driver and workers
 
 
+CODE_NOTE: Final = "mainstem error "
+"""The beginning of the note of a `PipelineError`. Its code and facts follow, as one line of JSON."""
+
+
 class PipelineError(MainstemError):
-    """Spark shows nothing of an error but its text, so the hint stands in it."""
+    """Spark reports an error of a worker as the text of its traceback: its hint is in the text, its code in a note."""
 
     code = "pipeline_failed"
     title = "The pipeline cannot go on"
+
+    def __init__(self, detail: str, **facts: Any) -> None:
+        super().__init__(detail, **facts)
+        self.add_note(CODE_NOTE + msgspec.json.encode({"code": self.code, **facts}).decode())
 
     def __str__(self) -> str:
         return f"{self.detail}. {self.hint}" if self.hint else self.detail

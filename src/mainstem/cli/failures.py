@@ -2,7 +2,6 @@
 
 import errno
 import os
-import re
 import sys
 import traceback
 from enum import IntEnum
@@ -98,15 +97,9 @@ CODES: dict[type[errors.MainstemError], ExitCode] = {
 
 
 def _code_of(error: errors.MainstemError) -> ExitCode:
-    if isinstance(error, errors.RequestRefused) and (
-        error.facts.get("refused") in (401, 403) or _DENIED.search(str(error))
-    ):
+    if isinstance(error, errors.RequestRefused) and error.facts.get("refused") in (401, 403):
         return ExitCode.DENIED
     return next((code for type_, code in CODES.items() if isinstance(error, type_)), ExitCode.FAILED)
-
-
-# An error of a Spark task is known by its text alone.
-_DENIED = re.compile(r": 40[13] \w+: ")
 
 
 def _explain_os_error(error: OSError) -> Failure:

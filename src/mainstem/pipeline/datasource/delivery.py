@@ -102,7 +102,9 @@ def _explain(reply: Reply, stream: str, producer: str, epoch: int) -> RequestRef
     }.get(str(code), "")
     text = f"{reply.status} {code}: {reply.problem.get('detail', '')}"
     return RequestRefused(
-        f"stream {stream!r} refused batch {epoch} of {producer}: {text}. {advice}".rstrip(". "), refusal=code
+        f"stream {stream!r} refused batch {epoch} of {producer}: {text}. {advice}".rstrip(". "),
+        refusal=code,
+        refused=reply.status,
     )
 
 

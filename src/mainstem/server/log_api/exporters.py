@@ -6,8 +6,8 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from mainstem import errors, limits
-from mainstem.errors import RETRY_AFTER, MainstemError, Overloaded, Unavailable
+from mainstem import limits
+from mainstem.errors import RETRY_AFTER, MainstemError, Overloaded, Unavailable, error_class
 from mainstem.log.store import SqliteStore, Store
 from mainstem.server.log_api.pages import EncodedPage, LogPages, encode
 from mainstem.server.log_api.selection import Selection
@@ -107,7 +107,7 @@ class Worker:
         except (OSError, EOFError) as error:
             raise Unavailable("the process that reads the log ended; ask again", headers=RETRY_AFTER) from error
         if reply.error:
-            raise PageRefused(getattr(errors, reply.error)(reply.detail))
+            raise PageRefused(error_class(reply.error)(reply.detail))
         return EncodedPage(page, reply.next, reply.rows, reply.position)
 
     def stay(self) -> None:

@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from mainstem.errors import MainstemError
+from mainstem.errors import MainstemError, Unavailable
 from mainstem.log.store.sqlite import ReadOnlySqliteStore
 from mainstem.server.log_api.pages import LogPages, encode
 from mainstem.server.log_api.selection import Selection
@@ -31,7 +31,7 @@ class PageRequest(msgspec.Struct, frozen=True):
 
 
 class PageReply(msgspec.Struct, frozen=True):
-    """What goes before the body. `error` names a class of `mainstem.errors`, or is empty."""
+    """What goes before the body. `error` is the code of an error, or empty."""
 
     next: int = 0
     rows: int = 0
@@ -52,10 +52,10 @@ async def answer(pages: LogPages, request: PageRequest) -> tuple[PageReply, byte
         page = encode(found, request.selection, pages.resume_points, request.format)
         return PageReply(page.next, page.rows, page.position, len(page.body)), page.body
     except MainstemError as error:
-        return PageReply(error=type(error).__name__, detail=error.detail), b""
+        return PageReply(error=error.code, detail=error.detail), b""
     except Exception as error:
         logger.exception("a page of the log could not be made")
-        return PageReply(error="Unavailable", detail=f"the page could not be made: {type(error).__name__}"), b""
+        return PageReply(error=Unavailable.code, detail=f"the page could not be made: {type(error).__name__}"), b""
 
 
 def serve(directory: str, requests: BinaryIO, replies: BinaryIO) -> None:

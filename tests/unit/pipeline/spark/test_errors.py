@@ -1,0 +1,99 @@
+"""Errors of workers, which Spark reports as text, and what else Spark raises."""
+
+import io
+
+import pytest
+from pyspark.errors import ParseException
+from pyspark.util import handle_worker_exception
+
+from mainstem.cli.failures import ExitCode
+from mainstem.cli.failures import explain as explain_to_people
+from mainstem.errors import (
+    BadOption,
+    BadRow,
+    HistoryLost,
+    JobFailed,
+    MainstemError,
+    OtherLog,
+    RequestRefused,
+    ServerUnreachable,
+)
+from mainstem.pipeline.spark.errors import explain
+
+
+def report(error: Exception) -> RuntimeError:
+    """What Spark's driver raises when a worker has failed, by the function that reports it in the worker."""
+    sent = io.BytesIO()
+    try:
+        try:
+            raise HistoryLost("an earlier one, which led to this")
+        except HistoryLost as cause:
+            raise error from cause
+    except type(error):
+        handle_worker_exception(error, sent)
+    text = sent.getvalue()[8:].decode()
+    return RuntimeError(f"[STREAM_FAILED] Query failed: {text}\n\tat org.apache.spark.Java: 7\n")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        HistoryLost("some rows went"),
+        OtherLog("it is short"),
+        ServerUnreachable("gone: for long"),
+        BadRow("one line\nand another"),
+        RequestRefused("403 forbidden: no", refused=403, refusal="forbidden"),
+    ],
+)
+def test_an_error_of_a_worker_keeps_its_code_and_facts_and_says_its_hint_once(error):
+    found = explain(report(error))
+    assert type(found) is type(error)
+    assert (found.code, found.detail, str(found), found.facts) == (error.code, error.detail, str(error), error.facts)
+
+
+@pytest.mark.parametrize("hidden", ["", "1"])
+def test_it_does_not_depend_on_how_spark_shows_tracebacks(hidden, monkeypatch):
+    monkeypatch.setenv("SPARK_HIDE_TRACEBACK", hidden)
+    assert explain(report(OtherLog("it is short"))).detail == "it is short"
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_token_that_a_worker_was_refused_for_decides_the_exit_code(status):
+    found = explain(report(RequestRefused("no", refused=status)))
+    assert explain_to_people(found).exit_code == ExitCode.DENIED
+
+
+def test_an_unknown_code_is_an_internal_error():
+    found = explain(RuntimeError('x\nmainstem.errors.New: y\nmainstem error {"code":"of_tomorrow"}\n'))
+    assert type(found) is MainstemError
+
+
+def test_a_report_that_was_cut_off_is_a_failed_job():
+    found = explain(RuntimeError('x\nmainstem.errors.HistoryLost: y\nmainstem error {"code":"histo'))
+    assert type(found) is JobFailed
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "said"),
+    [
+        (
+            RuntimeError("An error occurred while calling o1.save.\n: java.X: no\n\tat y\nCaused by: java.Y: why"),
+            JobFailed,
+            "java.X: no java.Y: why",
+        ),
+        (OSError("Generic error\n  Not a directory"), JobFailed, "Generic error Not a directory"),
+        (ParseException("near 'X'"), BadOption, "Spark does not understand the schema: near 'X'"),
+        (ValueError(), JobFailed, "ValueError: no reason given"),
+    ],
+)
+def test_what_others_say_comes_out_as_one_line(error, kind, said):
+    found = explain(error)
+    assert (type(found), found.detail) == (kind, said)
+
+
+def test_a_spark_that_got_no_time_says_what_to_do():
+    found = explain(
+        RuntimeError("[STREAM_FAILED] x\norg.apache.spark.SparkException: Python worker failed to connect back.")
+    )
+    assert "MAINSTEM_SPARK_NICENESS=0" in found.detail
+    assert "\n" not in found.detail

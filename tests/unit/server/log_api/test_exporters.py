@@ -1,0 +1,60 @@
+"""Errors of the process that makes pages reach the server by their code."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mainstem.errors import ArrowMissing, BadQuery, MainstemError, RecordTooLarge, StoreFailed, Unavailable
+from mainstem.server.log_api.exporters import PageRefused, Worker
+from mainstem.server.log_api.selection import Selection
+from mainstem.server.log_api.worker import LENGTH, PageRequest, answer, encode_message
+
+REQUEST = PageRequest(Selection(after=0), 1, "ndjson")
+
+
+class Pages:
+    """Fails as it is told."""
+
+    places = None
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    async def find(self, selection, head):
+        raise self.error
+
+
+class Pipe:
+    """The worker's standard input; what goes in is not looked at."""
+
+    def write(self, data: bytes) -> None: ...
+
+    async def drain(self) -> None: ...
+
+
+async def ask(error: Exception) -> MainstemError:
+    """What the server raises when the worker fails like this."""
+    pages: Any = Pages(error)
+    reply, body = await answer(pages, REQUEST)
+    about = encode_message(reply)
+    stdout = asyncio.StreamReader()
+    stdout.feed_data(LENGTH.pack(len(about)) + about + body)
+    process: Any = SimpleNamespace(stdin=Pipe(), stdout=stdout)
+    with pytest.raises(PageRefused) as refused:
+        await Worker(process).page(REQUEST)
+    return refused.value.error
+
+
+@pytest.mark.parametrize(
+    "error", [RecordTooLarge("large"), ArrowMissing("no Arrow"), BadQuery("no such column"), StoreFailed("the disk")]
+)
+def test_an_error_keeps_its_code_and_detail(error):
+    found = asyncio.run(ask(error))
+    assert (type(found), found.code, found.detail) == (type(error), error.code, error.detail)
+
+
+def test_anything_else_is_unavailable():
+    found = asyncio.run(ask(ZeroDivisionError()))
+    assert (type(found), found.detail) == (Unavailable, "the page could not be made: ZeroDivisionError")
