@@ -270,16 +270,6 @@ def test_another_log_is_known_by_its_times_if_it_has_no_row_where_the_table_ends
     assert run_once(make_archive(table), context).rows == 1  # its own last row may go
 
 
-def test_a_table_of_somebody_else_is_left_alone(log, context, table, spark):
-    import pyarrow as pa
-    from deltalake import write_deltalake
-
-    write_deltalake(table, pa.table({"n": [1]}))
-    log.append("a", [1])
-    with pytest.raises(BadOption, match="place of its own"):
-        run_once(make_archive(table), context)
-
-
 def test_a_server_that_is_away_is_told_in_one_error(server, context, table, log):
     log.append("a", [1])
     server.kill()

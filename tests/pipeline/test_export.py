@@ -172,23 +172,8 @@ def test_a_dry_run_counts_and_writes_nothing(log, context, output):
 # Faults
 
 
-def test_other_questions_need_another_directory(log, context, output, tmp_path):
-    log.append("a", [1])
-    export(context, output)
-    with pytest.raises(BadOption, match="something else"):
-        export(context, output, selection=Selection(streams=("a",)))
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "mine.txt").write_text("x")
-    with pytest.raises(BadOption, match="not empty"):
-        export(context, tmp_path / "full")
-    with pytest.raises(BadOption, match="exclude"):
-        export(context, output, selection=Selection(streams=("a",), partitions=("p",)))
-
-
-def test_what_is_wrong_with_the_columns_is_told_before_the_directory_is_taken(log, context, output):
+def test_what_is_wrong_with_the_schema_is_told_before_the_directory_is_taken(log, context, output):
     log.append("a", [{"n": 1}])
-    with pytest.raises(BadOption, match="--columns: there is no 'nope'"):
-        export(context, output, columns=("nope",))
     with pytest.raises(BadOption, match="does not understand the schema"):
         export(context, output, schema="n NUMBER OF SORTS")
     assert export(context, output, schema="n INT").rows == 1

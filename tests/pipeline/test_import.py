@@ -170,15 +170,6 @@ def test_a_dry_run_counts_and_changes_nothing(log, context, inbox):
 # Faults
 
 
-def test_sources_that_cannot_be(log, context, inbox):
-    with pytest.raises(BadOption, match="--format"):
-        bring(context, inbox)
-    with pytest.raises(BadOption, match="nothing at"):
-        bring(context, inbox / "x.csv")
-    with pytest.raises(BadOption, match="no Delta table"):
-        bring(context, inbox, format_="delta")
-
-
 def test_a_line_that_is_not_json_is_told_and_nothing_of_its_group_is_sent(log, context, inbox):
     (inbox / "1.ndjson").write_text(lines(1) + "{oops\n")
     with pytest.raises(BadRow, match="not JSON"):
@@ -252,16 +243,3 @@ def test_killed_while_it_imports_it_imports_every_row_once(log, pipeline, inbox,
     kill_when(pipeline.spawn(*arguments), lambda: log.head_id() >= wanted, then_s=chance.random() * 0.4)
     pipeline.ok(*arguments)
     assert [json.loads(row["data"])["n"] for row in log.rows()] == list(range(700))
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_usage_is_told_in_one_line(pipeline, inbox):
-    done = pipeline("import", inbox, "--stream", "a", "--partition", "b")
-    assert done.code == 2
-    assert "one of --stream" in done.errors
-    (inbox / "a.txt").write_text("x")
-    done = pipeline("import", inbox, "--stream", "a")
-    assert done.code != 0
-    assert done.errors.startswith("mainstem: ")
-    assert done.errors.count("\n") == 1

@@ -140,13 +140,6 @@ def test_what_was_pruned_before_it_was_counted_is_told_and_can_be_accepted(log, 
     assert [row["messages"] for row in log.read("rolled")] == [2]
 
 
-def test_a_checkpoint_belongs_to_its_options(log, context):
-    log.append("a", messages(0, 5))
-    roll(context)
-    with pytest.raises(BadOption, match=r"--window 1m.*another --checkpoint"):
-        roll(context, window="2m")
-
-
 @pytest.mark.parametrize(
     ("options", "fault"),
     [

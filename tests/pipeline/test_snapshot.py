@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from mainstem import limits
-from mainstem.errors import BadOption
 from mainstem.pipeline.jobs.runner import run_once
 from mainstem.pipeline.jobs.snapshot.job import SnapshotOptions, make_snapshot
 from mainstem.pipeline.jobs.snapshot.reducers import make_reducer
@@ -196,18 +195,6 @@ def test_a_dry_run_puts_nothing_and_keeps_its_place(context, log):
     assert of_partition(log, "room") is None
     context.dry_run = False
     assert take(context, LWW, partitions=["**"]).partitions == 1
-
-
-def test_a_checkpoint_belongs_to_one_kind_of_snapshot_of_one_log(context, log):
-    log.submit("room", [{"k": "a", "v": 1}])
-    take(context, LWW, partitions=["**"])
-    with pytest.raises(BadOption, match="other snapshots"):
-        take(context, make_reducer("state"), partitions=["**"])
-    place = context.checkpoint / "place.json"
-    ahead = json.loads(place.read_text()) | {"committed_id": 10_000}
-    place.write_text(json.dumps(ahead))
-    with pytest.raises(BadOption, match="another server"):
-        take(context, LWW, partitions=["**"])
 
 
 def test_a_function_gets_what_is_known_of_a_message(context, log):

@@ -7,6 +7,7 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import functions as f
 
+from mainstem.pipeline.log_schema import LOG_COLUMNS, log_struct
 from tests.support.waits import eventually
 
 JSON_TYPE = {"Content-Type": "application/json"}
@@ -188,3 +189,9 @@ def test_starting_at_the_latest_leaves_out_what_was_there(spark, filled, name, t
 def test_a_query_says_what_is_wrong_with_its_options(spark, shared, tmp_path):
     with pytest.raises((PySparkException, StreamingQueryException), match="endingId is for batch reads"):
         land(follow(spark, shared, endingId=5), tmp_path).awaitTermination(60)
+
+
+@pytest.mark.parametrize("columns", [tuple(LOG_COLUMNS), ("content_type", "data")])
+def test_the_columns_are_known_without_spark(spark, shared, columns):
+    reader = spark.read.format("mainstem").option("url", shared.url).option("columns", ",".join(columns))
+    assert reader.load().schema == log_struct(columns)

@@ -1,5 +1,12 @@
 """The columns of the log."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
 LOG_COLUMNS = {
     "committed_id": "BIGINT NOT NULL",
     "position": "INT NOT NULL",
@@ -15,3 +22,22 @@ LOG_COLUMNS = {
     "committed_at": "TIMESTAMP NOT NULL",
 }
 """Name -> Spark's type, in the order in which the server sends them."""
+
+
+def log_struct(names: tuple[str, ...]) -> StructType:
+    """These columns as Spark's type, without Spark's own parser, which needs Java."""
+    from pyspark.sql import types as t
+
+    types = {
+        "BIGINT": t.LongType(),
+        "INT": t.IntegerType(),
+        "STRING": t.StringType(),
+        "BINARY": t.BinaryType(),
+        "TIMESTAMP": t.TimestampType(),
+        "ARRAY<STRING>": t.ArrayType(t.StringType()),
+    }
+    fields = []
+    for name in names:
+        type_, not_null, _ = LOG_COLUMNS[name].partition(" NOT NULL")
+        fields.append(t.StructField(name, types[type_], nullable=not not_null))
+    return t.StructType(fields)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mainstem import limits
-from mainstem.errors import BadOption, BadPath, BadRequest
-from mainstem.globs import check_glob
+from mainstem.errors import BadOption, BadPath
 from mainstem.pipeline.http_client import ServerOptions
+from mainstem.pipeline.option_checks import check_globs, check_partitions
 from mainstem.streams.rules.content_types import is_json
 from mainstem.streams.rules.paths import PREFIX, check_path, check_prefix
 
@@ -38,8 +38,7 @@ class OptionParser:
         return self._options.get(name.lower()) or None
 
     def names(self, name: str) -> tuple[str, ...]:
-        """A list with commas between."""
-        return tuple(part.strip() for part in (self.text(name) or "").split(",") if part.strip())
+        return split_names(self.text(name))
 
     def number(self, name: str, least: int, most: int) -> int | None:
         value = self.text(name)
@@ -77,6 +76,11 @@ class OptionParser:
         )
 
 
+def split_names(text: str | None) -> tuple[str, ...]:
+    """The names in a list that is separated by commas."""
+    return tuple(part.strip() for part in (text or "").split(",") if part.strip())
+
+
 @dataclass(frozen=True)
 class ReadOptions:
     """What a read looks at, and how much of it at once."""
@@ -103,11 +107,9 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
     if parser.text("streams") and parser.text("path"):
         raise BadOption("load(path) is short for the option streams: give one of them")
     streams = parser.names("streams") or parser.names("path")
-    for pattern in streams:
-        try:
-            check_glob(pattern)
-        except BadRequest as error:
-            raise BadOption(f"streams: {pattern!r}: {error.detail}") from None
+    check_globs("streams", streams)
+    partitions = parser.names("partitions")
+    check_partitions("partitions", partitions)
     kind = parser.text("kind")
     if kind not in (None, "stream", "event"):
         raise BadOption(f"kind must be stream or event, not {kind!r}")
@@ -117,7 +119,7 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
     return ReadOptions(
         server=parser.server(),
         streams=streams,
-        partitions=parser.names("partitions"),
+        partitions=partitions,
         kind=kind,
         starting_id=starting_id,
         starting_latest=latest,
@@ -178,6 +180,8 @@ def parse_write_options(options: Mapping[str, str], *, streaming: bool) -> Write
             check_path(stream)
         except BadPath as error:
             raise BadOption(f"stream: {error.detail}") from None
+    partitions = parser.names("partitions")
+    check_partitions("partitions", partitions)
     if streaming and parser.text("producerId"):
         raise BadOption("producerId is for batch writes; a streaming query's own id is its producer id")
     staging = parser.text("stagingLocation")
@@ -193,7 +197,7 @@ def parse_write_options(options: Mapping[str, str], *, streaming: bool) -> Write
         stream_column=parser.text("streamColumn"),
         content_type=parser.text("contentType") or "application/json",
         value_column=parser.text("valueColumn"),
-        partitions=parser.names("partitions"),
+        partitions=partitions,
         partition_column=parser.text("partitionColumn"),
         id_column=parser.text("idColumn"),
         client_id=parser.text("clientId"),

@@ -23,7 +23,8 @@ from mainstem.pipeline.lake.log_identity import check_last_commit, check_same_lo
 from mainstem.pipeline.lake.parquet_files import ParquetFileWriter
 from mainstem.pipeline.lake.text_files import TextFileWriter, csv_header, encode_csv, encode_messages, encode_ndjson
 from mainstem.pipeline.log_reader import Selection, check_history, read_head
-from mainstem.pipeline.log_schema import LOG_COLUMNS
+from mainstem.pipeline.log_schema import LOG_COLUMNS, log_struct
+from mainstem.pipeline.option_checks import check_globs, check_partitions
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -75,14 +76,16 @@ def make_export(location: str, options: ExportOptions) -> Job:
     for name in options.columns:
         if name not in LOG_COLUMNS:
             raise BadOption(f"--columns: there is no {name!r}; there are: {', '.join(LOG_COLUMNS)}")
+    check_globs("--stream", options.selection.streams)
+    check_partitions("--partition", options.selection.partitions)
     if options.selection.matches_nothing:
         raise BadOption("no row is of a stream and of a partition: the filters exclude each other")
-    export = _export_delta if options.format == "delta" else _export_files
-    return partial(export, location=location, options=options)
+    if options.format == "delta":
+        return partial(_export_delta, location=location, options=options)
+    return partial(_export_files, output=ExportDirectory(location, options.format), options=options)
 
 
-def _export_files(context: JobContext, location: str, options: ExportOptions) -> ExportSummary:
-    output = ExportDirectory(location, options.format)
+def _export_files(context: JobContext, output: ExportDirectory, options: ExportOptions) -> ExportSummary:
     journal = output.open(options.request)
     with context.open_client() as client:
         head = read_head(client)
@@ -97,7 +100,7 @@ def _export_files(context: JobContext, location: str, options: ExportOptions) ->
     until = _end(options, head.head)
     if journal.until > head.head:
         raise BadOption(
-            f"{location} has come to committed id {journal.until}, but the log of {context.server.url} ends at "
+            f"{output.location} has come to committed id {journal.until}, but the log of {context.server.url} ends at "
             f"{head.head}: it is another server's, or an older copy"
         )
     if journal.last_commit is not None:
@@ -154,10 +157,11 @@ def _copy(
 
 
 def _schema(context: JobContext, options: ExportOptions) -> StructType:
-    """The columns, as the source itself would give them."""
+    """The columns, as the data source has them. Only typed columns need Spark, to parse their types."""
     columns = ("content_type", "data") if options.messages else options.columns
-    given = {"columns": ",".join(columns), "schema": options.schema or ""}
-    given = {name: value for name, value in given.items() if value}
+    if options.schema is None:
+        return log_struct(columns or tuple(LOG_COLUMNS))
+    given = {"schema": options.schema} | ({"columns": ",".join(columns)} if columns else {})
     return context.spark.read.format("mainstem").options(**context.options, **given).load().schema
 
 

@@ -18,6 +18,7 @@ import msgspec
 
 from mainstem import limits
 from mainstem.errors import BadOption
+from mainstem.pipeline.datasource.options import parse_write_options
 from mainstem.pipeline.datasource.staging_directory import StagingDirectory
 from mainstem.pipeline.durable_files import replace_file
 from mainstem.pipeline.jobs.context import Job, JobContext, Summary
@@ -40,6 +41,10 @@ SPLIT_CONF = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
 }
 """What decides how rows are split into requests: the same on every machine, so that a repeated request is the same."""
+
+
+LINE_COLUMNS = ("streamColumn", "idColumn", "partitionColumn")
+"""Options of the writer that name a field in lines of JSON."""
 
 
 class ImportSummary(Summary, kw_only=True):
@@ -75,8 +80,18 @@ class Plan(msgspec.Struct, frozen=True):
 def make_import(
     source: ImportSource, target: Mapping[str, str], *, name: str = "", group_files: int | None = None
 ) -> Job:
+    _check_target(source, target)
     most = group_files or limits.IMPORT_GROUP_FILES
     return partial(_import, source=source, target=dict(target), name=name, group_files=most)
+
+
+def _check_target(source: ImportSource, target: Mapping[str, str]) -> None:
+    """Raise `BadOption`, before Spark starts, for options that the writer would refuse."""
+    parse_write_options({"url": "http://localhost", **target}, streaming=False)
+    for option in LINE_COLUMNS:
+        name = target.get(option, "")
+        if source.format == "ndjson" and (not name.isprintable() or "'" in name):
+            raise BadOption(f"{option} {name!r} cannot be looked up in lines of JSON")
 
 
 def _import(
@@ -91,12 +106,14 @@ def _import(
     left = plan.groups[plan.done :]
     if context.dry_run:
         for group in left:
+            check_files(source, plan.schema, group)
             _count(done, group, _read(context, plan, group).count())
         return done
     plan_file.write(plan)
     for number, group in enumerate(left, plan.done + 1):
         phase = f"{number} of {len(plan.groups)}"
         context.progress.show(rows=done.rows, committed_id=done.committed_id, head=done.committed_id, phase=phase)
+        check_files(source, plan.schema, group)
         producer = _make_producer_id(context, request, group)
         with _fixed_splits(context.spark):
             _count(done, group, _write(context, plan_file, plan, group, producer))
@@ -146,7 +163,6 @@ def _group(files: list[SourceFile], files_max: int) -> list[list[SourceFile]]:
 def _read(context: JobContext, plan: Plan, group: list[SourceFile]) -> DataFrame:
     """The rows of the files, one file after the other."""
     source = plan.request.source
-    check_files(source, plan.schema, group)
     rows = reduce(
         lambda before, after: before.unionAll(after),
         (read_file(context.spark, source, plan.schema, file) for file in group),
@@ -175,12 +191,10 @@ def _extract_columns(lines: DataFrame, target: Mapping[str, str]) -> DataFrame:
     from pyspark.sql import functions as f
 
     columns = [f.col("value").cast("binary").alias("value")]
-    for option in ("streamColumn", "idColumn", "partitionColumn"):
+    for option in LINE_COLUMNS:
         name = target.get(option)
         if name is None:
             continue
-        if not name.isprintable() or "'" in name:
-            raise BadOption(f"{option} {name!r} cannot be looked up in lines of JSON")
         found = f.get_json_object("value", f"$['{name}']")
         if option == "partitionColumn":
             several = f.from_json(found, "array<string>")

@@ -11,9 +11,11 @@ import msgspec
 
 from mainstem import limits
 from mainstem.errors import BadOption, BadPath
+from mainstem.pipeline.datasource.options import split_names
 from mainstem.pipeline.durable_files import replace_file
 from mainstem.pipeline.jobs.context import Job, JobContext, Summary
 from mainstem.pipeline.jobs.durations import as_interval
+from mainstem.pipeline.option_checks import check_globs, check_partitions
 from mainstem.streams.rules.paths import check_path
 
 if TYPE_CHECKING:
@@ -67,7 +69,7 @@ def make_rollup(options: RollupOptions, *, accept_loss: bool = False) -> Job:
 
 
 def check_options(options: RollupOptions) -> Windows:
-    """Everything that can be wrong is told before Spark starts."""
+    """Raise `BadOption` for anything that can be wrong, before Spark starts."""
     try:
         check_path(options.into)
     except BadPath as error:
@@ -77,6 +79,8 @@ def check_options(options: RollupOptions) -> Windows:
         raise BadOption(f"--by is a list of {', '.join(DIMENSIONS)}, each once; not {','.join(options.by)!r}")
     if options.streams and options.partitions:
         raise BadOption("no row is of a stream and of a partition: give --streams or --partitions")
+    check_globs("--streams", split_names(options.streams))
+    check_partitions("--partitions", split_names(options.partitions))
     return Windows(as_interval(options.window, "--window"), as_interval(options.late, "--late", least=0))
 
 

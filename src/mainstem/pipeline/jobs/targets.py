@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 from mainstem import limits
-from mainstem.errors import BadOption, BadRequest
-from mainstem.globs import check_glob, matches
+from mainstem.errors import BadOption
+from mainstem.globs import matches
+from mainstem.pipeline.option_checks import check_globs
 from mainstem.streams.rules.content_types import is_json
 from mainstem.streams.rules.offsets import Offset
 
@@ -53,11 +54,8 @@ class TargetSelector:
     def check(self) -> None:
         if not self.partitions and not self.streams:
             raise BadOption("choose partitions or streams by globs: --partitions 'room-*', --streams 'orders/**'")
-        for pattern in (*self.partitions, *self.streams):
-            try:
-                check_glob(pattern)
-            except BadRequest as error:
-                raise BadOption(f"{pattern!r}: {error.detail}") from None
+        check_globs("--partitions", self.partitions)
+        check_globs("--streams", self.streams)
 
     def matches(self, kind: str, name: str) -> bool:
         patterns = self.partitions if kind == PARTITION else self.streams

@@ -1,0 +1,24 @@
+"""Checks of options that the server would refuse too, but only after Spark has started."""
+
+from collections.abc import Sequence
+
+from mainstem.errors import BadOption, BadRequest, ValidationFailed
+from mainstem.globs import check_glob
+from mainstem.sync.protocol.partitions import normalise
+
+
+def check_globs(option: str, patterns: Sequence[str]) -> None:
+    for pattern in patterns:
+        try:
+            check_glob(pattern)
+        except BadRequest as error:
+            raise BadOption(f"{option}: {pattern!r}: {error.detail}") from None
+
+
+def check_partitions(option: str, names: Sequence[str]) -> None:
+    """An empty list is allowed."""
+    try:
+        if names:
+            normalise(names)
+    except ValidationFailed as error:
+        raise BadOption(f"{option}: {error.detail}") from None
