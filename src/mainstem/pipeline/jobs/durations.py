@@ -1,16 +1,16 @@
-"""Lengths of time as people write them: 30s, 1m, 2h, 1d."""
+"""Durations as people write them: 30s, 1m, 2h, 1d."""
 
 import re
 
 from mainstem.errors import BadOption
 
 UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
-FORM = re.compile(rf"([0-9]{{1,9}})\s*({'|'.join(UNITS)})")
+DURATION = re.compile(rf"([0-9]{{1,9}})\s*({'|'.join(UNITS)})")
 
 
-def as_interval(text: str, name: str, *, least: int = 1) -> str:
-    """The length as Spark spells it. `name` is the option, for whoever has to write it again."""
-    found = FORM.fullmatch(text.strip())
+def parse_interval(text: str, name: str, *, least: int = 1) -> str:
+    """A duration as a Spark interval. `name` is the option that an error names."""
+    found = DURATION.fullmatch(text.strip())
     if found is None or int(found[1]) < least:
         raise BadOption(f"{name} is a number and one of {', '.join(UNITS)}, as in 30s or 1m; not {text!r}")
     return f"{int(found[1])} {UNITS[found[2]]}"

@@ -14,7 +14,7 @@ from mainstem.errors import BadOption, BadPath
 from mainstem.pipeline.datasource.options import split_names
 from mainstem.pipeline.durable_files import replace_file
 from mainstem.pipeline.jobs.context import Job, JobContext, Summary
-from mainstem.pipeline.jobs.durations import as_interval
+from mainstem.pipeline.jobs.durations import parse_interval
 from mainstem.pipeline.option_checks import check_globs, check_partitions
 from mainstem.streams.rules.paths import check_path
 
@@ -81,7 +81,7 @@ def check_options(options: RollupOptions) -> Windows:
         raise BadOption("no row is of a stream and of a partition: give --streams or --partitions")
     check_globs("--streams", split_names(options.streams))
     check_partitions("--partitions", split_names(options.partitions))
-    return Windows(as_interval(options.window, "--window"), as_interval(options.late, "--late", least=0))
+    return Windows(parse_interval(options.window, "--window"), parse_interval(options.late, "--late", least=0))
 
 
 def _rollup(context: JobContext, options: RollupOptions, windows: Windows, accept_loss: bool) -> RollupSummary:

@@ -19,6 +19,7 @@ from mainstem.errors import BadOption, JobFailed, MissingSpark
 from mainstem.pipeline.durable_files import fsync
 from mainstem.pipeline.filesystems import open_location
 from mainstem.pipeline.lake.files import WrittenFile
+from mainstem.timestamps import format_time_exactly
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -185,8 +186,8 @@ def read_files(spark: SparkSession, root: str, files: list[str], ddl: str | None
 def _make_add_action(file: WrittenFile, schema: pa.Schema) -> Any:
     from deltalake.transaction import AddAction
 
-    low = {"committed_id": file.first, "committed_at": _format_time(file.since_us)}
-    high = {"committed_id": file.last, "committed_at": _format_time(file.until_us)}
+    low = {"committed_id": file.first, "committed_at": format_time_exactly(file.since_us)}
+    high = {"committed_id": file.last, "committed_at": format_time_exactly(file.until_us)}
     known = [name for name in low if name in schema.names]
     stats = {
         "numRecords": file.rows,
@@ -202,11 +203,6 @@ def _make_add_action(file: WrittenFile, schema: pa.Schema) -> Any:
         data_change=True,
         stats=msgspec.json.encode(stats).decode(),
     )
-
-
-def _format_time(time_us: int) -> str:
-    seconds, rest = divmod(time_us, 1_000_000)
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{rest:06d}Z"
 
 
 def first_line(error: Exception) -> str:

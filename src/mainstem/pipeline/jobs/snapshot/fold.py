@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from mainstem.pipeline.jobs.snapshot_client import (
     TargetGone,
 )
 from mainstem.pipeline.jobs.targets import STREAM, Target, TargetRouter, TargetRow, TargetSelector
+from mainstem.timestamps import format_time
 
 POSITION_COLUMNS = [("committed_id", pa.int64()), ("position", pa.int32())]
 SPAN_COLUMNS = [("first", pa.int64()), ("end", pa.int64())]
@@ -280,7 +280,7 @@ class Fold:
             event,
             committed_id,
             position,
-            format_time(time_us),
+            format_time(time_us).replace("Z", "+00:00"),  # states of users' functions may hold it
             event_id,
             client_id,
             tuple(partitions or ()),
@@ -299,7 +299,3 @@ class _FoldFailed(Exception):
     def __init__(self, detail: str, after: int) -> None:
         super().__init__(detail)
         self.after = after
-
-
-def format_time(time_us: int) -> str:
-    return datetime.datetime.fromtimestamp(time_us / 1e6, datetime.UTC).isoformat(timespec="milliseconds")
