@@ -26,7 +26,7 @@ class Jobs:
         self._folder = folder
 
     def command(self, job: str, *arguments: str) -> list[str]:
-        """What a person would type behind `mainstem`."""
+        """What a person would type after `mainstem`."""
         checkpoint = str(self._folder / job)
         return ["pipeline", job, *arguments, "--url", self._url, "--checkpoint", checkpoint]
 

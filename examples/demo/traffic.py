@@ -36,7 +36,7 @@ class Traffic:
         self._seconds = seconds
         self._chance = random.Random(seed)
         self._stop = threading.Event()
-        self._fault: BaseException | None = None
+        self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="traffic", daemon=True)
 
     def __enter__(self) -> "Traffic":
@@ -54,8 +54,8 @@ class Traffic:
 
     def wait(self) -> Sent:
         self._thread.join(self._seconds + SETTLE_S_MAX)
-        if self._fault is not None:
-            raise self._fault
+        if self._error is not None:
+            raise self._error
         if self._thread.is_alive():
             raise TimeoutError("the traffic did not come to its end")
         return self.sent
@@ -64,7 +64,7 @@ class Traffic:
         try:
             asyncio.run(self._flow())
         except Exception as error:  # noqa: BLE001 - it is raised again where somebody waits
-            self._fault = error
+            self._error = error
 
     async def _flow(self) -> None:
         async with AsyncExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Reads a range of the log as Arrow batches, page by page. A page that was cut off is asked for again as a whole."""
+"""Reads ranges of the log as Arrow batches, page by page. A page that was cut off is requested again as a whole."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class Head:
-    """Where the log ends, and the highest id that was taken out of it."""
+    """The newest committed id, and the highest one that was pruned."""
 
     head: int
     pruned: int
@@ -53,7 +53,7 @@ def read_head(client: HttpClient) -> Head:
 
 
 def read_bound(client: HttpClient, after: int, until: int, rows: int | None, size: int | None = None) -> int:
-    """The id that is about so many rows, and at most so many bytes, behind `after`; always at least one further."""
+    """The id that is about so many rows, and at most so many bytes, after `after`; always at least one further."""
     query = [("after", str(after)), ("until", str(until))]
     if rows is not None:
         query.append(("rows", str(rows)))
@@ -75,8 +75,8 @@ def read_range(
     position = 0  # a large record comes in several pages
     with HttpClient(server) as client:
         while after < until:
-            place = [("after", str(after)), ("position", str(position))]
-            reply = client.request("GET", "/v1/log", query=[*place, *fixed], headers={"Accept": ARROW})
+            start = [("after", str(after)), ("position", str(position))]
+            reply = client.request("GET", "/v1/log", query=[*start, *fixed], headers={"Accept": ARROW})
             with pa.ipc.open_stream(pa.py_buffer(reply.body)) as batches:
                 yield from (batch for batch in batches if batch.num_rows)
             following = int(reply.headers["Log-Next"]), int(reply.headers.get("Log-Position") or 0)
@@ -86,7 +86,7 @@ def read_range(
 
 
 def check_head(head: Head, after: int) -> None:
-    """A log never gets shorter."""
+    """Raise if the log ends before `after`: a log never gets shorter."""
     if head.head < after:
         raise OtherLog(
             f"the log ends at {head.head}, but this had come to {after}: it is another server, or an older backup"
@@ -94,7 +94,7 @@ def check_head(head: Head, after: int) -> None:
 
 
 def check_history(head: Head, known_pruned: int, after: int) -> None:
-    """Nothing behind `after` may have been taken out since somebody looked last."""
+    """Raise if anything after `after` was pruned, except for what was known to be pruned."""
     if head.pruned > max(after, known_pruned):
         raise HistoryLost(
             f"the log was pruned up to committed id {head.pruned}, but this had come to {after} only: rows are lost, "

@@ -47,7 +47,7 @@ def is_still_stored(options: WriteOptions, manifest: Manifest) -> bool:
 
 
 class Appender:
-    """Appends to streams over one connection. The sequence number of a chunk is its place among those of its stream."""
+    """Appends to streams over one connection. The sequence number of a chunk counts the chunks of its stream."""
 
     def __init__(self, options: WriteOptions, producer: str, epoch: int) -> None:
         self._content_type = options.content_type

@@ -52,7 +52,7 @@ class JsonColumns:
         self._nothing = self._row()
 
     def parse(self, messages: pa.Array, is_json: list[bool] | None) -> list[pa.Array]:
-        """One column a field. `is_json` tells which messages are JSON at all; None means each."""
+        """One column per field. `is_json` says which messages are JSON at all; None means all."""
         raw = messages.to_pylist()
         if is_json is None:
             rows = [self._parse_row(message) for message in raw]

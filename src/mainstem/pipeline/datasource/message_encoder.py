@@ -72,7 +72,7 @@ class MessageEncoder:
         return _wrap("{", inside, "}").cast(pa.large_binary())
 
     def chunk(self, messages: pa.Array, chunk_bytes: int) -> Iterator[Chunk]:
-        """The messages one after the other, in JSON mode with a comma behind each, cut between them."""
+        """The messages one after another, in JSON mode with a comma after each, split between them."""
         if self._json:
             comma = pa.scalar(b",", pa.large_binary())
             messages = pc.binary_join_element_wise(messages, comma, pa.scalar(b"", pa.large_binary()))

@@ -83,7 +83,7 @@ def split_names(text: str | None) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What a read looks at, and how much of it at once."""
+    """What is read, and how much of it at once."""
 
     server: ServerOptions
     streams: tuple[str, ...]

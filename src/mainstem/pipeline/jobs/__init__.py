@@ -1,1 +1,1 @@
-"""The jobs over the log, one file each. A job does one round; `mainstem.pipeline.jobs.runner` repeats it."""
+"""The jobs over the log: each does one round, which `runner` runs once or repeats."""

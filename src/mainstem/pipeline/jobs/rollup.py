@@ -34,7 +34,7 @@ class RollupSummary(Summary, kw_only=True):
     open: int = 0
     """Counts that wait until the log has passed the end of their window."""
     late: int = 0
-    """Additions to windows that were written already, and so are in none; Spark adds up some rows before it looks."""
+    """Additions to windows that were written already, which are lost. Spark may have summed up several rows in one."""
 
 
 class RollupOptions(msgspec.Struct, frozen=True):

@@ -1,1 +1,1 @@
-"""Delta tables and files that jobs read and write: Parquet, NDJSON and CSV."""
+"""The lake: Delta tables of the log, and the file formats of export and import."""

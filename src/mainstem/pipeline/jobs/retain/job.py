@@ -1,4 +1,4 @@
-"""retain: find out by policy how much of its history each partition and stream gives up, and tell the server."""
+"""retain: computes by policy what each partition and stream gives up of its history, and has the server prune it."""
 
 from __future__ import annotations
 

@@ -134,10 +134,10 @@ class Pruner:
             cap = min(cap, self.archived[policy.require_archive])
         floor = reached = messages = size = following = 0
         for row in itertools.chain([first], rows):
-            committed_id, _, row_messages, row_size, start, behind = row[4:10]
+            committed_id, _, row_messages, row_size, start, row_following = row[4:10]
             if committed_id > cap:
                 break
-            floor, following = committed_id, behind
+            floor, following = committed_id, row_following
             if (start if target.kind == STREAM else committed_id - 1) >= stored.floor:
                 messages += row_messages
                 size += row_size

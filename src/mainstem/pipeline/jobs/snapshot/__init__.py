@@ -1,1 +1,1 @@
-"""The snapshot job: reducers, the folds that workers run, and where snapshots are stored."""
+"""The snapshot job: reducers, and the folds that workers run."""

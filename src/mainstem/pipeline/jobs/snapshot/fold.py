@@ -118,8 +118,8 @@ class Combiner:
             for target, totals in self._totals.items()
         ]
         rows += [
-            (*target, RESET if key is None else ENTRY, group, key, *place, value, 0, 0, None, None)
-            for (target, group, key), (*place, value) in self._entries.items()
+            (*target, RESET if key is None else ENTRY, group, key, *position, value, 0, 0, None, None)
+            for (target, group, key), (*position, value) in self._entries.items()
         ]
         self._clear()
         return to_batch(rows, COMBINED)
@@ -168,8 +168,8 @@ class Fold:
         results: list[Result] = []
         with HttpClient(self.server) as client:
             snapshots = SnapshotClient(client)
-            for place, rows in itertools.groupby(iter_rows(batches), lambda row: row[:3]):
-                results.append(self._fold_target(snapshots, Target(*cast("tuple[str, str, int]", place)), rows, fold))
+            for key, rows in itertools.groupby(iter_rows(batches), lambda row: row[:3]):
+                results.append(self._fold_target(snapshots, Target(*cast("tuple[str, str, int]", key)), rows, fold))
                 if len(results) >= limits.SCAN_PAGE:
                     yield to_batch(results, RESULTS)
                     results.clear()

@@ -261,10 +261,10 @@ def make_reducer(
         paths = tuple(parse_path(key) for key in keys)
         if () in paths:
             raise BadOption("a key is a field of the message, not the whole of it")
-        mark = None if tombstone is None else parse_path(tombstone)
-        if mark == ():
+        tombstone_path = None if tombstone is None else parse_path(tombstone)
+        if tombstone_path == ():
             raise BadOption("a tombstone is a field of the message, not the whole of it")
-        return LastWriterWins(paths, parse_path(value or ""), mark)
+        return LastWriterWins(paths, parse_path(value or ""), tombstone_path)
     if keys or value is not None or tombstone is not None:
         raise BadOption(f"--key, --value and --tombstone are for lww, not for {name}")
     if name == "state":
@@ -273,7 +273,7 @@ def make_reducer(
         return Tree()
     if name.count(":") == 1 and all(name.split(":")):
         function = Function(name)
-        function.call  # noqa: B018 - tells now, on the driver, that it cannot be imported
+        function.call  # noqa: B018 - raises now, on the driver, if it cannot be imported
         return function
     raise BadOption(f"there is no reducer {name!r}; there are lww, state, tree and package.module:function")
 
