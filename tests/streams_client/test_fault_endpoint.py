@@ -111,3 +111,10 @@ async def test_the_server_still_does_everything_else(server, path):
         await streams.create(path, "application/json")
         await streams.append(path, 1)
         assert await streams.read_json(path) == [1]
+
+
+def test_a_page_of_another_site_injects_no_fault(http, stream):
+    fault = {"path": stream, "status": 500, "count": 1}
+    reply = http.post("/_test/inject-error", json=fault, headers={"origin": "http://evil.example"})
+    assert (reply.status_code, reply.json()["code"]) == (403, "origin_not_allowed")
+    assert http.head(stream).status_code == 200

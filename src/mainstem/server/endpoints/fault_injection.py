@@ -88,6 +88,7 @@ class FaultInjectingMainstem(Mainstem):
 
     async def _serve_control(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
+            self._check_origin(scope, PATH.encode())
             if self.gate is not None:
                 send = await self.gate.admit(scope, PATH.encode(), send)
                 identity: Identity = scope["mainstem.identity"]
