@@ -60,7 +60,7 @@ class Reaper:
         now_s = asyncio.get_running_loop().time()
         touches = self.streams.touches
         if self.log.store.shared:
-            await self._touch_watched()
+            await self._touch_live()
         every_s = self._every_s if self.log.store.shared else limits.TOUCHES_FLUSH_S
         if touches and (now_s - self._flushed_s >= every_s or len(touches) > limits.TOUCHES_MAX):
             self._flushed_s = now_s
@@ -74,9 +74,9 @@ class Reaper:
         await self._retain()
         await self._erase()
 
-    async def _touch_watched(self) -> None:
+    async def _touch_live(self) -> None:
         """The node that ends streams may be another one: it must hear in time that somebody reads them here."""
-        paths, now_us = self.streams.watched(), self.log.clock_us()
+        paths, now_us = self.streams.live_paths(), self.log.clock_us()
         for at in range(0, len(paths), limits.SCAN_PAGE):
             some = paths[at : at + limits.SCAN_PAGE]
             states = await self.log.store.get_many([stream_key(path) for path in some])

@@ -8,7 +8,7 @@ POST      /v1/prune                     {"floors": {"<name>": 7}, "streams": {"<
 import msgspec
 
 from mainstem import limits
-from mainstem.access import Identity, name_caller
+from mainstem.access import Identity
 from mainstem.errors import BadOffset, BadRequest, Forbidden, NotFound, OffsetGone, ValidationFailed
 from mainstem.http.asgi import HeaderList, Headers, Receive, Scope, Send
 from mainstem.http.requests import collect_headers, decode_json, read_body
@@ -25,7 +25,7 @@ from mainstem.log.commit import CommitLog
 from mainstem.log.records import CommittedId
 from mainstem.streams.http.headers import parse_read
 from mainstem.streams.jitter import draw_cursor_jitter_s
-from mainstem.streams.reading.live import LiveReads, seconds_left
+from mainstem.streams.reading.live import LiveReads
 from mainstem.streams.reading.reader import Page, Streams
 from mainstem.streams.rules import json_mode, paths
 from mainstem.streams.rules.cursors import next_cursor
@@ -63,13 +63,13 @@ class PartitionSource:
         self.key = name
         self.tail = Offset(0, 0)
 
-    def begin(self) -> None:
+    def add_reader(self) -> None:
         pass
 
-    def end(self) -> None:
+    def remove_reader(self) -> None:
         pass
 
-    async def look(self) -> tuple[Offset, bool]:
+    async def refresh(self) -> tuple[Offset, bool]:
         state: PartitionState = await self.log.store.get(partition_key(self.key)) or PartitionState()
         self.tail = Offset(0, max(await self.log.store.last_tagged(self.key), state.floor))
         return self.tail, False
@@ -90,7 +90,7 @@ class PartitionsHttp:
         self.log = hub.log
         self.pruner = pruner
         self.page_bytes = page_bytes
-        self.live = LiveReads(self.log.live, self.log.clock_us, long_poll_ms / 1000)
+        self.live = LiveReads(self.log, long_poll_ms / 1000)
 
     async def read(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = collect_headers(scope["headers"])
@@ -127,20 +127,18 @@ class PartitionsHttp:
     async def _read(self, name: str, headers: Headers, scope: Scope, receive: Receive, send: Send) -> None:
         live, wanted, cursor = parse_read(headers, scope)
         source = PartitionSource(self.log, name)
-        tail, _ = await source.look()
+        tail, _ = await source.refresh()
         start = await self._resolve(name, wanted, tail)
         if scope["method"] == "HEAD":
             about = [(b"content-type", json_mode.JSON.encode()), (b"stream-next-offset", str(tail).encode())]
             await respond_head(send, [*CORS_HEADERS, *about, NO_STORE])
             return
-        owner = name_caller(scope["mainstem.identity"], scope.get("client"))
-        seconds_max = seconds_left(scope["mainstem.identity"], self.log.clock_us())
         if live == "sse":
-            await self.live.stream_events(source, start, cursor, receive, send, owner, seconds_max)
+            await self.live.stream_events(source, start, cursor, scope, receive, send)
             return
         reply: HeaderList = [*CORS_HEADERS, (b"content-type", json_mode.JSON.encode())]
         if live == "long-poll":
-            if await self.live.wait(source, start, receive, owner, seconds_max) is None:
+            if await self.live.wait(source, start, scope, receive) is None:
                 return
             reply.append((b"stream-cursor", self._cursor(cursor)))
             if source.tail <= start:

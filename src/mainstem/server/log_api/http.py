@@ -8,23 +8,23 @@ from urllib.parse import quote
 import msgspec
 
 from mainstem import limits
-from mainstem.access import Identity, name_caller
+from mainstem.access import Identity
 from mainstem.errors import BadQuery, NotAcceptable, NotFound
 from mainstem.http.asgi import HeaderList, Receive, Scope, Send
 from mainstem.http.headers import Api, list_exposed
 from mainstem.http.requests import collect_headers, parse_query
 from mainstem.http.responses import JSON_CONTENT, NO_STORE, SECURITY_HEADERS, method_not_allowed, respond, respond_json
 from mainstem.log.commit import CommitLog
-from mainstem.log.live import WHOLE_LOG, Topic, wait_for_change
+from mainstem.log.live import WHOLE_LOG
 from mainstem.log.pruned import PRUNED_KEY, Pruned
 from mainstem.log.records import CommittedId
 from mainstem.server.log_api.exporters import Exporters
 from mainstem.server.log_api.formats import ARROW, NDJSON
 from mainstem.server.log_api.index import encode_index, find_index, parse_index_query
-from mainstem.server.log_api.pages import EncodedPage
+from mainstem.server.log_api.pages import EncodedPage, is_up_to_date
 from mainstem.server.log_api.selection import Selection, check_parameters, parse_number, parse_selection
-from mainstem.streams.reading import sse
-from mainstem.streams.reading.live import Departure, seconds_left, take_room
+from mainstem.server.log_api.tail import LogFeed, resume
+from mainstem.streams.reading.pump import reserve_readers, send_event_stream
 
 LOG_HEADERS: Final[HeaderList] = [
     *SECURITY_HEADERS,
@@ -33,6 +33,7 @@ LOG_HEADERS: Final[HeaderList] = [
     NO_STORE,
 ]
 LOG_JSON_HEADERS: Final[HeaderList] = [*LOG_HEADERS, JSON_CONTENT]
+EVENT_STREAM: Final[HeaderList] = [*LOG_HEADERS, (b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no")]
 
 
 class LogHttp:
@@ -116,13 +117,10 @@ class LogHttp:
         selection = parse_selection(scope)
         headers = collect_headers(scope["headers"])
         if dict(parse_query(scope)).get("live") == "sse":
-            last = headers.get(b"last-event-id", b"").decode("latin-1")
-            if last:
-                after, position = parse_event_id(last)
-                selection = msgspec.structs.replace(selection, after=after, position=position)
-            identity: Identity = scope["mainstem.identity"]
-            with take_room(self.log.live, name_caller(identity, scope.get("client"))):
-                await self._tail(selection, identity, receive, send)
+            selection = resume(selection, headers.get(b"last-event-id", b"").decode("latin-1"))
+            with reserve_readers(self.log.live, scope), self.log.live.watch(WHOLE_LOG) as topic:
+                feed = LogFeed(self.log, self.exporters, selection)
+                await send_event_stream(self.log, (topic,), feed, EVENT_STREAM, scope, receive, send)
             return
         format_ = choose_format(headers.get(b"accept", b"").decode("latin-1"))
         page = await self.exporters.page(selection, format_)
@@ -141,68 +139,8 @@ class LogHttp:
         ]
         if page.position:
             headers.append((b"log-position", str(page.position).encode()))
-        return [*headers, (b"log-up-to-date", b"true")] if self._is_up_to_date(selection, page) else headers
-
-    def _is_up_to_date(self, selection: Selection, page: EncodedPage) -> bool:
-        return page.next >= min(selection.until, self.log.store.head)
-
-    async def _tail(self, selection: Selection, identity: Identity, receive: Receive, send: Send) -> None:
-        live = self.log.live
-        headers = [*LOG_HEADERS, (b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no")]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        seconds_max = min(limits.SSE_LIFETIME_S, seconds_left(identity, self.log.clock_us()))
-        small = msgspec.structs.replace(
-            selection,
-            bytes_max=min(selection.bytes_max, limits.LOG_EVENT_BYTES),
-            position=selection.position or 0,
-        )
-        client = Departure(receive)
-        try:
-            with live.watch(WHOLE_LOG) as topic:
-                await self._send_events(small, seconds_max, topic, client, send)
-        finally:
-            client.close()
-        if not client.left:
-            await send({"type": "http.response.body", "body": b""})
-
-    async def _send_events(
-        self, selection: Selection, seconds_max: float, topic: Topic, client: Departure, send: Send
-    ) -> None:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + seconds_max
-        told = (-1, 0)
-        while not (client.left or self.log.live.closing):
-            seen = topic.version
-            page = await self.exporters.page(selection, NDJSON)
-            up_to_date = self._is_up_to_date(selection, page)
-            if (page.next, page.position) != told:
-                told = page.next, page.position
-                await _send_body(send, self._frame(page, up_to_date))
-            selection = msgspec.structs.replace(selection, after=page.next, position=page.position)
-            if page.next >= selection.until:
-                return
-            while up_to_date and topic.version == seen and not client.left:
-                left_s = deadline - loop.time()
-                if left_s <= 0 or self.log.live.closing:
-                    return
-                await wait_for_change((topic,), (seen,), min(left_s, limits.SSE_HEARTBEAT_S), client.hold)
-                if topic.version == seen and not client.left:
-                    await _send_body(send, sse.HEARTBEAT)
-
-    def _frame(self, page: EncodedPage, up_to_date: bool) -> bytes:
-        data = b"event: data\n%b\n" % sse.encode_lines(page.body[:-1]) if page.rows else b""
-        control: dict[str, Any] = {"next": page.next, "head": self.log.store.head, "upToDate": up_to_date}
-        place = b"%d" % page.next
-        if page.position:
-            control["position"] = page.position
-            place += b":%d" % page.position
-        return data + b"event: control\ndata:%b\nid:%b\n\n" % (msgspec.json.encode(control), place)
-
-
-def parse_event_id(text: str) -> tuple[int, int]:
-    """The id of an event as we sent it: up to where everything was sent, and how much of the next record."""
-    after, _, position = text.partition(":")
-    return parse_number("Last-Event-ID", after), parse_number("Last-Event-ID", position or "0")
+        up_to_date = is_up_to_date(selection, page, self.log.store.head)
+        return [*headers, (b"log-up-to-date", b"true")] if up_to_date else headers
 
 
 def choose_format(accept: str) -> str:
@@ -214,7 +152,3 @@ def choose_format(accept: str) -> str:
         if media in ("", "*/*", "application/*"):
             return NDJSON
     raise NotAcceptable(f"the log comes as {ARROW} or as {NDJSON}")
-
-
-async def _send_body(send: Send, body: bytes) -> None:
-    await send({"type": "http.response.body", "body": body, "more_body": True})

@@ -141,3 +141,8 @@ def encode(found: Found, selection: Selection, resume_points: ResumePoints, form
             raise
         raise ArrowMissing("this server was installed without Arrow; ask for application/x-ndjson") from None
     return EncodedPage(body, found.next if taken.next is None else taken.next, len(rows), taken.position)
+
+
+def is_up_to_date(selection: Selection, page: EncodedPage, head: int) -> bool:
+    """Whether nothing follows the page yet, or ever."""
+    return page.next >= min(selection.until, head)

@@ -4,7 +4,7 @@ import asyncio
 from urllib.parse import quote
 
 from mainstem import limits
-from mainstem.access import Identity, name_caller
+from mainstem.access import Identity
 from mainstem.errors import (
     BadHeader,
     BadQuery,
@@ -40,7 +40,7 @@ from mainstem.streams.commands.trim import format_retention
 from mainstem.streams.http.append import append_reply, parse_messages, parsed_size, prepare_append
 from mainstem.streams.http.headers import parse_read, read_lifetime, read_retention
 from mainstem.streams.jitter import draw_cursor_jitter_s
-from mainstem.streams.reading.live import LiveReads, seconds_left
+from mainstem.streams.reading.live import LiveReads
 from mainstem.streams.reading.reader import Page, Streams, StreamSource
 from mainstem.streams.rules import content_types, json_mode, paths
 from mainstem.streams.rules.cursors import next_cursor
@@ -72,7 +72,7 @@ class StreamsHttp:
         self.control = control
         self.mount = mount
         self.body_bytes_max = body_bytes_max
-        self.live = LiveReads(streams.log.live, streams.log.clock_us, long_poll_ms / 1000)
+        self.live = LiveReads(streams.log, long_poll_ms / 1000)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send, raw_path: bytes) -> None:
         """`raw_path` is what follows the prefix, still percent-encoded."""
@@ -217,14 +217,12 @@ class StreamsHttp:
         self.streams.touch(path, state)
         start = self.streams.resolve(state, offset)
         source = StreamSource(self.streams, path, state)
-        owner = name_caller(scope["mainstem.identity"], scope.get("client"))
-        seconds_max = seconds_left(scope["mainstem.identity"], self.streams.log.clock_us())
         if live == "sse":
-            await self.live.stream_events(source, start, cursor, receive, send, owner, seconds_max)
+            await self.live.stream_events(source, start, cursor, scope, receive, send)
             return
         reply: HeaderList = []
         if live == "long-poll":
-            if await self.live.wait(source, start, receive, owner, seconds_max) is None:
+            if await self.live.wait(source, start, scope, receive) is None:
                 return
             state = source.state
             if start == state.next_offset:

@@ -47,14 +47,14 @@ class Streams:
         self.page_bytes = page_bytes
         self.touches: dict[str, int] = {}
         """Reads of streams with a sliding TTL that are not durable yet: path -> time in microseconds."""
-        self._watched: dict[str, int] = {}
+        self._live_readers: dict[str, int] = {}
         self._large = LargeRecords()
 
     # Keeping streams with a TTL alive
 
     def touched_us(self, path: str) -> int:
         """When the stream was last read, as far as that is not durable yet. A live reader is reading now."""
-        if path in self._watched:
+        if path in self._live_readers:
             return self.log.clock_us()
         return self.touches.get(path, 0)
 
@@ -62,18 +62,18 @@ class Streams:
         if state.ttl_s is not None:
             self.touches[path] = self.log.clock_us()
 
-    def begin_watch(self, path: str) -> None:
-        self._watched[path] = self._watched.get(path, 0) + 1
+    def add_live_reader(self, path: str) -> None:
+        self._live_readers[path] = self._live_readers.get(path, 0) + 1
 
-    def end_watch(self, path: str, state: StreamState) -> None:
-        self._watched[path] -= 1
-        if not self._watched[path]:
-            del self._watched[path]
+    def remove_live_reader(self, path: str, state: StreamState) -> None:
+        self._live_readers[path] -= 1
+        if not self._live_readers[path]:
+            del self._live_readers[path]
         self.touch(path, state)
 
-    def watched(self) -> list[str]:
-        """Streams that have live readers here."""
-        return list(self._watched)
+    def live_paths(self) -> list[str]:
+        """Streams that have live readers on this node."""
+        return list(self._live_readers)
 
     # Finding and reading
 
@@ -253,13 +253,13 @@ class StreamSource:
         self.content_type = state.content_type
         self.key = state.topic
 
-    def begin(self) -> None:
-        self.streams.begin_watch(self.path)
+    def add_reader(self) -> None:
+        self.streams.add_live_reader(self.path)
 
-    def end(self) -> None:
-        self.streams.end_watch(self.path, self.state)
+    def remove_reader(self) -> None:
+        self.streams.remove_live_reader(self.path, self.state)
 
-    async def look(self) -> tuple[Offset, bool]:
+    async def refresh(self) -> tuple[Offset, bool]:
         self.state = await self.streams.find(self.path, self.key)
         return self.state.next_offset, self.state.closed
 

@@ -1,28 +1,25 @@
-"""Beyond the protocol: many streams over one SSE connection, since browsers allow six connections a host.
+"""Beyond the protocol: many streams over one SSE connection, since browsers allow six connections per host.
 
     GET /v1/stream-set?stream=a&stream=b&live=sse[&resume=...]
 
-Each `event: data` names its stream and carries the token that resumes all of them behind it. A token is the offsets of
+Each `event: data` names its stream and carries the token that resumes all of them after it. A token is the offsets of
 all streams, so one Last-Event-ID is enough.
 """
 
-import asyncio
 from base64 import b64encode
+from collections import deque
 from contextlib import ExitStack
 from typing import Any
 
 import msgspec
 
 from mainstem import limits
-from mainstem.access import Identity, name_caller
+from mainstem.access import Identity
 from mainstem.errors import BadQuery, OffsetGone, StreamGone, StreamNotFound
 from mainstem.http.asgi import Headers, Receive, Scope, Send
 from mainstem.http.requests import collect_headers, parse_query
-from mainstem.http.responses import CORS_HEADERS
-from mainstem.log.live import Live, wait_for_change
-from mainstem.streams.jitter import spread
 from mainstem.streams.reading import sse
-from mainstem.streams.reading.live import Departure, seconds_left, take_room
+from mainstem.streams.reading.pump import EVENT_STREAM, Progress, reserve_readers, send_event_stream
 from mainstem.streams.reading.reader import Page, Streams
 from mainstem.streams.rules import content_types, json_mode
 from mainstem.streams.rules.offsets import Offset, parse_offset
@@ -51,42 +48,30 @@ class Member:
         self.path = path
         self.state = state
         self.at = at
-        self.told_end = False
-        self.over = False
+        self.end_sent = False
+        """Whether the reader was told that it has everything so far."""
+        self.ended = False
+        """Whether nothing will follow."""
+
+    def remove_from(self, streams: Streams) -> None:
+        streams.remove_live_reader(self.path, self.state)
 
 
 class StreamSets:
     def __init__(self, streams: Streams) -> None:
         self.streams = streams
-        self.live: Live = streams.log.live
+        self.log = streams.log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = collect_headers(scope["headers"])
         members = await self._members(headers, scope)
-        owner = name_caller(scope["mainstem.identity"], scope.get("client"))
-        with take_room(self.live, owner, len(members)):
-            await self._respond(members, scope, receive, send)
-
-    async def _respond(self, members: list[Member], scope: Scope, receive: Receive, send: Send) -> None:
-        reply = [
-            *CORS_HEADERS,
-            (b"content-type", b"text/event-stream"),
-            (b"cache-control", b"no-cache"),
-            (b"x-accel-buffering", b"no"),
-        ]
-        await send({"type": "http.response.start", "status": 200, "headers": reply})
-        client = Departure(receive)
-        for member in members:
-            self.streams.begin_watch(member.path)
-        try:
-            seconds_max = seconds_left(scope["mainstem.identity"], self.streams.log.clock_us())
-            await self._serve(members, client, send, seconds_max)
-        finally:
+        with reserve_readers(self.log.live, scope, len(members)), ExitStack() as stack:
             for member in members:
-                self.streams.end_watch(member.path, member.state)
-            client.close()
-        if not client.left:
-            await send({"type": "http.response.body", "body": b""})
+                self.streams.add_live_reader(member.path)
+                stack.callback(member.remove_from, self.streams)
+            topics = [stack.enter_context(self.log.live.watch(member.state.topic)) for member in members]
+            feed = SetFeed(self.streams, members)
+            await send_event_stream(self.log, topics, feed, EVENT_STREAM, scope, receive, send)
 
     async def _members(self, headers: Headers, scope: Scope) -> list[Member]:
         query = parse_query(scope)
@@ -111,53 +96,45 @@ class StreamSets:
             members.append(Member(path, state, at))
         return members
 
-    async def _serve(self, members: list[Member], client: Departure, send: Send, seconds_max: float) -> None:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + min(spread(limits.SSE_LIFETIME_S, 0.1), seconds_max)
-        with ExitStack() as stack:
-            topics = [stack.enter_context(self.live.watch(member.state.topic)) for member in members]
-            while not client.left:
-                seen = [topic.version for topic in topics]
-                await self._tell_all(members, client, send)
-                left_s = deadline - loop.time()
-                if left_s <= 0 or self.live.closing or all(member.over for member in members):
-                    return
-                await wait_for_change(topics, seen, min(left_s, limits.SSE_HEARTBEAT_S), client.hold)
-                if [topic.version for topic in topics] == seen and not client.left:
-                    if left_s <= limits.SSE_HEARTBEAT_S:
-                        return
-                    await send({"type": "http.response.body", "body": sse.HEARTBEAT, "more_body": True})
 
-    async def _tell_all(self, members: list[Member], client: Departure, send: Send) -> None:
-        """Pages in turn, so that a long stream does not hold up the others."""
-        waiting = [member for member in members if not member.over]
-        while waiting and not client.left:
-            still: list[Member] = []
-            for member in waiting:
-                event, done = await self._next_event(member)
-                if event is not None:
-                    await send({"type": "http.response.body", "body": _encode(event, members), "more_body": True})
-                if not done:
-                    still.append(member)
-            waiting = still
+class SetFeed:
+    """The events of all members for one reader: pages in turn, so that a long stream does not hold up the others."""
+
+    def __init__(self, streams: Streams, members: list[Member]) -> None:
+        self._streams = streams
+        self._members = members
+        self._behind: deque[Member] = deque()
+
+    async def next_events(self) -> tuple[bytes, Progress]:
+        if not self._behind:
+            self._behind.extend(member for member in self._members if not member.ended)
+        member = self._behind.popleft()
+        event, done = await self._next_event(member)
+        if not done:
+            self._behind.append(member)
+        events = b"" if event is None else _encode(event, self._members)
+        if self._behind:
+            return events, Progress.BEHIND
+        return events, Progress.ENDED if all(member.ended for member in self._members) else Progress.CAUGHT_UP
 
     async def _next_event(self, member: Member) -> tuple[SetEvent | None, bool]:
+        """The next event of a member, if there is one, and whether that is all for now."""
         try:
-            member.state = await self.streams.find(member.path, member.state.topic)
-            page = await self.streams.read(member.state, member.at, limits.SSE_EVENT_BYTES)
+            member.state = await self._streams.find(member.path, member.state.topic)
+            page = await self._streams.read(member.state, member.at, limits.SSE_EVENT_BYTES)
         except (StreamNotFound, StreamGone):
-            member.over = True
+            member.ended = True
             return SetEvent(member.path, str(member.at), deleted=True), True
         except OffsetGone:  # retention has overtaken this reader
-            member.over = True
+            member.ended = True
             return SetEvent(member.path, str(member.at), gone=True), True
-        if not page.data and member.told_end and not page.closed:
+        if not page.data and member.end_sent and not page.closed:
             return None, True
         event = _event(member, page)
-        if event.encoding is None and member.told_end and not page.closed:
+        if event.encoding is None and member.end_sent and not page.closed:
             return None, page.up_to_date  # only the beginning of a character has come
-        member.told_end = page.up_to_date
-        member.over = page.closed
+        member.end_sent = page.up_to_date
+        member.ended = page.closed
         return event, page.up_to_date
 
 

@@ -1,0 +1,136 @@
+"""The pump: one loop for every response that sends server-sent events while the log grows.
+
+A feed knows which bytes come next. The pump knows when to ask for them, and when the response ends: at its deadline,
+with the token it was asked with, when the client disconnects, and when the server shuts down.
+"""
+
+import asyncio
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from enum import Enum
+from typing import Final, Protocol
+
+from mainstem import limits
+from mainstem.access import Identity, name_caller
+from mainstem.errors import RETRY_AFTER, TooManyReaders
+from mainstem.http.asgi import HeaderList, Receive, Scope, Send
+from mainstem.http.responses import CORS_HEADERS
+from mainstem.log.commit import CommitLog
+from mainstem.log.live import Live, Topic, wait_for_change, wake_waiter
+from mainstem.shares import Share
+from mainstem.streams.jitter import spread
+from mainstem.streams.reading import sse
+
+EVENT_STREAM: Final[HeaderList] = [
+    *CORS_HEADERS,
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+]
+
+
+class Progress(Enum):
+    """How far a reader has come with the bytes that its feed just returned."""
+
+    BEHIND = "there is more to send at once"
+    CAUGHT_UP = "nothing to send until the log grows"
+    ENDED = "nothing will follow"
+
+
+class Feed(Protocol):
+    """The events of one response."""
+
+    async def next_events(self) -> tuple[bytes, Progress]:
+        """The next events, encoded; empty if there are none. The pump asks again after every wake-up and heartbeat."""
+
+
+class DisconnectWatcher:
+    """Notices that the client has disconnected, and ends the wait it is in."""
+
+    __slots__ = ("_task", "_waiter", "disconnected")
+
+    def __init__(self, receive: Receive) -> None:
+        self.disconnected = False
+        self._waiter: asyncio.Future[None] | None = None
+        self._task = asyncio.create_task(self._watch(receive))
+
+    async def _watch(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self.disconnected = True
+        if self._waiter is not None:
+            wake_waiter(self._waiter)
+
+    def end_on_disconnect(self, waiter: "asyncio.Future[None]") -> None:
+        self._waiter = waiter
+        if self.disconnected:
+            wake_waiter(waiter)
+
+    def close(self) -> None:
+        self._task.cancel()
+
+
+@contextmanager
+def reserve_readers(live: Live, scope: Scope, count: int = 1) -> Iterator[None]:
+    """Count a live reader of `count` topics, within the limit of the server and the share of the caller."""
+    if live.readers + count > limits.LIVE_READERS_MAX:
+        raise TooManyReaders(
+            f"{live.readers} readers wait already",
+            headers=RETRY_AFTER,
+            limit_readers=limits.LIVE_READERS_MAX,
+        )
+    owner = name_caller(scope["mainstem.identity"], scope.get("client"))
+    with live.shares.hold(owner, Share.LIVE_READERS, count):
+        yield
+
+
+def token_seconds_left(scope: Scope, now_us: int) -> float:
+    """How long a live read may go on: it ends with the token it was asked with."""
+    identity: Identity = scope["mainstem.identity"]
+    return math.inf if identity.expires_at_s is None else identity.expires_at_s - now_us / 1_000_000
+
+
+async def send_event_stream(
+    log: CommitLog,
+    topics: Sequence[Topic],
+    feed: Feed,
+    headers: HeaderList,
+    scope: Scope,
+    receive: Receive,
+    send: Send,
+) -> None:
+    """Respond with the events of a feed, which is asked for more whenever one of the topics changes."""
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    client = DisconnectWatcher(receive)
+    try:
+        await _pump(log.live, topics, feed, client, send, token_seconds_left(scope, log.clock_us()))
+    finally:
+        client.close()
+    if not client.disconnected:
+        await send({"type": "http.response.body", "body": b""})
+
+
+async def _pump(
+    live: Live, topics: Sequence[Topic], feed: Feed, client: DisconnectWatcher, send: Send, seconds_max: float
+) -> None:
+    loop = asyncio.get_running_loop()
+    # A little spread, or all readers of a popular stream would come back in the same second.
+    deadline = loop.time() + min(spread(limits.SSE_LIFETIME_S, 0.1), seconds_max)
+    while True:
+        seen = [topic.version for topic in topics]
+        progress = Progress.BEHIND
+        while progress is Progress.BEHIND:
+            if client.disconnected:
+                return
+            events, progress = await feed.next_events()
+            if events:
+                await send({"type": "http.response.body", "body": events, "more_body": True})
+        left_s = deadline - loop.time()
+        if progress is Progress.ENDED or left_s <= 0 or live.closing:
+            return
+        await wait_for_change(topics, seen, min(left_s, limits.SSE_HEARTBEAT_S), client.end_on_disconnect)
+        if not client.disconnected and [topic.version for topic in topics] == seen:
+            if left_s <= limits.SSE_HEARTBEAT_S:
+                return  # it was the deadline that was waited for; timers may be a little early
+            await send({"type": "http.response.body", "body": sse.HEARTBEAT, "more_body": True})
