@@ -10,7 +10,7 @@ import msgspec
 from mainstem import limits
 from mainstem.access import Identity
 from mainstem.errors import BadOffset, BadRequest, Forbidden, NotFound, OffsetGone, ValidationFailed
-from mainstem.http.asgi import HeaderList, Headers, Receive, Scope, Send
+from mainstem.http.asgi import Headers, Receive, Scope, Send
 from mainstem.http.requests import collect_headers, decode_json, read_body
 from mainstem.http.responses import (
     CORS_HEADERS,
@@ -24,12 +24,9 @@ from mainstem.http.responses import (
 from mainstem.log.commit import CommitLog
 from mainstem.log.records import CommittedId
 from mainstem.streams.http.headers import parse_read
-from mainstem.streams.jitter import draw_cursor_jitter_s
-from mainstem.streams.reading.live import LiveReads
+from mainstem.streams.http.reads import ReadRequest, Reads
 from mainstem.streams.reading.reader import Page, Streams
 from mainstem.streams.rules import json_mode, paths
-from mainstem.streams.rules.cursors import next_cursor
-from mainstem.streams.rules.etags import make_etag, matches
 from mainstem.streams.rules.offsets import Offset, Sentinel
 from mainstem.sync.commands import PutSnapshot, RaiseFloors
 from mainstem.sync.hub import Hub
@@ -60,7 +57,7 @@ class PartitionSource:
 
     def __init__(self, log: CommitLog, name: str) -> None:
         self.log = log
-        self.key = name
+        self.name = self.key = name
         self.tail = Offset(0, 0)
 
     def add_reader(self) -> None:
@@ -89,8 +86,14 @@ class PartitionsHttp:
         self.streams = streams
         self.log = hub.log
         self.pruner = pruner
-        self.page_bytes = page_bytes
-        self.live = LiveReads(self.log, long_poll_ms / 1000)
+        self.reads = Reads(
+            self.log,
+            long_poll_ms=long_poll_ms,
+            page_bytes=page_bytes,
+            page_headers=[*CORS_HEADERS, (b"content-type", json_mode.JSON.encode())],
+            cache_control=b"private, no-cache",
+            compresses=False,
+        )
 
     async def read(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = collect_headers(scope["headers"])
@@ -133,40 +136,9 @@ class PartitionsHttp:
             about = [(b"content-type", json_mode.JSON.encode()), (b"stream-next-offset", str(tail).encode())]
             await respond_head(send, [*CORS_HEADERS, *about, NO_STORE])
             return
-        if live == "sse":
-            await self.live.stream_events(source, start, cursor, scope, receive, send)
-            return
-        reply: HeaderList = [*CORS_HEADERS, (b"content-type", json_mode.JSON.encode())]
-        if live == "long-poll":
-            if await self.live.wait(source, start, scope, receive) is None:
-                return
-            reply.append((b"stream-cursor", self._cursor(cursor)))
-            if source.tail <= start:
-                await respond(send, 204, [*reply[:-2], reply[-1], *_up_to_date(start), NO_STORE])
-                return
-        await self._send_page(name, source, start, wanted is Sentinel.NOW, reply, headers, send)
-
-    async def _send_page(
-        self,
-        name: str,
-        source: PartitionSource,
-        start: Offset,
-        now: bool,
-        reply: HeaderList,
-        headers: Headers,
-        send: Send,
-    ) -> None:
-        page = await source.read(start, self.page_bytes)
-        etag = make_etag(name, page.start, page.end, False)
-        reply += [(b"stream-next-offset", str(page.end).encode()), (b"cache-control", b"private, no-cache")]
-        if not now:
-            reply.append((b"etag", etag.encode()))
-        if page.up_to_date:
-            reply.append((b"stream-up-to-date", b"true"))
-        if b"if-none-match" in headers and matches(headers[b"if-none-match"].decode("latin-1"), etag):
-            await respond(send, 304, reply)
-            return
-        await respond(send, 200, reply, json_mode.wrap(page.data))
+        request = ReadRequest(live, start, cursor, headers)
+        with_etag = wanted is not Sentinel.NOW
+        await self.reads.respond(source, request, [], scope, receive, send, with_etag=with_etag)
 
     async def _resolve(self, name: str, offset: Offset | Sentinel, tail: Offset) -> Offset:
         state: PartitionState = await self.log.store.get(partition_key(name)) or PartitionState()
@@ -184,9 +156,6 @@ class PartitionsHttp:
                 earliest_offset=earliest,
             )
         return offset
-
-    def _cursor(self, client: str | None) -> bytes:
-        return next_cursor(client, self.log.clock_us(), draw_cursor_jitter_s()).encode()
 
     # Tending
 
@@ -238,10 +207,6 @@ class PartitionsHttp:
 def _require_admin(scope: Scope) -> None:
     identity: Identity = scope["mainstem.identity"]
     identity.require_admin()
-
-
-def _up_to_date(offset: Offset) -> HeaderList:
-    return [(b"stream-next-offset", str(offset).encode()), (b"stream-up-to-date", b"true")]
 
 
 def parse_name(raw: bytes) -> str:

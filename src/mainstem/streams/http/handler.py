@@ -1,6 +1,5 @@
 """Requests in, responses out: the Durable Streams protocol as an ASGI handler, with no framework on the way."""
 
-import asyncio
 from urllib.parse import quote
 
 from mainstem import limits
@@ -12,7 +11,6 @@ from mainstem.errors import (
     MethodNotAllowed,
 )
 from mainstem.http.asgi import HeaderList, Headers, Receive, Scope, Send
-from mainstem.http.compression import ENCODERS, choose_encoding
 from mainstem.http.requests import (
     collect_headers,
     is_true,
@@ -39,19 +37,16 @@ from mainstem.streams.commands.fork import Fork, parse_sub_offset
 from mainstem.streams.commands.trim import format_retention
 from mainstem.streams.http.append import append_reply, parse_messages, parsed_size, prepare_append
 from mainstem.streams.http.headers import parse_read, read_lifetime, read_retention
-from mainstem.streams.jitter import draw_cursor_jitter_s
-from mainstem.streams.reading.live import LiveReads
-from mainstem.streams.reading.reader import Page, Streams, StreamSource
-from mainstem.streams.rules import content_types, json_mode, paths
-from mainstem.streams.rules.cursors import next_cursor
-from mainstem.streams.rules.etags import make_etag, matches
+from mainstem.streams.http.reads import ReadRequest, Reads
+from mainstem.streams.reading.reader import Streams, StreamSource
+from mainstem.streams.rules import content_types, paths
 from mainstem.streams.rules.json_mode import NOTHING, Messages
 from mainstem.streams.rules.offsets import Sentinel, parse_offset
 from mainstem.streams.states import StreamState
 from mainstem.streams.subscriptions.http import ControlHttp
 
 # Protocol 10.1. A page never changes, but more may follow it, so caches ask again after a minute.
-CACHE = b"public, max-age=60, stale-while-revalidate=300"
+CACHE_CONTROL = b"public, max-age=60, stale-while-revalidate=300"
 
 
 class StreamsHttp:
@@ -72,7 +67,14 @@ class StreamsHttp:
         self.control = control
         self.mount = mount
         self.body_bytes_max = body_bytes_max
-        self.live = LiveReads(streams.log, long_poll_ms / 1000)
+        self.reads = Reads(
+            streams.log,
+            long_poll_ms=long_poll_ms,
+            page_bytes=streams.page_bytes,
+            page_headers=CORS_HEADERS,
+            cache_control=CACHE_CONTROL,
+            compresses=True,
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send, raw_path: bytes) -> None:
         """`raw_path` is what follows the prefix, still percent-encoded."""
@@ -213,72 +215,28 @@ class StreamsHttp:
             await self._read_tail(path, parse_count(query["tail"], "tail", limits.TAIL_MESSAGES_MAX), headers, send)
             return
         live, offset, cursor = parse_read(headers, scope)
-        state = await self.streams.find(path)
-        self.streams.touch(path, state)
-        start = self.streams.resolve(state, offset)
+        state = await self._find_and_touch(path)
+        content = self._content_headers(state)
+        if live is None and offset is Sentinel.NOW:
+            tail = self.reads.describe_tail(state.next_offset, state.closed, None)
+            body = b"[]" if content_types.is_json(state.content_type) else b""
+            await respond(send, 200, [*CORS_HEADERS, *tail, NO_STORE, *content], body)
+            return
         source = StreamSource(self.streams, path, state)
-        if live == "sse":
-            await self.live.stream_events(source, start, cursor, scope, receive, send)
-            return
-        reply: HeaderList = []
-        if live == "long-poll":
-            if await self.live.wait(source, start, scope, receive) is None:
-                return
-            state = source.state
-            if start == state.next_offset:
-                await respond(send, 204, [*CORS_HEADERS, *self._tail(state, cursor), (b"cache-control", b"no-store")])
-                return
-            reply.append((b"stream-cursor", self._cursor(cursor)))
-        elif offset is Sentinel.NOW:
-            reply += [*self._tail(state, None), (b"cache-control", b"no-store")]
-            reply += self._content_headers(state)
-            await respond(
-                send, 200, [*CORS_HEADERS, *reply], b"[]" if content_types.is_json(state.content_type) else b""
-            )
-            return
-        page = await self.streams.read(state, start)
-        await self._send_page(path, state, page, reply, headers, send)
+        request = ReadRequest(live, self.streams.resolve(state, offset), cursor, headers)
+        await self.reads.respond(source, request, content, scope, receive, send)
 
     async def _read_tail(self, path: str, count: int, headers: Headers, send: Send) -> None:
         """Beyond the protocol: the last messages of a stream, then as any other read."""
+        state = await self._find_and_touch(path)
+        page = await self.streams.read_tail(state, count)
+        source, content = StreamSource(self.streams, path, state), self._content_headers(state)
+        await self.reads.send_page(source, page, content, headers, send, cache_control=b"no-store")
+
+    async def _find_and_touch(self, path: str) -> StreamState:
         state = await self.streams.find(path)
         self.streams.touch(path, state)
-        page = await self.streams.read_tail(state, count)
-        await self._send_page(path, state, page, [], headers, send, cache=b"no-store")
-
-    async def _send_page(
-        self,
-        path: str,
-        state: StreamState,
-        page: Page,
-        reply: HeaderList,
-        headers: Headers,
-        send: Send,
-        *,
-        cache: bytes = CACHE,
-    ) -> None:
-        etag = make_etag(path, page.start, page.end, page.closed)
-        reply += [*CORS_HEADERS, (b"etag", etag.encode()), (b"cache-control", cache), (b"vary", b"accept-encoding")]
-        reply.append((b"stream-next-offset", str(page.end).encode()))
-        if page.up_to_date:
-            reply.append((b"stream-up-to-date", b"true"))
-        if page.closed:
-            reply.append((b"stream-closed", b"true"))
-        if b"if-none-match" in headers and matches(headers[b"if-none-match"].decode("latin-1"), etag):
-            await respond(send, 304, reply)
-            return
-        body = page.data
-        if content_types.is_json(state.content_type):
-            inline = len(body) <= limits.ENCODE_INLINE_BYTES_MAX
-            body = json_mode.wrap(body) if inline else await asyncio.to_thread(json_mode.wrap, body)
-        reply += self._content_headers(state)
-        encoding = choose_encoding(headers.get(b"accept-encoding", b"").decode("latin-1"), len(body))
-        if encoding is not None:
-            encode = ENCODERS[encoding]
-            inline = len(body) <= limits.COMPRESS_INLINE_BYTES_MAX
-            body = encode(body) if inline else await asyncio.to_thread(encode, body)
-            reply.append((b"content-encoding", encoding.encode()))
-        await respond(send, 200, reply, body)
+        return state
 
     def _content_headers(self, state: StreamState) -> HeaderList:
         """What the content is. A browser downloads what could run scripts, instead of showing it."""
@@ -286,21 +244,6 @@ class StreamsHttp:
         if content_types.is_active(state.content_type) and not self.allow_active_content:
             return [content_type, (b"content-disposition", b"attachment")]
         return [content_type]
-
-    def _tail(self, state: StreamState, cursor: str | None) -> HeaderList:
-        """What says that a reader has everything."""
-        tail: HeaderList = [
-            (b"stream-next-offset", str(state.next_offset).encode()),
-            (b"stream-up-to-date", b"true"),
-        ]
-        if state.closed:
-            tail.append((b"stream-closed", b"true"))
-        else:
-            tail.append((b"stream-cursor", self._cursor(cursor)))
-        return tail
-
-    def _cursor(self, client: str | None) -> bytes:
-        return next_cursor(client, self.streams.log.clock_us(), draw_cursor_jitter_s()).encode()
 
 
 async def parse_first_messages(content_type: str, body: bytes) -> Messages:

@@ -248,19 +248,19 @@ class StreamSource:
 
     def __init__(self, streams: Streams, path: str, state: StreamState) -> None:
         self.streams = streams
-        self.path = path
+        self.name = path
         self.state = state
         self.content_type = state.content_type
         self.key = state.topic
 
     def add_reader(self) -> None:
-        self.streams.add_live_reader(self.path)
+        self.streams.add_live_reader(self.name)
 
     def remove_reader(self) -> None:
-        self.streams.remove_live_reader(self.path, self.state)
+        self.streams.remove_live_reader(self.name, self.state)
 
     async def refresh(self) -> tuple[Offset, bool]:
-        self.state = await self.streams.find(self.path, self.key)
+        self.state = await self.streams.find(self.name, self.key)
         return self.state.next_offset, self.state.closed
 
     async def read(self, at: Offset, bytes_max: int) -> Page:
