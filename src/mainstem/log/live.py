@@ -15,8 +15,8 @@ from mainstem.shares import Shares
 
 WHOLE_LOG = ""
 """What a reader of the whole log watches. No tag is empty."""
-OnWait = Callable[["asyncio.Future[None]"], None]
-"""Is handed the future of a wait, so that it can end the wait for reasons of its own (the client left)."""
+OnWait = Callable[["asyncio.Future[bool]"], None]
+"""Called with the future of a wait, to end the wait for another reason (the client disconnected)."""
 
 
 class Topic:
@@ -30,7 +30,7 @@ class Topic:
         self.version = 0
         """Raised with every wake-up: read it before the state, then wait for more than it."""
         self._chunks: deque[Chunk] = deque()
-        self.waiters: set[asyncio.Future[None]] = set()
+        self.waiters: set[asyncio.Future[bool]] = set()
         self.frames: dict[Hashable, Any] = {}
         """What readers encoded since the last wake-up, so that all others can send the same bytes."""
 
@@ -50,7 +50,7 @@ class Topic:
         self.version += 1
         self.frames.clear()
         for waiter in self.waiters:
-            wake_waiter(waiter)
+            wake_waiter(waiter, changed=True)
         self.waiters.clear()
 
     def read(self, start: int, bytes_max: int) -> Chunk | None:
@@ -70,27 +70,34 @@ class Topic:
         return Chunk(start, run[-1].end, b"".join(chunk.data for chunk in run))
 
 
-async def wait_for_change(topics: Sequence[Topic], seen: Sequence[int], timeout_s: float, on_wait: OnWait) -> None:
-    """Wait until one of the topics has another version than `seen`, the time is up, or the holder ends the wait."""
-    if any(topic.version != version for topic, version in zip(topics, seen, strict=True)):
-        return
+async def wait_for_change(topics: Sequence[Topic], seen: Sequence[int], timeout_s: float, on_wait: OnWait) -> bool:
+    """Wait until one of the topics has another version than `seen`; False if the wait ended without that."""
+    if _have_changed(topics, seen):
+        return True
     loop = asyncio.get_running_loop()
-    waiter: asyncio.Future[None] = loop.create_future()
+    waiter: asyncio.Future[bool] = loop.create_future()
     timer = loop.call_later(timeout_s, wake_waiter, waiter)
     on_wait(waiter)
     for topic in topics:
         topic.waiters.add(waiter)
     try:
-        await waiter
+        return await waiter or _have_changed(topics, seen)
     finally:
         timer.cancel()
         for topic in topics:
             topic.waiters.discard(waiter)
 
 
-def wake_waiter(waiter: "asyncio.Future[None]") -> None:
+def _have_changed(topics: Sequence[Topic], seen: Sequence[int]) -> bool:
+    for topic, version in zip(topics, seen, strict=True):  # noqa: SIM110 - twice as fast as any(), once per wake-up
+        if topic.version != version:
+            return True
+    return False
+
+
+def wake_waiter(waiter: "asyncio.Future[bool]", changed: bool = False) -> None:
     if not waiter.done():
-        waiter.set_result(None)
+        waiter.set_result(changed)
 
 
 class Live:

@@ -17,7 +17,7 @@ def record(topic: TopicId, start: int, data: bytes, kind: Kind = Kind.APPEND) ->
     return Record(CommittedId(1), 0, kind, topic, start, start + len(data), 1, data)
 
 
-def ignore(waiter: "asyncio.Future[None]") -> None:
+def ignore(waiter: "asyncio.Future[bool]") -> None:
     pass
 
 
@@ -26,7 +26,7 @@ async def turn() -> None:
         await asyncio.sleep(0)
 
 
-def start_waiting(topic: Topic) -> "asyncio.Task[None]":
+def start_waiting(topic: Topic) -> "asyncio.Task[bool]":
     return asyncio.create_task(wait_for_change([topic], [topic.version], LONG_S, ignore))
 
 
@@ -267,7 +267,7 @@ async def test_a_wait_ends_when_its_time_is_up() -> None:
 
 async def test_a_wait_ends_when_its_holder_says_so() -> None:
     live = Live()
-    held: list[asyncio.Future[None]] = []
+    held: list[asyncio.Future[bool]] = []
     with live.watch(ONE) as topic:
         waiting = asyncio.create_task(wait_for_change([topic], [topic.version], LONG_S, held.append))
         await turn()
@@ -280,7 +280,7 @@ async def test_a_wait_ends_when_its_holder_says_so() -> None:
 
 async def test_a_cancelled_wait_is_no_longer_woken() -> None:
     live = Live()
-    held: list[asyncio.Future[None]] = []
+    held: list[asyncio.Future[bool]] = []
     with live.watch(ONE) as topic:
         waiting = asyncio.create_task(wait_for_change([topic], [topic.version], LONG_S, held.append))
         await turn()

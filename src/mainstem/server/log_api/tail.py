@@ -30,9 +30,9 @@ class LogFeed:
 
     async def next_events(self) -> tuple[bytes, Progress]:
         if self._log.live.closing:
-            return b"", Progress.ENDED
+            return b"", "ended"
         if self._sent is not None and self._selection.after >= self._log.store.head:
-            return b"", Progress.CAUGHT_UP  # a page costs a round trip to a worker process
+            return b"", "caught up"  # a page costs a round trip to a worker process
         page = await self._exporters.page(self._selection, NDJSON)
         up_to_date = is_up_to_date(self._selection, page, self._log.store.head)
         events = b""
@@ -41,8 +41,8 @@ class LogFeed:
             events = self._encode(page, up_to_date)
         self._selection = msgspec.structs.replace(self._selection, after=page.next, position=page.position)
         if page.next >= self._selection.until:
-            return events, Progress.ENDED
-        return events, Progress.CAUGHT_UP if up_to_date else Progress.BEHIND
+            return events, "ended"
+        return events, "caught up" if up_to_date else "behind"
 
     def _encode(self, page: EncodedPage, up_to_date: bool) -> bytes:
         data = b"event: data\n%b\n" % sse.encode_lines(page.body[:-1]) if page.rows else b""

@@ -68,22 +68,21 @@ class Reads:
         with_etag: bool = True,
     ) -> None:
         """A page, a wait for one, or events, as `request.live` asks. `content` describes the body of a page."""
-        live, start, cursor, headers = request
-        if live == "sse":
-            await self.live.stream_events(source, start, cursor, scope, receive, send)
+        if request.live == "sse":
+            await self.live.stream_events(source, request.start, request.cursor, scope, receive, send)
             return
         extra: HeaderList = []
-        if live == "long-poll":
-            tail = await self.live.wait(source, start, scope, receive)
+        if request.live == "long-poll":
+            tail = await self.live.wait(source, request.start, scope, receive)
             if tail is None:
                 return
-            end, closed = tail
-            if end <= start:
-                await respond(send, 204, [*CORS_HEADERS, *self.describe_tail(start, closed, cursor), NO_STORE])
+            if tail[0] <= request.start:
+                about = self.describe_tail(request.start, tail[1], request.cursor)
+                await respond(send, 204, [*CORS_HEADERS, *about, NO_STORE])
                 return
-            extra = [(b"stream-cursor", self._next_cursor(cursor))]
-        page = await source.read(start, self.page_bytes)
-        await self.send_page(source, page, content, headers, send, extra=extra, with_etag=with_etag)
+            extra = [(b"stream-cursor", self._next_cursor(request.cursor))]
+        page = await source.read(request.start, self.page_bytes)
+        await self.send_page(source, page, content, request.headers, send, extra=extra, with_etag=with_etag)
 
     async def send_page(
         self,

@@ -119,25 +119,25 @@ class SourceFeed:
         try:
             tail = await self._source.refresh()
             if tail == self._sent:
-                return b"", Progress.CAUGHT_UP
+                return b"", "caught up"
             now_us = self._log.clock_us()
-            shared = not is_ahead(self._cursor, now_us)
+            shared = self._cursor is None or not is_ahead(self._cursor, now_us)
             key = (self._at, tail, current_interval(now_us))
             frames = self._topic.frames
-            if shared and key in frames:
-                events, self._at, up_to_date = frames[key]
-            else:
-                events, self._at, up_to_date = frame = await self._encode_next(now_us)
-                if shared and up_to_date and len(frames) < limits.TOPIC_FRAMES_MAX:
+            frame = frames.get(key) if shared else None
+            if frame is None:
+                frame = await self._encode_next(now_us)
+                if shared and frame[2] and len(frames) < limits.TOPIC_FRAMES_MAX:
                     frames[key] = frame
+            events, self._at, up_to_date = frame
         except (StreamNotFound, StreamGone):
-            return sse.DELETED, Progress.ENDED
+            return sse.DELETED, "ended"
         except OffsetGone:
-            return b"", Progress.ENDED  # retention has overtaken this reader, who learns it from the next request
+            return b"", "ended"  # retention has overtaken this reader, who learns it from the next request
         if not up_to_date:
-            return events, Progress.BEHIND
+            return events, "behind"
         self._sent = tail
-        return events, Progress.ENDED if tail[1] else Progress.CAUGHT_UP
+        return events, "ended" if tail[1] else "caught up"
 
     async def _encode_next(self, now_us: int) -> tuple[bytes, Offset, bool]:
         """The next events, the offset after them, and whether that is the end of the source."""

@@ -8,8 +8,7 @@ import asyncio
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from enum import Enum
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 from mainstem import limits
 from mainstem.access import Identity, name_caller
@@ -30,12 +29,9 @@ EVENT_STREAM: Final[HeaderList] = [
 ]
 
 
-class Progress(Enum):
-    """How far a reader has come with the bytes that its feed just returned."""
-
-    BEHIND = "there is more to send at once"
-    CAUGHT_UP = "nothing to send until the log grows"
-    ENDED = "nothing will follow"
+Progress = Literal["behind", "caught up", "ended"]
+"""Where a reader is after the events that its feed just returned: there is more to send at once, nothing until the log
+grows, or nothing ever again."""
 
 
 class Feed(Protocol):
@@ -52,7 +48,7 @@ class DisconnectWatcher:
 
     def __init__(self, receive: Receive) -> None:
         self.disconnected = False
-        self._waiter: asyncio.Future[None] | None = None
+        self._waiter: asyncio.Future[bool] | None = None
         self._task = asyncio.create_task(self._watch(receive))
 
     async def _watch(self, receive: Receive) -> None:
@@ -62,7 +58,7 @@ class DisconnectWatcher:
         if self._waiter is not None:
             wake_waiter(self._waiter)
 
-    def end_on_disconnect(self, waiter: "asyncio.Future[None]") -> None:
+    def end_on_disconnect(self, waiter: "asyncio.Future[bool]") -> None:
         self._waiter = waiter
         if self.disconnected:
             wake_waiter(waiter)
@@ -101,36 +97,31 @@ async def send_event_stream(
     send: Send,
 ) -> None:
     """Respond with the events of a feed, which is asked for more whenever one of the topics changes."""
+    loop = asyncio.get_running_loop()
+    # A little spread, or all readers of a popular stream would come back in the same second.
+    lifetime_s = min(spread(limits.SSE_LIFETIME_S, 0.1), token_seconds_left(scope, log.clock_us()))
+    deadline = loop.time() + lifetime_s
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     client = DisconnectWatcher(receive)
     try:
-        await _pump(log.live, topics, feed, client, send, token_seconds_left(scope, log.clock_us()))
+        seen = [topic.version for topic in topics]
+        while not client.disconnected:
+            events, progress = await feed.next_events()
+            if events:
+                await send({"type": "http.response.body", "body": events, "more_body": True})
+            if progress == "behind":
+                continue
+            left_s = deadline - loop.time()
+            if progress == "ended" or left_s <= 0 or log.live.closing:
+                break
+            wait_s = min(left_s, limits.SSE_HEARTBEAT_S)
+            if await wait_for_change(topics, seen, wait_s, client.end_on_disconnect):
+                seen = [topic.version for topic in topics]  # before the next look, so that nothing is missed
+            elif left_s <= limits.SSE_HEARTBEAT_S:
+                break  # it was the deadline that was waited for; timers may be a little early
+            elif not client.disconnected:
+                await send({"type": "http.response.body", "body": sse.HEARTBEAT, "more_body": True})
     finally:
         client.close()
     if not client.disconnected:
         await send({"type": "http.response.body", "body": b""})
-
-
-async def _pump(
-    live: Live, topics: Sequence[Topic], feed: Feed, client: DisconnectWatcher, send: Send, seconds_max: float
-) -> None:
-    loop = asyncio.get_running_loop()
-    # A little spread, or all readers of a popular stream would come back in the same second.
-    deadline = loop.time() + min(spread(limits.SSE_LIFETIME_S, 0.1), seconds_max)
-    while True:
-        seen = [topic.version for topic in topics]
-        progress = Progress.BEHIND
-        while progress is Progress.BEHIND:
-            if client.disconnected:
-                return
-            events, progress = await feed.next_events()
-            if events:
-                await send({"type": "http.response.body", "body": events, "more_body": True})
-        left_s = deadline - loop.time()
-        if progress is Progress.ENDED or left_s <= 0 or live.closing:
-            return
-        await wait_for_change(topics, seen, min(left_s, limits.SSE_HEARTBEAT_S), client.end_on_disconnect)
-        if not client.disconnected and [topic.version for topic in topics] == seen:
-            if left_s <= limits.SSE_HEARTBEAT_S:
-                return  # it was the deadline that was waited for; timers may be a little early
-            await send({"type": "http.response.body", "body": sse.HEARTBEAT, "more_body": True})

@@ -114,8 +114,8 @@ class SetFeed:
             self._behind.append(member)
         events = b"" if event is None else _encode(event, self._members)
         if self._behind:
-            return events, Progress.BEHIND
-        return events, Progress.ENDED if all(member.ended for member in self._members) else Progress.CAUGHT_UP
+            return events, "behind"
+        return events, "ended" if all(member.ended for member in self._members) else "caught up"
 
     async def _next_event(self, member: Member) -> tuple[SetEvent | None, bool]:
         """The next event of a member, if there is one, and whether that is all for now."""
