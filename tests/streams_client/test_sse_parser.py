@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mainstem.client.core.errors import InvalidResponse, TooMuchData
 from mainstem.client.core.sse import BatchParser, Event, EventParser
-from mainstem.streams.reading import sse
+from mainstem.streams.rules import sse
 from mainstem.streams.rules.offsets import Offset
 
 ENDS = (b"\n", b"\r\n", b"\r")

@@ -7,9 +7,10 @@ from mainstem import limits
 from mainstem.errors import MainstemError, StoreFull
 from mainstem.log.records import CommittedId, TopicId
 from mainstem.streams.commands.delete import Expire, Forget, Touch
-from mainstem.streams.commands.trim import EndChecks, Trim, surplus
+from mainstem.streams.commands.trim import EndChecks, Trim
 from mainstem.streams.reading.reader import Streams
 from mainstem.streams.rules.lifecycle import SECOND_US
+from mainstem.streams.rules.retention import find_surplus
 from mainstem.streams.states import (
     GARBAGE,
     PRODUCERS,
@@ -112,7 +113,7 @@ class Reaper:
                 await self._finish_trim(path, state)
                 continue
             oldest = await store.outline(state.topic, state.earliest, state.tail, limits.ERASE_RECORDS_MAX)
-            gone = surplus(state, oldest, now_us)
+            gone = find_surplus(state, oldest, now_us)
             again_us = now_us if len(gone) == limits.ERASE_RECORDS_MAX else now_us + RETENTION_EVERY_US
             position, last_id = (gone[-1].end, gone[-1].committed_id) if gone else (state.earliest, CommittedId(0))
             messages = sum(record.messages for record in gone)

@@ -24,7 +24,7 @@ from joserfc.jwk import ECKey, Key, OctKey, OKPKey, RSAKey
 from mainstem import limits
 from mainstem.errors import SettingsError
 from mainstem.server.addresses import is_loopback
-from mainstem.streams.subscriptions.signing import decode_base64url
+from mainstem.streams.rules.base64url import decode_base64url
 
 logger = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from mainstem.server.log_api.exporters import Exporters
 from mainstem.server.log_api.formats import NDJSON
 from mainstem.server.log_api.pages import EncodedPage, is_up_to_date
 from mainstem.server.log_api.selection import Selection, parse_number
-from mainstem.streams.reading import sse
 from mainstem.streams.reading.pump import Progress
+from mainstem.streams.rules import sse
 
 
 class LogFeed:

@@ -33,15 +33,16 @@ from mainstem.http.responses import (
 from mainstem.long_work import run_sized
 from mainstem.streams.commands.create import Create, Created, Lifetime
 from mainstem.streams.commands.delete import Delete
-from mainstem.streams.commands.fork import Fork, parse_sub_offset
-from mainstem.streams.commands.trim import format_retention
+from mainstem.streams.commands.fork import Fork
 from mainstem.streams.http.append import append_reply, parse_messages, parsed_size, prepare_append
 from mainstem.streams.http.headers import parse_read, read_lifetime, read_retention
 from mainstem.streams.http.reads import ReadRequest, Reads
 from mainstem.streams.reading.reader import Streams, StreamSource
 from mainstem.streams.rules import content_types, paths
+from mainstem.streams.rules.forks import parse_sub_offset
 from mainstem.streams.rules.json_mode import NOTHING, Messages
 from mainstem.streams.rules.offsets import Sentinel, parse_offset
+from mainstem.streams.rules.retention import format_retention
 from mainstem.streams.states import StreamState
 from mainstem.streams.subscriptions.http import ControlHttp
 

@@ -7,9 +7,9 @@ from mainstem.errors import BadHeader, BadQuery
 from mainstem.http.asgi import Headers, Scope
 from mainstem.http.requests import read_query, text_header
 from mainstem.streams.commands.create import Lifetime
-from mainstem.streams.commands.trim import parse_retention
 from mainstem.streams.rules.lifecycle import parse_expires_at, parse_ttl
 from mainstem.streams.rules.offsets import Offset, Sentinel, parse_offset
+from mainstem.streams.rules.retention import parse_retention
 from mainstem.streams.states import ProducerTuple, Retention
 
 INTEGER = re.compile(rb"0|[1-9][0-9]{0,15}")

@@ -14,7 +14,6 @@ from mainstem.log.commit import CommitLog
 from mainstem.log.live import Topic, wait_for_change
 from mainstem.log.records import TopicId
 from mainstem.streams.jitter import draw_cursor_jitter_s
-from mainstem.streams.reading import sse
 from mainstem.streams.reading.pump import (
     EVENT_STREAM,
     DisconnectWatcher,
@@ -24,7 +23,7 @@ from mainstem.streams.reading.pump import (
     token_seconds_left,
 )
 from mainstem.streams.reading.reader import Page
-from mainstem.streams.rules import content_types, json_mode
+from mainstem.streams.rules import content_types, json_mode, sse
 from mainstem.streams.rules.cursors import current_interval, is_ahead, next_cursor
 from mainstem.streams.rules.offsets import Offset
 

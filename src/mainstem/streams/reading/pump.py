@@ -19,7 +19,7 @@ from mainstem.log.commit import CommitLog
 from mainstem.log.live import Live, Topic, wait_for_change, wake_waiter
 from mainstem.shares import Share
 from mainstem.streams.jitter import spread
-from mainstem.streams.reading import sse
+from mainstem.streams.rules import sse
 
 EVENT_STREAM: Final[HeaderList] = [
     *CORS_HEADERS,

@@ -10,12 +10,13 @@ from mainstem.errors import BadOffset, OffsetGone, StreamNotFound
 from mainstem.log.commit import CommitLog
 from mainstem.log.records import Chunk, TopicId
 from mainstem.long_work import run_sized
-from mainstem.streams.commands.fork import count_sub_offset, segment_at
-from mainstem.streams.commands.trim import Trim, before
+from mainstem.streams.commands.trim import Trim
 from mainstem.streams.reading.large_records import LargeRecords
 from mainstem.streams.rules import content_types, json_mode, lifecycle
 from mainstem.streams.rules.content_types import is_json
+from mainstem.streams.rules.forks import count_sub_offset, segment_at
 from mainstem.streams.rules.offsets import Offset, Sentinel
+from mainstem.streams.rules.retention import find_before
 from mainstem.streams.states import StreamState, stream_key
 
 P = ParamSpec("P")
@@ -184,7 +185,7 @@ class Streams:
             oldest = await self.log.store.outline(
                 state.topic, state.earliest, offset.position, limits.ERASE_RECORDS_MAX
             )
-            gone = before(state, oldest, offset.position)
+            gone = find_before(state, oldest, offset.position)
             if not gone:
                 return
             messages = sum(record.messages for record in gone)

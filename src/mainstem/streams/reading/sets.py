@@ -18,14 +18,13 @@ from mainstem.access import Identity
 from mainstem.errors import BadQuery, OffsetGone, StreamGone, StreamNotFound
 from mainstem.http.asgi import Headers, Receive, Scope, Send
 from mainstem.http.requests import collect_headers, parse_query
-from mainstem.streams.reading import sse
 from mainstem.streams.reading.pump import EVENT_STREAM, Progress, reserve_readers, send_event_stream
 from mainstem.streams.reading.reader import Page, Streams
-from mainstem.streams.rules import content_types, json_mode
+from mainstem.streams.rules import content_types, json_mode, sse
+from mainstem.streams.rules.base64url import decode_base64url, encode_base64url
 from mainstem.streams.rules.offsets import Offset, parse_offset
 from mainstem.streams.rules.paths import check_path
 from mainstem.streams.states import StreamState
-from mainstem.streams.subscriptions.signing import decode_base64url, encode_base64url
 
 
 class SetEvent(msgspec.Struct, rename="camel", omit_defaults=True):

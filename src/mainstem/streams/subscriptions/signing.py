@@ -3,7 +3,6 @@
 Both are kept in the log's states, so they survive restarts and every node of a server has the same ones.
 """
 
-import base64
 import hashlib
 import hmac
 
@@ -15,6 +14,7 @@ from mainstem.errors import TokenInvalid
 from mainstem.log.commands import Key, Space, View
 from mainstem.log.spaces import SpaceNumber
 from mainstem.streams.commands.delete import Sizeless
+from mainstem.streams.rules.base64url import decode_base64url, encode_base64url
 
 DAY_US = 86_400 * 1_000_000
 
@@ -39,14 +39,6 @@ class Keyring(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 KEYRINGS: Space[Keyring] = Space(SpaceNumber.KEYRINGS, Keyring)
 KEYRING_KEY = Key(KEYRINGS, "webhooks")
-
-
-def encode_base64url(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
-
-
-def decode_base64url(text: str) -> bytes:
-    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
 def _public(private: bytes) -> bytes:

@@ -3,7 +3,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstem.errors import (
-    BadHeader,
     BadOffset,
     ContentTypeMismatch,
     SourceDeleted,
@@ -14,8 +13,9 @@ from mainstem.errors import (
 from mainstem.log.records import Kind
 from mainstem.streams.commands.create import Create, Lifetime
 from mainstem.streams.commands.delete import Delete, Forget
-from mainstem.streams.commands.fork import Fork, count_sub_offset, inherit, parse_sub_offset, segment_at
-from mainstem.streams.rules.json_mode import NOTHING, parse_body
+from mainstem.streams.commands.fork import Fork
+from mainstem.streams.rules.forks import inherit, segment_at
+from mainstem.streams.rules.json_mode import NOTHING
 from mainstem.streams.rules.offsets import Offset
 from mainstem.streams.states import GARBAGE, stream_key
 from tests.support.book import TEXT, Book, append, producer, text
@@ -43,26 +43,6 @@ def read(book, path):
                 data += record.data[max(0, at - record.start) : until - record.start]
         at = until
     return data
-
-
-@pytest.mark.parametrize(("value", "number"), [("0", 0), ("1", 1), ("42", 42), (str(2**53 - 1), 2**53 - 1)])
-def test_a_sub_offset_is_a_plain_number(value, number):
-    assert parse_sub_offset(value) == number
-
-
-@pytest.mark.parametrize("value", ["", "-1", "+1", "01", "1.0", "1e2", "x", "٣", " 1", str(2**53), "9" * 5000])
-def test_any_other_sub_offset_is_refused(value):
-    with pytest.raises(BadHeader):
-        parse_sub_offset(value)
-
-
-def test_a_sub_offset_counts_bytes_but_messages_in_json():
-    assert count_sub_offset(TEXT, b"abc", 2) == 2
-    record = parse_body(b'[1, {"a": 2}, "x,y"]').data
-    assert [count_sub_offset("application/json", record, n) for n in range(4)] == [0, 2, 11, 17]
-    for content_type, data, beyond in ((TEXT, b"abc", 4), ("application/json", record, 4), (TEXT, b"", 1)):
-        with pytest.raises(BadOffset):
-            count_sub_offset(content_type, data, beyond)
 
 
 def test_a_fork_shares_the_data_up_to_its_point_and_goes_its_own_way(book):

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mainstem.streams.reading.sse import (
+from mainstem.streams.rules.offsets import Offset
+from mainstem.streams.rules.sse import (
     DELETED,
     HEARTBEAT,
     encode_binary,
@@ -15,7 +16,6 @@ from mainstem.streams.reading.sse import (
     repair,
     whole_characters,
 )
-from mainstem.streams.rules.offsets import Offset
 
 OFFSET = Offset(2, 77)
 text = st.text(st.characters(exclude_categories=["Cs"]))
