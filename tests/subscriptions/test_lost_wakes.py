@@ -16,11 +16,11 @@ from mainstem.streams.commands.create import Create
 from mainstem.streams.rules.json_mode import NOTHING, Messages
 from mainstem.streams.rules.offsets import Offset
 from mainstem.streams.states import stream_key
-from mainstem.streams.subscriptions.dispatcher import Deliveries
-from mainstem.streams.subscriptions.model import Config, PutSubscription
-from mainstem.streams.subscriptions.signing import read_token
-from mainstem.streams.subscriptions.wakes import Grip, Woken
-from mainstem.streams.subscriptions.webhook_client import WebhookCaller
+from mainstem.streams.subscriptions.core.model import Config, PutSubscription
+from mainstem.streams.subscriptions.core.signing import read_token
+from mainstem.streams.subscriptions.core.wakes import FencingToken, WakeResult
+from mainstem.streams.subscriptions.dispatcher import Dispatcher
+from mainstem.streams.subscriptions.webhook_client import WebhookClient
 from mainstem.testing.clock import FakeClock
 from tests.support.subscribers import Subscriber, WakeStream, append, create
 from tests.support.waits import eventually_async
@@ -30,22 +30,22 @@ TEXT = "text/plain"
 
 
 @asynccontextmanager
-async def subscribed(*names: str) -> AsyncIterator[tuple[CommitLog, Deliveries]]:
+async def subscribed(*names: str) -> AsyncIterator[tuple[CommitLog, Dispatcher]]:
     """A log in memory with pull-wake subscriptions to everything under `e`."""
     store = MemoryStore()
     await store.open()
     log = CommitLog(store, Live(), FakeClock())
     log.start()
-    deliveries = Deliveries(log, WebhookCaller(allow_local=False))
-    await deliveries.start()
+    dispatcher = Dispatcher(log, WebhookClient(allow_local=False))
+    await dispatcher.start()
     try:
         for name in names:
             await log.submit(Create(f"wakes/{name}", "application/json", NOTHING))
             config = Config("pull-wake", "e/*", wake_stream=f"wakes/{name}")
             await log.submit(PutSubscription(name, f"nonce-{name}", config, (), "http://server/v1/stream"))
-        yield log, deliveries
+        yield log, dispatcher
     finally:
-        await deliveries.stop()
+        await dispatcher.stop()
         await log.stop()
         await store.close()
 
@@ -60,65 +60,65 @@ def appending(path: str) -> Append:
     return Append(path, TEXT, Messages(b"data", 1))
 
 
-async def is_woken(log: CommitLog, deliveries: Deliveries, name: str, generation: int) -> bool:
-    return (await deliveries.find(name)).generation >= generation
+async def is_woken(log: CommitLog, dispatcher: Dispatcher, name: str, generation: int) -> bool:
+    return (await dispatcher.find(name)).generation >= generation
 
 
-def grip_of(deliveries: Deliveries, name: str, woken: Woken, token: str) -> Grip:
-    claims = read_token(deliveries.keys.ring, token, name)
+def fencing_token_of(dispatcher: Dispatcher, name: str, woken: WakeResult, token: str) -> FencingToken:
+    claims = read_token(dispatcher.keys.ring, token, name)
     assert woken.state.wake_id is not None
-    return Grip(claims.nonce, claims.generation, woken.state.generation, woken.state.wake_id)
+    return FencingToken(claims.nonce, claims.generation, woken.state.generation, woken.state.wake_id)
 
 
-async def finish(deliveries: Deliveries, name: str, woken: Woken, token: str) -> bool:
+async def finish(dispatcher: Dispatcher, name: str, woken: WakeResult, token: str) -> bool:
     acks = tuple((stream.path, Offset.parse(stream.tail_offset)) for stream in woken.streams)
-    return await deliveries.acknowledge(name, grip_of(deliveries, name, woken, token), acks, True)
+    return await dispatcher.acknowledge(name, fencing_token_of(dispatcher, name, woken, token), acks, True)
 
 
 async def test_an_append_that_comes_while_its_empty_stream_is_looked_at_wakes():
     """The look finds nothing yet; the append is committed before the wake that follows from the look."""
-    async with subscribed("ann") as (log, deliveries):
+    async with subscribed("ann") as (log, dispatcher):
         await log.submit(Create("e/1", TEXT, NOTHING))
         await log.submit(appending("e/1"))
-        assert await eventually_async(lambda: is_woken(log, deliveries, "ann", 1))
+        assert await eventually_async(lambda: is_woken(log, dispatcher, "ann", 1))
 
 
 async def test_an_append_in_one_batch_with_the_last_acknowledgement_wakes():
-    async with subscribed("ann", "bob") as (log, deliveries):
+    async with subscribed("ann", "bob") as (log, dispatcher):
         await log.submit(Create("e/1", TEXT, Messages(b"data", 1)))
-        claims = {name: await deliveries.claim(name, "worker") for name in ("ann", "bob")}
-        await finish(deliveries, "bob", *claims["bob"])  # from now on nobody but ann waits for this stream
+        claims = {name: await dispatcher.claim(name, "worker") for name in ("ann", "bob")}
+        await finish(dispatcher, "bob", *claims["bob"])  # from now on nobody but ann waits for this stream
         await come_to_rest()
-        await asyncio.gather(finish(deliveries, "ann", *claims["ann"]), log.submit(appending("e/1")))
+        await asyncio.gather(finish(dispatcher, "ann", *claims["ann"]), log.submit(appending("e/1")))
         tail = (await log.store.get(stream_key("e/1"))).next_offset
         assert tail == Offset(0, 8)
         for name in ("ann", "bob"):
-            assert await eventually_async(lambda name=name: is_woken(log, deliveries, name, 2)), name
+            assert await eventually_async(lambda name=name: is_woken(log, dispatcher, name, 2)), name
 
 
 async def test_an_append_in_one_batch_before_the_last_acknowledgement_wakes():
-    async with subscribed("ann", "bob") as (log, deliveries):
+    async with subscribed("ann", "bob") as (log, dispatcher):
         await log.submit(Create("e/1", TEXT, Messages(b"data", 1)))
-        claims = {name: await deliveries.claim(name, "worker") for name in ("ann", "bob")}
-        await finish(deliveries, "bob", *claims["bob"])
+        claims = {name: await dispatcher.claim(name, "worker") for name in ("ann", "bob")}
+        await finish(dispatcher, "bob", *claims["bob"])
         await come_to_rest()
-        await asyncio.gather(log.submit(appending("e/1")), finish(deliveries, "ann", *claims["ann"]))
+        await asyncio.gather(log.submit(appending("e/1")), finish(dispatcher, "ann", *claims["ann"]))
         for name in ("ann", "bob"):
-            assert await eventually_async(lambda name=name: is_woken(log, deliveries, name, 2)), name
+            assert await eventually_async(lambda name=name: is_woken(log, dispatcher, name, 2)), name
 
 
 async def test_a_claim_right_after_an_acknowledgement_finds_what_is_left(monkeypatch):
     """What was acknowledged just now must not stand before it and fill the look."""
     monkeypatch.setattr(limits, "WAKE_STREAMS_MAX", 2)
-    async with subscribed("ann") as (log, deliveries):
+    async with subscribed("ann") as (log, dispatcher):
         for number in range(5):
             await log.submit(Create(f"e/{number}", TEXT, Messages(b"data", 1)))
         told: set[str] = set()
         more = True
         while more:
-            woken, token = await deliveries.claim("ann", "worker")
+            woken, token = await dispatcher.claim("ann", "worker")
             told |= {stream.path for stream in woken.streams}
-            more = await finish(deliveries, "ann", woken, token)
+            more = await finish(dispatcher, "ann", woken, token)
         assert told == {f"e/{number}" for number in range(5)}
 
 

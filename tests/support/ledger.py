@@ -11,7 +11,7 @@ from mainstem.streams.commands.create import Create
 from mainstem.streams.rules.json_mode import Messages
 from mainstem.streams.rules.offsets import Offset
 from mainstem.streams.states import StreamState, stream_key
-from mainstem.streams.subscriptions.model import (
+from mainstem.streams.subscriptions.core.model import (
     LINKS,
     Config,
     Link,
@@ -20,7 +20,7 @@ from mainstem.streams.subscriptions.model import (
     link_key,
     subscription_key,
 )
-from mainstem.streams.subscriptions.wakes import Acknowledge, Candidate, Claim, Grip, Wake, Woken
+from mainstem.streams.subscriptions.core.wakes import Acknowledge, Candidate, Claim, FencingToken, Wake, WakeResult
 
 SECOND_US = 1_000_000
 LEASE_S = 30
@@ -94,30 +94,30 @@ class Ledger:
 
     # Its wakes
 
-    def wake(self, *paths: str, nonce: str = "nonce") -> Woken | None:
+    def wake(self, *paths: str, nonce: str = "nonce") -> WakeResult | None:
         self._wakes += 1
         wake_stream = self.subscription.config.wake_stream
         candidates = tuple(self.candidate(path) for path in paths)
-        woken: Woken | None = self.run(Wake("sub", nonce, f"w_{self._wakes}", candidates, wake_stream))
+        woken: WakeResult | None = self.run(Wake("sub", nonce, f"w_{self._wakes}", candidates, wake_stream))
         return woken
 
-    def claim(self, *paths: str, worker: str = "ann", nonce: str = "nonce") -> Woken:
+    def claim(self, *paths: str, worker: str = "ann", nonce: str = "nonce") -> WakeResult:
         self._wakes += 1
         candidates = tuple(self.candidate(path) for path in paths)
-        woken: Woken = self.run(Claim("sub", nonce, worker, f"w_{self._wakes}", candidates))
+        woken: WakeResult = self.run(Claim("sub", nonce, worker, f"w_{self._wakes}", candidates))
         return woken
 
     @property
-    def grip(self) -> Grip:
+    def fencing(self) -> FencingToken:
         """What the worker of the present wake shows."""
         state = self.subscription
         assert state.wake_id is not None
-        return Grip(state.nonce, state.generation, state.generation, state.wake_id)
+        return FencingToken(state.nonce, state.generation, state.generation, state.wake_id)
 
-    def acknowledge(self, *acks: tuple[str, int], done: bool = False, grip: Grip | None = None) -> bool:
+    def acknowledge(self, *acks: tuple[str, int], done: bool = False, fencing: FencingToken | None = None) -> bool:
         named = tuple((path, Offset(0, position)) for path, position in acks)
         candidates = tuple(self.candidate(path) for path in self.streams())
-        more: bool = self.run(Acknowledge("sub", grip or self.grip, named, done, candidates=candidates))
+        more: bool = self.run(Acknowledge("sub", fencing or self.fencing, named, done, candidates=candidates))
         return more
 
     def streams(self) -> list[str]:
@@ -129,5 +129,5 @@ class Ledger:
         self.now_us += round(seconds * SECOND_US)
 
 
-def changed(grip: Grip, **fields: Any) -> Grip:
-    return msgspec.structs.replace(grip, **fields)
+def changed(fencing: FencingToken, **fields: Any) -> FencingToken:
+    return msgspec.structs.replace(fencing, **fields)

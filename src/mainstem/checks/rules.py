@@ -6,7 +6,7 @@ from mainstem import limits
 from mainstem.checks import events, log, streams
 from mainstem.log import pruned  # noqa: F401 - declares a space, as those below do, so that its states are known
 from mainstem.log.store.snapshot import Figures, Finding, Report, StoreSnapshot
-from mainstem.streams.subscriptions import model, signing  # noqa: F401
+from mainstem.streams.subscriptions.core import model, signing  # noqa: F401
 
 Rule = Callable[[StoreSnapshot], Iterator[Finding]]
 OnRule = Callable[[str, int, int], None]

@@ -37,9 +37,9 @@ from mainstem.streams.reading.reader import Streams
 from mainstem.streams.reading.sets import StreamSets
 from mainstem.streams.reaper import Reaper
 from mainstem.streams.rules.paths import Mount
-from mainstem.streams.subscriptions.dispatcher import Deliveries
+from mainstem.streams.subscriptions.dispatcher import Dispatcher
 from mainstem.streams.subscriptions.http import ControlHttp
-from mainstem.streams.subscriptions.webhook_client import WebhookCaller
+from mainstem.streams.subscriptions.webhook_client import WebhookClient
 from mainstem.sync.hub import Hub
 from mainstem.sync.pruner import Pruner
 from mainstem.sync.validation.tree import tree_validator
@@ -159,9 +159,9 @@ class Mainstem:
         reaper = Reaper(streams)
         reaper.start()
         stack.push_async_callback(reaper.stop)
-        deliveries = Deliveries(log, WebhookCaller(allow_local=settings.allow_local_webhooks))
-        await deliveries.start()
-        stack.push_async_callback(deliveries.stop)
+        dispatcher = Dispatcher(log, WebhookClient(allow_local=settings.allow_local_webhooks))
+        await dispatcher.start()
+        stack.push_async_callback(dispatcher.stop)
         hub = Hub(log)
         hub.start()
         stack.callback(hub.stop)
@@ -173,7 +173,7 @@ class Mainstem:
         return Endpoints(
             streams=StreamsHttp(
                 streams,
-                ControlHttp(deliveries, self.mount, allow_local_webhooks=settings.allow_local_webhooks),
+                ControlHttp(dispatcher, self.mount, allow_local_webhooks=settings.allow_local_webhooks),
                 self.mount,
                 body_bytes_max=settings.max_body_bytes,
                 long_poll_ms=settings.long_poll_ms,

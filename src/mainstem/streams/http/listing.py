@@ -11,7 +11,7 @@ from mainstem.http.responses import respond_json
 from mainstem.streams.reading.reader import Streams
 from mainstem.streams.rules import lifecycle
 from mainstem.streams.states import STREAMS, StreamState
-from mainstem.streams.subscriptions.model import SUBSCRIPTIONS, Subscription
+from mainstem.streams.subscriptions.core.model import SUBSCRIPTIONS, Subscription
 from mainstem.timestamps import format_time
 
 

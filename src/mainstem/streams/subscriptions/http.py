@@ -28,9 +28,7 @@ from mainstem.http.responses import CORS_HEADERS, JSON_CONTENT, respond, respond
 from mainstem.shares import Share
 from mainstem.streams.rules import paths
 from mainstem.streams.rules.offsets import Offset
-from mainstem.streams.subscriptions.dispatcher import Deliveries
-from mainstem.streams.subscriptions.links import implied_starts, list_links
-from mainstem.streams.subscriptions.model import (
+from mainstem.streams.subscriptions.core.model import (
     LINKS,
     AddStreams,
     Config,
@@ -41,8 +39,10 @@ from mainstem.streams.subscriptions.model import (
     check_config,
     link_prefix,
 )
-from mainstem.streams.subscriptions.signing import jwks, read_token
-from mainstem.streams.subscriptions.wakes import Grip, LinkedStream, Release
+from mainstem.streams.subscriptions.core.signing import jwks, read_token
+from mainstem.streams.subscriptions.core.wakes import FencingToken, LinkedStream, Release
+from mainstem.streams.subscriptions.dispatcher import Dispatcher
+from mainstem.streams.subscriptions.link_queries import implied_starts, list_links
 from mainstem.streams.subscriptions.webhook_client import check_url
 from mainstem.timestamps import format_time
 
@@ -92,10 +92,10 @@ class ClaimReply(msgspec.Struct):
 class ControlHttp:
     """Everything under the reserved prefix. `rest` is the decoded path behind `__ds/`."""
 
-    def __init__(self, deliveries: Deliveries, mount: paths.Mount, *, allow_local_webhooks: bool) -> None:
-        self.deliveries = deliveries
+    def __init__(self, dispatcher: Dispatcher, mount: paths.Mount, *, allow_local_webhooks: bool) -> None:
+        self.dispatcher = dispatcher
         self.mount = mount
-        self.log = deliveries.log
+        self.log = dispatcher.log
         self.allow_local_webhooks = allow_local_webhooks
         self._making: Counter[str | None] = Counter()
 
@@ -106,7 +106,7 @@ class ControlHttp:
         elif rest == "keys/rotate" and method == "POST":
             identity: Identity = scope["mainstem.identity"]
             identity.require_admin()
-            ring = await self.deliveries.keys.ensure(rotate=True)
+            ring = await self.dispatcher.keys.ensure(rotate=True)
             await respond_json(send, {"kid": ring.active.kid})
         elif rest.startswith("subscriptions/"):
             subscription_id, _, action = rest.removeprefix("subscriptions/").partition("/")
@@ -126,7 +126,7 @@ class ControlHttp:
             (b"content-type", b"application/jwk-set+json"),
             (b"cache-control", b"public, max-age=300"),
         ]
-        await respond(send, 200, headers, msgspec.json.encode(jwks(self.deliveries.keys.ring)))
+        await respond(send, 200, headers, msgspec.json.encode(jwks(self.dispatcher.keys.ring)))
 
     async def _subscription(
         self, method: str, name: str, action: str, headers: Headers, body: bytes, scope: Scope, send: Send
@@ -160,15 +160,15 @@ class ControlHttp:
         elif action in ("callback", "ack") and method == "POST":
             await self._acknowledge(name, action, headers, decode_json(body, WakeRequest, InvalidSubscription), send)
         elif action == "release" and method == "POST":
-            grip = await self._grip(name, headers, decode_json(body, WakeRequest, InvalidSubscription))
-            await self.log.submit(Release(name, grip))
+            fencing = await self._read_fencing_token(name, headers, decode_json(body, WakeRequest, InvalidSubscription))
+            await self.log.submit(Release(name, fencing))
             await respond(send, 204, CORS_HEADERS)
         else:
             raise MethodNotAllowed(f"{method} means nothing here")
 
     async def _find(self, name: str, identity: Identity) -> Subscription:
         """A subscription, for a caller who may see it."""
-        state = await self.deliveries.find(name)
+        state = await self.dispatcher.find(name)
         if not await self._may_see(state, identity):
             raise Forbidden("this token does not allow to read all that this subscription tells of")
         return state
@@ -225,8 +225,8 @@ class ControlHttp:
     @contextmanager
     def _count_making(self, name: str, owner: str | None) -> Iterator[None]:
         """Within the share of its owner, those counted that are being made; one that exists is only confirmed."""
-        if not self.deliveries.knows(name):
-            count = self.deliveries.count_owned(owner) + self._making[owner] + 1
+        if not self.dispatcher.knows(name):
+            count = self.dispatcher.count_owned(owner) + self._making[owner] + 1
             self.log.live.shares.require(Share.SUBSCRIPTIONS, count)
         self._making[owner] += 1
         try:
@@ -258,7 +258,7 @@ class ControlHttp:
             return None
         signing = {
             "alg": "ed25519",
-            "kid": self.deliveries.keys.ring.active.kid,
+            "kid": self.dispatcher.keys.ring.active.kid,
             "jwks_url": f"{state.base_url}/{paths.RESERVED}/jwks.json",
         }
         return {"url": state.config.webhook_url, "signing": signing}
@@ -266,31 +266,31 @@ class ControlHttp:
     async def _claim(self, name: str, worker: str, send: Send) -> None:
         if not worker or len(worker) > limits.SUBSCRIPTION_ID_BYTES_MAX:
             raise InvalidSubscription(f"a worker's name is 1 to {limits.SUBSCRIPTION_ID_BYTES_MAX} characters")
-        woken, token = await self.deliveries.claim(name, worker)
+        woken, token = await self.dispatcher.claim(name, worker)
         state = woken.state
         assert state.wake_id is not None
         reply = ClaimReply(state.wake_id, state.generation, token, woken.streams, state.config.lease_ttl_ms)
         await respond_json(send, reply, headers=[*CORS_HEADERS, JSON_CONTENT])
 
     async def _acknowledge(self, name: str, action: str, headers: Headers, request: WakeRequest, send: Send) -> None:
-        grip = await self._grip(name, headers, request)
-        state = await self.deliveries.find(name)
+        fencing = await self._read_fencing_token(name, headers, request)
+        state = await self.dispatcher.find(name)
         if (action == "callback") != (state.config.type == "webhook"):
             raise InvalidSubscription("a webhook uses callback, a pull-wake worker uses ack")
         try:
             acks = tuple((_check_streams([ack.stream])[0], Offset.parse(ack.offset)) for ack in request.acks)
         except BadOffset as error:
             raise InvalidOffset(error.detail) from None
-        more = await self.deliveries.acknowledge(name, grip, acks, request.done)
+        more = await self.dispatcher.acknowledge(name, fencing, acks, request.done)
         await respond_json(send, {"ok": True, "next_wake": more})
 
-    async def _grip(self, name: str, headers: Headers, request: WakeRequest) -> Grip:
+    async def _read_fencing_token(self, name: str, headers: Headers, request: WakeRequest) -> FencingToken:
         """The token comes first: who has none must not learn which subscriptions there are."""
         scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         if scheme.lower() != "bearer" or not token:
             raise TokenInvalid("send the token of this wake as Authorization: Bearer")
-        claims = read_token(self.deliveries.keys.ring, token.strip(), name)
-        return Grip(claims.nonce, claims.generation, request.generation, request.wake_id)
+        claims = read_token(self.dispatcher.keys.ring, token.strip(), name)
+        return FencingToken(claims.nonce, claims.generation, request.generation, request.wake_id)
 
 
 def require_all(identity: Identity, config: Config, streams: tuple[str, ...]) -> None:

@@ -30,7 +30,7 @@ class WebhookFailed(Exception):
     """The receiver did not take the wake."""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class WebhookResponse(msgspec.Struct, frozen=True):
     status: int
     body: bytes
 
@@ -74,13 +74,13 @@ async def resolve(host: str, port: int) -> list[str]:
     return [str(entry[4][0]) for entry in found]
 
 
-class WebhookCaller:
+class WebhookClient:
     def __init__(self, *, allow_local: bool, resolve: Resolve = resolve) -> None:
         self.allow_local = allow_local
         self._resolve = resolve
         self._tls = ssl.create_default_context()
 
-    async def call(self, url: str, body: bytes, signature: str) -> Answer:
+    async def call(self, url: str, body: bytes, signature: str) -> WebhookResponse:
         """POST a wake. Everything that goes wrong is a WebhookFailed, within a bounded time."""
         try:
             async with asyncio.timeout(limits.WEBHOOK_S_MAX):
@@ -90,7 +90,7 @@ class WebhookCaller:
         except (OSError, ssl.SSLError, UnicodeError, WebhookUrlRejected) as error:
             raise WebhookFailed(str(error)) from None
 
-    async def _call(self, url: str, body: bytes, signature: str) -> Answer:
+    async def _call(self, url: str, body: bytes, signature: str) -> WebhookResponse:
         parts = check_url(url, allow_local=self.allow_local)
         host = parts.hostname or ""
         secure = parts.scheme == "https"
@@ -106,7 +106,7 @@ class WebhookCaller:
         try:
             writer.write(_request(parts, body, signature))
             await writer.drain()
-            return await _read_answer(reader)
+            return await _read_response(reader)
         finally:
             writer.close()
 
@@ -128,7 +128,7 @@ def _request(parts: SplitResult, body: bytes, signature: str) -> bytes:
     ).encode() + body
 
 
-class _AnswerParser:
+class _ResponseParser:
     def __init__(self) -> None:
         self.body = bytearray()
         self.complete = False
@@ -149,8 +149,8 @@ class _AnswerParser:
         self.complete = True
 
 
-async def _read_answer(reader: asyncio.StreamReader) -> Answer:
-    answer = _AnswerParser()
+async def _read_response(reader: asyncio.StreamReader) -> WebhookResponse:
+    answer = _ResponseParser()
     parser = httptools.HttpResponseParser(answer)
     received = 0
     while not answer.complete:
@@ -169,4 +169,4 @@ async def _read_answer(reader: asyncio.StreamReader) -> Answer:
     status = parser.get_status_code()
     if not status or not answer.has_head:
         raise WebhookFailed("the connection ended without an answer")
-    return Answer(status, bytes(answer.body))
+    return WebhookResponse(status, bytes(answer.body))

@@ -12,12 +12,12 @@ from mainstem import limits
 from mainstem.errors import MainstemError
 from mainstem.log.commit import CommitLog
 from mainstem.streams.jitter import spread
-from mainstem.streams.subscriptions.keyring import SigningKeys
-from mainstem.streams.subscriptions.model import Subscription
-from mainstem.streams.subscriptions.signing import sign_webhook
-from mainstem.streams.subscriptions.slots import Slots
-from mainstem.streams.subscriptions.wakes import Delivered, LinkedStream, Postpone
-from mainstem.streams.subscriptions.webhook_client import Answer, WebhookCaller, WebhookFailed
+from mainstem.streams.subscriptions.core.model import Subscription
+from mainstem.streams.subscriptions.core.signing import sign_webhook
+from mainstem.streams.subscriptions.core.wakes import ConfirmDelivery, LinkedStream, PostponeDelivery
+from mainstem.streams.subscriptions.keyed_semaphore import KeyedSemaphore
+from mainstem.streams.subscriptions.signing_keys import SigningKeys
+from mainstem.streams.subscriptions.webhook_client import WebhookClient, WebhookFailed, WebhookResponse
 
 logger = logging.getLogger(__name__)
 
@@ -34,39 +34,39 @@ class WebhookBody(msgspec.Struct, frozen=True):
     callback_token: str
 
 
-class WebhookAnswer(msgspec.Struct, frozen=True):
+class WebhookResult(msgspec.Struct, frozen=True):
     done: bool = False
 
 
-class WebhookDeliveries:
+class WebhookSender:
     def __init__(
-        self, log: CommitLog, caller: WebhookCaller, keys: SigningKeys, acknowledge_all: AcknowledgeAll
+        self, log: CommitLog, client: WebhookClient, keys: SigningKeys, acknowledge_all: AcknowledgeAll
     ) -> None:
         self._log = log
-        self._caller = caller
+        self._client = client
         self._keys = keys
         self._acknowledge_all = acknowledge_all
-        self.open: set[str] = set()
+        self.in_flight: set[str] = set()
         """Wakes whose call has not ended, or waits for its turn: they are not told again meanwhile."""
         self._calls = asyncio.Semaphore(limits.WEBHOOKS_AT_ONCE)
-        self._owners = Slots(limits.WEBHOOKS_PER_OWNER_AT_ONCE)
-        self._hosts = Slots(limits.WEBHOOKS_PER_HOST_AT_ONCE)
+        self._owners = KeyedSemaphore(limits.WEBHOOKS_PER_OWNER_AT_ONCE)
+        self._hosts = KeyedSemaphore(limits.WEBHOOKS_PER_HOST_AT_ONCE)
 
     async def deliver(self, name: str, state: Subscription, streams: tuple[LinkedStream, ...]) -> None:
         assert state.wake_id is not None
-        self.open.add(state.wake_id)
+        self.in_flight.add(state.wake_id)
         try:
             await self._deliver(name, state, streams)
         finally:
-            self.open.discard(state.wake_id)
+            self.in_flight.discard(state.wake_id)
 
     @asynccontextmanager
-    async def _turn(self, url: str, owner: str | None) -> AsyncIterator[None]:
+    async def _acquire_slot(self, url: str, owner: str | None) -> AsyncIterator[None]:
         """An owner whose receivers are slow waits for them itself, and holds nothing meanwhile that others need."""
         async with AsyncExitStack() as stack:
             if owner is not None:
-                await stack.enter_async_context(self._owners.use(owner))
-            await stack.enter_async_context(self._hosts.use(urlsplit(url).hostname or ""))
+                await stack.enter_async_context(self._owners.acquire(owner))
+            await stack.enter_async_context(self._hosts.acquire(urlsplit(url).hostname or ""))
             await stack.enter_async_context(self._calls)
             yield
 
@@ -84,9 +84,9 @@ class WebhookDeliveries:
             )
         )
         try:
-            async with self._turn(state.config.webhook_url, state.owner):
+            async with self._acquire_slot(state.config.webhook_url, state.owner):
                 signature = sign_webhook(self._keys.ring, body, self._log.clock_us())
-                answer = await self._caller.call(state.config.webhook_url, body, signature)
+                answer = await self._client.call(state.config.webhook_url, body, signature)
             if not 200 <= answer.status < 300:
                 raise WebhookFailed(f"the receiver answered {answer.status}")
         except WebhookFailed as failure:
@@ -94,17 +94,17 @@ class WebhookDeliveries:
             return
         await self._accept(name, state, answer)
 
-    async def _accept(self, name: str, state: Subscription, answer: Answer) -> None:
+    async def _accept(self, name: str, state: Subscription, answer: WebhookResponse) -> None:
         assert state.wake_id is not None
         try:
-            done = msgspec.json.decode(answer.body, type=WebhookAnswer).done
+            done = msgspec.json.decode(answer.body, type=WebhookResult).done
         except msgspec.MsgspecError:
             done = False  # any 2xx is a receipt; only a plain {"done": true} also acknowledges
         try:
             if done:
                 await self._acknowledge_all(name, state)
             else:
-                await self._log.submit(Delivered(name, state.wake_id))
+                await self._log.submit(ConfirmDelivery(name, state.wake_id))
         except MainstemError as error:
             logger.info("the answer of webhook %s came too late: %s", name, error.detail)
 
@@ -115,6 +115,6 @@ class WebhookDeliveries:
         logger.info("webhook %s failed, again in %.1f s: %s", name, delay_s, failure)
         at_us = self._log.clock_us() + int(delay_s * 1_000_000)
         try:
-            await self._log.submit(Postpone(name, state.wake_id, at_us))
+            await self._log.submit(PostponeDelivery(name, state.wake_id, at_us))
         except MainstemError as error:  # the lease runs out instead, and the wake comes again
             logger.warning("the retry of webhook %s could not be noted: %s", name, error.detail)

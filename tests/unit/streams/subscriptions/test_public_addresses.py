@@ -3,7 +3,7 @@
 import pytest
 
 from mainstem.errors import WebhookUrlRejected
-from mainstem.streams.subscriptions.webhook_client import WebhookCaller, WebhookFailed, check_url
+from mainstem.streams.subscriptions.webhook_client import WebhookClient, WebhookFailed, check_url
 
 PUBLIC = [
     "https://worker.example/hooks",
@@ -202,7 +202,7 @@ PRIVATE_ADDRESSES = [
 @pytest.mark.parametrize("address", PRIVATE_ADDRESSES)
 @pytest.mark.parametrize("allow_local", [False, True])
 async def test_a_name_that_leads_to_a_private_address_is_not_called(address, allow_local):
-    caller = WebhookCaller(allow_local=allow_local, resolve=resolver(address))
+    caller = WebhookClient(allow_local=allow_local, resolve=resolver(address))
     with pytest.raises(WebhookFailed, match="not public"):
         await caller.call("https://worker.example/", b"{}", "signature")
 
@@ -211,19 +211,19 @@ async def test_a_name_that_leads_to_a_private_address_is_not_called(address, all
 async def test_one_private_address_among_public_ones_is_enough_to_refuse(private):
     """Otherwise it would be chance, or the attacker, that decides which of them is called."""
     for addresses in (("8.8.8.8", private), (private, "8.8.8.8"), ("8.8.8.8", "1.1.1.1", private)):
-        caller = WebhookCaller(allow_local=False, resolve=resolver(*addresses))
+        caller = WebhookClient(allow_local=False, resolve=resolver(*addresses))
         with pytest.raises(WebhookFailed, match="not public"):
             await caller.call("https://worker.example/", b"{}", "signature")
 
 
 async def test_a_name_that_leads_nowhere_is_not_called():
     with pytest.raises(WebhookFailed):
-        await WebhookCaller(allow_local=False, resolve=resolver()).call("https://worker.example/", b"{}", "s")
+        await WebhookClient(allow_local=False, resolve=resolver()).call("https://worker.example/", b"{}", "s")
 
 
 async def test_localhost_that_leads_elsewhere_is_not_called():
     for address in ("10.0.0.1", "169.254.169.254"):
-        caller = WebhookCaller(allow_local=True, resolve=resolver(address))
+        caller = WebhookClient(allow_local=True, resolve=resolver(address))
         with pytest.raises(WebhookFailed, match="not public"):
             await caller.call("http://localhost:3000/", b"{}", "signature")
 
@@ -233,4 +233,4 @@ async def test_a_number_in_the_system_resolvers_own_forms_reaches_nothing(host):
     """With the real resolver, which reads such numbers as addresses."""
     for allow_local in (False, True):
         with pytest.raises(WebhookFailed):
-            await WebhookCaller(allow_local=allow_local).call(f"https://{host}/", b"{}", "signature")
+            await WebhookClient(allow_local=allow_local).call(f"https://{host}/", b"{}", "signature")

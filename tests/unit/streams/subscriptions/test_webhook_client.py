@@ -6,13 +6,13 @@ import socket
 import pytest
 
 from mainstem import limits
-from mainstem.streams.subscriptions.webhook_client import Answer, WebhookCaller, WebhookFailed
+from mainstem.streams.subscriptions.webhook_client import WebhookClient, WebhookFailed, WebhookResponse
 from tests.support.raw_receivers import answering, hang, receiving, trickle
 
 
 @pytest.fixture
 def caller():
-    return WebhookCaller(allow_local=True)
+    return WebhookClient(allow_local=True)
 
 
 async def call(caller, behave, body=b'{"wake": 1}'):
@@ -22,7 +22,7 @@ async def call(caller, behave, body=b'{"wake": 1}'):
 
 async def test_a_call_is_a_post_with_the_body_and_the_signature(caller):
     with receiving(answering(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")) as receiver:
-        assert await caller.call(receiver.url, b'{"wake": 1}', "t=1,kid=k,ed25519=s") == Answer(200, b"{}")
+        assert await caller.call(receiver.url, b'{"wake": 1}', "t=1,kid=k,ed25519=s") == WebhookResponse(200, b"{}")
     (request,) = receiver.requests
     head, _, body = request.partition(b"\r\n\r\n")
     lines = head.split(b"\r\n")
@@ -36,12 +36,15 @@ async def test_a_call_is_a_post_with_the_body_and_the_signature(caller):
 @pytest.mark.parametrize(
     ("raw", "answer"),
     [
-        (b"HTTP/1.1 204 No Content\r\n\r\n", Answer(204, b"")),
-        (b"HTTP/1.1 200 OK\r\n\r\n{}", Answer(200, b"{}")),  # without a length it ends with the connection
-        (b"HTTP/1.0 200 OK\r\n\r\n{}", Answer(200, b"{}")),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", Answer(200, b"{}")),
-        (b"HTTP/1.1 500 Oh\r\nContent-Length: 1\r\n\r\nx", Answer(500, b"x")),
-        (b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", Answer(200, b"{}")),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", WebhookResponse(204, b"")),
+        (b"HTTP/1.1 200 OK\r\n\r\n{}", WebhookResponse(200, b"{}")),  # without a length it ends with the connection
+        (b"HTTP/1.0 200 OK\r\n\r\n{}", WebhookResponse(200, b"{}")),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", WebhookResponse(200, b"{}")),
+        (b"HTTP/1.1 500 Oh\r\nContent-Length: 1\r\n\r\nx", WebhookResponse(500, b"x")),
+        (
+            b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}",
+            WebhookResponse(200, b"{}"),
+        ),
     ],
     ids=["empty", "until-the-end", "http-1.0", "chunked", "error", "early-hints"],
 )
@@ -51,7 +54,7 @@ async def test_every_form_of_an_http_answer_is_understood(caller, raw, answer):
 
 async def test_an_answer_may_come_byte_by_byte(caller):
     raw = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
-    assert await call(caller, answering(*(bytes([byte]) for byte in raw))) == Answer(200, b"{}")
+    assert await call(caller, answering(*(bytes([byte]) for byte in raw))) == WebhookResponse(200, b"{}")
 
 
 async def test_a_redirect_is_an_answer_and_is_not_followed(caller):
@@ -178,6 +181,6 @@ def test_a_name_that_cannot_be_a_name_has_failed_on_every_event_loop():
     async def check():
         for host in HOSTS_OF_ODD_FORM:
             with pytest.raises(WebhookFailed):
-                await WebhookCaller(allow_local=False).call(f"https://{host}/", b"{}", "s")
+                await WebhookClient(allow_local=False).call(f"https://{host}/", b"{}", "s")
 
     asyncio.run(check())

@@ -7,8 +7,8 @@ import secrets
 from mainstem import limits
 from mainstem.errors import MainstemError
 from mainstem.log.commit import CommitLog
-from mainstem.streams.subscriptions.model import Subscription
-from mainstem.streams.subscriptions.signing import KEYRING_KEY, EnsureKeys, Keyring, TokenClaims, make_token
+from mainstem.streams.subscriptions.core.model import Subscription
+from mainstem.streams.subscriptions.core.signing import KEYRING_KEY, EnsureKeys, Keyring, TokenClaims, make_token
 
 logger = logging.getLogger(__name__)
 

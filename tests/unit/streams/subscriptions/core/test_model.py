@@ -9,7 +9,7 @@ from mainstem.log.records import CommittedId, TopicId
 from mainstem.streams.commands.delete import Delete
 from mainstem.streams.rules.offsets import Offset
 from mainstem.streams.states import StreamState, stream_key
-from mainstem.streams.subscriptions.model import (
+from mainstem.streams.subscriptions.core.model import (
     SUBSCRIPTIONS,
     AddStreams,
     Config,

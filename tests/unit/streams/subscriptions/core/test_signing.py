@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from mainstem import limits
 from mainstem.errors import TokenInvalid
-from mainstem.streams.subscriptions.signing import (
+from mainstem.streams.subscriptions.core.signing import (
     DAY_US,
     KEYRING_KEY,
     EnsureKeys,

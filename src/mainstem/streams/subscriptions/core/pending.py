@@ -1,9 +1,9 @@
 """Pending streams: which subscriptions there are, and which streams may have something new for each of them.
 
 All of this is in memory and only says where to look; whether something is new is decided by a command. A path that
-changed is first *dirty*: its subscriptions have not been looked up. Then it is *spread*: it stands in the pending set
-of each of them, and another change costs next to nothing. A subscription that is idle while something is pending for it
-is *ready* to be woken.
+changed is first *unmatched*: its subscriptions have not been looked up. Once it is *matched*, it stands in the pending
+set of each of them, and another change costs next to nothing. A subscription that is idle while something is pending
+for it is *ready* to be woken.
 """
 
 from collections import Counter, OrderedDict
@@ -12,18 +12,18 @@ from collections.abc import Callable, Iterable
 from mainstem import limits
 from mainstem.globs import GlobIndex
 from mainstem.log.records import CommittedId
-from mainstem.streams.subscriptions.model import Link, Subscription, split_link
+from mainstem.streams.subscriptions.core.model import Link, Subscription, split_link
 
 
 class PendingStreams:
-    """`notify` is called whenever there is something to spread or somebody to wake."""
+    """`notify` is called whenever there is something to match or somebody to wake."""
 
     def __init__(self, notify: Callable[[], None]) -> None:
         self.subscriptions: dict[str, Subscription] = {}
-        self.count = 0
-        """Changes seen so far. Whoever looks at streams notes it before the look, and settles with it."""
-        self.spread_count = 0
-        """Paths spread so far. With `dirty_count` it says when all that are dirty now will have been."""
+        self.change_count = 0
+        """Changes seen so far. Whoever reads streams takes it before the read, and passes it to `clear_pending`."""
+        self.matched_count = 0
+        """Paths matched so far. With `unmatched_count` it says when all that are unmatched now will have been."""
         self.owned: Counter[str | None] = Counter()
         """How many subscriptions each owner has; None stands for those without one."""
         self._notify = notify
@@ -33,22 +33,22 @@ class PendingStreams:
         self._by_pattern: dict[str, set[str]] = {}
         self._explicit: dict[str, set[str]] = {}
         self._pending: dict[str, dict[str, None]] = {}
-        self._dirty: OrderedDict[str, None] = OrderedDict()
-        """In the order in which they are spread: the first one may be half done."""
-        self._spread: set[str] = set()
+        self._unmatched: OrderedDict[str, None] = OrderedDict()
+        """In the order in which they are matched: the first one may be half done."""
+        self._matched: set[str] = set()
         self._changes: dict[str, int] = {}
-        """The count of a path's last change: a look that began before it settles nothing."""
+        """The count of a path's last change: a read that began before it clears nothing."""
         self._ready: set[str] = set()
 
-    # What is told
+    # What has changed
 
     def note_change(self, path: str) -> None:
         """A stream changed: not to be told while there are no `subscriptions`. This is all that an append costs while
         its subscriptions know already."""
-        self.count += 1
-        self._changes[path] = self.count
-        if path not in self._spread:
-            self._dirty[path] = None
+        self.change_count += 1
+        self._changes[path] = self.change_count
+        if path not in self._matched:
+            self._unmatched[path] = None
             self._notify()
 
     def note_subscription(self, name: str, state: Subscription | None) -> str | None:
@@ -75,7 +75,7 @@ class PendingStreams:
             return
         if link is not None and link.explicit:
             self._explicit.setdefault(path, set()).add(name)
-            self._dirty[path] = None
+            self._unmatched[path] = None
             self._notify()
         else:
             self._remove_explicit(name, path)
@@ -91,9 +91,9 @@ class PendingStreams:
         if state.config.pattern is not None:
             self._by_pattern.setdefault(state.config.pattern, set()).add(name)
             self._globs.add(state.config.pattern)
-        # What was spread to the others has not been spread to this one.
-        self._dirty.update(dict.fromkeys(self._spread))
-        self._spread.clear()
+        # What was matched to the others has not been matched to this one.
+        self._unmatched.update(dict.fromkeys(self._matched))
+        self._matched.clear()
 
     def _remove(self, name: str, state: Subscription) -> None:
         del self.subscriptions[name]
@@ -121,7 +121,7 @@ class PendingStreams:
 
     # What is known
 
-    def has_life(self, nonce: str) -> bool:
+    def has_nonce(self, nonce: str) -> bool:
         return nonce in self._ids
 
     def has_explicit(self, path: str) -> bool:
@@ -151,29 +151,29 @@ class PendingStreams:
         return {name for name in found if self.subscriptions[name].config.wake_stream != path}
 
     @property
-    def dirty_count(self) -> int:
-        return len(self._dirty)
+    def unmatched_count(self) -> int:
+        return len(self._unmatched)
 
     # Who is to be woken
 
-    def look_at(self, paths: Iterable[str]) -> None:
-        """These streams may have something new: they count with the next `spread`, which this does not ask for."""
-        self._dirty.update(dict.fromkeys(paths))
+    def add_unmatched(self, paths: Iterable[str]) -> None:
+        """These streams may have something new: `match_changes` takes them up, but is not asked to."""
+        self._unmatched.update(dict.fromkeys(paths))
 
-    def spread(self, tries_max: int = limits.INTEGER_MAX) -> bool:
-        """Put dirty paths into the pending sets of the subscriptions to them, until so many patterns were tried.
+    def match_changes(self, tries_max: int = limits.INTEGER_MAX) -> bool:
+        """Put unmatched paths into the pending sets of the subscriptions to them, until so many patterns were tried.
 
         Returns whether all are done. Whoever is on the event loop gives it back between two calls.
         """
-        while self._dirty:
+        while self._unmatched:
             if tries_max <= 0:
                 return False
-            path = next(iter(self._dirty))
+            path = next(iter(self._unmatched))
             tries_max -= 1 + self._globs.advance(path, tries_max)
             if not self._globs.knows(path):
                 return False
-            del self._dirty[path]
-            self.spread_count += 1
+            del self._unmatched[path]
+            self.matched_count += 1
             linked = self.linked_to(path)
             for name in linked:
                 self._pending[name][path] = None
@@ -181,9 +181,9 @@ class PendingStreams:
                     self._ready.add(name)
             if not linked:
                 self._changes.pop(path, None)
-            if len(self._spread) < limits.SPREAD_PATHS_MAX:
-                self._spread.add(path)
-        if len(self._changes) > 2 * limits.SPREAD_PATHS_MAX:
+            if len(self._matched) < limits.MATCHED_PATHS_MAX:
+                self._matched.add(path)
+        if len(self._changes) > 2 * limits.MATCHED_PATHS_MAX:
             waiting = {path for pending in self._pending.values() for path in pending}
             self._changes = {path: at for path, at in self._changes.items() if path in waiting}
         return True
@@ -195,14 +195,14 @@ class PendingStreams:
     def take_ready(self, names_max: int) -> list[str]:
         return [self._ready.pop() for _ in range(min(len(self._ready), names_max))]
 
-    def settle(self, name: str, quiet: Iterable[str], since: int) -> None:
-        """These streams had nothing new in a look that began at `since`: forget them until they change."""
+    def clear_pending(self, name: str, up_to_date: Iterable[str], since: int) -> None:
+        """These streams had nothing new in a read that began at `since`: forget them until they change."""
         pending = self._pending.get(name)
         if pending is None:
             return
-        for path in quiet:
+        for path in up_to_date:
             if self._changes.get(path, 0) <= since:
                 pending.pop(path, None)
-                self._spread.discard(path)
+                self._matched.discard(path)
         if pending:
             self.make_ready([name])

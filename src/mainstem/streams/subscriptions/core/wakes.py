@@ -1,7 +1,7 @@
 """Wakes: how a subscription's worker is told, claims, acknowledges and lets go (protocol section 7), as Commands.
 
     idle      no wake under way             -> Wake, Claim
-    woken     wake_id, no holder            -> Claim (pull-wake), Acknowledge (webhook), Postpone, ExpireLease
+    woken     wake_id, no holder            -> Claim (pull-wake), Acknowledge (webhook), PostponeDelivery, ExpireLease
     held      wake_id, holder, lease        -> Acknowledge, Release, ExpireLease
 
 Every wake raises the generation. Whoever comes with an older one, or with another wake_id, is fenced. Cursors move only
@@ -26,7 +26,7 @@ from mainstem.streams.rules import json_mode, lifecycle
 from mainstem.streams.rules.content_types import is_json
 from mainstem.streams.rules.offsets import Offset
 from mainstem.streams.states import StreamState, stream_key
-from mainstem.streams.subscriptions.model import (
+from mainstem.streams.subscriptions.core.model import (
     Link,
     Subscription,
     find_subscription,
@@ -56,12 +56,12 @@ class LinkedStream(msgspec.Struct, frozen=True, gc=False):
     has_pending: bool = True
 
 
-class Woken(msgspec.Struct, frozen=True, gc=False):
+class WakeResult(msgspec.Struct, frozen=True, gc=False):
     """The wake that is under way, and the streams that it is about."""
 
     state: Subscription
     streams: tuple[LinkedStream, ...]
-    quiet: tuple[str, ...]
+    up_to_date: tuple[str, ...]
     """Candidates that turned out to have nothing new."""
 
 
@@ -83,16 +83,18 @@ def _candidate_keys(subscription_id: str, nonce: str, candidates: tuple[Candidat
     return keys
 
 
-def _look(view: View, state: Subscription, candidates: tuple[Candidate, ...]) -> tuple[list[LinkedStream], list[str]]:
+def _find_pending(
+    view: View, state: Subscription, candidates: tuple[Candidate, ...]
+) -> tuple[list[LinkedStream], list[str]]:
     """The candidates with something new, and those without. Implied links become real ones."""
     streams: list[LinkedStream] = []
-    quiet: list[str] = []
+    up_to_date: list[str] = []
     for candidate in candidates:
         key = link_key(state.nonce, candidate.path)
         link: Link | None = view.get(key)
         stream: StreamState | None = view.get(stream_key(candidate.path))
         if not has_pending(state, candidate.path, link, stream):
-            quiet.append(candidate.path)
+            up_to_date.append(candidate.path)
             continue
         assert stream is not None
         if link is None:
@@ -101,7 +103,7 @@ def _look(view: View, state: Subscription, candidates: tuple[Candidate, ...]) ->
             link = Link(stream.read_seq, candidate.start, False)
             view.put(key, link)
         streams.append(LinkedStream(candidate.path, link.type, str(link.acked), str(stream.next_offset)))
-    return streams, quiet
+    return streams, up_to_date
 
 
 def _next_generation(view: View, state: Subscription, wake_id: str, streams: list[LinkedStream]) -> Subscription:
@@ -140,13 +142,13 @@ class Wake(msgspec.Struct, Sizeless, frozen=True, gc=False):
             keys.append(stream_key(self.wake_stream))
         return keys
 
-    def apply(self, view: View) -> Woken | None:
+    def apply(self, view: View) -> WakeResult | None:
         state: Subscription | None = view.get(subscription_key(self.id))
         if state is None or state.nonce != self.nonce or state.wake_id is not None:
             return None
-        streams, quiet = _look(view, state, self.candidates)
+        streams, up_to_date = _find_pending(view, state, self.candidates)
         if not streams:
-            return Woken(state, (), tuple(quiet))
+            return WakeResult(state, (), tuple(up_to_date))
         state = _next_generation(view, state, self.wake_id, streams)
         if self.wake_stream is None:
             state = replace(state, lease_until_us=_lease_end(view, state))
@@ -154,7 +156,7 @@ class Wake(msgspec.Struct, Sizeless, frozen=True, gc=False):
             # Nobody can be told yet. Come back after a lease time, as when a worker was told and died.
             state = replace(state, lease_until_us=_lease_end(view, state))
         view.put(subscription_key(self.id), state)
-        return Woken(state, tuple(streams), tuple(quiet))
+        return WakeResult(state, tuple(streams), tuple(up_to_date))
 
     def _write_wake(self, view: View, state: Subscription, path: str) -> bool:
         assert self.wake_stream is not None
@@ -185,13 +187,13 @@ class Claim(msgspec.Struct, Sizeless, frozen=True, gc=False):
     def needs(self) -> list[Key]:
         return _candidate_keys(self.id, self.nonce, self.candidates)
 
-    def apply(self, view: View) -> Woken:
+    def apply(self, view: View) -> WakeResult:
         state = find_subscription(view, self.id, self.nonce)
         if state.config.type != "pull-wake":
             raise InvalidSubscription("only a pull-wake subscription is claimed")
         if state.holder is not None and state.lease_until_us is not None and state.lease_until_us > view.now_us:
             raise AlreadyClaimed(state.holder, state.generation)
-        streams, quiet = _look(view, state, self.candidates)
+        streams, up_to_date = _find_pending(view, state, self.candidates)
         if not streams:
             raise NoPendingWork("nothing is new in the linked streams")
         if state.wake_id is None or state.holder is not None:  # a holder whose lease ran out is fenced
@@ -203,11 +205,11 @@ class Claim(msgspec.Struct, Sizeless, frozen=True, gc=False):
             snapshot=tuple((stream.path, stream.tail_offset) for stream in streams),
         )
         view.put(subscription_key(self.id), state)
-        return Woken(state, tuple(streams), tuple(quiet))
+        return WakeResult(state, tuple(streams), tuple(up_to_date))
 
 
-class Grip(msgspec.Struct, frozen=True, gc=False):
-    """What a worker shows: the wake that it was given, and its token's claims."""
+class FencingToken(msgspec.Struct, frozen=True, gc=False):
+    """What a worker shows, so that one whose wake is over is refused: the wake it was given, and its token's claims."""
 
     nonce: str
     token_generation: int
@@ -215,15 +217,15 @@ class Grip(msgspec.Struct, frozen=True, gc=False):
     wake_id: str
 
 
-def _find_gripped(view: View, subscription_id: str, grip: Grip) -> Subscription:
+def _find_fenced(view: View, subscription_id: str, fencing: FencingToken) -> Subscription:
     state: Subscription | None = view.get(subscription_key(subscription_id))
     if state is None:
         raise SubscriptionNotFound(f"there is no subscription {subscription_id!r}")
     if (state.nonce, state.generation, state.generation, state.wake_id) != (
-        grip.nonce,
-        grip.token_generation,
-        grip.generation,
-        grip.wake_id,
+        fencing.nonce,
+        fencing.token_generation,
+        fencing.generation,
+        fencing.wake_id,
     ):
         raise Fenced("this wake is over: another one, or none, is under way")
     return state
@@ -233,7 +235,7 @@ class Acknowledge(msgspec.Struct, Sizeless, frozen=True, gc=False):
     """Move cursors and extend the lease; with `done`, end the wake. Says whether another wake follows."""
 
     id: str
-    grip: Grip
+    fencing: FencingToken
     acks: tuple[tuple[str, Offset], ...]
     done: bool
     candidates: tuple[Candidate, ...] = ()
@@ -242,10 +244,10 @@ class Acknowledge(msgspec.Struct, Sizeless, frozen=True, gc=False):
 
     def needs(self) -> list[Key]:
         named = tuple(Candidate(path) for path, _ in self.acks)
-        return _candidate_keys(self.id, self.grip.nonce, (*named, *self.candidates))
+        return _candidate_keys(self.id, self.fencing.nonce, (*named, *self.candidates))
 
     def apply(self, view: View) -> bool:
-        state = _find_gripped(view, self.id, self.grip)
+        state = _find_fenced(view, self.id, self.fencing)
         for path, offset in self.acks:
             self._ack(view, path, offset)
         if not self.done:
@@ -258,7 +260,7 @@ class Acknowledge(msgspec.Struct, Sizeless, frozen=True, gc=False):
         )
 
     def _ack(self, view: View, path: str, offset: Offset) -> None:
-        key = link_key(self.grip.nonce, path)
+        key = link_key(self.fencing.nonce, path)
         link: Link | None = view.get(key)
         stream: StreamState | None = view.get(stream_key(path))
         if link is None:
@@ -275,17 +277,17 @@ class Release(msgspec.Struct, Sizeless, frozen=True, gc=False):
     """Let go without an acknowledgement."""
 
     id: str
-    grip: Grip
+    fencing: FencingToken
 
     def needs(self) -> list[Key]:
         return [subscription_key(self.id)]
 
     def apply(self, view: View) -> None:
-        state = _find_gripped(view, self.id, self.grip)
+        state = _find_fenced(view, self.id, self.fencing)
         view.put(subscription_key(self.id), _idle(state))
 
 
-class Postpone(msgspec.Struct, Sizeless, frozen=True, gc=False):
+class PostponeDelivery(msgspec.Struct, Sizeless, frozen=True, gc=False):
     """A webhook failed: try the same wake again later. The schedule is durable."""
 
     id: str
@@ -303,7 +305,7 @@ class Postpone(msgspec.Struct, Sizeless, frozen=True, gc=False):
         view.put(subscription_key(self.id), state)
 
 
-class Attempt(msgspec.Struct, Sizeless, frozen=True, gc=False):
+class RetryDelivery(msgspec.Struct, Sizeless, frozen=True, gc=False):
     """The time of a postponed webhook has come: its lease begins anew. None if it is no longer wanted."""
 
     id: str
@@ -321,7 +323,7 @@ class Attempt(msgspec.Struct, Sizeless, frozen=True, gc=False):
         return state
 
 
-class Delivered(msgspec.Struct, Sizeless, frozen=True, gc=False):
+class ConfirmDelivery(msgspec.Struct, Sizeless, frozen=True, gc=False):
     """A webhook was taken: what failed before is forgotten."""
 
     id: str

@@ -18,16 +18,16 @@ from mainstem.log.records import Kind
 from mainstem.streams.commands.create import Lifetime
 from mainstem.streams.commands.delete import Delete
 from mainstem.streams.rules.offsets import Offset
-from mainstem.streams.subscriptions.model import SUBSCRIPTIONS, DeleteSubscription, Link
-from mainstem.streams.subscriptions.wakes import (
+from mainstem.streams.subscriptions.core.model import SUBSCRIPTIONS, DeleteSubscription, Link
+from mainstem.streams.subscriptions.core.wakes import (
     Acknowledge,
-    Attempt,
     Candidate,
-    Delivered,
+    ConfirmDelivery,
     ExpireLease,
     LinkedStream,
-    Postpone,
+    PostponeDelivery,
     Release,
+    RetryDelivery,
     Wake,
 )
 from tests.support.ledger import LEASE_S, PULL_WAKE, SECOND_US, WEBHOOK, changed
@@ -131,7 +131,7 @@ def test_without_news_nothing_is_woken_and_the_quiet_ones_are_named(webhook):
     webhook.create("e/2")
     before = webhook.subscription
     woken = webhook.wake("e/2", "e/3")
-    assert (woken.streams, woken.quiet) == ((), ("e/2", "e/3"))
+    assert (woken.streams, woken.up_to_date) == ((), ("e/2", "e/3"))
     assert webhook.subscription == before
     assert webhook.links() == {}
 
@@ -168,7 +168,7 @@ def test_a_candidate_of_another_life_of_its_stream_waits_for_the_next_look(webho
     webhook.run(Delete("e/1"))
     webhook.create("e/1", b"next life")
     woken = webhook.run(Wake("sub", "nonce", "w", (candidate,)))
-    assert (woken.streams, woken.quiet) == ((), ())
+    assert (woken.streams, woken.up_to_date) == ((), ())
     assert webhook.links() == {}
 
 
@@ -214,13 +214,13 @@ def test_a_second_claim_learns_who_holds_the_lease(pull_wake):
 
 def test_a_claim_after_the_lease_fences_the_one_before(pull_wake):
     pull_wake.claim("e/1", worker="ann")
-    old = pull_wake.grip
+    old = pull_wake.fencing
     pull_wake.advance(LEASE_S)
     state = pull_wake.claim("e/1", worker="bob").state
     assert (state.generation, state.holder) == (2, "bob")
     assert state.wake_id != old.wake_id
     with pytest.raises(Fenced):
-        pull_wake.acknowledge(("e/1", 4), grip=old)
+        pull_wake.acknowledge(("e/1", 4), fencing=old)
 
 
 def test_a_claim_without_news_is_refused_and_changes_nothing(pull_wake):
@@ -255,8 +255,8 @@ WRONG = {"nonce": "another", "token_generation": 1, "generation": 1, "wake_id": 
 def test_whoever_is_wrong_in_anything_is_fenced(pull_wake, act, wrong):
     hold(pull_wake)
     fields = {name: value for (name, value), is_wrong in zip(WRONG.items(), wrong, strict=True) if is_wrong}
-    grip = changed(pull_wake.grip, **fields)
-    command = Release("sub", grip) if act == "release" else Acknowledge("sub", grip, (), act == "finish")
+    fencing = changed(pull_wake.fencing, **fields)
+    command = Release("sub", fencing) if act == "release" else Acknowledge("sub", fencing, (), act == "finish")
     before = dict(pull_wake.states)
     if fields:
         with pytest.raises(Fenced) as refused:
@@ -271,14 +271,14 @@ def test_a_generation_from_the_future_is_fenced_too(pull_wake):
     pull_wake.claim("e/1")
     for fields in ({"generation": 2}, {"token_generation": 2}, {"generation": 2, "token_generation": 2}):
         with pytest.raises(Fenced):
-            pull_wake.run(Release("sub", changed(pull_wake.grip, **fields)))
+            pull_wake.run(Release("sub", changed(pull_wake.fencing, **fields)))
 
 
 def test_after_the_end_of_a_wake_its_worker_is_fenced(pull_wake):
     pull_wake.claim("e/1")
-    grip = pull_wake.grip
+    fencing = pull_wake.fencing
     pull_wake.acknowledge(done=True)
-    for command in (Release("sub", grip), Acknowledge("sub", grip, (("e/1", Offset(0, 4)),), True)):
+    for command in (Release("sub", fencing), Acknowledge("sub", fencing, (("e/1", Offset(0, 4)),), True)):
         with pytest.raises(Fenced):
             pull_wake.run(command)
     assert pull_wake.link("e/1") == Link(0, 0, False)
@@ -286,13 +286,13 @@ def test_after_the_end_of_a_wake_its_worker_is_fenced(pull_wake):
 
 def test_a_deleted_subscription_fails_its_worker_and_moves_no_cursor(pull_wake):
     pull_wake.claim("e/1")
-    grip = pull_wake.grip
+    fencing = pull_wake.fencing
     pull_wake.run(DeleteSubscription("sub", "nonce"))
-    for command in (Release("sub", grip), Acknowledge("sub", grip, (("e/1", Offset(0, 4)),), True)):
+    for command in (Release("sub", fencing), Acknowledge("sub", fencing, (("e/1", Offset(0, 4)),), True)):
         with pytest.raises(SubscriptionNotFound):
             pull_wake.run(command)
     pull_wake.put(PULL_WAKE, nonce="second")  # nor does the next one with this id let it in
-    for command in (Release("sub", grip), Acknowledge("sub", grip, (("e/1", Offset(0, 4)),), True)):
+    for command in (Release("sub", fencing), Acknowledge("sub", fencing, (("e/1", Offset(0, 4)),), True)):
         with pytest.raises(Fenced):
             pull_wake.run(command)
     assert pull_wake.link("e/1") == Link(0, 0, False)
@@ -325,10 +325,10 @@ def test_nothing_but_an_acknowledgement_moves_a_cursor(request, kind):
     ledger.wake("e/1")
     wake_id = ledger.subscription.wake_id
     commands = [
-        Postpone("sub", wake_id, ledger.now_us),
-        Attempt("sub", wake_id),
-        Delivered("sub", wake_id),
-        Release("sub", ledger.grip),
+        PostponeDelivery("sub", wake_id, ledger.now_us),
+        RetryDelivery("sub", wake_id),
+        ConfirmDelivery("sub", wake_id),
+        Release("sub", ledger.fencing),
     ]
     for command in commands:
         ledger.run(command)
@@ -374,7 +374,7 @@ def test_a_stream_that_is_not_linked_cannot_be_acknowledged(pull_wake):
 def test_an_offset_behind_the_end_cannot_be_acknowledged(pull_wake, offset):
     pull_wake.claim("e/1")
     with pytest.raises(InvalidOffset):
-        pull_wake.run(Acknowledge("sub", pull_wake.grip, (("e/1", offset),), False))
+        pull_wake.run(Acknowledge("sub", pull_wake.fencing, (("e/1", offset),), False))
 
 
 def test_what_was_never_there_cannot_be_acknowledged(ledger):
@@ -399,7 +399,7 @@ def test_a_webhook_is_acknowledged_without_a_holder(webhook):
 
 def test_a_released_subscription_is_idle_with_its_news_still_pending(pull_wake):
     pull_wake.claim("e/1")
-    pull_wake.run(Release("sub", pull_wake.grip))
+    pull_wake.run(Release("sub", pull_wake.fencing))
     assert is_idle(pull_wake.subscription)
     assert pull_wake.wake("e/1").state.generation == 2
 
@@ -410,7 +410,7 @@ def test_every_wake_has_a_higher_generation_than_any_before(pull_wake):
         pull_wake.wake("e/1")
         seen.append(pull_wake.subscription.generation)
         pull_wake.claim("e/1")
-        pull_wake.run(Release("sub", pull_wake.grip))
+        pull_wake.run(Release("sub", pull_wake.fencing))
         pull_wake.claim("e/1")
         seen.append(pull_wake.subscription.generation)
         pull_wake.advance(LEASE_S)
@@ -424,18 +424,18 @@ def test_every_wake_has_a_higher_generation_than_any_before(pull_wake):
 def test_a_failed_webhook_is_postponed_and_tried_again_as_the_same_wake(webhook):
     webhook.wake("e/1")
     at_us = webhook.now_us + 100 * SECOND_US
-    webhook.run(Postpone("sub", "w_1", at_us))
+    webhook.run(PostponeDelivery("sub", "w_1", at_us))
     state = webhook.subscription
     assert (state.attempts, state.next_attempt_us, due(webhook)) == (1, at_us, at_us)
     webhook.advance(100)
     assert not webhook.run(ExpireLease("sub", "w_1"))  # while a retry is planned, the lease does not count
-    again = webhook.run(Attempt("sub", "w_1"))
+    again = webhook.run(RetryDelivery("sub", "w_1"))
     assert (again.wake_id, again.generation, again.attempts, again.next_attempt_us) == ("w_1", 1, 1, None)
     assert again.lease_until_us == webhook.now_us + LEASE_S * SECOND_US == due(webhook)
-    webhook.run(Postpone("sub", "w_1", at_us))
+    webhook.run(PostponeDelivery("sub", "w_1", at_us))
     assert webhook.subscription.attempts == 2
-    webhook.run(Attempt("sub", "w_1"))
-    webhook.run(Delivered("sub", "w_1"))
+    webhook.run(RetryDelivery("sub", "w_1"))
+    webhook.run(ConfirmDelivery("sub", "w_1"))
     assert webhook.subscription == replace(again, attempts=0)
 
 
@@ -443,13 +443,13 @@ def test_a_wake_that_is_over_is_neither_postponed_nor_tried_again(webhook):
     webhook.wake("e/1")
     webhook.acknowledge(("e/1", 4), done=True)
     before = webhook.subscription
-    webhook.run(Postpone("sub", "w_1", 0))
-    webhook.run(Delivered("sub", "w_1"))
-    assert webhook.run(Attempt("sub", "w_1")) is None
+    webhook.run(PostponeDelivery("sub", "w_1", 0))
+    webhook.run(ConfirmDelivery("sub", "w_1"))
+    assert webhook.run(RetryDelivery("sub", "w_1")) is None
     assert webhook.run(ExpireLease("sub", "w_1")) is False
     assert webhook.subscription == before
     webhook.run(DeleteSubscription("sub", "nonce"))
-    for command in (Postpone("sub", "w_1", 0), Delivered("sub", "w_1"), Attempt("sub", "w_1")):
+    for command in (PostponeDelivery("sub", "w_1", 0), ConfirmDelivery("sub", "w_1"), RetryDelivery("sub", "w_1")):
         assert webhook.run(command) is None
     assert webhook.run(ExpireLease("sub", "w_1")) is False
 
@@ -457,16 +457,16 @@ def test_a_wake_that_is_over_is_neither_postponed_nor_tried_again(webhook):
 def test_a_retry_that_is_not_planned_does_not_happen(webhook):
     webhook.wake("e/1")
     before = webhook.subscription
-    assert webhook.run(Attempt("sub", "w_1")) is None
+    assert webhook.run(RetryDelivery("sub", "w_1")) is None
     assert webhook.subscription == before
 
 
 def test_an_acknowledgement_that_comes_while_a_retry_is_planned_ends_the_wake(webhook):
     webhook.wake("e/1")
-    webhook.run(Postpone("sub", "w_1", webhook.now_us + SECOND_US))
+    webhook.run(PostponeDelivery("sub", "w_1", webhook.now_us + SECOND_US))
     webhook.acknowledge(("e/1", 4), done=True)
     assert is_idle(webhook.subscription)
-    assert webhook.run(Attempt("sub", "w_1")) is None
+    assert webhook.run(RetryDelivery("sub", "w_1")) is None
 
 
 def test_a_lease_ends_at_its_time_and_not_before(pull_wake):
@@ -482,7 +482,7 @@ def test_a_lease_ends_at_its_time_and_not_before(pull_wake):
 
 def test_the_end_of_an_earlier_lease_does_not_end_the_next(pull_wake):
     pull_wake.claim("e/1")
-    pull_wake.run(Release("sub", pull_wake.grip))
+    pull_wake.run(Release("sub", pull_wake.fencing))
     pull_wake.claim("e/1")
     pull_wake.advance(LEASE_S)
     assert not pull_wake.run(ExpireLease("sub", "w_1"))

@@ -1,4 +1,4 @@
-"""Links as the store holds them: listed for a client, looked at for a wake, told again, and dropped at the end."""
+"""Queries for the links of a subscription: for a client's listing, for a wake and its retry, and to delete them."""
 
 import asyncio
 import logging
@@ -15,7 +15,7 @@ from mainstem.log.commit import CommitLog
 from mainstem.log.records import TopicId
 from mainstem.log.store import Store
 from mainstem.streams.states import STREAMS, StreamState, stream_key
-from mainstem.streams.subscriptions.model import (
+from mainstem.streams.subscriptions.core.model import (
     LINKS,
     DropLinks,
     Link,
@@ -24,7 +24,7 @@ from mainstem.streams.subscriptions.model import (
     link_key,
     link_prefix,
 )
-from mainstem.streams.subscriptions.wakes import Candidate, LinkedStream
+from mainstem.streams.subscriptions.core.wakes import Candidate, LinkedStream
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ async def implied_starts(
 
 
 async def find_candidates(store: Store, state: Subscription, paths: Sequence[str]) -> tuple[Candidate, ...]:
-    """What a wake looks at, with the beginnings of links that are only implied."""
+    """What a wake looks at, with the starts of links that are only implied."""
     states = await _get_links_and_streams(store, state, paths)
     found: list[Candidate] = []
     for path in paths:
@@ -101,7 +101,7 @@ async def find_candidates(store: Store, state: Subscription, paths: Sequence[str
     return tuple(found)
 
 
-async def find_quiet(store: Store, state: Subscription, paths: Sequence[str]) -> list[str]:
+async def find_up_to_date(store: Store, state: Subscription, paths: Sequence[str]) -> list[str]:
     """Those of the streams that have nothing new."""
     states = await _get_links_and_streams(store, state, paths)
     return [

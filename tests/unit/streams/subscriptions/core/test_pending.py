@@ -5,8 +5,8 @@ import pytest
 
 from mainstem import limits
 from mainstem.log.records import CommittedId
-from mainstem.streams.subscriptions.model import Config, Link, Subscription, link_key
-from mainstem.streams.subscriptions.pending import PendingStreams
+from mainstem.streams.subscriptions.core.model import Config, Link, Subscription, link_key
+from mainstem.streams.subscriptions.core.pending import PendingStreams
 
 ALL_MAX = 1_000_000
 EXPLICIT = Link(0, 0, True)
@@ -35,7 +35,7 @@ class Watched(PendingStreams):
     def change(self, *paths):
         for path in paths:
             self.note_change(path)
-        self.spread()
+        self.match_changes()
 
     def ready(self):
         return sorted(self.take_ready(ALL_MAX))
@@ -86,7 +86,7 @@ def test_a_wake_stream_does_not_wake_whoever_writes_to_it(pending):
 
 def test_an_explicit_link_is_looked_at_at_once_and_until_it_is_removed(ann):
     ann.note_link(link_name("ann", "other"), EXPLICIT)
-    ann.spread()
+    ann.match_changes()
     assert (ann.paths("ann"), ann.has_explicit("other")) == (["other"], True)
     ann.note_link(link_name("ann", "other"), None)
     assert (ann.linked_to("other"), ann.has_explicit("other")) == (set(), False)
@@ -101,27 +101,27 @@ def test_an_explicit_link_that_goes_on_by_pattern_still_links(ann):
 
 def test_links_of_another_life_mean_nothing(ann):
     ann.note_link(link_name("before", "other"), EXPLICIT)
-    assert (ann.linked_to("other"), ann.has_explicit("other"), ann.has_life("before")) == (set(), False, False)
+    assert (ann.linked_to("other"), ann.has_explicit("other"), ann.has_nonce("before")) == (set(), False, False)
 
 
 def test_a_change_that_was_spread_already_only_counts(ann):
     ann.change("e/1")
-    notices, count = ann.notices, ann.count
+    notices, count = ann.notices, ann.change_count
     ann.note_change("e/1")
-    assert (ann.notices, ann.count) == (notices, count + 1)
+    assert (ann.notices, ann.change_count) == (notices, count + 1)
 
 
 def test_a_later_subscription_hears_of_streams_that_were_spread_before_it(ann):
     ann.change("e/1")
     ann.note_subscription("bob", subscription("e/*", nonce="bob"))
-    ann.spread()
+    ann.match_changes()
     assert ann.paths("bob") == ["e/1"]
 
 
 def test_a_later_explicit_link_hears_of_a_stream_that_was_spread_before_it(ann):
     ann.change("other")
     ann.note_link(link_name("ann", "other"), EXPLICIT)
-    ann.spread()
+    ann.match_changes()
     assert ann.paths("ann") == ["other"]
 
 
@@ -131,7 +131,7 @@ def test_a_later_explicit_link_hears_of_a_stream_that_was_spread_before_it(ann):
 def test_the_life_that_ended_is_told_so_that_its_links_can_be_dropped(ann):
     assert ann.note_subscription("ann", subscription("e/*", nonce="ann", wake_id="w_1")) is None
     assert ann.note_subscription("ann", subscription("e/*", nonce="second")) == "ann"
-    assert (ann.has_life("ann"), ann.has_life("second")) == (False, True)
+    assert (ann.has_nonce("ann"), ann.has_nonce("second")) == (False, True)
     assert ann.note_subscription("ann", None) == "second"
     assert ann.note_subscription("ann", None) is None
 
@@ -141,7 +141,7 @@ def test_a_new_life_inherits_nothing_pending_and_no_explicit_link(ann):
     ann.change("e/1")
     ann.note_subscription("ann", None)
     ann.note_subscription("ann", subscription("f/*", nonce="second"))
-    ann.spread()
+    ann.match_changes()
     assert (ann.paths("ann"), ann.has_explicit("other"), ann.ready()) == ([], False, [])
 
 
@@ -201,7 +201,7 @@ def test_a_wake_that_failed_is_put_back_unless_its_subscription_is_gone(ann):
 def test_a_stream_without_news_is_forgotten_until_it_changes(ann):
     ann.change("e/1")
     ann.ready()
-    ann.settle("ann", ["e/1"], ann.count)
+    ann.clear_pending("ann", ["e/1"], ann.change_count)
     assert (ann.paths("ann"), ann.has_paths("ann"), ann.ready()) == ([], False, [])
     notices = ann.notices
     ann.change("e/1")
@@ -211,16 +211,16 @@ def test_a_stream_without_news_is_forgotten_until_it_changes(ann):
 def test_a_change_that_arrives_while_a_wake_looks_is_not_settled_away(ann):
     ann.change("e/1", "e/2")
     ann.ready()
-    since = ann.count
+    since = ann.change_count
     ann.note_change("e/1")
-    ann.settle("ann", ["e/1", "e/2"], since)
+    ann.clear_pending("ann", ["e/1", "e/2"], since)
     assert (ann.paths("ann"), ann.ready()) == (["e/1"], ["ann"])
 
 
 def test_what_one_subscription_has_settled_is_still_pending_for_another(ann):
     ann.note_subscription("bob", subscription("e/*", nonce="bob"))
     ann.change("e/1")
-    ann.settle("ann", ["e/1"], ann.count)
+    ann.clear_pending("ann", ["e/1"], ann.change_count)
     assert (ann.paths("ann"), ann.paths("bob")) == ([], ["e/1"])
     ann.change("e/1")
     assert ann.paths("ann") == ["e/1"]
@@ -229,26 +229,26 @@ def test_what_one_subscription_has_settled_is_still_pending_for_another(ann):
 def test_what_was_left_by_a_look_makes_ready_again(ann):
     ann.change("e/1", "e/2")
     ann.ready()
-    ann.settle("ann", ["e/1"], ann.count)
+    ann.clear_pending("ann", ["e/1"], ann.change_count)
     assert (ann.paths("ann"), ann.ready()) == (["e/2"], ["ann"])
 
 
 def test_settling_for_a_subscription_that_is_gone_does_nothing(ann):
     ann.change("e/1")
     ann.note_subscription("ann", None)
-    ann.settle("ann", ["e/1"], ann.count)
+    ann.clear_pending("ann", ["e/1"], ann.change_count)
     assert ann.ready() == []
 
 
 def test_beyond_the_bound_of_spread_paths_no_change_is_lost(ann, monkeypatch):
-    monkeypatch.setattr(limits, "SPREAD_PATHS_MAX", 2)
+    monkeypatch.setattr(limits, "MATCHED_PATHS_MAX", 2)
     paths = [f"e/{number}" for number in range(10)]
     ann.change(*paths)
-    since = ann.count
+    since = ann.change_count
     ann.change(*paths, *(f"nobody/{number}" for number in range(10)))
-    ann.settle("ann", paths, since)
+    ann.clear_pending("ann", paths, since)
     assert sorted(ann.paths("ann")) == paths
-    ann.settle("ann", paths, ann.count)
+    ann.clear_pending("ann", paths, ann.change_count)
     assert ann.paths("ann") == []
 
 
@@ -258,7 +258,7 @@ def test_paths_are_spread_in_steps_and_none_is_lost(pending):
     for number in range(3):
         pending.note_change(f"a/{number}/b")
     steps = 1
-    while not pending.spread(2):
+    while not pending.match_changes(2):
         steps += 1
     assert steps > 3
     assert sorted(pending.ready()) == sorted(f"s{number}" for number in range(30))
@@ -269,11 +269,11 @@ def test_what_changed_first_is_spread_first_whatever_comes_meanwhile(pending):
     pending.note_subscription("ann", subscription("*", nonce="ann"))
     for number in range(10):
         pending.note_change(f"early{number}")
-    until = pending.spread_count + pending.dirty_count
+    until = pending.matched_count + pending.unmatched_count
     late = 0
-    while pending.spread_count < until:
-        pending.spread(2)
+    while pending.matched_count < until:
+        pending.match_changes(2)
         pending.note_change(f"late{late}")
         late += 1
     assert {f"early{number}" for number in range(10)} <= set(pending.paths("ann"))
-    assert pending.dirty_count
+    assert pending.unmatched_count
