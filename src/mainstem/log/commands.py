@@ -64,6 +64,13 @@ class Freeing:
     __slots__ = ()
 
 
+class Sizeless:
+    """A command that holds no data while it waits."""
+
+    __slots__ = ()
+    size = 0
+
+
 class View:
     """The states that one batch of commands sees, and the changes that they make."""
 

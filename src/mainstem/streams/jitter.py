@@ -14,6 +14,6 @@ def draw_cursor_jitter_s() -> int:
     return _chance.randint(1, JITTER_S_MAX)
 
 
-def spread(seconds: float, share: float) -> float:
-    """About so long: up to `share` more or less."""
+def add_jitter(seconds: float, share: float) -> float:
+    """The time, up to `share` of it more or less."""
     return seconds * _chance.uniform(1 - share, 1 + share)

@@ -6,8 +6,8 @@ import logging
 from mainstem import limits
 from mainstem.errors import MainstemError, StoreFull
 from mainstem.log.records import CommittedId, TopicId
-from mainstem.streams.commands.delete import Expire, Forget, Touch
-from mainstem.streams.commands.trim import EndChecks, Trim
+from mainstem.streams.commands.delete import Expire, PurgeStream, Touch
+from mainstem.streams.commands.trim import EndRetentionChecks, Trim
 from mainstem.streams.reading.reader import Streams
 from mainstem.streams.rules.lifecycle import SECOND_US
 from mainstem.streams.rules.retention import find_surplus
@@ -21,7 +21,7 @@ from mainstem.streams.states import (
     stream_key,
 )
 
-EVERYTHING = 2**62
+POSITION_MAX = 2**62
 RETENTION_EVERY_US = int(limits.RETENTION_EVERY_S * 1_000_000)
 logger = logging.getLogger(__name__)
 
@@ -72,8 +72,8 @@ class Reaper:
         if not self.log.store.is_leader:
             return
         await self._expire()
-        await self._retain()
-        await self._erase()
+        await self._apply_retention()
+        await self._erase_garbage()
 
     async def _touch_live(self) -> None:
         """The node that ends streams may be another one: it must hear in time that somebody reads them here."""
@@ -104,7 +104,7 @@ class Reaper:
         paths = await self.log.store.due(STREAMS, self.log.clock_us() - grace_us, limits.REAP_STREAMS_MAX)
         await asyncio.gather(*(self.log.submit(Expire(path, self.streams.touched_us(path))) for path in paths))
 
-    async def _retain(self) -> None:
+    async def _apply_retention(self) -> None:
         """Trim streams that keep only their newest part."""
         store, now_us = self.log.store, self.log.clock_us()
         for path in await store.due(RETENTION_CHECKS, now_us, limits.RETENTION_STREAMS_MAX):
@@ -128,7 +128,7 @@ class Reaper:
             return
         if state is not None:
             await self._erase_trimmed(path, state.topic)
-        await self.log.submit(EndChecks(path, 0 if state is None else state.earliest))
+        await self.log.submit(EndRetentionChecks(path, 0 if state is None else state.earliest))
 
     async def _erase_trimmed(self, path: str, topic: TopicId) -> None:
         """Only what the durable state has given up: a fork may have been made since the trim was planned."""
@@ -137,21 +137,21 @@ class Reaper:
             while await self.log.store.erase(topic, state.earliest, limits.ERASE_RECORDS_MAX):
                 pass
 
-    async def _erase(self) -> None:
+    async def _erase_garbage(self) -> None:
         store = self.log.store
         for _, garbage in await store.scan(GARBAGE, "", "", limits.GARBAGE_TOPICS_MAX):
-            while await store.erase(garbage.topic, EVERYTHING, limits.ERASE_RECORDS_MAX):
+            while await store.erase(garbage.topic, POSITION_MAX, limits.ERASE_RECORDS_MAX):
                 pass
-            await self._forget(garbage)
+            await self._purge(garbage)
 
-    async def _forget(self, garbage: Garbage) -> None:
+    async def _purge(self, garbage: Garbage) -> None:
         prefix = garbage.path + "\0"
         after = ""
         while True:
             found = await self.log.store.scan(PRODUCERS, prefix, after, limits.ERASE_RECORDS_MAX)
             last = len(found) < limits.ERASE_RECORDS_MAX
             ids = tuple(name.removeprefix(prefix) for name, _ in found)
-            await self.log.submit(Forget(garbage, ids, last))
+            await self.log.submit(PurgeStream(garbage, ids, last))
             if last:
                 return
             after = found[-1][0]

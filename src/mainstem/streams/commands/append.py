@@ -64,9 +64,9 @@ class Append(msgspec.Struct, frozen=True, gc=False):
                 raise SequenceRegression(f"{self.stream_seq!r} does not come after {state.last_seq!r}")
             state = replace(state, last_seq=self.stream_seq)
         if self.messages is not None:
-            state = write(view, state, self.messages, self.producer)
+            state = append_messages(view, state, self.messages, self.producer)
         if self.closes:
-            state = close(view, state, self.producer)
+            state = close_stream(view, state, self.producer)
         if state.ttl_s is not None:
             state = replace(state, expires_at_us=lifecycle.window_end(state.ttl_s, view.now_us))
         view.put(key, state)
@@ -106,13 +106,13 @@ class Append(msgspec.Struct, frozen=True, gc=False):
         )
 
 
-def write(view: View, state: StreamState, messages: Messages, producer: ProducerTuple | None) -> StreamState:
+def append_messages(view: View, state: StreamState, messages: Messages, producer: ProducerTuple | None) -> StreamState:
     start, end = state.tail, state.tail + len(messages.data)
     source = None if producer is None else producer.id
     last_id = view.append(Kind.APPEND, state.topic, start, end, messages.number, messages.data, source)
     return replace(state, tail=end, messages=state.messages + messages.number, last_id=last_id)
 
 
-def close(view: View, state: StreamState, producer: ProducerTuple | None) -> StreamState:
+def close_stream(view: View, state: StreamState, producer: ProducerTuple | None) -> StreamState:
     view.append(Kind.CLOSE, state.topic, state.tail, state.tail)
     return replace(state, closed=True, closed_by=producer)

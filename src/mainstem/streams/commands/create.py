@@ -7,8 +7,8 @@ import msgspec
 from mainstem.errors import StreamExists
 from mainstem.log.commands import Key, View
 from mainstem.log.records import Kind, TopicId
-from mainstem.streams.commands.append import close, write
-from mainstem.streams.commands.delete import end
+from mainstem.streams.commands.append import append_messages, close_stream
+from mainstem.streams.commands.delete import end_stream
 from mainstem.streams.rules import lifecycle
 from mainstem.streams.rules.content_types import media_type
 from mainstem.streams.rules.json_mode import NOTHING, Messages
@@ -57,27 +57,27 @@ class Create(msgspec.Struct, frozen=True, gc=False):
     def apply(self, view: View) -> Created:
         old: StreamState | None = view.get(stream_key(self.path))
         if old is not None and not lifecycle.is_gone(old, view.now_us, self.touched_us):
-            check_not_kept(old, view.now_us, self.touched_us)
+            check_path_free(old, view.now_us, self.touched_us)
             if old.origin is not None:
                 raise StreamExists("the stream exists, as a fork")
             if old.retention != self.retention:
                 raise StreamExists("the stream exists with another retention")
-            confirm(old, self.content_type, self.lifetime, self.closed)
+            check_same(old, self.content_type, self.lifetime, self.closed)
             return Created(old, new=False)
-        state = begin(view, self.path, self.content_type, self.lifetime)
+        state = begin_stream(view, self.path, self.content_type, self.lifetime)
         if self.retention is not None:
             state = msgspec.structs.replace(state, retention=self.retention)
             view.put(retention_key(self.path), RetentionCheck(state.topic, view.now_us))
-        return Created(write_first(view, self.path, state, self.messages, self.closed), new=True)
+        return Created(write_initial(view, self.path, state, self.messages, self.closed), new=True)
 
 
-def begin(
+def begin_stream(
     view: View, path: str, content_type: str, lifetime: Lifetime, *, read_seq_min: int = 0, position: int = 0
 ) -> StreamState:
     """A new life at a path. An expired stream that still stands there ends first."""
     old: StreamState | None = view.get(stream_key(path))
     if old is not None and not old.deleted:
-        end(view, path, old)
+        end_stream(view, path, old)
     read_seq = read_seq_min if old is None else max(read_seq_min, old.read_seq + 1)
     about = msgspec.json.encode(CreateDescription(path, content_type, read_seq))
     created = view.append(Kind.CREATE, None, position, position, data=about)
@@ -94,22 +94,22 @@ def begin(
     )
 
 
-def write_first(view: View, path: str, state: StreamState, messages: Messages, closed: bool) -> StreamState:
+def write_initial(view: View, path: str, state: StreamState, messages: Messages, closed: bool) -> StreamState:
     """The first content, if the PUT had any, and the state with it."""
     if messages.data:
-        state = write(view, state, messages, None)
+        state = append_messages(view, state, messages, None)
     if closed:
-        state = close(view, state, None)
+        state = close_stream(view, state, None)
     view.put(stream_key(path), state)
     return state
 
 
-def check_not_kept(old: StreamState, now_us: int, touched_us: int) -> None:
+def check_path_free(old: StreamState, now_us: int, touched_us: int) -> None:
     if lifecycle.is_soft_deleted(old, now_us, touched_us):
         raise StreamExists("the path is taken until the last fork of its deleted stream is gone")
 
 
-def confirm(old: StreamState, content_type: str | None, lifetime: Lifetime | None, closed: bool) -> None:
+def check_same(old: StreamState, content_type: str | None, lifetime: Lifetime | None, closed: bool) -> None:
     """Whether a stream is as a repeated PUT asks for it; None asks for nothing in particular."""
     if content_type is not None and media_type(content_type) != media_type(old.content_type):
         raise StreamExists(f"the stream exists and holds {old.content_type}")

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from mainstem.log.commands import Freeing, Key, View
+from mainstem.log.commands import Freeing, Key, Sizeless, View
 from mainstem.log.records import Kind
 from mainstem.streams.rules import lifecycle
 from mainstem.streams.states import (
@@ -20,13 +20,6 @@ from mainstem.streams.states import (
 replace = msgspec.structs.replace
 
 
-class Sizeless:
-    """A command that holds no data while it waits."""
-
-    __slots__ = ()
-    size = 0
-
-
 class Delete(msgspec.Struct, Freeing, Sizeless, frozen=True, gc=False):
     """DELETE: the stream is gone at once; its data is erased later, in small steps."""
 
@@ -38,7 +31,7 @@ class Delete(msgspec.Struct, Freeing, Sizeless, frozen=True, gc=False):
 
     def apply(self, view: View) -> None:
         state = lifecycle.check_alive(self.path, view.get(stream_key(self.path)), view.now_us, self.touched_us)
-        end(view, self.path, state)
+        end_stream(view, self.path, state)
 
 
 class Expire(msgspec.Struct, Freeing, Sizeless, frozen=True, gc=False):
@@ -57,7 +50,7 @@ class Expire(msgspec.Struct, Freeing, Sizeless, frozen=True, gc=False):
         if lifecycle.is_gone(state, view.now_us, self.touched_us) or lifecycle.is_soft_deleted(
             state, view.now_us, self.touched_us
         ):
-            end(view, self.path, state)
+            end_stream(view, self.path, state)
             return True
         if self.touched_us:
             Touch(self.path, self.touched_us).apply(view)
@@ -83,7 +76,7 @@ class Touch(msgspec.Struct, Sizeless, frozen=True, gc=False):
             view.put(key, replace(state, expires_at_us=until))
 
 
-class Forget(msgspec.Struct, Freeing, Sizeless, frozen=True, gc=False):
+class PurgeStream(msgspec.Struct, Freeing, Sizeless, frozen=True, gc=False):
     """Remove what is left of a deleted stream once its data is erased: producers, snapshot, claim on its origin."""
 
     garbage: Garbage
@@ -123,19 +116,19 @@ class Forget(msgspec.Struct, Freeing, Sizeless, frozen=True, gc=False):
         state = replace(state, forks=state.forks - 1)
         view.put(stream_key(origin.path), state)
         if state.soft_deleted and state.forks == 0:
-            _bury(view, origin.path, state)
+            _discard_stream(view, origin.path, state)
 
 
-def end(view: View, path: str, state: StreamState) -> None:
+def end_stream(view: View, path: str, state: StreamState) -> None:
     """The stream is gone for its clients. While forks read its data, only the path's use ends."""
     view.append(Kind.DELETE, state.topic, state.tail, state.tail)
     if state.forks:
         view.put(stream_key(path), replace(state, soft_deleted=True))
     else:
-        _bury(view, path, state)
+        _discard_stream(view, path, state)
 
 
-def _bury(view: View, path: str, state: StreamState) -> None:
+def _discard_stream(view: View, path: str, state: StreamState) -> None:
     """The tombstone keeps the readSeq, so that old offsets never read new data."""
     tombstone = StreamState(state.topic, state.read_seq, state.content_type, 0, state.created_at_us, deleted=True)
     view.put(stream_key(path), tombstone)

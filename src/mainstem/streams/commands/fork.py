@@ -5,7 +5,7 @@ import msgspec
 from mainstem.errors import BadOffset, ContentTypeMismatch, SourceDeleted, StreamExists
 from mainstem.log.commands import Key, View
 from mainstem.log.records import TopicId
-from mainstem.streams.commands.create import Created, Lifetime, begin, check_not_kept, confirm, write_first
+from mainstem.streams.commands.create import Created, Lifetime, begin_stream, check_path_free, check_same, write_initial
 from mainstem.streams.rules import lifecycle
 from mainstem.streams.rules.content_types import media_type
 from mainstem.streams.rules.forks import inherit
@@ -39,7 +39,7 @@ class Fork(msgspec.Struct, frozen=True, gc=False):
     def apply(self, view: View) -> Created:
         old: StreamState | None = view.get(stream_key(self.path))
         if old is not None and not lifecycle.is_gone(old, view.now_us, self.touched_us):
-            check_not_kept(old, view.now_us, self.touched_us)
+            check_path_free(old, view.now_us, self.touched_us)
             return self._confirm(old)
         source = self._source(view)
         if self.content_type is not None and media_type(self.content_type) != media_type(source.content_type):
@@ -49,7 +49,7 @@ class Fork(msgspec.Struct, frozen=True, gc=False):
             )
         anchor = source.next_offset if self.anchor is None else self.anchor
         position = self._position(source, anchor)
-        state = begin(
+        state = begin_stream(
             view,
             self.path,
             self.content_type or source.content_type,
@@ -64,7 +64,7 @@ class Fork(msgspec.Struct, frozen=True, gc=False):
             earliest=min(source.earliest, position),
         )
         view.put(stream_key(self.source_path), msgspec.structs.replace(source, forks=source.forks + 1))
-        return Created(write_first(view, self.path, state, self.messages, self.closed), new=True)
+        return Created(write_initial(view, self.path, state, self.messages, self.closed), new=True)
 
     def _source(self, view: View) -> StreamState:
         source: StreamState | None = view.get(stream_key(self.source_path))
@@ -102,5 +102,5 @@ class Fork(msgspec.Struct, frozen=True, gc=False):
         ):
             raise StreamExists("the stream exists, and is not this fork")
         asks = self.lifetime.ttl_s is not None or self.lifetime.expires_at_us is not None
-        confirm(old, self.content_type, self.lifetime if asks else None, self.closed)
+        check_same(old, self.content_type, self.lifetime if asks else None, self.closed)
         return Created(old, new=False)

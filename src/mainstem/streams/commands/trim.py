@@ -2,10 +2,9 @@
 
 import msgspec
 
-from mainstem.log.commands import Freeing, Key, View
+from mainstem.log.commands import Freeing, Key, Sizeless, View
 from mainstem.log.pruned import PRUNED_KEY, advance_pruned
 from mainstem.log.records import CommittedId, Kind, TopicId
-from mainstem.streams.commands.delete import Sizeless
 from mainstem.streams.states import RetentionCheck, StreamState, retention_key, stream_key
 
 
@@ -39,7 +38,7 @@ class Trim(msgspec.Struct, Freeing, Sizeless, frozen=True, gc=False):
         return True
 
 
-class EndChecks(msgspec.Struct, Freeing, Sizeless, frozen=True, gc=False):
+class EndRetentionChecks(msgspec.Struct, Freeing, Sizeless, frozen=True, gc=False):
     """Nobody needs to look at this stream again: it has no policy, and what was given up of it is erased."""
 
     path: str

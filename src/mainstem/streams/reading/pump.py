@@ -18,7 +18,7 @@ from mainstem.http.responses import CORS_HEADERS
 from mainstem.log.commit import CommitLog
 from mainstem.log.live import Live, Topic, wait_for_change, wake_waiter
 from mainstem.shares import Share
-from mainstem.streams.jitter import spread
+from mainstem.streams.jitter import add_jitter
 from mainstem.streams.rules import sse
 
 EVENT_STREAM: Final[HeaderList] = [
@@ -98,8 +98,8 @@ async def send_event_stream(
 ) -> None:
     """Respond with the events of a feed, which is asked for more whenever one of the topics changes."""
     loop = asyncio.get_running_loop()
-    # A little spread, or all readers of a popular stream would come back in the same second.
-    lifetime_s = min(spread(limits.SSE_LIFETIME_S, 0.1), token_seconds_left(scope, log.clock_us()))
+    # A little jitter, or all readers of a popular stream would come back in the same second.
+    lifetime_s = min(add_jitter(limits.SSE_LIFETIME_S, 0.1), token_seconds_left(scope, log.clock_us()))
     deadline = loop.time() + lifetime_s
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     client = DisconnectWatcher(receive)

@@ -109,22 +109,22 @@ class Streams:
             return ForkPlan(anchor, None, state.content_type)
         record = b""
         if anchor.position < state.tail:
-            record, _ = await self._run(state, anchor.position, 1)  # also refuses an anchor within a message
+            record, _ = await self._read_records(state, anchor.position, 1)  # also refuses an anchor within a message
         if not sub_offset:
             return ForkPlan(anchor, None, state.content_type)
         inherited = await _examine(record, count_sub_offset, state.content_type, record, sub_offset)
         return ForkPlan(anchor, (state.topic, anchor.position + inherited), state.content_type)
 
     async def read(self, state: StreamState, start: Offset, bytes_max: int | None = None) -> Page:
-        """Data from `start` on, up to a page. `state` fixes what is visible: nothing behind its tail is shown."""
+        """Data from `start` on, up to a page. `state` fixes what is visible: nothing after its tail is shown."""
         size = self.page_bytes if bytes_max is None else bytes_max
         at = start.position
         parts: list[bytes] = []
         while at < state.tail and size > 0:
             if is_json(state.content_type):
-                data, until = await self._run(state, at, size)
+                data, until = await self._read_records(state, at, size)
             else:
-                data, until = await self._bytes(state, at, size)
+                data, until = await self._read_bytes(state, at, size)
             parts.append(data)
             at += len(data)
             size -= len(data)
@@ -156,7 +156,7 @@ class Streams:
                 if record.messages < count and record.end <= until:
                     count -= record.messages
                 elif is_json(state.content_type):
-                    data, _ = await self._run(state, start, 1)
+                    data, _ = await self._read_records(state, start, 1)
                     data = data[: until - start]
                     number = await _examine(data, json_mode.count_messages, data)
                     if number >= count:
@@ -203,13 +203,13 @@ class Streams:
             start = segment.end
         return state.topic, max(start, state.earliest)
 
-    async def _bytes(self, state: StreamState, at: int, size: int) -> tuple[bytes, int]:
+    async def _read_bytes(self, state: StreamState, at: int, size: int) -> tuple[bytes, int]:
         """Up to `size` bytes from a position, and where their segment ends. They may end within a record."""
         topic, until = segment_at(state, at)
         chunk = self._large.find(topic, at)
         kept = chunk is not None
         if chunk is None:
-            chunk = await self._chunk(state, topic, at, until, size)
+            chunk = await self._read_chunk(state, topic, at, until, size)
         end = min(at + size, until, chunk.end)
         if kept and end == chunk.end:
             self._large.forget(topic)
@@ -219,10 +219,10 @@ class Streams:
             return chunk.data, until
         return chunk.data[at - chunk.start : end - chunk.start], until
 
-    async def _run(self, state: StreamState, at: int, size: int) -> tuple[bytes, int]:
+    async def _read_records(self, state: StreamState, at: int, size: int) -> tuple[bytes, int]:
         """Whole records from a position, about `size` bytes but at least one, and where their segment ends."""
         topic, until = segment_at(state, at)
-        chunk = await self._chunk(state, topic, at, until, size)
+        chunk = await self._read_chunk(state, topic, at, until, size)
         if chunk.start == at and chunk.end <= until:
             return chunk.data, until
         inside = at - chunk.start
@@ -234,7 +234,7 @@ class Streams:
             raise BadOffset(f"{Offset(state.read_seq, at)} lies within a message")
         return chunk.data[inside : until - chunk.start], until
 
-    async def _chunk(self, state: StreamState, topic: TopicId, at: int, until: int, size: int) -> Chunk:
+    async def _read_chunk(self, state: StreamState, topic: TopicId, at: int, until: int, size: int) -> Chunk:
         """Whole records; the first of them holds the byte at `at`."""
         chunk = self.log.live.read(topic, at, size) or await self.log.store.read(topic, at, until, size)
         if chunk is None:
@@ -276,6 +276,6 @@ def _gone(offset: Offset, earliest: Offset) -> OffsetGone:
     )
 
 
-async def _examine(data: bytes, look: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+async def _examine(data: bytes, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Look for messages in stored data; off the event loop where that takes long."""
-    return await run_sized(len(data), limits.PARSE_INLINE_BYTES_MAX, look, *args, **kwargs)
+    return await run_sized(len(data), limits.PARSE_INLINE_BYTES_MAX, work, *args, **kwargs)

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 GROUP_BYTES: Final = 256 * 1024  # some milliseconds of the parser, also if everything in it is tiny
 
 BACKSLASHES = re.compile(rb"\\*")
-MARKS = re.compile(rb"[\[\]{},]")
+PUNCTUATION = re.compile(rb"[\[\]{},]")
 OPENING, COMMA = b"[{", b","
 STEPS: Final = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
@@ -81,11 +81,11 @@ def _find_comma(data: bytes, window: Window, level: int) -> int | None:
     at = window.start
     for number, part in enumerate(text.split(b'"')):
         if number % 2 == window.in_string:
-            for mark in MARKS.finditer(part):
-                byte = mark[0]
+            for match in PUNCTUATION.finditer(part):
+                byte = match[0]
                 if byte == COMMA:
                     if not level:
-                        return at + mark.start()
+                        return at + match.start()
                 elif byte in OPENING:
                     level += 1
                 else:

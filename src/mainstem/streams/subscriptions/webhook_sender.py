@@ -11,7 +11,7 @@ import msgspec
 from mainstem import limits
 from mainstem.errors import MainstemError
 from mainstem.log.commit import CommitLog
-from mainstem.streams.jitter import spread
+from mainstem.streams.jitter import add_jitter
 from mainstem.streams.subscriptions.core.model import Subscription
 from mainstem.streams.subscriptions.core.signing import sign_webhook
 from mainstem.streams.subscriptions.core.wakes import ConfirmDelivery, LinkedStream, PostponeDelivery
@@ -111,7 +111,7 @@ class WebhookSender:
     async def _postpone(self, name: str, state: Subscription, failure: WebhookFailed) -> None:
         assert state.wake_id is not None
         delay_s = min(limits.WEBHOOK_BACKOFF_S * 2**state.attempts, limits.WEBHOOK_BACKOFF_S_MAX)
-        delay_s = spread(delay_s, 0.2)
+        delay_s = add_jitter(delay_s, 0.2)
         logger.info("webhook %s failed, again in %.1f s: %s", name, delay_s, failure)
         at_us = self._log.clock_us() + int(delay_s * 1_000_000)
         try:

@@ -3,7 +3,7 @@ import pytest
 from mainstem.errors import StreamNotFound
 from mainstem.log.records import Kind
 from mainstem.streams.commands.create import Create, Lifetime
-from mainstem.streams.commands.delete import Delete, Expire, Forget, Touch
+from mainstem.streams.commands.delete import Delete, Expire, PurgeStream, Touch
 from mainstem.streams.rules.lifecycle import SECOND_US
 from mainstem.streams.states import GARBAGE, PRODUCERS, Garbage, producer_key, stream_key
 from tests.support.book import TEXT, append, close, producer, text
@@ -88,7 +88,7 @@ def test_forgetting_a_stream_removes_its_producers_but_not_those_of_its_next_lif
     assert [key.name for key in book.states if key.space is GARBAGE] == [f"{garbage.topic:016d}"]
     book.run(Create("s", TEXT))
     book.run(append(producer=producer(0, 0, "both")))
-    book.run(Forget(garbage, ("old", "both"), last=True))
+    book.run(PurgeStream(garbage, ("old", "both"), last=True))
     assert [key for key in book.states if key.space is PRODUCERS] == [producer_key("s", "both")]
     assert not [key for key in book.states if key.space is GARBAGE]
     assert not book.run(append(producer=producer(0, 0, "both"))).wrote

@@ -12,7 +12,7 @@ from mainstem.errors import (
 )
 from mainstem.log.records import Kind
 from mainstem.streams.commands.create import Create, Lifetime
-from mainstem.streams.commands.delete import Delete, Forget
+from mainstem.streams.commands.delete import Delete, PurgeStream
 from mainstem.streams.commands.fork import Fork
 from mainstem.streams.rules.forks import inherit, segment_at
 from mainstem.streams.rules.json_mode import NOTHING
@@ -30,7 +30,7 @@ def collect(book):
     """What the reaper does: forget whatever is garbage, until nothing is."""
     while garbage := [state for key, state in book.states.items() if key.space is GARBAGE]:
         for each in garbage:
-            book.run(Forget(each, (), last=True))
+            book.run(PurgeStream(each, (), last=True))
 
 
 def read(book, path):

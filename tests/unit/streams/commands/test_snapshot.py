@@ -2,9 +2,9 @@ import pytest
 
 from mainstem.errors import BadRequest
 from mainstem.streams.commands.create import Create
-from mainstem.streams.commands.delete import Delete, Forget
+from mainstem.streams.commands.delete import Delete, PurgeStream
 from mainstem.streams.commands.snapshot import PutStreamSnapshot
-from mainstem.streams.commands.trim import EndChecks, Trim
+from mainstem.streams.commands.trim import EndRetentionChecks, Trim
 from mainstem.streams.rules.offsets import Offset
 from mainstem.streams.states import Garbage, RetentionCheck, retention_key, stream_snapshot_key
 from tests.support.book import TEXT, append
@@ -25,7 +25,7 @@ def test_what_is_left_of_a_deleted_stream_takes_its_snapshot_along(book):
     put(book)
     topic = book.stream().topic
     book.run(Delete("s"))
-    book.run(Forget(Garbage("s", topic), (), True))
+    book.run(PurgeStream(Garbage("s", topic), (), True))
     assert kept(book) is None
 
 
@@ -35,7 +35,7 @@ def test_the_next_life_keeps_its_own(book):
     book.run(Delete("s"))
     book.run(Create("s", JSON))
     put(book)
-    book.run(Forget(Garbage("s", topic), (), True))
+    book.run(PurgeStream(Garbage("s", topic), (), True))
     assert kept(book).topic == book.stream().topic != topic
 
 
@@ -61,7 +61,7 @@ def trimmed(book):
 def test_checks_of_a_stream_without_a_policy_end_when_all_is_erased(book):
     trimmed(book)
     assert book.states[retention_key("s")] == RetentionCheck(book.stream().topic, book.now_us)
-    book.run(EndChecks("s", 0))
+    book.run(EndRetentionChecks("s", 0))
     assert retention_key("s") in book.states  # more was given up than was erased
-    book.run(EndChecks("s", 10))
+    book.run(EndRetentionChecks("s", 10))
     assert retention_key("s") not in book.states

@@ -11,10 +11,9 @@ import msgspec
 
 from mainstem import globs
 from mainstem.errors import InvalidSubscription, SubscriptionExists, SubscriptionNotFound
-from mainstem.log.commands import Freeing, Key, Space, View
+from mainstem.log.commands import Freeing, Key, Sizeless, Space, View
 from mainstem.log.records import CommittedId, TopicId
 from mainstem.log.spaces import SpaceNumber
-from mainstem.streams.commands.delete import Sizeless
 from mainstem.streams.rules import lifecycle
 from mainstem.streams.rules.offsets import Offset
 from mainstem.streams.states import StreamState, stream_key

@@ -11,9 +11,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from mainstem import limits
 from mainstem.errors import TokenInvalid
-from mainstem.log.commands import Key, Space, View
+from mainstem.log.commands import Key, Sizeless, Space, View
 from mainstem.log.spaces import SpaceNumber
-from mainstem.streams.commands.delete import Sizeless
 from mainstem.streams.rules.base64url import decode_base64url, encode_base64url
 
 DAY_US = 86_400 * 1_000_000

@@ -18,10 +18,9 @@ from mainstem.errors import (
     NoPendingWork,
     SubscriptionNotFound,
 )
-from mainstem.log.commands import Key, View
+from mainstem.log.commands import Key, Sizeless, View
 from mainstem.log.records import TopicId
-from mainstem.streams.commands.append import write
-from mainstem.streams.commands.delete import Sizeless
+from mainstem.streams.commands.append import append_messages
 from mainstem.streams.rules import json_mode, lifecycle
 from mainstem.streams.rules.content_types import is_json
 from mainstem.streams.rules.offsets import Offset
@@ -168,7 +167,7 @@ class Wake(msgspec.Struct, Sizeless, frozen=True, gc=False):
         data = msgspec.json.encode(message)
         if is_json(stream.content_type):
             data += b","
-        stream = write(view, stream, json_mode.Messages(data, 1), None)
+        stream = append_messages(view, stream, json_mode.Messages(data, 1), None)
         if stream.ttl_s is not None:
             stream = replace(stream, expires_at_us=lifecycle.window_end(stream.ttl_s, view.now_us))
         view.put(key, stream)
