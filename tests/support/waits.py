@@ -8,7 +8,7 @@ from typing import Any, TypeVar, overload
 
 T = TypeVar("T")
 
-WAIT_S_MAX = 30.0  # only what never happens takes so long
+WAIT_S_MAX = 60.0  # only what never happens takes so long
 LOOK_AGAIN_S = 0.01
 
 
@@ -61,8 +61,10 @@ def _check(
         raise AssertionError(f"{what or _source_of(look)}: {reason}; the last answer was {found!r}")
 
 
-def _source_of(look: Callable[[], Any]) -> str:
+def _source_of(look: Callable[..., Any]) -> str:
+    if getattr(look, "__name__", "") != "<lambda>":
+        return repr(look)
     try:
         return inspect.getsource(look).strip()
-    except (OSError, TypeError):
+    except OSError:
         return repr(look)
