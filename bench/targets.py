@@ -19,7 +19,7 @@ class AtLeast:
     def describe(self) -> str:
         return f">= {format_number(self.value)}"
 
-    def judge(self, name: str, values: Values, ratios: Values) -> Mark:
+    def check(self, name: str, values: Values, ratios: Values) -> Mark:
         return mark_pass(values[name] >= self.value)
 
     def find_margin(self, name: str, values: Values) -> float | None:
@@ -33,7 +33,7 @@ class Below:
     def describe(self) -> str:
         return f"< {format_number(self.value)}"
 
-    def judge(self, name: str, values: Values, ratios: Values) -> Mark:
+    def check(self, name: str, values: Values, ratios: Values) -> Mark:
         return mark_pass(values[name] < self.value)
 
     def find_margin(self, name: str, values: Values) -> float | None:
@@ -48,7 +48,7 @@ class TimesPeer:
     def describe(self) -> str:
         return f">= {self.times:g}x"
 
-    def judge(self, name: str, values: Values, ratios: Values) -> Mark:
+    def check(self, name: str, values: Values, ratios: Values) -> Mark:
         return mark_pass(ratios[name] >= self.times) if name in ratios else "-"
 
     def find_margin(self, name: str, values: Values) -> float | None:
@@ -65,7 +65,7 @@ class Near:
     def describe(self) -> str:
         return f"within {self.share:.0%} of {self.other}"
 
-    def judge(self, name: str, values: Values, ratios: Values) -> Mark:
+    def check(self, name: str, values: Values, ratios: Values) -> Mark:
         if self.other not in values:
             return "-"
         return mark_pass(values[name] >= values[self.other] * (1 - self.share))
@@ -130,7 +130,7 @@ def judge_measurement(name: str, values: Values, ratios: Values) -> Mark:
     """One miss is a miss; a target that could not be judged (no peer was run) leaves the mark open."""
     if name not in values:
         return "-"
-    marks = [target.judge(name, values, ratios) for target in TARGETS.get(name, [])]
+    marks = [target.check(name, values, ratios) for target in TARGETS.get(name, [])]
     if "MISS" in marks:
         return "MISS"
     return "pass" if marks and "-" not in marks else "-"

@@ -108,7 +108,7 @@ TOPIC_FRAMES_MAX: Final = 16  # readers that fell behind by different amounts en
 # Stores
 STATES_CACHED_MAX: Final = 65_536  # about 500 bytes each
 READERS: Final = 2  # threads that read the embedded store; more only queue on the same cores
-NEW_PLACES_MAX: Final = 4_096  # 15 pages: a commit writes them all if it must; more streams need more at a time
+UNMERGED_APPENDS_MAX: Final = 4_096  # 15 pages: a commit writes them all if it must; more streams need more at a time
 WAL_PAGES: Final = 4_000  # checkpoint after about 16 MB: short stalls, and a bounded journal
 JOURNAL_BYTES_MAX: Final = 64 * MIB  # what a journal is cut back to after a checkpoint
 RESERVE_BYTES: Final = 32 * MIB  # set aside on the disk: a journal to be checkpointed, and as much for deletes

@@ -30,7 +30,7 @@ class TestSqliteStoreThatSettlesPlacesOften(TestSqliteStore):
 
     @pytest.fixture(autouse=True)
     def hurry(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(limits, "NEW_PLACES_MAX", 3)
+        monkeypatch.setattr(limits, "UNMERGED_APPENDS_MAX", 3)
 
 
 class TestSqliteStoreOnAFaultyDiskThatIsWell(DurableStoreContract):

@@ -11,7 +11,7 @@ from mainstem.testing.plugin import StartServer
 from mainstem.testing.server import ServerProcess
 from mainstem.testing.store_contract import read_whole_log
 from tests.support.http_requests import JSON, TEXT, ask, read_stream
-from tests.support.load_writers import LOAD, Creator, Endpoint, PlainWriter, ProducerWriter, Writer
+from tests.support.load_writers import LOAD, Creator, Endpoint, PlainWriter, ProducerWriter, Writer, stop_writers
 
 ROUNDS = 8
 
@@ -34,18 +34,10 @@ async def committed_ids(server: ServerProcess) -> tuple[int, list[int]]:
         await store.close()
 
 
-def stop(endpoint: Endpoint, writers: list[Writer]) -> None:
-    endpoint.stop()
-    for writer in writers:
-        writer.join(60)
-        assert not writer.is_alive()
-        if writer.failure is not None:
-            raise writer.failure
-
-
 @pytest.mark.slow
-def test_every_acknowledged_append_is_there_once_and_in_order_after_many_kills(start_server: StartServer) -> None:
-    chance = random.Random(4437)
+def test_every_acknowledged_append_is_there_once_and_in_order_after_many_kills(
+    start_server: StartServer, chance: random.Random
+) -> None:
     server = start_server()
     assert ask(server, "PUT", LOAD, headers=TEXT).status == 201
     endpoint = Endpoint()
@@ -65,7 +57,7 @@ def test_every_acknowledged_append_is_there_once_and_in_order_after_many_kills(s
         endpoint.move(server.address)
         endpoint.wait_for_answers(more=len(writers) * 20)
     finally:
-        stop(endpoint, writers)
+        stop_writers([endpoint], writers)
 
     found = read_numbers(server)
     for writer in plain:

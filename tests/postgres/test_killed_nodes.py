@@ -1,7 +1,6 @@
 """Nodes that are killed, and a database that is restarted under load: every promise that was made is kept."""
 
 import http.client
-import random
 import signal
 import time
 from collections import defaultdict
@@ -13,7 +12,7 @@ from mainstem.log.store.postgres.snapshot import open_snapshot
 from mainstem.log.store.snapshot import Finding
 from mainstem.testing.server import ServerProcess
 from tests.support.http_requests import TEXT, Reply, ask, read_stream
-from tests.support.load_writers import LOAD, Endpoint, ProducerWriter
+from tests.support.load_writers import LOAD, Endpoint, ProducerWriter, stop_writers
 
 
 class PatientProducer(ProducerWriter):
@@ -43,16 +42,6 @@ def start_writers(nodes: list[ServerProcess], number: int) -> tuple[list[Endpoin
     return endpoints, writers
 
 
-def stop_writers(endpoints: list[Endpoint], writers: list[PatientProducer]) -> None:
-    for endpoint in endpoints:
-        endpoint.stop()
-    for writer in writers:
-        writer.join(60)
-        assert not writer.is_alive()
-        if writer.failure is not None:
-            raise writer.failure
-
-
 def check_everything(nodes: list[ServerProcess], writers: list[PatientProducer]) -> None:
     contents = {read_stream(node, LOAD) for node in nodes}
     assert len(contents) == 1, "the nodes show different things"
@@ -74,8 +63,7 @@ def find_violations(url: str) -> tuple[Finding, ...]:
 
 
 @pytest.mark.slow
-def test_killed_nodes_lose_and_double_nothing(start_nodes, postgres_url):
-    chance = random.Random(4438)
+def test_killed_nodes_lose_and_double_nothing(start_nodes, postgres_url, chance):
     nodes = start_nodes(2)
     assert ask(nodes[0], "PUT", LOAD, headers=TEXT).status == 201
     endpoints, writers = start_writers(nodes, 3)

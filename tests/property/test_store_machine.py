@@ -45,9 +45,9 @@ class StoresAgainstADict(RuleBasedStateMachine):
         self.tails: dict[TopicId, int] = {}
         self.head = CommittedId(0)
 
-    @initialize(new_places_max=st.sampled_from([1, 5, limits.NEW_PLACES_MAX]))
+    @initialize(new_places_max=st.sampled_from([1, 5, limits.UNMERGED_APPENDS_MAX]))
     def open(self, new_places_max: int) -> None:
-        self.limits.setattr(limits, "NEW_PLACES_MAX", new_places_max)
+        self.limits.setattr(limits, "UNMERGED_APPENDS_MAX", new_places_max)
         for store in self.stores:
             self.runner.run(store.open())
 

@@ -2,7 +2,7 @@
 
 import http.client
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tests.support.http_requests import TEXT, Reply, connect, send
 
@@ -82,7 +82,7 @@ class Writer(threading.Thread):
                 try:
                     while True:
                         self.endpoint.check()
-                        self.judge(self.request(connection, number))
+                        self.check_reply(self.request(connection, number))
                         self.acknowledged.append(number)
                         self.endpoint.count()
                         number = next(numbers)
@@ -105,7 +105,7 @@ class Writer(threading.Thread):
     def request(self, connection: http.client.HTTPConnection, number: int) -> Reply:
         raise NotImplementedError
 
-    def judge(self, reply: Reply) -> None:
+    def check_reply(self, reply: Reply) -> None:
         raise NotImplementedError
 
     def line(self, number: int) -> bytes:
@@ -119,7 +119,7 @@ class PlainWriter(Writer):
     def request(self, connection: http.client.HTTPConnection, number: int) -> Reply:
         return send(connection, "POST", LOAD, self.line(number), TEXT)
 
-    def judge(self, reply: Reply) -> None:
+    def check_reply(self, reply: Reply) -> None:
         assert reply.status == 204, reply
 
     def after_doubt(self, number: int, numbers: Iterator[int]) -> int:
@@ -133,7 +133,7 @@ class ProducerWriter(Writer):
         producer = {"Producer-Id": self.name, "Producer-Epoch": "0", "Producer-Seq": str(number)}
         return send(connection, "POST", LOAD, self.line(number), TEXT | producer)
 
-    def judge(self, reply: Reply) -> None:
+    def check_reply(self, reply: Reply) -> None:
         assert reply.status in (200, 204), reply
         assert reply.headers["Producer-Seq"] == str(len(self.acknowledged))
 
@@ -147,8 +147,19 @@ class Creator(ProducerWriter):
     def request(self, connection: http.client.HTTPConnection, number: int) -> Reply:
         return send(connection, "PUT", self.path(number), self.line(number), TEXT)
 
-    def judge(self, reply: Reply) -> None:
+    def check_reply(self, reply: Reply) -> None:
         assert reply.status in (200, 201), reply
 
     def path(self, number: int) -> str:
         return f"/v1/stream/created/{self.name}/{number}"
+
+
+def stop_writers(endpoints: Sequence[Endpoint], writers: Sequence[Writer]) -> None:
+    """End them, and raise what one of them has met."""
+    for endpoint in endpoints:
+        endpoint.stop()
+    for writer in writers:
+        writer.join(WAIT_S_MAX)
+        assert not writer.is_alive()
+        if writer.failure is not None:
+            raise writer.failure

@@ -43,7 +43,7 @@ def _insert_records(rows: int) -> str:
 
 
 @cache
-def _insert_places(rows: int) -> str:
+def _index_appends(rows: int) -> str:
     return f'INSERT OR ROLLBACK INTO new_places (topic, "end", committed_id) VALUES {",".join(["(?,?,?)"] * rows)}'
 
 
@@ -89,20 +89,20 @@ def insert_records(db: apsw.Connection, records: Sequence[Record]) -> None:
         db.execute(_insert_records(len(group)), values)
 
 
-def insert_places(db: apsw.Connection, records: Sequence[Record]) -> int:
-    """Note where appends are; how many there were."""
+def index_appends(db: apsw.Connection, records: Sequence[Record]) -> int:
+    """Add appends to the index of their topics, the tables `*_places`; how many there were."""
     rows = [(record.topic, record.end, record.committed_id) for record in records if record.kind is Kind.APPEND]
     for group in _groups(rows):
-        db.execute(_insert_places(len(group)), [value for row in group for value in row])
+        db.execute(_index_appends(len(group)), [value for row in group for value in row])
     return len(rows)
 
 
-def count_new_places(db: apsw.Connection) -> int:
+def count_unmerged_appends(db: apsw.Connection) -> int:
     return int(db.execute("SELECT count(*) FROM new_places").get)
 
 
-def settle_places(db: apsw.Connection) -> None:
-    """Move all new places to the old ones, in their order: those of a topic go to one or two pages of it."""
+def merge_append_index(db: apsw.Connection) -> None:
+    """Move the new entries into the large table in its order, so that those of a topic fill one or two pages of it."""
     db.execute('INSERT INTO old_places SELECT * FROM new_places ORDER BY topic, "end"')
     db.execute("DELETE FROM new_places")
 
@@ -166,7 +166,7 @@ def due(db: apsw.Connection, space: Space[Any], until_us: int, limit: int) -> li
 
 
 # Positions are bytes, so a page is a range of positions, and SQLite can join it in one step without the
-# interpreter lock. The places give the rows in order; to merge both tables of them would cost an eighth of a page.
+# interpreter lock. The index gives the rows in order; to merge both of its tables would cost an eighth of a page.
 READS = [
     f"""
     SELECT min("start"), max("end"), CAST(group_concat(data, '') AS BLOB) FROM (
@@ -187,7 +187,7 @@ OUTLINE = f"""
 
 
 def read(db: apsw.Connection, topic: TopicId, start: int, until: int, bytes_max: int) -> Chunk | None:
-    db.execute("BEGIN")  # places that are settled between two statements must not be missed
+    db.execute("BEGIN")  # entries that are merged between two statements must not be missed
     try:
         found = [db.execute(part, (topic, start, start + bytes_max, until)).get for part in READS]
         parts = [Chunk(*row) for row in found if row[0] is not None]

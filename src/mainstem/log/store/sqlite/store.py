@@ -45,7 +45,7 @@ class SqliteStore(Store):
         self._readers: list[apsw.Connection] = []
         self._db: apsw.Connection
         self._journal_pages = 0
-        self._new_places = 0
+        self._unmerged_appends = 0
         self._head = CommittedId(0)
         self._cache = StateCache()
         self._saves = 0
@@ -96,7 +96,7 @@ class SqliteStore(Store):
             self._db = open_writer(self.path, self._vfs)
             migrate(self._db)
             self._db.set_wal_hook(self._count_journal)
-            self._new_places = queries.count_new_places(self._db)
+            self._unmerged_appends = queries.count_unmerged_appends(self._db)
             if not self._reserve.acquire():
                 logger.warning("there is no room to set aside %d bytes for deletes", limits.RESERVE_BYTES)
             return queries.head(self._db)
@@ -169,13 +169,13 @@ class SqliteStore(Store):
     def _save(self, changes: Mapping[Key, State | None], records: Sequence[Record]) -> None:
         with self._transaction() as db:
             queries.insert_records(db, records)
-            new_places = self._new_places + queries.insert_places(db, records)
+            unmerged = self._unmerged_appends + queries.index_appends(db, records)
             queries.insert_tags(db, records)
             queries.save_states(db, changes)
-            if new_places >= limits.NEW_PLACES_MAX:
-                queries.settle_places(db)
-                new_places = 0
-        self._new_places = new_places
+            if unmerged >= limits.UNMERGED_APPENDS_MAX:
+                queries.merge_append_index(db)
+                unmerged = 0
+        self._unmerged_appends = unmerged
         self._update_full()
 
     @contextmanager
@@ -367,9 +367,9 @@ class SqliteStore(Store):
     def _erase(self, topic: TopicId, until: int, limit: int) -> int:
         with self._transaction() as db:
             queries.keep_head(db)
-            queries.settle_places(db)
+            queries.merge_append_index(db)
             erased = queries.erase(db, topic, until, limit)
-        self._new_places = 0
+        self._unmerged_appends = 0
         return erased
 
 

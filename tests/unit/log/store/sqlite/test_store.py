@@ -88,10 +88,10 @@ def test_the_head_does_not_go_back_with_the_records(db: apsw.Connection) -> None
     assert queries.head(db) == 0
     records = [Record(CommittedId(n), 0, Kind.APPEND, TopicId(1), n, n + 1, 1, b"x") for n in (1, 2)]
     queries.insert_records(db, records)
-    queries.insert_places(db, records)
+    queries.index_appends(db, records)
     assert queries.head(db) == 2
     queries.keep_head(db)
-    queries.settle_places(db)
+    queries.merge_append_index(db)
     assert queries.erase(db, TopicId(1), MUCH, 10) == 2
     assert queries.head(db) == 2
     queries.keep_head(db)
@@ -199,7 +199,7 @@ async def test_files_of_before_become_private(tmp_path: Path) -> None:
 
 
 async def test_places_settle_when_there_are_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "NEW_PLACES_MAX", 10)
+    monkeypatch.setattr(limits, "UNMERGED_APPENDS_MAX", 10)
     async with opened(tmp_path) as store:
         writing = Writing(store)
         for number in range(25):
@@ -224,7 +224,7 @@ async def test_places_settle_when_there_are_many(tmp_path: Path, monkeypatch: py
 
 
 async def test_a_page_may_begin_in_old_places_and_end_in_new_ones(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(limits, "NEW_PLACES_MAX", 4)
+    monkeypatch.setattr(limits, "UNMERGED_APPENDS_MAX", 4)
     async with opened(tmp_path) as store:
         writing = Writing(store)
         for number in range(6):
@@ -238,7 +238,7 @@ async def test_a_page_may_begin_in_old_places_and_end_in_new_ones(tmp_path: Path
 
 
 async def test_readers_miss_nothing_while_places_settle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "NEW_PLACES_MAX", 3)
+    monkeypatch.setattr(limits, "UNMERGED_APPENDS_MAX", 3)
     async with opened(tmp_path) as store:
         writing = Writing(store)
         saved = 0
@@ -258,7 +258,7 @@ async def test_readers_miss_nothing_while_places_settle(tmp_path: Path, monkeypa
 async def test_a_disk_that_is_full_when_places_settle_loses_none(
     tmp_path: Path, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "NEW_PLACES_MAX", 8)
+    monkeypatch.setattr(limits, "UNMERGED_APPENDS_MAX", 8)
     async with opened(tmp_path, disk.name) as store:
         writing = Writing(store)
         for _ in range(7):
@@ -270,7 +270,7 @@ async def test_a_disk_that_is_full_when_places_settle_loses_none(
         writing = Writing(store, {1: 7})
         await writing.append(1, b"c").save()
         assert await data(store) == b"aaaaaaac"
-        assert queries.count_new_places(store._db) == 0
+        assert queries.count_unmerged_appends(store._db) == 0
 
 
 # The cache
