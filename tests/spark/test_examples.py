@@ -14,7 +14,7 @@ import pytest
 from mainstem.pipeline.spark.java import find_java
 from tests.support.waits import eventually
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,7 +31,7 @@ def test_the_declarative_pipeline_runs_again_and_again(start_server, open_log, t
             [sys.executable, str(program), log.url, str(tmp_path / "work")],
             capture_output=True,
             text=True,
-            timeout=140,
+            timeout=280,
             check=False,
         )
         assert done.returncode == 0, done.stdout[-3_000:] + done.stderr[-1_000:]
@@ -93,6 +93,6 @@ def test_spark_connect_finds_the_format_by_itself(connect_port, start_server, op
     log = open_log(start_server().url)
     log.append("in", [{"n": number} for number in range(100)])
     command = [sys.executable, "-c", CONNECT, log.url, str(tmp_path), connect_port]
-    client = subprocess.run(command, capture_output=True, text=True, timeout=140, check=False)
+    client = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
     assert "read 290 UTC" in client.stdout, client.stderr[-3_000:]
     assert sorted(row["n"] for row in log.read("all")) == list(range(100))

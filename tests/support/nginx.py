@@ -93,5 +93,9 @@ class Nginx:
         lines = [line.split(" ", 4) for line in (self.folder / "access.log").read_text().splitlines()]
         return [line[2:] for line in lines if line[0] == method and line[1] == path]
 
-    def origin_requests(self, path: str) -> int:
-        return sum(line[2] != "-" for line in self.asked("GET", path))
+    def origin_requests(self, path: str, *, requests: int) -> int:
+        """How many of so many requests reached a node. nginx logs a request only after its reply."""
+        eventually(lambda: len(self.asked("GET", path)) >= requests)
+        lines = self.asked("GET", path)
+        assert len(lines) == requests
+        return sum(line[2] != "-" for line in lines)
