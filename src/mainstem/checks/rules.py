@@ -10,7 +10,7 @@ from mainstem.streams.subscriptions.core import model, signing  # noqa: F401
 
 Rule = Callable[[StoreSnapshot], Iterator[Finding]]
 OnRule = Callable[[str, int, int], None]
-"""Is told which rule is checked next: its name, its number, and how many there are."""
+"""Called before each rule with its name, its number, and how many rules there are."""
 
 RULES: list[tuple[str, Rule]] = [
     ("storage", lambda snapshot: snapshot.check_storage()),

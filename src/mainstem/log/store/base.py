@@ -14,7 +14,7 @@ class HeadMoved(Exception):
 
 
 class CommitListener(Protocol):
-    """Is told what other nodes commit to the same log."""
+    """Receives what other nodes commit to the same log."""
 
     def watched_topics(self) -> Sequence[TopicId]:
         """The topics whose data is wanted at once; appends to others are left out."""
