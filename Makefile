@@ -5,6 +5,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS := -n auto --dist loadgroup
 
+# Tests start hundreds of processes: without bytecode each of them would compile the project again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help install serve demo test test-quick check format bench docs lock clean
 
 help:

@@ -32,6 +32,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     if folder == DATABASE or (folder in HEAVY and OF_PROCESSES & fixtures):
         item.add_marker(pytest.mark.slow)
     if "spark" in fixtures:
+        item.add_marker(pytest.mark.xdist_group("spark"))  # one worker runs them all, and starts Java once
         # Py4J leaves the sockets of ended threads to the garbage collector.
         item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
 
@@ -44,10 +45,6 @@ FIRST = ("tests/conformance/", "tests/pipeline/", "tests/spark/", "tests/postgre
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All tests with Spark go to one worker, which starts Java once; the other workers have the rest meanwhile."""
-    for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark"))
     items.sort(key=_rank)
 
 
