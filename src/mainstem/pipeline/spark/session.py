@@ -17,6 +17,7 @@ from mainstem.pipeline.cache_dir import user_cache_dir
 from mainstem.pipeline.spark.class_archive import class_archive_path, is_usable, use_options
 from mainstem.pipeline.spark.java import find_java
 from mainstem.pipeline.spark.master import choose_master
+from mainstem.pipeline.spark.python import worker_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,8 +71,8 @@ def session(
     master = choose_master(master)
     if master.startswith("sc://"):
         return _connect(app_name, master, conf or {})
-    prepare_environment()
     local = master.startswith("local")
+    prepare_environment(local=local)
     chosen = (
         SQL_CONFS | (LOCAL_CONFS | _java_confs(short_lived) | _work_confs(work) if local else {}) | dict(conf or {})
     )
@@ -94,10 +95,11 @@ def count_task_slots(spark: SparkSession) -> int:
     return min(slots, limits.COPY_TASKS_MAX)
 
 
-def prepare_environment() -> None:
+def prepare_environment(*, local: bool = True) -> None:
     """What Spark's launcher and workers look up: which Java, and that workers run this very Python."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    python = worker_python() if local else sys.executable
+    os.environ.setdefault("PYSPARK_PYTHON", python)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", python)
     os.environ["JAVA_HOME"] = str(find_java())
 
 

@@ -1,0 +1,16 @@
+"""Small shell programs in the user's cache that Spark starts in place of Java and Python."""
+
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+
+def install_shim(path: Path, text: str) -> None:
+    """Write the program unless it is there already. It appears all at once: another process may be starting it."""
+    if path.exists() and path.read_text("utf-8") == text:
+        return
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
+        file.write(text)
+    os.chmod(file.name, stat.S_IRWXU | stat.S_IRGRP | stat.S_IXGRP | stat.S_IROTH | stat.S_IXOTH)
+    os.replace(file.name, path)
