@@ -17,6 +17,7 @@ from mainstem.log.store.sqlite.backup import back_up
 from mainstem.log.store.sqlite.snapshot import open_snapshot
 from mainstem.testing.server import ServerProcess
 from tests.support.command_line import COMMAND
+from tests.support.waits import eventually
 from tests.support.requirements import miss
 
 
@@ -51,6 +52,7 @@ def test_a_backup_of_a_busy_server_is_whole_and_loses_nothing_of_before(shell, s
     writer = threading.Thread(target=write)
     writer.start()
     try:
+        eventually(lambda: written)
         done = json.loads(shell.ok("backup", "copy.db", "--data", str(server.data), "--json"))
     finally:
         stop.set()

@@ -14,7 +14,12 @@ SEE = "import os, sys; print(sys.executable); print(os.environ['PYTHONPATH']); p
 
 def test_spark_s_own_zips_are_left_out_and_the_rest_is_handed_on(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    entries = ["/spark/python/lib/pyspark.zip", "/a b/*", "/spark/python/lib/py4j-0.10.9.9-src.zip", "/mine/pyspark.zip"]
+    entries = [
+        "/spark/python/lib/pyspark.zip",
+        "/a b/*",
+        "/spark/python/lib/py4j-0.10.9.9-src.zip",
+        "/mine/pyspark.zip",
+    ]
     environment = os.environ | {"PYTHONPATH": ":".join(entries)}
     command = [worker_python({}), "-c", SEE, "one", "two three", "*"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.support import forks
+
 # The same entry point as the `mainstem` script, found by this very interpreter.
 COMMAND = [sys.executable, "-c", "from mainstem.cli import main; main(prog_name='mainstem')"]
 JOB_S_MAX = 300  # a busy machine may take a minute to start Java
@@ -84,16 +86,10 @@ class Shell:
 
     def __call__(self, *arguments: str, input: bytes | str = b"", timeout: float = 60) -> Done:
         data = input.encode() if isinstance(input, str) else input
-        done = subprocess.run(
-            [*COMMAND, *arguments],
-            input=data,
-            capture_output=True,
-            timeout=timeout,
-            check=False,
-            env=self.environment,
-            cwd=self.directory,
+        code, output, errors = forks.run(
+            arguments, input=data, timeout=timeout, env=self.environment, cwd=self.directory
         )
-        return Done(done.returncode, done.stdout, done.stderr.decode())
+        return Done(code, output, errors.decode())
 
     def ok(self, *arguments: str, **options: Any) -> str:
         """What a command prints that must succeed, and must have nothing to complain about."""

@@ -18,6 +18,7 @@ from mainstem.testing.clock import FakeClock
 from mainstem.testing.plugin import StartServer
 from mainstem.testing.server import ServerProcess
 from mainstem.testing.server_thread import ServerThread
+from tests.support import forks
 from tests.support.command_line import Shell
 from tests.support.log_client import LogClient
 from tests.support.sync_peers import fresh
@@ -41,6 +42,13 @@ Receive = Callable[..., Receiver]
 
 
 # Servers in a thread of this process, whose limits and clock can be set
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forked_servers() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ServerProcess, "launch", staticmethod(forks.start_server))
+        yield
 
 
 @pytest.fixture(scope="session")

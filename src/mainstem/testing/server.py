@@ -8,9 +8,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, Protocol, Self
 
 READY = re.compile(rb"Mainstem is ready on (\S+)")
 START_S_MAX = 30.0
@@ -24,17 +25,38 @@ class ServerNotReady(Exception):
     """The server ended, or said nothing, before it was ready. The message holds what it wrote."""
 
 
+class RunningProcess(Protocol):
+    """What a server is started as; `subprocess.Popen` is one."""
+
+    pid: int
+    stdout: IO[bytes] | None
+
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+    def send_signal(self, sig: int) -> None: ...
+
+
+def start_process(arguments: Sequence[str], stderr: IO[bytes], env: Mapping[str, str]) -> RunningProcess:
+    """Start `mainstem serve` with these arguments, as the `mainstem` script does."""
+    return subprocess.Popen(
+        [*COMMAND, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, env=env
+    )
+
+
 class ServerProcess:
     """`mainstem serve` on a free port. Flags are those of the command line: `ServerProcess(data, "--page-bytes", "1")`.
 
     `--data` is always given, and `--port` is 0 unless the flags say otherwise, so `url` may change with a restart.
     """
 
+    launch = staticmethod(start_process)
+    """How the process is started; a test suite that starts very many may have a faster way."""
+
     def __init__(self, data: Path | str, *flags: str) -> None:
         self.data = Path(data)
         self.flags = flags
         self.url = ""
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: RunningProcess | None = None
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as this object)
 
     def __enter__(self) -> Self:
@@ -54,6 +76,7 @@ class ServerProcess:
         """End the process if it still runs, and forget what it wrote."""
         if self.running:
             self.kill()
+        self._close_stdout()
         self._stderr.close()
 
     # Its life
@@ -62,15 +85,10 @@ class ServerProcess:
         """Start the process without waiting until it is ready."""
         if self.running:
             raise RuntimeError(f"process {self.pid} still runs")
+        self._close_stdout()
         # Settings from outside would make the same test mean different things on different machines.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("MAINSTEM_")}
-        self._process = subprocess.Popen(
-            [*COMMAND, "--port", "0", "--data", str(self.data), *self.flags],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=self._stderr,
-            env=environment,
-        )
+        self._process = self.launch(["--port", "0", "--data", str(self.data), *self.flags], self._stderr, environment)
 
     def start(self) -> None:
         """Start the process, and return when it serves."""
@@ -112,9 +130,12 @@ class ServerProcess:
         if self._process is None:
             raise RuntimeError("the server was never started")
         code = self._process.wait(timeout_s)
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+        self._close_stdout()
         return code
+
+    def _close_stdout(self) -> None:
+        if self._process is not None and self._process.stdout is not None:
+            self._process.stdout.close()
 
     # What is to be known of it
 
