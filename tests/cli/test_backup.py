@@ -17,8 +17,8 @@ from mainstem.log.store.sqlite.backup import back_up
 from mainstem.log.store.sqlite.snapshot import open_snapshot
 from mainstem.testing.server import ServerProcess
 from tests.support.command_line import COMMAND
-from tests.support.waits import eventually
 from tests.support.requirements import miss
+from tests.support.waits import eventually
 
 
 @pytest.fixture

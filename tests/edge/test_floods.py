@@ -105,7 +105,7 @@ def test_a_head_that_never_ends_on_many_connections(server):
 def test_tiny_websocket_frames(server, first, again):
     with Watch(server) as watch, open_websocket(server) as connection:
         connection.sendall(first)
-        pour(connection, again * 10_000, 16 * MB)
+        pour(connection, again * 10_000, 8 * MB)
     check(watch, 40)
 
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,8 @@ from mainstem.client.offline import (
     StoreFailed,
     StoreFull,
 )
-from mainstem.testing import server as servers
 from mainstem.testing.disk import FaultyDisk
-from mainstem.testing.server import ServerProcess
+from mainstem.testing.server import ServerProcess, start_process
 from tests.offline_client.waiting import WAIT_S_MAX, next_of, until, until_events, until_offline
 from tests.offline_client.wires import Wire, read_truth
 
@@ -260,7 +260,8 @@ main(prog_name="mainstem")
 
 
 async def test_a_server_whose_clock_jumps_changes_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(servers, "COMMAND", [sys.executable, "-c", JUMPING, "serve"])
+    launch = partial(start_process, command=[sys.executable, "-c", JUMPING, "serve"])
+    monkeypatch.setattr(ServerProcess, "launch", staticmethod(launch))
     with ServerProcess(tmp_path / "data") as server:
         store = MemoryClientStore()
         async with OfflineClient(server.url, client_id="a", store=store, partitions=["p"]) as client:

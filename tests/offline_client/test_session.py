@@ -15,6 +15,7 @@ from mainstem.client.sync_protocol.errors import ProtocolFault, ServerRefused, S
 from mainstem.client.sync_protocol.messages import FieldFault
 from tests.offline_client.harness import Harness
 from tests.offline_client.pretend import PretendServer
+from tests.support.examples import examples
 
 
 @pytest.fixture
@@ -461,7 +462,7 @@ SEEDS = [
 ]
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(st.sampled_from(SEEDS), st.lists(st.tuples(st.integers(0, 400), st.integers(-1, 255)), max_size=4))
 def test_whatever_comes_only_errors_of_the_client_are_raised(seed, edits):
     """A negative value cuts a byte out, another one takes its place."""

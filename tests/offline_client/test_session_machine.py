@@ -14,6 +14,7 @@ from mainstem.client.offline.stores.memory import MemoryClientStore
 from mainstem.client.offline.stores.sqlite import SqliteClientStore
 from tests.offline_client.harness import Harness
 from tests.offline_client.pretend import Line, PretendServer
+from tests.support.examples import examples
 
 NAMES = ("p", "q", "r")
 names = st.lists(st.sampled_from(NAMES), min_size=1, max_size=2, unique=True)
@@ -239,8 +240,8 @@ class InterleavingsOnDisk(Interleavings):
 
 
 Interleavings.TestCase.settings = settings(
-    max_examples=100, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(100), stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
 )
-InterleavingsOnDisk.TestCase.settings = settings(Interleavings.TestCase.settings, max_examples=15)
+InterleavingsOnDisk.TestCase.settings = settings(Interleavings.TestCase.settings, max_examples=examples(15))
 TestInterleavings = Interleavings.TestCase
 TestInterleavingsOnDisk = pytest.mark.slow(InterleavingsOnDisk.TestCase)

@@ -237,13 +237,14 @@ def test_what_was_pruned_between_two_rounds_is_told(log, context, output):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_killed_while_it_exports_it_exports_every_row_once(log, pipeline, output, chance):
+def test_killed_while_it_exports_it_exports_every_row_once(spark, log, pipeline, output, chance):
     log.append("orders", list(range(2_000)), at_once=10)
     arguments = ("export", output, "--url", log.url, "--master", "local[2]", "--commit-rows", 200)
     # Some of the ten groups of rows are there, and the others are still to come.
     wanted = chance.randint(1, 3)
     kill_when(pipeline.spawn(*arguments), lambda: len(files(output, "parquet")) >= wanted, then_s=chance.random() * 0.3)
     assert len(set(places(exported(output)))) == len(exported(output))
-    assert pipeline.ok(*arguments)["committed_id"] == log.head_id()
+    context = JobContext(ServerOptions(log.url), pipeline.directory / "mainstem-pipeline" / "export", master="local[2]")
+    assert export(context, output, commit_rows=200).committed_id == log.head_id()
     assert places(exported(output)) == log.places()
     assert (output / SUCCESS).exists()

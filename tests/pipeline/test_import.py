@@ -10,6 +10,7 @@ import pytest
 from deltalake import write_deltalake
 
 from mainstem.errors import BadOption, BadRow, JobFailed
+from mainstem.pipeline.http_client import ServerOptions
 from mainstem.pipeline.jobs.archive import make_archive
 from mainstem.pipeline.jobs.context import JobContext
 from mainstem.pipeline.jobs.import_ import make_import
@@ -232,14 +233,27 @@ def test_a_column_that_is_not_there_is_told(log, context, inbox):
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("into", ["stream", "partition"])
-def test_killed_while_it_imports_it_imports_every_row_once(log, pipeline, inbox, into, chance):
+def test_killed_while_it_imports_it_imports_every_row_once(spark, log, pipeline, inbox, into, chance):
     for number in range(7):
         values = [{"n": number * 100 + n} for n in range(100)]
         (inbox / f"{number:02d}.ndjson").write_text(lines(*values))
-    target = ("--stream", "orders") if into == "stream" else ("--partition", "room")
-    arguments = ("import", inbox, *target, "--url", log.url, "--master", "local[2]", "--group-files", 1)
+    target = {"stream": "orders"} if into == "stream" else {"partitions": "room"}
+    arguments = (
+        "import",
+        inbox,
+        f"--{into}",
+        *target.values(),
+        "--url",
+        log.url,
+        "--master",
+        "local[2]",
+        "--group-files",
+        1,
+    )
     # Some of the files are in, and the others are still to come.
     wanted = log.head_id() + chance.randint(1, 2)
     kill_when(pipeline.spawn(*arguments), lambda: log.head_id() >= wanted, then_s=chance.random() * 0.4)
-    pipeline.ok(*arguments)
+    checkpoint = pipeline.directory / "mainstem-pipeline" / "import"
+    assert checkpoint.is_dir()
+    bring(JobContext(ServerOptions(log.url), checkpoint, master="local[2]"), inbox, target, group_files=1)
     assert [json.loads(row["data"])["n"] for row in log.rows()] == list(range(700))

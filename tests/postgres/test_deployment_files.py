@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,7 @@ import httpx2
 import pytest
 
 from mainstem.server.settings import Settings, load_settings
-from mainstem.testing import server as testing_server
-from mainstem.testing.server import ServerProcess
+from mainstem.testing.server import ServerProcess, start_process
 from tests.support.requirements import miss
 
 yaml = pytest.importorskip("yaml", reason="needs PyYAML (pip install pyyaml)")
@@ -188,6 +188,7 @@ def test_what_the_image_installs_serves_arrow(tmp_path, monkeypatch):
                 copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
                 copy(ROOT / name, source / name)
     subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+    monkeypatch.setenv("PIP_NO_COMPILE", "1")
     for arguments in find_pips():
         command = [environment / "bin" / "pip", *(part.replace("/src", str(source), 1) for part in arguments)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -195,7 +196,8 @@ def test_what_the_image_installs_serves_arrow(tmp_path, monkeypatch):
             miss("a package index", "pip must reach one")
         assert done.returncode == 0, done.stderr
     monkeypatch.delenv("PYTHONPATH", raising=False)
-    monkeypatch.setattr(testing_server, "COMMAND", [str(environment / "bin" / "mainstem"), "serve"])
+    launch = partial(start_process, command=[str(environment / "bin" / "mainstem"), "serve"])
+    monkeypatch.setattr(ServerProcess, "launch", staticmethod(launch))
     with ServerProcess(tmp_path / "data") as server, httpx2.Client(base_url=server.url, trust_env=False) as client:
         client.put("/v1/stream/a", headers={"content-type": "text/plain"}, content=b"row")
         page = client.get("/v1/log", headers={"accept": "application/vnd.apache.arrow.stream"})

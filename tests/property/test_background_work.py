@@ -24,6 +24,7 @@ from mainstem.streams.rules.offsets import Offset
 from mainstem.streams.states import Retention
 from mainstem.testing.clock import FakeClock
 from mainstem.testing.loops import run
+from tests.support.examples import examples
 
 TEXT = "text/plain"
 
@@ -37,7 +38,7 @@ async def opened() -> AsyncIterator[Streams]:
         await log.stop()
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(
     messages=st.lists(st.binary(min_size=1, max_size=5), min_size=1, max_size=6),
     erased=st.integers(0, 6),

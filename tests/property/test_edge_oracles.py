@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from mainstem.server.edge.heads import RequestHead
 from tests.support.connection_machines import drive, single
+from tests.support.examples import examples
 from tests.support.hostile_requests import ILLEGAL, LEGAL
 
 # Compared by what they lead to: the body. Of an absolute target the oracles keep the Host that does not count.
@@ -131,7 +132,7 @@ def check(raw):
         assert trimmed(llhttp_requests(raw))[:kept] == expected[:kept]
 
 
-@settings(max_examples=600)
+@settings(max_examples=examples(600))
 @given(mutated())
 @example(LEGAL["trailers"].replace(b"%PATH%", b"/x"))
 @example(LEGAL["extensions"].replace(b"%PATH%", b"/x"))
@@ -144,7 +145,7 @@ def test_the_legal_corpus_is_the_same_for_all(name):
     check(LEGAL[name].replace(b"%PATH%", b"/x"))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(mutated(), st.lists(st.integers(1, 400), max_size=4))
 def test_where_a_request_is_cut_makes_no_difference(raw, places):
     whole = drive([raw])

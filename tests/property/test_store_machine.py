@@ -16,6 +16,7 @@ from mainstem.log.records import RECORD_BYTES, Chunk, CommittedId, Kind, Outline
 from mainstem.log.store import MemoryStore, SqliteStore, Store
 from mainstem.testing.loops import new_runner
 from mainstem.testing.store_contract import COUNTS, MUCH, NOTES, NOW_US, Count, Note, count, note
+from tests.support.examples import examples
 
 pytestmark = pytest.mark.slow
 
@@ -184,4 +185,4 @@ class StoresAgainstADict(RuleBasedStateMachine):
 
 
 TestStoresAgainstADict = StoresAgainstADict.TestCase
-TestStoresAgainstADict.settings = settings(max_examples=100, stateful_step_count=40)
+TestStoresAgainstADict.settings = settings(max_examples=examples(100), stateful_step_count=40)

@@ -27,6 +27,7 @@ from mainstem.testing.clock import START_US, FakeClock
 from mainstem.testing.loops import new_runner
 from mainstem.testing.store_contract import read_whole_log
 from tests.property.stream_model import Outcome, Producer, StreamModel
+from tests.support.examples import examples
 
 pytestmark = pytest.mark.slow
 
@@ -258,4 +259,4 @@ class StreamsAgainstTheModel(RuleBasedStateMachine):
 
 
 TestStreamsAgainstTheModel = StreamsAgainstTheModel.TestCase
-TestStreamsAgainstTheModel.settings = settings(max_examples=150, stateful_step_count=30)
+TestStreamsAgainstTheModel.settings = settings(max_examples=examples(150), stateful_step_count=30)

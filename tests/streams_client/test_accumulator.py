@@ -22,6 +22,7 @@ from mainstem.errors import MainstemError
 from mainstem.log.records import TopicId
 from mainstem.streams.rules.producers import is_duplicate
 from mainstem.streams.states import ProducerState, ProducerTuple
+from tests.support.examples import examples
 
 FOREVER = Retries(attempts_max=None, delay_s=0.1, delay_s_max=1.0)
 
@@ -172,7 +173,7 @@ def play(world: World, script) -> None:
             world.now_s += number
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(steps, st.integers(1, 6), st.integers(1, 4), st.booleans())
 def test_nothing_is_lost_or_doubled_or_out_of_order(script, in_flight_max, batch_messages, closes):
     accumulator = make(in_flight_max=in_flight_max, batch_messages=batch_messages)
@@ -190,7 +191,7 @@ def test_nothing_is_lost_or_doubled_or_out_of_order(script, in_flight_max, batch
     check_outcome(world)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(steps, st.integers(1, 3), st.integers(1, 5))
 def test_parcels_that_are_too_large_are_sent_in_smaller_ones(script, largest, in_flight_max):
     accumulator = make(in_flight_max=in_flight_max, batch_messages=5)
@@ -204,7 +205,7 @@ def test_parcels_that_are_too_large_are_sent_in_smaller_ones(script, largest, in
         assert world.server.stored == world.added
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(steps, st.integers(1, 5), st.lists(st.integers(0, 80), max_size=3))
 def test_claiming_an_epoch_doubles_nothing_and_reports_what_it_cannot_know(script, in_flight_max, fences):
     accumulator = make(in_flight_max=in_flight_max, batch_messages=3, auto_claim=True)

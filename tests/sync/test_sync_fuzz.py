@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainstem.testing.loops import new_runner
+from tests.support.examples import examples
 from tests.support.sync_peers import BINARY, TEXT, ConnectionEnded, Peer, draft, encode_frame, envelope
 
 pytestmark = pytest.mark.slow
@@ -174,7 +175,7 @@ def bench(sync_server):
 
 
 def test_mutated_messages_are_answered_with_documented_codes_and_harm_nobody(bench):
-    @settings(max_examples=500)
+    @settings(max_examples=examples(500))
     @given(message=messages, connected=st.booleans())
     def check(message: bytes, connected: bool) -> None:
         bench.runner.run(bench.tell([(TEXT, message)], connected))
@@ -183,7 +184,7 @@ def test_mutated_messages_are_answered_with_documented_codes_and_harm_nobody(ben
 
 
 def test_runs_of_mutated_messages_are_answered_one_by_one(bench):
-    @settings(max_examples=100)
+    @settings(max_examples=examples(100))
     @given(frames=st.lists(st.tuples(st.sampled_from([TEXT, TEXT, TEXT, BINARY]), messages), min_size=2, max_size=6))
     def check(frames: list[tuple[int, bytes]]) -> None:
         bench.runner.run(bench.tell(frames, True))
@@ -207,7 +208,7 @@ def test_random_bytes_on_the_socket_harm_nobody(bench):
         await bench.healthy.send("heartbeat", {})
         assert (await bench.healthy.next())["type"] == "heartbeat_ack"
 
-    @settings(max_examples=150)
+    @settings(max_examples=examples(150))
     @given(data=st.binary(min_size=1, max_size=200))
     def check(data: bytes) -> None:
         bench.runner.run(throw(data))

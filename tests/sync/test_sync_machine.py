@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_s
 from mainstem import limits
 from mainstem.server.settings import Settings
 from mainstem.testing.loops import new_runner
+from tests.support.examples import examples
 from tests.support.sync_peers import Json, Peer, fresh
 from tests.sync.loop_servers import LoopServer
 
@@ -315,5 +316,5 @@ def test_every_client_gets_what_it_should_in_order_and_once_and_nothing_else(mon
     # Not shrunk: each try that misses an event waits for it, and a run is short enough to be read as it is.
     phases = (Phase.explicit, Phase.reuse, Phase.generate)
     run_state_machine_as_test(
-        SyncMachine, settings=settings(max_examples=60, stateful_step_count=40, deadline=None, phases=phases)
+        SyncMachine, settings=settings(max_examples=examples(60), stateful_step_count=40, deadline=None, phases=phases)
     )

@@ -18,7 +18,7 @@ START_S_MAX = 30.0
 STOP_S_MAX = 30.0
 
 # The same entry point as the `mainstem` script, found by this very interpreter.
-COMMAND = [sys.executable, "-c", "from mainstem.cli import main; main(prog_name='mainstem')", "serve"]
+COMMAND = (sys.executable, "-c", "from mainstem.cli import main; main(prog_name='mainstem')", "serve")
 
 
 class ServerNotReady(Exception):
@@ -36,10 +36,12 @@ class RunningProcess(Protocol):
     def send_signal(self, sig: int) -> None: ...
 
 
-def start_process(arguments: Sequence[str], stderr: IO[bytes], env: Mapping[str, str]) -> RunningProcess:
+def start_process(
+    arguments: Sequence[str], stderr: IO[bytes], env: Mapping[str, str], *, command: Sequence[str] = COMMAND
+) -> RunningProcess:
     """Start `mainstem serve` with these arguments, as the `mainstem` script does."""
     return subprocess.Popen(
-        [*COMMAND, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, env=env
+        [*command, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, env=env
     )
 
 

@@ -14,6 +14,7 @@ from mainstem import limits
 from mainstem.errors import ValidationFailed
 from mainstem.sync.protocol import canonical
 from mainstem.sync.protocol.canonical import canonicalize, content_hash
+from tests.support.examples import examples
 
 RFC_8785_APPENDIX_B = [
     ("0000000000000000", "0"),
@@ -87,7 +88,7 @@ def test_nan_and_infinity_have_no_canonical_form(bits):
 
 
 @given(finite_doubles)
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 def test_a_number_reads_back_as_the_same_double_and_agrees_with_the_oracle(number):
     written = canonicalize(number)
     assert float(written) == number
@@ -141,19 +142,19 @@ def test_an_astral_key_comes_before_private_use_and_later_keys_of_the_bmp(before
 
 
 @given(json_values)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_any_value_agrees_with_the_oracle(value):
     assert canonicalize(value) == rfc8785.dumps(value)
 
 
 @given(json_values)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_the_fast_path_and_the_exact_serializer_write_the_same(value):
     assert canonicalize(value) == canonical._serialize(value)
 
 
 @given(json_trees(st.booleans() | safe_integers | st.floats(0.0001, 1e15, exclude_max=True) | any_text))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_what_counts_as_plain_is_written_alike_by_both_encoders(value):
     assume(canonical._is_plain(value))
     assert canonical._encode_sorted(value) == canonical._serialize(value)
@@ -238,7 +239,7 @@ def test_key_order_and_whitespace_never_change_the_hash(event, random):
         lambda text: math.isfinite(float(text))
     )
 )
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_a_number_is_hashed_as_the_double_nearest_to_its_text(text):
     assert hash_of(f'{{"n":{text}}}') == hash_of(json.dumps({"n": float(text)}))
 

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainstem.sync.validation.tree import STATE_LEVELS_MAX, TARGET_KEYS_MAX, TreeConflict, apply_action, tree_validator
+from tests.support.examples import examples
 
 EMPTY_TREE: dict[str, Any] = {"items": {}, "tree": []}
 
@@ -389,7 +390,7 @@ def ids_of(nodes):
 
 
 @given(st.lists(events, max_size=40))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_any_sequence_of_actions_keeps_every_tree_well_formed(sequence):
     state = replay(NEW_TREE)
     for event in sequence:
@@ -407,7 +408,7 @@ def test_any_sequence_of_actions_keeps_every_tree_well_formed(sequence):
 @given(
     st.lists(st.builds(push, ids, ids | st.just("_root"), st.sampled_from(["first", "last"])), max_size=20), ids, ids
 )
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_a_move_is_accepted_exactly_when_both_nodes_are_there_and_the_parent_is_not_below(pushes, node, parent):
     state = replay(NEW_TREE)
     below = {}
