@@ -1,5 +1,6 @@
 """What pytest does for all tests; the fixtures that they share are in tests/support/fixtures.py."""
 
+import gc
 import os
 from collections.abc import Generator
 from pathlib import Path
@@ -46,6 +47,12 @@ FIRST = ("tests/conformance/", "tests/pipeline/", "tests/spark/", "tests/postgre
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_rank)
+
+
+def pytest_collection_finish() -> None:
+    """What there is now stays to the end of the run: the garbage collector need not look at it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def _rank(item: pytest.Item) -> int:

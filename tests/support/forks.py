@@ -53,7 +53,10 @@ class ForkedCommand:
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
-            os.kill(self.pid, number)
+            try:
+                os.kill(self.pid, number)
+            except ProcessLookupError:
+                pass  # it has just ended
 
 
 def start_server(arguments: Sequence[str], stderr: IO[bytes], env: Mapping[str, str]) -> ForkedCommand:

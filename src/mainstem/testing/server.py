@@ -16,6 +16,7 @@ from typing import IO, Protocol, Self
 READY = re.compile(rb"Mainstem is ready on (\S+)")
 START_S_MAX = 30.0
 STOP_S_MAX = 30.0
+END_S_MAX = 2.0  # for a process that has closed its output, and is about to end
 
 # The same entry point as the `mainstem` script, found by this very interpreter.
 COMMAND = (sys.executable, "-c", "from mainstem.cli import main; main(prog_name='mainstem')", "serve")
@@ -100,9 +101,10 @@ class ServerProcess:
         said = _read_until(self._process.stdout, READY, START_S_MAX)
         ready = READY.search(said)
         if ready is None:
-            if self.running:
-                self.kill()
-            code = self.wait()
+            try:
+                code = self.wait(END_S_MAX)
+            except subprocess.TimeoutExpired:
+                code = self.kill()
             raise ServerNotReady(f"exit code {code}, it said: {said.decode(errors='replace')}{self.stderr}")
         self.url = ready[1].decode()
 
