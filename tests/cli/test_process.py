@@ -3,10 +3,12 @@
 import socket
 import subprocess
 
+import httpx2
 import pytest
 
 import mainstem
 from mainstem.server.settings import Settings
+from mainstem.testing.server import ServerProcess, start_process
 from tests.support.command_line import COMMAND, clean_environment
 
 
@@ -84,3 +86,11 @@ def test_a_file_configures_a_real_server(tmp_path, start_server):
     config.write_text('store = "memory"\nlog_format = "json"\nlog_level = "debug"\n')
     start_server("--config", str(config))
     assert not (tmp_path / "data").exists()  # so it is a store in memory that serves
+
+
+def test_a_server_process_starts_the_program_unless_it_is_told_otherwise(tmp_path, monkeypatch):
+    monkeypatch.setattr(ServerProcess, "launch", staticmethod(start_process))
+    with ServerProcess(tmp_path / "data") as server:
+        assert httpx2.get(f"{server.url}/readyz", trust_env=False).status_code == 200
+        assert server.terminate() == 0
+    assert server.data.is_dir()

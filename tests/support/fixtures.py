@@ -44,13 +44,6 @@ Receive = Callable[..., Receiver]
 # Servers in a thread of this process, whose limits and clock can be set
 
 
-@pytest.fixture(scope="session", autouse=True)
-def forked_servers() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ServerProcess, "launch", staticmethod(forks.start_server))
-        yield
-
-
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerThread]:
     """The server of all tests that need no setting of their own."""
@@ -97,6 +90,14 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # Servers in a process of their own
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forked_servers() -> Iterator[None]:
+    """Every `ServerProcess` is forked, unless a test asks for a real start with `start_process`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ServerProcess, "launch", staticmethod(forks.start_server))
+        yield
 
 
 @pytest.fixture(scope="session")

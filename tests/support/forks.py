@@ -1,7 +1,7 @@
 """`mainstem ...` in processes that are forked from one that has imported everything already.
 
-To import the program takes ten times as long as everything else a short command does, and tests run thousands of them.
-What is to be seen of a real start, such as its signals, terminals and pipes, is tested with real starts.
+Importing the program takes longer than everything else a short command does, and a test run starts about a thousand of
+them. Tests about the start itself (signals, terminals, pipes) start real processes.
 """
 
 import multiprocessing

@@ -1,4 +1,4 @@
-"""The user's cache directory, which holds the Java shim, Spark's scratch files and staged rows of batch writes."""
+"""The user's cache directory: the Java and Python shims, Spark's scratch files, and staged rows of batch writes."""
 
 import os
 from pathlib import Path
