@@ -8,15 +8,18 @@ WORKERS := -n auto --dist loadgroup
 # Tests start hundreds of processes: without bytecode each of them would compile the project again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install serve demo test test-quick check format bench docs lock clean
+.PHONY: help install serve demo test test-quick coverage check format bench docs dist lock clean
 
 help:
 	@echo "make serve       install what serving needs, and run the server on http://127.0.0.1:4437"
 	@echo "make demo        a server, live traffic, pipeline jobs, and a report with charts: about a minute"
 	@echo "make test        install everything else, and run all tests (make test-quick: the fast half)"
-	@echo "make check       formatting, lint, types, layers"
+	@echo "make coverage    all tests, and how much of the code they run"
+	@echo "make check       formatting, lint, types, import rules, and the documentation's links"
+	@echo "make format      format the code, and fix what ruff can fix"
 	@echo "make bench       measure beside the Node reference server"
 	@echo "make docs        build the documentation into site/"
+	@echo "make dist        build the packages into dist/, and try them"
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Mainstem needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
@@ -45,11 +48,20 @@ test: install
 test-quick: install
 	$(BIN)/pytest -m "not slow" $(WORKERS) $(ARGS)
 
+coverage: export COVERAGE_FILE := $(CURDIR)/.cache/coverage/data
+coverage: install
+	rm -rf .cache/coverage
+	mkdir -p .cache/coverage
+	$(BIN)/coverage run -m pytest $(WORKERS) $(ARGS)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
+
 check: install
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/zensical build --clean --strict
 
 format: install
 	$(BIN)/ruff format .
@@ -59,7 +71,18 @@ bench: install
 	$(BIN)/python -m bench $(ARGS)
 
 docs: install
-	$(BIN)/zensical build --clean
+	$(BIN)/zensical build --clean --strict
+
+# The wheel is tried in an empty environment, and the sdist by the quick tests that it contains.
+dist: install
+	rm -rf dist .cache/dist
+	$(BIN)/python -m build --no-isolation --outdir dist .
+	$(PYTHON) -m venv .cache/dist/venv
+	.cache/dist/venv/bin/pip install --quiet dist/*.whl
+	.cache/dist/venv/bin/mainstem --version
+	mkdir .cache/dist/sdist
+	tar --extract --gzip --file dist/*.tar.gz --directory .cache/dist/sdist --strip-components 1
+	cd .cache/dist/sdist && PYTHONPATH=src $(CURDIR)/$(BIN)/python -m pytest -m "not slow" $(WORKERS) $(ARGS)
 
 # Pins every dependency for every supported Python; run it after changing pyproject.toml. The image gets what is tested.
 LOCK := .cache/lock/bin/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --no-header \
