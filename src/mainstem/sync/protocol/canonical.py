@@ -1,11 +1,11 @@
-"""Canonical equality: two submissions with one id are the same event when their RFC 8785 (JCS) forms are.
+"""Canonical equality: two submissions with one id are the same event if their RFC 8785 (JCS) forms are equal.
 
-JCS sorts keys by UTF-16 code units and writes numbers as ECMAScript does, so 1, 1.0 and 1e0 are one number, and so are
-two integers beyond 2^53 that round to one double. Strings are compared as sent, not normalised. Of a repeated key the
-last one counts, as in JavaScript.
+JCS sorts keys by UTF-16 code units and writes numbers as ECMAScript does, so 1, 1.0 and 1e0 are the same number, and so
+are two integers beyond 2^53 that round to the same double. Strings are compared as sent, not normalised. If a key is
+repeated, the last one counts, as in JavaScript.
 
-Nearly all events hold nothing on which msgspec's own sorted encoder and JCS differ; `_is_plain` tells them, and the
-exact serializer takes the others.
+For nearly all events, msgspec's sorted encoder gives the same bytes as JCS. `_is_plain` recognises those events, and an
+exact serialiser handles the others.
 """
 
 import hashlib
@@ -19,19 +19,19 @@ from mainstem import limits
 from mainstem.errors import ValidationFailed
 
 FLOAT_PLAIN_MIN: Final = 1e-4
-FLOAT_PLAIN_MAX: Final = 1e15  # from about here on, and below 1e-6, encoders choose their exponents differently
+FLOAT_PLAIN_MAX: Final = 1e15  # from about here, and below 1e-6, encoders use exponents differently
 
-BMP_LAST: Final = "\uffff"  # up to here the order of code points is the order of UTF-16 units
+BMP_LAST: Final = "\uffff"  # up to here, the order of code points is the order of UTF-16 units
 
 _encode_sorted = msgspec.json.Encoder(order="sorted").encode
 
 
 def read_float(text: str) -> float:
-    """msgspec takes up to 20 microseconds for a number near the ends of the range; Python's own reader does not. And a
-    thread that runs this gives up the interpreter lock between two numbers."""
+    """Parse a float in Python: msgspec takes up to 20 microseconds for a number near the ends of the range, and with
+    this hook a thread can release the interpreter lock between two numbers."""
     value = float(text)
     if math.isinf(value):
-        raise ValueError("a number is out of range")
+        raise ValueError(f"{text[:32]} is out of range")
     return value
 
 
@@ -39,40 +39,45 @@ _decode_object = msgspec.json.Decoder(dict[str, Any], float_hook=read_float).dec
 
 
 def content_hash(partitions: Sequence[str], event: bytes) -> bytes:
-    """The SHA-256 digest under which a retry is known again.
+    """Return the SHA-256 digest by which a retry is recognised.
 
-    `partitions` are normalised already; `event` is the JSON of an object, as it was sent. What has no canonical form
-    (a number beyond a double, a lone surrogate, more than `limits.JSON_DEPTH_MAX` levels) is `ValidationFailed`.
+    `partitions` must be normalised; `event` is the JSON text of an object, as the client sent it. Raise
+    `ValidationFailed` if it has no canonical form: a number beyond a double, a lone surrogate, or more than
+    `limits.JSON_DEPTH_MAX` levels.
     """
     return decoded_content_hash(partitions, decode_event(event))
 
 
 def decoded_content_hash(partitions: Sequence[str], event: dict[str, Any]) -> bytes:
-    """The same for an event that is decoded already."""
+    """Return the same digest for a decoded event."""
     names = _encode_sorted(partitions)
     return hashlib.sha256(b'{"event":%b,"partitions":%b}' % (canonicalize(event), names)).digest()
 
 
 def canonicalize(value: Any) -> bytes:
-    """The JCS form of a decoded JSON value; `ValidationFailed` where it has none."""
+    """Return the JCS form of a decoded JSON value. Raise `ValidationFailed` if it has none."""
     try:
         if _is_plain(value):
             return _encode_sorted(value)
         return _serialize(value)
     except UnicodeEncodeError:
-        raise ValidationFailed("a string holds a lone surrogate", field="event") from None
-    except RecursionError:  # the caller's stack was nearly full
+        raise ValidationFailed("a string in the event has a lone surrogate", field="event") from None
+    except RecursionError:  # the caller's stack was almost full
         raise _too_deep() from None
 
 
 def decode_event(event: bytes) -> dict[str, Any]:
-    """The value of an event; `ValidationFailed` if that has no canonical form."""
+    """Decode the JSON text of an event. Raise `ValidationFailed` if it has no canonical form."""
     try:
         return _decode_object(event)
-    except UnicodeDecodeError as error:
-        raise ValidationFailed(f"the event is not UTF-8: {error.reason}", field="event") from None
-    except msgspec.DecodeError as error:  # a ValidationError too: a number out of range, or not an object
-        raise ValidationFailed(f"the event has no canonical form: {error}", field="event") from None
+    except UnicodeDecodeError:
+        raise ValidationFailed("the event is not UTF-8", field="event") from None
+    except msgspec.ValidationError:
+        if event[:1] == b"{":
+            raise ValidationFailed("a number in the event is out of range", field="event") from None
+        raise ValidationFailed("the event must be a JSON object", field="event") from None
+    except msgspec.DecodeError:
+        raise ValidationFailed("the event is not valid JSON", field="event") from None
     except RecursionError:
         raise _too_deep() from None
 
@@ -82,8 +87,8 @@ def _too_deep() -> ValidationFailed:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether msgspec writes this value as JCS does. Its escapes are JCS's; its order of keys is that of code points,
-    and its numbers differ where they are integral floats, large, or small."""
+    """Return whether msgspec encodes this value as JCS does. It escapes strings in the same way, but sorts keys by code
+    point, and writes integral, large and small floats differently."""
     level: list[Any] = [value if type(value) is dict or type(value) is list else [value]]
     for _ in range(limits.JSON_DEPTH_MAX):
         inner: list[Any] = []
@@ -114,7 +119,7 @@ def _is_plain_number(value: Any) -> bool:
 
 
 def _serialize(value: Any) -> bytes:
-    """JCS to the letter, for any value."""
+    """Return the JCS form of any value."""
     parts: list[bytes] = []
     _write(value, parts.append, limits.JSON_DEPTH_MAX)
     return b"".join(parts)
@@ -146,11 +151,12 @@ def _write(value: Any, put: Callable[[bytes], None], levels_left: int) -> None:
 
 
 def _utf16_units(key: str) -> bytes:
-    return key.encode("utf-16-be")  # big-endian bytes compare as their units do
+    return key.encode("utf-16-be")  # big-endian bytes sort as their UTF-16 units do
 
 
 def _number(value: int | float) -> str:
-    """ECMA-262 Number::toString: as many digits as the double needs; no exponent from 1e-6 up to below 1e21."""
+    """Format a number as ECMA-262 Number::toString does: the fewest digits that identify the double, and no exponent
+    from 1e-6 up to, but not including, 1e21."""
     if isinstance(value, int) and abs(value) <= limits.INTEGER_MAX:
         return str(value)
     double = _double(value)
@@ -158,7 +164,7 @@ def _number(value: int | float) -> str:
     if FLOAT_PLAIN_MIN <= size < 1e16:
         return repr(double).removesuffix(".0")
     if size >= 1e21:
-        return repr(double)  # Python's way and ECMAScript's are the same there
+        return repr(double)  # Python and ECMAScript agree on these
     digits, point = _digits(double)
     sign = "-" if value < 0 else ""
     if not digits:
@@ -179,12 +185,12 @@ def _double(value: int | float) -> float:
     except OverflowError:
         double = math.inf
     if not math.isfinite(double):
-        raise ValidationFailed("a number is not a finite double", field="event")
+        raise ValidationFailed("a number in the event is out of range", field="event")
     return double
 
 
 def _digits(double: float) -> tuple[str, int]:
-    """The shortest digits that round to |double|, and where the decimal point stands in them: 0.<digits> * 10^point."""
+    """Return the shortest digits that round to |double|, and the exponent `point` of 0.<digits> * 10^point."""
     mantissa, _, exponent = repr(abs(double)).partition("e")
     whole, _, fraction = mantissa.partition(".")
     digits = (whole + fraction).lstrip("0")

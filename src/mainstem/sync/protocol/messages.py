@@ -1,7 +1,7 @@
-"""Messages of the sync protocol: what comes in, checked in the contract's order, and what goes out.
+"""Messages of the sync protocol: decoding the ones that arrive, and encoding the ones that are sent.
 
-Size, JSON, object, required fields, version come first, whatever the message is; its payload is looked at only when the
-state of the session allows the type.
+Every message is first checked for its size, JSON, required fields and version, in this order. Its payload is decoded
+later, and only if the state of the session allows the type.
 """
 
 import re
@@ -12,6 +12,7 @@ import msgspec
 from mainstem import limits
 from mainstem.errors import SyncBadRequest, SyncError, SyncVersionUnsupported
 from mainstem.sync.protocol.canonical import read_float
+from mainstem.sync.protocol.mismatches import find_mismatch
 from mainstem.timestamps import format_time
 
 VERSION = "1.0"
@@ -30,7 +31,7 @@ class ConnectPayload(msgspec.Struct, frozen=True, gc=False):
 
 
 class EventPayload(msgspec.Struct, frozen=True, gc=False):
-    """One draft. `partition` is the legacy field: it may only repeat what `partitions` says."""
+    """One draft. `partition` is a legacy field: if present, it must name the same partition as `partitions`."""
 
     id: str
     event: msgspec.Raw
@@ -66,18 +67,20 @@ PAYLOADS: dict[str, msgspec.json.Decoder[Any]] = {
     "disconnect": msgspec.json.Decoder(DisconnectPayload),
 }
 
+REQUIRED = (("type", str, "a string"), ("payload", dict, "an object"), ("protocol_version", str, "a string"))
+
 _envelope = msgspec.json.Decoder(Envelope)
 _any_value = msgspec.json.Decoder(float_hook=read_float)
 
 
 def parse_envelope(text: bytes) -> tuple[Envelope, str | None]:
-    """The outer message, and the placeholder that stands in it for lone surrogates, if it had any.
+    """Decode a message except for its payload. Also return the placeholder that replaces lone surrogates in it, if any.
 
-    Only a message that does not fit is looked at closely, to say what is wrong with it.
+    A valid message is parsed once. Only an invalid one is parsed again, to explain what is wrong with it.
     """
     placeholder: str | None = None
     if len(text) > limits.SYNC_MESSAGE_BYTES_MAX:
-        raise OversizeMessage(f"a message is at most {limits.SYNC_MESSAGE_BYTES_MAX} bytes")
+        raise OversizeMessage()
     try:
         if not text.isascii():
             text.decode("utf-8")
@@ -86,8 +89,8 @@ def parse_envelope(text: bytes) -> tuple[Envelope, str | None]:
         raise SyncBadRequest("the message is not UTF-8") from None
     except RecursionError:
         raise SyncBadRequest("the message is nested too deeply") from None
-    except (msgspec.DecodeError, ValueError) as error:
-        envelope, placeholder = _decode_with_placeholder(text, error)
+    except (msgspec.DecodeError, ValueError):
+        envelope, placeholder = _decode_with_placeholder(text)
     if bytes(envelope.payload)[:1] != b"{":
         raise _with_msg_id(envelope.msg_id, SyncBadRequest("payload must be an object"))
     if envelope.protocol_version != VERSION:
@@ -95,71 +98,93 @@ def parse_envelope(text: bytes) -> tuple[Envelope, str | None]:
     return envelope, placeholder
 
 
-# A lone surrogate, as an escape. The parser refuses the whole message for it, the contract only the item.
+# Matches any escape; group 1 is a lone surrogate. The parser refuses a whole message with one; the protocol refuses
+# only the item that holds it.
 ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
 )
 
 
-def _decode_with_placeholder(text: bytes, error: Exception) -> tuple[Envelope, str]:
-    """Decode the message with a placeholder in place of each such escape: a code point that it does not use itself."""
+def _decode_with_placeholder(text: bytes) -> tuple[Envelope, str]:
+    """Decode the message with each lone surrogate replaced by a placeholder: a code point that the message does not
+    contain."""
     lowered = text.lower()
-    for code in range(0xFDD0, 0xFDF0):  # noncharacters: no text has use for them
+    for code in range(0xFDD0, 0xFDF0):  # noncharacters, which no text needs
         escape = b"\\u%x" % code
         if escape not in lowered and chr(code).encode() not in text:
             break
     else:
-        raise _explain(text, error) from None
+        raise _explain(text) from None
     replaced = ESCAPE.sub(lambda match: escape if match[1] else match[0], text)
     if replaced == text:
-        raise _explain(text, error) from None
+        raise _explain(text) from None
     try:
         return _envelope.decode(replaced), chr(code)
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        raise _explain(text, error) from None
+        raise _explain(text) from None
 
 
 class OversizeMessage(SyncBadRequest):
-    """The one bad request that ends the connection: whoever sends it did not read the limits."""
+    """A message above the size limit: the only bad request that ends the connection."""
 
     closes = True
 
+    def __init__(self) -> None:
+        super().__init__(f"the message is larger than {limits.SYNC_MESSAGE_BYTES_MAX} bytes")
+
 
 def _with_msg_id(msg_id: Any, error: SyncError) -> SyncError:
-    """The error with the id of the message that it answers, if that could be read."""
+    """Set the id of the message that the error answers, if it could be read."""
     if isinstance(msg_id, str | int) and not isinstance(msg_id, bool):
         error.msg_id = msg_id
     return error
 
 
 def _unsupported() -> SyncVersionUnsupported:
-    return SyncVersionUnsupported(f"this server speaks protocol version {VERSION}", supported_versions=[VERSION])
+    return SyncVersionUnsupported(f"this server supports only protocol version {VERSION}", supported_versions=[VERSION])
 
 
-def _explain(text: bytes, error: Exception) -> SyncError:
+def _explain(text: bytes) -> SyncError:
+    """Return the error for a message that could not be decoded."""
     try:
         value = _any_value.decode(text)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return SyncBadRequest("the message is not JSON")
     if not isinstance(value, dict):
-        return SyncBadRequest("the message is not a JSON object")
-    for field, kind in (("type", str), ("payload", dict), ("protocol_version", str)):
-        if not isinstance(value.get(field), kind):
-            return _with_msg_id(value.get("msg_id"), SyncBadRequest(f"{field} is missing or of the wrong type"))
+        return SyncBadRequest("the message must be a JSON object")
+    msg_id = value.get("msg_id")
+    for field, kind, name in REQUIRED:
+        if field not in value:
+            return _with_msg_id(msg_id, SyncBadRequest(f"{field} is missing from the message"))
+        if not isinstance(value[field], kind):
+            return _with_msg_id(msg_id, SyncBadRequest(f"{field} must be {name}"))
     if value["protocol_version"] != VERSION:
-        return _with_msg_id(value.get("msg_id"), _unsupported())
-    return _with_msg_id(value.get("msg_id"), SyncBadRequest(f"the message is not as it should be: {error}"))
+        return _with_msg_id(msg_id, _unsupported())
+    if msg_id is not None and (not isinstance(msg_id, str | int) or isinstance(msg_id, bool)):
+        return SyncBadRequest("msg_id must be a string or an integer")
+    return _with_msg_id(msg_id, SyncBadRequest("a field of the message is repeated with a value of the wrong type"))
 
 
 def parse_payload(envelope: Envelope) -> Any:
-    """The payload of a known type; every failure is one bad_request."""
+    """Decode the payload of a known type. Raise `SyncBadRequest` if it is malformed."""
     try:
         return PAYLOADS[envelope.type].decode(envelope.payload)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise SyncBadRequest(f"the payload of {envelope.type} is not as it should be: {error}") from None
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        raise SyncBadRequest(f"the payload of {envelope.type} is malformed: {_find_fault(envelope)}") from None
 
 
-# What goes out. `msg_id` is echoed in direct replies, as it came.
+def _find_fault(envelope: Envelope) -> str:
+    try:
+        value = _any_value.decode(envelope.payload)
+    except RecursionError:
+        return "it is nested too deeply"
+    except (msgspec.MsgspecError, ValueError):
+        return "it has a number that is out of range"
+    fault = find_mismatch(value, PAYLOADS[envelope.type].type)
+    return fault or "a field is repeated with a value of the wrong type"
+
+
+# Outgoing messages. A direct reply echoes the `msg_id` of its request.
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -193,7 +218,8 @@ def encode_error(error: SyncError, now_us: int, msg_id: str | int | None = None)
 
 
 class StoredEvent(msgspec.Struct, frozen=True, gc=False):
-    """The data of an EVENT record: all of a broadcast but what the commit adds. `event` is as the client sent it."""
+    """The data of an EVENT record: a broadcast without the fields that the commit adds. `event` is the exact text that
+    the client sent."""
 
     id: str
     client_id: str
@@ -221,7 +247,8 @@ decode_stored = _stored.decode
 
 
 def complete_event(data: bytes, committed_id: int, committed_at_us: int) -> bytes:
-    """A stored event with its place in the log: a row of a sync page, or the payload of a broadcast."""
+    """Add the committed id and time to a stored event: it becomes an item of a sync page or the payload of a
+    broadcast."""
     return b'%b,"committed_id":%d,"status_updated_at":"%b"}' % (
         data[:-1],
         committed_id,
@@ -239,7 +266,7 @@ def encode_broadcast(data: bytes, committed_id: int, committed_at_us: int) -> by
 
 
 def frame_text(payload: bytes) -> bytes:
-    """A WebSocket text frame from the server (RFC 6455: not masked), so that the same bytes serve every receiver."""
+    """Return a WebSocket text frame. Frames from a server are not masked (RFC 6455), so all receivers can share one."""
     size = len(payload)
     if size < 126:
         return b"\x81%c%b" % (size, payload)
