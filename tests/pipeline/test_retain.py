@@ -64,7 +64,7 @@ def test_the_id_of_a_pruned_event_is_still_known(context, log, open_log):
     head = log.head()["head"]
     log.submit("room", [{"n": n} for n in range(5)])  # the very same ids and contents
     assert (log.head()["head"], ids(log)) == (head, [first[-1]["committed_id"]])
-    with pytest.raises(AssertionError, match="committed with other content"):
+    with pytest.raises(AssertionError, match="committed with different content"):
         log.submit("room", [{"n": "other"}])
 
 

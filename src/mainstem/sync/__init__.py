@@ -1,1 +1,1 @@
-"""The sync protocol over WebSocket: events in partitions, one global order, offline-first clients."""
+"""The sync protocol over WebSocket: events in partitions, in one global order, for offline-first clients."""

@@ -1,4 +1,4 @@
-"""The commands of the sync protocol: submitting events, putting snapshots, and pruning."""
+"""Commands of the sync protocol: submit events, put snapshots, and prune partitions."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,7 +24,7 @@ NO_TOPIC = TopicId(0)
 
 
 class Item(msgspec.Struct, frozen=True, gc=False):
-    """One draft, checked as far as that needs no log: ready to be committed, or refused already."""
+    """One draft after every check that does not need the log: either ready to be committed, or already refused."""
 
     id: str
     partitions: tuple[str, ...] = ()
@@ -33,11 +33,11 @@ class Item(msgspec.Struct, frozen=True, gc=False):
     refusal: str | None = None
     errors: tuple[FieldError, ...] = ()
     value: dict[str, Any] | None = None
-    """The event, decoded for a validator: the committer has no time for it."""
+    """The decoded event, for a validator. Decoding it during the commit would make other writers wait."""
 
 
 class Result(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """What became of one draft; the wire form is this very struct."""
+    """The outcome of one draft."""
 
     id: str
     status: str
@@ -48,7 +48,8 @@ class Result(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Submit(msgspec.Struct, frozen=True, gc=False):
-    """A batch of drafts, committed one by one: a rejected one leaves no trace and does not stop the next."""
+    """Commit a batch of drafts one by one. A rejected draft leaves no trace, so its id stays free, and does not affect
+    the others."""
 
     items: tuple[Item, ...]
     client_id: str
@@ -73,9 +74,9 @@ class Submit(msgspec.Struct, frozen=True, gc=False):
         if known is not None:
             if known.digest == item.digest:
                 return Result(item.id, "committed", known.committed_at_us, known.committed_id)
-            error = FieldError("event", "this id was committed with other content")
+            error = FieldError("event", "this id is already committed with different content; use a new id")
             return Result(item.id, "rejected", view.now_us, None, "validation_failed", (error,))
-        if self.validate is not None:  # after dedupe, so that a stateful validator cannot refuse an honest retry
+        if self.validate is not None:  # after deduplication, so that a stateful validator cannot reject a retry
             event = decode_event(item.event) if item.value is None else item.value
             errors = tuple(self.validate(event, earlier))
             if errors:
@@ -93,7 +94,7 @@ class Submit(msgspec.Struct, frozen=True, gc=False):
 
 
 class PutSnapshot(msgspec.Struct, frozen=True, gc=False):
-    """Keep the state of a partition up to a committed id. An older one than the present is refused."""
+    """Store a snapshot of a partition up to a committed id. It must not be older than the current snapshot."""
 
     partition: str
     committed_id: int
@@ -109,15 +110,19 @@ class PutSnapshot(msgspec.Struct, frozen=True, gc=False):
     def apply(self, view: View) -> None:
         partition: PartitionState = view.get(partition_key(self.partition)) or PartitionState()
         if self.committed_id > view.head:
-            raise BadRequest(f"the log ends at {view.head}: there is no {self.committed_id} yet")
+            raise BadRequest(f"committed_id {self.committed_id} is beyond the head of the log, {view.head}")
         if self.committed_id < partition.snapshot_id:
-            raise BadRequest(f"there is a newer snapshot, at {partition.snapshot_id}")
+            raise BadRequest(
+                f"committed_id {self.committed_id} is older than the current snapshot, which ends at "
+                f"{partition.snapshot_id}"
+            )
         view.put(snapshot_key(self.partition), Snapshot(self.committed_id, self.state, view.now_us))
         view.put(partition_key(self.partition), msgspec.structs.replace(partition, snapshot_id=self.committed_id))
 
 
 class RaiseFloors(msgspec.Struct, Freeing, frozen=True, gc=False):
-    """Give up history of partitions up to a committed id each. Events go only when all of their partitions have."""
+    """Raise the floors of partitions. The pruner then erases each event that the floors of all its partitions have
+    reached."""
 
     floors: tuple[tuple[str, int], ...]
     size: int = 0
@@ -128,7 +133,7 @@ class RaiseFloors(msgspec.Struct, Freeing, frozen=True, gc=False):
     def apply(self, view: View) -> None:
         for _, floor in self.floors:
             if floor > view.head:
-                raise BadRequest(f"the log ends at {view.head}: nothing can be pruned up to {floor}")
+                raise BadRequest(f"floor {floor} is beyond the head of the log, {view.head}")
         for name, floor in self.floors:
             partition: PartitionState = view.get(partition_key(name)) or PartitionState()
             if floor > partition.floor:
@@ -137,7 +142,7 @@ class RaiseFloors(msgspec.Struct, Freeing, frozen=True, gc=False):
 
 
 class NotePruned(msgspec.Struct, Freeing, frozen=True, gc=False):
-    """Remember how far pruning has come in a partition."""
+    """Record how far the pruner has got in a partition."""
 
     partition: str
     until: int
@@ -152,5 +157,5 @@ class NotePruned(msgspec.Struct, Freeing, frozen=True, gc=False):
 
 
 def prunable(committed_id: CommittedId, floors: Sequence[int]) -> bool:
-    """Seed 001: an event goes only when every one of its partitions has advanced past it."""
+    """Return whether an event may be erased: the floors of all its partitions have reached it (seed 001)."""
     return all(floor >= committed_id for floor in floors)

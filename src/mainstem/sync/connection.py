@@ -1,4 +1,4 @@
-"""One connection: carries out the effects of its session, with the log, the hub and the socket."""
+"""One sync connection: carries out the effects of its session on the log, the hub and the socket."""
 
 import asyncio
 import logging
@@ -42,11 +42,12 @@ from mainstem.sync.validation.validators import Validator
 logger = logging.getLogger(__name__)
 connection_numbers = count(1)
 
+UNEXPECTED = "an unexpected error occurred on the server; connect again, and see the server's log"
 VerifyTokens = Callable[[str], Awaitable[Identity]]
 
 
 class SubmitCaller:
-    """Passes the outcome of a submit from the log to the session. The log treats it as it does a future."""
+    """Passes the outcome of a submit from the log to the session. To the log it looks like a future."""
 
     __slots__ = ("connection", "reply")
 
@@ -98,16 +99,16 @@ class SyncConnection:
     # Messages
 
     async def ready(self) -> None:
-        """Return when the next message may be read. Until then the socket is left alone, and its sender waits."""
+        """Return when the next message may be read. Until then the socket is not read, so its sender has to wait."""
         if self.send_queue.is_full:
-            await self.send_queue.drained()  # who does not read its replies is not read from either
+            await self.send_queue.drained()  # do not read from a client that does not read its replies
         if self.session.replies_waiting >= limits.SYNC_REPLIES_WAITING_MAX:
             await self._no_replies_waiting.wait()
-        while delay_s := self._message_rate.take(self._loop.time()):  # noqa: ASYNC110 - time is what it waits for
+        while delay_s := self._message_rate.take(self._loop.time()):  # noqa: ASYNC110 - only time can end this wait
             await asyncio.sleep(delay_s)
 
     async def receive(self, text: bytes) -> None:
-        """One message, with everything that it leads to but the outcome of a submit."""
+        """Process one message with all its effects, except that the outcome of a submit arrives later."""
         session = self.session
         msg_id: str | int | None = None
         try:
@@ -117,16 +118,16 @@ class SyncConnection:
         except MainstemError as error:
             self.apply(session.fail(error, msg_id, self.log.clock_us()))
         except Exception:
-            logger.exception("a sync message failed unexpectedly")
-            unexpected = SyncError("something unexpected went wrong", phase="handling")
+            logger.exception("an unexpected error occurred while a sync message was processed")
+            unexpected = SyncError(UNEXPECTED, phase="handling")
             self.apply(session.fail(unexpected, msg_id, self.log.clock_us()))
 
     def refuse(self, error: SyncError) -> None:
-        """Answer what is not even a message."""
+        """Send an error for input that could not be read as a message."""
         self.apply(self.session.fail(error, None, self.log.clock_us()))
 
     async def _perform(self, effects: Effects) -> None:
-        """Carry out effects, and those that their results lead to."""
+        """Carry out effects, and then the effects that follow from their results."""
         session, log = self.session, self.log
         while effects:
             following: Effects = ()
@@ -210,7 +211,7 @@ class SyncConnection:
         self._no_replies_waiting.clear()
 
     def settle(self, reply: PendingReply, effects: Iterable[Immediate]) -> None:
-        """A submit has its outcome, with these effects."""
+        """Apply the effects of a submit's outcome and release its share of the draft quota."""
         self.hub.draft_quota.release(self.session.client_id, reply.drafts)
         self.apply(effects)
         if not self.session.replies_waiting:
@@ -219,7 +220,7 @@ class SyncConnection:
     # Broadcasts
 
     def offer(self, record: Record, message: Send) -> None:
-        """The hub has a new event for this connection."""
+        """Send a newly committed event, if the session takes it. The hub calls this."""
         if self.session.takes(record) and self.send_queue.put(message):
             self.apply(self.session.fell_behind(record.committed_id))
 
@@ -230,8 +231,8 @@ class SyncConnection:
         except MainstemError as error:
             self.apply(self.session.feed_failed(SyncError(error.detail, phase="delivery")))
         except Exception:
-            logger.exception("a connection could not be fed from the log")
-            failure = SyncError("something unexpected went wrong", phase="delivery")
+            logger.exception("an unexpected error occurred while events were read for a sync connection")
+            failure = SyncError(UNEXPECTED, phase="delivery")
             self.apply(self.session.feed_failed(failure))
 
     async def _feed_some(self) -> bool:
@@ -249,12 +250,12 @@ class SyncConnection:
     # Ending
 
     async def finish(self) -> None:
-        """Return when everything that is ready has been sent."""
+        """Return when all pending replies have been sent."""
         await self._no_replies_waiting.wait()
         await self.send_queue.drained()
 
     def close(self) -> None:
-        """The connection is gone: nothing of it stays."""
+        """Release everything that the connection holds."""
         self.apply(self.session.disconnected())
         if self._feeder is not None:
             self._feeder.cancel()

@@ -1,4 +1,4 @@
-"""The hub: hands every committed event to the connections that subscribe to one of its partitions, encoded once."""
+"""The hub: offers each committed event, encoded once, to all connections that subscribe to one of its partitions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -19,7 +19,7 @@ class Hub:
     def __init__(self, log: CommitLog) -> None:
         self.log = log
         self.head: int = log.store.head
-        """The head of the log up to which every live connection has been offered the events."""
+        """The committed id up to which all events have been offered to the connections."""
         self.draft_quota = DraftQuota()
         self._by_partition: dict[str, set[Receiver]] = {}
 

@@ -1,4 +1,5 @@
-"""Reads the pages of a sync cycle: events of some partitions after an id, with snapshots where history is gone."""
+"""Reading the pages of a sync cycle: the events of some partitions after a committed id, with snapshots in place of
+pruned history."""
 
 from typing import Any
 
@@ -24,7 +25,7 @@ class PageReader:
         records = records[:limit]
         next_since = records[-1].committed_id if records else since
         if records and not has_more and next_since < cycle.until:
-            # The page may have ended for its bytes; one more look tells.
+            # The page may have ended because of its size in bytes, so look for one more event.
             has_more = bool(await self._read(cycle, next_since, 1))
         return SyncPage(cycle, records, next_since, has_more, snapshots, truncated, floors)
 
@@ -36,9 +37,9 @@ class PageReader:
     async def _missing_history(
         self, cycle: Cycle, since: int
     ) -> tuple[list[dict[str, Any]], list[str], tuple[tuple[str, int], ...]]:
-        """What stands for events that were pruned, partition by partition, and the floors reported so far.
+        """Return the snapshots that replace pruned events, the partitions without one, and the floors reported so far.
 
-        A floor is reported once in a cycle: on its first page, or on the page after it rose.
+        A cycle reports each floor once: on its first page, or on the next page after the floor has risen.
         """
         states = await self.log.store.get_many([partition_key(name) for name in cycle.partitions])
         reported = dict(cycle.reported_floors)

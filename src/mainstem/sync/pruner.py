@@ -1,6 +1,6 @@
-"""The pruner: erases events that all of their partitions have given up, in small transactions.
+"""The pruner: erases events that are at or below the floors of all their partitions, in small transactions.
 
-An event's entry in the dedupe index stays, so a late retry still gets its first commit.
+An event's entry in the deduplication index stays, so a late retry still receives its original commit.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ logger = logging.getLogger(__name__)
 
 
 class Pruner:
-    """Looks at every partition whose floor has risen above what was pruned."""
+    """Prunes each partition whose floor has risen since it was last pruned."""
 
     def __init__(self, log: CommitLog) -> None:
         self.log = log
         self._wanted = asyncio.Event()
-        self._wanted.set()  # a crash may have left work
+        self._wanted.set()  # a crash may have interrupted the last round
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -42,7 +42,7 @@ class Pruner:
             self.log.observers.remove(self._observe)
 
     def _observe(self, changes: Mapping[Key, State | None], records: Sequence[Record]) -> None:
-        """A floor that was raised at another node is for the node that prunes."""
+        """Wake up when any node has raised a floor: only the leader prunes."""
         if any(record.kind is Kind.PRUNE for record in records):
             self.wake()
 
@@ -53,16 +53,16 @@ class Pruner:
         while True:
             await self._wanted.wait()
             self._wanted.clear()
-            if not self.log.store.is_leader:  # another node does it; this one must be ready to take over
+            if not self.log.store.is_leader:  # the leader prunes, but this node may become the leader
                 await self._retry_later()
                 continue
             try:
                 await self.round()
             except MainstemError as error:
-                logger.warning("pruning failed and is tried again: %s", error.detail)
+                logger.warning("pruning failed and will be retried: %s", error.detail)
                 await self._retry_later()
             except Exception:
-                logger.exception("pruning failed and is tried again")
+                logger.exception("pruning failed and will be retried")
                 await self._retry_later()
 
     async def _retry_later(self) -> None:
@@ -70,7 +70,7 @@ class Pruner:
         self._wanted.set()
 
     async def round(self) -> int:
-        """One pass over all partitions. Returns how many events were erased."""
+        """Prune all partitions once and return the number of erased events."""
         erased = 0
         after = ""
         while page := await self.log.store.scan(PARTITIONS, "", after, limits.SCAN_PAGE):
@@ -81,9 +81,10 @@ class Pruner:
         return erased
 
     async def _prune(self, name: str, state: PartitionState) -> int:
-        """What this partition gives up goes, if the other partitions of the event have given it up too.
+        """Erase the events of this partition that are prunable, and return their number.
 
-        An event that stays is looked at again when the floor of another of its partitions rises.
+        An event that stays, because the floor of another of its partitions is lower, is examined again when that floor
+        rises.
         """
         erased, at = 0, 0
         while True:

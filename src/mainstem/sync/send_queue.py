@@ -1,4 +1,4 @@
-"""The messages that a connection has yet to send: they leave in order, and many that are ready in one write."""
+"""The queue of outgoing messages of a connection. They are sent in order, and all that are ready in one write."""
 
 import asyncio
 from typing import Protocol
@@ -9,7 +9,8 @@ from mainstem.sync.protocol.effects import Send
 
 
 class FrameWriter(Protocol):
-    """What `mainstem serve` offers beyond ASGI: whole frames to the socket, and a flag while it takes no more."""
+    """An extension that `mainstem serve` offers beyond ASGI: it writes whole frames, and `writable` tells when the
+    socket accepts more."""
 
     writable: asyncio.Event
 
@@ -17,7 +18,8 @@ class FrameWriter(Protocol):
 
 
 class SendQueue:
-    """With a frame writer, what gathers in one turn of the event loop leaves at its end, without a task of its own."""
+    """With a frame writer, the messages of one turn of the event loop are written together at its end, without waking
+    the task of `run`."""
 
     def __init__(self, send: asgi.Send, writer: FrameWriter | None) -> None:
         self._send = send
@@ -35,7 +37,7 @@ class SendQueue:
         return self._size > limits.SEND_QUEUE_BYTES_MAX
 
     def put(self, message: Send) -> bool:
-        """Returns whether it is full now."""
+        """Add a message and return whether the queue is now full."""
         self._items.append(message)
         self._size += len(message.payload)
         if not self._flushing:
@@ -56,13 +58,13 @@ class SendQueue:
         self._empty.set()
 
     async def drained(self) -> None:
-        """When everything has been handed to the socket, and the socket takes more."""
+        """Return when everything has been handed to the socket and the socket accepts more."""
         await self._empty.wait()
         if self._writer is not None:
             await self._writer.writable.wait()
 
     async def run(self) -> None:
-        """Sends what could not leave at once."""
+        """Send the messages that could not be written immediately, until cancelled."""
         while True:
             await self._ready.wait()
             self._ready.clear()

@@ -1,4 +1,4 @@
-"""What is durable about events and partitions besides the events themselves."""
+"""The durable states of events and partitions, besides the events themselves."""
 
 import msgspec
 
@@ -8,7 +8,7 @@ from mainstem.log.spaces import SpaceNumber
 
 
 class EventEntry(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """An id that was committed, and what it was: this stays when the event is pruned, so that dedupe never forgets."""
+    """The entry of a committed event in the deduplication index. It outlives the event: pruning does not remove it."""
 
     digest: bytes
     committed_id: CommittedId
@@ -16,18 +16,20 @@ class EventEntry(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class PartitionState(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """`floor`: history up to this id is not promised any more. `snapshot_id`: where the snapshot ends, 0 for none."""
+    """How far the history of a partition has been replaced. All fields are committed ids; 0 stands for none."""
 
     floor: int = 0
+    """The history up to this id may be gone."""
     snapshot_id: int = 0
+    """The id up to which the snapshot reaches."""
     pruned: int = 0
-    """Up to where pruning has looked at this partition's events."""
+    """The id up to which the pruner has examined this partition's events."""
 
 
 class Snapshot(msgspec.Struct, frozen=True, gc=False, array_like=True):
     committed_id: int
     state: bytes
-    """JSON as it was put."""
+    """The JSON text, exactly as the client sent it."""
     created_at_us: int
 
 

@@ -1,6 +1,7 @@
-"""Throttling: whoever sends too fast is read more slowly. Nothing is refused for it, since many clients never retry.
+"""Throttling: the server reads more slowly from a client that sends too fast. It refuses nothing, since many clients
+never retry.
 
-While a connection waits here its socket is not read, so what it sends piles up with the sender, not with the server.
+While a connection waits here, its socket is not read, so its messages queue up at the sender, not at the server.
 """
 
 import asyncio
@@ -17,26 +18,26 @@ class TokenBucket:
         self._updated_s = now_s
 
     def take(self, now_s: float) -> float:
-        """Count one message. Returns 0, or the seconds until there is room: then nothing was counted."""
+        """Count one message and return 0, or return the seconds to wait before trying again, without counting it."""
         most = float(limits.SYNC_MESSAGES_S_MAX)
         self._tokens = min(most, self._tokens + max(0.0, now_s - self._updated_s) * most)
         self._updated_s = now_s
         if self._tokens >= 1:
             self._tokens -= 1
             return 0.0
-        # A hundredth of a second at least: waiting for every single message would cost more than the messages.
+        # At least 10 ms: a timer for every single message would cost more than the messages do.
         return max((1 - self._tokens) / most, 0.01)
 
 
 class DraftQuota:
-    """Counts the drafts that wait for their commit, per client across all its connections. Excess drafts wait here."""
+    """Limits the drafts that wait for their commit, per client across all its connections. Excess drafts wait here."""
 
     def __init__(self) -> None:
         self._count: dict[str, int] = {}
         self._waiting: dict[str, deque[tuple[int, asyncio.Future[None]]]] = {}
 
     async def acquire(self, client_id: str, number: int) -> None:
-        """Return when these drafts may go to the log. Connections of one client are served in the order they came."""
+        """Return when these drafts may go to the log. The connections of one client are served in order of arrival."""
         if client_id not in self._waiting and self._fits(client_id, number):
             self._add(client_id, number)
             return
@@ -53,7 +54,7 @@ class DraftQuota:
             raise
 
     def release(self, client_id: str, number: int) -> None:
-        """These drafts have their outcome."""
+        """Return drafts to the quota once their outcome is known, and admit those that wait."""
         left = self._count.get(client_id, 0) - number
         if left > 0:
             self._count[client_id] = left

@@ -1,4 +1,4 @@
-"""The WebSocket binding at `/v1/sync`: accepts connections, runs them, and closes them in an orderly way."""
+"""The WebSocket endpoint at `/v1/sync`: accepts connections, runs them, and closes them in order."""
 
 import asyncio
 from typing import Any
@@ -34,14 +34,14 @@ class SyncSocket:
         self._open: set[SyncConnection] = set()
 
     def release(self) -> None:
-        """Shutting down: end every connection."""
+        """Close every connection, because the server is shutting down."""
         for connection in self._open:
             connection.apply(connection.session.shut_down())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send, *, core: bool) -> None:
         await receive()
         if len(self._open) >= limits.SYNC_CONNECTIONS_MAX:
-            await send({"type": "websocket.close", "code": 1013, "reason": "too many connections"})
+            await send({"type": "websocket.close", "code": 1013, "reason": "the server has too many sync connections"})
             return
         await send({"type": "websocket.accept"})
         send_queue = SendQueue(send, scope.get("extensions", {}).get("mainstem.frames"))
@@ -73,7 +73,7 @@ class SyncSocket:
         taken = size = 0
         while True:
             await connection.ready()
-            # Many messages may be there already, and then nothing below waits: the others must have their turn too.
+            # If many messages have already arrived, nothing below yields; other connections must get their turn.
             if taken >= limits.SYNC_MESSAGES_AT_ONCE or size >= limits.SYNC_INLINE_BYTES_MAX:
                 taken = size = 0
                 await asyncio.sleep(0)
@@ -88,14 +88,14 @@ class SyncSocket:
             if text is not None:
                 await connection.receive(text.encode())
             elif message.get("mainstem.oversize"):
-                connection.refuse(OversizeMessage(f"a message is at most {limits.SYNC_MESSAGE_BYTES_MAX} bytes"))
+                connection.refuse(OversizeMessage())
             elif message.get("mainstem.text"):
                 await connection.receive(message["bytes"])
             else:
-                connection.refuse(SyncBadRequest("messages are text, not binary"))
+                connection.refuse(SyncBadRequest("the message is binary; send JSON in text messages"))
 
     async def _watch_deadlines(self, connection: SyncConnection) -> None:
-        """Nobody holds a connection open without saying who they are, or longer than their token lasts."""
+        """End a connection that does not send `connect` in time, or whose token expires."""
         try:
             async with asyncio.timeout(limits.CONNECT_WAIT_S_MAX):
                 await connection.connected.wait()
@@ -118,4 +118,4 @@ class SyncSocket:
                 await connection.finish()
                 await send({"type": "websocket.close", "code": close.code, "reason": close.reason})
         except TimeoutError:
-            return  # the client does not read: the socket is closed without a close message
+            return  # the client does not read, so the socket is closed without a close frame

@@ -1,4 +1,4 @@
-"""The sync cycle: a client catches up page by page, up to an end that is the same for all pages."""
+"""The sync cycle: a client catches up page by page, to an end that is fixed when the cycle begins."""
 
 from typing import Any
 
@@ -10,32 +10,32 @@ from mainstem.sync.protocol.messages import complete_event
 
 
 class Cycle(msgspec.Struct, frozen=True, gc=False):
-    """Catching up, from the first accepted `sync` to the page without more. `until` is the same for all pages."""
+    """A cycle, from the first `sync` to the page without `has_more`. `until` is the same for all its pages."""
 
     partitions: tuple[str, ...]
     began_since: int
     until: int
     next_since: int
     reported_floors: tuple[tuple[str, int], ...] = ()
-    """Floors of partitions that the pages have reported, so that each is reported once."""
+    """The floors that earlier pages have reported, so that each is reported once."""
 
     def is_continued_by(self, partitions: tuple[str, ...], since: int) -> bool:
         return partitions == self.partitions and since == self.next_since
 
     def covers(self, partitions: tuple[str, ...], committed_id: int) -> bool:
-        """Whether an event of these partitions was on one of the pages."""
+        """Return whether an event of these partitions was on one of the pages."""
         return self.began_since < committed_id <= self.until and not set(partitions).isdisjoint(self.partitions)
 
 
 def clamp_limit(limit: int | None) -> int:
-    """Seed 000: a limit outside the bounds is coerced to the nearest one."""
+    """Return the limit, moved to the nearest bound if it is out of range (seed 000)."""
     if limit is None:
         return limits.SYNC_PAGE
     return max(limits.SYNC_PAGE_MIN, min(limit, limits.SYNC_PAGE_MAX))
 
 
 class SyncPage(msgspec.Struct, frozen=True):
-    """One page of a cycle, with snapshots where history is gone."""
+    """One page of a cycle, with snapshots in place of pruned history."""
 
     cycle: Cycle
     records: list[Record]
@@ -46,7 +46,7 @@ class SyncPage(msgspec.Struct, frozen=True):
     reported_floors: tuple[tuple[str, int], ...]
 
     def describe(self, subscriptions: list[str]) -> dict[str, Any]:
-        """The payload of a `sync_response`."""
+        """Return the payload of a `sync_response`."""
         body: dict[str, Any] = {
             "partitions": self.cycle.partitions,
             "effective_subscriptions": sorted(subscriptions),

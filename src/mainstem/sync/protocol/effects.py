@@ -1,7 +1,7 @@
-"""What a session asks the connection that owns it to do.
+"""Effects: the actions that a session returns for its connection to carry out.
 
-Effects are carried out in order. Those in `Immediate` need no waiting. Those in `Awaited` lead to a result, which goes
-to the method of the session that each one names; such an effect is the last of its list.
+Effects are carried out in order. Those in `Immediate` do not wait. Those in `Awaited` have a result, which the
+connection passes to the session method named in their docstring; such an effect is always the last of its list.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from mainstem.sync.protocol.requests import SubmitRequest
 
 
 class Send:
-    """A message for the client. Its WebSocket frame is made once, however many connections send it."""
+    """Send a message to the client. Its WebSocket frame is built once, even if many connections send it."""
 
     __slots__ = ("_frame", "payload")
 
@@ -30,13 +30,13 @@ class Send:
 
 
 class WatchExpiry(msgspec.Struct, frozen=True, gc=False):
-    """The client has connected. Call `token_expired` at this time, or never if it is None."""
+    """Note that the client has connected, and call `token_expired` at this time, or never if it is None."""
 
     expires_at_s: float | None
 
 
 class Subscribe(msgspec.Struct, frozen=True, gc=False):
-    """Offer events of these partitions to the session as they are committed."""
+    """Offer the events of these partitions to the session as they are committed."""
 
     partitions: list[str]
 
@@ -46,7 +46,7 @@ class Unsubscribe(msgspec.Struct, frozen=True, gc=False):
 
 
 class FeedFromLog(msgspec.Struct, frozen=True, gc=False):
-    """Read from the log what `feed.next_read` asks for, until it asks for nothing."""
+    """Read from the log what `feed.next_read` returns, until it returns None."""
 
 
 class Close(msgspec.Struct, frozen=True, gc=False):
@@ -64,21 +64,21 @@ class Decode(msgspec.Struct, frozen=True, gc=False):
 
 
 class VerifyToken(msgspec.Struct, frozen=True, gc=False):
-    """Result: `verified` or `verification_failed`."""
+    """Verify a token. Result: `verified` or `verification_failed`."""
 
     token: str
 
 
 class AwaitReplies(msgspec.Struct, frozen=True, gc=False):
-    """Wait until no reply waits for the outcome of a submit. Result: `replies_sent`."""
+    """Wait until all pending submits have their outcomes and their replies are queued. Result: `replies_sent`."""
 
 
 class CatchUp(msgspec.Struct, frozen=True, gc=False):
-    """Wait until this node has broadcast all that is durable now, on any node. Result: `caught_up`."""
+    """Wait until this node has broadcast everything that is durable now, on any node. Result: `caught_up`."""
 
 
 class ReadPage(msgspec.Struct, frozen=True, gc=False):
-    """Result: `page_read`."""
+    """Read one page of a cycle. Result: `page_read`."""
 
     cycle: Cycle
     since: int
@@ -86,7 +86,7 @@ class ReadPage(msgspec.Struct, frozen=True, gc=False):
 
 
 class PendingReply:
-    """A reply in the order of requests. Those after it wait until it has its message."""
+    """A reply that keeps its position in the order of requests. Later replies wait until it has its message."""
 
     __slots__ = ("drafts", "message", "msg_id", "single")
 
@@ -98,7 +98,7 @@ class PendingReply:
 
 
 class SubmitDrafts(msgspec.Struct, frozen=True, gc=False):
-    """Hand the drafts to the log when the client has room for them. Result: `submitted` when they are in the log's
+    """Pass the drafts to the log once the client's quota allows it. Result: `submitted` when they are in the log's
     queue, and later `committed` or `submit_failed`."""
 
     request: SubmitRequest

@@ -1,4 +1,4 @@
-"""The feed: which committed events a connection still has to get."""
+"""The feed: the committed events that a connection has yet to receive."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ def broadcast(record: Record) -> Send:
 
 
 class ReadEvents(msgspec.Struct, frozen=True, gc=False):
-    """Events of these partitions to read from the log: after one committed id, up to another."""
+    """A read of the events of these partitions, after one committed id and up to another."""
 
     partitions: list[str]
     after: CommittedId
@@ -23,10 +23,10 @@ class ReadEvents(msgspec.Struct, frozen=True, gc=False):
 
 
 class Feed:
-    """One cursor, so nothing is queued that the log holds anyway.
+    """Keeps a single cursor instead of a queue, because the log holds the events anyway.
 
-    Everything up to `cursor` has been sent or is not wanted. While `live`, events are sent as they are committed;
-    otherwise they are read from the log after the cursor, once the cycle is over or the client has read what waits.
+    Every event up to `cursor` has been sent or is not wanted. While `live`, events are sent as they are committed.
+    Otherwise they are read from the log after the cursor, once the cycle has ended or the client has caught up.
     """
 
     def __init__(self, head: int) -> None:
@@ -34,13 +34,13 @@ class Feed:
         self.live = True
         self.cycle: Cycle | None = None
         self.subscriptions: dict[str, int] = {}
-        """Partition -> the id after which its events are wanted."""
+        """Maps a partition to the committed id after which its events are wanted."""
         self.own_ids: set[int] = set()
-        """Ids that this connection submitted itself while it was not live."""
+        """Committed ids of events that this connection submitted while it was not live."""
         self._covered: list[Cycle] = []
 
     def replace_subscriptions(self, partitions: Sequence[str], since: int) -> tuple[list[str], list[str]]:
-        """Subscribe to exactly these from now on. Returns the added and the dropped ones."""
+        """Subscribe to exactly these partitions, and return the added and the dropped ones."""
         wanted = set(partitions)
         added = [name for name in partitions if name not in self.subscriptions]
         dropped = [name for name in self.subscriptions if name not in wanted]
@@ -53,18 +53,18 @@ class Feed:
     # Cycles
 
     def begin_or_continue(self, partitions: tuple[str, ...], since: int, head: int) -> Cycle:
-        """The cycle that a request belongs to. `head` is the newest id that was broadcast."""
+        """Return the cycle that a request belongs to. `head` is the newest committed id that was broadcast."""
         cycle = self.cycle
         if cycle is not None and cycle.is_continued_by(partitions, since):
             return cycle
-        if cycle is not None:  # given up for another one: only the pages that were sent count
+        if cycle is not None:  # replaced by a new cycle: only the pages that were sent count
             self._cover(msgspec.structs.replace(cycle, until=cycle.next_since))
         self.pause(head)
         self.cycle = Cycle(partitions, since, head, since)
         return self.cycle
 
     def turn_page(self, page: SyncPage) -> None:
-        """A page was sent: the last one ends the cycle."""
+        """Record that a page was sent. The last page ends the cycle."""
         cycle = msgspec.structs.replace(page.cycle, next_since=page.next_since, reported_floors=page.reported_floors)
         if page.has_more:
             self.cycle = cycle
@@ -72,7 +72,7 @@ class Feed:
             self._cover(cycle)
 
     def _cover(self, cycle: Cycle) -> None:
-        """What the pages held is not broadcast again, if this connection was behind when the cycle began."""
+        """End the cycle. If the feed is behind its end, events that were on its pages are not broadcast again."""
         if self.cursor < cycle.until:
             self._covered.append(cycle)
         self.cycle = None
@@ -80,13 +80,13 @@ class Feed:
     # Reading from the log
 
     def pause(self, at: int) -> None:
-        """No longer live: what comes after this id is read from the log later."""
+        """Stop live delivery: events after this id are read from the log later."""
         if self.live:
             self.live = False
             self.cursor = at
 
     def next_read(self, head: int) -> ReadEvents | None:
-        """What to read next. Nothing when the feed is live, or becomes live because it has reached the head; nor
+        """Return what to read next. Return None if the feed is live, if it has reached the head and so becomes live, or
         during a cycle, whose end starts the reading again."""
         if self.cycle is not None or self.live:
             return None
@@ -96,9 +96,9 @@ class Feed:
         return ReadEvents(list(self.subscriptions), CommittedId(self.cursor), CommittedId(head))
 
     def events_read(self, read: ReadEvents, records: Sequence[Record]) -> list[Send]:
-        """What to send of the events that were read."""
+        """Return the messages to send for the events that were read."""
         if self.cycle is not None:
-            return []  # a cycle began meanwhile
+            return []  # a cycle has begun in the meantime
         messages: list[Send] = []
         for record in records:
             if self._wants(stored_partitions(record.data), record.committed_id):

@@ -1,7 +1,7 @@
-"""Partition names: NFC, compared byte for byte, kept as a sorted set (seed 003).
+"""Partition names: normalised to NFC, compared byte for byte, kept as a sorted set (seed 003).
 
-Nothing else is rewritten: no trimming, no case folding. Sorting strings by code points is sorting them by their UTF-8
-bytes, so no name is encoded just for that.
+They are not trimmed, and their case is kept. Sorting strings by code points gives the same order as sorting their UTF-8
+bytes, so names are not encoded for it.
 """
 
 import unicodedata
@@ -15,27 +15,28 @@ NAME_BYTES_MAX: Final = limits.PARTITION_NAME_BYTES_MAX
 PARTITIONS_MAX: Final = limits.EVENT_PARTITIONS_MAX
 FILTER_PARTITIONS_MAX: Final = limits.FILTER_PARTITIONS_MAX
 
-# A composed character decomposes into four at most, so a longer name cannot have come from NAME_BYTES_MAX bytes. It is
-# refused before it is normalised: the cost of that grows with the square of a run of combining marks.
+# A composed character decomposes into at most four, so a longer name cannot fit into NAME_BYTES_MAX bytes. It is
+# refused before it is normalised, because the cost of that grows with the square of a run of combining marks.
 NAME_CHARS_MAX: Final = 4 * NAME_BYTES_MAX
 
 
 def normalise(names: Sequence[str]) -> tuple[str, ...]:
-    """The partitions of an event as they are stored, hashed and authorised; `ValidationFailed` for a broken limit."""
+    """Return the partitions of an event as they are stored, hashed and authorised. Raise `ValidationFailed` if there
+    are too few or too many, or if a name is invalid."""
     partitions = _as_set(names)
     if not partitions:
-        raise ValidationFailed("an event belongs to at least one partition", field="partitions")
+        raise ValidationFailed("an event must have at least one partition", field="partitions")
     if len(partitions) > PARTITIONS_MAX:
-        raise ValidationFailed(f"an event belongs to at most {PARTITIONS_MAX} partitions", field="partitions")
+        raise ValidationFailed(f"an event can have at most {PARTITIONS_MAX} partitions", field="partitions")
     return partitions
 
 
 def normalise_filter(names: Sequence[str]) -> tuple[str, ...]:
-    """A list of a sync request: the same rules for names, but it may be empty, and holds up to
-    `FILTER_PARTITIONS_MAX` names, since a reader may follow more partitions than one event belongs to."""
+    """Normalise the partitions of a sync request. The rules for names are the same, but the list may be empty and have
+    up to `FILTER_PARTITIONS_MAX` names, since a reader may follow more partitions than one event can have."""
     partitions = _as_set(names)
     if len(partitions) > FILTER_PARTITIONS_MAX:
-        raise ValidationFailed(f"a request names at most {FILTER_PARTITIONS_MAX} partitions", field="partitions")
+        raise ValidationFailed(f"a sync can name at most {FILTER_PARTITIONS_MAX} partitions", field="partitions")
     return partitions
 
 
@@ -52,7 +53,7 @@ def _normalise_name(name: str) -> str:
         name = unicodedata.normalize("NFC", name)
         size = _utf8_size(name)
     if not size:
-        raise ValidationFailed("a partition name is not empty", field="partitions")
+        raise ValidationFailed("a partition name must not be empty", field="partitions")
     if size > NAME_BYTES_MAX:
         raise _too_long()
     return name
@@ -62,8 +63,8 @@ def _utf8_size(name: str) -> int:
     try:
         return len(name.encode())
     except UnicodeEncodeError:
-        raise ValidationFailed("a partition name holds a lone surrogate", field="partitions") from None
+        raise ValidationFailed("a partition name has a lone surrogate", field="partitions") from None
 
 
 def _too_long() -> ValidationFailed:
-    return ValidationFailed(f"a partition name takes at most {NAME_BYTES_MAX} bytes of UTF-8", field="partitions")
+    return ValidationFailed(f"a partition name can have at most {NAME_BYTES_MAX} bytes of UTF-8", field="partitions")

@@ -1,4 +1,4 @@
-"""Replies: what the server says about results, errors and itself."""
+"""Payloads of the server's replies: the server's description, the results of drafts, and errors."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -16,7 +16,7 @@ CLOSE_CODES: Final = {"auth_failed": 1008, "server_error": 1011, "protocol_versi
 
 
 def describe_server(client_id: str, head: int, now_us: int, *, uuids_only: bool) -> dict[str, Any]:
-    """The payload of `connected`."""
+    """Return the payload of `connected`."""
     return {
         "client_id": client_id,
         "server_time": format_time(now_us),
@@ -41,7 +41,7 @@ def encode_results(results: Sequence[Result], now_us: int, msg_id: str | int | N
 
 
 def encode_single_result(result: Result, now_us: int, msg_id: str | int | None) -> bytes:
-    """The answers of the older generation to `submit_event`."""
+    """Encode the reply to `submit_event`, the older form of a submit."""
     type_ = "event_committed" if result.status == "committed" else "event_rejected"
     return encode_message(type_, _describe_result(result), now_us, msg_id)
 
@@ -65,7 +65,7 @@ def _describe_result(result: Result) -> dict[str, Any]:
 
 
 def translate(error: MainstemError, phase: str) -> SyncError:
-    """An error of the log in the protocol's terms: what a retry can mend keeps the connection open."""
+    """Convert an error of the log into one of the protocol. A retryable error keeps the connection open."""
     if error.retryable:
         return SyncRateLimited(error.detail, retry_after_ms=limits.RETRY_AFTER_S * 1000)
     return SyncError(error.detail, phase=phase)

@@ -1,4 +1,4 @@
-"""Requests: the payload of a message, decoded and checked as far as that needs no session."""
+"""Requests: decoded payloads, after every check that does not need the session."""
 
 from typing import assert_never
 
@@ -24,17 +24,17 @@ from mainstem.sync.protocol.partitions import normalise_filter
 class SubmitRequest(msgspec.Struct, frozen=True, gc=False):
     drafts: list[EventPayload]
     size: int
-    """Bytes of the payload."""
+    """The size of the payload in bytes."""
     placeholder: str | None
-    """What stands for lone surrogates in it, if it had any."""
+    """The character that replaces lone surrogates in the payload, if it had any."""
     single: bool
-    """`submit_event`, the request of the older generation, which has its own replies."""
+    """Whether the request is `submit_event`, the older form with its own replies."""
 
 
 class SyncRequest(msgspec.Struct, frozen=True, gc=False):
     partitions: tuple[str, ...]
     subscriptions: tuple[str, ...] | None
-    """None if the request leaves them as they are."""
+    """None if the request leaves the subscriptions unchanged."""
     since: int
     limit: int
 
@@ -43,7 +43,7 @@ Request = SubmitRequest | SyncRequest | HeartbeatPayload | ConnectPayload | Disc
 
 
 def decode_request(envelope: Envelope, placeholder: str | None) -> Request:
-    """`SyncBadRequest` or `ValidationFailed` for a payload that is not as it should be."""
+    """Decode the payload of a message. Raise `SyncBadRequest` or `ValidationFailed` if it is malformed."""
     payload = parse_payload(envelope)
     match payload:
         case SubmitEventsPayload():
@@ -56,7 +56,7 @@ def decode_request(envelope: Envelope, placeholder: str | None) -> Request:
             return _read_sync(payload, placeholder)
         case ConnectPayload():
             if not payload.client_id or len(payload.client_id.encode()) > limits.CLIENT_ID_BYTES_MAX:
-                raise SyncBadRequest(f"client_id is 1 to {limits.CLIENT_ID_BYTES_MAX} bytes")
+                raise SyncBadRequest(f"client_id must be 1 to {limits.CLIENT_ID_BYTES_MAX} bytes of UTF-8")
             return payload
         case HeartbeatPayload() | DisconnectPayload():
             return payload
@@ -66,7 +66,7 @@ def decode_request(envelope: Envelope, placeholder: str | None) -> Request:
 
 def _read_sync(payload: SyncPayload, placeholder: str | None) -> SyncRequest:
     if payload.since_committed_id < 0:
-        raise SyncBadRequest("since_committed_id is an integer from 0 on")
+        raise SyncBadRequest("since_committed_id must be 0 or greater")
     wanted = payload.subscription_partitions
     check_names([*payload.partitions, *(wanted or ())], placeholder)
     return SyncRequest(

@@ -1,10 +1,10 @@
-"""The server's side of one connection, without I/O.
+"""The server's side of one sync connection, without I/O.
 
-The owner of a session passes it what happens: messages, results of effects, outcomes of submits, the passing of
-deadlines. Each input returns the effects to carry out. Submits are pipelined: they wait in the log while the next
-message is taken, and replies are sent in the order of requests. A `sync` waits for the submits before it, so it sees
-them. Messages are taken one at a time: the next one may be passed when the effects of the last one, and those that
-their results led to, have been carried out.
+The connection that owns a session calls it with messages, results of effects, outcomes of submits, and missed
+deadlines. Each call returns the effects to carry out. Submits are pipelined: they wait in the log while the next
+message is processed, and replies are sent in the order of requests. A `sync` waits for the submits before it, so its
+pages include them. Messages are processed one at a time: the next may be passed once the effects of the last one, and
+the effects that followed from their results, have been carried out.
 """
 
 from collections import deque
@@ -14,6 +14,7 @@ from typing import Any, Final, assert_never
 
 import msgspec
 
+from mainstem import limits
 from mainstem.access import EVERYBODY, Identity
 from mainstem.errors import (
     MainstemError,
@@ -68,7 +69,7 @@ class State(Enum):
     CLOSED = "closed"
 
 
-# A second `connect` is as wrong as an unknown type.
+# A second `connect` is refused like an unknown type.
 ALLOWED_TYPES: Final[dict[State, frozenset[str]]] = {
     State.AWAIT_CONNECT: frozenset({"connect", "heartbeat"}),
     State.ACTIVE: frozenset({"submit_events", "submit_event", "sync", "heartbeat", "disconnect"}),
@@ -77,16 +78,20 @@ ALLOWED_TYPES: Final[dict[State, frozenset[str]]] = {
 TYPES: Final = ALLOWED_TYPES[State.AWAIT_CONNECT] | ALLOWED_TYPES[State.ACTIVE]
 
 
+def _expired() -> SyncAuthFailed:
+    return SyncAuthFailed("the token has expired; connect again with a new one")
+
+
 class SessionOptions(msgspec.Struct, frozen=True, gc=False):
     implicit_subscriptions: bool = False
-    """A `sync` without subscriptions of its own subscribes to its partitions."""
+    """Whether a `sync` without `subscription_partitions` subscribes to its `partitions`."""
     uuids_only: bool = False
-    """Event ids must be UUIDs."""
+    """Whether event ids must be UUIDs."""
 
 
 class Session:
     def __init__(self, number: int, options: SessionOptions) -> None:
-        """`number` is that of the connection, by which it knows its own events."""
+        """`number` identifies the connection, so that it can recognise its own events."""
         self.number = number
         self.options = options
         self.state = State.AWAIT_CONNECT
@@ -95,31 +100,33 @@ class Session:
         self.feed = Feed(0)
         self._msg_id: str | int | None = None
         self._sync: SyncRequest | None = None
-        """The `sync` that waits for replies, or for the log."""
+        """The `sync` that waits for pending replies or for the log."""
         self._replies: deque[PendingReply] = deque()
 
     @property
     def replies_waiting(self) -> int:
-        """How many replies wait for the outcome of a submit, their own or one before."""
+        """The number of replies that wait for the outcome of their own or an earlier submit."""
         return len(self._replies)
 
     # Messages
 
     def receive(self, envelope: Envelope, placeholder: str | None, now_us: int) -> Effects:
-        """One message. Its payload is decoded only if the session takes messages of its type now."""
+        """Process one message. Its payload is decoded only if the session accepts its type in the current state."""
         self._msg_id = envelope.msg_id
         if self.state is State.ACTIVE and self.identity.has_expired(now_us):
-            return self._refuse(SyncAuthFailed("the token has expired"), now_us)
+            return self._refuse(_expired(), now_us)
         if envelope.type not in ALLOWED_TYPES[self.state]:
             return self._refuse(self._not_allowed(envelope.type), now_us)
         return (Decode(envelope, placeholder),)
 
     def _not_allowed(self, type_: str) -> SyncBadRequest:
         if type_ not in TYPES:
-            return SyncBadRequest(f"{type_[:64]!r} is not a message type of this protocol")
+            return SyncBadRequest(f"{type_[:64]!r} is not a message type; use one of {', '.join(sorted(TYPES))}")
         if self.state is State.AWAIT_CONNECT:
-            return SyncBadRequest("say connect first")
-        return SyncBadRequest(f"{type_} is not expected now")
+            return SyncBadRequest(f"send connect before {type_}")
+        if self.state is State.ACTIVE:  # which allows every type but this one
+            return SyncBadRequest("connect was already sent on this connection")
+        return SyncBadRequest(f"{type_} is not allowed: the connection is closing")
 
     def decoded(self, request: Request, now_us: int) -> Effects:
         if self.state is State.CLOSED:
@@ -141,7 +148,8 @@ class Session:
                 assert_never(request)
 
     def fail(self, error: MainstemError, msg_id: str | int | None, now_us: int) -> Sequence[Immediate]:
-        """A message could not be read, or one of its effects failed: that is answered, never met with a bare close."""
+        """Send an error because a message could not be read or one of its effects failed. The connection is never
+        closed without one."""
         self._sync = None
         refusal = error if isinstance(error, SyncError) else translate(error, "storage")
         return self._send_error(refusal, refusal.msg_id if msg_id is None else msg_id, now_us)
@@ -152,11 +160,11 @@ class Session:
         if self.state is State.CLOSED:
             return ()
         if identity is not EVERYBODY and identity.client_id != self.client_id:
-            return self._refuse(SyncAuthFailed("the token is for another client_id, or for none"), now_us)
+            return self._refuse(SyncAuthFailed(f"the token is not for the client_id {self.client_id!r}"), now_us)
         if identity.has_expired(now_us):
-            return self._refuse(SyncAuthFailed("the token has expired"), now_us)
+            return self._refuse(_expired(), now_us)
         self.identity = identity
-        return (CatchUp(),)  # the client may come from another node, and has seen what that one has
+        return (CatchUp(),)  # the client may have been connected to another node that is ahead of this one
 
     def verification_failed(self, error: MainstemError, now_us: int) -> Sequence[Immediate]:
         if isinstance(error, Unavailable):
@@ -170,20 +178,21 @@ class Session:
         return [WatchExpiry(self.identity.expires_at_s), *self._send("connected", body, now_us)]
 
     def connect_timed_out(self, now_us: int) -> Sequence[Immediate]:
-        return self._send_error(SyncAuthFailed("no connect message came in time"), None, now_us)
+        error = SyncAuthFailed(f"no connect message arrived within {limits.CONNECT_WAIT_S_MAX:g} seconds")
+        return self._send_error(error, None, now_us)
 
     def token_expired(self, now_us: int) -> Sequence[Immediate]:
-        return self._send_error(SyncAuthFailed("the token has expired"), None, now_us)
+        return self._send_error(_expired(), None, now_us)
 
     # Submitting
 
     def submitted(self, reply: PendingReply) -> None:
-        """The drafts are in the log's queue: their reply has its place in the order."""
+        """Reserve the position of a reply, now that its drafts are in the log's queue."""
         self._replies.append(reply)
 
     def committed(self, reply: PendingReply, results: Sequence[Result], now_us: int) -> Sequence[Immediate]:
-        """The drafts have their results, be they committed or rejected."""
-        if not self.feed.live:  # events of its own must not come back when the feed reads from the log
+        """Reply with the results of the drafts, committed or rejected."""
+        if not self.feed.live:  # the feed must not send the connection its own events when it reads from the log
             self.feed.own_ids.update(result.committed_id for result in results if result.committed_id is not None)
         if reply.single:
             reply.message = Send(encode_single_result(results[0], now_us, reply.msg_id))
@@ -192,7 +201,7 @@ class Session:
         return self._take_ready_replies()
 
     def submit_failed(self, reply: PendingReply, error: BaseException, now_us: int) -> Sequence[Immediate]:
-        failure = SyncError("the submit could not be stored; send it again", phase="submit")
+        failure = SyncError("the server could not store the events; connect again and resubmit them", phase="submit")
         if isinstance(error, MainstemError):
             failure = translate(error, "submit")
         reply.message = Send(encode_error(failure, now_us, reply.msg_id))
@@ -208,7 +217,7 @@ class Session:
         return ready
 
     def replies_sent(self) -> Effects:
-        """What waited for them goes on: a `sync`, or a `disconnect`."""
+        """Continue the `sync` or `disconnect` that was waiting for the replies."""
         return (Close(1000, ""),) if self._sync is None else (CatchUp(),)
 
     # Syncing
@@ -218,12 +227,12 @@ class Session:
             request = msgspec.structs.replace(request, subscriptions=request.partitions)
         for name in (*request.partitions, *(request.subscriptions or ())):
             if not self.identity.may_use(name):
-                return self._refuse(SyncForbidden(f"{name!r} is not allowed"), now_us)
+                return self._refuse(SyncForbidden(f"the token does not allow the partition {name!r}"), now_us)
         self._sync = request
         return (AwaitReplies(),)
 
     def caught_up(self, head: int, now_us: int) -> Effects:
-        """`head` is the newest committed id that was broadcast."""
+        """Continue a `connect` or a `sync`. `head` is the newest committed id that was broadcast."""
         request, self._sync = self._sync, None
         if self.state is State.AWAIT_CONNECT:
             return self._connected(head, now_us)
@@ -246,11 +255,11 @@ class Session:
     # Broadcasts
 
     def takes(self, record: Record) -> bool:
-        """Whether to send a broadcast that is offered. (No effects: this runs once per event and connection.)"""
+        """Return whether to send a broadcast. It returns no effects because it runs once per event and connection."""
         return self.feed.live and record.origin != self.number
 
     def fell_behind(self, committed_id: int) -> Sequence[Immediate]:
-        """The client does not read fast enough: what comes after this event is read from the log."""
+        """Read the events after this one from the log, because the client does not read fast enough."""
         self.feed.pause(committed_id)
         return (FeedFromLog(),)
 
@@ -260,11 +269,11 @@ class Session:
     # Ending
 
     def shut_down(self) -> Sequence[Immediate]:
-        """The server stops. What was sent before is still answered."""
+        """Close because the server is shutting down. Messages that have already arrived are still answered."""
         return (Close(1000, ""),)
 
     def disconnected(self) -> Sequence[Immediate]:
-        """The connection is gone."""
+        """End the session because the connection is gone."""
         self.state = State.CLOSED
         return (Unsubscribe(list(self.feed.subscriptions)),)
 
@@ -285,7 +294,7 @@ class Session:
         return self._reply(Send(encode_message(type_, payload, now_us, self._msg_id)))
 
     def _reply(self, message: Send) -> Sequence[Immediate]:
-        """Send it now, or after the replies that wait."""
+        """Send a message now, or after the pending replies."""
         if not self._replies:
             return (message,)
         reply = PendingReply(None)

@@ -1,4 +1,4 @@
-"""Domain validation of events: what an operator requires of an event beyond being an object."""
+"""Domain validation: the requirements of an operator for events, beyond being JSON objects."""
 
 from mainstem.sync.validation.validators import FieldError, Validator, model_validator
 

@@ -1,8 +1,8 @@
-"""Assertions of JSON Schema: the keywords that look at one value, each compiled into a check of it.
+"""Assertions of JSON Schema: the keywords that examine a single value, each compiled into a check.
 
-Equality (`const`, `enum`, `uniqueItems`) is the contract's: 1 = 1.0, and true is not 1. `pattern` is Python's `re`,
-with ASCII classes and with `$` at the very end only, as in ECMAScript; it is the operator's to write patterns that
-cannot run away.
+Equality (`const`, `enum`, `uniqueItems`) is that of the protocol: 1 equals 1.0, and true does not equal 1. `pattern`
+uses Python's `re` with ASCII classes, and `$` matches only at the very end, as in ECMAScript. Operators must avoid
+patterns with catastrophic backtracking.
 """
 
 import operator
@@ -14,10 +14,13 @@ from typing import Any, Final, NamedTuple
 from mainstem.errors import SettingsError
 from mainstem.sync.protocol.canonical import canonicalize
 
-# Where a value is in the event: its key, and the location of what holds it. It is formatted only for an error.
+# The location of a value in the event: its key, and the location of its container. It is formatted only for an error.
 Location = tuple[str | int, Any] | None
 Violation = tuple[Location, str]
 Check = Callable[[Any, Location], Iterator[Violation]]
+
+
+QUOTED_CHARS_MAX: Final = 200  # of the values and patterns that an error quotes from a schema
 
 
 def require(condition: bool, where: str, requirement: str) -> None:
@@ -53,7 +56,7 @@ def _type(argument: Any, where: str) -> Check:
     require(
         isinstance(names, list) and bool(names) and all(isinstance(name, str) and name in TYPES for name in names),
         where,
-        f"must be of {', '.join(TYPES)}",
+        f"must be one or more of {', '.join(TYPES)}",
     )
     tests = [TYPES[name] for name in names]
     message = f"must be {' or '.join(names)}"
@@ -75,13 +78,21 @@ def _equal_to_one(values: list[Any], message: str) -> Check:
     return check
 
 
+def _quote(*values: Any) -> str:
+    return _clip(", ".join(canonicalize(value).decode() for value in values))
+
+
+def _clip(text: str) -> str:
+    return text if len(text) <= QUOTED_CHARS_MAX else text[: QUOTED_CHARS_MAX - 1] + "…"
+
+
 def _const(argument: Any, where: str) -> Check:
-    return _equal_to_one([argument], "must be the one value allowed")
+    return _equal_to_one([argument], f"must be {_quote(argument)}")
 
 
 def _enum(argument: Any, where: str) -> Check:
     require(isinstance(argument, list), where, "must be an array")
-    return _equal_to_one(argument, "must be one of the values allowed")
+    return _equal_to_one(argument, f"must be one of {_quote(*argument)}")
 
 
 class _Bound(NamedTuple):
@@ -89,6 +100,7 @@ class _Bound(NamedTuple):
     measure: Callable[[Any], Any]
     holds: Callable[[Any, Any], bool]
     message: str
+    unit: str = ""
 
 
 def _itself(value: Any) -> Any:
@@ -100,29 +112,30 @@ BOUNDS: Final = {
     "maximum": _Bound(_is_number, _itself, operator.le, "must be at most"),
     "exclusiveMinimum": _Bound(_is_number, _itself, operator.gt, "must be greater than"),
     "exclusiveMaximum": _Bound(_is_number, _itself, operator.lt, "must be less than"),
-    "minLength": _Bound(TYPES["string"], len, operator.ge, "must have a length of at least"),
-    "maxLength": _Bound(TYPES["string"], len, operator.le, "must have a length of at most"),
-    "minItems": _Bound(TYPES["array"], len, operator.ge, "must have a number of items of at least"),
-    "maxItems": _Bound(TYPES["array"], len, operator.le, "must have a number of items of at most"),
-    "minProperties": _Bound(TYPES["object"], len, operator.ge, "must have a number of properties of at least"),
-    "maxProperties": _Bound(TYPES["object"], len, operator.le, "must have a number of properties of at most"),
+    "minLength": _Bound(TYPES["string"], len, operator.ge, "must have at least", "characters"),
+    "maxLength": _Bound(TYPES["string"], len, operator.le, "must have at most", "characters"),
+    "minItems": _Bound(TYPES["array"], len, operator.ge, "must have at least", "items"),
+    "maxItems": _Bound(TYPES["array"], len, operator.le, "must have at most", "items"),
+    "minProperties": _Bound(TYPES["object"], len, operator.ge, "must have at least", "properties"),
+    "maxProperties": _Bound(TYPES["object"], len, operator.le, "must have at most", "properties"),
 }
 
 
 def _bound(bound: _Bound, argument: Any, where: str) -> Check:
-    applies, measure, holds, message = bound
+    applies, measure, holds, message, unit = bound
     if measure is len:
-        require(_is_integer(argument) and argument >= 0, where, "must be an integer from 0 on")
+        require(_is_integer(argument) and argument >= 0, where, "must be an integer, 0 or greater")
     require(_is_number(argument), where, "must be a number")
+    violation = f"{message} {argument} {unit}".rstrip()
 
     def check(value: Any, location: Location) -> Iterator[Violation]:
         if applies(value) and not holds(measure(value), argument):
-            yield location, f"{message} {argument}"
+            yield location, violation
 
     return check
 
 
-# Escapes and character classes are passed over whole: only a `$` outside of them means the end of the text.
+# Matches whole escapes and character classes too: only a `$` outside them matches the end of the text.
 DOLLAR = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|(\$)", re.DOTALL)
 
 
@@ -131,18 +144,19 @@ def _pattern(argument: Any, where: str) -> Check:
     try:
         pattern = re.compile(DOLLAR.sub(lambda match: r"\Z" if match[1] else match[0], argument), re.ASCII)
     except re.error as error:
-        raise SettingsError(f"{where}: not a pattern: {error}") from None
+        raise SettingsError(f"{where}: is not a valid regular expression: {error}") from None
 
     def check(value: Any, location: Location) -> Iterator[Violation]:
         if isinstance(value, str) and not pattern.search(value):
-            yield location, "does not have the form demanded"
+            yield location, f"must match the pattern {_clip(argument)}"
 
     return check
 
 
 def _required(argument: Any, where: str) -> Check:
     names = argument
-    require(isinstance(names, list) and all(isinstance(name, str) for name in names), where, "must be strings")
+    are_names = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    require(are_names, where, "must be an array of strings")
 
     def check(value: Any, location: Location) -> Iterator[Violation]:
         if isinstance(value, dict):
@@ -160,7 +174,7 @@ def _unique_items(argument: Any, where: str) -> Check:
 
     def check(value: Any, location: Location) -> Iterator[Violation]:
         if isinstance(value, list) and len(set(map(canonicalize, value))) < len(value):
-            yield location, "must not hold an item twice"
+            yield location, "must not contain an item twice"
 
     return check
 
@@ -174,4 +188,5 @@ ASSERTIONS: Final[dict[str, Callable[[Any, str], Check]]] = {
     "uniqueItems": _unique_items,
     **{keyword: partial(_bound, bound) for keyword, bound in BOUNDS.items()},
 }
-"""By keyword: takes its argument and where it stands in the schema; `SettingsError` for an argument that is none."""
+"""Maps a keyword to a function that compiles it from its argument and its position in the schema. The function raises
+`SettingsError` if the argument is invalid."""

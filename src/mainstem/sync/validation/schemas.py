@@ -1,7 +1,7 @@
 """JSON Schema: a subset of 2020-12 (`ASSERTIONS`, `APPLICATORS` and `ANNOTATIONS`), compiled into one check.
 
-Any other keyword is refused when the schema is compiled, `format` too: a rule that looks enforced and is not would be
-worse than none.
+Any other keyword, including `format`, is refused when the schema is compiled: a rule that looks enforced but is not
+would be worse than no rule.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ TOP_LEVEL: Final = frozenset({"$schema", "$id", "$defs"})
 
 
 def compile_schema(schema: dict[str, Any]) -> Check:
-    """The check of a whole schema; `SettingsError` for one that is malformed or uses an unsupported keyword."""
+    """Compile a schema into a check. Raise `SettingsError` if it is malformed or uses an unsupported keyword."""
     return _Document(schema).check
 
 
@@ -39,18 +39,18 @@ class _Document:
         self.check = self.definitions["#"]
 
     def compile(self, schema: Any, where: str, applied_by: str | None) -> Check:
-        """The check of a subschema. `applied_by` is the definition that applies it to the very value that it gets
-        itself, or None when the subschema applies to a part of it."""
+        """Compile a subschema. `applied_by` is the definition that applies it to the definition's own value, or None if
+        the subschema applies to a part of that value."""
         if isinstance(schema, bool):
             return accept_anything if schema else _refuse
         if not isinstance(schema, dict):
-            raise SettingsError(f"{where}: a schema is an object or a boolean")
+            raise SettingsError(f"{where}: must be an object or a boolean")
         unknown = schema.keys() - ASSERTIONS.keys() - APPLICATORS.keys() - ANNOTATIONS
         if where == "#":
             unknown -= TOP_LEVEL
             require(schema.get("$schema", DIALECT) == DIALECT, f"{where}/$schema", f"must be {DIALECT}")
         if unknown:
-            raise SettingsError(f"{where}: unsupported here: {', '.join(sorted(unknown))}")
+            raise SettingsError(f"{where}: has unsupported keywords: {', '.join(sorted(unknown))}")
         checks = [
             assertion(schema[keyword], f"{where}/{keyword}")
             for keyword, assertion in ASSERTIONS.items()
@@ -64,19 +64,19 @@ class _Document:
         return lambda value, location: chain.from_iterable(check(value, location) for check in checks)
 
     def _refuse_circular_references(self) -> None:
-        """A definition that applies itself to the same value would never come to an end."""
+        """Raise `SettingsError` if a definition applies itself to the same value: its check would never end."""
         for start in self.references:
             reached: set[str] = set()
             waiting = set(self.references[start])
             while waiting:
                 name = waiting.pop()
-                require(name != start, start, "applies itself to the same value without end")
+                require(name != start, start, "refers to itself for the same value, so its check would never end")
                 reached.add(name)
                 waiting |= self.references[name] - reached
 
 
 class _KeywordUse(NamedTuple):
-    """A keyword that applies subschemas, where it is used."""
+    """One use of a keyword that applies subschemas."""
 
     document: _Document
     schema: dict[str, Any]
@@ -172,7 +172,7 @@ def _any_of(use: _KeywordUse) -> Check:
 
     def check(value: Any, location: Location) -> Iterator[Violation]:
         if not any(_passes(branch, value) for branch in checks):
-            yield location, "has none of the forms allowed"
+            yield location, "must match at least one of the allowed schemas"
 
     return check
 
@@ -183,7 +183,7 @@ def _one_of(use: _KeywordUse) -> Check:
     def check(value: Any, location: Location) -> Iterator[Violation]:
         number = sum(_passes(branch, value) for branch in checks)
         if number != 1:
-            yield location, f"must have one of the forms allowed, and has {number}"
+            yield location, f"must match exactly one of the allowed schemas, but matches {number}"
 
     return check
 
@@ -193,7 +193,7 @@ def _not(use: _KeywordUse) -> Check:
 
     def check(value: Any, location: Location) -> Iterator[Violation]:
         if _passes(inner, value):
-            yield location, "has a form that is not allowed"
+            yield location, "must not match the forbidden schema"
 
     return check
 
@@ -203,7 +203,7 @@ def _ref(use: _KeywordUse) -> Check:
     require(
         isinstance(name, str) and name in document.references,
         use.where,
-        "must be # or the #/$defs/<name> of a definition",
+        "must be # or #/$defs/<name> of an existing definition",
     )
     if use.applied_by is not None:
         document.references[use.applied_by].add(name)
@@ -221,4 +221,4 @@ APPLICATORS: Final[dict[str, Callable[[_KeywordUse], Check]]] = {
     "not": _not,
     "$ref": _ref,
 }
-"""By keyword: what applies subschemas, to the value itself or to its parts."""
+"""Maps a keyword that applies subschemas, to the value itself or to its parts, to the function that compiles it."""

@@ -1,6 +1,7 @@
-"""Tree mode (seed 001): six actions over one JSON state, checked for shape here, and applied by `apply_action`.
+"""Tree mode (seed 001): six actions on one JSON state. Their shape is checked here, and `apply_action` applies them.
 
-The seed names the mode and no shapes. These are the ones that its public clients send, so that they work unchanged:
+The seed names the mode but defines no shapes. These are the shapes that public clients send, so that they work
+unchanged:
 
     {"type": "set",        "payload": {"target", "value", "options"?: {"replace"?}}}
     {"type": "unset",      "payload": {"target"}}
@@ -9,20 +10,20 @@ The seed names the mode and no shapes. These are the ones that its public client
     {"type": "treeUpdate", "payload": {"target", "value": {...}, "options": {"id", "replace"?}}}
     {"type": "treeMove",   "payload": {"target", "options": {"id", "parent"?, "position"?}}}
 
-- `target` is a path of keys into the state: `"a.b"`, or `["a", "b"]` where a key itself holds a dot. It leads through
-  objects only, never into arrays.
-- `parent` is a node's id, or `_root` (the default) for the top level. `position` is `first` (the default), `last`,
-  `{"after": id}` or `{"before": id}`, of a child of that parent.
-- `replace` false (the default) merges the keys of `value` into the object that is there, one level deep. An array is
-  set only with `replace` true.
-- Fields that are not listed are refused within `payload` and `options`, and ignored beside them.
+- `target` is a path of keys into the state: `"a.b"`, or `["a", "b"]` if a key contains a dot. It leads through objects
+  only, never into arrays.
+- `parent` is a node's id, or `_root` (the default) for the top level. `position` is `first` (the default), `last`, or
+  `{"after": id}` or `{"before": id}` with the id of a child of that parent.
+- With `replace` false (the default), the keys of `value` are merged into the existing object, one level deep. An array
+  can be set only with `replace` true.
+- Unknown fields are refused in `payload` and `options`, and ignored elsewhere.
 
-A tree is an object of the state with `items`, an object of each node's fields by its id, and `tree`, an array of
-`{"id", "children": [...]}`. It begins with `set` to `{"items": {}, "tree": []}`. Each id stands once in `tree` and once
-in `items`, and no action may break that.
+A tree is an object in the state with two keys: `items` maps each node's id to its fields, and `tree` is an array of
+`{"id", "children": [...]}`. Create one with `set` to `{"items": {}, "tree": []}`. Each id occurs once in `tree` and
+once in `items`; an action that would break this is a conflict.
 
-A server without a state per partition checks the shape only (`tree_validator`). The preconditions need the state:
-`apply_action` raises `TreeConflict` where one fails, and whoever replays the log leaves such an event out.
+The server keeps no state per partition, so it checks the shape only (`tree_validator`). The preconditions need the
+state: `apply_action` raises `TreeConflict` if one fails, and a client that replays the log must skip such an event.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -34,7 +35,7 @@ from mainstem.sync.validation.validators import FieldError, json_schema
 
 ROOT: Final = "_root"
 TARGET_KEYS_MAX: Final = 64
-STATE_LEVELS_MAX: Final = limits.JSON_DEPTH_MAX - 100  # a state travels as a snapshot, within other objects
+STATE_LEVELS_MAX: Final = limits.JSON_DEPTH_MAX - 100  # a state is sent in a snapshot, nested in other objects
 
 State = dict[str, Any]
 Node = dict[str, Any]
@@ -44,13 +45,13 @@ MISSING: Final = object()
 
 
 class TreeConflict(Conflict):
-    """The action does not fit the state: its target or its node is not there, or a tree would not be one any more."""
+    """The action does not fit the state: its target or node does not exist, or it would break a tree."""
 
     code: ClassVar[str] = "tree_conflict"
     title: ClassVar[str] = "The action does not fit the state"
 
 
-# Shape: what can be told from the event alone
+# Shape: the checks that need only the event
 
 _KEY = {"type": "string", "minLength": 1}
 _ID = _KEY | {"not": {"const": ROOT}}
@@ -100,7 +101,7 @@ _shape_validators = {action: json_schema(shape) for action, shape in SHAPES.item
 
 
 def tree_validator(event: dict[str, Any], earlier: Sequence[dict[str, Any]], /) -> list[FieldError]:
-    """Mode `tree`: whether the event is one of the six actions, with all that it needs."""
+    """Check that the event is one of the six actions, with all required fields (mode `tree`)."""
     action = event.get("type")
     if not isinstance(action, str) or action not in SHAPES:
         return [FieldError("event.type", f"must be one of {', '.join(SHAPES)}")]
@@ -108,12 +109,12 @@ def tree_validator(event: dict[str, Any], earlier: Sequence[dict[str, Any]], /) 
 
 
 def _contradictions(action: str, payload: dict[str, Any]) -> Iterator[FieldError]:
-    """What no state could make right, in a payload of the right shape."""
+    """Yield the errors of a payload that has the right shape but cannot apply to any state."""
     options = payload.get("options", {})
     if action == "set" and isinstance(payload["value"], list) and not options.get("replace"):
-        yield FieldError("event.payload.value", "is an array, which is set only with options.replace")
+        yield FieldError("event.payload.value", "must not be an array unless options.replace is true")
     if action == "treeUpdate" and payload["value"].get("id", options["id"]) != options["id"]:
-        yield FieldError("event.payload.value.id", "must be the id of the node, which never changes")
+        yield FieldError("event.payload.value.id", "must equal options.id: the id of a node cannot change")
     if action == "treeMove":
         if options.get("parent") == options["id"]:
             yield FieldError("event.payload.options.parent", "must not be the node itself")
@@ -126,14 +127,14 @@ def _neighbours(options: dict[str, Any]) -> Sequence[str]:
     return list(position.values()) if isinstance(position, dict) else []
 
 
-# State: what an action does, and what it needs to find
+# State: how the actions change it, and their preconditions
 
 
 def apply_action(state: State, event: dict[str, Any]) -> State:
-    """The state after an action; the one given stays as it is, and parts of it are shared.
+    """Return the state after an action. The given state is not changed, and the two may share parts.
 
-    `state` is `{}` or what an earlier call returned: its trees are taken to be well-formed. `TreeConflict` says that
-    the action does not fit, or is no action at all.
+    `state` is `{}` or the result of an earlier call: its trees are assumed to be well-formed. Raise `TreeConflict` if
+    the action does not fit the state or is not a valid action.
     """
     for error in tree_validator(event, ()):
         raise TreeConflict(f"{error.field} {error.message}")
@@ -166,7 +167,7 @@ def _tree_push(state: State, path: Path, value: Any, options: dict[str, Any]) ->
 
     def change(tree: Tree) -> Tree:
         if node_id in tree["items"]:
-            raise TreeConflict(f"there is a node {node_id!r} already")
+            raise TreeConflict(f"the node {node_id!r} already exists")
         fields = _fields(value, path)
         nodes = _insert(tree, {"id": node_id, "children": []}, options, path)
         return tree | {"items": tree["items"] | {node_id: fields}, "tree": nodes}
@@ -201,7 +202,7 @@ def _tree_move(state: State, path: Path, value: Any, options: dict[str, Any]) ->
         node, nodes = _remove(tree, options["id"])
         parent = options.get("parent", ROOT)
         if any(each["id"] == parent for level in _levels([node]) for each in level):
-            raise TreeConflict(f"{parent!r} is below {options['id']!r}, which cannot move below itself")
+            raise TreeConflict(f"the node {options['id']!r} cannot move below its own descendant {parent!r}")
         return tree | {"tree": _insert(tree | {"tree": nodes}, node, options, path)}
 
     return _change_tree(state, path, change)
@@ -218,7 +219,7 @@ REDUCERS: Final[dict[str, Callable[[State, Path, Any, dict[str, Any]], State]]] 
 
 
 def _change(state: State, path: Path, change: Callable[[Any], Any], *, create: bool = False) -> State:
-    """A copy of the state with the value at `path` changed; `MISSING` stands for none, before and after."""
+    """Return a copy of the state with the value at `path` changed. `MISSING` stands for no value, before and after."""
     objects: list[dict[str, Any]] = [state]
     for key in path[:-1]:
         inner = objects[-1].get(key, {} if create else MISSING)
@@ -229,13 +230,13 @@ def _change(state: State, path: Path, change: Callable[[Any], Any], *, create: b
     for outer, key in zip(reversed(objects), reversed(path), strict=True):
         value = _without(outer, key) if value is MISSING else outer | {key: value}
         if _is_tree(value):
-            _check_tree(value)  # a path may lead through a tree, or make one
+            _check_tree(value)  # the path may lead through a tree, or complete one
     assert isinstance(value, dict)
     return value
 
 
 def _change_tree(state: State, path: Path, change: Callable[[Tree], Tree]) -> State:
-    """A copy of the state with the tree at `path` changed."""
+    """Return a copy of the state with the tree at `path` changed."""
 
     def change_value(value: Any) -> Tree:
         if not _is_tree(value):
@@ -254,22 +255,22 @@ def _merges(old: Any, new: Any, options: dict[str, Any]) -> bool:
 
 
 def _no_target(path: Path) -> TreeConflict:
-    return TreeConflict(f"there is nothing to change at {'.'.join(path)!r}")
+    return TreeConflict(f"there is no value at {'.'.join(path)!r}")
 
 
 def _require_node(tree: Tree, node_id: str) -> None:
     if node_id not in tree["items"]:
-        raise TreeConflict(f"there is no node {node_id!r}")
+        raise TreeConflict(f"the node {node_id!r} does not exist")
 
 
 def _fields(value: dict[str, Any], path: Path) -> dict[str, Any]:
-    """What `items` holds of a node: all but its id, which is its key there."""
+    """Return the fields of a node as `items` stores them: without the id, which is the key."""
     fields = _without(value, "id")
     _check_value(fields, len(path) + 3)
     return fields
 
 
-# Nodes: trails are the indexes that lead to a node, from the top level down
+# Nodes: a trail is the list of indexes that leads to a node, from the top level down
 
 
 def _locate(nodes: list[Node], node_id: str) -> list[int]:
@@ -286,11 +287,11 @@ def _locate(nodes: list[Node], node_id: str) -> list[int]:
         else:
             levels.pop()
             del trail[-1:]
-    raise AssertionError(f"{node_id!r} is in items and not in the tree")
+    raise AssertionError(f"{node_id!r} is in items but not in the tree")
 
 
 def _remove(tree: Tree, node_id: str) -> tuple[Node, list[Node]]:
-    """The node with all below it, and the tree's nodes without it."""
+    """Return the node with its descendants, and the tree's nodes without them."""
     _require_node(tree, node_id)
     *trail, index = _locate(tree["tree"], node_id)
     taken: list[Node] = []
@@ -304,7 +305,7 @@ def _remove(tree: Tree, node_id: str) -> tuple[Node, list[Node]]:
 
 
 def _insert(tree: Tree, node: Node, options: dict[str, Any], path: Path) -> list[Node]:
-    """The tree's nodes with one more, where the options say."""
+    """Return the tree's nodes with the node inserted at the parent and position in the options."""
     parent = options.get("parent", ROOT)
     trail: list[int] = []
     if parent != ROOT:
@@ -330,11 +331,11 @@ def _index(siblings: list[Node], position: Any) -> int:
     for index, node in enumerate(siblings):
         if node["id"] == neighbour:
             return index + 1 if side == "after" else index
-    raise TreeConflict(f"{neighbour!r} is not a child of that parent")
+    raise TreeConflict(f"the node {neighbour!r} is not a child of the given parent")
 
 
 def _edit(nodes: list[Node], trail: list[int], edit: Callable[[list[Node]], list[Node]]) -> list[Node]:
-    """A copy of the nodes in which the children at the end of the trail are edited."""
+    """Return a copy of the nodes in which the children at the end of the trail are edited."""
     families = [nodes]
     for index in trail:
         families.append(families[-1][index]["children"])
@@ -345,13 +346,13 @@ def _edit(nodes: list[Node], trail: list[int], edit: Callable[[list[Node]], list
 
 
 def _levels(nodes: list[Node]) -> Iterator[list[Node]]:
-    """The nodes and all below them, level by level."""
+    """Yield the nodes and all their descendants, level by level."""
     while nodes:
         yield nodes
         nodes = [child for node in nodes for child in node["children"]]
 
 
-# Well-formedness: what `set` and `unset` must not break
+# Well-formedness, which `set` and `unset` must not break
 
 
 def _is_tree(value: Any) -> TypeGuard[Tree]:
@@ -359,7 +360,7 @@ def _is_tree(value: Any) -> TypeGuard[Tree]:
 
 
 def _check_value(value: Any, level: int) -> None:
-    """A value that goes into the state at this level: no ill-formed tree in it, and not too deep."""
+    """Raise `TreeConflict` if a value for this level of the state contains a malformed tree or is nested too deeply."""
     values = [value]
     while values:
         containers = [each for each in values if isinstance(each, dict | list)]
@@ -382,13 +383,13 @@ def _check_tree(tree: Tree) -> None:
     while families:
         for node in families.pop():
             if not _is_node(node):
-                raise TreeConflict("a node of a tree is an object of an id and an array of children")
+                raise TreeConflict("each node of a tree must be an object with an id and an array of children")
             ids.append(node["id"])
             families.append(node["children"])
     if len(ids) != len(set(ids)) or set(ids) != tree["items"].keys():
-        raise TreeConflict("each id of a tree stands once in its nodes and once in its items")
+        raise TreeConflict("each id must occur exactly once in the tree and once in its items")
     if not all(isinstance(fields, dict) for fields in tree["items"].values()):
-        raise TreeConflict("the items of a tree are objects")
+        raise TreeConflict("each item of a tree must be an object")
 
 
 def _is_node(node: Any) -> bool:

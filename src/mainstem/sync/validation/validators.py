@@ -1,12 +1,12 @@
-"""Domain validation: what an operator demands of an event beyond being an object.
+"""Domain validation: the requirements of an operator for events, beyond being JSON objects.
 
-A `Validator` gets the event and the accepted events before it in the same batch, and answers with what is wrong; an
-empty list accepts. The modes are `none` (`accept_all`), `model` (`model_validator`, by the name of the event's
-schema), `tree` (`tree.tree_validator`), and a hook of the operator's own (`load_hook`). A validator that raises is a
-bug of the operator and goes through as it is.
+A `Validator` is called with an event and the events of the same batch that were accepted before it. It returns a list
+of errors; an empty list accepts the event. The modes are `none` (`accept_all`), `model` (`model_validator`, by the name
+of the event's schema), `tree` (`tree.tree_validator`), and `hook`, the operator's own function (`load_hook`). An
+exception in a validator is a bug of the operator, and is passed on unchanged.
 
-The name of an event's schema is its `schema` field; else, for `{"type": "event", "payload": {"schema": ...}}`, the
-envelope of the older generation, the one in the payload; else its `type` field. The schema describes the whole event.
+The name of an event's schema is in its `schema` field; or, for the older envelope `{"type": "event", "payload":
+{"schema": ...}}`, in the payload; or else in its `type` field. The schema describes the whole event.
 """
 
 import importlib
@@ -22,12 +22,12 @@ from mainstem.errors import SettingsError
 from mainstem.sync.validation.assertions import Location
 from mainstem.sync.validation.schemas import compile_schema
 
-ERRORS_MAX: Final = 20  # of one event; a client mends these first
-FIELD_CHARS_MAX: Final = 200  # keys are the client's, and errors are sent back
+ERRORS_MAX: Final = 20  # per event; a client should correct these first
+FIELD_CHARS_MAX: Final = 200  # the client chooses the keys, and errors repeat them
 
 
 class FieldError(msgspec.Struct, frozen=True):
-    """One thing that is wrong: `field` is a path such as `event.payload.items[0].name`."""
+    """One error of an event. `field` is a path such as `event.payload.items[0].name`."""
 
     field: str
     message: str
@@ -38,28 +38,29 @@ class Validator(Protocol):
 
 
 def accept_all(event: dict[str, Any], earlier: Sequence[dict[str, Any]], /) -> list[FieldError]:
-    """Mode `none`: any object is an event."""
+    """Accept any event (mode `none`)."""
     return []
 
 
 def model_validator(schemas: Mapping[str, Validator | dict[str, Any]]) -> Validator:
-    """Mode `model`: each event is checked by the validator, or the JSON Schema, that its schema's name stands for."""
+    """Return a validator for mode `model`: it checks each event with the validator or JSON Schema that the event
+    names."""
     validators = {name: json_schema(rule) if isinstance(rule, dict) else rule for name, rule in schemas.items()}
 
     def validate(event: dict[str, Any], earlier: Sequence[dict[str, Any]], /) -> list[FieldError]:
         field, name = schema_name(event)
         if not isinstance(name, str):
-            return [FieldError(field, "names no schema")]
+            return [FieldError(field, "must be the name of a schema")]
         validator = validators.get(name)
         if validator is None:
-            return [FieldError(field, "names an unknown schema")]
+            return [FieldError(field, "is not the name of a schema on this server")]
         return validator(event, earlier)
 
     return validate
 
 
 def schema_name(event: dict[str, Any]) -> tuple[str, Any]:
-    """The field that names the event's schema, and what it says, which may be anything."""
+    """Return the field that names the event's schema, and its value, which may be any JSON value."""
     if "schema" in event:
         return "event.schema", event["schema"]
     payload = event.get("payload")
@@ -69,16 +70,16 @@ def schema_name(event: dict[str, Any]) -> tuple[str, Any]:
 
 
 def load_hook(name: str) -> Validator:
-    """The validator at `package.module:callable`."""
+    """Import the validator at `package.module:callable`. Raise `SettingsError` if that fails."""
     module_name, _, attribute = name.partition(":")
     if not module_name or not attribute:
-        raise SettingsError(f"a validation hook is written package.module:callable, not {name!r}")
+        raise SettingsError(f"the validation hook {name!r} must have the form package.module:callable")
     try:
         hook = getattr(importlib.import_module(module_name), attribute)
     except ImportError as error:
         raise SettingsError(f"the validation hook {name!r} cannot be imported: {error}") from error
     except AttributeError:
-        raise SettingsError(f"the module {module_name!r} has no {attribute!r}") from None
+        raise SettingsError(f"the validation hook {name!r}: module {module_name!r} has no {attribute!r}") from None
     if not callable(hook):
         raise SettingsError(f"the validation hook {name!r} is not callable")
     validator: Validator = hook
@@ -86,26 +87,33 @@ def load_hook(name: str) -> Validator:
 
 
 def load_schemas(directory: str | os.PathLike[str]) -> dict[str, Validator]:
-    """The JSON Schemas in the `*.json` files of a directory, by the files' names without `.json`."""
+    """Compile the JSON Schemas in the `*.json` files of a directory, keyed by file name without `.json`.
+
+    Raise `SettingsError` if there is none, or if a file cannot be read or is not a supported schema.
+    """
     validators: dict[str, Validator] = {}
     for path in sorted(Path(directory).glob("*.json")):
         try:
             validators[path.stem] = json_schema(msgspec.json.decode(path.read_bytes(), type=dict[str, Any]))
-        except (OSError, UnicodeDecodeError, msgspec.DecodeError, SettingsError) as error:
-            raise SettingsError(f"{path}: {error}") from None
+        except OSError as error:
+            raise SettingsError(f"the schema {path} cannot be read: {error.strerror}") from None
+        except (UnicodeDecodeError, msgspec.DecodeError, RecursionError):
+            raise SettingsError(f"the schema {path} is not a JSON object") from None
+        except SettingsError as error:
+            raise SettingsError(f"the schema {path} is invalid at {error.detail}") from None
     if not validators:
-        raise SettingsError(f"{os.fspath(directory)!r} holds no *.json schema, so no event could be accepted")
+        raise SettingsError(f"{os.fspath(directory)!r} has no *.json schema, so every event would be rejected")
     return validators
 
 
 def json_schema(schema: dict[str, Any]) -> Validator:
-    """A validator for a JSON Schema; `SettingsError` for one that is malformed or uses an unsupported keyword."""
+    """Return a validator for a JSON Schema. Raise `SettingsError` if it is malformed or uses an unsupported keyword."""
     check = compile_schema(schema)
 
     def validate(event: dict[str, Any], earlier: Sequence[dict[str, Any]], /) -> list[FieldError]:
         try:
             violations = list(islice(check(event, None), ERRORS_MAX))
-        except RecursionError:  # a schema that refers to itself goes as deep as the client's event
+        except RecursionError:  # the check of a recursive schema goes as deep as the event
             return [FieldError("event", "is nested too deeply for its schema")]
         return [FieldError(_format_location(location), message) for location, message in violations]
 

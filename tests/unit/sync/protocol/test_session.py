@@ -195,7 +195,7 @@ def test_a_client_that_does_not_connect_in_time_is_closed_and_a_late_verificatio
 def test_before_connect_only_heartbeats_are_taken(type_):
     session = fresh_session()
     effects = session.receive(*parse_envelope(text(type_, {}, "x")), NOW_US)
-    assert sent(effects) == [("error", "x", {"code": "bad_request", "message": "say connect first"})]
+    assert sent(effects) == [("error", "x", {"code": "bad_request", "message": f"send connect before {type_}"})]
     assert types(effects) == [Send]
     assert sent(say(session, "heartbeat", {}, "h")) == [("heartbeat_ack", "h", {})]
 
@@ -203,8 +203,12 @@ def test_before_connect_only_heartbeats_are_taken(type_):
 def test_a_second_connect_and_unknown_types_are_refused_and_the_connection_stays():
     session = active_session()
     for type_, detail in [
-        ("connect", "connect is not expected now"),
-        ("dance", "'dance' is not a message type of this protocol"),
+        ("connect", "connect was already sent on this connection"),
+        (
+            "dance",
+            "'dance' is not a message type; "
+            "use one of connect, disconnect, heartbeat, submit_event, submit_events, sync",
+        ),
     ]:
         effects = session.receive(*parse_envelope(text(type_, {})), NOW_US)
         assert sent(effects) == [("error", "m", {"code": "bad_request", "message": detail})]
@@ -219,7 +223,9 @@ def test_the_payload_of_a_refused_type_is_not_even_decoded():
 def test_a_message_after_the_token_expired_ends_the_connection():
     session = active_session(ANN)
     effects = say(session, "heartbeat", {}, "h", now_us=NOW_US + 60_000_000)
-    assert sent(effects) == [("error", "h", {"code": "auth_failed", "message": "the token has expired"})]
+    assert sent(effects) == [
+        ("error", "h", {"code": "auth_failed", "message": "the token has expired; connect again with a new one"})
+    ]
     assert effects[-1] == Close(1008, "auth_failed")
 
 
@@ -227,7 +233,9 @@ def test_a_token_that_expires_ends_the_connection_also_in_the_middle_of_a_sync()
     session = active_session(ANN)
     _, read = ask(session, ["a"])
     effects = session.token_expired(NOW_US)
-    assert sent(effects) == [("error", None, {"code": "auth_failed", "message": "the token has expired"})]
+    assert sent(effects) == [
+        ("error", None, {"code": "auth_failed", "message": "the token has expired; connect again with a new one"})
+    ]
     assert session.page_read(page_of(read), NOW_US) == ()
 
 
@@ -241,7 +249,7 @@ def test_a_token_that_expires_ends_the_connection_also_in_the_middle_of_a_sync()
         (Overloaded("later"), "rate_limited", None),
         (StoreUnusable("broken"), "server_error", 1011),
         (SyncError("unexpected"), "server_error", 1011),
-        (OversizeMessage("too large"), "bad_request", 1009),
+        (OversizeMessage(), "bad_request", 1009),
     ],
 )
 def test_what_fails_is_answered_and_only_some_of_it_ends_the_connection(error, code, close):
