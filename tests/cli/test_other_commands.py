@@ -100,7 +100,8 @@ def test_events_are_submitted_pulled_and_tailed(mainstem, path):
     assert (again["status"], again["committed_id"]) == ("committed", int(done[0]))
     refused = mainstem("sync", "submit", "-p", path, "--id", done[1], "-m", '{"n":5}')
     refused.fails(1, "1 events were rejected")
-    assert refused.text == f"rejected {done[1]} validation_failed (event: this id is already committed with different content; use a new id)\n"
+    reason = "event: this id is already committed with different content; use a new id"
+    assert refused.text == f"rejected {done[1]} validation_failed ({reason})\n"
 
 
 def test_whole_drafts_say_where_they_belong(mainstem, path):

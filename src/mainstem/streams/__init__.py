@@ -1,1 +1,1 @@
-"""Durable Streams over HTTP: append-only streams by URL, on the commit log."""
+"""Durable Streams over HTTP: append-only streams with URLs, on top of the commit log."""

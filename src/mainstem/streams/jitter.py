@@ -1,19 +1,19 @@
-"""Chance, where everybody doing the same thing at the same time would be a crowd. Not for secrets.
+"""Random jitter, so that many clients do not act at the same moment. Not for secrets.
 
-A generator of its own: the process's shared one may be seeded, or watched, by whoever embeds this server.
+It uses its own generator, because an application that embeds this server may seed or observe the shared one.
 """
 
 import random
 
 from mainstem.streams.rules.cursors import JITTER_S_MAX
 
-_chance = random.Random()
+_random = random.Random()
 
 
 def draw_cursor_jitter_s() -> int:
-    return _chance.randint(1, JITTER_S_MAX)
+    return _random.randint(1, JITTER_S_MAX)
 
 
 def add_jitter(seconds: float, share: float) -> float:
-    """The time, up to `share` of it more or less."""
-    return seconds * _chance.uniform(1 - share, 1 + share)
+    """Return the time, randomly lengthened or shortened by up to `share` of it."""
+    return seconds * _random.uniform(1 - share, 1 + share)

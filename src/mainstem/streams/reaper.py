@@ -1,4 +1,5 @@
-"""Background work: end expired streams, make reads of sliding TTLs durable, erase the data of deleted streams."""
+"""Background work: delete expired streams, trim streams with a retention policy, make reads of streams with a sliding
+TTL durable, and erase the data of deleted streams."""
 
 import asyncio
 import logging
@@ -44,7 +45,7 @@ class Reaper:
         try:
             await self._flush_touches()
         except MainstemError as error:
-            logger.warning("the last reads of streams with a TTL are not durable: %s", error.detail)
+            logger.warning("the latest reads of streams with a TTL could not be made durable: %s", error.detail)
 
     async def _run(self) -> None:
         while True:
@@ -52,12 +53,12 @@ class Reaper:
             try:
                 await self.round()
             except MainstemError as error:
-                logger.warning("background work failed and is tried again: %s", error.detail)
+                logger.warning("background work failed and will be retried: %s", error.detail)
             except Exception:
-                logger.exception("background work failed and is tried again")
+                logger.exception("background work failed and will be retried")
 
     async def round(self) -> None:
-        """One pass over everything that is due."""
+        """Do all work that is due, once."""
         now_s = asyncio.get_running_loop().time()
         touches = self.streams.touches
         if self.log.store.shared:
@@ -67,8 +68,8 @@ class Reaper:
             self._flushed_s = now_s
             try:
                 await self._flush_touches()
-            except StoreFull as error:  # what follows makes room
-                logger.warning("reads of streams with a TTL are not durable yet: %s", error.detail)
+            except StoreFull as error:  # go on: the rest of the round frees space
+                logger.warning("reads of streams with a TTL could not be made durable yet: %s", error.detail)
         if not self.log.store.is_leader:
             return
         await self._expire()
@@ -76,7 +77,8 @@ class Reaper:
         await self._erase_garbage()
 
     async def _touch_live(self) -> None:
-        """The node that ends streams may be another one: it must hear in time that somebody reads them here."""
+        """Touch streams with live readers on this node, so that the leader, which may be another node, does not expire
+        them."""
         paths, now_us = self.streams.live_paths(), self.log.clock_us()
         for at in range(0, len(paths), limits.SCAN_PAGE):
             some = paths[at : at + limits.SCAN_PAGE]
@@ -89,7 +91,7 @@ class Reaper:
                     self.streams.touch(path, state)
 
     async def _flush_touches(self) -> None:
-        """In slices, so that clients' commands find room between them."""
+        """Make reads durable in slices, so that the commands of clients can run in between."""
         touches = list(self.streams.touches.items())
         size = min(limits.BATCH_COMMANDS_MAX, limits.COMMANDS_WAITING_MAX // 2)
         for at in range(0, len(touches), size):
@@ -105,7 +107,7 @@ class Reaper:
         await asyncio.gather(*(self.log.submit(Expire(path, self.streams.touched_us(path))) for path in paths))
 
     async def _apply_retention(self) -> None:
-        """Trim streams that keep only their newest part."""
+        """Trim the streams whose retention check is due."""
         store, now_us = self.log.store, self.log.clock_us()
         for path in await store.due(RETENTION_CHECKS, now_us, limits.RETENTION_STREAMS_MAX):
             state: StreamState | None = await store.get(stream_key(path))
@@ -121,7 +123,7 @@ class Reaper:
             await self._erase_trimmed(path, state.topic)
 
     async def _finish_trim(self, path: str, state: StreamState | None) -> None:
-        """A stream without a policy, of which somebody gave up a part."""
+        """Erase what was trimmed from a stream without a retention policy, and end its checks."""
         if state is not None and state.forks and not state.soft_deleted:
             again_us = self.log.clock_us() + RETENTION_EVERY_US
             await self.log.submit(Trim(path, state.topic, state.earliest, 0, again_us))
@@ -131,7 +133,8 @@ class Reaper:
         await self.log.submit(EndRetentionChecks(path, 0 if state is None else state.earliest))
 
     async def _erase_trimmed(self, path: str, topic: TopicId) -> None:
-        """Only what the durable state has given up: a fork may have been made since the trim was planned."""
+        """Erase the records before the durable earliest position, unless a fork has been made since the trim was
+        planned."""
         state: StreamState | None = await self.log.store.get(stream_key(path))
         if state is not None and state.topic == topic and not state.forks:
             while await self.log.store.erase(topic, state.earliest, limits.ERASE_RECORDS_MAX):

@@ -1,4 +1,4 @@
-"""What is durable about a stream besides its data, and where it is kept in the log's state spaces."""
+"""The durable states of streams, besides their data, and their keys in the log's state spaces."""
 
 import msgspec
 
@@ -9,7 +9,7 @@ from mainstem.streams.rules.offsets import Offset
 
 
 class ProducerTuple(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """One producer request, named so that its retry can be recognised."""
+    """Identifies one request of a producer, so that a retry of it can be recognised."""
 
     id: str
     epoch: int
@@ -17,14 +17,14 @@ class ProducerTuple(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Segment(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Inherited data: from the previous segment's end up to `end`, the bytes lie in this topic."""
+    """Inherited data: this topic holds the bytes from the end of the previous segment up to `end`."""
 
     topic: TopicId
     end: int
 
 
 class Origin(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Where a fork branched off, as it was asked for: a repeated PUT must compare equal."""
+    """The point where a fork branches off, as the client requested it, so that a repeated PUT can be compared."""
 
     path: str
     topic: TopicId
@@ -33,7 +33,7 @@ class Origin(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Retention(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """How much of a stream is kept; None is without bound."""
+    """How much of a stream is kept; None means no limit."""
 
     max_age_s: int | None = None
     max_bytes: int | None = None
@@ -41,7 +41,7 @@ class Retention(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class StreamState(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A stream, alive or deleted. New fields go last and have a default, so that older files stay readable."""
+    """A stream, alive or deleted. New fields must come last and have a default, so that older data stays readable."""
 
     topic: TopicId
     read_seq: int
@@ -53,23 +53,23 @@ class StreamState(msgspec.Struct, frozen=True, gc=False, array_like=True):
     last_seq: str | None = None
     ttl_s: int | None = None
     expires_at_us: int | None = None
-    """The absolute expiry, or with a TTL the end of the window as far as it is durable."""
+    """The absolute expiry; with a TTL, the end of the current window, without reads that are not durable yet."""
     expires_at_text: str | None = None
-    """An absolute expiry as the client wrote it, for HEAD to echo."""
+    """An absolute expiry as the client wrote it, for HEAD to return."""
     deleted: bool = False
-    """Gone for good: only the readSeq still counts."""
+    """Deleted for good: only `read_seq` still matters."""
     soft_deleted: bool = False
-    """Gone for clients, but forks still read its data."""
+    """Deleted for clients, but forks still read its data."""
     forks: int = 0
-    """How many streams name this one as their origin."""
+    """The number of streams whose origin is this one."""
     origin: Origin | None = None
     lineage: tuple[Segment, ...] = ()
-    """A fork's inherited data, oldest first: the chain is flattened, so a read never walks it."""
+    """The inherited data of a fork, oldest first. The chain of forks is flattened, so a read never walks it."""
     earliest: int = 0
-    """Data before this position is no longer kept."""
+    """The position before which data is no longer kept."""
     retention: Retention | None = None
     messages: int = 0
-    """How many messages this stream has taken itself and still keeps."""
+    """The number of messages that were appended to this stream itself and are still kept."""
     last_id: int = 0
     """The committed id of its newest data."""
 
@@ -83,7 +83,7 @@ class StreamState(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class ProducerState(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The last accepted request of one producer on one life of a stream."""
+    """The last accepted request of one producer to one incarnation of a stream."""
 
     topic: TopicId
     epoch: int
@@ -99,21 +99,22 @@ class Garbage(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class RetentionCheck(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """When to look again at a stream that keeps only a part of its data."""
+    """When to check again whether a stream must be trimmed."""
 
     topic: TopicId
     due_us: int
 
 
 class StreamSnapshot(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What one life of a JSON stream comes to, up to a committed id and an offset. Another life has none of it."""
+    """The snapshot of one incarnation of a JSON stream, up to a committed id and an offset. It does not apply to later
+    incarnations at the same path."""
 
     topic: TopicId
     committed_id: int
     position: int
-    """A reader of the snapshot goes on from here."""
+    """The position from which a reader of the snapshot continues."""
     state: bytes
-    """JSON as it was put."""
+    """The JSON text, exactly as the client sent it."""
     created_at_us: int
 
 
@@ -137,7 +138,8 @@ def stream_key(path: str) -> Key:
 
 
 def producer_key(path: str, producer_id: str) -> Key:
-    """NUL cannot stand in a path, so no two pairs share a key and a path's producers are one range."""
+    """Return the key of a producer. Paths never contain NUL, so keys are unique, and the producers of a path form one
+    range."""
     return Key(PRODUCERS, f"{path}\0{producer_id}")
 
 

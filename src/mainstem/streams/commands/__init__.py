@@ -1,1 +1,1 @@
-"""Every change of a stream, as a Command on the log."""
+"""Commands that change streams."""

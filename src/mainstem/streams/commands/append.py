@@ -1,4 +1,4 @@
-"""Appending and closing as one Command: POST."""
+"""The command behind POST: append messages to a stream, close it, or both."""
 
 from typing import NamedTuple
 
@@ -19,12 +19,12 @@ replace = msgspec.structs.replace
 class Appended(NamedTuple):
     state: StreamState
     wrote: bool
-    """False for a retry of what is stored, and for a close alone."""
+    """False for a retry of a stored append, and for a close without data."""
     producer: ProducerState | None
 
 
 class Append(msgspec.Struct, frozen=True, gc=False):
-    """POST: add messages, or close, or both at once. `messages` is None for a close alone."""
+    """Append messages, close the stream, or both. `messages` is None for a close without data."""
 
     path: str
     content_type: str | None
@@ -61,7 +61,9 @@ class Append(msgspec.Struct, frozen=True, gc=False):
             )
         if self.stream_seq is not None:
             if state.last_seq is not None and self.stream_seq.encode() <= state.last_seq.encode():
-                raise SequenceRegression(f"{self.stream_seq!r} does not come after {state.last_seq!r}")
+                raise SequenceRegression(
+                    f"Stream-Seq {self.stream_seq!r} does not sort after the last one, {state.last_seq!r}"
+                )
             state = replace(state, last_seq=self.stream_seq)
         if self.messages is not None:
             state = append_messages(view, state, self.messages, self.producer)
@@ -87,21 +89,22 @@ class Append(msgspec.Struct, frozen=True, gc=False):
         assert self.content_type is not None
         if media_type(self.content_type) != media_type(state.content_type):
             raise ContentTypeMismatch(
-                f"the stream holds {state.content_type}, this append is {self.content_type}",
+                f"the stream has the content type {state.content_type}, but the append has {self.content_type}; "
+                f"send the header Content-Type: {state.content_type}",
                 stream_content_type=state.content_type,
             )
 
     def _retry_of_close(self, state: StreamState, known: ProducerState | None) -> Appended:
-        """On a closed stream only what closed it, or another plain close, is still right."""
+        """Accept only a retry of the request that closed the stream, or a close without data and producer."""
         if self.producer is not None:
             if self.producer == state.closed_by:
                 return Appended(state, False, known)
             if known is not None and self.producer.epoch < known.epoch:
-                producers.is_duplicate(known, self.producer)  # raises: a fenced producer learns that first
+                producers.is_duplicate(known, self.producer)  # raises StaleEpoch, which matters more to a producer
         elif self.messages is None:
             return Appended(state, False, None)
         raise StreamClosed(
-            "a closed stream takes no more data",
+            "the stream is closed, so nothing more can be appended",
             headers={"Stream-Closed": "true", "Stream-Next-Offset": str(state.next_offset)},
         )
 

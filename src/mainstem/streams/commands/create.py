@@ -1,4 +1,4 @@
-"""How streams begin: Create as a Command, and what it shares with Fork."""
+"""The command that creates a stream, and the functions that it shares with Fork."""
 
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ class Created(NamedTuple):
 
 
 class Lifetime(msgspec.Struct, frozen=True, gc=False):
-    """What a PUT asks for: a sliding TTL, an absolute expiry, or neither."""
+    """The lifetime that a PUT requests: a sliding TTL, an absolute expiry, or neither."""
 
     ttl_s: int | None = None
     expires_at_us: int | None = None
@@ -29,7 +29,7 @@ class Lifetime(msgspec.Struct, frozen=True, gc=False):
 
 
 class CreateDescription(msgspec.Struct, frozen=True):
-    """What the CREATE record holds, so that a reader of the log alone can name every topic."""
+    """The data of a CREATE record. It lets a reader of the log find the path of every topic."""
 
     path: str
     content_type: str
@@ -37,7 +37,7 @@ class CreateDescription(msgspec.Struct, frozen=True):
 
 
 class Create(msgspec.Struct, frozen=True, gc=False):
-    """PUT: make the stream, or confirm that it is there just so."""
+    """Create a stream, or confirm that it already exists with the same configuration."""
 
     path: str
     content_type: str
@@ -59,10 +59,10 @@ class Create(msgspec.Struct, frozen=True, gc=False):
         if old is not None and not lifecycle.is_gone(old, view.now_us, self.touched_us):
             check_path_free(old, view.now_us, self.touched_us)
             if old.origin is not None:
-                raise StreamExists("the stream exists, as a fork")
+                raise StreamExists(f"the stream at {self.path!r} already exists as a fork")
             if old.retention != self.retention:
-                raise StreamExists("the stream exists with another retention")
-            check_same(old, self.content_type, self.lifetime, self.closed)
+                raise StreamExists(f"the stream at {self.path!r} already exists with a different Stream-Retention")
+            check_same(self.path, old, self.content_type, self.lifetime, self.closed)
             return Created(old, new=False)
         state = begin_stream(view, self.path, self.content_type, self.lifetime)
         if self.retention is not None:
@@ -74,7 +74,7 @@ class Create(msgspec.Struct, frozen=True, gc=False):
 def begin_stream(
     view: View, path: str, content_type: str, lifetime: Lifetime, *, read_seq_min: int = 0, position: int = 0
 ) -> StreamState:
-    """A new life at a path. An expired stream that still stands there ends first."""
+    """Begin a new incarnation at a path, after deleting an expired stream that is still there."""
     old: StreamState | None = view.get(stream_key(path))
     if old is not None and not old.deleted:
         end_stream(view, path, old)
@@ -95,7 +95,7 @@ def begin_stream(
 
 
 def write_initial(view: View, path: str, state: StreamState, messages: Messages, closed: bool) -> StreamState:
-    """The first content, if the PUT had any, and the state with it."""
+    """Append the first messages and close the stream, if the PUT asks for it. Return the resulting state."""
     if messages.data:
         state = append_messages(view, state, messages, None)
     if closed:
@@ -106,16 +106,16 @@ def write_initial(view: View, path: str, state: StreamState, messages: Messages,
 
 def check_path_free(old: StreamState, now_us: int, touched_us: int) -> None:
     if lifecycle.is_soft_deleted(old, now_us, touched_us):
-        raise StreamExists("the path is taken until the last fork of its deleted stream is gone")
+        raise StreamExists("the path cannot be reused until the last fork of its deleted stream is deleted")
 
 
-def check_same(old: StreamState, content_type: str | None, lifetime: Lifetime | None, closed: bool) -> None:
-    """Whether a stream is as a repeated PUT asks for it; None asks for nothing in particular."""
+def check_same(path: str, old: StreamState, content_type: str | None, lifetime: Lifetime | None, closed: bool) -> None:
+    """Raise `StreamExists` if a stream differs from the one that a repeated PUT requests. None matches anything."""
     if content_type is not None and media_type(content_type) != media_type(old.content_type):
-        raise StreamExists(f"the stream exists and holds {old.content_type}")
+        raise StreamExists(f"the stream at {path!r} already exists with the content type {old.content_type}")
     if lifetime is not None:
         expires_at_us = old.expires_at_us if old.ttl_s is None else None
         if (lifetime.ttl_s, lifetime.expires_at_us) != (old.ttl_s, expires_at_us):
-            raise StreamExists("the stream exists with another TTL or expiry")
+            raise StreamExists(f"the stream at {path!r} already exists with a different TTL or expiry")
     if closed != old.closed:
-        raise StreamExists(f"the stream exists and is {'closed' if old.closed else 'open'}")
+        raise StreamExists(f"the stream at {path!r} already exists and is {'closed' if old.closed else 'open'}")

@@ -1,4 +1,4 @@
-"""How streams end: Delete, Expire, and what is left to do afterwards, as Commands."""
+"""Commands that delete and expire streams, and clean up afterwards."""
 
 import msgspec
 
@@ -21,7 +21,7 @@ replace = msgspec.structs.replace
 
 
 class Delete(msgspec.Struct, Freeing, Sizeless, frozen=True, gc=False):
-    """DELETE: the stream is gone at once; its data is erased later, in small steps."""
+    """Delete a stream. It is gone immediately; the reaper erases its data later, in small steps."""
 
     path: str
     touched_us: int = 0
@@ -35,7 +35,7 @@ class Delete(msgspec.Struct, Freeing, Sizeless, frozen=True, gc=False):
 
 
 class Expire(msgspec.Struct, Freeing, Sizeless, frozen=True, gc=False):
-    """End a stream whose time has come; leave it if it was touched meanwhile."""
+    """Delete a stream that has expired, unless it has been used in the meantime. Return whether it was deleted."""
 
     path: str
     touched_us: int = 0
@@ -58,7 +58,7 @@ class Expire(msgspec.Struct, Freeing, Sizeless, frozen=True, gc=False):
 
 
 class Touch(msgspec.Struct, Sizeless, frozen=True, gc=False):
-    """Make a sliding TTL's last read durable."""
+    """Make the last read of a stream with a sliding TTL durable."""
 
     path: str
     touched_us: int
@@ -77,7 +77,8 @@ class Touch(msgspec.Struct, Sizeless, frozen=True, gc=False):
 
 
 class PurgeStream(msgspec.Struct, Freeing, Sizeless, frozen=True, gc=False):
-    """Remove what is left of a deleted stream once its data is erased: producers, snapshot, claim on its origin."""
+    """Remove the remaining states of a deleted stream after its data was erased: its producers, its snapshot, and its
+    reference to its origin."""
 
     garbage: Garbage
     producer_ids: tuple[str, ...]
@@ -107,7 +108,7 @@ class PurgeStream(msgspec.Struct, Freeing, Sizeless, frozen=True, gc=False):
             self._release_origin(view)
 
     def _release_origin(self, view: View) -> None:
-        """The origin has one fork less; if that was all that kept its data, it goes too, and so up the chain."""
+        """Count one fork less for the origin. Discard the origin too if it was deleted and this was its last fork."""
         origin = self.garbage.origin
         assert origin is not None
         state: StreamState | None = view.get(stream_key(origin.path))
@@ -120,7 +121,7 @@ class PurgeStream(msgspec.Struct, Freeing, Sizeless, frozen=True, gc=False):
 
 
 def end_stream(view: View, path: str, state: StreamState) -> None:
-    """The stream is gone for its clients. While forks read its data, only the path's use ends."""
+    """Delete a stream for clients. Its data is kept while forks read it."""
     view.append(Kind.DELETE, state.topic, state.tail, state.tail)
     if state.forks:
         view.put(stream_key(path), replace(state, soft_deleted=True))
@@ -129,7 +130,8 @@ def end_stream(view: View, path: str, state: StreamState) -> None:
 
 
 def _discard_stream(view: View, path: str, state: StreamState) -> None:
-    """The tombstone keeps the readSeq, so that old offsets never read new data."""
+    """Replace the stream by a tombstone and mark its data for erasure. The tombstone keeps `read_seq`, so that an old
+    offset never reads the data of a later incarnation."""
     tombstone = StreamState(state.topic, state.read_seq, state.content_type, 0, state.created_at_us, deleted=True)
     view.put(stream_key(path), tombstone)
     view.put(garbage_key(state.topic), Garbage(path, state.topic, state.origin))

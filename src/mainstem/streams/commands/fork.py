@@ -1,4 +1,5 @@
-"""Forks: a stream that shares another one's data up to a point, without a copy (protocol section 4.2)."""
+"""The command that forks a stream: the fork shares the beginning of its source without a copy (protocol section
+4.2)."""
 
 import msgspec
 
@@ -15,7 +16,8 @@ from mainstem.streams.states import Origin, StreamState, stream_key
 
 
 class Fork(msgspec.Struct, frozen=True, gc=False):
-    """PUT with Stream-Forked-From. `resolved` is where a sub-offset leads, found out by whoever has read the data."""
+    """Create a fork, or confirm that it already exists. `resolved` is the position of a sub-offset, which the caller
+    has found by reading the source."""
 
     path: str
     source_path: str
@@ -44,7 +46,8 @@ class Fork(msgspec.Struct, frozen=True, gc=False):
         source = self._source(view)
         if self.content_type is not None and media_type(self.content_type) != media_type(source.content_type):
             raise ContentTypeMismatch(
-                f"the source holds {source.content_type}, this fork asks for {self.content_type}",
+                f"the source has the content type {source.content_type}, but the fork was requested as "
+                f"{self.content_type}; omit Content-Type or send that of the source",
                 stream_content_type=source.content_type,
             )
         anchor = source.next_offset if self.anchor is None else self.anchor
@@ -69,23 +72,25 @@ class Fork(msgspec.Struct, frozen=True, gc=False):
     def _source(self, view: View) -> StreamState:
         source: StreamState | None = view.get(stream_key(self.source_path))
         if source is not None and lifecycle.is_soft_deleted(source, view.now_us, self.source_touched_us):
-            raise SourceDeleted("the source was deleted; its data is kept only for the forks that it has")
+            raise SourceDeleted(
+                f"the source {self.source_path!r} was deleted; its data is kept for existing forks only"
+            )
         return lifecycle.check_alive(self.source_path, source, view.now_us, self.source_touched_us)
 
     def _position(self, source: StreamState, anchor: Offset) -> int:
         if anchor.read_seq != source.read_seq or anchor > source.next_offset:
             raise BadOffset(f"{anchor} is not an offset of the source, which ends at {source.next_offset}")
         if anchor.position < source.earliest:
-            raise BadOffset(f"{anchor} is no longer kept; the source begins at {source.earliest_offset}")
+            raise BadOffset(f"the data at {anchor} is no longer kept; the source begins at {source.earliest_offset}")
         if self.resolved is None:
             return anchor.position
         topic, position = self.resolved
         if topic != source.topic:
-            raise SourceDeleted("the source was replaced while the fork was made")
+            raise SourceDeleted(f"the source {self.source_path!r} was deleted and created again during this request")
         return position
 
     def _lifetime(self, source: StreamState) -> Lifetime:
-        """The fork's own TTL or expiry if it asks for one, else the source's."""
+        """Return the requested TTL or expiry, or else that of the source."""
         if self.lifetime.ttl_s is not None or self.lifetime.expires_at_us is not None:
             return self.lifetime
         if source.ttl_s is not None:
@@ -100,7 +105,7 @@ class Fork(msgspec.Struct, frozen=True, gc=False):
             or origin.sub_offset != self.sub_offset
             or (self.anchor is not None and origin.anchor != self.anchor.position)
         ):
-            raise StreamExists("the stream exists, and is not this fork")
+            raise StreamExists(f"the stream at {self.path!r} already exists and is not this fork")
         asks = self.lifetime.ttl_s is not None or self.lifetime.expires_at_us is not None
-        check_same(old, self.content_type, self.lifetime if asks else None, self.closed)
+        check_same(self.path, old, self.content_type, self.lifetime if asks else None, self.closed)
         return Created(old, new=False)

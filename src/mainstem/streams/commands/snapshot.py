@@ -1,4 +1,4 @@
-"""Snapshots of JSON streams: put as a Command, bound to one life of the stream."""
+"""The command that stores a snapshot of a JSON stream. A snapshot belongs to one incarnation of the stream."""
 
 import msgspec
 
@@ -11,12 +11,12 @@ from mainstem.streams.states import StreamSnapshot, StreamState, stream_key, str
 
 
 class PutStreamSnapshot(msgspec.Struct, frozen=True, gc=False):
-    """Keep what a stream comes to, up to a committed id. An older one than the present is refused."""
+    """Store a snapshot of a stream up to a committed id. It must not be older than the current snapshot."""
 
     path: str
     committed_id: int
     offset: Offset
-    """Where the first message begins that is not in it."""
+    """The start of the first message that is not in the snapshot."""
     state: bytes
     touched_us: int = 0
 
@@ -30,16 +30,20 @@ class PutStreamSnapshot(msgspec.Struct, frozen=True, gc=False):
     def apply(self, view: View) -> None:
         stream = lifecycle.check_alive(self.path, view.get(stream_key(self.path)), view.now_us, self.touched_us)
         if not is_json(stream.content_type):
-            raise ContentTypeMismatch(f"{self.path!r} holds {stream.content_type}: only JSON streams have snapshots")
+            raise ContentTypeMismatch(
+                f"only JSON streams can have snapshots, and {self.path!r} has the content type {stream.content_type}"
+            )
         if not 0 <= self.committed_id <= view.head:
-            raise BadRequest(f"the log ends at {view.head}: there is no {self.committed_id} yet")
+            raise BadRequest(f"committed_id must be 0 to {view.head}, the head of the log, not {self.committed_id}")
         if self.offset.read_seq != stream.read_seq or self.offset > stream.next_offset:
-            raise BadOffset(f"{self.offset} is no offset of this stream, which ends at {stream.next_offset}")
+            raise BadOffset(f"{self.offset} is not an offset of this stream, which ends at {stream.next_offset}")
         present = current_snapshot(stream, view.get(stream_snapshot_key(self.path)))
         if present is not None and (
             self.committed_id < present.committed_id or self.offset.position < present.position
         ):
-            raise BadRequest(f"there is a newer snapshot, at {present.committed_id}")
+            raise BadRequest(
+                f"this snapshot is older than the current one, which reaches committed_id {present.committed_id}"
+            )
         view.put(
             stream_snapshot_key(self.path),
             StreamSnapshot(stream.topic, self.committed_id, self.offset.position, self.state, view.now_us),
@@ -47,5 +51,5 @@ class PutStreamSnapshot(msgspec.Struct, frozen=True, gc=False):
 
 
 def current_snapshot(stream: StreamState, snapshot: StreamSnapshot | None) -> StreamSnapshot | None:
-    """The snapshot, if it is of this life of the stream."""
+    """Return the snapshot if it belongs to this incarnation of the stream."""
     return snapshot if snapshot is not None and snapshot.topic == stream.topic else None

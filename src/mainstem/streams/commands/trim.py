@@ -1,4 +1,4 @@
-"""Trimming: giving up the oldest data of a stream, as Commands."""
+"""Commands for trimming: discarding the oldest data of a stream."""
 
 import msgspec
 
@@ -9,7 +9,7 @@ from mainstem.streams.states import RetentionCheck, StreamState, retention_key, 
 
 
 class Trim(msgspec.Struct, Freeing, Sizeless, frozen=True, gc=False):
-    """Give up data before a position. The records are erased afterwards, in small steps."""
+    """Discard the data before a position. The reaper erases the records afterwards, in small steps."""
 
     path: str
     topic: TopicId
@@ -17,7 +17,7 @@ class Trim(msgspec.Struct, Freeing, Sizeless, frozen=True, gc=False):
     messages: int
     check_again_us: int
     last_id: CommittedId = CommittedId(0)
-    """The newest record that goes."""
+    """The newest record that is discarded."""
 
     def needs(self) -> list[Key]:
         return [stream_key(self.path), retention_key(self.path), PRUNED_KEY]
@@ -27,7 +27,7 @@ class Trim(msgspec.Struct, Freeing, Sizeless, frozen=True, gc=False):
         if state is None or state.topic != self.topic or state.deleted or state.soft_deleted:
             return False
         view.put(retention_key(self.path), RetentionCheck(self.topic, self.check_again_us))
-        if state.forks or self.position <= state.earliest:  # forks still read what this stream would give up
+        if state.forks or self.position <= state.earliest:  # forks still read the data
             return False
         view.append(Kind.TRIM, self.topic, self.position, self.position)
         advance_pruned(view, self.last_id)
@@ -39,11 +39,11 @@ class Trim(msgspec.Struct, Freeing, Sizeless, frozen=True, gc=False):
 
 
 class EndRetentionChecks(msgspec.Struct, Freeing, Sizeless, frozen=True, gc=False):
-    """Nobody needs to look at this stream again: it has no policy, and what was given up of it is erased."""
+    """End the retention checks of a stream that has no policy and whose trimmed data has been erased."""
 
     path: str
     earliest: int
-    """Up to where it was erased. If that is not all by now, more has been given up since."""
+    """The position up to which data was erased. If the stream has been trimmed further since, the checks go on."""
 
     def needs(self) -> list[Key]:
         return [stream_key(self.path), retention_key(self.path)]

@@ -1,1 +1,1 @@
-"""Streams over HTTP: requests in, responses out."""
+"""The HTTP handlers of streams."""

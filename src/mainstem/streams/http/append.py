@@ -1,6 +1,6 @@
-"""Appends over HTTP: the command that a request stands for, and the reply to it.
+"""Appends over HTTP: the command for a request, and the reply.
 
-The ASGI handler and the fast path of `mainstem serve` share all of this; they differ in how they wait and send.
+The ASGI handler and the fast path of `mainstem serve` share this module; they differ in how they wait and send.
 """
 
 from mainstem import limits
@@ -16,19 +16,19 @@ from mainstem.streams.rules.json_mode import Messages
 
 
 def prepare_append(streams: Streams, path: str, headers: Headers, body: bytes) -> Append:
-    """The command of a POST with this body. Raises what is wrong with the request.
+    """Return the command for a POST with this body. Raise an error if the request is invalid.
 
-    A JSON body of more than PARSE_INLINE_BYTES_MAX takes so long that it belongs off the event loop.
+    Call it in a thread if a JSON body is larger than PARSE_INLINE_BYTES_MAX, since parsing it takes long.
     """
     closes = is_true(headers, b"stream-closed")
     content_type = messages = None
     if body:
         content_type = text_header(headers, b"content-type", limits.CONTENT_TYPE_BYTES_MAX)
         if not content_type:
-            raise MissingContentType("an append says what it appends, in Content-Type")
+            raise MissingContentType("the append has no Content-Type; send the content type of the stream")
         messages = parse_messages(content_type, body)
     elif not closes:
-        raise EmptyBody("there is nothing to append")
+        raise EmptyBody("the body is empty, so there is nothing to append")
     return Append(
         path,
         content_type,
@@ -42,7 +42,7 @@ def prepare_append(streams: Streams, path: str, headers: Headers, body: bytes) -
 
 
 def append_reply(headers: Headers, done: Appended) -> tuple[int, HeaderList]:
-    """The status and the headers of the reply to an append; it has no body."""
+    """Return the status and headers of the reply to an append. It has no body."""
     reply = [*base_headers(headers), (b"stream-next-offset", str(done.state.next_offset).encode())]
     if done.state.closed:
         reply.append((b"stream-closed", b"true"))
@@ -54,12 +54,12 @@ def append_reply(headers: Headers, done: Appended) -> tuple[int, HeaderList]:
 
 
 def parse_messages(content_type: str, body: bytes, *, creating: bool = False) -> Messages:
-    """A body in its stored form; only JSON is looked into."""
+    """Return a body in its stored form. Only JSON is parsed."""
     if content_types.is_json(content_type):
         return json_mode.parse_body(body, empty_array_ok=creating)
     return Messages(body, 1)
 
 
 def parsed_size(content_type: str, body: bytes) -> int:
-    """How much of a body `parse_messages` looks at, which is what its time depends on."""
+    """Return how many bytes of a body `parse_messages` has to parse, which determines how long it takes."""
     return len(body) if content_types.is_json(content_type) else 0

@@ -1,4 +1,4 @@
-"""Requests in, responses out: the Durable Streams protocol as an ASGI handler, with no framework on the way."""
+"""The Durable Streams protocol as an ASGI handler, without a framework."""
 
 from urllib.parse import quote
 
@@ -46,12 +46,12 @@ from mainstem.streams.rules.retention import format_retention
 from mainstem.streams.states import StreamState
 from mainstem.streams.subscriptions.http import ControlHttp
 
-# Protocol 10.1. A page never changes, but more may follow it, so caches ask again after a minute.
+# Protocol section 10.1. A page never changes, but more data may follow it, so caches revalidate after a minute.
 CACHE_CONTROL = b"public, max-age=60, stale-while-revalidate=300"
 
 
 class StreamsHttp:
-    """The handler of everything under the stream prefix."""
+    """Handles all requests under the stream prefix."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class StreamsHttp:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send, raw_path: bytes) -> None:
-        """`raw_path` is what follows the prefix, still percent-encoded."""
+        """Handle a request. `raw_path` is the part of the path after the prefix, still percent-encoded."""
         method = scope["method"]
         try:
             if method == "OPTIONS":
@@ -107,7 +107,7 @@ class StreamsHttp:
                 await respond(send, 204, base_headers(headers))
             else:
                 raise MethodNotAllowed(
-                    f"{method} means nothing to a stream", headers={"Allow": ALLOWED_METHODS.decode()}
+                    f"{method} is not supported for streams", headers={"Allow": ALLOWED_METHODS.decode()}
                 )
         except MainstemError as error:
             await respond_problem(send, error, head=method == "HEAD")
@@ -122,7 +122,7 @@ class StreamsHttp:
             size, limits.PARSE_INLINE_BYTES_MAX, prepare_append, self.streams, path, headers, body
         )
         done = await self.streams.log.submit(command)
-        self.streams.touch(path, done.state)  # an append that stored nothing, as a retry, is a use all the same
+        self.streams.touch(path, done.state)  # a retry that stores nothing still counts as use
         await respond(send, *append_reply(headers, done))
 
     async def _create(self, path: str, headers: Headers, scope: Scope, receive: Receive, send: Send) -> None:
@@ -174,7 +174,7 @@ class StreamsHttp:
         if anchor is None and sub_offset:
             raise BadHeader("Stream-Fork-Sub-Offset needs Stream-Fork-Offset")
         if b"stream-retention" in headers:
-            raise BadHeader("a fork keeps what it inherits: it takes no Stream-Retention")
+            raise BadHeader("a fork cannot have Stream-Retention, because it keeps all that it inherits")
         offset = None if anchor is None else parse_offset(anchor)
         fork = await self.streams.plan_fork(source_path, offset, sub_offset)
         body_type = content_type or fork.content_type
@@ -212,7 +212,7 @@ class StreamsHttp:
         query = read_query(scope)
         if "tail" in query:
             if query.get("live", "false") != "false" or "offset" in query:
-                raise BadQuery("tail stands for an offset, and reads what is there")
+                raise BadQuery("tail cannot be combined with offset or live")
             await self._read_tail(path, parse_count(query["tail"], "tail", limits.TAIL_MESSAGES_MAX), headers, send)
             return
         live, offset, cursor = parse_read(headers, scope)
@@ -228,7 +228,7 @@ class StreamsHttp:
         await self.reads.respond(source, request, content, scope, receive, send)
 
     async def _read_tail(self, path: str, count: int, headers: Headers, send: Send) -> None:
-        """Beyond the protocol: the last messages of a stream, then as any other read."""
+        """Respond with the last messages of a stream: an extension of the protocol."""
         state = await self._find_and_touch(path)
         page = await self.streams.read_tail(state, count)
         source, content = StreamSource(self.streams, path, state), self._content_headers(state)
@@ -240,7 +240,8 @@ class StreamsHttp:
         return state
 
     def _content_headers(self, state: StreamState) -> HeaderList:
-        """What the content is. A browser downloads what could run scripts, instead of showing it."""
+        """Return the headers that describe the content. A browser must download content that could run scripts, instead
+        of showing it."""
         content_type = (b"content-type", state.content_type.encode())
         if content_types.is_active(state.content_type) and not self.allow_active_content:
             return [content_type, (b"content-disposition", b"attachment")]
@@ -248,7 +249,7 @@ class StreamsHttp:
 
 
 async def parse_first_messages(content_type: str, body: bytes) -> Messages:
-    """What a new stream begins with, parsed off the event loop when that could take long."""
+    """Parse the first messages of a new stream, in a thread if the body is large."""
     if not body:
         return NOTHING
     size = parsed_size(content_type, body)
@@ -266,6 +267,6 @@ def describe(state: StreamState) -> HeaderList:
 
 
 def location(scope: Scope, headers: Headers) -> bytes:
-    """The stream's own absolute URL, as the client addressed it, also through a proxy."""
+    """Return the absolute URL of the stream as the client addressed it, even through a proxy."""
     path: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
     return request_origin(scope, headers).encode("latin-1") + path

@@ -1,4 +1,4 @@
-"""The headers and query parameters of the Durable Streams protocol, as typed values."""
+"""The headers and query parameters of the Durable Streams protocol as typed values."""
 
 import re
 
@@ -21,7 +21,7 @@ def read_producer(headers: Headers) -> ProducerTuple | None:
     if producer_id is None and epoch is None and seq is None:
         return None
     if producer_id is None or epoch is None or seq is None:
-        raise BadHeader("Producer-Id, Producer-Epoch and Producer-Seq go together")
+        raise BadHeader("Producer-Id, Producer-Epoch and Producer-Seq must be sent together")
     if not producer_id:
         raise BadHeader("Producer-Id is empty")
     return ProducerTuple(producer_id, _integer(b"Producer-Epoch", epoch), _integer(b"Producer-Seq", seq))
@@ -31,7 +31,7 @@ def read_lifetime(headers: Headers) -> Lifetime:
     ttl = text_header(headers, b"stream-ttl", 64)
     expires_at = text_header(headers, b"stream-expires-at", 64)
     if ttl is not None and expires_at is not None:
-        raise BadHeader("Stream-TTL and Stream-Expires-At exclude each other")
+        raise BadHeader("Stream-TTL and Stream-Expires-At cannot be combined")
     if ttl is not None:
         return Lifetime(ttl_s=parse_ttl(ttl))
     if expires_at is not None:
@@ -45,32 +45,32 @@ def read_retention(headers: Headers) -> Retention | None:
 
 
 def read_if_match(headers: Headers) -> Offset | None:
-    """`If-Match: <offset>`, with or without quotes: append only if that is still the end of the stream."""
+    """Parse `If-Match: <offset>`, with or without quotes: append only if the stream still ends at this offset."""
     text = text_header(headers, b"if-match", 64)
     if text is None:
         return None
     offset = parse_offset(text.strip('"'))
     if not isinstance(offset, Offset):
-        raise BadHeader("If-Match takes an offset that this server sent")
+        raise BadHeader("If-Match must be an offset that this server sent")
     return offset
 
 
 def _integer(name: bytes, value: bytes) -> int:
     if not INTEGER.fullmatch(value) or int(value) > limits.INTEGER_MAX:
-        raise BadHeader(f"{name.decode()} is not a whole number from 0 to 2^53-1")
+        raise BadHeader(f"{name.decode()} must be a whole number from 0 to 2^53-1")
     return int(value)
 
 
 def parse_read(headers: Headers, scope: Scope) -> tuple[str | None, Offset | Sentinel, str | None]:
-    """What a GET asks for: the live mode (None for catch-up), the offset, and the client's cursor."""
+    """Return the live mode of a GET (None for catch-up), its offset, and the client's cursor."""
     query = read_query(scope)
     live = query.get("live")
     if live not in (None, "false", "long-poll", "sse"):
-        raise BadQuery("live is long-poll or sse")
+        raise BadQuery("live must be long-poll or sse")
     if live == "false":
         live = None
     if live is not None and "offset" not in query:
-        raise BadQuery(f"live={live} needs an offset")
+        raise BadQuery(f"live={live} needs an offset, such as offset=-1 or offset=now")
     wanted = query.get("offset", "-1")
     if live == "sse":
         wanted = headers.get(b"last-event-id", b"").decode("latin-1") or wanted

@@ -1,4 +1,4 @@
-"""Beyond the protocol: the lists of streams and of subscriptions, page by page."""
+"""The lists of streams and of subscriptions, in pages: an extension of the protocol."""
 
 from os.path import commonprefix
 from typing import Any
@@ -16,7 +16,7 @@ from mainstem.timestamps import format_time
 
 
 class StreamsListing:
-    """`GET /v1/streams?prefix=&after=&limit=`: streams in the order of their paths."""
+    """`GET /v1/streams?prefix=&after=&limit=`: streams sorted by path."""
 
     def __init__(self, streams: Streams) -> None:
         self.streams = streams
@@ -35,7 +35,8 @@ class StreamsListing:
     async def _find(
         self, prefix: str, after: str, limit: int, identity: Identity
     ) -> tuple[list[tuple[str, StreamState]], bool]:
-        """Deleted streams, and those of others, lie among the wanted ones, so one page may take several scans."""
+        """Return one page of streams, and whether more follow. It may take several scans, because deleted streams and
+        streams that the caller may not read are skipped."""
         log = self.streams.log
         prefix = narrow_prefix(prefix, identity)
         found: list[tuple[str, StreamState]] = []
@@ -55,7 +56,7 @@ class StreamsListing:
 
 
 class SubscriptionsListing:
-    """`GET /v1/subscriptions?prefix=&after=&limit=`: subscriptions in the order of their ids, for an admin."""
+    """`GET /v1/subscriptions?prefix=&after=&limit=`: subscriptions sorted by id, for administrators."""
 
     def __init__(self, streams: Streams) -> None:
         self.streams = streams
@@ -89,11 +90,11 @@ def describe_subscription(name: str, state: Subscription) -> dict[str, Any]:
 
 
 def narrow_prefix(prefix: str, identity: Identity) -> str:
-    """A prefix that leaves out as much of what the caller may not read as one prefix can."""
+    """Return a longer prefix that still covers everything that the caller may read, or `prefix` if there is none."""
     if identity.admin or not identity.stream_reads:
         return prefix
     literals = [pattern.partition("*")[0].removesuffix("/") for pattern in identity.stream_reads]
-    common = commonprefix(literals)  # noqa: RUF071 (of characters: that is what a scan takes)
+    common = commonprefix(literals)  # noqa: RUF071 (a scan takes a prefix of characters)
     return common if common.startswith(prefix) else prefix
 
 

@@ -1,4 +1,4 @@
-"""GET of a stream or a partition: catch-up, long-poll and SSE, with the same offsets, cursors and ETags."""
+"""GET of a stream or a partition: catch-up, long-poll and SSE, which share offsets, cursors and ETags."""
 
 import asyncio
 from typing import NamedTuple, Protocol
@@ -20,23 +20,23 @@ from mainstem.streams.rules.offsets import Offset
 class ReadSource(LiveSource, Protocol):
     @property
     def name(self) -> str:
-        """What an ETag says that it is of."""
+        """The name of the source in ETags."""
 
 
 class ReadRequest(NamedTuple):
-    """What a GET asks for, once its offset is resolved."""
+    """A GET request with its resolved offset."""
 
     live: str | None
-    """`long-poll` or `sse`; None for what is there now."""
+    """`long-poll` or `sse`; None for catch-up."""
     start: Offset
     cursor: str | None
     headers: Headers
 
 
 class Reads:
-    """Answers reads of one kind of source.
+    """Responds to reads of one kind of source.
 
-    `page_headers` go with every page and with a 304 in its place; `cache_control` is for pages that may change later.
+    `page_headers` are sent with every page, and with a 304 in its place; `cache_control` is the default Cache-Control.
     """
 
     def __init__(
@@ -67,7 +67,8 @@ class Reads:
         *,
         with_etag: bool = True,
     ) -> None:
-        """A page, a wait for one, or events, as `request.live` asks. `content` describes the body of a page."""
+        """Respond with a page, with a page after a wait, or with events, depending on `request.live`. `content` is the
+        list of headers that describe the body of a page."""
         if request.live == "sse":
             await self.live.stream_events(source, request.start, request.cursor, scope, receive, send)
             return
@@ -96,7 +97,7 @@ class Reads:
         cache_control: bytes | None = None,
         with_etag: bool = True,
     ) -> None:
-        """The page, or 304 if the client has it."""
+        """Respond with the page, or with 304 if the client already has it."""
         etag = make_etag(source.name, page.start, page.end, page.closed)
         reply = [*(extra or ()), *self.page_headers]
         if with_etag:
@@ -127,7 +128,7 @@ class Reads:
         await respond(send, 200, reply, body)
 
     def describe_tail(self, offset: Offset, closed: bool, cursor: str | None) -> HeaderList:
-        """The headers of a response to a reader who has everything."""
+        """Return the response headers for a reader that is up to date."""
         return [
             (b"stream-next-offset", str(offset).encode()),
             (b"stream-up-to-date", b"true"),

@@ -1,7 +1,7 @@
-"""Large records that are being read: kept in memory until their readers are through.
+"""A cache of large records that are being read, kept in memory until their readers have finished.
 
-A reader gets a large append in many pieces, and the store gives out whole records. Without these, each piece would
-cost a read of the whole record: 64 GiB for an append of 64 MiB in events of 64 KiB.
+A reader receives a large append in many pieces, but the store returns whole records. Without this cache, each piece
+would cost a read of the whole record: 64 GiB for an append of 64 MiB in events of 64 KiB.
 """
 
 from collections import OrderedDict
@@ -11,7 +11,7 @@ from mainstem.log.records import Chunk, TopicId
 
 
 class LargeRecords:
-    """One record per topic; those that were not used for longest make room."""
+    """Keeps one record per topic and evicts the least recently used."""
 
     def __init__(self, bytes_max: int = limits.LARGE_RECORDS_BYTES_MAX) -> None:
         self._bytes_max = bytes_max

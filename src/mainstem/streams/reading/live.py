@@ -1,7 +1,8 @@
-"""Live reads of a stream or a partition: long-poll waits and SSE, fed from the log at the reader's own pace.
+"""Live reads of a stream or a partition by long-poll or SSE, fed from the log at the reader's own pace.
 
-A reader holds an offset, never a queue. When it is woken it takes what follows its offset: from the hot tail, where
-all readers at the same offset share one encoded frame, or from the store if it has fallen behind.
+A reader holds an offset, never a queue. When it is woken, it reads the data that follows its offset: from the recent
+records in memory, where all readers at the same offset share one encoded frame, or from the store if it has fallen
+behind.
 """
 
 import asyncio
@@ -28,11 +29,11 @@ from mainstem.streams.rules.cursors import current_interval, is_ahead, next_curs
 from mainstem.streams.rules.offsets import Offset
 
 Tail = tuple[Offset, bool]
-"""Where a source ends, and whether it is closed there."""
+"""The end of a source, and whether it is closed."""
 
 
 class LiveSource(Protocol):
-    """What can be read live: a stream, or a partition."""
+    """A stream or a partition that can be read live."""
 
     content_type: str
 
@@ -41,13 +42,14 @@ class LiveSource(Protocol):
         """The topic or tag whose records wake its readers."""
 
     def add_reader(self) -> None:
-        """A live reader begins."""
+        """Count a live reader that begins."""
 
     def remove_reader(self) -> None:
-        """A live reader ends."""
+        """Stop counting a live reader that ends."""
 
     async def refresh(self) -> Tail:
-        """Where it ends now; raises when it is gone. `read` shows nothing after this."""
+        """Return the current end; raise if the source no longer exists. Later calls of `read` return nothing after this
+        end."""
 
     async def read(self, at: Offset, bytes_max: int) -> Page: ...
 
@@ -59,7 +61,8 @@ class LiveReads:
         self.long_poll_s = long_poll_s
 
     async def wait(self, source: LiveSource, start: Offset, scope: Scope, receive: Receive) -> Tail | None:
-        """The end of the source, once it is after `start` or the wait is over; None if the client disconnected."""
+        """Return the end of the source once it is after `start`, or when the wait times out. Return None if the client
+        disconnects."""
         tail = await source.refresh()
         if _has_news(tail, start):
             return tail
@@ -90,7 +93,7 @@ class LiveReads:
         if not content_types.is_text(source.content_type):
             headers = [*headers, (b"stream-sse-data-encoding", b"base64")]
         with reserve_readers(self.live, scope):
-            await source.read(start, 1)  # an offset that cannot be read is an error, not a stream
+            await source.read(start, 1)  # an invalid offset must give an error response, not an event stream
             source.add_reader()
             try:
                 with self.live.watch(source.key) as topic:
@@ -101,7 +104,7 @@ class LiveReads:
 
 
 class SourceFeed:
-    """The events of one source for one reader. Readers at the same offset share the encoded bytes."""
+    """The events of one source for one reader. Readers at the same offset share the encoded bytes of an event."""
 
     __slots__ = ("_at", "_cursor", "_log", "_sent", "_source", "_topic")
 
@@ -112,7 +115,7 @@ class SourceFeed:
         self._at = start
         self._cursor = cursor
         self._sent: Tail | None = None
-        """Up to which end everything was sent."""
+        """The end up to which everything has been sent."""
 
     async def next_events(self) -> tuple[bytes, Progress]:
         try:
@@ -132,14 +135,14 @@ class SourceFeed:
         except (StreamNotFound, StreamGone):
             return sse.DELETED, "ended"
         except OffsetGone:
-            return b"", "ended"  # retention has overtaken this reader, who learns it from the next request
+            return b"", "ended"  # retention has overtaken this reader; its next request gets the error
         if not up_to_date:
             return events, "behind"
         self._sent = tail
         return events, "ended" if tail[1] else "caught up"
 
     async def _encode_next(self, now_us: int) -> tuple[bytes, Offset, bool]:
-        """The next events, the offset after them, and whether that is the end of the source."""
+        """Return the next events, the offset after them, and whether that is the end of the source."""
         page = await self._source.read(self._at, limits.SSE_EVENT_BYTES)
         cursor = next_cursor(self._cursor, now_us, draw_cursor_jitter_s())
         if len(page.data) <= limits.ENCODE_INLINE_BYTES_MAX:
@@ -155,13 +158,13 @@ def _has_news(tail: Tail, start: Offset) -> bool:
 
 
 def _encode_page(content_type: str, page: Page, cursor: str) -> tuple[bytes, Offset]:
-    """A data event, if there is data, with its control event, and up to where it goes."""
+    """Return a data event, if there is data, with its control event, and the offset after them."""
     event, end = _encode_data(content_type, page)
     return event + sse.encode_control(end, cursor, page.up_to_date, page.closed), end
 
 
 def _encode_data(content_type: str, page: Page) -> tuple[bytes, Offset]:
-    """A data event, and up to where it goes: a character that is cut off waits for its rest."""
+    """Return a data event and the offset after it. An incomplete character at the end is left for the next event."""
     data, end = page.data, page.end
     if content_types.is_json(content_type):
         return (sse.encode_text(json_mode.wrap(data)) if data else b""), end

@@ -1,7 +1,7 @@
-"""The pump: one loop for every response that sends server-sent events while the log grows.
+"""The pump: the loop behind every response that sends server-sent events while the log grows.
 
-A feed knows which bytes come next. The pump knows when to ask for them, and when the response ends: at its deadline,
-with the token it was asked with, when the client disconnects, and when the server shuts down.
+A feed knows which bytes come next. The pump knows when to ask for them and when the response ends: at its deadline,
+when the caller's token expires, when the client disconnects, or when the server shuts down.
 """
 
 import asyncio
@@ -30,19 +30,20 @@ EVENT_STREAM: Final[HeaderList] = [
 
 
 Progress = Literal["behind", "caught up", "ended"]
-"""Where a reader is after the events that its feed just returned: there is more to send at once, nothing until the log
-grows, or nothing ever again."""
+"""The progress of a reader after the events that its feed has just returned: more can be sent immediately, nothing more
+until the log grows, or nothing ever again."""
 
 
 class Feed(Protocol):
     """The events of one response."""
 
     async def next_events(self) -> tuple[bytes, Progress]:
-        """The next events, encoded; empty if there are none. The pump asks again after every wake-up and heartbeat."""
+        """Return the next events, encoded; empty if there are none. The pump asks again after each wake-up and
+        heartbeat."""
 
 
 class DisconnectWatcher:
-    """Notices that the client has disconnected, and ends the wait it is in."""
+    """Detects that the client has disconnected, and ends the current wait."""
 
     __slots__ = ("_task", "_waiter", "disconnected")
 
@@ -69,10 +70,10 @@ class DisconnectWatcher:
 
 @contextmanager
 def reserve_readers(live: Live, scope: Scope, count: int = 1) -> Iterator[None]:
-    """Count a live reader of `count` topics, within the limit of the server and the share of the caller."""
+    """Count a live reader of `count` topics. Raise an error above the server's limit or the caller's share."""
     if live.readers + count > limits.LIVE_READERS_MAX:
         raise TooManyReaders(
-            f"{live.readers} readers wait already",
+            f"the server already has {live.readers} live readers, and allows {limits.LIVE_READERS_MAX}",
             headers=RETRY_AFTER,
             limit_readers=limits.LIVE_READERS_MAX,
         )
@@ -82,7 +83,7 @@ def reserve_readers(live: Live, scope: Scope, count: int = 1) -> Iterator[None]:
 
 
 def token_seconds_left(scope: Scope, now_us: int) -> float:
-    """How long a live read may go on: it ends with the token it was asked with."""
+    """Return how long a live read may last: it ends when the caller's token expires."""
     identity: Identity = scope["mainstem.identity"]
     return math.inf if identity.expires_at_s is None else identity.expires_at_s - now_us / 1_000_000
 
@@ -96,9 +97,9 @@ async def send_event_stream(
     receive: Receive,
     send: Send,
 ) -> None:
-    """Respond with the events of a feed, which is asked for more whenever one of the topics changes."""
+    """Respond with the events of a feed, asking it for more whenever one of the topics changes."""
     loop = asyncio.get_running_loop()
-    # A little jitter, or all readers of a popular stream would come back in the same second.
+    # Without jitter, all readers of a popular stream would reconnect in the same second.
     lifetime_s = min(add_jitter(limits.SSE_LIFETIME_S, 0.1), token_seconds_left(scope, log.clock_us()))
     deadline = loop.time() + lifetime_s
     await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -116,9 +117,9 @@ async def send_event_stream(
                 break
             wait_s = min(left_s, limits.SSE_HEARTBEAT_S)
             if await wait_for_change(topics, seen, wait_s, client.end_on_disconnect):
-                seen = [topic.version for topic in topics]  # before the next look, so that nothing is missed
+                seen = [topic.version for topic in topics]  # before the next read, so that nothing is missed
             elif left_s <= limits.SSE_HEARTBEAT_S:
-                break  # it was the deadline that was waited for; timers may be a little early
+                break  # the wait was for the deadline; timers may fire a little early
             elif not client.disconnected:
                 await send({"type": "http.response.body", "body": sse.HEARTBEAT, "more_body": True})
     finally:

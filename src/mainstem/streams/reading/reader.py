@@ -1,4 +1,4 @@
-"""Streams on the log: finding them, keeping them alive while they are read, and reading a page of them."""
+"""Streams on the log: find them, keep them alive while they are read, and read pages of them."""
 
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
@@ -24,18 +24,18 @@ T = TypeVar("T")
 
 
 class Page(msgspec.Struct, frozen=True, gc=False):
-    """Some of a stream's data, as stored."""
+    """A part of a stream's data, as stored."""
 
     start: Offset
     end: Offset
     data: bytes
     up_to_date: bool
     closed: bool
-    """The stream is closed, and this page reaches its end."""
+    """Whether the stream is closed and this page reaches its end."""
 
 
 class ForkPlan(msgspec.Struct, frozen=True, gc=False):
-    """Where a fork would branch off, as far as the data had to be looked at for it."""
+    """The point where a fork would branch off. `resolved` is set only if the data had to be read to find it."""
 
     anchor: Offset | None
     resolved: tuple[TopicId, int] | None
@@ -47,14 +47,14 @@ class Streams:
         self.log = log
         self.page_bytes = page_bytes
         self.touches: dict[str, int] = {}
-        """Reads of streams with a sliding TTL that are not durable yet: path -> time in microseconds."""
+        """Reads of streams with a sliding TTL that are not durable yet: maps a path to a time in microseconds."""
         self._live_readers: dict[str, int] = {}
         self._large = LargeRecords()
 
     # Keeping streams with a TTL alive
 
     def touched_us(self, path: str) -> int:
-        """When the stream was last read, as far as that is not durable yet. A live reader is reading now."""
+        """Return the time of the last read if it is not durable yet, or else 0. With a live reader, that is now."""
         if path in self._live_readers:
             return self.log.clock_us()
         return self.touches.get(path, 0)
@@ -73,13 +73,13 @@ class Streams:
         self.touch(path, state)
 
     def live_paths(self) -> list[str]:
-        """Streams that have live readers on this node."""
+        """Return the streams that have live readers on this node."""
         return list(self._live_readers)
 
     # Finding and reading
 
     async def find(self, path: str, topic: TopicId | None = None) -> StreamState:
-        """The stream at a path; with a topic, only that life of it."""
+        """Return the stream at a path; with a topic, only that incarnation of it. Raise an error if there is none."""
         state = lifecycle.check_alive(
             path, await self.log.store.get(stream_key(path)), self.log.clock_us(), self.touched_us(path)
         )
@@ -88,7 +88,7 @@ class Streams:
         return state
 
     def resolve(self, state: StreamState, offset: Offset | Sentinel) -> Offset:
-        """Where a read begins."""
+        """Return the offset at which a read begins. Raise an error if the stream does not have that offset."""
         if offset is Sentinel.BEGINNING:
             return state.earliest_offset
         if offset is Sentinel.NOW:
@@ -96,11 +96,11 @@ class Streams:
         if offset < state.earliest_offset:
             raise _gone(offset, state.earliest_offset)
         if offset > state.next_offset:
-            raise BadOffset(f"{offset} lies beyond the end of the stream, {state.next_offset}")
+            raise BadOffset(f"{offset} is beyond the end of the stream, {state.next_offset}")
         return offset
 
     async def plan_fork(self, path: str, offset: Offset | Sentinel | None, sub_offset: int) -> ForkPlan:
-        """Resolve a fork point in the source. Whether there is such a source is for the command to say."""
+        """Resolve the fork point in the source. A missing source is not an error here: the command reports it."""
         state: StreamState | None = await self.log.store.get(stream_key(path))
         if state is None or state.deleted or state.soft_deleted:
             return ForkPlan(offset if isinstance(offset, Offset) else None, None, content_types.DEFAULT)
@@ -109,14 +109,14 @@ class Streams:
             return ForkPlan(anchor, None, state.content_type)
         record = b""
         if anchor.position < state.tail:
-            record, _ = await self._read_records(state, anchor.position, 1)  # also refuses an anchor within a message
+            record, _ = await self._read_records(state, anchor.position, 1)  # refuses an anchor within a message
         if not sub_offset:
             return ForkPlan(anchor, None, state.content_type)
         inherited = await _examine(record, count_sub_offset, state.content_type, record, sub_offset)
         return ForkPlan(anchor, (state.topic, anchor.position + inherited), state.content_type)
 
     async def read(self, state: StreamState, start: Offset, bytes_max: int | None = None) -> Page:
-        """Data from `start` on, up to a page. `state` fixes what is visible: nothing after its tail is shown."""
+        """Read up to a page of data from `start`. Nothing after the end in `state` is visible."""
         size = self.page_bytes if bytes_max is None else bytes_max
         at = start.position
         parts: list[bytes] = []
@@ -135,7 +135,7 @@ class Streams:
         return Page(start, Offset(start.read_seq, at), data, up_to_date, state.closed and up_to_date)
 
     async def read_tail(self, state: StreamState, count: int) -> Page:
-        """The last `count` messages, up to a page: unlike others, this may end within a record that is large."""
+        """Read the last `count` messages, up to a page. Unlike other pages, it may end within a large record."""
         page = await self.read(state, await self.find_tail(state, count))
         if not is_json(state.content_type) or len(page.data) <= self.page_bytes:
             return page
@@ -146,7 +146,7 @@ class Streams:
         return msgspec.structs.replace(page, end=end, data=page.data[:size], up_to_date=False, closed=False)
 
     async def find_tail(self, state: StreamState, count: int) -> Offset:
-        """Where the last `count` messages begin; in a stream of bytes, the last appends."""
+        """Return where the last `count` messages begin, or in a stream of bytes, the last `count` appends."""
         until = state.tail
         while until > state.earliest:
             topic, segment_start = self._segment_before(state, until)
@@ -174,14 +174,14 @@ class Streams:
         return state.earliest_offset
 
     async def trim(self, path: str, offset: Offset) -> None:
-        """Give up whole records before an offset, as retention does; the reaper erases them.
+        """Discard whole records before an offset, as retention does; the reaper erases them.
 
-        Each step is durable by itself, so that whoever asks again goes on where this came to an end.
+        Each step is durable, so a repeated call continues where an interrupted one stopped.
         """
         while True:
             state = await self.find(path)
             if offset.read_seq != state.read_seq or offset > state.next_offset:
-                raise BadOffset(f"{offset} is no offset of this stream, which ends at {state.next_offset}")
+                raise BadOffset(f"{offset} is not an offset of this stream, which ends at {state.next_offset}")
             oldest = await self.log.store.outline(
                 state.topic, state.earliest, offset.position, limits.ERASE_RECORDS_MAX
             )
@@ -191,11 +191,11 @@ class Streams:
             messages = sum(record.messages for record in gone)
             now_us = self.log.clock_us()
             trim = Trim(path, state.topic, gone[-1].end, messages, now_us, gone[-1].committed_id)
-            if not await self.log.submit(trim):  # forks need it
+            if not await self.log.submit(trim):  # forks still need the data
                 return
 
     def _segment_before(self, state: StreamState, position: int) -> tuple[TopicId, int]:
-        """Which topic holds the byte before a position, and where that topic's part begins."""
+        """Return the topic that holds the byte before a position, and the start of its segment."""
         start = 0
         for segment in state.lineage:
             if position <= segment.end:
@@ -204,7 +204,7 @@ class Streams:
         return state.topic, max(start, state.earliest)
 
     async def _read_bytes(self, state: StreamState, at: int, size: int) -> tuple[bytes, int]:
-        """Up to `size` bytes from a position, and where their segment ends. They may end within a record."""
+        """Return up to `size` bytes from a position, which may end within a record, and the end of their segment."""
         topic, until = segment_at(state, at)
         chunk = self._large.find(topic, at)
         kept = chunk is not None
@@ -220,7 +220,8 @@ class Streams:
         return chunk.data[at - chunk.start : end - chunk.start], until
 
     async def _read_records(self, state: StreamState, at: int, size: int) -> tuple[bytes, int]:
-        """Whole records from a position, about `size` bytes but at least one, and where their segment ends."""
+        """Return whole records from a position, about `size` bytes but at least one record, and the end of their
+        segment."""
         topic, until = segment_at(state, at)
         chunk = await self._read_chunk(state, topic, at, until, size)
         if chunk.start == at and chunk.end <= until:
@@ -231,21 +232,21 @@ class Streams:
             and is_json(state.content_type)
             and not await _examine(chunk.data, json_mode.begins_message, chunk.data, inside)
         ):
-            raise BadOffset(f"{Offset(state.read_seq, at)} lies within a message")
+            raise BadOffset(f"{Offset(state.read_seq, at)} is inside a message")
         return chunk.data[inside : until - chunk.start], until
 
     async def _read_chunk(self, state: StreamState, topic: TopicId, at: int, until: int, size: int) -> Chunk:
-        """Whole records; the first of them holds the byte at `at`."""
+        """Return whole records, the first of which holds the byte at `at`."""
         chunk = self.log.live.read(topic, at, size) or await self.log.store.read(topic, at, until, size)
         if chunk is None:
-            raise StreamNotFound("the stream was deleted while it was read")
+            raise StreamNotFound("the stream was deleted while it was being read")
         if chunk.start > at:
             raise _gone(Offset(state.read_seq, at), Offset(state.read_seq, chunk.start))
         return chunk
 
 
 class StreamSource:
-    """One life of a stream, for its live readers."""
+    """One incarnation of a stream, for its live readers."""
 
     def __init__(self, streams: Streams, path: str, state: StreamState) -> None:
         self.streams = streams
@@ -270,12 +271,12 @@ class StreamSource:
 
 def _gone(offset: Offset, earliest: Offset) -> OffsetGone:
     return OffsetGone(
-        f"{offset} is no longer kept: the stream begins at {earliest}",
+        f"the data at {offset} is no longer kept; the stream now begins at {earliest}",
         headers={"Stream-Earliest-Offset": str(earliest)},
         earliest_offset=str(earliest),
     )
 
 
 async def _examine(data: bytes, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Look for messages in stored data; off the event loop where that takes long."""
+    """Run work that parses stored data, in a thread if the data is large."""
     return await run_sized(len(data), limits.PARSE_INLINE_BYTES_MAX, work, *args, **kwargs)

@@ -1,9 +1,10 @@
-"""Beyond the protocol: many streams over one SSE connection, since browsers allow six connections per host.
+"""Stream sets, an extension of the protocol: many streams over one SSE connection, because browsers allow only six
+connections per host.
 
     GET /v1/stream-set?stream=a&stream=b&live=sse[&resume=...]
 
-Each `event: data` names its stream and carries the token that resumes all of them after it. A token is the offsets of
-all streams, so one Last-Event-ID is enough.
+Each `event: data` names its stream, and its id is a token that resumes all streams after it. The token holds the
+offsets of all streams, so a single Last-Event-ID is enough.
 """
 
 from base64 import b64encode
@@ -28,7 +29,7 @@ from mainstem.streams.states import StreamState
 
 
 class SetEvent(msgspec.Struct, rename="camel", omit_defaults=True):
-    """One event of a set. `data` is JSON as it was sent, text, or base64 as `encoding` says."""
+    """One event of a set. `data` is JSON as it was sent, text, or base64, according to `encoding`."""
 
     stream: str
     next_offset: str
@@ -41,16 +42,16 @@ class SetEvent(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class Member:
-    """One stream of a set, and how far its reader has come."""
+    """One stream of a set, and the reader's position in it."""
 
     def __init__(self, path: str, state: StreamState, at: Offset) -> None:
         self.path = path
         self.state = state
         self.at = at
         self.end_sent = False
-        """Whether the reader was told that it has everything so far."""
+        """Whether an event with `upToDate` has been sent for the current end."""
         self.ended = False
-        """Whether nothing will follow."""
+        """Whether no more events will follow."""
 
     def remove_from(self, streams: Streams) -> None:
         streams.remove_live_reader(self.path, self.state)
@@ -75,16 +76,16 @@ class StreamSets:
     async def _members(self, headers: Headers, scope: Scope) -> list[Member]:
         query = parse_query(scope)
         if [value for name, value in query if name == "live"] != ["sse"]:
-            raise BadQuery("a stream set is read with live=sse")
+            raise BadQuery("a stream set can only be read live; add live=sse")
         names = list(dict.fromkeys(value for name, value in query if name == "stream"))
         if not 1 <= len(names) <= limits.SET_STREAMS_MAX:
-            raise BadQuery(f"name 1 to {limits.SET_STREAMS_MAX} streams")
+            raise BadQuery(f"name 1 to {limits.SET_STREAMS_MAX} streams with stream=PATH; this set has {len(names)}")
         tokens = [value for name, value in query if name == "resume"]
         token = headers.get(b"last-event-id", b"").decode("latin-1") or (tokens[-1] if tokens else "")
         start = next((value for name, value in query if name == "offset"), "-1")
         offsets = read_set_token(token) if token else {}
         identity: Identity = scope["mainstem.identity"]
-        for path in names:  # all of them before one is looked up: a refusal must not tell what exists
+        for path in names:  # before any of them is looked up, so that a refusal does not reveal which streams exist
             check_path(path)
             identity.require_read(path)
         members: list[Member] = []
@@ -97,7 +98,7 @@ class StreamSets:
 
 
 class SetFeed:
-    """The events of all members for one reader: pages in turn, so that a long stream does not hold up the others."""
+    """The events of all members for one reader. Members take turns, so that a long stream does not delay the others."""
 
     def __init__(self, streams: Streams, members: list[Member]) -> None:
         self._streams = streams
@@ -117,7 +118,7 @@ class SetFeed:
         return events, "ended" if all(member.ended for member in self._members) else "caught up"
 
     async def _next_event(self, member: Member) -> tuple[SetEvent | None, bool]:
-        """The next event of a member, if there is one, and whether that is all for now."""
+        """Return the next event of a member, if there is one, and whether the member is now up to date."""
         try:
             member.state = await self._streams.find(member.path, member.state.topic)
             page = await self._streams.read(member.state, member.at, limits.SSE_EVENT_BYTES)
@@ -131,7 +132,7 @@ class SetFeed:
             return None, True
         event = _event(member, page)
         if event.encoding is None and member.end_sent and not page.closed:
-            return None, page.up_to_date  # only the beginning of a character has come
+            return None, page.up_to_date  # the new bytes are an incomplete character
         member.end_sent = page.up_to_date
         member.ended = page.closed
         return event, page.up_to_date
@@ -157,7 +158,7 @@ def _event(member: Member, page: Page) -> SetEvent:
 
 
 def _encode(event: SetEvent, members: list[Member]) -> bytes:
-    """JSON messages may hold line breaks between their tokens, so the event is split like any other."""
+    """Encode an event. It is split into lines, because JSON messages may contain line breaks between tokens."""
     kind = b"deleted" if event.deleted else b"gone" if event.gone else b"control" if event.encoding is None else b"data"
     lines = sse.encode_lines(msgspec.json.encode(event))
     return b"event: %b\n%bid:%b\n\n" % (kind, lines, make_set_token(members).encode())
@@ -171,4 +172,4 @@ def read_set_token(token: str) -> dict[str, str]:
     try:
         return msgspec.json.decode(decode_base64url(token), type=dict[str, str])
     except (ValueError, msgspec.MsgspecError):
-        raise BadQuery("this is not a token of a stream set") from None
+        raise BadQuery("resume, or Last-Event-ID, is not a token that this server sent for a stream set") from None

@@ -1,1 +1,1 @@
-"""The rules of the Durable Streams protocol, as pure functions."""
+"""The rules of the Durable Streams protocol as pure functions."""

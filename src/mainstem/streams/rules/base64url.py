@@ -1,4 +1,4 @@
-"""Base64 in the alphabet of URLs, without padding (RFC 4648 section 5)."""
+"""Base64 with the URL-safe alphabet and without padding (RFC 4648 section 5)."""
 
 import base64
 
@@ -8,5 +8,5 @@ def encode_base64url(data: bytes) -> str:
 
 
 def decode_base64url(text: str) -> bytes:
-    """Raises ValueError for what is not base64."""
+    """Decode base64. Raise ValueError if the text is not valid."""
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))

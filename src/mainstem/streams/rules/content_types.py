@@ -1,4 +1,4 @@
-"""Content types: compared without case and parameters, kept as the client wrote them."""
+"""Content types: compared without case or parameters, stored as the client wrote them."""
 
 from functools import lru_cache
 
@@ -20,14 +20,14 @@ def is_json(content_type: str) -> bool:
 
 
 def is_text(content_type: str) -> bool:
-    """Whether SSE can carry it as it is (protocol 5.8); everything else goes in base64."""
+    """Return whether SSE can carry the content unchanged (protocol section 5.8). Other content is sent in base64."""
     media = media_type(content_type)
     return media.startswith("text/") or media == JSON
 
 
 @lru_cache(256)
 def is_active(content_type: str) -> bool:
-    """Whether a browser that is led to it would show a document that can run scripts."""
+    """Return whether a browser that opens the content would show a document that can run scripts."""
     media = media_type(content_type)
     return media in ("text/html", "text/xml", "application/xml", "text/xsl") or media.endswith("+xml")
 
@@ -37,4 +37,4 @@ def check_content_type(content_type: str) -> None:
         raise BadHeader(f"Content-Type is longer than {limits.CONTENT_TYPE_BYTES_MAX} bytes")
     kind, slash, subtype = media_type(content_type).partition("/")
     if not (kind and slash and subtype and content_type.isascii() and content_type.isprintable()):
-        raise BadHeader(f"Content-Type {content_type[:64]!r} is not a media type")
+        raise BadHeader(f"Content-Type {content_type[:64]!r} is not a media type such as application/json")

@@ -1,4 +1,4 @@
-"""Cursors, so that a cache never serves one empty answer for ever (protocol section 10.1)."""
+"""Cursors, which keep a cache from serving the same empty response forever (protocol section 10.1)."""
 
 import re
 
@@ -13,14 +13,14 @@ def current_interval(now_us: int) -> int:
 
 
 def is_ahead(client: str | None, now_us: int) -> bool:
-    """Whether the client's own cursor has caught up with the clock, so that it needs one of its own."""
+    """Return whether the client's cursor has reached the current interval, so that it must be given a later one."""
     return client is not None and FORM.fullmatch(client) is not None and int(client) >= current_interval(now_us)
 
 
 def next_cursor(client: str | None, now_us: int, jitter_s: int) -> str:
-    """The present interval, or strictly more than the client's cursor where that is not behind.
+    """Return the current interval, or a value strictly above the client's cursor if that has already reached it.
 
-    `jitter_s` is 1 to 3600, drawn by the caller.
+    `jitter_s` is a random number from 1 to 3600 that the caller draws.
     """
     assert 1 <= jitter_s <= JITTER_S_MAX
     if client is not None and is_ahead(client, now_us):

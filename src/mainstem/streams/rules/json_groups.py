@@ -1,10 +1,11 @@
-"""The inside of a large JSON array in groups of whole elements, so that no call of a parser takes long.
+"""Splitting the contents of a large JSON array into groups of whole elements, so that no single call of a parser takes
+long.
 
-A parser in C keeps the interpreter lock until it returns, and for 16 MiB of tiny messages that is a second in which
-the event loop stands still, whichever thread it runs in. So a large array is cut at commas of its own level first: its
-brackets are counted window by window, with a few calls that are as fast as memory.
+A parser in C keeps the interpreter lock until it returns. For 16 MiB of tiny messages that is a second in which the
+event loop cannot run, whichever thread the parser runs in. So a large array is first split at its top-level commas:
+its brackets are counted window by window, with a few calls that run at memory speed.
 
-This only finds places to cut. Whether a group is JSON is for the parser to say; if every group is, the array is too.
+This only finds where to split. The parser decides whether a group is valid JSON; if every group is, so is the array.
 """
 
 import re
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import Final, NamedTuple
 
-GROUP_BYTES: Final = 256 * 1024  # some milliseconds of the parser, also if everything in it is tiny
+GROUP_BYTES: Final = 256 * 1024  # a few milliseconds for the parser, even if all elements are tiny
 
 BACKSLASHES = re.compile(rb"\\*")
 PUNCTUATION = re.compile(rb"[\[\]{},]")
@@ -25,12 +26,13 @@ class Window(NamedTuple):
     start: int
     end: int
     in_string: bool
-    """Whether it begins within a string."""
+    """Whether the window begins within a string."""
     bare: bytes
-    """What it holds outside of strings."""
+    """The part of its bytes that is outside strings."""
 
     def levels(self, level: int) -> Iterator[int]:
-        """How many containers are open, before this window and after each bracket in it. No Python runs for it."""
+        """Yield the number of open containers, before the window and after each bracket in it, without running Python
+        code per byte."""
         return accumulate(map(STEPS.__getitem__, self.bare.translate(None, NO_BRACKETS)), initial=level)
 
 
@@ -38,7 +40,7 @@ def windows(data: bytes, start: int, end: int, size: int = GROUP_BYTES) -> Itera
     in_string = False
     while start < end:
         until = min(start + size, end)
-        if until < end and data[until - 1] == 0x5C:  # an escape is not cut in two
+        if until < end and data[until - 1] == 0x5C:  # do not split an escape
             run = BACKSLASHES.match(data, until, end)
             assert run is not None
             until = min(run.end() + 1, end)
@@ -49,9 +51,10 @@ def windows(data: bytes, start: int, end: int, size: int = GROUP_BYTES) -> Itera
 
 
 def split(data: bytes, start: int, end: int, group_bytes: int = GROUP_BYTES) -> Iterator[slice]:
-    """Groups of one to two times `group_bytes`, without the comma after each, of the elements between two places.
+    """Yield groups of the elements between two positions, each of one to two times `group_bytes`, without the comma
+    after it.
 
-    A group is larger only where one element is. It is empty only if there is no element at all, or a comma too many.
+    A group is larger only if a single element is. It is empty only if there is no element, or a comma too many.
     """
     level = 0
     begin = start
@@ -67,7 +70,7 @@ def split(data: bytes, start: int, end: int, group_bytes: int = GROUP_BYTES) -> 
 
 
 def depth(data: bytes, start: int, end: int) -> int:
-    """How many containers stand within each other at most."""
+    """Return the maximum depth of nested containers."""
     level = deepest = 0
     for window in windows(data, start, end):
         levels = list(window.levels(level))
@@ -76,7 +79,7 @@ def depth(data: bytes, start: int, end: int) -> int:
 
 
 def _find_comma(data: bytes, window: Window, level: int) -> int | None:
-    """The first comma of the array itself."""
+    """Return the position of the first top-level comma in the window."""
     text = data[window.start : window.end].replace(rb"\\", b"aa").replace(rb"\"", b"aa")
     at = window.start
     for number, part in enumerate(text.split(b'"')):

@@ -1,13 +1,14 @@
-"""JSON mode: an array is flattened one level, and each message is kept byte for byte, followed by a comma.
+"""JSON mode: an array is flattened one level, and each message is stored byte for byte, followed by a comma.
 
-So a stream's stored bytes are the inside of a JSON array, and a read of any run of whole messages is `[` + bytes
-without the last comma + `]`. Message boundaries need no index: `messages` finds them again.
+So the stored bytes of a stream are the contents of a JSON array, and a read of consecutive messages is `[` + bytes
+without the last comma + `]`. Message boundaries need no index, because `messages` can find them again.
 
-Large bodies and records are taken apart in groups of messages, because one call of the parser would keep the
-interpreter lock for long: see `json_groups`.
+Large bodies and records are parsed in groups of messages, because a single call of the parser would hold the
+interpreter lock for too long: see `json_groups`.
 """
 
 import codecs
+import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -37,7 +38,7 @@ NOTHING = Messages(b"", 0)
 def parse_body(
     body: bytes, *, empty_array_ok: bool = False, messages_max: int = limits.APPEND_MESSAGES_MAX
 ) -> Messages:
-    """The stored form of a request body."""
+    """Parse a request body into its stored form. Raise `BadJson` if it is not JSON."""
     try:
         _check_utf8(body)
         if body.lstrip(SPACE)[:1] == b"[":
@@ -49,14 +50,27 @@ def parse_body(
             _check_depth(body, limits.JSON_DEPTH_MAX)
             return Messages(bytes(_value.decode(body)) + b",", 1)
     except UnicodeDecodeError as error:
-        raise BadJson(f"the body is not UTF-8: {error.reason} at byte {error.start}") from None
+        raise BadJson(f"the body is not valid UTF-8 at byte {error.start}") from None
     except msgspec.DecodeError as error:
-        raise BadJson(f"the body is not JSON: {error}") from None
+        raise _bad_json(error) from None
     except RecursionError:
         raise BadJson("the body is nested too deeply") from None
     if empty_array_ok:
         return NOTHING
-    raise EmptyArray("an empty array holds no message to append")
+    raise EmptyArray("the body is an empty array, so there is no message to append")
+
+
+# The parser's errors end with a position, unless the input ends too early. Only the position is passed on: the rest is
+# in the parser's own terms.
+BYTE = re.compile(r"\(byte ([0-9]+)\)$")
+
+
+def _bad_json(error: msgspec.DecodeError, first: int = 0) -> BadJson:
+    """Return the error for a body that the parser refused. `first` is the byte at which the parser began."""
+    at = BYTE.search(str(error))
+    if at is None:
+        return BadJson("the body is not valid JSON: it ends too early")
+    return BadJson(f"the body is not valid JSON at byte {first + int(at[1])}")
 
 
 def _parse_array(body: bytes, messages_max: int) -> Messages:
@@ -66,7 +80,7 @@ def _parse_array(body: bytes, messages_max: int) -> Messages:
         return Messages(b",".join(parts) + b",", len(parts))
     end = len(body.rstrip(SPACE)) - 1
     if body[end:][:1] != b"]":
-        raise BadJson("the body is not JSON: it begins with [ and does not end with ]")
+        raise BadJson("the body is not valid JSON: it begins with [ but does not end with ]")
     start = body.index(b"[") + 1
     groups: list[bytes] = []
     number = 0
@@ -75,30 +89,30 @@ def _parse_array(body: bytes, messages_max: int) -> Messages:
         number += len(parts)
         _check_parts(parts, number, messages_max)
         if not parts and group != slice(start, end):
-            raise BadJson(f"the body is not JSON: a message is missing at byte {group.start}")
+            raise BadJson(f"the body is not valid JSON: a message is missing at byte {group.start}")
         groups.append(b",".join(parts))
     return Messages(b",".join([*groups, b""]), number)
 
 
 def _decode_group(data: bytes, group: slice) -> list[msgspec.Raw]:
-    _check_size(group.stop - group.start - 2 * json_groups.GROUP_BYTES)  # what is more than a group is one message
+    _check_size(group.stop - group.start - 2 * json_groups.GROUP_BYTES)  # the excess over a group is one message
     try:
         return _array.decode(b"[%b]" % data[group])
     except msgspec.DecodeError as error:
-        raise BadJson(f"the body is not JSON: {error}, counted from byte {group.start - 1}") from None
+        raise _bad_json(error, group.start - 1) from None
 
 
 def _check_size(size: int) -> None:
     if size > limits.JSON_MESSAGE_BYTES_MAX:
         most = limits.JSON_MESSAGE_BYTES_MAX
-        raise MessageTooLarge(f"one JSON message is at most {most} bytes", limit_bytes=most)
+        raise MessageTooLarge(f"a JSON message is larger than {most} bytes", limit_bytes=most)
 
 
 def _check_parts(parts: list[msgspec.Raw], number: int, messages_max: int) -> None:
     if number > messages_max:
-        raise TooManyMessages(f"an append holds at most {messages_max} messages", limit_messages=messages_max)
+        raise TooManyMessages(f"the append has more than {messages_max} messages", limit_messages=messages_max)
     for part in parts:
-        if len(part) > limits.JSON_DEPTH_MAX:  # a shorter one cannot be nested too deeply
+        if len(part) > limits.JSON_DEPTH_MAX:  # a shorter message cannot be nested too deeply
             _check_depth(bytes(part), limits.JSON_DEPTH_MAX - 1)
 
 
@@ -111,13 +125,13 @@ def _check_utf8(body: bytes) -> None:
         try:
             decoder.decode(window, final=at + len(window) == len(body))
         except UnicodeDecodeError as error:
-            first = max(at + error.start - (len(error.object) - len(window)), 0)  # it had kept some bytes
+            first = max(at + error.start - (len(error.object) - len(window)), 0)  # the decoder had buffered some bytes
             raise UnicodeDecodeError("utf-8", body, first, first + 1, error.reason) from None
 
 
 def _check_depth(body: bytes, levels_max: int) -> None:
-    """The parser's depth ends with the stack, which is not always the same; ours must be, or what is stored here could
-    not be read elsewhere."""
+    """Raise `BadJson` if the body is nested too deeply. The parser's own limit depends on the stack, which varies; ours
+    must be fixed, or data stored by one server could not be read by another."""
     if body.count(b"[") + body.count(b"{") <= levels_max:
         return
     if json_groups.depth(body, 0, len(body)) > levels_max:
@@ -125,19 +139,19 @@ def _check_depth(body: bytes, levels_max: int) -> None:
 
 
 def wrap(data: bytes) -> bytes:
-    """Stored bytes as the JSON array that a reader gets."""
-    return b"".join((b"[", memoryview(data)[:-1], b"]"))  # one copy: pages may be large
+    """Return stored bytes as the JSON array that a reader receives."""
+    return b"".join((b"[", memoryview(data)[:-1], b"]"))  # copies once, because pages may be large
 
 
 def messages(data: bytes) -> list[msgspec.Raw]:
-    """The messages in stored bytes, each one exactly as it was sent."""
+    """Return the messages in stored bytes, each exactly as it was sent."""
     return _array.decode(wrap(data))
 
 
 def message_groups(data: bytes, start: int = 0) -> Iterator[tuple[slice, list[msgspec.Raw]]]:
-    """The messages in stored bytes from a place on, a bounded number of bytes at a time unless one message is larger.
+    """Yield the messages in stored bytes from a position, in groups of bounded size unless one message is larger.
 
-    Each group comes with its position, which does not include the comma after its last message.
+    Each group comes with its position, which excludes the comma after its last message.
     """
     if start >= len(data):
         return
@@ -150,7 +164,8 @@ def count_messages(data: bytes) -> int:
 
 
 def find_message(data: bytes, number: int) -> int | None:
-    """Where the message with this number begins, counted from 0; the end if it is the next one; None beyond that."""
+    """Return where the message with this number, counted from 0, begins. Return the end of the data for the number
+    after the last, and None beyond that."""
     for group, parts in message_groups(data):
         if number < len(parts):
             begins: int = group.start
@@ -160,7 +175,8 @@ def find_message(data: bytes, number: int) -> int | None:
 
 
 def find_end(data: bytes, bytes_max: int) -> int:
-    """Where the last message ends that still fits, with its comma; behind the first one if that alone is larger."""
+    """Return the end, including the comma, of the last message that fits, or of the first message if even that does not
+    fit."""
     end = 0
     for group, parts in message_groups(data):
         at: int = group.start
@@ -173,15 +189,15 @@ def find_end(data: bytes, bytes_max: int) -> int:
 
 
 def begins_message(data: bytes, at: int) -> bool:
-    """Whether a message begins at this place, or the data ends there."""
+    """Return whether a message begins at this position, or the data ends there."""
     if at <= 0 or at >= len(data):
         return at in (0, len(data))
     for group, parts in message_groups(data):
         if at <= group.stop:
-            place: int = group.start
+            start: int = group.start
             for part in parts:
-                if place >= at:
+                if start >= at:
                     break
-                place += len(part) + 1
-            return place == at
+                start += len(part) + 1
+            return start == at
     return False

@@ -9,32 +9,34 @@ from mainstem.streams.states import StreamState
 
 SECOND_US = 1_000_000
 TTL_FORM = re.compile(r"0|[1-9][0-9]{0,15}")
-# RFC 3339; Python alone would also take week dates, a missing zone and other forms of ISO 8601.
+# RFC 3339. Python's parser would also accept week dates, a missing time zone and other forms of ISO 8601.
 TIME_FORM = re.compile(r"\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:[Zz]|[+-]\d{2}:\d{2})", re.ASCII)
 
 
 def parse_ttl(text: str) -> int:
     if not TTL_FORM.fullmatch(text):
-        raise BadHeader(f"Stream-TTL {text[:32]!r} is not a whole number of seconds in plain decimal form")
+        raise BadHeader(f"Stream-TTL must be a whole number of seconds in decimal form, not {text[:32]!r}")
     seconds = int(text)
     if seconds > limits.TTL_S_MAX:
-        raise BadHeader(f"Stream-TTL {seconds} is more than {limits.TTL_S_MAX} seconds")
+        raise BadHeader(f"Stream-TTL must be at most {limits.TTL_S_MAX} seconds, not {seconds}")
     return seconds
 
 
 def parse_expires_at(text: str) -> int:
-    """An RFC 3339 time, in microseconds since 1970."""
+    """Return an RFC 3339 time in microseconds since 1970."""
     try:
         if not TIME_FORM.fullmatch(text):
             raise ValueError
         time = datetime.fromisoformat(text.upper())
         return (time - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
     except (ValueError, OverflowError):
-        raise BadHeader(f"Stream-Expires-At {text[:64]!r} is not an RFC 3339 time") from None
+        raise BadHeader(
+            f"Stream-Expires-At must be an RFC 3339 time such as 2030-01-31T12:00:00Z, not {text[:64]!r}"
+        ) from None
 
 
 def expiry_us(state: StreamState, touched_us: int) -> int | None:
-    """When the stream ends. `touched_us` is a read that is not durable yet, or 0."""
+    """Return when the stream expires. `touched_us` is the time of a read that is not durable yet, or 0."""
     if state.ttl_s is None:
         return state.expires_at_us
     assert state.expires_at_us is not None
@@ -42,14 +44,15 @@ def expiry_us(state: StreamState, touched_us: int) -> int | None:
 
 
 def is_gone(state: StreamState | None, now_us: int, touched_us: int) -> bool:
-    """Deleted, expired, or never there. A stream that forks still read is not gone: its path is taken."""
+    """Return whether the stream is deleted, expired, or was never created. A stream that forks still read is not gone:
+    its path is in use."""
     if state is None or state.deleted:
         return True
     return not state.forks and not state.soft_deleted and _has_expired(state, now_us, touched_us)
 
 
 def is_soft_deleted(state: StreamState, now_us: int, touched_us: int) -> bool:
-    """Gone for clients, kept for forks: so it is after a DELETE, and when it expires."""
+    """Return whether the stream is deleted or expired for clients but kept for its forks."""
     return state.soft_deleted or (state.forks > 0 and _has_expired(state, now_us, touched_us))
 
 
@@ -59,11 +62,11 @@ def _has_expired(state: StreamState, now_us: int, touched_us: int) -> bool:
 
 
 def check_alive(path: str, state: StreamState | None, now_us: int, touched_us: int) -> StreamState:
-    """The stream, if a client may use it."""
+    """Return the stream if clients can use it. Raise `StreamNotFound` or `StreamGone` otherwise."""
     if state is None or is_gone(state, now_us, touched_us):
         raise StreamNotFound(f"there is no stream at {path!r}")
     if is_soft_deleted(state, now_us, touched_us):
-        raise StreamGone("the stream was deleted; its data is kept only for its forks")
+        raise StreamGone(f"the stream at {path!r} was deleted; its data is kept only for its forks")
     return state
 
 

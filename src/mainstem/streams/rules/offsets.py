@@ -1,4 +1,4 @@
-"""Offsets: opaque to clients, `{readSeq}_{position}` to us, each 16 digits, so that text order is stream order."""
+"""Offsets: opaque to clients. Internally `{readSeq}_{position}` with 16 digits each, so they sort as text."""
 
 import re
 from enum import Enum
@@ -11,16 +11,16 @@ FORM = re.compile(r"([0-9]{16})_([0-9]{16})")
 
 class Offset(NamedTuple):
     read_seq: int
-    """Which life of the path: a path that is deleted and created again gets the next one."""
+    """The incarnation of the path: it increases when a stream is deleted and created again."""
     position: int
-    """Bytes from the start of the stream."""
+    """The number of bytes from the start of the stream."""
 
     @classmethod
     def parse(cls, text: str) -> "Offset":
-        """An offset that this server made; the sentinels do not count."""
+        """Parse an offset that this server made, but not the sentinels `-1` and `now`."""
         match = FORM.fullmatch(text)
         if match is None:
-            raise BadOffset(f"{text[:64]!r} is not an offset of this server")
+            raise BadOffset(f"{text[:64]!r} is not an offset that this server sent")
         return cls(int(match[1]), int(match[2]))
 
     def __str__(self) -> str:

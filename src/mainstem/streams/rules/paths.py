@@ -1,4 +1,4 @@
-"""Which stream a URL names. The path is decoded once, strictly, so one stream has one name."""
+"""Stream paths in URLs. A path is decoded once and strictly, so that each stream has exactly one name."""
 
 import re
 from functools import lru_cache
@@ -9,7 +9,7 @@ from mainstem.errors import BadHeader, BadPath
 
 PREFIX = "/v1/stream"
 RESERVED = "__ds"
-"""The first segment under which the protocol keeps its control APIs (section 6)."""
+"""The first path segment of the protocol's control APIs (section 6)."""
 
 BROKEN_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 PREFIX_FORM = re.compile(r"(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+")
@@ -26,35 +26,36 @@ TAKEN = (
     "/readyz",
     "/_test",
 )
-"""What else the server serves. The list of streams is not here: `GET /v1/streams` names no stream under /v1/streams."""
+"""The other paths of the server. `/v1/streams`, the list of streams, is not among them: it does not conflict with
+streams under `/v1/streams/`."""
 
 
 class Mount:
-    """Where streams are served: every stream and every control path lies under one prefix."""
+    """The prefix of all stream URLs and control paths."""
 
     def __init__(self, prefix: str = PREFIX) -> None:
         self.prefix = prefix
         self.root = prefix.encode() + b"/"
-        """What the raw path of every stream begins with."""
+        """The beginning of the raw path of every stream."""
         self.control = self.root + RESERVED.encode()
 
     def parse_reference(self, text: str, root_path: str) -> str:
-        """The stream that a header names by its URL path, as the public protocol does (section 4.2)."""
+        """Return the stream that a header names by its URL path (protocol section 4.2)."""
         raw = text.encode()
         if root_path and raw.startswith(root_path.encode() + self.root):
             raw = raw[len(root_path.encode()) :]
         if not raw.startswith(self.root):
-            raise BadHeader(f"{text[:64]!r} is not the path of a stream, {self.prefix}/...")
+            raise BadHeader(f"{text[:64]!r} is not the URL path of a stream, such as {self.prefix}/chat/1")
         return parse_path(raw[len(self.root) :])
 
 
 def check_prefix(prefix: str) -> None:
-    """Raise ValueError for a prefix under which streams cannot be served."""
+    """Raise ValueError if streams cannot be served under this prefix."""
     if len(prefix) > limits.STREAM_PREFIX_BYTES_MAX or not PREFIX_FORM.fullmatch(prefix):
-        raise ValueError(f"{prefix[:64]!r} cannot be a prefix of streams; write it as /v1/streams")
+        raise ValueError(f"{prefix[:64]!r} is not a valid prefix; use a path such as /v1/streams")
     for path in TAKEN:
         if prefix == path or prefix.startswith(path + "/") or path.startswith(prefix + "/"):
-            raise ValueError(f"{prefix} would hide {path}, which the server serves itself; choose another prefix")
+            raise ValueError(f"{prefix} conflicts with {path}, which the server uses itself; choose another prefix")
 
 
 def is_reserved(path: str) -> bool:
@@ -63,20 +64,20 @@ def is_reserved(path: str) -> bool:
 
 @lru_cache(4096)
 def parse_path(raw: bytes) -> str:
-    """The stream path of a URL's path below the prefix."""
+    """Return the stream path for the part of a URL's path after the prefix."""
     path = unquote_text(raw) if b"%" in raw or not raw.isascii() else raw.decode("ascii")
     check_path(path)
     return path
 
 
 def unquote_text(raw: bytes) -> str:
-    """Part of a URL's path, decoded strictly: what cannot be decoded is no name of anything."""
+    """Percent-decode a part of a URL's path. Raise `BadPath` if that is not possible."""
     if BROKEN_ESCAPE.search(raw):
-        raise BadPath("a percent sign is not followed by two hexadecimal digits")
+        raise BadPath("the path has a percent sign that is not followed by two hexadecimal digits")
     try:
         return unquote_to_bytes(raw).decode("utf-8")
     except UnicodeDecodeError:
-        raise BadPath("the path is not UTF-8 when decoded") from None
+        raise BadPath("the percent-decoded path is not UTF-8") from None
 
 
 def check_path(path: str) -> None:
@@ -89,4 +90,4 @@ def check_path(path: str) -> None:
     if "." in path or "//" in path or path[0] == "/":
         for segment in path.removesuffix("/").split("/"):
             if segment in ("", ".", ".."):
-                raise BadPath(f"the stream path has the segment {segment!r}")
+                raise BadPath(f"the stream path has {f'the segment {segment!r}' if segment else 'an empty segment'}")

@@ -1,4 +1,4 @@
-"""Retention: which part of a stream is kept, by age, bytes or messages."""
+"""Retention: how much of a stream is kept, by age, bytes or messages."""
 
 import re
 from collections.abc import Sequence
@@ -13,15 +13,18 @@ DIRECTIVE = re.compile(r"(max-age|max-bytes|max-messages)=([1-9][0-9]{0,15})")
 
 
 def parse_retention(text: str) -> Retention:
-    """`Stream-Retention: max-age=3600, max-bytes=1048576, max-messages=1000`, any of them."""
+    """Parse `Stream-Retention: max-age=3600, max-bytes=1048576, max-messages=1000`, with one or more of the three."""
     values: dict[str, int] = {}
     for item in text.split(","):
         match = DIRECTIVE.fullmatch(item.strip())
         if match is None or match[1] in values or int(match[2]) > limits.INTEGER_MAX:
-            raise BadHeader("Stream-Retention is a list of max-age, max-bytes and max-messages, each =N once")
+            raise BadHeader(
+                "Stream-Retention must list max-age, max-bytes or max-messages, each at most once, "
+                "as in max-age=3600, max-bytes=1048576"
+            )
         values[match[1]] = int(match[2])
     if values.get("max-age", 0) > limits.TTL_S_MAX:
-        raise BadHeader(f"max-age is more than {limits.TTL_S_MAX} seconds")
+        raise BadHeader(f"max-age in Stream-Retention must be at most {limits.TTL_S_MAX} seconds")
     return Retention(values.get("max-age"), values.get("max-bytes"), values.get("max-messages"))
 
 
@@ -35,7 +38,8 @@ def format_retention(retention: Retention) -> str:
 
 
 def find_surplus(state: StreamState, oldest: Sequence[Outline], now_us: int) -> Sequence[Outline]:
-    """The oldest records that the policy does not keep. The newest record always stays: an offset must remain."""
+    """Return the oldest records that the policy does not keep. The newest record always stays, so that one offset
+    remains readable."""
     policy = state.retention
     assert policy is not None
     bytes_kept, messages_kept = state.tail - state.earliest, state.messages
@@ -52,7 +56,7 @@ def find_surplus(state: StreamState, oldest: Sequence[Outline], now_us: int) -> 
 
 
 def find_before(state: StreamState, oldest: Sequence[Outline], position: int) -> Sequence[Outline]:
-    """The oldest records that end by a position. Here too the newest record stays."""
+    """Return the oldest records that end at or before a position. The newest record stays here too."""
     for number, record in enumerate(oldest):
         if record.end > position or record.end >= state.tail:
             return oldest[:number]

@@ -1,6 +1,6 @@
-"""Server-sent events: `event: data` with its own `event: control` after it (protocol section 5.8).
+"""Server-sent events: each `event: data` is followed by its own `event: control` (protocol section 5.8).
 
-Only LF ends a line here, and no space follows `data:`, so a receiver gets every other byte as it was.
+Lines end with LF only, and no space follows `data:`, so a receiver gets all other bytes unchanged.
 """
 
 import re
@@ -13,7 +13,7 @@ from mainstem.streams.rules.offsets import Offset
 HEARTBEAT = b": keep-alive\n\n"
 DELETED = b"event: deleted\ndata:{}\n\n"
 
-# Whatever a receiver would take for the end of a line must become a line of its own, or data could forge events.
+# Everything that a receiver treats as the end of a line must start a new `data:` line, or data could forge events.
 LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
@@ -25,12 +25,13 @@ class Control(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True):
 
 
 def encode_text(data: bytes) -> bytes:
-    """A data event of UTF-8 text."""
+    """Return a data event with UTF-8 text."""
     return b"event: data\n%b\n" % encode_lines(data)
 
 
 def encode_lines(data: bytes) -> bytes:
-    """Data as `data:` lines. A receiver drops one space after the colon, so a line that begins with one gets two."""
+    """Return data as `data:` lines. A receiver drops one space after the colon, so one is added to lines that begin
+    with a space."""
     lines = LINE_END.split(data) if b"\n" in data or b"\r" in data else [data]
     return b"".join(b"data: %b\n" % line if line[:1] == b" " else b"data:%b\n" % line for line in lines)
 
@@ -40,15 +41,15 @@ def encode_binary(data: bytes) -> bytes:
 
 
 def encode_control(offset: Offset, cursor: str | None, up_to_date: bool, closed: bool) -> bytes:
-    """A closed stream has no cursor: nobody comes back."""
+    """Return a control event. It has no cursor if the stream is closed, since no reader needs to come back."""
     control = Control(str(offset), None if closed else cursor, up_to_date, closed)
     return b"event: control\ndata:%b\nid:%b\n\n" % (msgspec.json.encode(control), str(offset).encode())
 
 
 def whole_characters(data: bytes) -> int:
-    """How many leading bytes end with a whole character, if the rest could still become one.
+    """Return the number of leading bytes up to the last complete character.
 
-    Appends may cut a character in two; an event must not. Bytes that can never be UTF-8 are not held back.
+    Appends may split a character; an event must not. Bytes that can never become UTF-8 are not held back.
     """
     for back in range(1, min(4, len(data) + 1)):
         if data[-back] >= 0xC0:  # the first byte of a character
@@ -62,7 +63,7 @@ def whole_characters(data: bytes) -> int:
 
 
 def repair(data: bytes) -> bytes:
-    """Text as valid UTF-8: an event stream that is not cannot be read by a browser at all."""
+    """Return the text with invalid bytes replaced, because an event stream must be UTF-8."""
     if data.isascii():
         return data
     try:

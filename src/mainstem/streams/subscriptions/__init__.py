@@ -1,1 +1,1 @@
-"""Subscriptions: who is notified of new data in streams, by webhook or by pull-wake."""
+"""Subscriptions: the server notifies workers of new data in streams, by webhook or pull-wake."""

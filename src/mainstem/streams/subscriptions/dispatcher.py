@@ -1,8 +1,8 @@
-"""The dispatcher: follows the log, wakes subscriptions that have something new, and watches leases and retries.
+"""The dispatcher: follows the log, wakes subscriptions whose streams have new data, and manages leases and retries.
 
-It follows the commit log in memory, and after a restart looks once at every stream that is newer than the oldest
-subscription. With many nodes each of them follows, so that workers may ask any, and the leader wakes them.
-A wake is a command, so what a worker was told, and until when it may work on it, is durable before it is told.
+It follows the commit log in memory, and after a restart checks each stream that is newer than the oldest subscription
+once. On a shared log, every node follows, so that workers can use any node, but only the leader wakes them. A wake is a
+command, so its streams and its lease are durable before the worker is notified.
 """
 
 import asyncio
@@ -49,9 +49,9 @@ class Dispatcher:
         self._tasks: set[asyncio.Task[None]] = set()
         self._was_leader = False
         self._changed_while_loading: set[Key] | None = None
-        """What changed while all was being loaded, and is newer than what the load finds."""
+        """The keys that changed during a load, whose states are newer than what the load finds."""
 
-    # Life
+    # Lifecycle
 
     async def start(self) -> None:
         await self.keys.ensure()
@@ -80,7 +80,7 @@ class Dispatcher:
         task.add_done_callback(self._tasks.discard)
 
     async def _load(self) -> None:
-        """Everything that is there at the start; streams with news are found by looking at each once."""
+        """Load all subscriptions and links, and check every stream once for new data."""
         changed: set[Key] = set()
         self._changed_while_loading = changed
         try:
@@ -126,7 +126,7 @@ class Dispatcher:
         self._pending.make_ready(self._pending.subscriptions)
 
     def _reset(self) -> None:
-        """Changes of other nodes were missed: forget what is known, and look at everything again."""
+        """Forget everything and load it again, because changes made by other nodes were missed."""
         self._pending.forget_all()
         self._spawn(self._reload())
 
@@ -137,7 +137,7 @@ class Dispatcher:
                 await self._load()
                 return
             except MainstemError as error:
-                logger.warning("subscriptions could not be loaded and are tried again: %s", error.detail)
+                logger.warning("loading subscriptions failed and will be retried: %s", error.detail)
                 await asyncio.sleep(limits.REAP_EVERY_S)
 
     # Following the log, and waking
@@ -146,7 +146,7 @@ class Dispatcher:
         pending = self._pending
         for key, state in changes.items():
             if key.space is STREAMS:
-                if pending.subscriptions:  # where there are none, appends do not even pay for a call
+                if pending.subscriptions:  # without any, spare appends even the call
                     pending.note_change(key.name)
             elif key.space is SUBSCRIPTIONS:
                 self._note_subscription(key.name, state)  # type: ignore[arg-type]
@@ -169,23 +169,23 @@ class Dispatcher:
             try:
                 await self._match_changes()
                 if self._pending.unmatched_count:
-                    self._changed.set()  # what changed meanwhile comes with the next round
+                    self._changed.set()  # the next round handles what has changed in the meantime
                 if self.log.store.is_leader:
                     await self._wake_ready()
             except MainstemError as error:
-                logger.warning("waking subscriptions failed and is tried again: %s", error.detail)
+                logger.warning("waking subscriptions failed and will be retried: %s", error.detail)
                 await asyncio.sleep(limits.REAP_EVERY_S)
                 self._changed.set()
             except Exception:
-                logger.exception("waking subscriptions failed and is tried again")
+                logger.exception("waking subscriptions failed and will be retried")
                 await asyncio.sleep(limits.REAP_EVERY_S)
                 self._changed.set()
 
     async def _match_changes(self) -> None:
-        """Look up the subscriptions to all streams that have changed by now, in steps that the loop can afford."""
+        """Find the subscriptions to all streams that have changed so far, in steps that do not block the event loop."""
         pending = self._pending
         until = pending.matched_count + pending.unmatched_count
-        while not pending.match_changes(limits.GLOB_TRIES_AT_ONCE) and pending.matched_count < until:  # noqa: ASYNC110 - it works
+        while not pending.match_changes(limits.GLOB_TRIES_AT_ONCE) and pending.matched_count < until:  # noqa: ASYNC110
             await asyncio.sleep(0)
 
     async def _wake_ready(self) -> None:
@@ -212,15 +212,15 @@ class Dispatcher:
     async def _candidates(self, name: str) -> tuple[Candidate, ...]:
         state = self._pending.subscriptions.get(name)
         if state is None:
-            raise SubscriptionNotFound(f"there is no subscription {name!r}")
+            raise SubscriptionNotFound(f"the subscription {name!r} does not exist")
         return await find_candidates(self.log.store, state, self._pending.paths(name)[: limits.WAKE_STREAMS_MAX])
 
-    # What workers do
+    # Requests of workers
 
     async def find(self, name: str) -> Subscription:
         state: Subscription | None = await self.log.store.get(subscription_key(name))
         if state is None:
-            raise SubscriptionNotFound(f"there is no subscription {name!r}")
+            raise SubscriptionNotFound(f"the subscription {name!r} does not exist")
         return state
 
     def knows(self, name: str) -> bool:
@@ -231,7 +231,7 @@ class Dispatcher:
 
     async def claim(self, name: str, worker: str) -> tuple[WakeResult, str]:
         state = await self.find(name)
-        await self._match_changes()  # what was appended before the claim counts for it
+        await self._match_changes()  # so that the claim includes everything appended before it
         since = self._pending.change_count
         candidates = await self._candidates(name)
         woken = await self.log.submit(Claim(name, state.nonce, worker, _new_wake_id(), candidates))
@@ -252,19 +252,19 @@ class Dispatcher:
         candidates = await self._candidates(name) if done else ()
         more = await self.log.submit(Acknowledge(name, fencing, acks, done, candidates, of_snapshot))
         if done:
-            # If something is left, the next wake finds out what; if not, what was looked at just now has nothing new.
+            # If more is pending, the next wake finds out what. If not, the streams examined here have nothing new.
             looked_at = {path for path, _ in acks} | {candidate.path for candidate in candidates}
             self._pending.clear_pending(name, () if more else looked_at, since)
         return more or (done and self._pending.has_paths(name))
 
     async def _acknowledge_all(self, name: str, state: Subscription) -> None:
-        """A webhook's answer can say that all is done that this wake told of."""
+        """Acknowledge everything in a wake, because the webhook's response says that it is done."""
         assert state.wake_id is not None
         acks = tuple((path, Offset.parse(offset)) for path, offset in state.snapshot)
         fencing = FencingToken(state.nonce, state.generation, state.generation, state.wake_id)
         await self.acknowledge(name, fencing, acks, True, of_snapshot=True)
 
-    # Leases, retries and reviews, by the clock
+    # Timers: leases, retries and reviews
 
     async def _watch_deadlines(self) -> None:
         while True:
@@ -277,17 +277,17 @@ class Dispatcher:
                     await self._take_over()
                 if not self._pending.subscriptions:
                     continue
-                # Those with an open call may be due too, and must not stand in the way of the others.
+                # Subscriptions with an open call may be due too, and must not crowd out the others.
                 most = limits.WAKES_AT_ONCE + len(self._webhooks.in_flight)
                 due = await self.log.store.due(SUBSCRIPTIONS, self.log.clock_us(), most)
                 await asyncio.gather(*(self._handle_due(name) for name in due))
             except MainstemError as error:
-                logger.warning("leases could not be checked: %s", error.detail)
+                logger.warning("checking the leases of subscriptions failed and will be retried: %s", error.detail)
             except Exception:
-                logger.exception("leases could not be checked")
+                logger.exception("checking the leases of subscriptions failed and will be retried")
 
     async def _take_over(self) -> None:
-        """This node wakes from now on. What the one before it has left undone is found by looking at everything."""
+        """Become the leader: load everything again, to find what the previous leader left undone."""
         try:
             await self._load()
         except BaseException:
@@ -312,10 +312,10 @@ class Dispatcher:
                 if not self.log.store.is_leader:
                     await self._review()
             except MainstemError as error:
-                logger.warning("pending streams could not be reviewed: %s", error.detail)
+                logger.warning("reviewing pending streams failed and will be retried: %s", error.detail)
 
     async def _review(self) -> None:
-        """Forget streams that were handled on another node, or they would gather here for ever."""
+        """Forget streams that another node has handled; otherwise they would accumulate here."""
         for name, state in list(self._pending.subscriptions.items()):
             since = self._pending.change_count
             paths = self._pending.paths(name)

@@ -1,4 +1,5 @@
-"""The reserved control APIs under `__ds`: subscriptions and the webhook signing keys (protocol sections 6 and 7)."""
+"""The control APIs under the reserved path `__ds`: subscriptions and webhook signing keys (protocol sections 6 and
+7)."""
 
 import secrets
 from collections import Counter
@@ -90,7 +91,7 @@ class ClaimReply(msgspec.Struct):
 
 
 class ControlHttp:
-    """Everything under the reserved prefix. `rest` is the decoded path behind `__ds/`."""
+    """Handles all requests under the reserved path. `rest` is the decoded path after `__ds/`."""
 
     def __init__(self, dispatcher: Dispatcher, mount: paths.Mount, *, allow_local_webhooks: bool) -> None:
         self.dispatcher = dispatcher
@@ -114,11 +115,11 @@ class ControlHttp:
             body = await read_body(headers, receive, limits.CONTROL_BODY_BYTES_MAX)
             await self._subscription(method, subscription_id, action, headers, body, scope, send)
         else:
-            raise NotFound("nothing is served at this reserved path")
+            raise NotFound(f"the server has nothing at the reserved path {paths.RESERVED}/{rest[:64]}")
 
     def _check_id(self, subscription_id: str) -> None:
         if not subscription_id or len(subscription_id.encode()) > limits.SUBSCRIPTION_ID_BYTES_MAX:
-            raise InvalidSubscription(f"a subscription id is 1 to {limits.SUBSCRIPTION_ID_BYTES_MAX} bytes")
+            raise InvalidSubscription(f"the subscription id must be 1 to {limits.SUBSCRIPTION_ID_BYTES_MAX} bytes")
 
     async def _send_keys(self, send: Send) -> None:
         headers = [
@@ -164,17 +165,17 @@ class ControlHttp:
             await self.log.submit(Release(name, fencing))
             await respond(send, 204, CORS_HEADERS)
         else:
-            raise MethodNotAllowed(f"{method} means nothing here")
+            raise MethodNotAllowed(f"{method} is not supported at this path of a subscription")
 
     async def _find(self, name: str, identity: Identity) -> Subscription:
-        """A subscription, for a caller who may see it."""
+        """Return a subscription. Raise an error if it does not exist or the caller may not see it."""
         state = await self.dispatcher.find(name)
         if not await self._may_see(state, identity):
-            raise Forbidden("this token does not allow to read all that this subscription tells of")
+            raise Forbidden("the token does not allow reading all streams of this subscription")
         return state
 
     async def _may_see(self, state: Subscription, identity: Identity) -> bool:
-        """Whoever may read all that is linked; where nothing is linked any more, its owner alone."""
+        """Return whether the caller may read all linked streams; if none is linked, whether the caller is the owner."""
         if identity.may_read_all("**"):
             return True
         if state.config.pattern is not None and not identity.may_read_all(state.config.pattern):
@@ -191,7 +192,9 @@ class ControlHttp:
 
     async def _put(self, name: str, request: SubscriptionRequest, base: str, identity: Identity, send: Send) -> None:
         if not limits.LEASE_MS_MIN <= request.lease_ttl_ms <= limits.LEASE_MS_MAX:
-            raise InvalidSubscription(f"lease_ttl_ms is {limits.LEASE_MS_MIN} to {limits.LEASE_MS_MAX}")
+            raise InvalidSubscription(
+                f"lease_ttl_ms must be {limits.LEASE_MS_MIN} to {limits.LEASE_MS_MAX}, not {request.lease_ttl_ms}"
+            )
         if request.type == "webhook":
             if request.webhook is None:
                 raise InvalidSubscription("a webhook subscription needs webhook.url")
@@ -199,7 +202,7 @@ class ControlHttp:
         elif request.wake_stream is None:
             raise InvalidSubscription("a pull-wake subscription needs wake_stream")
         if len((request.description or "").encode()) > limits.SUBSCRIPTION_DESCRIPTION_BYTES_MAX:
-            raise InvalidSubscription(f"a description is at most {limits.SUBSCRIPTION_DESCRIPTION_BYTES_MAX} bytes")
+            raise InvalidSubscription(f"description must be at most {limits.SUBSCRIPTION_DESCRIPTION_BYTES_MAX} bytes")
         wake_stream = request.wake_stream if request.type == "pull-wake" else None
         config = Config(
             request.type,
@@ -218,13 +221,13 @@ class ControlHttp:
         nonce = secrets.token_urlsafe(12)
         with self._count_making(name, identity.name):
             new = await self.log.submit(PutSubscription(name, nonce, config, streams, base, identity.name))
-        # One that was there may have got more streams since, so it is looked at like any other.
+        # An existing subscription may have been given more streams since, so the caller's rights are checked again.
         state = await self._find(name, identity)
         await respond_json(send, await self._describe(name, state), 201 if new else 200)
 
     @contextmanager
     def _count_making(self, name: str, owner: str | None) -> Iterator[None]:
-        """Within the share of its owner, those counted that are being made; one that exists is only confirmed."""
+        """Raise an error if a new subscription would exceed its owner's share, counting those being made right now."""
         if not self.dispatcher.knows(name):
             count = self.dispatcher.count_owned(owner) + self._making[owner] + 1
             self.log.live.shares.require(Share.SUBSCRIPTIONS, count)
@@ -265,7 +268,7 @@ class ControlHttp:
 
     async def _claim(self, name: str, worker: str, send: Send) -> None:
         if not worker or len(worker) > limits.SUBSCRIPTION_ID_BYTES_MAX:
-            raise InvalidSubscription(f"a worker's name is 1 to {limits.SUBSCRIPTION_ID_BYTES_MAX} characters")
+            raise InvalidSubscription(f"worker must be 1 to {limits.SUBSCRIPTION_ID_BYTES_MAX} characters")
         woken, token = await self.dispatcher.claim(name, worker)
         state = woken.state
         assert state.wake_id is not None
@@ -276,7 +279,7 @@ class ControlHttp:
         fencing = await self._read_fencing_token(name, headers, request)
         state = await self.dispatcher.find(name)
         if (action == "callback") != (state.config.type == "webhook"):
-            raise InvalidSubscription("a webhook uses callback, a pull-wake worker uses ack")
+            raise InvalidSubscription("a webhook subscription uses callback, and a pull-wake subscription uses ack")
         try:
             acks = tuple((_check_streams([ack.stream])[0], Offset.parse(ack.offset)) for ack in request.acks)
         except BadOffset as error:
@@ -285,18 +288,18 @@ class ControlHttp:
         await respond_json(send, {"ok": True, "next_wake": more})
 
     async def _read_fencing_token(self, name: str, headers: Headers, request: WakeRequest) -> FencingToken:
-        """The token comes first: who has none must not learn which subscriptions there are."""
+        """Read the token before anything else, so that a caller without one cannot learn which subscriptions exist."""
         scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         if scheme.lower() != "bearer" or not token:
-            raise TokenInvalid("send the token of this wake as Authorization: Bearer")
+            raise TokenInvalid("the token of this wake is missing; send it as Authorization: Bearer")
         claims = read_token(self.dispatcher.keys.ring, token.strip(), name)
         return FencingToken(claims.nonce, claims.generation, request.generation, request.wake_id)
 
 
 def require_all(identity: Identity, config: Config, streams: tuple[str, ...]) -> None:
-    """Whoever makes a subscription is told of its streams, and lets the server write wakes."""
+    """Raise an error unless the caller may read all streams of a subscription and write to its wake stream."""
     if config.pattern is not None and not identity.may_read_all(config.pattern):
-        raise Forbidden(f"this token does not allow to read all of {config.pattern!r}")
+        raise Forbidden(f"the token does not allow reading all streams that match {config.pattern!r}")
     for path in streams:
         identity.require_read(path)
     if config.wake_stream is not None:
@@ -304,13 +307,13 @@ def require_all(identity: Identity, config: Config, streams: tuple[str, ...]) ->
 
 
 def base_url(scope: Scope, headers: Headers, mount: paths.Mount) -> str:
-    """The stream root as the client addressed it: callback and key URLs begin with it."""
+    """Return the root URL of streams as the client addressed it. Callback and key URLs begin with it."""
     return request_origin(scope, headers) + quote(scope.get("root_path", "")) + mount.prefix
 
 
 def _check_streams(streams: list[str]) -> tuple[str, ...]:
     if len(streams) > limits.SUBSCRIPTION_STREAMS_MAX:
-        raise InvalidSubscription(f"more than {limits.SUBSCRIPTION_STREAMS_MAX} streams in one request")
+        raise InvalidSubscription(f"a request can name at most {limits.SUBSCRIPTION_STREAMS_MAX} streams")
     checked = tuple(dict.fromkeys(path.lstrip("/") for path in streams))
     try:
         for path in checked:

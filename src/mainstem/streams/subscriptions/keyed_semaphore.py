@@ -1,4 +1,4 @@
-"""A semaphore per key: a caller waits only for others with the same key."""
+"""A semaphore per key: callers wait only for other callers with the same key."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 
 class KeyedSemaphore:
-    """Lets `at_once` callers in per key, the others in turn. A key that nobody uses takes no memory."""
+    """Admits up to `at_once` callers per key; the others wait their turn. An unused key takes no memory."""
 
     def __init__(self, at_once: int) -> None:
         self._at_once = at_once

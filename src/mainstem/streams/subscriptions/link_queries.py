@@ -1,4 +1,4 @@
-"""Queries for the links of a subscription: for a client's listing, for a wake and its retry, and to delete them."""
+"""Queries for the links of a subscription: to list them, to wake and retry, and to delete them."""
 
 import asyncio
 import logging
@@ -38,7 +38,7 @@ class ListedLink(msgspec.Struct, frozen=True, order=True):
 
 
 async def list_links(store: Store, state: Subscription) -> list[ListedLink]:
-    """Every linked stream, by path, up to a bound."""
+    """Return the linked streams sorted by path, up to a limit."""
     prefix = link_prefix(state.nonce)
     found: dict[str, ListedLink] = {}
     for key, link in await store.scan(LINKS, prefix, "", limits.LISTED_LINKS_MAX):
@@ -76,7 +76,7 @@ async def _implied_offset(store: Store, state: Subscription, stream: StreamState
 async def implied_starts(
     store: Store, state: Subscription, paths: Iterable[str]
 ) -> tuple[tuple[str, TopicId, int], ...]:
-    """Where the links begin that the pattern implies and that have something pending."""
+    """Return where the links begin that are implied by the pattern and have pending data."""
     found: list[tuple[str, TopicId, int]] = []
     for path in paths:
         stream: StreamState | None = await store.get(stream_key(path))
@@ -88,7 +88,7 @@ async def implied_starts(
 
 
 async def find_candidates(store: Store, state: Subscription, paths: Sequence[str]) -> tuple[Candidate, ...]:
-    """What a wake looks at, with the starts of links that are only implied."""
+    """Return the candidates of a wake, with the start of each link that is only implied."""
     states = await _get_links_and_streams(store, state, paths)
     found: list[Candidate] = []
     for path in paths:
@@ -102,7 +102,7 @@ async def find_candidates(store: Store, state: Subscription, paths: Sequence[str
 
 
 async def find_up_to_date(store: Store, state: Subscription, paths: Sequence[str]) -> list[str]:
-    """Those of the streams that have nothing new."""
+    """Return the streams that have nothing new."""
     states = await _get_links_and_streams(store, state, paths)
     return [
         path
@@ -116,7 +116,7 @@ async def _get_links_and_streams(store: Store, state: Subscription, paths: Seque
 
 
 async def read_snapshot(store: Store, state: Subscription) -> tuple[LinkedStream, ...]:
-    """The streams of a wake that is told again, as they were told first."""
+    """Return the streams of a wake for a retry, with the same end offsets as before."""
     links = await store.get_many([link_key(state.nonce, path) for path, _ in state.snapshot])
     streams: list[LinkedStream] = []
     for path, tail in state.snapshot:
@@ -127,10 +127,10 @@ async def read_snapshot(store: Store, state: Subscription) -> tuple[LinkedStream
 
 
 async def drop_links(log: CommitLog, nonce: str) -> None:
-    """Delete the links of a subscription that is deleted already, in small steps."""
+    """Delete the links of a deleted subscription, in small steps."""
     prefix = link_prefix(nonce)
     try:
         while page := await log.store.scan(LINKS, prefix, "", limits.ERASE_RECORDS_MAX):
             await log.submit(DropLinks(nonce, tuple(key.removeprefix(prefix) for key, _ in page)))
     except MainstemError as error:
-        logger.warning("links of a deleted subscription are left until the next start: %s", error.detail)
+        logger.warning("links of a deleted subscription remain until the next start: %s", error.detail)

@@ -1,4 +1,4 @@
-"""The keys that webhooks and tokens are signed with: made with the first start, replaced when they are old."""
+"""The keys that sign webhooks and tokens: created when the server first starts, and replaced when they are old."""
 
 import asyncio
 import logging
@@ -14,14 +14,15 @@ logger = logging.getLogger(__name__)
 
 
 class SigningKeys:
-    """`ring` is there after `ensure`; whoever observes the log sets it when another node has changed it."""
+    """`ring` is available after `ensure`. The observer of the log sets it when another node has changed it."""
 
     def __init__(self, log: CommitLog) -> None:
         self.ring: Keyring
         self._log = log
 
     async def ensure(self, *, rotate: bool = False) -> Keyring:
-        """Keys that are there and not too old, or in any case new ones."""
+        """Return the keys, creating them or replacing an old signing key if necessary. With `rotate`, always replace
+        it."""
         self.ring = await self._log.submit(
             EnsureKeys(secrets.token_bytes(32), secrets.token_bytes(32), limits.SIGNING_KEY_US_MAX, rotate)
         )
@@ -32,7 +33,7 @@ class SigningKeys:
         self.ring = ring or self.ring
 
     async def watch(self) -> None:
-        """Replace the signing key when it is old, and stop publishing those that were replaced."""
+        """Replace the signing key when it is old, and stop publishing replaced keys after a while."""
         while True:
             await asyncio.sleep(limits.SIGNING_KEY_CHECK_S)
             try:
@@ -41,5 +42,5 @@ class SigningKeys:
                 logger.warning("the signing keys could not be checked: %s", error.detail)
 
     def token(self, name: str, state: Subscription) -> str:
-        """What a worker shows to be the one of this wake."""
+        """Return the token with which a worker proves that it was given the current wake."""
         return make_token(self.ring, TokenClaims(name, state.nonce, state.generation))

@@ -1,7 +1,7 @@
-"""Calling webhooks: which URLs are allowed, and one bounded HTTP request to an address that was checked.
+"""Calling webhooks: checks which URLs are allowed, and sends one bounded HTTP request to a checked address.
 
-Names are resolved here and the connection goes to the very address that passed, so a name that changes its mind
-(DNS rebinding) reaches nothing. Redirects are answers like any other and are never followed.
+Names are resolved here, and the connection goes to exactly the address that was checked, so a name that later resolves
+to another address (DNS rebinding) achieves nothing. Redirects are never followed.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ Resolve = Callable[[str, int], Awaitable[list[str]]]
 
 
 class WebhookFailed(Exception):
-    """The receiver did not take the wake."""
+    """The receiver did not accept the wake."""
 
 
 class WebhookResponse(msgspec.Struct, frozen=True):
@@ -43,29 +43,31 @@ def _is_local(host: str) -> bool:
 
 
 def check_url(url: str, *, allow_local: bool) -> SplitResult:
-    """Refuse what can be refused without asking DNS."""
+    """Parse a webhook URL. Raise `WebhookUrlRejected` if it is not allowed, as far as that is known without DNS."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError:
-        raise WebhookUrlRejected("this is not a URL") from None
-    if not host or len(url) > limits.WEBHOOK_URL_BYTES_MAX or not PRINTABLE.fullmatch(url) or port == 0:
-        raise WebhookUrlRejected("this is not a URL of a web server")
+        raise WebhookUrlRejected("the webhook URL is not a valid URL") from None
+    if len(url) > limits.WEBHOOK_URL_BYTES_MAX:
+        raise WebhookUrlRejected(f"the webhook URL is longer than {limits.WEBHOOK_URL_BYTES_MAX} bytes")
+    if not host or not PRINTABLE.fullmatch(url) or port == 0:
+        raise WebhookUrlRejected("the webhook URL is not the URL of a web server")
     if parts.username is not None or parts.password is not None:
-        raise WebhookUrlRejected("a webhook URL carries no user name or password")
+        raise WebhookUrlRejected("the webhook URL must not contain a user name or password")
     if allow_local and _is_local(host) and parts.scheme in ("http", "https"):
         return parts
     if parts.scheme != "https":
-        raise WebhookUrlRejected("a webhook URL must use https")
+        raise WebhookUrlRejected("the webhook URL must use https")
     name = host.lower().removesuffix(".")
     try:
         public = is_public(name)
-    except ValueError:  # a name: it is checked when it is resolved
-        # A last label that is a number makes the whole an address to most resolvers, in forms that we do not parse.
+    except ValueError:  # a name, which is checked when it is resolved
+        # If the last label is a number, most resolvers take the name for an address, in forms that we do not parse.
         last = name.rpartition(".")[2]
         public = "." in name and last not in LOCAL_DOMAINS and not NUMBER.fullmatch(last)
     if not public:
-        raise WebhookUrlRejected("a webhook URL must lead to a public address")
+        raise WebhookUrlRejected("the webhook URL must point to a public address")
     return parts
 
 
@@ -81,12 +83,12 @@ class WebhookClient:
         self._tls = ssl.create_default_context()
 
     async def call(self, url: str, body: bytes, signature: str) -> WebhookResponse:
-        """POST a wake. Everything that goes wrong is a WebhookFailed, within a bounded time."""
+        """POST a wake and return the response. Raise `WebhookFailed` for any failure, within a bounded time."""
         try:
             async with asyncio.timeout(limits.WEBHOOK_S_MAX):
                 return await self._call(url, body, signature)
         except TimeoutError:
-            raise WebhookFailed(f"no answer within {limits.WEBHOOK_S_MAX:g} s") from None
+            raise WebhookFailed(f"no response within {limits.WEBHOOK_S_MAX:g} s") from None
         except (OSError, ssl.SSLError, UnicodeError, WebhookUrlRejected) as error:
             raise WebhookFailed(str(error)) from None
 
@@ -114,7 +116,7 @@ class WebhookClient:
         addresses = await self._resolve(host, port)
         allowed = [a for a in addresses if is_public(a) or (self.allow_local and _is_local(host) and _is_local(a))]
         if not allowed or len(allowed) != len(addresses):
-            raise WebhookFailed(f"{host} leads to an address that is not public")
+            raise WebhookFailed(f"{host} resolves to an address that is not public")
         return allowed[0]
 
 
@@ -157,16 +159,16 @@ async def _read_response(reader: asyncio.StreamReader) -> WebhookResponse:
         data = await reader.read(16 * limits.KIB)
         received += len(data)
         if received > limits.WEBHOOK_ANSWER_BYTES_MAX:
-            raise WebhookFailed(f"the answer is larger than {limits.WEBHOOK_ANSWER_BYTES_MAX} bytes")
+            raise WebhookFailed(f"the response is larger than {limits.WEBHOOK_ANSWER_BYTES_MAX} bytes")
         if not data:
             if answer.has_length:
-                raise WebhookFailed("the answer was cut off")
-            break  # an answer without a length ends with its connection
+                raise WebhookFailed("the connection closed before the response was complete")
+            break  # a response without a length ends with its connection
         try:
             parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            raise WebhookFailed(f"the answer is not HTTP: {error}") from None
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            raise WebhookFailed("the response is not valid HTTP") from None
     status = parser.get_status_code()
     if not status or not answer.has_head:
-        raise WebhookFailed("the connection ended without an answer")
+        raise WebhookFailed("the connection closed without a response")
     return WebhookResponse(status, bytes(answer.body))

@@ -1,4 +1,4 @@
-"""Webhook deliveries: tells a receiver of a wake that is durable already, and notes what came of it."""
+"""Webhook deliveries: sends a durable wake to its receiver and records the outcome."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ from mainstem.streams.subscriptions.webhook_client import WebhookClient, Webhook
 logger = logging.getLogger(__name__)
 
 AcknowledgeAll = Callable[[str, Subscription], Awaitable[None]]
-"""Acknowledges all that a wake told of, by the subscription's id and its state in that wake."""
+"""Acknowledges everything in a wake, given the subscription's id and its state in that wake."""
 
 
 class WebhookBody(msgspec.Struct, frozen=True):
@@ -47,7 +47,7 @@ class WebhookSender:
         self._keys = keys
         self._acknowledge_all = acknowledge_all
         self.in_flight: set[str] = set()
-        """Wakes whose call has not ended, or waits for its turn: they are not told again meanwhile."""
+        """The wakes whose calls are running or waiting for their turn. They must not be sent again in the meantime."""
         self._calls = asyncio.Semaphore(limits.WEBHOOKS_AT_ONCE)
         self._owners = KeyedSemaphore(limits.WEBHOOKS_PER_OWNER_AT_ONCE)
         self._hosts = KeyedSemaphore(limits.WEBHOOKS_PER_HOST_AT_ONCE)
@@ -62,7 +62,8 @@ class WebhookSender:
 
     @asynccontextmanager
     async def _acquire_slot(self, url: str, owner: str | None) -> AsyncIterator[None]:
-        """An owner whose receivers are slow waits for them itself, and holds nothing meanwhile that others need."""
+        """Wait for a free slot of the owner, then of the host, then of the server, so that an owner with slow receivers
+        does not occupy slots that others need."""
         async with AsyncExitStack() as stack:
             if owner is not None:
                 await stack.enter_async_context(self._owners.acquire(owner))
@@ -88,7 +89,7 @@ class WebhookSender:
                 signature = sign_webhook(self._keys.ring, body, self._log.clock_us())
                 answer = await self._client.call(state.config.webhook_url, body, signature)
             if not 200 <= answer.status < 300:
-                raise WebhookFailed(f"the receiver answered {answer.status}")
+                raise WebhookFailed(f"the receiver responded with status {answer.status}")
         except WebhookFailed as failure:
             await self._postpone(name, state, failure)
             return
@@ -99,22 +100,22 @@ class WebhookSender:
         try:
             done = msgspec.json.decode(answer.body, type=WebhookResult).done
         except msgspec.MsgspecError:
-            done = False  # any 2xx is a receipt; only a plain {"done": true} also acknowledges
+            done = False  # any 2xx confirms the delivery; only {"done": true} also acknowledges the data
         try:
             if done:
                 await self._acknowledge_all(name, state)
             else:
                 await self._log.submit(ConfirmDelivery(name, state.wake_id))
         except MainstemError as error:
-            logger.info("the answer of webhook %s came too late: %s", name, error.detail)
+            logger.info("the response of webhook %s came too late: %s", name, error.detail)
 
     async def _postpone(self, name: str, state: Subscription, failure: WebhookFailed) -> None:
         assert state.wake_id is not None
         delay_s = min(limits.WEBHOOK_BACKOFF_S * 2**state.attempts, limits.WEBHOOK_BACKOFF_S_MAX)
         delay_s = add_jitter(delay_s, 0.2)
-        logger.info("webhook %s failed, again in %.1f s: %s", name, delay_s, failure)
+        logger.info("webhook %s failed and will be retried in %.1f s: %s", name, delay_s, failure)
         at_us = self._log.clock_us() + int(delay_s * 1_000_000)
         try:
             await self._log.submit(PostponeDelivery(name, state.wake_id, at_us))
-        except MainstemError as error:  # the lease runs out instead, and the wake comes again
-            logger.warning("the retry of webhook %s could not be noted: %s", name, error.detail)
+        except MainstemError as error:  # the lease will expire instead, and another wake follows
+            logger.warning("the retry of webhook %s could not be scheduled: %s", name, error.detail)

@@ -33,8 +33,8 @@ def test_an_append_needs_a_stream(book):
 def test_an_append_of_another_type_is_a_conflict(book):
     book.run(Create("s", TEXT))
     book.run(append(content_type="Text/Plain; charset=utf-8"))
-    with pytest.raises(ContentTypeMismatch):
-        book.run(append(content_type="application/json"))
+    with pytest.raises(ContentTypeMismatch, match="send the header Content-Type: text/plain"):
+        book.run(append(content_type="application/x-www-form-urlencoded"))  # what curl -d sends by default
 
 
 @pytest.mark.parametrize(

@@ -232,3 +232,20 @@ def test_one_message_has_its_own_bound(monkeypatch, around):
     with pytest.raises(MessageTooLarge) as refused:
         parse_body(around % (b'"' + b"x" * 3 * limits.MIB + b'"'))
     assert refused.value.facts == {"limit_bytes": 2 * limits.MIB}
+
+
+@pytest.mark.parametrize(
+    ("body", "detail"),
+    [
+        (b'{"a": nope}', "the body is not valid JSON at byte 7"),
+        (b'[1, {"a" 2}]', "the body is not valid JSON at byte 9"),
+        (b'{"a": 1', "the body is not valid JSON: it ends too early"),
+        (b'"\xff"', "the body is not valid UTF-8 at byte 1"),
+        (b"[" + b"[" * 600 + b"]" * 601, "the body is nested more than 500 levels deep"),
+        (b"[" + b'"x",' * 200_000 + b"y]", "the body is not valid JSON at byte 800001"),
+    ],
+)
+def test_a_body_that_is_not_json_is_refused_with_the_byte(body, detail):
+    with pytest.raises(BadJson) as refused:
+        parse_body(body, messages_max=10**6)
+    assert refused.value.detail == detail

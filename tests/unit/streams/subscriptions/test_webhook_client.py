@@ -129,7 +129,7 @@ async def test_an_answer_of_ten_megabytes_is_given_up_early(caller, head):
 @pytest.mark.parametrize("behave", [hang, trickle])
 async def test_a_receiver_that_never_finishes_is_given_up_in_time(caller, monkeypatch, behave):
     monkeypatch.setattr(limits, "WEBHOOK_S_MAX", 0.1)
-    with pytest.raises(WebhookFailed, match="no answer within"):
+    with pytest.raises(WebhookFailed, match="no response within"):
         await call(caller, behave)
 
 
@@ -137,7 +137,7 @@ async def test_a_receiver_that_takes_no_data_is_given_up_in_time(caller, monkeyp
     monkeypatch.setattr(limits, "WEBHOOK_S_MAX", 0.1)
     with socket.create_server(("127.0.0.1", 0), backlog=1) as deaf:  # it never accepts
         url = f"http://127.0.0.1:{deaf.getsockname()[1]}/"
-        with pytest.raises(WebhookFailed, match="no answer within"):
+        with pytest.raises(WebhookFailed, match="no response within"):
             await caller.call(url, b"x" * 50_000_000, "s")
 
 

@@ -1,1 +1,1 @@
-"""What a subscription is and what its commands do, without a clock, sockets or threads."""
+"""The states and commands of subscriptions, without a clock, sockets or threads."""

@@ -1,7 +1,7 @@
-"""Subscriptions: what is durable about them, and how they are made, changed and deleted (protocol section 6).
+"""The durable states of subscriptions, and the commands that create, change and delete them (protocol section 6).
 
-A glob links every stream that it matches, but only streams with something new get a link of their own: until then the
-link is implied by `created_id`, the log's head when the subscription was made. What was committed later is new.
+A pattern links every stream that it matches, but a link is stored only once a stream has new data. Until then it is
+implied by `created_id`, the head of the log when the subscription was created: everything committed later is new.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ replace = msgspec.structs.replace
 
 
 class Config(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What a client asked for. Explicit streams are links, so only their hash is kept here."""
+    """The configuration that a client requested. Explicit streams are stored as links, and not here."""
 
     type: Literal["webhook", "pull-wake"]
     pattern: str | None = None
@@ -33,10 +33,10 @@ class Config(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Subscription(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A subscription and its wake, if one is under way: idle means that `wake_id` is None."""
+    """A subscription and its current wake, if any. It is idle if `wake_id` is None."""
 
     nonce: str
-    """Tells one life of an id from the next, so that a token outlives no deletion."""
+    """Distinguishes incarnations of the same id, so that a token becomes invalid when the subscription is deleted."""
     config: Config
     config_hash: str
     base_url: str
@@ -45,13 +45,13 @@ class Subscription(msgspec.Struct, frozen=True, gc=False, array_like=True):
     generation: int = 0
     wake_id: str | None = None
     snapshot: tuple[tuple[str, str], ...] = ()
-    """The tails that this wake told of: path, offset."""
+    """The streams of the current wake, with the end offsets that were sent: path, offset."""
     holder: str | None = None
     lease_until_us: int | None = None
     attempts: int = 0
     next_attempt_us: int | None = None
     owner: str | None = None
-    """Who made it, by the name of their token; None without one, and for those that are older than this field."""
+    """The name in the token that created it. None without tokens, and for subscriptions older than this field."""
 
 
 class Link(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -87,7 +87,7 @@ def link_prefix(nonce: str) -> str:
 
 
 def link_key(nonce: str, path: str) -> Key:
-    """Links belong to one life of a subscription: those of a deleted one mean nothing to the next."""
+    """Return the key of a link. Links belong to one incarnation of a subscription, identified by its nonce."""
     return Key(LINKS, link_prefix(nonce) + path)
 
 
@@ -101,15 +101,15 @@ def hash_config(config: Config, streams: tuple[str, ...]) -> str:
 
 
 def find_subscription(view: View, subscription_id: str, nonce: str) -> Subscription:
-    """The subscription, if it is still the one that the caller has seen."""
+    """Return the subscription if it is still the same incarnation. Raise `SubscriptionNotFound` otherwise."""
     state: Subscription | None = view.get(subscription_key(subscription_id))
     if state is None or state.nonce != nonce:
-        raise SubscriptionNotFound(f"there is no subscription {subscription_id!r}")
+        raise SubscriptionNotFound(f"the subscription {subscription_id!r} does not exist")
     return state
 
 
 def has_pending(state: Subscription, path: str, link: Link | None, stream: StreamState | None) -> bool:
-    """Whether a linked stream holds more than was processed."""
+    """Return whether a linked stream has data that was not acknowledged yet."""
     if stream is None or stream.deleted or stream.soft_deleted:
         return False
     if link is None:
@@ -122,7 +122,7 @@ def matches_pattern(state: Subscription, path: str) -> bool:
 
 
 class PutSubscription(msgspec.Struct, Sizeless, frozen=True, gc=False):
-    """Make a subscription, or confirm that it is there just so."""
+    """Create a subscription, or confirm that it exists with the same configuration. Return whether it is new."""
 
     id: str
     nonce: str
@@ -143,7 +143,9 @@ class PutSubscription(msgspec.Struct, Sizeless, frozen=True, gc=False):
         old: Subscription | None = view.get(subscription_key(self.id))
         if old is not None:
             if old.config_hash != digest:
-                raise SubscriptionExists("a subscription with this id exists, with another configuration")
+                raise SubscriptionExists(
+                    f"the subscription {self.id!r} already exists with a different configuration; delete it first"
+                )
             return False
         state = Subscription(self.nonce, self.config, digest, self.base_url, view.now_us, view.head, owner=self.owner)
         view.put(subscription_key(self.id), state)
@@ -153,13 +155,14 @@ class PutSubscription(msgspec.Struct, Sizeless, frozen=True, gc=False):
 
 
 class AddStreams(msgspec.Struct, Sizeless, frozen=True, gc=False):
-    """Link streams explicitly, each at its present tail; one that is linked keeps its place."""
+    """Link streams explicitly, each at its current end. A stream that is linked already keeps its acknowledged
+    offset."""
 
     id: str
     nonce: str
     streams: tuple[str, ...]
     starts: tuple[tuple[str, TopicId, int], ...] = ()
-    """Where links that the pattern implies begin, as far as something is pending there: path, topic, position."""
+    """Where links begin that are implied by the pattern and have pending data: path, topic, position."""
 
     def needs(self) -> list[Key]:
         return [
@@ -176,7 +179,8 @@ class AddStreams(msgspec.Struct, Sizeless, frozen=True, gc=False):
 
 
 class RemoveStream(msgspec.Struct, Freeing, Sizeless, frozen=True, gc=False):
-    """Remove an explicit link. Where the pattern matches too, the stream stays linked by it, and keeps its place."""
+    """Remove an explicit link. If the pattern matches the stream too, it stays linked and keeps its acknowledged
+    offset."""
 
     id: str
     nonce: str
@@ -195,7 +199,7 @@ class RemoveStream(msgspec.Struct, Freeing, Sizeless, frozen=True, gc=False):
 
 
 class DeleteSubscription(msgspec.Struct, Freeing, Sizeless, frozen=True, gc=False):
-    """Delete a subscription. Its links are removed afterwards, in small steps: without it they mean nothing."""
+    """Delete a subscription. Its links, which then have no effect, are removed afterwards in small steps."""
 
     id: str
     nonce: str
@@ -209,7 +213,7 @@ class DeleteSubscription(msgspec.Struct, Freeing, Sizeless, frozen=True, gc=Fals
 
 
 class DropLinks(msgspec.Struct, Freeing, Sizeless, frozen=True, gc=False):
-    """Remove links that a deleted subscription left behind."""
+    """Remove links of a deleted subscription."""
 
     nonce: str
     paths: tuple[str, ...]
@@ -230,7 +234,7 @@ def _link(view: View, nonce: str, path: str, implied: tuple[TopicId, int] | None
         return
     stream: StreamState | None = view.get(stream_key(path))
     if lifecycle.is_gone(stream, view.now_us, 0):
-        view.put(key, Link(0 if stream is None else stream.read_seq + 1, 0, True))  # its next life
+        view.put(key, Link(0 if stream is None else stream.read_seq + 1, 0, True))  # the next incarnation
     else:
         assert stream is not None
         position = implied[1] if implied is not None and implied[0] == stream.topic else stream.tail
@@ -239,7 +243,7 @@ def _link(view: View, nonce: str, path: str, implied: tuple[TopicId, int] | None
 
 def check_config(config: Config, streams: tuple[str, ...]) -> None:
     if config.pattern is None and not streams:
-        raise InvalidSubscription("a subscription needs a pattern, or streams")
+        raise InvalidSubscription("a subscription needs a pattern or streams")
     if config.pattern is not None:
         globs.check_glob(config.pattern)
         globs.check_cost(config.pattern)

@@ -1,9 +1,9 @@
-"""Pending streams: which subscriptions there are, and which streams may have something new for each of them.
+"""Pending streams: the subscriptions, and the streams that may have new data for each of them.
 
-All of this is in memory and only says where to look; whether something is new is decided by a command. A path that
-changed is first *unmatched*: its subscriptions have not been looked up. Once it is *matched*, it stands in the pending
-set of each of them, and another change costs next to nothing. A subscription that is idle while something is pending
-for it is *ready* to be woken.
+All of this is in memory and only says where to look; a command decides whether there is new data. A path that has
+changed is first *unmatched*: its subscriptions have not been looked up yet. Once it is *matched*, it is in the pending
+set of each of them, and another change costs almost nothing. A subscription that is idle and has pending streams is
+*ready* to be woken.
 """
 
 from collections import Counter, OrderedDict
@@ -16,35 +16,37 @@ from mainstem.streams.subscriptions.core.model import Link, Subscription, split_
 
 
 class PendingStreams:
-    """`notify` is called whenever there is something to match or somebody to wake."""
+    """`notify` is called whenever there are paths to match or subscriptions to wake."""
 
     def __init__(self, notify: Callable[[], None]) -> None:
         self.subscriptions: dict[str, Subscription] = {}
         self.change_count = 0
-        """Changes seen so far. Whoever reads streams takes it before the read, and passes it to `clear_pending`."""
+        """The number of changes so far. A caller that reads streams must note it before the read and pass it to
+        `clear_pending`."""
         self.matched_count = 0
-        """Paths matched so far. With `unmatched_count` it says when all that are unmatched now will have been."""
+        """The number of paths matched so far. Once it has grown by `unmatched_count`, all paths that are unmatched now
+        have been matched."""
         self.owned: Counter[str | None] = Counter()
-        """How many subscriptions each owner has; None stands for those without one."""
+        """The number of subscriptions per owner; None stands for subscriptions without an owner."""
         self._notify = notify
         self._ids: dict[str, str] = {}
-        """Which subscription a nonce belongs to: links are named by it."""
+        """Maps a nonce, by which links are named, to its subscription."""
         self._globs = GlobIndex()
         self._by_pattern: dict[str, set[str]] = {}
         self._explicit: dict[str, set[str]] = {}
         self._pending: dict[str, dict[str, None]] = {}
         self._unmatched: OrderedDict[str, None] = OrderedDict()
-        """In the order in which they are matched: the first one may be half done."""
+        """In the order in which they will be matched; the first may be partly done."""
         self._matched: set[str] = set()
         self._changes: dict[str, int] = {}
-        """The count of a path's last change: a read that began before it clears nothing."""
+        """Maps a path to `change_count` at its last change. A read that began earlier must not clear the path."""
         self._ready: set[str] = set()
 
-    # What has changed
+    # Changes
 
     def note_change(self, path: str) -> None:
-        """A stream changed: not to be told while there are no `subscriptions`. This is all that an append costs while
-        its subscriptions know already."""
+        """Note that a stream has changed. Do not call it while there are no `subscriptions`. For a path that is already
+        matched, this is the whole cost of an append."""
         self.change_count += 1
         self._changes[path] = self.change_count
         if path not in self._matched:
@@ -52,7 +54,8 @@ class PendingStreams:
             self._notify()
 
     def note_subscription(self, name: str, state: Subscription | None) -> str | None:
-        """A subscription was made, changed or deleted. The answer is the nonce of a life that ended with this."""
+        """Note that a subscription was created, changed or deleted. Return the nonce of the incarnation that this
+        ended, if any."""
         old = self.subscriptions.get(name)
         ended = None
         if old is not None and (state is None or state.nonce != old.nonce):
@@ -68,7 +71,8 @@ class PendingStreams:
         return ended
 
     def note_link(self, key: str, link: Link | None) -> None:
-        """A link was made, changed or deleted; `key` names it in the store. Only explicit ones are kept here."""
+        """Note that a link was created, changed or deleted; `key` is its name in the store. Only explicit links are
+        kept here."""
         nonce, path = split_link(key)
         name = self._ids.get(nonce)
         if name is None:
@@ -91,7 +95,7 @@ class PendingStreams:
         if state.config.pattern is not None:
             self._by_pattern.setdefault(state.config.pattern, set()).add(name)
             self._globs.add(state.config.pattern)
-        # What was matched to the others has not been matched to this one.
+        # Paths that were matched to other subscriptions have not been matched to this one.
         self._unmatched.update(dict.fromkeys(self._matched))
         self._matched.clear()
 
@@ -119,7 +123,7 @@ class PendingStreams:
             if not linked:
                 del self._explicit[path]
 
-    # What is known
+    # Queries
 
     def has_nonce(self, nonce: str) -> bool:
         return nonce in self._ids
@@ -128,23 +132,25 @@ class PendingStreams:
         return path in self._explicit
 
     def oldest_id(self) -> CommittedId | None:
-        """The log's head when the oldest subscription was made: nothing before it is new to any of them."""
+        """Return the head of the log when the oldest subscription was created: nothing up to it is new to any of
+        them."""
         return min((state.created_id for state in self.subscriptions.values()), default=None)
 
     def paths(self, name: str) -> list[str]:
-        """Streams that may have something new for a subscription, those that wait longest first."""
+        """Return the streams that may have new data for a subscription, longest waiting first."""
         return list(self._pending.get(name, ()))
 
     def has_paths(self, name: str) -> bool:
         return bool(self._pending.get(name))
 
     def idle_with_pending(self, name: str) -> Subscription | None:
-        """The subscription, if a wake may begin and there is something for it to look at."""
+        """Return the subscription if it is idle and has pending streams, or else None."""
         state = self.subscriptions.get(name)
         return state if state is not None and state.wake_id is None and self._pending[name] else None
 
     def linked_to(self, path: str) -> set[str]:
-        """Subscriptions to a stream. A wake stream wakes nobody who writes to it: that would never end."""
+        """Return the subscriptions to a stream, except those that use it as their wake stream: their own wakes would
+        wake them forever."""
         found = set(self._explicit.get(path, ()))
         for pattern in self._globs.find(path):
             found |= self._by_pattern.get(pattern, set())
@@ -154,16 +160,16 @@ class PendingStreams:
     def unmatched_count(self) -> int:
         return len(self._unmatched)
 
-    # Who is to be woken
+    # Matching and waking
 
     def add_unmatched(self, paths: Iterable[str]) -> None:
-        """These streams may have something new: `match_changes` takes them up, but is not asked to."""
+        """Add streams that may have new data, without calling `notify`."""
         self._unmatched.update(dict.fromkeys(paths))
 
     def match_changes(self, tries_max: int = limits.INTEGER_MAX) -> bool:
-        """Put unmatched paths into the pending sets of the subscriptions to them, until so many patterns were tried.
+        """Put unmatched paths into the pending sets of their subscriptions, trying at most about `tries_max` patterns.
 
-        Returns whether all are done. Whoever is on the event loop gives it back between two calls.
+        Return whether all paths are matched. A caller on the event loop should yield between two calls.
         """
         while self._unmatched:
             if tries_max <= 0:
@@ -196,7 +202,8 @@ class PendingStreams:
         return [self._ready.pop() for _ in range(min(len(self._ready), names_max))]
 
     def clear_pending(self, name: str, up_to_date: Iterable[str], since: int) -> None:
-        """These streams had nothing new in a read that began at `since`: forget them until they change."""
+        """Forget streams until they change again: a read that began when `change_count` was `since` found nothing new
+        in them."""
         pending = self._pending.get(name)
         if pending is None:
             return

@@ -1,6 +1,6 @@
-"""The server's own keys: Ed25519 for webhook signatures, published as JWKS, and a secret for callback tokens.
+"""The server's keys: Ed25519 keys for webhook signatures, published as JWKS, and a secret for callback tokens.
 
-Both are kept in the log's states, so they survive restarts and every node of a server has the same ones.
+Both are states of the log, so they survive restarts, and all nodes on a shared log have the same ones.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ class SigningKey(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Keyring(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The active signing key is the last one; the others are still published for receivers that are behind."""
+    """The last signing key is the active one; the others are still published for webhooks that were already sent."""
 
     token_secret: bytes
     signing: tuple[SigningKey, ...]
@@ -45,14 +45,15 @@ def _public(private: bytes) -> bytes:
 
 
 def make_key(seed: bytes, now_us: int) -> SigningKey:
-    """A key out of 32 random bytes. Its id is the thumbprint of RFC 7638, so it is stable and unique."""
+    """Make a key from 32 random bytes. Its id is derived from its RFC 7638 thumbprint, so it is stable and unique."""
     thumbprint = {"crv": "Ed25519", "kty": "OKP", "x": encode_base64url(_public(seed))}
     digest = hashlib.sha256(msgspec.json.encode(thumbprint, order="sorted")).digest()
     return SigningKey("ds_" + encode_base64url(digest)[:32], seed, now_us)
 
 
 class EnsureKeys(msgspec.Struct, Sizeless, frozen=True, gc=False):
-    """The keyring; made at the first start, and with a new signing key when the active one is old or `rotate` asks."""
+    """Return the keyring: create it if there is none, and replace the active signing key if it is old or if `rotate` is
+    set."""
 
     secret: bytes
     seed: bytes
@@ -96,7 +97,7 @@ def jwks(ring: Keyring) -> dict[str, list[dict[str, str]]]:
 
 
 def sign_webhook(ring: Keyring, body: bytes, now_us: int) -> str:
-    """The Webhook-Signature header over `<timestamp>.<body>` (protocol section 7.1)."""
+    """Return the Webhook-Signature header, which signs `<timestamp>.<body>` (protocol section 7.1)."""
     timestamp = now_us // 1_000_000
     signature = Ed25519PrivateKey.from_private_bytes(ring.active.private).sign(b"%d." % timestamp + body)
     return f"t={timestamp},kid={ring.active.kid},ed25519={encode_base64url(signature)}"
@@ -115,15 +116,16 @@ def make_token(ring: Keyring, claims: TokenClaims) -> str:
 
 
 def read_token(ring: Keyring, token: str, subscription_id: str) -> TokenClaims:
-    """The claims of a token that this server made for this subscription. Whether it is still good is fencing."""
+    """Return the claims of a token that this server made for this subscription. Fencing decides whether the token is
+    still current."""
     try:
         payload_text, _, mac_text = token.partition(".")
         payload, mac = decode_base64url(payload_text), decode_base64url(mac_text)
         claims = msgspec.json.decode(payload, type=TokenClaims)
     except (ValueError, msgspec.MsgspecError):
-        raise TokenInvalid("this is not a token of this server") from None
+        raise TokenInvalid("the token was not issued by this server") from None
     if not hmac.compare_digest(mac, hmac.digest(ring.token_secret, payload, "sha256")):
-        raise TokenInvalid("the token's signature is wrong")
+        raise TokenInvalid("the signature of the token is invalid")
     if claims.subscription_id != subscription_id:
         raise TokenInvalid("the token is for another subscription")
     return claims

@@ -1,11 +1,11 @@
-"""Wakes: how a subscription's worker is told, claims, acknowledges and lets go (protocol section 7), as Commands.
+"""The commands of wakes: wake a worker, claim, acknowledge and release (protocol section 7).
 
-    idle      no wake under way             -> Wake, Claim
+    idle      no current wake               -> Wake, Claim
     woken     wake_id, no holder            -> Claim (pull-wake), Acknowledge (webhook), PostponeDelivery, ExpireLease
     held      wake_id, holder, lease        -> Acknowledge, Release, ExpireLease
 
-Every wake raises the generation. Whoever comes with an older one, or with another wake_id, is fenced. Cursors move only
-by Acknowledge.
+Every wake increments the generation. A worker with an older generation, or another wake_id, is fenced. Only
+Acknowledge moves the acknowledged offsets.
 """
 
 import msgspec
@@ -38,7 +38,7 @@ replace = msgspec.structs.replace
 
 
 class Candidate(msgspec.Struct, frozen=True, gc=False):
-    """A stream that may have something new. `start` is where an implied link begins, in that life of the stream."""
+    """A stream that may have new data. `start` is where an implied link begins in the incarnation `topic`."""
 
     path: str
     topic: TopicId | None = None
@@ -46,7 +46,7 @@ class Candidate(msgspec.Struct, frozen=True, gc=False):
 
 
 class LinkedStream(msgspec.Struct, frozen=True, gc=False):
-    """A line of a wake: what a worker is told of one stream."""
+    """One stream of a wake, as a worker receives it."""
 
     path: str
     link_type: str
@@ -56,16 +56,16 @@ class LinkedStream(msgspec.Struct, frozen=True, gc=False):
 
 
 class WakeResult(msgspec.Struct, frozen=True, gc=False):
-    """The wake that is under way, and the streams that it is about."""
+    """The current wake and its streams."""
 
     state: Subscription
     streams: tuple[LinkedStream, ...]
     up_to_date: tuple[str, ...]
-    """Candidates that turned out to have nothing new."""
+    """The candidates that have nothing new."""
 
 
 class WakeMessage(msgspec.Struct, frozen=True):
-    """What a pull-wake subscription writes into its wake stream."""
+    """The message that a pull-wake subscription appends to its wake stream."""
 
     subscription_id: str
     stream: str
@@ -85,7 +85,7 @@ def _candidate_keys(subscription_id: str, nonce: str, candidates: tuple[Candidat
 def _find_pending(
     view: View, state: Subscription, candidates: tuple[Candidate, ...]
 ) -> tuple[list[LinkedStream], list[str]]:
-    """The candidates with something new, and those without. Implied links become real ones."""
+    """Return the candidates with new data and the paths of those without. Store implied links of the former."""
     streams: list[LinkedStream] = []
     up_to_date: list[str] = []
     for candidate in candidates:
@@ -98,7 +98,7 @@ def _find_pending(
         assert stream is not None
         if link is None:
             if candidate.start is None or candidate.topic != stream.topic:
-                continue  # another life began meanwhile: it stays a candidate for the next look
+                continue  # the stream was created again in the meantime; it stays a candidate for the next wake
             link = Link(stream.read_seq, candidate.start, False)
             view.put(key, link)
         streams.append(LinkedStream(candidate.path, link.type, str(link.acked), str(stream.next_offset)))
@@ -127,7 +127,8 @@ def _idle(state: Subscription) -> Subscription:
 
 
 class Wake(msgspec.Struct, Sizeless, frozen=True, gc=False):
-    """Begin a wake if the subscription is idle and something is new; None if not. A pull-wake writes its message."""
+    """Begin a wake if the subscription is idle and has new data. For pull-wake, also append the wake message. Return
+    None if the subscription is not idle, and a result without streams if there is no new data."""
 
     id: str
     nonce: str
@@ -152,7 +153,7 @@ class Wake(msgspec.Struct, Sizeless, frozen=True, gc=False):
         if self.wake_stream is None:
             state = replace(state, lease_until_us=_lease_end(view, state))
         elif not self._write_wake(view, state, streams[0].path):
-            # Nobody can be told yet. Come back after a lease time, as when a worker was told and died.
+            # The wake stream cannot be written. Try again after a lease time, as if a worker had died.
             state = replace(state, lease_until_us=_lease_end(view, state))
         view.put(subscription_key(self.id), state)
         return WakeResult(state, tuple(streams), tuple(up_to_date))
@@ -175,7 +176,7 @@ class Wake(msgspec.Struct, Sizeless, frozen=True, gc=False):
 
 
 class Claim(msgspec.Struct, Sizeless, frozen=True, gc=False):
-    """A pull-wake worker takes the subscription, for a lease time."""
+    """Give a pull-wake worker the subscription for a lease time."""
 
     id: str
     nonce: str
@@ -189,13 +190,13 @@ class Claim(msgspec.Struct, Sizeless, frozen=True, gc=False):
     def apply(self, view: View) -> WakeResult:
         state = find_subscription(view, self.id, self.nonce)
         if state.config.type != "pull-wake":
-            raise InvalidSubscription("only a pull-wake subscription is claimed")
+            raise InvalidSubscription("only pull-wake subscriptions can be claimed; this one is a webhook subscription")
         if state.holder is not None and state.lease_until_us is not None and state.lease_until_us > view.now_us:
             raise AlreadyClaimed(state.holder, state.generation)
         streams, up_to_date = _find_pending(view, state, self.candidates)
         if not streams:
-            raise NoPendingWork("nothing is new in the linked streams")
-        if state.wake_id is None or state.holder is not None:  # a holder whose lease ran out is fenced
+            raise NoPendingWork("the linked streams have no new data")
+        if state.wake_id is None or state.holder is not None:  # fences a holder whose lease has expired
             state = _next_generation(view, state, self.wake_id, streams)
         state = replace(
             state,
@@ -208,7 +209,8 @@ class Claim(msgspec.Struct, Sizeless, frozen=True, gc=False):
 
 
 class FencingToken(msgspec.Struct, frozen=True, gc=False):
-    """What a worker shows, so that one whose wake is over is refused: the wake it was given, and its token's claims."""
+    """The wake that a worker was given and the claims of its token, by which a worker is refused once its wake has
+    ended."""
 
     nonce: str
     token_generation: int
@@ -219,19 +221,19 @@ class FencingToken(msgspec.Struct, frozen=True, gc=False):
 def _find_fenced(view: View, subscription_id: str, fencing: FencingToken) -> Subscription:
     state: Subscription | None = view.get(subscription_key(subscription_id))
     if state is None:
-        raise SubscriptionNotFound(f"there is no subscription {subscription_id!r}")
+        raise SubscriptionNotFound(f"the subscription {subscription_id!r} does not exist")
     if (state.nonce, state.generation, state.generation, state.wake_id) != (
         fencing.nonce,
         fencing.token_generation,
         fencing.generation,
         fencing.wake_id,
     ):
-        raise Fenced("this wake is over: another one, or none, is under way")
+        raise Fenced("this wake has ended: its lease expired, or it was released or acknowledged as done")
     return state
 
 
 class Acknowledge(msgspec.Struct, Sizeless, frozen=True, gc=False):
-    """Move cursors and extend the lease; with `done`, end the wake. Says whether another wake follows."""
+    """Move acknowledged offsets and extend the lease, or end the wake with `done`. Return whether another follows."""
 
     id: str
     fencing: FencingToken
@@ -239,7 +241,7 @@ class Acknowledge(msgspec.Struct, Sizeless, frozen=True, gc=False):
     done: bool
     candidates: tuple[Candidate, ...] = ()
     of_snapshot: bool = False
-    """The acks are what the wake told of, not what a worker names: links that were removed since are passed over."""
+    """Whether the acks come from the wake itself and not from a worker: links that were removed since are skipped."""
 
     def needs(self) -> list[Key]:
         named = tuple(Candidate(path) for path, _ in self.acks)
@@ -267,13 +269,13 @@ class Acknowledge(msgspec.Struct, Sizeless, frozen=True, gc=False):
                 return
             raise InvalidOffset(f"{path!r} is not linked to this subscription")
         if offset > max(link.acked if stream is None else stream.next_offset, link.acked):
-            raise InvalidOffset(f"{offset} lies beyond the end of {path!r}")
+            raise InvalidOffset(f"{offset} is beyond the end of {path!r}")
         if offset > link.acked:
             view.put(key, replace(link, read_seq=offset.read_seq, position=offset.position))
 
 
 class Release(msgspec.Struct, Sizeless, frozen=True, gc=False):
-    """Let go without an acknowledgement."""
+    """End a wake without an acknowledgement."""
 
     id: str
     fencing: FencingToken
@@ -287,7 +289,7 @@ class Release(msgspec.Struct, Sizeless, frozen=True, gc=False):
 
 
 class PostponeDelivery(msgspec.Struct, Sizeless, frozen=True, gc=False):
-    """A webhook failed: try the same wake again later. The schedule is durable."""
+    """Schedule a retry of a wake whose webhook failed. The schedule is durable."""
 
     id: str
     wake_id: str
@@ -305,7 +307,7 @@ class PostponeDelivery(msgspec.Struct, Sizeless, frozen=True, gc=False):
 
 
 class RetryDelivery(msgspec.Struct, Sizeless, frozen=True, gc=False):
-    """The time of a postponed webhook has come: its lease begins anew. None if it is no longer wanted."""
+    """Begin a new lease for a postponed webhook that is due. Return None if the wake has ended in the meantime."""
 
     id: str
     wake_id: str
@@ -323,7 +325,7 @@ class RetryDelivery(msgspec.Struct, Sizeless, frozen=True, gc=False):
 
 
 class ConfirmDelivery(msgspec.Struct, Sizeless, frozen=True, gc=False):
-    """A webhook was taken: what failed before is forgotten."""
+    """Forget earlier failures, because the receiver has accepted the webhook."""
 
     id: str
     wake_id: str
@@ -338,7 +340,7 @@ class ConfirmDelivery(msgspec.Struct, Sizeless, frozen=True, gc=False):
 
 
 class ExpireLease(msgspec.Struct, Sizeless, frozen=True, gc=False):
-    """A lease ran out: the worker is fenced, and the subscription is idle again."""
+    """Make the subscription idle if its lease has expired, which fences the worker. Return whether it had expired."""
 
     id: str
     wake_id: str
