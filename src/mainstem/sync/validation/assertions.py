@@ -49,6 +49,15 @@ TYPES: Final[dict[str, Callable[[Any], bool]]] = {
     "array": lambda value: isinstance(value, list),
     "object": lambda value: isinstance(value, dict),
 }
+NAMES: Final = {
+    "null": "null",
+    "boolean": "a boolean",
+    "integer": "an integer",
+    "number": "a number",
+    "string": "a string",
+    "array": "an array",
+    "object": "an object",
+}
 
 
 def _type(argument: Any, where: str) -> Check:
@@ -59,7 +68,7 @@ def _type(argument: Any, where: str) -> Check:
         f"must be one or more of {', '.join(TYPES)}",
     )
     tests = [TYPES[name] for name in names]
-    message = f"must be {' or '.join(names)}"
+    message = f"must be {' or '.join(NAMES[name] for name in names)}"
 
     def check(value: Any, location: Location) -> Iterator[Violation]:
         if not any(test(value) for test in tests):

@@ -114,7 +114,7 @@ def test_an_error_names_its_field():
         FieldError("event.lines[1].amount", "must be at least 1"),
         FieldError("event.lines[1].sku", "is missing"),
         FieldError("event.more", "is not allowed"),
-        FieldError("event.pair[1]", "must be string"),
+        FieldError("event.pair[1]", "must be a string"),
     ]
 
 
@@ -134,7 +134,7 @@ def test_a_reference_leads_to_a_definition_and_may_be_recursive():
     assert validate({"id": 1, "children": [{"id": 2, "children": [{}]}]}, []) == [
         FieldError("event.children[0].children[0].id", "is missing")
     ]
-    assert validate({"id": 1, "label": 2}, []) == [FieldError("event.label", "must be string")]
+    assert validate({"id": 1, "label": 2}, []) == [FieldError("event.label", "must be a string")]
     assert validate({"id": 1, "again": {"id": 2, "again": {}}}, []) == [
         FieldError("event.again.again.id", "is missing")
     ]
