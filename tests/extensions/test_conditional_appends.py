@@ -1,4 +1,4 @@
-"""`If-Match: <offset>` on POST: append only if that is still the end of the stream, else 412 with its real end."""
+"""`If-Match: <offset>` on POST: append only if the stream still ends there, otherwise 412 with its current end."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -98,7 +98,7 @@ def test_a_refused_append_of_a_producer_uses_up_no_sequence_number(client, strea
 
 
 def test_a_retry_of_what_is_stored_is_a_duplicate_and_not_a_conflict(client, stream):
-    """Its condition held when it was stored; a client that lost the answer must learn that."""
+    """The condition held when it was stored, and a client that lost the reply must learn that."""
     start = tail(client, stream)
     headers = producer(0) | {"if-match": start}
     assert client.post(stream, headers=headers, content=b"one").status_code == 200

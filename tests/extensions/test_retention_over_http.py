@@ -1,4 +1,4 @@
-"""`Stream-Retention`: only the newest part of a stream is kept, and whoever asks for more learns where it begins."""
+"""`Stream-Retention`: only the newest part of a stream is kept, and a reader of older data learns where it begins."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def create(client, path, retention, **headers):
 
 
 def fill(client, path, *, count=10, clock=None):
-    """Appends of ten bytes each, a second apart; gives the offsets before, between and behind them."""
+    """Append ten bytes at a time, one second apart, and return the offsets before, between and after the appends."""
     offsets = [client.head(ROOT + path).headers["stream-next-offset"]]
     for number in range(count):
         reply = client.post(ROOT + path, headers=TEXT, content=b"%010d" % number)
@@ -159,7 +159,7 @@ def test_forks_suspend_trimming_and_their_end_resumes_it(client, path, clock):
     create(client, path + "/witness", "max-messages=3")
     other = fill(client, path + "/witness")
     clock.advance(6)
-    eventually(lambda: earliest(client, path + "/witness") == other[7])  # so the trimming has come round
+    eventually(lambda: earliest(client, path + "/witness") == other[7])  # so the retention check has run
     assert earliest(client, path) == "0000000000000000_0000000000000000"
     assert numbers(client.get(ROOT + path + "/f").text) == [0, 1, 2]
     assert numbers(client.get(ROOT + path).text) == [0, 1, 2, 0, 1, 2, 3, 4, 5, 6]

@@ -1,4 +1,4 @@
-"""`GET /v1/streams?prefix=&after=&limit=`: the streams that are there, in order, page by page."""
+"""`GET /v1/streams?prefix=&after=&limit=`: the existing streams, sorted by path, in pages."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def names(reply):
 
 
 def read_all(client, limit, **params):
-    """All pages; every page but the last is full."""
+    """Return the streams of all pages, checking that every page but the last is full."""
     found, after = [], None
     while True:
         page = client.get("/v1/streams", params=params | {"limit": limit} | ({} if after is None else {"after": after}))
@@ -95,7 +95,7 @@ def test_pages_of_any_size_show_every_stream_once_and_in_order(client, path, lim
     ],
 )
 def test_a_prefix_is_plain_text(client, path, prefix, expected):
-    """Characters that mean something to a database or a shell mean nothing here."""
+    """Characters with a special meaning in a database or a shell have none here."""
     for name in ("a", "ab", "a/1", "a/2", "a_b", "a%25b", "b"):
         client.put(f"{ROOT}{path}/{name}", headers=TEXT)
     found = client.get("/v1/streams", params={"prefix": f"{path}/{prefix}"})
@@ -127,7 +127,7 @@ def test_expired_streams_are_left_out_before_they_are_reaped(start_thread, conne
     assert names(client.get("/v1/streams")) == ["a", "b", "c", "d"]
     clock.advance(9)
     assert names(client.get("/v1/streams")) == ["a", "b", "c"]
-    client.get(ROOT + "c")  # a read keeps it alive; being listed does not
+    client.get(ROOT + "c")  # reading keeps it alive; listing does not
     clock.advance(9)
     assert names(client.get("/v1/streams")) == ["b", "c"]
 

@@ -1,4 +1,4 @@
-"""`GET /v1/stream-set`: many streams over one connection, without loss or duplicates over any number of reconnects."""
+"""`GET /v1/stream-set`: many streams over one connection, without loss or duplicates across reconnects."""
 
 import base64
 import json
@@ -37,7 +37,7 @@ def watch(client, *paths, headers=None, **params):
 
 
 class Reader:
-    """Puts the data of every member together again."""
+    """Reassembles the data of every member."""
 
     def __init__(self):
         self.data = {}
@@ -51,7 +51,7 @@ class Reader:
         path = told["stream"]
         if event.name == "data":
             value = told["data"]
-            assert value, "an event without data is no data event"
+            assert value, "an event without data must not be a data event"
             if told["encoding"] == "json":
                 self.data.setdefault(path, []).extend(value)
             elif told["encoding"] == "text":
@@ -77,7 +77,7 @@ class Reader:
 
 @pytest.fixture
 def trio(client, path):
-    """A JSON, a text and a binary stream with something in them."""
+    """A JSON, a text and a binary stream, each with some data."""
     return (
         create(client, path + "/json", JSON, b'[1, {"a": "b"}]'),
         create(client, path + "/text", TEXT, "grüße\r\nzwei".encode()),
@@ -122,7 +122,7 @@ def test_every_event_names_its_stream_its_offset_and_how_it_is_encoded(client, t
 
 
 def test_a_token_resumes_all_streams_without_loss_or_duplicates(client, trio):
-    """Reconnecting after every single event, by the parameter and by Last-Event-ID in turn."""
+    """Reconnect after every single event, alternately with `resume` and with Last-Event-ID."""
     jsons, text, binary = trio
     reader = Reader()
     numbers, letters, raw = [1, {"a": "b"}], "grüße\r\nzwei", bytes(range(256))
@@ -143,7 +143,7 @@ def test_a_token_resumes_all_streams_without_loss_or_duplicates(client, trio):
 
 
 def test_the_header_counts_more_than_the_parameter(client, path):
-    """A browser reconnects with the same URL and the header of the last event."""
+    """A browser reconnects with the same URL and the id of the last event in a header."""
     name = create(client, path, TEXT, b"one")
     reader = Reader()
     with watch(client, name) as events:
@@ -173,7 +173,7 @@ def test_an_offset_may_be_given_for_all(client, path):
     reader = Reader()
     with watch(client, one, two, offset="now") as events:
         for _ in range(2):
-            reader.take(next(events))  # where they end
+            reader.take(next(events))  # at their ends
         append(client, two, b"new")
         reader.take(next(events))
     assert reader.data == {two: "new"}
@@ -233,7 +233,7 @@ def test_a_deleted_member_is_told_and_the_others_go_on(client, path):
         reader.read(events, lambda: reader.deleted == {one})
         append(client, two, b" more")
         reader.read(events, lambda: reader.data[two] == "two more")
-        create(client, one, TEXT, b"another life")  # is another stream
+        create(client, one, TEXT, b"another life")  # a different stream
         close(client, two)
         reader.drain(events)
     assert reader.data == {one: "one", two: "two more"}
@@ -284,7 +284,7 @@ def test_a_set_is_a_live_read_and_counts_as_such(start_thread, connect_to, monke
         assert "retry-after" in refused.headers
 
 
-# Requests that make no sense
+# Invalid requests
 
 
 def token(**offsets):

@@ -1,4 +1,4 @@
-"""Snapshots of JSON streams, and history that is given up by hand."""
+"""Snapshots of JSON streams, and trimming by request."""
 
 import json
 
@@ -109,7 +109,7 @@ def test_a_stream_that_is_made_again_has_no_snapshot(client, path):
     assert client.get(SNAPSHOTS + path).json()["state"] == {"new": 1}
 
 
-# Giving up history
+# Trimming
 
 
 def test_history_before_an_offset_goes_in_whole_records(client, path):

@@ -99,7 +99,7 @@ def test_a_long_tail_comes_in_pages(start_thread, connect_to, content_type, page
 @pytest.mark.parametrize("content_type", [TEXT, JSON])
 @pytest.mark.parametrize("restarted", [False, True])
 def test_the_tail_of_a_fork_reaches_into_what_it_inherits(start_thread, connect_to, tmp_path, content_type, restarted):
-    """Against a list: chains of forks, cut within batches, and every count."""
+    """Compare with a list: chains of forks that begin within batches, and every count."""
     settings = {"data": str(tmp_path / "kept")}
     server = start_thread(**settings)
     client = connect_to(server)
@@ -126,7 +126,7 @@ def test_the_tail_of_a_fork_reaches_into_what_it_inherits(start_thread, connect_
             batch = [chance.randrange(10) for _ in range(chance.randint(1, 3))]
             streams[name].append(batch)
             offsets[name].append(append(client, name, encode(batch, content_type), content_type))
-        append(client, source, encode([9], content_type), content_type)  # later than the fork: not for it
+        append(client, source, encode([9], content_type), content_type)  # after the fork, so not part of it
         streams[source].append([9])
     if restarted:
         server.stop()

@@ -1,4 +1,4 @@
-"""Forks over HTTP, and what they must read like: a plain list of what was appended."""
+"""Forks over HTTP, and their model: a plain list of what was appended."""
 
 import json
 import random
@@ -32,7 +32,7 @@ def fork(
 
 
 def read_all(client: httpx2.Client, path: str, offset: str = "-1") -> bytes:
-    """Everything from an offset on, page by page; of a JSON stream, its messages between commas."""
+    """Return everything from an offset, read page by page; for a JSON stream, its messages with commas."""
     parts: list[bytes] = []
     while True:
         page = client.get(f"{ROOT}{path}?offset={offset}")
@@ -49,7 +49,7 @@ def read_all(client: httpx2.Client, path: str, offset: str = "-1") -> bytes:
 
 
 class Branch:
-    """A stream and its model: the appends that it consists of, and the offset before each of them."""
+    """A stream and its model: its appends, and the offset before each of them."""
 
     def __init__(self, client: httpx2.Client, path: str, content_type: str) -> None:
         self.client = client
@@ -75,13 +75,13 @@ class Branch:
     def _part(self, chance: random.Random) -> bytes:
         if self.content_type != JSON:
             return bytes([chance.randrange(256)])
-        # Forms that a re-encoding would change: a fork must give back the very bytes.
+        # Forms that encoding again would change: a fork must return exactly the same bytes.
         number = chance.randrange(1000)
         forms = [f"{number}.0", f'"{number},]"', f'{{"b": {number}, "a":[{number}]}}', "[]", "null", '"é\\u00e9"']
         return chance.choice(forms).encode()
 
     def branch(self, path: str, chance: random.Random) -> "Branch":
-        """A fork at a random place, often within an append."""
+        """Create a fork at a random position, often within an append."""
         child = Branch(self.client, path, self.content_type)
         at = chance.randint(0, len(self.appends))
         taken = chance.randint(0, len(self.appends[at])) if at < len(self.appends) else 0
@@ -104,5 +104,5 @@ class Branch:
         parts = [part for append in self.appends[at:] for part in append]
         if self.content_type != JSON:
             return b"".join(parts)
-        json.loads(b"[%b]" % b",".join(parts))  # the model itself must make sense
+        json.loads(b"[%b]" % b",".join(parts))  # the model itself must be consistent
         return b",".join(parts)

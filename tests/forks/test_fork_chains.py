@@ -1,4 +1,4 @@
-"""Chains of forks read as if each had been copied, whatever is appended where and however small the pages are."""
+"""Chains of forks read as if each fork were a copy, whatever is appended and however small the pages are."""
 
 import random
 
@@ -21,7 +21,7 @@ def test_a_chain_of_five_forks_reads_as_if_each_had_been_copied(start_thread, co
         branches = [Branch(client, f"{seed}/0", content_type)]
         branches[0].create()
         for level in range(1, DEPTH + 1):
-            for branch in branches:  # what older streams take later must not show in those that forked before
+            for branch in branches:  # later appends to older streams must not show in earlier forks
                 for _ in range(chance.randint(0, 3)):
                     branch.append(chance)
             branches.append(branches[-1].branch(f"{seed}/{level}", chance))
@@ -32,7 +32,7 @@ def test_a_chain_of_five_forks_reads_as_if_each_had_been_copied(start_thread, co
 
 @pytest.mark.parametrize("content_type", [TEXT, JSON])
 def test_a_chain_reads_the_same_after_a_restart(start_thread, connect_to, tmp_path, content_type):
-    """Before the restart much is read from memory, after it everything from the file."""
+    """Before the restart, much is read from memory; after it, everything is read from the file."""
     settings = {"data": str(tmp_path / "kept"), "page_bytes": 11}
     server = start_thread(**settings)
     client = connect_to(server)
@@ -85,7 +85,7 @@ def test_forking_copies_no_data(start_thread, connect_to, tmp_path):
 
 
 def count_data(file) -> tuple[int, int]:
-    """How many records with data there are, and their bytes; the records of the streams' beginnings aside."""
+    """Return the number of records with data and their bytes, not counting the CREATE records."""
     db = apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY)
     try:
         return db.execute('SELECT count(*), sum(length(data)) FROM records WHERE "end" > "start"').get

@@ -1,4 +1,4 @@
-"""Deleting sources and forks: 410 while forks read the data, 404 and no data left after the last of them."""
+"""Deleting sources and forks: 410 while forks still read the data, 404 and no data left after the last fork."""
 
 import apsw
 import pytest
@@ -9,7 +9,7 @@ from tests.support.waits import eventually
 
 
 def grow_chain(client, *names):
-    """Each stream is a fork of the one before it, and adds its own name to what it inherits."""
+    """Create a chain: each stream is a fork of the previous one and appends its own name."""
     for number, name in enumerate(names):
         headers = {"stream-forked-from": ROOT + names[number - 1]} if number else {"content-type": TEXT}
         assert client.put(ROOT + name, headers=headers, content=name.encode()).status_code == 201
@@ -61,7 +61,7 @@ def test_a_deleted_source_keeps_the_data_until_its_last_fork_is_gone(client, dat
     fork(client, "c", "a")
     client.delete(ROOT + "a")
     client.delete(ROOT + "b")
-    eventually(lambda: count_data(data) == 1)  # what only b had is erased
+    eventually(lambda: count_data(data) == 1)  # the data that only b had is erased
     assert read_all(client, "c") == b"a"
     assert statuses(client, "a", "b", "c") == [410, 404, 200]
     client.delete(ROOT + "c")
@@ -125,7 +125,7 @@ def test_a_kill_between_a_deletion_and_its_cascade_loses_neither(start_server, c
         client.delete(ROOT + name)
     assert client.delete(ROOT + "c").status_code == 204
     assert client.delete(ROOT + "z").status_code == 204
-    server.kill()  # the cascade takes several rounds of the reaper, which comes once a second
+    server.kill()  # the cascade takes several rounds of the reaper, which runs once per second
     server.start()
     client = connect_to(server)
     assert statuses(client, "c", "z", "alive") == [404, 404, 200]

@@ -1,4 +1,4 @@
-"""How long forks live, with a clock that the test moves (protocol 4.2, the table of nine rows)."""
+"""The lifetimes of forks, with a clock that the test moves (protocol section 4.2, the table of nine rows)."""
 
 from datetime import UTC, datetime
 
@@ -21,7 +21,7 @@ def client(clocked, connect_to):
 
 
 def lifetime(kind, clock):
-    """The headers that ask for it, from the present of the clock on."""
+    """Return the headers that request this lifetime, counted from the current time of the clock."""
     if kind in (TTL, OTHER_TTL):
         return {"stream-ttl": "100" if kind == TTL else "5000"}
     if kind in (HOUR, TWO_HOURS):
@@ -85,7 +85,7 @@ def test_a_fork_of_an_expired_source_is_refused_as_if_it_were_not_there(client, 
 
 
 def test_an_expired_source_with_forks_keeps_its_path_also_before_it_is_reaped(start_thread, connect_to, monkeypatch):
-    """Otherwise the path could be taken for another stream until the reaper comes, and the data would never go."""
+    """Otherwise the path could be reused before the reaper runs, and the data would never be erased."""
     monkeypatch.setattr("mainstem.limits.REAP_EVERY_S", 3600.0)
     clock = FakeClock()
     client = connect_to(start_thread(clock_us=clock))

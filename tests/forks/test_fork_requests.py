@@ -1,4 +1,4 @@
-"""What a fork may ask for, and how it is refused."""
+"""Valid and invalid requests for forks."""
 
 import pytest
 
@@ -9,7 +9,7 @@ BEYOND = "0000000000000000_0000000000000099"
 
 @pytest.fixture
 def source(client, path):
-    """A text stream of two appends: `one`, `three`."""
+    """A text stream with two appends: `one`, `three`."""
     client.put(ROOT + path, headers={"content-type": TEXT}, content=b"one")
     client.post(ROOT + path, headers={"content-type": TEXT}, content=b"three")
     return path
@@ -17,7 +17,7 @@ def source(client, path):
 
 @pytest.fixture
 def target(path):
-    """Where the fork goes; no other test uses it."""
+    """The path of the fork, which no other test uses."""
     return path + "/fork"
 
 
@@ -77,7 +77,7 @@ def test_an_offset_that_is_not_one_of_the_source_is_400(client, target, source, 
 def test_an_offset_within_a_json_message_is_400(client, target, path):
     client.put(ROOT + path, headers={"content-type": JSON}, content=b'["first", "second"]')
     assert fork(client, target, path, offset(3)).status_code == 400
-    assert fork(client, target, path, offset(8)).status_code == 201  # behind `"first",` a message begins
+    assert fork(client, target, path, offset(8)).status_code == 201  # a message begins after `"first",`
     assert read_all(client, target) == b'"first"'
 
 

@@ -1,4 +1,4 @@
-"""Live reads of forks: what is inherited comes at once, what the source takes later never."""
+"""Live reads of forks: inherited data arrives at once, and later appends to the source never do."""
 
 from concurrent.futures import ThreadPoolExecutor
 

@@ -11,5 +11,5 @@ def wakes(client: httpx2.Client, path: str) -> WakeStream:
 
 @pytest.fixture
 def subscriber(client: httpx2.Client, path: str) -> Subscriber:
-    """A subscription that is not made yet, on the shared server, with an id that no other test uses."""
+    """A subscription on the shared server that is not created yet, with an id that no other test uses."""
     return Subscriber(client, path.replace("/", "-"))

@@ -1,6 +1,6 @@
-"""No wake is lost between looking for news and deciding about it.
+"""No wake is lost between looking for new data and deciding about it.
 
-Here commands are put into the same batch of the log in an order that over HTTP is a matter of luck.
+These tests put commands into one batch of the log in an order that would be a matter of luck over HTTP.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ async def subscribed(*names: str) -> AsyncIterator[tuple[CommitLog, Dispatcher]]
 
 
 async def come_to_rest() -> None:
-    """Everything that was woken gets its turn; with a store in memory nothing waits for anything but turns."""
+    """Let all tasks run that are ready; with a store in memory, nothing waits for anything else."""
     for _ in range(50):
         await asyncio.sleep(0)
 
@@ -76,7 +76,7 @@ async def finish(dispatcher: Dispatcher, name: str, woken: WakeResult, token: st
 
 
 async def test_an_append_that_comes_while_its_empty_stream_is_looked_at_wakes():
-    """The look finds nothing yet; the append is committed before the wake that follows from the look."""
+    """The check finds nothing yet, but the append is committed before the wake that follows from it."""
     async with subscribed("ann") as (log, dispatcher):
         await log.submit(Create("e/1", TEXT, NOTHING))
         await log.submit(appending("e/1"))
@@ -87,7 +87,7 @@ async def test_an_append_in_one_batch_with_the_last_acknowledgement_wakes():
     async with subscribed("ann", "bob") as (log, dispatcher):
         await log.submit(Create("e/1", TEXT, Messages(b"data", 1)))
         claims = {name: await dispatcher.claim(name, "worker") for name in ("ann", "bob")}
-        await finish(dispatcher, "bob", *claims["bob"])  # from now on nobody but ann waits for this stream
+        await finish(dispatcher, "bob", *claims["bob"])  # from now on, this stream is pending for ann only
         await come_to_rest()
         await asyncio.gather(finish(dispatcher, "ann", *claims["ann"]), log.submit(appending("e/1")))
         tail = (await log.store.get(stream_key("e/1"))).next_offset
@@ -108,7 +108,7 @@ async def test_an_append_in_one_batch_before_the_last_acknowledgement_wakes():
 
 
 async def test_a_claim_right_after_an_acknowledgement_finds_what_is_left(monkeypatch):
-    """What was acknowledged just now must not stand before it and fill the look."""
+    """Streams that were just acknowledged must not come before it and fill the check."""
     monkeypatch.setattr(limits, "WAKE_STREAMS_MAX", 2)
     async with subscribed("ann") as (log, dispatcher):
         for number in range(5):

@@ -1,4 +1,4 @@
-"""Many subscriptions on the same streams: each is woken once for a burst, and none is forgotten."""
+"""Many subscriptions to the same streams: each is woken once for a burst, and none is forgotten."""
 
 from concurrent.futures import ThreadPoolExecutor
 

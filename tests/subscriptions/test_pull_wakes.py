@@ -159,7 +159,7 @@ def test_a_wake_with_many_streams_comes_in_parts_until_all_are_told(start_thread
 
 
 def test_a_worker_that_heard_of_more_may_claim_at_once(start_thread, connect_to, monkeypatch):
-    """Also when what was acknowledged just now would fill a whole wake."""
+    """Even if the streams that were just acknowledged would fill a whole wake."""
     monkeypatch.setattr("mainstem.limits.WAKE_STREAMS_MAX", 3)
     client = connect_to(start_thread())
     subscriber = Subscriber(client, "sub").pull("wakes", pattern="e/*")
@@ -173,11 +173,11 @@ def test_a_worker_that_heard_of_more_may_claim_at_once(start_thread, connect_to,
     assert told == {f"e/{number}" for number in range(10)}
 
 
-# Links that change while something is pending
+# Links that change while data is pending
 
 
 def test_adding_a_stream_that_the_pattern_has_linked_keeps_what_is_pending(client, subscriber, path, wakes):
-    """Adding an already linked stream is idempotent (protocol 6.4), also if nobody has asked for its cursor yet."""
+    """Adding a linked stream is idempotent (protocol section 6.4), even if its offset was never requested."""
     subscriber.pull(wakes.path, pattern=path + "/e/*")
     append(client, path + "/e/1")
     wake = subscriber.claimed()
@@ -231,7 +231,7 @@ def test_a_deleted_stream_is_no_longer_pending(client, subscriber, path, wakes):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_whatever_the_order_of_appends_and_acknowledgements_everything_is_told(start_thread, connect_to, seed):
-    """Several subscriptions on the same streams, with workers and a writer at once: every cursor gets to its tail."""
+    """Several subscriptions to the same streams, with concurrent workers and a writer: every offset reaches the end."""
     client = connect_to(start_thread(long_poll_ms=100))
     chance = random.Random(seed)
     streams = [f"e/{number}" for number in range(3)]
@@ -247,7 +247,7 @@ def test_whatever_the_order_of_appends_and_acknowledgements_everything_is_told(s
             tails[stream] = append(client, stream)
 
     def work(subscriber: Subscriber, wakes: WakeStream) -> None:
-        """Only a wake makes a worker claim. It ends when the writer has, and everything was told."""
+        """Claim only after a wake. End when the writer has finished and everything was delivered."""
         told: dict[str, str] = {}
 
         def is_told() -> bool:

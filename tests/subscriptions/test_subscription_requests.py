@@ -1,4 +1,4 @@
-"""The subscription APIs over HTTP: every status, and every code of an error (protocol sections 6 and 7)."""
+"""The subscription APIs over HTTP: every status and every error code (protocol sections 6 and 7)."""
 
 import pytest
 
@@ -12,7 +12,7 @@ def code(reply):
     return reply.status_code, reply.json().get("error", {}).get("code")
 
 
-# Making
+# Creating
 
 
 def test_a_subscription_is_made_then_confirmed_and_any_other_is_a_conflict(subscriber, path):
@@ -167,7 +167,7 @@ def test_other_methods_are_405(subscriber, path):
         assert reply.status_code == 405
 
 
-# Those that are not there
+# Subscriptions that do not exist
 
 
 def test_a_subscription_that_is_not_there_is_404_for_everything(subscriber, client):
@@ -208,7 +208,7 @@ def test_a_deleted_subscription_fails_its_worker(subscriber, client, path, wakes
         subscriber.delete(),
     ):
         assert code(reply) == (404, "SUBSCRIPTION_NOT_FOUND")
-    # The next life of the id begins anew: neither the worker nor the cursor of the one before counts.
+    # A new subscription with this id starts from scratch, without the worker and the offsets of the old one.
     subscriber.pull(wakes.path, pattern=path + "/e/*")
     assert code(subscriber.ack(wake, {path + "/e/1": tail}, done=True)) == (409, "FENCED")
     assert code(subscriber.claim()) == (409, "NO_PENDING_WORK")
@@ -219,7 +219,7 @@ def test_a_deleted_subscription_fails_its_worker(subscriber, client, path, wakes
 
 @pytest.fixture
 def held(subscriber, client, path, wakes):
-    """A wake that is claimed, after another one."""
+    """A claimed wake that follows another one."""
     subscriber.pull(wakes.path, pattern=path + "/e/*")
     append(client, path + "/e/1")
     first = subscriber.claimed()
@@ -328,7 +328,7 @@ def test_only_offsets_up_to_the_end_of_a_linked_stream_are_acknowledged(held, su
     assert subscriber.finish(wake) is False
 
 
-# Explicit membership
+# Explicit links
 
 
 def test_streams_are_added_and_removed_and_both_are_idempotent(subscriber, client, path):
@@ -358,7 +358,7 @@ def test_streams_that_cannot_be_are_refused(subscriber, path, body):
 
 @pytest.mark.parametrize("name", ["with space", "100%41", "ü", "a?b", "per%cent", "a+b"])
 def test_a_stream_is_removed_by_its_name_encoded_once(subscriber, client, path, name):
-    """`%2541` in a URL is the stream `%41`, here as everywhere."""
+    """`%2541` in a URL is the stream `%41`, as everywhere."""
     subscriber.pull(path + "/wakes", streams=[f"{path}/{name}", f"{path}/100A"])
     encoded = "".join(f"%{byte:02X}" for byte in name.encode())
     assert client.delete(f"{subscriber.url}/streams/{path}/{encoded}").status_code == 204

@@ -1,4 +1,4 @@
-"""Subscriptions and their wakes survive a kill: what was told is told again, and no cursor moves by itself."""
+"""Subscriptions and their wakes survive a kill: wakes are sent again, and offsets move only by acknowledgements."""
 
 import pytest
 
@@ -39,7 +39,7 @@ def test_a_webhook_that_was_told_before_a_kill_is_told_again(start_server, conne
     assert again.headers["webhook-signature"].split(",")[1] == f"kid={keys['keys'][0]['kid']}"
     late = subscriber.callback(first.wake, {"e/1": tail}, done=True)
     assert (late.status_code, late.json()["error"]["code"]) == (409, "FENCED")
-    # The worker may be slow and its lease short, so it is the latest wake that ends it.
+    # The worker may be slow and its lease short, so the latest wake must end it.
     receiver.answer = lambda call: DONE
     eventually(lambda: subscriber.acked("e/1") == tail)
 
@@ -65,7 +65,7 @@ def test_a_claim_before_a_kill_holds_until_its_lease_ends(start_server, connect_
         "generation": 1,
     }
     assert subscriber.acked("e/1") == first
-    ended = subscriber.ack(wake, {"e/1": second}, done=True)  # the token is still good
+    ended = subscriber.ack(wake, {"e/1": second}, done=True)  # the token is still valid
     assert (ended.status_code, ended.json()) == (200, {"ok": True, "next_wake": False})
 
 
@@ -92,7 +92,7 @@ def clock():
 
 @pytest.fixture
 def restart(start_thread, connect_to, clock, hasty, tmp_path):
-    """Starts the server, or ends it and starts it again on the same data and at the same time."""
+    """Start the server, or restart it on the same data with the clock at the same time."""
     servers: list[ServerThread] = []
 
     def start():
@@ -120,14 +120,14 @@ def test_a_planned_retry_survives_a_restart_with_its_time_and_its_number(restart
     other = receive(lambda call: DONE)
     Subscriber(subscriber.client, "other").listen(other.url, pattern="b")
     append(subscriber.client, "b")
-    other.next()  # deliveries are at work again
+    other.next()  # deliveries have resumed
     assert receiver.calls.empty()
     clock.advance(8 * 0.42)
     again = receiver.next()
     assert (again.wake["wake_id"], again.wake["generation"]) == (first.wake["wake_id"], 1)
     eventually(lambda: subscriber.describe()["status"] == "failed")
     clock.advance(16 * 0.79)
-    assert receiver.calls.empty()  # it did not begin to count anew
+    assert receiver.calls.empty()  # the count did not start again
     clock.advance(16 * 0.42)
     receiver.next()
 
@@ -139,7 +139,7 @@ def test_a_lease_survives_a_restart_with_its_time(restart, clock, receive):
     first = receiver.next()
     clock.advance(9)
     subscriber = restart()
-    assert subscriber.callback(first.wake).status_code == 200  # the token and the wake are still good
+    assert subscriber.callback(first.wake).status_code == 200  # the token and the wake are still valid
     clock.advance(9)
     subscriber = restart()
     assert subscriber.describe()["generation"] == 1

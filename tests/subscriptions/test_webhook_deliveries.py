@@ -1,4 +1,4 @@
-"""Webhooks end to end: what wakes them, what they are told, and how a wake ends."""
+"""Webhooks end to end: what triggers them, what they receive, and how a wake ends."""
 
 from base64 import urlsafe_b64decode
 
@@ -14,7 +14,7 @@ from tests.support.webhook_receivers import DONE, FAILED, TAKEN
 BEGINNING = "0000000000000000_0000000000000000"
 
 
-# What wakes
+# What triggers a wake
 
 
 def test_data_from_before_the_subscription_does_not_wake_and_its_stream_is_linked_at_its_tail(
@@ -27,7 +27,7 @@ def test_data_from_before_the_subscription_does_not_wake_and_its_stream_is_linke
     append(client, path + "/new")
     call = receiver.next()
     assert list(call.streams) == [path + "/new"]
-    assert call.wake["generation"] == 1  # nothing came before it
+    assert call.wake["generation"] == 1  # nothing arrived before it
     eventually(lambda: subscriber.acked(path + "/new") == call.streams[path + "/new"]["tail_offset"])
     tail = append(client, path + "/old", b"news")
     told = receiver.next().streams[path + "/old"]
@@ -144,7 +144,7 @@ def test_done_still_counts_for_the_others_when_one_stream_was_removed_meanwhile(
     client.delete(f"{subscriber.url}/streams/{path}/x")
     receiver.released.set()
     append(client, path + "/e/1")
-    assert list(receiver.next().streams) == [path + "/e/1"]  # and not only when the lease has run out
+    assert list(receiver.next().streams) == [path + "/e/1"]  # and not only after the lease has expired
 
 
 def test_a_callback_acknowledges_and_keeps_the_wake_until_it_is_done(client, subscriber, path, receive):
@@ -158,7 +158,7 @@ def test_a_callback_acknowledges_and_keeps_the_wake_until_it_is_done(client, sub
     kept = client.post(wake["callback_url"], json=body, headers=headers)
     assert (kept.status_code, kept.json()) == (200, {"ok": True, "next_wake": False})
     assert subscriber.acked(path + "/a") == first
-    second = append(client, path + "/a")  # the wake is under way, so this waits for its end
+    second = append(client, path + "/a")  # a wake is active, so this waits for its end
     ended = client.post(wake["callback_url"], json=body | {"done": True}, headers=headers)
     assert ended.json() == {"ok": True, "next_wake": True}
     again = receiver.next()
@@ -236,7 +236,7 @@ def clock():
 
 @pytest.fixture
 def timed(start_thread, connect_to, clock, hasty):
-    """A subscription on a server that lives by the clock of the test."""
+    """A subscription on a server that uses the clock of the test."""
     return Subscriber(connect_to(start_thread(clock_us=clock, allow_local_webhooks=True)), "sub")
 
 
@@ -247,7 +247,7 @@ def test_a_failed_call_is_tried_again_as_the_same_wake_and_backs_off(timed, cloc
     first = receiver.next()
     for delay_s in (1, 2, 4, 8, 16, 32, 60, 60):
         eventually(lambda: timed.describe()["status"] == "failed")
-        clock.advance(delay_s * 0.79)  # 20 % of jitter, so not yet
+        clock.advance(delay_s * 0.79)  # not yet, given 20 % of jitter
         assert timed.describe()["status"] == "failed"
         assert receiver.calls.empty()
         clock.advance(delay_s * 0.42)
@@ -264,7 +264,7 @@ def test_a_failed_call_is_tried_again_as_the_same_wake_and_backs_off(timed, cloc
     append(timed.client, "a")
     assert receiver.next().wake["generation"] == 2
     eventually(lambda: timed.describe()["status"] == "failed")
-    clock.advance(1.21)  # after a success the delays begin anew
+    clock.advance(1.21)  # after a success, the delays start again
     receiver.next()
 
 
@@ -310,7 +310,7 @@ def test_a_wake_is_not_told_again_while_its_call_is_open(timed, clock, receive):
     witness = Subscriber(timed.client, "witness").listen(quick.url, pattern="*", lease_ttl_ms=10_000)
     append(timed.client, "a")
     first = slow.next()
-    for generation in (1, 2, 3):  # its lease ran out as often as that of the witness
+    for generation in (1, 2, 3):  # its lease expired as often as that of the witness
         assert quick.next().wake["generation"] == generation
         clock.advance(11)
     quick.next()
@@ -394,7 +394,7 @@ def test_a_receiver_that_hangs_holds_up_neither_appends_nor_others(client, path,
     for generation in range(1, 6):
         assert quick.next().wake["generation"] == generation
         append(client, path + "/a")
-    assert slow.calls.empty()  # its first wake is still under way
+    assert slow.calls.empty()  # its first wake is still active
 
 
 def test_a_receiver_that_hangs_is_given_up_and_tried_again(start_thread, connect_to, monkeypatch, hasty, receive):

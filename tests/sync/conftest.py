@@ -1,4 +1,4 @@
-"""A server for all tests that need nothing of their own."""
+"""A server shared by all tests that need no special configuration."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -10,7 +10,7 @@ from mainstem.testing.server_thread import ServerThread
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """The scenarios of the contract hold on every store; the other tests need only one."""
+    """Run the scenarios of the contract on every store; the other tests need only one."""
     if "sync_server" in metafunc.fixturenames:
         stores = ["sqlite", "postgres"] if metafunc.module.__name__ == "test_sync_scenarios" else ["sqlite"]
         metafunc.parametrize("sync_server", stores, indirect=True, scope="session")

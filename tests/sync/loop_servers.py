@@ -1,4 +1,4 @@
-"""A server on the event loop of its caller."""
+"""A server on the event loop of the caller."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from mainstem.server.settings import Settings
 
 
 class LoopServer:
-    """Quick to start and to stop."""
+    """A server that starts and stops quickly."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -33,7 +33,7 @@ class LoopServer:
         self._listener.close()
 
     async def restart(self) -> None:
-        """Serve the same data again. Whoever is connected is sent away."""
+        """Serve the same data again, after closing all connections."""
         await self.stop()
         await self.start()
 

@@ -1,4 +1,4 @@
-"""Validation hooks such as an operator would write, named by tests in `sync_hook`."""
+"""Validation hooks such as an operator would write; tests name them in `sync_hook`."""
 
 from mainstem.sync.validation.validators import FieldError
 

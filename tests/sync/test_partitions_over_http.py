@@ -1,4 +1,4 @@
-"""Partitions over HTTP: read with the rules of streams, where an offset is a committed id."""
+"""Partitions over HTTP: they follow the rules of streams, and an offset is a committed id."""
 
 import asyncio
 import json
@@ -119,7 +119,7 @@ async def test_a_long_poll_waits_for_a_commit_and_ignores_other_partitions(sync_
         peer = await peers.join()
         waiting = asyncio.create_task(http.get(f"/v1/partition/{room}", params={"offset": "now", "live": "long-poll"}))
         committed: list[int] = []
-        while not waiting.done():  # the request may come after the first of them
+        while not waiting.done():  # the request may arrive after the first of them
             await peer.commit(draft(other_room))
             if len(committed) < 200:
                 committed += await peer.commit(draft(room))
@@ -138,7 +138,7 @@ async def test_a_long_poll_without_news_ends_with_204(start_thread, connect_to, 
 
 
 async def read_events(lines, number: int) -> tuple[list[dict], dict]:
-    """So many rows of an SSE response, and the control event behind them."""
+    """Return this many rows of an SSE response, and the control event after them."""
     rows: list[dict] = []
     name, data = "", ""
     async for line in lines:

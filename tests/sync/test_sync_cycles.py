@@ -1,4 +1,4 @@
-"""Syncing: cursors, pages, cycles, subscriptions, and what is broadcast when a cycle is over."""
+"""Syncing: cursors, pages, cycles, subscriptions, and broadcasts after a cycle."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tests.support.sync_peers import Peer, Peers, draft, fresh, ids_of
 
 
 async def read_all(peer: Peer, partitions: list[str], since: int = 0, **more) -> list[dict]:
-    """The pages of a whole cycle."""
+    """Return the pages of a whole cycle."""
     pages = [await peer.sync(partitions, since, **more)]
     while pages[-1]["has_more"]:
         pages.append(await peer.sync(partitions, pages[-1]["next_since_committed_id"], **more))
@@ -158,7 +158,7 @@ async def test_a_bad_sync_leaves_a_running_cycle_and_the_subscriptions_as_they_w
         [meanwhile] = await writer.commit(draft(room))
         await reader.send("sync", BAD_SYNCS[name])
         assert (await reader.next_error())["code"] == "bad_request"
-        assert await reader.flush() == [], "the cycle runs on: no broadcast"
+        assert await reader.flush() == [], "the cycle has not ended, so there is no broadcast"
         rest = await reader.sync([room], page["next_since_committed_id"], limit=50)
         assert ids_of(page["events"]) + ids_of(rest["events"]) == history
         assert rest["sync_to_committed_id"] == page["sync_to_committed_id"] == history[-1]
@@ -197,7 +197,7 @@ async def test_a_commit_within_a_cycle_is_not_in_its_pages(sync_server, room):
         second = await reader.sync([room], first["next_since_committed_id"], limit=50)
         assert ids_of(second["events"]) == history[50:]
         assert second["sync_to_committed_id"] == first["sync_to_committed_id"]
-        assert await reader.flush() == [], "it subscribes to nothing"
+        assert await reader.flush() == [], "the connection has no subscriptions"
 
 
 async def test_another_cursor_begins_a_new_cycle(sync_server, room):
@@ -257,33 +257,33 @@ async def test_no_broadcast_comes_while_pages_are_pending_but_submit_results_do(
             assert await reader.flush() == []
             page = await reader.sync([room], page["next_since_committed_id"], limit=50)
         assert len(missed) == 6
-        assert ids_of(await reader.next_broadcasts(6)) == missed, "own events are not among them"
+        assert ids_of(await reader.next_broadcasts(6)) == missed, "its own events are not among them"
         assert await reader.flush() == []
 
 
 async def test_what_was_missed_in_an_abandoned_cycle_comes_after_the_next_one(sync_server, room, other_room):
-    """Everything committed meanwhile that did not get in the pages is sent after the last page, exactly once."""
+    """Events that are committed meanwhile and are not on the pages are sent after the last page, exactly once."""
     async with Peers(sync_server.address) as peers:
         writer, reader = await peers.join(), await peers.join(room)
         await writer.commit_many(other_room, 60)
         await reader.sync([other_room], limit=50)
         [missed] = await writer.commit(draft(room))
-        page = await reader.sync([fresh("room")])  # the cycle above is given up
+        page = await reader.sync([fresh("room")])  # this ends the cycle above
         assert not page["has_more"]
         assert ids_of(await reader.next_broadcasts(1)) == [missed]
         assert await reader.flush() == []
 
 
 async def test_an_abandoned_cycle_covers_only_the_pages_that_were_sent(sync_server, room, other_room):
-    """Of a cycle that began while broadcasts were held back, what its unsent pages hold is still to come."""
+    """If a cycle began while broadcasts were held back, the events of its unsent pages are still delivered."""
     async with Peers(sync_server.address) as peers:
         writer, reader = await peers.join(), await peers.join(room)
         await writer.commit_many(other_room, 60)
-        await reader.sync([other_room], limit=50)  # broadcasts are held back from here on
+        await reader.sync([other_room], limit=50)  # broadcasts are held back from here
         missed = await writer.commit_many(room, 70)
         page = await reader.sync([room], missed[0] - 1, limit=50)  # a new cycle, of which only this page is read
         assert ids_of(page["events"]) == missed[:50]
-        await reader.sync([fresh("room")])  # and which is given up
+        await reader.sync([fresh("room")])  # and which is abandoned
         assert ids_of(await reader.next_broadcasts(20)) == missed[50:]
         assert await reader.flush() == []
 

@@ -1,4 +1,4 @@
-"""Readers that are slow or never read, rates, and connections that hold out: nobody else is harmed."""
+"""Slow readers, readers that never read, rates, and stalled connections: other clients are not affected."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ SMALL_WINDOW = 4_096
 
 
 async def commit_pipelined(peer: Peer, room: str, requests: int, event: dict) -> list[int]:
-    """Full batches, two at a time in flight."""
+    """Submit full batches, with two in flight at a time."""
     ids: list[int] = []
     for number in range(requests + 1):
         if number < requests:
@@ -30,7 +30,7 @@ async def test_a_reader_that_stops_gets_everything_later_in_order_and_once_and_s
         slow = await peers.join(room, receive_bytes=SMALL_WINDOW)
         reading = asyncio.create_task(brisk.next_broadcasts(4_000))
         ids = await commit_pipelined(writer, room, 40, {"pad": "x" * 1_000})
-        assert ids_of(await reading) == ids, "others do not wait for the slow one"
+        assert ids_of(await reading) == ids, "other clients do not wait for the slow one"
         assert ids_of(await slow.next_broadcasts(4_000)) == ids
         live = await writer.commit(draft(room))
         assert ids_of(await slow.next_broadcasts(1)) == live
@@ -70,7 +70,7 @@ async def test_a_slow_reader_that_syncs_meanwhile_gets_each_event_by_broadcast_o
         assert not page["has_more"]
         rest = [number for number in ids[:1_000] if number not in before]
         after = ids_of(await slow.next_broadcasts(len(rest)))
-        assert before + after == sorted(set(before + after)), "in order, none twice"
+        assert before + after == sorted(set(before + after)), "in order, and none twice"
         assert set(ids[:1_000]) <= set(before + after)
         live = await writer.commit(draft(room))
         assert ids_of(await slow.next_broadcasts(1)) == live
@@ -94,7 +94,7 @@ def peak_bytes(pid: int) -> int:
 
 
 async def test_replies_that_nobody_reads_do_not_pile_up_in_memory(start_server: StartServer, room):
-    """A client that asks for page after page and reads none is held back, not buffered for."""
+    """A client that requests page after page and reads none is slowed down; its pages are not buffered."""
     server = start_server()
     async with Peers(server.address) as peers:
         other = await peers.join()
@@ -106,7 +106,7 @@ async def test_replies_that_nobody_reads_do_not_pile_up_in_memory(start_server: 
         before = peak_bytes(server.pid)
         ask = json.dumps(envelope("sync", {"partitions": [room], "since_committed_id": 0})).encode()
         await deaf.send_bytes(encode_frame(TEXT, ask) * 80)  # 160 MB of pages
-        for _ in range(100):  # the server has had as many turns for the one as for the other
+        for _ in range(100):  # the server has had as many turns for one as for the other
             await other.sync([room])
         assert peak_bytes(server.pid) - before < 80_000_000
 
@@ -123,7 +123,7 @@ async def test_messages_above_the_rate_wait_and_none_is_refused(start_thread, mo
         began_s = time.monotonic()
         await peer.send_bytes(frame * 100)
         await other.flush()
-        assert time.monotonic() - began_s < 1, "nobody else waits"
+        assert time.monotonic() - began_s < 1, "no other client waits"
         for _ in range(100):
             message = await peer.next()
             assert message["type"] == ("error" if binary else "heartbeat_ack")
@@ -132,13 +132,13 @@ async def test_messages_above_the_rate_wait_and_none_is_refused(start_thread, mo
 
 
 async def test_the_socket_of_a_connection_that_waits_is_not_read(start_thread, monkeypatch):
-    """What is sent too fast stays with its sender: it cannot even hand it over."""
+    """Messages that are sent too fast stay with the sender: its socket accepts no more."""
     monkeypatch.setattr(limits, "SYNC_MESSAGES_S_MAX", 2)
     server = start_thread(store="memory")
     async with Peers(server.address) as peers:
         peer, other = await peers.join(), await peers.join()
         message = json.dumps(envelope("heartbeat", {"pad": "x" * 200_000})).encode()
-        peer.writer.write(encode_frame(TEXT, message) * 200)  # 40 MB, far more than the sockets hold
+        peer.writer.write(encode_frame(TEXT, message) * 200)  # 40 MB, far more than the sockets can buffer
         for _ in range(2):
             await peer.next_of("heartbeat_ack")
         await other.flush()

@@ -1,4 +1,4 @@
-"""Results, broadcasts and pages tell only of what is durable (seed 000: MUST only be sent after durable persist)."""
+"""Results, broadcasts and pages contain only durable events (seed 000: MUST only be sent after durable persist)."""
 
 import asyncio
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ def server(tmp_path, disk: FaultyDisk) -> Iterator[ServerThread]:
 
 
 async def test_nothing_is_told_before_the_sync_of_the_disk_is_done(server, disk, room):
-    """And the second of two in flight waits for the durability of the first."""
+    """The second of two in flight waits until the first is durable."""
     async with Peers(server.address) as peers:
         origin, rival, watcher = await peers.join(), await peers.join(), await peers.join(room)
         item = draft(room)
@@ -30,12 +30,12 @@ async def test_nothing_is_told_before_the_sync_of_the_disk_is_done(server, disk,
         await origin.send("submit_events", {"events": [item]})
         await asyncio.to_thread(disk.wait_for_sync)
         await rival.send("submit_events", {"events": [item]})
-        assert await watcher.flush() == [], "a broadcast told of what could still be lost"
+        assert await watcher.flush() == [], "a broadcast had an event that could still be lost"
         page = await watcher.sync([room])
         assert page["events"] == []
         reading = [asyncio.create_task(peer.next_of("submit_events_result")) for peer in (origin, rival)]
         assert await watcher.flush() == []
-        assert not any(task.done() for task in reading), "a result told of what could still be lost"
+        assert not any(task.done() for task in reading), "a result had an event that could still be lost"
         disk.heal()
         first, second = [(await task)["results"] for task in reading]
         assert first == second

@@ -1,4 +1,4 @@
-"""The envelope of a message: what is checked in which order, and how each fault is answered."""
+"""The envelope of a message: the order of the checks, and the reply to each error."""
 
 import json
 from datetime import datetime
@@ -31,7 +31,7 @@ async def expect_error(peer: Peer, code: str) -> dict:
 
 
 async def expect_nothing_committed(peer: Peer, room: str) -> None:
-    """The answer to a submit refuses it, as a message or as an event, and the log holds nothing of it."""
+    """Check that a submit is refused, as a message or as an event, and that nothing of it is in the log."""
     reply = await peer.next()
     if reply["type"] == "error":
         assert reply["payload"]["code"] == "bad_request"
@@ -45,7 +45,7 @@ async def expect_open(peer: Peer) -> None:
     assert await peer.flush() == []
 
 
-# What comes back
+# Replies
 
 
 @pytest.mark.parametrize("msg_id", ["text", "", "ü ☃", 0, 7, -1, 2**53, 2**70])
@@ -89,7 +89,7 @@ async def test_direct_replies_echo_the_msg_id_as_it_came(sync_server, room, msg_
     ids=["version", "payload", "no version"],
 )
 async def test_an_error_of_the_envelope_echoes_a_msg_id_that_can_be_read(sync_server, message):
-    """Direct replies echo msg_id: who pipelines could not tell otherwise which message was refused."""
+    """Direct replies repeat the msg_id, so that a client that pipelines can tell which message was refused."""
     async with Peers(sync_server.address) as peers:
         peer = await peers.join()
         await peer.send_text(json.dumps(message))
@@ -159,7 +159,7 @@ async def test_unknown_fields_are_ignored_everywhere(sync_server, room):
         assert await peer.close_code() == 1000
 
 
-# The order of checks: what is wrong first is told first
+# The order of checks: the first error is reported
 
 
 NOT_JSON = [
@@ -328,7 +328,7 @@ async def test_a_disconnect_lets_the_replies_before_it_leave(sync_server, room):
 
 
 async def test_an_error_that_closes_lets_the_replies_before_it_leave(sync_server, room):
-    """Bad input is answered with an error, never with a bare close, and replies leave in request order."""
+    """Bad input gets an error, never just a close, and replies are sent in the order of requests."""
     async with Peers(sync_server.address) as peers:
         peer = await peers.join()
         submit = json.dumps(envelope("submit_events", {"events": [draft(room)]})).encode()
@@ -343,7 +343,7 @@ async def test_an_error_that_closes_lets_the_replies_before_it_leave(sync_server
 
 
 def submit_of(room: str, size: int) -> bytes:
-    """A submit message of exactly so many bytes."""
+    """Return a submit message of exactly this many bytes."""
     text = json.dumps(envelope("submit_events", {"events": [draft(room, {"pad": ""})]}))
     return text.replace('"pad": ""', '"pad": "%s"' % ("x" * (size - len(text)))).encode()
 
@@ -372,7 +372,7 @@ async def test_a_message_above_1_mib_is_answered_and_closes(sync_server, room, s
 
 
 async def test_a_message_above_1_mib_lets_the_replies_before_it_leave(sync_server, room):
-    """One result a request, and replies leave in request order."""
+    """There is one result per request, and replies are sent in the order of requests."""
     async with Peers(sync_server.address) as peers:
         peer = await peers.join()
         await peer.send("submit_events", {"events": [draft(room)]})
@@ -386,7 +386,7 @@ async def test_a_message_in_fragments_is_one_message(sync_server, room):
     async with Peers(sync_server.address) as peers:
         peer = await peers.join()
         text = json.dumps(envelope("submit_events", {"events": [draft(room, {"text": "☃" * 50})]})).encode()
-        parts = [text[at : at + 7] for at in range(0, len(text), 7)]  # characters are cut in two as well
+        parts = [text[at : at + 7] for at in range(0, len(text), 7)]  # this splits characters too
         await peer.send_frame(TEXT, parts[0], fin=False)
         for part in parts[1:-1]:
             await peer.send_frame(CONTINUATION, part, fin=False)
@@ -417,7 +417,7 @@ async def test_a_binary_message_is_a_bad_request(sync_server, data):
 
 
 async def test_the_answer_to_a_binary_message_waits_for_its_turn(sync_server, room):
-    """Replies of a connection leave in request order."""
+    """The replies of a connection are sent in the order of requests."""
     async with Peers(sync_server.address) as peers:
         peer = await peers.join()
         submit = json.dumps(envelope("submit_events", {"events": [draft(room)]})).encode()
@@ -431,7 +431,7 @@ async def test_other_paths_are_not_sockets(sync_server):
             await Peer.dial(sync_server.address, path)
 
 
-# Numbers and strings beyond what JSON promises
+# Numbers and strings beyond what JSON guarantees
 
 
 @pytest.mark.parametrize(
@@ -484,7 +484,7 @@ async def test_what_has_no_canonical_form_is_validation_failed_for_that_item_onl
 
 
 async def test_text_that_only_looks_like_a_lone_surrogate_is_not_refused_beside_a_real_one(sync_server, room):
-    """validation_failed for that item only: a backslash and `ud800` are six honest characters."""
+    """Only that item gets validation_failed; an escaped backslash and `ud800` are six ordinary characters."""
     innocent = draft(room, {"t": "\\ud800"})
     guilty = draft(room, {"t": "\ud800"})
     async with Peers(sync_server.address) as peers:
@@ -521,7 +521,7 @@ async def test_a_sync_of_a_name_with_a_lone_surrogate_is_refused(sync_server, ro
 
 
 async def submit_raw(peer: Peer, room: str, value: str) -> None:
-    """Submit an event `{"n": value}`, where the value is put in as it is."""
+    """Submit an event `{"n": value}` with the value inserted verbatim."""
     text = json.dumps(envelope("submit_events", {"events": [draft(room, {"n": "VALUE"})]}))
     await peer.send_text(text.replace('"VALUE"', value))
 

@@ -1,4 +1,4 @@
-"""Anything may come over the wire: it is answered with a documented code, and the server goes on."""
+"""Whatever is sent, the server replies with a documented code and keeps working."""
 
 import json
 from typing import Any
@@ -13,7 +13,7 @@ from tests.support.sync_peers import BINARY, TEXT, ConnectionEnded, Peer, draft,
 
 pytestmark = pytest.mark.slow
 
-# The error table: whether the connection goes on (for bad_request, unless the message was too large).
+# The error table: whether the connection stays open (for bad_request, unless the message was too large).
 KEEPS = {"bad_request": True, "forbidden": True, "validation_failed": True, "rate_limited": True}
 CLOSES = {"protocol_version_unsupported": 1002, "auth_failed": 1008}
 REPLIES = {
@@ -62,7 +62,7 @@ values = st.recursive(
 
 @st.composite
 def changed_messages(draw) -> str:
-    """A valid message in which one place, at any depth, holds something else or nothing."""
+    """A valid message in which one value, at any depth, is replaced or removed."""
     message = json.loads(json.dumps(draw(st.sampled_from(VALID))))
     at: Any = message
     while True:
@@ -82,7 +82,7 @@ ODD = [b'"', b"{", b"}", b"\\", b"\\ud800", b"1e999", b",,"]
 
 @st.composite
 def changed_bytes(draw) -> bytes:
-    """A valid message with some bytes replaced, cut out or put in."""
+    """A valid message with some bytes replaced, removed or inserted."""
     data = bytearray(json.dumps(draw(st.sampled_from(VALID))).encode())
     for _ in range(draw(st.integers(1, 3))):
         at = draw(st.integers(0, len(data)))
@@ -102,7 +102,7 @@ messages = (
 
 
 class Bench:
-    """A loop, the server under test, and a healthy connection beside the one that misbehaves."""
+    """An event loop, the server under test, and a healthy connection next to the one that misbehaves."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self.runner = new_runner()
@@ -127,18 +127,18 @@ class Bench:
                 if await self._ends_with(peer, opcode, data):
                     break
             else:
-                assert await peer.flush() == [], "one answer a message, and the connection goes on"
+                assert await peer.flush() == [], "there is one reply per message, and the connection stays open"
         await self.healthy.send("heartbeat", {})
         assert (await self.healthy.next())["type"] == "heartbeat_ack"
 
     async def _ends_with(self, peer: Peer, opcode: int, data: bytes) -> bool:
-        """One message's answer. Whether the connection ended with it, as the table says."""
+        """Send one message and check its reply. Return whether the connection was closed, as the table says."""
         try:
             reply = await peer.next()
         except ConnectionEnded:
             reply = None
         if reply is None:
-            assert says_disconnect(data), f"{data!r} was met with a bare close"
+            assert says_disconnect(data), f"{data!r} was answered with just a close"
             assert peer.ended is not None
             assert peer.ended.code == 1000
             return True

@@ -1,4 +1,4 @@
-"""Clients that submit, sync, subscribe, leave and come back, in any order, against a plain model of the contract."""
+"""Clients that submit, sync, subscribe, disconnect and reconnect, in any order, against a model of the contract."""
 
 import tempfile
 from collections import deque
@@ -46,7 +46,7 @@ class Cycle:
 
 @dataclass(eq=False)
 class Member:
-    """A connection, and what it is still to get."""
+    """A connection, and the events that it has yet to receive."""
 
     peer: Peer
     subscriptions: dict[str, int] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class SyncMachine(RuleBasedStateMachine):
     # The model
 
     def take(self, member: Member | None, item: Json) -> Json:
-        """What an item should come to."""
+        """Return the expected result of an item."""
         partitions = sorted(set(item["partitions"]))
         known = self.by_id.get(item["id"])
         if known is not None:
@@ -94,7 +94,7 @@ class SyncMachine(RuleBasedStateMachine):
         return {"status": "committed", "committed_id": event.committed_id}
 
     def spread(self, since: int) -> None:
-        """Whom the events behind `since` should reach at once."""
+        """Add the events after `since` to the connections that should receive them at once."""
         for event in self.log[since:]:
             for member in self.members:
                 if member.cycle is None and member.wants(event):
@@ -107,14 +107,14 @@ class SyncMachine(RuleBasedStateMachine):
         ]
         return found[:limit], len(found) > limit
 
-    # What is seen
+    # Observations
 
     def check_broadcast(self, member: Member, message: Json) -> None:
         payload = message["payload"]
         assert message["type"] == "event_broadcast", message
         while len(member.expected) > 1 and member.expected[0] != payload["committed_id"]:
             assert member.expected.popleft() in member.retried, f"events are missing before {payload}"
-        assert member.expected, f"nothing was to come, but {payload} did"
+        assert member.expected, f"nothing was expected, but {payload} arrived"
         assert payload["committed_id"] == member.expected.popleft()
         self.check_row(payload)
 
@@ -123,7 +123,7 @@ class SyncMachine(RuleBasedStateMachine):
         assert (row["id"], row["partitions"], row["event"]) == (event.id, event.partitions, event.event)
 
     async def reply(self, member: Member, msg_id: str) -> Json:
-        """The answer to a request, with the broadcasts that come before it."""
+        """Return the reply to a request, after handling the broadcasts before it."""
         while True:
             message = await member.peer.next()
             if message.get("msg_id") == msg_id:
@@ -136,7 +136,7 @@ class SyncMachine(RuleBasedStateMachine):
         return await self.reply(member, msg_id)
 
     async def settle(self, member: Member) -> None:
-        """Everything that is to come has come, and nothing else."""
+        """Check that every expected event has arrived, and nothing else."""
         while not member.retried.issuperset(member.expected):
             self.check_broadcast(member, await member.peer.next())
         await self.ask(member, "heartbeat", {})
@@ -148,7 +148,7 @@ class SyncMachine(RuleBasedStateMachine):
     def join(self) -> None:
         async def join() -> None:
             peer = await Peer.dial(self.server.address)
-            peer.wait_s_max = 3  # what is lost never comes, however long one waits
+            peer.wait_s_max = 3  # a lost event never arrives, however long the test waits
             welcome = await peer.connect()
             assert welcome["global_last_committed_id"] == len(self.log)
             self.members.append(Member(peer))
@@ -188,7 +188,7 @@ class SyncMachine(RuleBasedStateMachine):
         async def submit() -> None:
             for member in (one, other):
                 await member.peer.send("submit_event", draft, msg_id="same")
-            # Which of the two was first is to be read from the log.
+            # The log shows which of the two was first.
             async with await Peer.dial(self.server.address) as witness:
                 await witness.connect()
                 expected = self.take(None, draft)
@@ -313,7 +313,7 @@ class SyncMachine(RuleBasedStateMachine):
 
 def test_every_client_gets_what_it_should_in_order_and_once_and_nothing_else(monkeypatch):
     monkeypatch.setattr(limits, "SYNC_PAGE_MIN", 1)
-    # Not shrunk: each try that misses an event waits for it, and a run is short enough to be read as it is.
+    # Not shrunk: each attempt that misses an event waits for it, and a run is short enough to read.
     phases = (Phase.explicit, Phase.reuse, Phase.generate)
     run_state_machine_as_test(
         SyncMachine, settings=settings(max_examples=examples(60), stateful_step_count=40, deadline=None, phases=phases)

@@ -1,4 +1,4 @@
-"""Snapshots and pruning: history goes only when every partition has given it up, and dedupe never forgets."""
+"""Snapshots and pruning: an event is erased only when all its partitions allow it, and its id is never forgotten."""
 
 import httpx2
 import pytest
@@ -12,12 +12,12 @@ def http(sync_server, connect_to) -> httpx2.Client:
     return connect_to(sync_server)
 
 
-def give_up(http: httpx2.Client, floors: dict[str, int]) -> None:
+def raise_floors(http: httpx2.Client, floors: dict[str, int]) -> None:
     assert http.post("/v1/prune", json={"floors": floors}).status_code == 202
 
 
-async def gone_or_kept(peer, room: str, wanted: list[int]) -> list[int]:
-    """What a partition still holds; erasing goes on in the background, so ask until it has come so far."""
+async def read_until(peer, room: str, wanted: list[int]) -> list[int]:
+    """Read a partition until it holds the wanted events. Erasing runs in the background."""
     held: list[int] = []
     for _ in range(2_000):
         held = ids_of((await peer.sync([room], limit=1000))["events"])
@@ -34,23 +34,23 @@ async def test_an_event_is_pruned_only_when_every_one_of_its_partitions_has_pass
         only, both, late, tail = await peer.commit(
             draft(room), draft([room, other_room]), draft([room, other_room]), draft(room)
         )
-        give_up(http, {room: late})
-        assert await gone_or_kept(peer, room, [both, late, tail]) == [both, late, tail]
+        raise_floors(http, {room: late})
+        assert await read_until(peer, room, [both, late, tail]) == [both, late, tail]
         assert ids_of((await peer.sync([other_room]))["events"]) == [both, late]
-        give_up(http, {other_room: both})
-        assert await gone_or_kept(peer, other_room, [late]) == [late]
-        assert await gone_or_kept(peer, room, [late, tail]) == [late, tail]
+        raise_floors(http, {other_room: both})
+        assert await read_until(peer, other_room, [late]) == [late]
+        assert await read_until(peer, room, [late, tail]) == [late, tail]
         assert only < both
 
 
 async def test_dedupe_survives_pruning(sync_server, http, room):
-    """The same id after a prune returns the old commit, and other content is still refused."""
+    """After a prune, the same id returns the original commit, and different content is still refused."""
     async with Peers(sync_server.address) as peers:
         peer, watcher = await peers.join(), await peers.join(room)
         item = draft(room, {"n": 1})
         first = await peer.submit(item)
-        give_up(http, {room: first[0]["committed_id"]})
-        assert await gone_or_kept(peer, room, []) == []
+        raise_floors(http, {room: first[0]["committed_id"]})
+        assert await read_until(peer, room, []) == []
         await watcher.next_broadcasts(1)
         assert await peer.submit(item) == first
         [other] = await peer.submit({**item, "event": {"n": 2}})
@@ -64,8 +64,8 @@ async def test_ids_are_not_used_again_after_pruning(start_server: StartServer, r
         peer = await peers.join()
         ids = await peer.commit(*[draft(room) for _ in range(5)])
         with httpx2.Client(base_url=server.url, trust_env=False) as http:
-            give_up(http, {room: ids[-1]})
-        assert await gone_or_kept(peer, room, []) == []
+            raise_floors(http, {room: ids[-1]})
+        assert await read_until(peer, room, []) == []
     server.kill()
     server.restart()
     async with Peers(server.address) as peers:
@@ -79,7 +79,7 @@ async def test_snapshots_and_truncation_are_told_on_the_first_page_only(sync_ser
         history = await writer.commit_many(room, 60)
         snapshot = {"committed_id": floor, "state": {"any": ["thing", 1]}}
         assert http.put(f"/v1/snapshot/{room}", json=snapshot).status_code == 204
-        give_up(http, {room: floor, other_room: floor})
+        raise_floors(http, {room: floor, other_room: floor})
         untouched = fresh("room")
         first = await reader.sync([room, other_room, untouched], limit=50)
         assert first["snapshots"] == [{"partition": room, **snapshot}]
@@ -95,7 +95,7 @@ async def test_a_cursor_at_the_floor_needs_no_snapshot(sync_server, http, room):
     async with Peers(sync_server.address) as peers:
         peer = await peers.join()
         ids = await peer.commit(draft(room), draft(room), draft(room))
-        give_up(http, {room: ids[1]})
+        raise_floors(http, {room: ids[1]})
         page = await peer.sync([room], ids[1])
         assert ids_of(page["events"]) == ids[2:]
         assert not {"snapshots", "history_truncated"} & page.keys()
@@ -107,20 +107,20 @@ async def test_a_snapshot_that_ends_below_the_floor_does_not_hide_the_gap(sync_s
         peer = await peers.join()
         ids = await peer.commit(draft(room), draft(room), draft(room))
         assert http.put(f"/v1/snapshot/{room}", json={"committed_id": ids[0], "state": {}}).status_code == 204
-        give_up(http, {room: ids[1]})
+        raise_floors(http, {room: ids[1]})
         page = await peer.sync([room])
         assert page["history_truncated"] == [room]
         assert "snapshots" not in page
 
 
 async def test_history_that_goes_within_a_cycle_is_told(sync_server, http, room):
-    """When the cursor is below a floor the client hears of it: a page must not skip events without a word."""
+    """If the cursor is below a floor, the page says so: it must not skip events silently."""
     async with Peers(sync_server.address) as peers:
         writer, reader = await peers.join(), await peers.join()
         history = await writer.commit_many(room, 120)
         first = await reader.sync([room], limit=50)
-        give_up(http, {room: history[99]})
-        assert await gone_or_kept(writer, room, history[100:]) == history[100:]
+        raise_floors(http, {room: history[99]})
+        assert await read_until(writer, room, history[100:]) == history[100:]
         rest = await reader.sync([room], first["next_since_committed_id"], limit=100)
         complete = ids_of(rest["events"]) == history[50:]
         assert complete or {"snapshots", "history_truncated"} & rest.keys()
@@ -176,8 +176,8 @@ async def test_floors_do_not_go_back(sync_server, http, room):
     async with Peers(sync_server.address) as peers:
         peer = await peers.join()
         ids = await peer.commit(draft(room), draft(room))
-        give_up(http, {room: ids[1]})
-        give_up(http, {room: ids[0]})
+        raise_floors(http, {room: ids[1]})
+        raise_floors(http, {room: ids[0]})
         assert (await peer.sync([room], ids[0]))["history_truncated"] == [room]
 
 
@@ -191,7 +191,7 @@ def offset(committed_id: int) -> str:
 async def test_an_offset_below_the_floor_is_a_410_that_names_the_earliest(sync_server, http, room):
     async with Peers(sync_server.address) as peers:
         ids = await (await peers.join()).commit(draft(room), draft(room), draft(room))
-    give_up(http, {room: ids[1]})
+    raise_floors(http, {room: ids[1]})
     for live in ({}, {"live": "long-poll"}, {"live": "sse"}):
         reply = http.get(f"/v1/partition/{room}", params={"offset": offset(ids[0]), **live})
         assert reply.status_code == 410
@@ -206,8 +206,8 @@ async def test_what_head_calls_the_end_can_be_read_from_after_everything_was_pru
     async with Peers(sync_server.address) as peers:
         peer = await peers.join()
         ids = await peer.commit(draft(room), draft(room))
-        give_up(http, {room: ids[-1]})
-        assert await gone_or_kept(peer, room, []) == []
+        raise_floors(http, {room: ids[-1]})
+        assert await read_until(peer, room, []) == []
         end = http.head(f"/v1/partition/{room}").headers["stream-next-offset"]
         reply = http.get(f"/v1/partition/{room}", params={"offset": end})
         assert (reply.status_code, reply.content) == (200, b"[]")
@@ -215,7 +215,7 @@ async def test_what_head_calls_the_end_can_be_read_from_after_everything_was_pru
         assert ids_of(http.get(f"/v1/partition/{room}", params={"offset": end}).json()) == more
 
 
-# Killed while it prunes
+# Kills during pruning
 
 
 @pytest.mark.slow
@@ -232,7 +232,7 @@ async def test_a_kill_during_pruning_loses_nothing_that_is_to_stay_and_pruning_g
         also_gone = await peer.commit_many(room, 1_000)
         tail = await peer.commit(draft(room))
         with httpx2.Client(base_url=server.url, trust_env=False) as http:
-            give_up(http, {room: also_gone[-1]})
+            raise_floors(http, {room: also_gone[-1]})
         for _ in range(moment):
             await peer.sync([room])
         server.kill()

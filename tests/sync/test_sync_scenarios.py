@@ -100,7 +100,7 @@ async def test_05_a_commit_within_a_paged_catch_up_is_delivered_once_after_the_l
         reader = await peers.join()
         pages = [await reader.sync([room], limit=50, subscription_partitions=[room])]
         [meanwhile] = await writer.commit(draft(room))
-        assert await reader.flush() == [], "a broadcast came while pages were pending"
+        assert await reader.flush() == [], "a broadcast arrived while pages were pending"
         while pages[-1]["has_more"]:
             pages.append(await reader.sync([room], pages[-1]["next_since_committed_id"], limit=50))
         assert [ids_of(page["events"]) for page in pages] == [history[:50], history[50:100], history[100:]]
@@ -148,13 +148,13 @@ async def test_07_a_snapshot_and_its_tail_equal_the_full_replay_and_pruning_resp
         assert page["snapshots"] == [{"partition": room, **snapshot}]
         tail = [event for event in page["events"] if event["committed_id"] > ids[5]]
         assert replay(page["snapshots"][0]["state"], tail) == replay({}, full)
-        # The event that the other partition has not given up is still whole there.
+        # The event is still complete in the other partition, which was not pruned.
         [kept] = (await late.sync([other_room]))["events"]
         assert kept == full[3]
 
 
 async def test_08_what_local_validation_would_stop_leaves_nothing_behind_when_it_is_sent_after_all(sync_server, room):
-    """Validating before sending is for a client library to do; the server's part is that nothing comes of it."""
+    """Validating before sending is up to client libraries; the server must store nothing."""
     async with Peers(sync_server.address) as peers:
         origin, peer = await peers.join(), await peers.join(room)
         [before] = await origin.commit(draft(room))

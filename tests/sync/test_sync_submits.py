@@ -1,4 +1,4 @@
-"""Submitting: the shape of a request, the fate of each item, dedupe, partitions and canonical equality."""
+"""Submitting: the shape of a request, the result of each item, deduplication, partitions and canonical equality."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ from mainstem.testing.plugin import StartServer
 from tests.support.sync_peers import TEXT, Peer, Peers, draft, encode_frame, envelope, fresh, ids_of
 from tests.sync import operator_hooks
 
-# The whole request: any failure is one bad_request, and nothing is processed
+# The whole request: any error is one bad_request, and nothing is processed
 
 
 def items(room: str, number: int) -> list[dict]:
@@ -59,7 +59,7 @@ async def test_a_bad_shape_is_one_bad_request_and_processes_nothing(sync_server,
         reply = await peer.next()
         assert (reply["type"], reply["msg_id"]) == ("error", name)
         assert reply["payload"]["code"] == "bad_request"
-        assert await peer.flush() == [], "there is one answer, and the connection stays open"
+        assert await peer.flush() == [], "there is one reply, and the connection stays open"
         [after] = await peer.commit(draft(room))
         assert after == before + 1
         assert ids_of(await watcher.next_broadcasts(2)) == [before, after]
@@ -88,7 +88,7 @@ async def test_a_legacy_partition_that_repeats_partitions_is_taken_and_never_emi
             assert row.keys() == {"id", "client_id", "partitions", "committed_id", "event", "status_updated_at"}
 
 
-# Each item for itself
+# Each item on its own
 
 
 async def test_rejected_items_stop_no_others_and_results_come_in_input_order(sync_server, room):
@@ -110,7 +110,7 @@ async def test_rejected_items_stop_no_others_and_results_come_in_input_order(syn
 
 
 async def test_an_id_that_was_rejected_can_be_committed_later(sync_server, room):
-    """Rejected attempts leave no trace."""
+    """A rejected attempt leaves no trace."""
     async with Peers(sync_server.address) as peers:
         peer = await peers.join()
         item = draft([room, ""])
@@ -150,7 +150,7 @@ async def test_a_singular_submit_of_a_bad_shape_is_a_bad_request(sync_server, pa
 async def test_domain_validation_comes_after_dedupe_and_sees_earlier_items_of_the_batch(
     start_thread, room, monkeypatch
 ):
-    """A validator that has changed its mind cannot reject an honest retry."""
+    """A validator that has changed since cannot reject a retry."""
     server = start_thread(store="memory", sync_validation="hook", sync_hook="tests.sync.operator_hooks:check_name")
     async with Peers(server.address) as peers:
         peer, watcher = await peers.join(), await peers.join(room)
@@ -184,7 +184,7 @@ async def test_a_validator_that_raises_costs_one_server_error_with_a_safe_phase(
         assert ids_of((await healthy.sync([room]))["events"]) == [only]
 
 
-# Dedupe
+# Deduplication
 
 
 async def test_a_retry_allocates_no_id_and_broadcasts_nothing(sync_server, room):
@@ -452,7 +452,7 @@ async def test_replies_leave_in_request_order_whatever_they_wait_for(sync_server
         assert [reply["msg_id"] for reply in replies] == list(range(len(requests)))
         assert [reply["type"] for reply in replies] == [expected for _, _, expected in requests]
         pages = [reply["payload"]["events"] for reply in replies if reply["type"] == "sync_response"]
-        assert [len(page) for page in pages] == list(range(1, 40, 2)), "a sync sees the submits before it"
+        assert [len(page) for page in pages] == list(range(1, 40, 2)), "a sync includes the submits before it"
 
 
 async def test_more_drafts_in_flight_than_allowed_wait_and_are_committed_in_order(start_thread, room, monkeypatch):
@@ -467,12 +467,12 @@ async def test_more_drafts_in_flight_than_allowed_wait_and_are_committed_in_orde
         await twin.send("submit_events", {"events": items(room, 4)})
         ids = [ids_of((await peer.next_of("submit_events_result"))["results"]) for _ in batches]
         assert ids == sorted(ids)
-        assert len(ids_of((await twin.next_of("submit_events_result"))["results"])) == 4, "also one that never fits"
+        assert len(ids_of((await twin.next_of("submit_events_result"))["results"])) == 4, "even one that never fits"
 
 
 @pytest.mark.parametrize("number", [300, 450])
 async def test_a_burst_of_drafts_is_committed_and_none_is_refused(sync_server, room, number):
-    """As offline clients of the field send them when they are back: one message each, all at once."""
+    """Other offline clients submit like this when they reconnect: one message per event, all at once."""
     async with Peers(sync_server.address) as peers:
         peer = await peers.join()
         drafts = items(room, number)

@@ -1,4 +1,4 @@
-"""Tokens over the sync protocol: who may connect, what they may name, and when their time is up."""
+"""Tokens in the sync protocol: which clients may connect, which partitions they may use, and expiry."""
 
 import hmac
 import json
@@ -20,7 +20,7 @@ def encode_part(data: bytes) -> bytes:
 
 
 def sign(claims: dict, secret: bytes = SECRET, alg: str = "HS256") -> str:
-    """A JWT, put together by hand, so that it can be wrong in any way."""
+    """Return a JWT built by hand, so that it can be wrong in any way."""
     head = encode_part(json.dumps({"alg": alg, "typ": "JWT"}).encode())
     signed = head + b"." + encode_part(json.dumps(claims).encode())
     return (signed + b"." + encode_part(hmac.digest(secret, signed, "sha256"))).decode()
@@ -37,7 +37,7 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 def guarded(start_thread, tmp_path, clock):
-    """A server that asks for tokens."""
+    """A server that requires tokens."""
     secret = tmp_path / "secret"
     secret.write_bytes(SECRET)
     return start_thread(jwt_secret_file=str(secret), clock_us=clock, store="memory")
@@ -81,7 +81,7 @@ async def test_a_connect_without_a_token_is_auth_failed_and_closes(guarded):
 
 
 async def test_18_a_sync_with_any_forbidden_partition_returns_no_events_and_changes_nothing(guarded):
-    """Forbidden keeps the connection, a running cycle and the subscriptions as they were."""
+    """After `forbidden`, the connection, the current cycle and the subscriptions are unchanged."""
     async with Peers(guarded.address) as peers:
         writer = await peers.join(client_id="w", token=grant("w", "a", "b"))
         reader = await peers.join("a", client_id="r", token=grant("r", "a"))
@@ -122,7 +122,7 @@ async def test_an_event_needs_authorisation_for_every_one_of_its_partitions(guar
 
 
 async def test_authorisation_comes_before_dedupe(guarded):
-    """Whoever may not see a partition does not learn which ids it holds."""
+    """A client that may not read a partition cannot learn which ids are in it."""
     async with Peers(guarded.address) as peers:
         owner = await peers.join(client_id="o", token=grant("o", "secret"))
         stranger = await peers.join(client_id="s", token=grant("s", "a"))
@@ -142,7 +142,7 @@ async def test_normalisation_comes_before_authorisation(guarded):
             await peer.commit(draft(name))
             assert (await peer.sync([name]))["partitions"] == [composed]
         [result] = await peer.submit(draft(["x" * 129]))
-        assert result["reason"] == "validation_failed", "a broken limit is told before who may use the name"
+        assert result["reason"] == "validation_failed", "an invalid name is reported before the token is checked"
 
 
 async def test_prefixes_grant_what_begins_with_them_and_nothing_else(guarded):
@@ -186,7 +186,7 @@ async def test_a_token_that_expires_while_connected_ends_the_connection_at_the_n
 async def test_a_token_that_expires_while_connected_ends_a_silent_connection_too(
     start_thread, tmp_path, monkeypatch, room
 ):
-    """Sessions re-check expiry on a timer: a reader that only listens is not served for ever."""
+    """Sessions check expiry with a timer, so a reader that only listens is not served forever."""
     monkeypatch.setattr(limits, "CONNECT_WAIT_S_MAX", 0.05)
     secret = tmp_path / "secret"
     secret.write_bytes(SECRET)
@@ -203,7 +203,7 @@ async def test_a_token_that_expires_while_connected_ends_a_silent_connection_too
 async def test_the_timer_looks_at_a_token_that_ends_before_connect_would_have_been_due(
     start_thread, tmp_path, monkeypatch, room
 ):
-    """How long a client may take to say connect has nothing to do with how long its token lasts."""
+    """The time limit for `connect` does not depend on the lifetime of the token."""
     monkeypatch.setattr(limits, "CONNECT_WAIT_S_MAX", 3600)
     secret = tmp_path / "secret"
     secret.write_bytes(SECRET)
@@ -251,7 +251,7 @@ async def test_a_second_connect_does_not_change_the_identity(guarded):
 
 
 async def test_a_taken_id_tells_nothing_of_the_event_that_has_it(guarded, room, other_room):
-    """Ids are one space for all partitions: who may not see an event learns that its id is taken, and no more."""
+    """All partitions share one space of ids: a client that may not read an event learns only that its id is taken."""
     async with Peers(guarded.address) as peers:
         owner = await peers.join(client_id="owner", token=grant("owner", room))
         stranger = await peers.join(client_id="stranger", token=grant("stranger", other_room))

@@ -1,4 +1,4 @@
-"""Throttling: whoever sends too fast waits, in turn, and no longer than needed."""
+"""Throttling: a client that sends too fast waits its turn, and no longer than necessary."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""A connection with much to say gives the event loop back, and large messages leave it."""
+"""A connection with many messages yields to the event loop, and large messages are handled in a thread."""
 
 import asyncio
 import json
@@ -56,7 +56,7 @@ async def test_messages_that_are_there_already_do_not_keep_the_loop(pad):
     assert taken == number + 3
     assert most <= limits.SYNC_MESSAGES_AT_ONCE
     if pad:
-        assert most <= limits.SYNC_INLINE_BYTES_MAX // pad + 2, "also by their bytes"
+        assert most <= limits.SYNC_INLINE_BYTES_MAX // pad + 2, "the size of messages counts too"
 
 
 async def test_large_work_leaves_the_thread_of_the_loop_and_small_work_does_not():

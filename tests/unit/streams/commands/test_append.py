@@ -171,7 +171,7 @@ def test_a_fenced_producer_learns_that_before_it_learns_of_the_close(book):
         book.run(append(producer=producer(2, 0)))
 
 
-# Only if nobody was faster
+# If-Match
 
 
 def test_an_append_with_if_match_is_stored_only_at_that_tail(book):
@@ -190,7 +190,7 @@ def test_a_duplicate_is_known_before_its_if_match_looks_old(book):
     assert not book.run(append(if_match=Offset(0, 0), producer=producer(0, 0))).wrote
 
 
-# Keeping the stream alive
+# Extending the TTL
 
 
 def test_writes_and_closes_slide_the_ttl(book):

@@ -27,14 +27,14 @@ def fork(path="f", source="s", at=None, *, content_type=None, sub_offset=0, reso
 
 
 def collect(book):
-    """What the reaper does: forget whatever is garbage, until nothing is."""
+    """Purge deleted streams until none is left, as the reaper does."""
     while garbage := [state for key, state in book.states.items() if key.space is GARBAGE]:
         for each in garbage:
             book.run(PurgeStream(each, (), last=True))
 
 
 def read(book, path):
-    """The data of a stream, put together from the segments it has inherited and its own."""
+    """Return the data of a stream, assembled from its inherited segments and its own."""
     state, at, data = book.stream(path), 0, b""
     while at < state.tail:
         topic, until = segment_at(state, at)

@@ -62,6 +62,6 @@ def test_checks_of_a_stream_without_a_policy_end_when_all_is_erased(book):
     trimmed(book)
     assert book.states[retention_key("s")] == RetentionCheck(book.stream().topic, book.now_us)
     book.run(EndRetentionChecks("s", 0))
-    assert retention_key("s") in book.states  # more was given up than was erased
+    assert retention_key("s") in book.states  # more was trimmed than was erased
     book.run(EndRetentionChecks("s", 10))
     assert retention_key("s") not in book.states

@@ -13,7 +13,7 @@ from tests.support.book import TEXT, append, text
 
 
 def filled(book, retention, records=5):
-    """A stream of records of ten bytes, a second apart."""
+    """Create a stream of records of ten bytes, one second apart."""
     book.run(Create("s", TEXT, retention=retention))
     for _ in range(records):
         book.now_us += SECOND_US

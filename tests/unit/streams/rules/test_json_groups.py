@@ -1,4 +1,4 @@
-"""Large arrays in groups: cut only between elements, whatever stands in them."""
+"""Large arrays are split into groups only between elements, whatever the elements contain."""
 
 import json
 
@@ -40,7 +40,7 @@ def test_the_groups_together_are_all_elements_and_none_is_cut(array, group_bytes
     groups = list(split(data, 0, len(data), group_bytes))
     found = [element for group in groups for element in elements(b"[%b]" % data[group])]
     assert [json.loads(bytes(element)) for element in found] == array
-    assert sum(group.stop - group.start + 1 for group in groups) == len(data) + 1  # a comma between any two
+    assert sum(group.stop - group.start + 1 for group in groups) == len(data) + 1  # with a comma between any two
 
 
 def test_a_group_is_bounded_unless_one_element_is_larger():
@@ -61,7 +61,7 @@ def test_the_depth_counts_containers_and_not_what_strings_hold(array):
     assert depth(data, 0, len(data)) == deep(array)
 
 
-# The same through the rules of JSON mode, with bodies that are large enough
+# The same through JSON mode, with bodies that are large enough to be split
 
 LARGE = limits.PARSE_INLINE_BYTES_MAX
 FILLER = b'"' + b"x" * 1000 + b'",'
@@ -158,7 +158,7 @@ def test_places_of_messages_in_a_large_record():
 
 def test_a_piece_of_a_record_ends_with_a_message():
     first = len(messages(STORED)[0]) + 1
-    assert find_end(STORED, 1) == first, "one message at least"
+    assert find_end(STORED, 1) == first, "there is at least one message"
     for bytes_max in (first, 1_000, 400_000):
         end = find_end(STORED, bytes_max)
         assert bytes_max - 30 < end <= bytes_max

@@ -56,7 +56,7 @@ def sent_alone(text):
     ],
 )
 def test_a_message_is_kept_byte_for_byte(text):
-    """Re-serialising would lose key order, doubled keys, 1.0, exponents, big integers and escapes."""
+    """Serialising again would lose the order of keys, repeated keys, 1.0, exponents, big integers and escapes."""
     assert parse_body(text.encode()) == (text.encode() + b",", 1)
     assert parse_body(b"[%b]" % text.encode()) == (text.encode() + b",", 1)
     assert sent_alone(text) == [text.encode()]
@@ -176,7 +176,7 @@ def test_reasonable_nesting_is_accepted():
 
 
 def test_what_is_accepted_does_not_depend_on_the_stack_of_the_caller():
-    """Else a message could be stored that the code which looks for its boundaries cannot read."""
+    """Otherwise the server could store a message whose boundaries it cannot find again."""
 
     def deeper(frames, work, *arguments):
         return deeper(frames - 1, work, *arguments) if frames else work(*arguments)

@@ -68,4 +68,4 @@ def test_the_two_sentinels_are_known():
 def test_anything_else_is_refused(text):
     with pytest.raises(BadOffset) as caught:
         parse_offset(text)
-    assert len(caught.value.detail) < 400  # absurd input is not echoed whole
+    assert len(caught.value.detail) < 400  # absurd input is not repeated in full

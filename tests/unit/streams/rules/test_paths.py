@@ -72,7 +72,7 @@ def test_what_is_not_utf8_is_refused(raw):
 
 @pytest.mark.parametrize("raw", [b"%", b"%4", b"%zz", b"a%", b"a%2", b"%u0041", b"%%41"])
 def test_a_broken_percent_sign_is_refused(raw):
-    """Taken as it stands, `%zz` would be a second name of the stream `%25zz`."""
+    """If it were accepted, `%zz` would be a second name of the stream `%25zz`."""
     with pytest.raises(BadPath):
         parse_path(raw)
 

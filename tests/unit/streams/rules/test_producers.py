@@ -10,7 +10,7 @@ from mainstem.streams.states import ProducerState, ProducerTuple
 TOPIC = TopicId(1)
 ACCEPT, DUPLICATE = False, True
 
-# Protocol 5.2.1: (known epoch and last seq, or None), (epoch, seq) -> what must happen
+# Protocol section 5.2.1: (known epoch and last seq, or None), (epoch, seq) -> the expected outcome
 TABLE = [
     (None, (0, 0), ACCEPT),
     (None, (7, 0), ACCEPT),

@@ -65,6 +65,6 @@ def test_any_other_retention_is_refused(header):
     ],
 )
 def test_what_a_bound_does_not_keep_is_surplus_but_never_the_newest(retention, gone):
-    outlines = [Outline(10 * n, 10 * n + 10, 1, n * SECOND_US) for n in range(5)]  # a second apart
+    outlines = [Outline(10 * n, 10 * n + 10, 1, n * SECOND_US) for n in range(5)]  # one second apart
     state = StreamState(TopicId(1), 0, TEXT, tail=50, created_at_us=0, retention=retention, messages=5)
     assert list(find_surplus(state, outlines, 4 * SECOND_US)) == outlines[:gone]

@@ -23,7 +23,7 @@ line_ends = st.text("ab\r\n: \t\ufeff\u2028\u0085")
 
 
 def receive(stream: bytes) -> list[tuple[str, str, str | None]]:
-    """What an EventSource makes of it, after the HTML standard (9.2.6): (event, data, last event id)."""
+    """Parse events as an EventSource does (HTML standard, section 9.2.6): (event, data, last event id)."""
     events: list[tuple[str, str, str | None]] = []
     data: list[str] = []
     name, last_id = "", None
@@ -76,7 +76,7 @@ def test_text_can_forge_no_event(data):
 @example(" world")
 @example("a\n  indented")
 def test_text_arrives_whole_but_for_the_kind_of_line_end(data):
-    """Receivers strip one space after the colon, so a line that begins with one needs another before it."""
+    """Receivers remove one space after the colon, so a line that begins with a space needs another one."""
     assert receive(encode_text(data.encode()))[0][1] == re.sub(r"\r\n|\r", "\n", data)
 
 
@@ -120,7 +120,7 @@ def test_text_cut_anywhere_is_sent_in_whole_characters_and_nothing_is_lost(data)
     for cut in range(len(encoded) + 1):
         sent = whole_characters(encoded[:cut])
         assert cut - 3 <= sent <= cut
-        encoded[:sent].decode("utf-8")  # raises if a character was cut
+        encoded[:sent].decode("utf-8")  # raises if a character was split
         encoded[sent:].decode("utf-8")
 
 

@@ -1,4 +1,4 @@
-"""Which URLs a webhook may have, before and after its name is resolved (protocol 12.8)."""
+"""The URLs that are allowed for webhooks, before and after the name is resolved (protocol section 12.8)."""
 
 import pytest
 
@@ -163,7 +163,7 @@ def test_the_exception_for_this_machine_is_for_nothing_else(url):
         check_url(url, allow_local=True)
 
 
-# Names, once they are resolved
+# Resolved names
 
 
 def resolver(*addresses):
@@ -209,7 +209,7 @@ async def test_a_name_that_leads_to_a_private_address_is_not_called(address, all
 
 @pytest.mark.parametrize("private", ["127.0.0.1", "10.0.0.1", "::1"])
 async def test_one_private_address_among_public_ones_is_enough_to_refuse(private):
-    """Otherwise it would be chance, or the attacker, that decides which of them is called."""
+    """Otherwise chance, or the attacker, would decide which of them is called."""
     for addresses in (("8.8.8.8", private), (private, "8.8.8.8"), ("8.8.8.8", "1.1.1.1", private)):
         caller = WebhookClient(allow_local=False, resolve=resolver(*addresses))
         with pytest.raises(WebhookFailed, match="not public"):
@@ -230,7 +230,7 @@ async def test_localhost_that_leads_elsewhere_is_not_called():
 
 @pytest.mark.parametrize("host", ["127.1", "2130706433", "0x7f000001", "0177.0.0.1", "0x7f.1"])
 async def test_a_number_in_the_system_resolvers_own_forms_reaches_nothing(host):
-    """With the real resolver, which reads such numbers as addresses."""
+    """Use the real resolver, which takes such numbers for addresses."""
     for allow_local in (False, True):
         with pytest.raises(WebhookFailed):
             await WebhookClient(allow_local=allow_local).call(f"https://{host}/", b"{}", "signature")

@@ -1,4 +1,4 @@
-"""One webhook request against receivers that misbehave: whatever they do is a WebhookFailed, within bounds."""
+"""Webhook requests to receivers that misbehave: whatever they do raises WebhookFailed, within bounds."""
 
 import asyncio
 import socket
@@ -37,7 +37,7 @@ async def test_a_call_is_a_post_with_the_body_and_the_signature(caller):
     ("raw", "answer"),
     [
         (b"HTTP/1.1 204 No Content\r\n\r\n", WebhookResponse(204, b"")),
-        (b"HTTP/1.1 200 OK\r\n\r\n{}", WebhookResponse(200, b"{}")),  # without a length it ends with the connection
+        (b"HTTP/1.1 200 OK\r\n\r\n{}", WebhookResponse(200, b"{}")),  # without a length, it ends with the connection
         (b"HTTP/1.0 200 OK\r\n\r\n{}", WebhookResponse(200, b"{}")),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", WebhookResponse(200, b"{}")),
         (b"HTTP/1.1 500 Oh\r\nContent-Length: 1\r\n\r\nx", WebhookResponse(500, b"x")),
@@ -97,7 +97,7 @@ async def test_garbage_is_no_answer(caller, raw):
     ids=["status-line", "head", "before-the-body", "within-the-body", "before-the-last-chunk"],
 )
 async def test_an_answer_that_is_cut_off_is_no_answer(caller, raw):
-    """Nobody can tell what it would have said; a receiver that died in the middle has not taken the wake."""
+    """The rest of the response is unknown, so a receiver that dies in the middle has not accepted the wake."""
     with pytest.raises(WebhookFailed):
         await call(caller, answering(raw))
 
@@ -135,7 +135,7 @@ async def test_a_receiver_that_never_finishes_is_given_up_in_time(caller, monkey
 
 async def test_a_receiver_that_takes_no_data_is_given_up_in_time(caller, monkeypatch):
     monkeypatch.setattr(limits, "WEBHOOK_S_MAX", 0.1)
-    with socket.create_server(("127.0.0.1", 0), backlog=1) as deaf:  # it never accepts
+    with socket.create_server(("127.0.0.1", 0), backlog=1) as deaf:  # the receiver never accepts
         url = f"http://127.0.0.1:{deaf.getsockname()[1]}/"
         with pytest.raises(WebhookFailed, match="no response within"):
             await caller.call(url, b"x" * 50_000_000, "s")
@@ -176,7 +176,7 @@ HOSTS_OF_ODD_FORM = ["a..invalid", ".worker.invalid", "x" * 64 + ".invalid", "-.
 
 
 def test_a_name_that_cannot_be_a_name_has_failed_on_every_event_loop():
-    """The standard loop's resolver raises other errors for such names than uvloop's; the app may run on either."""
+    """For such names, the resolver of the standard loop raises other errors than that of uvloop."""
 
     async def check():
         for host in HOSTS_OF_ODD_FORM:

@@ -103,7 +103,7 @@ def test_a_number_reads_back_as_the_same_double_and_agrees_with_the_oracle(numbe
 @example(2**1024 - 2**970)
 @example(2**1024 - 2**970 - 1)
 def test_an_integer_is_written_as_the_double_it_is(number):
-    """The oracle refuses integers beyond 2^53, so it is asked about the double."""
+    """The oracle refuses integers beyond 2^53, so compare with the double."""
     try:
         double = float(number)
     except OverflowError:
@@ -219,7 +219,7 @@ def test_other_spellings_of_one_value_are_the_same_content(one, other):
     ],
 )
 def test_other_values_are_other_content(one, other):
-    """Strings of the event are not normalised: the two ways to write é stay two."""
+    """Strings in an event are not normalised: the two ways to write é stay different."""
     assert not same(one, other)
 
 

@@ -65,14 +65,14 @@ def test_a_name_takes_up_to_128_bytes_of_utf8(rule, name):
 
 @both
 def test_the_length_counts_after_nfc(rule):
-    """42 letters of three bytes that are eight bytes when decomposed: 336 bytes sent, 126 kept."""
+    """42 letters of three bytes that decompose into eight bytes: 336 bytes are sent, 126 are kept."""
     composed = "\u1f82" * 42
     assert rule([unicodedata.normalize("NFD", composed)]) == (composed,)
-    assert "128 bytes" in refused(rule, ["\u0958" * 22])  # composition excluded: three bytes become six
+    assert "128 bytes" in refused(rule, ["\u0958" * 22])  # excluded from composition: three bytes become six
 
 
 def test_no_character_decomposes_into_more_than_four():
-    """What makes it right to refuse a name by its characters before it is normalised."""
+    """This justifies refusing a name by its number of characters before it is normalised."""
     longest = max(len(unicodedata.normalize("NFD", chr(code))) for code in range(0x110000))
     assert longest * NAME_BYTES_MAX == NAME_CHARS_MAX
 

@@ -1,4 +1,4 @@
-"""The server's session without I/O: what may be said when, the order of replies, cycles, broadcasts, and closing."""
+"""The server's session without I/O: allowed messages, the order of replies, cycles, broadcasts, and closing."""
 
 import json
 
@@ -42,7 +42,7 @@ def text(type_, payload, msg_id="m"):
 
 
 def say(session, type_, payload, msg_id="m", now_us=NOW_US):
-    """Pass a message, and its payload if the session wants that."""
+    """Pass a message, and its decoded payload if the session asks for it."""
     effects = session.receive(*parse_envelope(text(type_, payload, msg_id)), now_us)
     if effects and isinstance(effects[0], Decode):
         [decode] = effects
@@ -51,7 +51,7 @@ def say(session, type_, payload, msg_id="m", now_us=NOW_US):
 
 
 def sent(effects):
-    """The messages among the effects: type, msg_id and payload."""
+    """Return the type, msg_id and payload of the messages among the effects."""
     messages = [json.loads(effect.payload) for effect in effects if isinstance(effect, Send)]
     return [(message["type"], message.get("msg_id"), message["payload"]) for message in messages]
 
@@ -84,7 +84,7 @@ def draft(event_id="1", partition="a"):
 
 
 def submit(session, *ids, msg_id="m", single=False) -> PendingReply:
-    """A submit that is now in the log's queue."""
+    """Submit events and return the reply, with the drafts in the log's queue."""
     drafts = [draft(event_id) for event_id in ids]
     type_, payload = ("submit_event", drafts[0]) if single else ("submit_events", {"events": drafts})
     [effect] = say(session, type_, payload, msg_id)
@@ -111,7 +111,7 @@ def page_of(read, *records, has_more=False):
 
 
 def ask(session, partitions, since=0, head=0, **fields) -> tuple[list, ReadPage]:
-    """A `sync` up to the page that it reads; and the effects before that."""
+    """Send a `sync` and return the effects before its page is read, and the read."""
     request = {"partitions": partitions, "since_committed_id": since} | fields
     assert say(session, "sync", request) == [AwaitReplies()]
     assert session.replies_sent() == (CatchUp(),)
@@ -188,7 +188,7 @@ def test_a_client_that_does_not_connect_in_time_is_closed_and_a_late_verificatio
     assert session.state is State.CLOSED
 
 
-# What may be said when
+# Allowed messages
 
 
 @pytest.mark.parametrize("type_", ["submit_events", "submit_event", "sync", "disconnect"])
@@ -239,7 +239,7 @@ def test_a_token_that_expires_ends_the_connection_also_in_the_middle_of_a_sync()
     assert session.page_read(page_of(read), NOW_US) == ()
 
 
-# Errors: which keep the connection, and which end it
+# Errors that keep the connection open, and errors that close it
 
 
 @pytest.mark.parametrize(
@@ -364,7 +364,7 @@ def test_the_pages_of_a_cycle_have_one_end_and_the_last_starts_the_feed():
     assert sent(effects)[0][2]["effective_subscriptions"] == ["a"]
     before, read = ask(session, ["a", "b"], since=1, head=20)
     assert before == []
-    assert read.cycle.until == 10, "the log has grown, the cycle has not"
+    assert read.cycle.until == 10, "the log has grown, but the cycle has not"
     effects = session.page_read(page_of(read, record(9, "b")), NOW_US)
     assert types(effects) == [Send, FeedFromLog]
     [(type_, msg_id, payload)] = sent(effects)
@@ -441,7 +441,7 @@ def subscribed_session(*partitions, head=0):
 
 
 def feed(session, head, *records):
-    """Read the log up to `head`: the ids that are sent."""
+    """Read the log up to `head` and return the ids that are sent."""
     read = session.feed.next_read(head)
     assert read is not None
     messages = session.feed.events_read(read, records)

@@ -8,7 +8,7 @@ from mainstem.sync.validation.validators import ERRORS_MAX, FIELD_CHARS_MAX, Fie
 
 
 def faults(schema, value):
-    """What a schema says of a value, which stands in the event as `v`."""
+    """Return the errors of a value under a schema. The value is the field `v` of the event."""
     return json_schema({"properties": {"v": schema}})({"v": value}, [])
 
 

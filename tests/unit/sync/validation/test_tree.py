@@ -34,7 +34,7 @@ def replay(*events, state=None):
 
 
 def outline(state, target="t"):
-    """The tree as nested pairs, which read well in a failed assertion."""
+    """Return the tree as nested pairs, which are easy to read in a failed assertion."""
 
     def of(nodes):
         return [(node["id"], of(node["children"])) if node["children"] else node["id"] for node in nodes]
@@ -385,7 +385,7 @@ def trees_in(value):
 
 
 def ids_of(nodes):
-    """Ends for a finite tree only; a cycle would be a RecursionError."""
+    """Return only for a finite tree; a cycle would raise a RecursionError."""
     return [each for node in nodes for each in (node["id"], *ids_of(node["children"]))]
 
 

@@ -1,4 +1,4 @@
-"""How subscriptions are made, changed and deleted, as commands on a dict."""
+"""The commands that create, change and delete subscriptions, run on a dict."""
 
 import pytest
 from msgspec import msgpack
@@ -24,7 +24,7 @@ from mainstem.streams.subscriptions.core.model import (
 )
 from tests.support.ledger import PULL_WAKE, WEBHOOK
 
-# Making them
+# Creating
 
 
 def test_the_same_configuration_again_confirms_it(ledger):
@@ -131,7 +131,7 @@ def test_removing_an_explicit_link_removes_it(ledger):
     ledger.put(WEBHOOK, "a")
     ledger.run(RemoveStream("sub", "nonce", "a"))
     assert ledger.link("a") is None
-    ledger.run(RemoveStream("sub", "nonce", "a"))  # once more is no error
+    ledger.run(RemoveStream("sub", "nonce", "a"))  # repeating it is no error
 
 
 def test_removing_an_explicit_link_keeps_the_link_by_pattern_and_its_place(ledger):
@@ -182,7 +182,7 @@ def test_links_of_one_life_mean_nothing_to_the_next_and_are_dropped(ledger):
     assert ledger.links() == {}
 
 
-# What is pending
+# Pending data
 
 
 def stream(tail=0, read_seq=0, last_id=0, **fields):
@@ -201,8 +201,8 @@ SUBSCRIPTION = Subscription("nonce", WEBHOOK, "hash", "http://server", 0, Commit
         (None, stream(0, last_id=0), False),  # created later, but empty
         (Link(0, 5, True), stream(5, last_id=99), False),
         (Link(0, 5, True), stream(6, last_id=99), True),
-        (Link(0, 5, False), stream(6, last_id=1), True),  # a real link counts, not the age
-        (Link(0, 9, False), stream(5, read_seq=1, last_id=99), True),  # another life has begun
+        (Link(0, 5, False), stream(6, last_id=1), True),  # a stored link counts, not the age
+        (Link(0, 9, False), stream(5, read_seq=1, last_id=99), True),  # another incarnation has begun
         (Link(1, 5, False), stream(9, last_id=99), False),
         (Link(0, 0, True), None, False),
         (Link(0, 0, True), stream(5, last_id=99, deleted=True), False),

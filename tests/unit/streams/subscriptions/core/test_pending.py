@@ -1,4 +1,4 @@
-"""What is kept in memory about subscriptions: where to look, whom to wake, and what may be forgotten."""
+"""The state in memory of subscriptions: which streams to check, which subscriptions to wake, and what to forget."""
 
 import msgspec
 import pytest
@@ -23,7 +23,7 @@ def link_name(nonce, path):
 
 
 class Watched(PendingStreams):
-    """Counts how often it asks for attention."""
+    """Counts the calls of `notify`."""
 
     def __init__(self):
         self.notices = 0
@@ -48,12 +48,12 @@ def pending():
 
 @pytest.fixture
 def ann(pending):
-    """Pending streams with one subscription, to everything directly under `e`."""
+    """Pending streams with one subscription to everything directly under `e`."""
     pending.note_subscription("ann", subscription("e/*", nonce="ann"))
     return pending
 
 
-# Whom a change concerns
+# Matching changes to subscriptions
 
 
 def test_a_change_that_concerns_nobody_wakes_nobody(ann):
@@ -125,7 +125,7 @@ def test_a_later_explicit_link_hears_of_a_stream_that_was_spread_before_it(ann):
     assert ann.paths("ann") == ["other"]
 
 
-# Lives
+# Incarnations
 
 
 def test_the_life_that_ended_is_told_so_that_its_links_can_be_dropped(ann):
@@ -160,7 +160,7 @@ def test_nothing_older_than_the_oldest_subscription_is_new_to_any(pending):
     assert pending.oldest_id() == 3
 
 
-# Who is ready
+# Ready subscriptions
 
 
 def test_whoever_is_woken_already_becomes_ready_when_the_wake_ends(ann):
@@ -195,7 +195,7 @@ def test_a_wake_that_failed_is_put_back_unless_its_subscription_is_gone(ann):
     assert ann.ready() == ["ann"]
 
 
-# What is settled
+# Clearing pending streams
 
 
 def test_a_stream_without_news_is_forgotten_until_it_changes(ann):

@@ -26,7 +26,7 @@ MAX_AGE_US = limits.SIGNING_KEY_US_MAX
 
 
 def ensure(ledger, *, rotate=False):
-    """As a server does it at its start, or when it is asked: always with new random bytes."""
+    """Ensure the keys with new random bytes, as a server does when it starts or rotates them."""
     return ledger.run(EnsureKeys(os.urandom(32), os.urandom(32), MAX_AGE_US, rotate))
 
 
@@ -69,7 +69,7 @@ def test_the_published_keys_are_a_jwk_set_without_anything_private(ledger):
 
 
 def verify(ring, header, body):
-    """As a receiver does it: with nothing but the header, the body and the published keys."""
+    """Verify a signature as a receiver does: with only the header, the body and the published keys."""
     fields = dict(field.split("=", 1) for field in header.split(","))
     (key,) = [key for key in jwks(ring)["keys"] if key["kid"] == fields["kid"]]
     public = Ed25519PublicKey.from_public_bytes(decode(key["x"]))

@@ -1,4 +1,4 @@
-"""Every transition of the table in `wakes`, and that a cursor moves only forward and only by an acknowledgement."""
+"""Every transition of the table in `wakes`; offsets move only forward and only by an acknowledgement."""
 
 import json
 from itertools import product
@@ -190,7 +190,7 @@ def test_a_claim_of_an_idle_subscription_begins_a_wake(pull_wake):
     assert woken.state == state
     assert (state.generation, state.wake_id, state.holder) == (1, "w_1", "ann")
     assert state.lease_until_us == pull_wake.now_us + LEASE_S * SECOND_US
-    assert messages(pull_wake) == []  # whoever claims needs no telling
+    assert messages(pull_wake) == []  # a worker that claims needs no wake message
 
 
 def test_a_claim_of_a_woken_subscription_takes_that_very_wake(pull_wake):
@@ -198,7 +198,7 @@ def test_a_claim_of_a_woken_subscription_takes_that_very_wake(pull_wake):
     pull_wake.append("e/1", b"more")
     woken = pull_wake.claim("e/1")
     assert (woken.state.generation, woken.state.wake_id, woken.state.holder) == (1, "w_1", "ann")
-    assert woken.streams[0].tail_offset == str(Offset(0, 8))  # told anew: it may have grown
+    assert woken.streams[0].tail_offset == str(Offset(0, 8))  # read again, because it may have grown
     assert woken.state.snapshot == (("e/1", str(Offset(0, 8))),)
 
 
@@ -291,7 +291,7 @@ def test_a_deleted_subscription_fails_its_worker_and_moves_no_cursor(pull_wake):
     for command in (Release("sub", fencing), Acknowledge("sub", fencing, (("e/1", Offset(0, 4)),), True)):
         with pytest.raises(SubscriptionNotFound):
             pull_wake.run(command)
-    pull_wake.put(PULL_WAKE, nonce="second")  # nor does the next one with this id let it in
+    pull_wake.put(PULL_WAKE, nonce="second")  # nor does a new subscription with this id accept it
     for command in (Release("sub", fencing), Acknowledge("sub", fencing, (("e/1", Offset(0, 4)),), True)):
         with pytest.raises(Fenced):
             pull_wake.run(command)
@@ -378,7 +378,7 @@ def test_an_offset_behind_the_end_cannot_be_acknowledged(pull_wake, offset):
 
 
 def test_what_was_never_there_cannot_be_acknowledged(ledger):
-    """A cursor ahead of its stream would hide everything that the stream takes when it is created."""
+    """A link ahead of its stream would hide everything that is appended after the stream is created."""
     ledger.create("wakes", content_type="application/json")
     ledger.put(PULL_WAKE, "missing")
     ledger.create("e/1", b"data")
@@ -428,7 +428,7 @@ def test_a_failed_webhook_is_postponed_and_tried_again_as_the_same_wake(webhook)
     state = webhook.subscription
     assert (state.attempts, state.next_attempt_us, due(webhook)) == (1, at_us, at_us)
     webhook.advance(100)
-    assert not webhook.run(ExpireLease("sub", "w_1"))  # while a retry is planned, the lease does not count
+    assert not webhook.run(ExpireLease("sub", "w_1"))  # the lease does not count while a retry is scheduled
     again = webhook.run(RetryDelivery("sub", "w_1"))
     assert (again.wake_id, again.generation, again.attempts, again.next_attempt_us) == ("w_1", 1, 1, None)
     assert again.lease_until_us == webhook.now_us + LEASE_S * SECOND_US == due(webhook)
