@@ -1,4 +1,4 @@
-"""How long a stream lives: sliding TTL, absolute expiry, and when it counts as gone."""
+"""The lifetime of a stream: sliding TTL, absolute expiry, and when it counts as gone."""
 
 import re
 from datetime import UTC, datetime, timedelta
