@@ -78,7 +78,7 @@ def test_what_cannot_be_a_prefix_is_refused(prefix):
 
 @pytest.mark.parametrize("prefix", ["/v1", "/v1/log", "/v1/log/streams", "/v1/stream-set", "/healthz"])
 def test_a_prefix_that_would_hide_another_path_is_refused(prefix):
-    with pytest.raises(SettingsError, match="would hide"):
+    with pytest.raises(SettingsError, match="conflicts with"):
         load_settings({"stream_prefix": prefix}, {})
 
 
