@@ -27,7 +27,7 @@ def check_refused(reply, current):
 
 
 @pytest.mark.parametrize("form", ["{}", '"{}"'])
-def test_an_append_at_the_expected_end_is_taken_and_any_other_is_412_with_the_end(client, stream, form):
+def test_an_append_at_the_expected_end_is_accepted_and_any_other_is_412_with_the_end(client, stream, form):
     start = tail(client, stream)
     taken = client.post(stream, headers=TEXT | {"if-match": form.format(start)}, content=b"one")
     assert taken.status_code == 204
@@ -107,7 +107,7 @@ def test_a_retry_of_what_is_stored_is_a_duplicate_and_not_a_conflict(client, str
     assert client.get(stream).content == b"oneother"
 
 
-def test_a_fenced_producer_learns_that_first(client, stream):
+def test_a_fenced_producer_gets_stale_epoch_first(client, stream):
     start = tail(client, stream)
     client.post(stream, headers=producer(0, epoch=5), content=b"one")
     assert client.post(stream, headers=producer(0, epoch=4) | {"if-match": start}, content=b"x").status_code == 403

@@ -56,7 +56,7 @@ def numbers(text):
         ("max-messages=2, max-bytes=1000", 2),
     ],
 )
-def test_what_a_bound_does_not_keep_goes_but_never_the_newest(client, path, clock, retention, kept):
+def test_records_beyond_a_bound_are_surplus_but_never_the_newest(client, path, clock, retention, kept):
     create(client, path, retention)
     offsets = fill(client, path)
     clock.advance(6)
@@ -65,7 +65,7 @@ def test_what_a_bound_does_not_keep_goes_but_never_the_newest(client, path, cloc
     assert numbers(client.get(f"{ROOT}{path}?tail=100").text) == list(range(10))[-kept:]
 
 
-def test_what_is_too_old_goes(client, path, clock):
+def test_records_that_are_too_old_are_surplus(client, path, clock):
     create(client, path, "max-age=60")
     offsets = fill(client, path, clock=clock)
     clock.advance(55)  # the first is 65 s old, the last 56
@@ -92,7 +92,7 @@ def test_an_offset_that_is_no_longer_kept_is_410_with_the_earliest(client, path,
     assert listed["earliest_offset"] == offsets[7]
 
 
-def test_appending_goes_on_as_if_nothing_had_gone(client, path, clock):
+def test_appending_continues_after_a_trim(client, path, clock):
     create(client, path, "max-messages=2")
     offsets = fill(client, path)
     clock.advance(6)
@@ -103,7 +103,7 @@ def test_appending_goes_on_as_if_nothing_had_gone(client, path, clock):
     eventually(lambda: earliest(client, path) == again[8])
 
 
-def test_json_goes_by_messages_in_whole_batches(client, path, clock):
+def test_json_is_trimmed_by_messages_in_whole_batches(client, path, clock):
     client.put(ROOT + path, headers={"content-type": "application/json", "stream-retention": "max-messages=4"})
     for batch in (b"[1,2,3]", b"[4,5,6]", b"[7]"):
         client.post(ROOT + path, headers={"content-type": "application/json"}, content=batch)
@@ -221,7 +221,7 @@ def test_a_live_reader_at_the_end_does_not_notice_the_trimming(client, path, clo
             eventually(lambda tail=tail: int(earliest(client, path)[17:]) == int(tail[17:]) - 10)
 
 
-def test_a_deleted_stream_comes_back_without_its_policy(client, path, clock):
+def test_a_stream_that_is_created_again_does_not_inherit_the_policy(client, path, clock):
     create(client, path, "max-messages=1")
     fill(client, path, count=3)
     client.delete(ROOT + path)

@@ -109,7 +109,7 @@ def test_after_need_not_be_a_stream(client, path):
     assert names(client.get("/v1/streams", params={"prefix": path + "/", "after": "zzzz"})) == []
 
 
-def test_deleted_streams_are_left_out_also_those_that_forks_still_read(client, path):
+def test_deleted_streams_are_not_listed_even_if_forks_still_read_them(client, path):
     create(client, *(f"{path}/{name}" for name in "abcd"))
     client.put(f"{ROOT}{path}/e", headers={"stream-forked-from": f"{ROOT}{path}/b"})
     client.delete(f"{ROOT}{path}/a")

@@ -224,7 +224,7 @@ def test_a_long_stream_does_not_hold_up_the_others(client, path):
         reader.read(events, lambda: len(reader.data[long]) == 800_000)
 
 
-def test_a_deleted_member_is_told_and_the_others_go_on(client, path):
+def test_a_deleted_member_is_reported_and_the_others_continue(client, path):
     one, two = create(client, path + "/1", TEXT, b"one"), create(client, path + "/2", TEXT, b"two")
     reader = Reader()
     with watch(client, one, two) as events:
@@ -240,7 +240,7 @@ def test_a_deleted_member_is_told_and_the_others_go_on(client, path):
     assert reader.closed == {two}
 
 
-def test_a_member_that_is_deleted_but_kept_for_its_forks_is_told_as_deleted(client, path):
+def test_a_member_that_is_deleted_but_kept_for_its_forks_is_reported_as_deleted(client, path):
     one, two = create(client, path + "/1", TEXT, b"one"), create(client, path + "/2", TEXT, b"two")
     client.put(f"{ROOT}{path}/fork", headers={"stream-forked-from": ROOT + one})
     reader = Reader()

@@ -31,7 +31,7 @@ def put(client, path, committed_id, offset, state=None):
     return client.put(SNAPSHOTS + path, json=body)
 
 
-def give_up(client, streams):
+def trim(client, streams):
     return client.post("/v1/prune", json={"streams": streams})
 
 
@@ -42,7 +42,7 @@ def earliest(client, path):
 # Snapshots
 
 
-def test_a_snapshot_comes_back_as_it_was_put(client, path):
+def test_a_snapshot_is_returned_as_it_was_stored(client, path):
     create(client, path)
     offset = append(client, path, b"[1,2]")
     body = '{"committed_id": %d, "offset": "%s", "state": {"z": 1.0, "a": [12345678901234567890, "☃"]}}'
@@ -68,7 +68,7 @@ def test_a_stream_without_a_snapshot_tells_what_is_kept(client, path):
     assert found.headers["stream-earliest-offset"].endswith("_0000000000000000")
 
 
-def test_a_snapshot_neither_goes_back_nor_lies_in_the_future(client, path):
+def test_a_snapshot_is_neither_older_than_the_current_one_nor_in_the_future(client, path):
     create(client, path)
     first = append(client, path, b"[1]")
     first_id = head_id(client)
@@ -112,11 +112,11 @@ def test_a_stream_that_is_made_again_has_no_snapshot(client, path):
 # Trimming
 
 
-def test_history_before_an_offset_goes_in_whole_records(client, path):
+def test_history_before_an_offset_is_trimmed_in_whole_records(client, path):
     create(client, path)
     offsets = [append(client, path, body) for body in (b"[1,2]", b"[3,4]", b"[5]")]
     within = offsets[0][:-1] + str(int(offsets[0][-1]) + 2)
-    assert give_up(client, {path: within}).status_code == 202
+    assert trim(client, {path: within}).status_code == 202
     assert earliest(client, path) == offsets[0]
     assert client.get(ROOT + path).json() == [3, 4, 5]
     gone = client.get(f"{ROOT}{path}?offset={'0' * 16}_{'0' * 16}")
@@ -133,44 +133,44 @@ def rows(client, path):
 def test_the_newest_record_always_stays(client, path):
     create(client, path, TEXT)
     offsets = [append(client, path, b"0123456789", TEXT) for _ in range(3)]
-    assert give_up(client, {path: offsets[-1]}).status_code == 202
+    assert trim(client, {path: offsets[-1]}).status_code == 202
     assert earliest(client, path) == offsets[1]
     assert client.get(ROOT + path).text == "0123456789"
     assert append(client, path, b"more", TEXT) > offsets[-1]
 
 
-def test_many_records_go_in_several_steps(client, path, monkeypatch):
+def test_many_records_are_trimmed_in_several_steps(client, path, monkeypatch):
     monkeypatch.setattr("mainstem.limits.ERASE_RECORDS_MAX", 3)
     create(client, path, TEXT)
     offsets = [append(client, path, b"0123456789", TEXT) for _ in range(11)]
-    assert give_up(client, {path: offsets[7]}).status_code == 202
+    assert trim(client, {path: offsets[7]}).status_code == 202
     assert earliest(client, path) == offsets[7]
     eventually(lambda: len(rows(client, path)) == 3)
     pruned = client.get("/v1/log/head").json()["pruned"]
     assert pruned == rows(client, path)[0]["committed_id"] - 1
 
 
-def test_forks_keep_what_their_source_would_give_up(client, path):
+def test_forks_keep_what_their_source_would_discard(client, path):
     create(client, path)
     offsets = [append(client, path, body) for body in (b"[1]", b"[2]", b"[3]")]
     assert client.put(ROOT + path + "/f", headers={"stream-forked-from": ROOT + path}).status_code == 201
-    assert give_up(client, {path: offsets[1]}).status_code == 202
+    assert trim(client, {path: offsets[1]}).status_code == 202
     assert client.get(ROOT + path).json() == [1, 2, 3]
     assert client.get(ROOT + path + "/f").json() == [1, 2, 3]
     client.delete(ROOT + path + "/f")
 
     def trimmed():
-        assert give_up(client, {path: offsets[1]}).status_code == 202
+        assert trim(client, {path: offsets[1]}).status_code == 202
         return earliest(client, path) == offsets[1]
 
     eventually(trimmed)
 
 
-def test_what_was_given_up_stays_given_up(client, path):
+def test_what_was_trimmed_stays_trimmed(client, path):
     create(client, path)
     offsets = [append(client, path, body) for body in (b"[1]", b"[2]", b"[3]")]
-    assert give_up(client, {path: offsets[1]}).status_code == 202
-    assert give_up(client, {path: offsets[0]}).status_code == 202
+    assert trim(client, {path: offsets[1]}).status_code == 202
+    assert trim(client, {path: offsets[0]}).status_code == 202
     assert earliest(client, path) == offsets[1]
 
 
@@ -185,15 +185,15 @@ def test_what_was_given_up_stays_given_up(client, path):
         ({}, 400, "bad_request"),
     ],
 )
-def test_what_cannot_be_given_up_is_refused(client, path, streams, status, code):
+def test_what_cannot_be_trimmed_is_refused(client, path, streams, status, code):
     create(client, path)
     append(client, path, b"[1]")
-    reply = give_up(client, {name.format(path=path): offset for name, offset in streams.items()})
+    reply = trim(client, {name.format(path=path): offset for name, offset in streams.items()})
     assert (reply.status_code, reply.json()["code"]) == (status, code)
     assert client.get(ROOT + path).json() == [1]
 
 
-def test_partitions_and_streams_go_in_one_request(client, path):
+def test_partitions_and_streams_are_pruned_in_one_request(client, path):
     create(client, path)
     offsets = [append(client, path, body) for body in (b"[1]", b"[2]")]
     reply = client.post("/v1/prune", json={"floors": {"room": 1}, "streams": {path: offsets[0]}})

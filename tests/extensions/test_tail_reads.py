@@ -41,7 +41,7 @@ def test_the_last_messages_are_counted_across_and_within_batches(client, numbers
     assert page.headers["stream-next-offset"] == client.head(ROOT + numbers).headers["stream-next-offset"]
 
 
-def test_a_reader_goes_on_behind_a_tail_read(client, numbers):
+def test_a_reader_continues_after_a_tail_read(client, numbers):
     offset = tail(client, numbers, 2).headers["stream-next-offset"]
     append(client, numbers, b"[10,11]", JSON)
     assert client.get(f"{ROOT}{numbers}?offset={offset}").json() == [10, 11]
@@ -83,7 +83,7 @@ def test_a_tail_read_can_be_asked_for_again(client, numbers):
 
 @pytest.mark.parametrize("content_type", [TEXT, JSON])
 @pytest.mark.parametrize("page_bytes", [1, 6])
-def test_a_long_tail_comes_in_pages(start_thread, connect_to, content_type, page_bytes):
+def test_a_long_tail_is_read_in_pages(start_thread, connect_to, content_type, page_bytes):
     client = connect_to(start_thread(page_bytes=page_bytes))
     client.put(ROOT + "s", headers={"content-type": content_type})
     for number in range(10):

@@ -37,7 +37,7 @@ def statuses(client, *names):
     return [client.head(ROOT + name).status_code for name in names]
 
 
-def test_a_deleted_source_with_forks_is_410_for_everybody_and_its_path_is_taken(client):
+def test_a_deleted_source_with_forks_is_410_for_all_requests_and_its_path_is_in_use(client):
     grow_chain(client, "a", "b")
     assert client.delete(ROOT + "a").status_code == 204
     answers = {
@@ -90,7 +90,7 @@ def test_the_cascade_stops_at_a_stream_that_is_alive(client):
     eventually(lambda: statuses(client, "a") == [404])
 
 
-def test_a_path_is_free_again_after_the_cascade_and_begins_anew(client):
+def test_a_path_is_free_again_after_the_cascade_and_starts_from_scratch(client):
     grow_chain(client, "a", "b")
     old = client.head(ROOT + "a").headers["stream-next-offset"]
     client.delete(ROOT + "a")
@@ -103,7 +103,7 @@ def test_a_path_is_free_again_after_the_cascade_and_begins_anew(client):
     assert read_all(client, "a") == b"new"
 
 
-def test_an_expired_fork_lets_its_source_go(start_thread, connect_to, hasty, data):
+def test_an_expired_fork_releases_its_source(start_thread, connect_to, hasty, data):
     clock = FakeClock()
     client = connect_to(start_thread(data=str(data), clock_us=clock))
     grow_chain(client, "a")

@@ -44,7 +44,9 @@ def lifetime(kind, clock):
         (HOUR, TWO_HOURS, TWO_HOURS, 7200),
     ],
 )
-def test_a_fork_lives_as_it_asks_or_else_as_its_source(client, clock, path, source, asked, gets, lives_s):
+def test_a_fork_has_the_lifetime_it_requests_or_else_that_of_its_source(
+    client, clock, path, source, asked, gets, lives_s
+):
     expected = lifetime(gets, clock)
     client.put(ROOT + path, headers={"content-type": TEXT} | lifetime(source, clock), content=b"data")
     made = client.put(ROOT + path + "/f", headers={"stream-forked-from": ROOT + path} | lifetime(asked, clock))
@@ -84,7 +86,7 @@ def test_a_fork_of_an_expired_source_is_refused_as_if_it_were_not_there(client, 
     assert fork(client, path + "/f", path).status_code == 404
 
 
-def test_an_expired_source_with_forks_keeps_its_path_also_before_it_is_reaped(start_thread, connect_to, monkeypatch):
+def test_an_expired_source_with_forks_keeps_its_path_even_before_it_is_reaped(start_thread, connect_to, monkeypatch):
     """Otherwise the path could be reused before the reaper runs, and the data would never be erased."""
     monkeypatch.setattr("mainstem.limits.REAP_EVERY_S", 3600.0)
     clock = FakeClock()

@@ -82,7 +82,7 @@ def test_an_offset_within_a_json_message_is_400(client, target, path):
 
 
 @pytest.mark.parametrize(("anchor", "data"), [("-1", b""), ("now", b"onethree"), (None, b"onethree")])
-def test_a_fork_point_may_be_named_by_its_place(client, target, source, anchor, data):
+def test_a_fork_point_may_be_named_by_a_sentinel(client, target, source, anchor, data):
     assert fork(client, target, source, anchor).status_code == 201
     assert read_all(client, target) == data
 
@@ -95,7 +95,7 @@ def test_a_stream_is_no_fork_of_itself(client, target, source):
     assert read_all(client, source) == b"onethree"
 
 
-def test_a_fork_takes_its_first_content_and_its_end_with_it(client, target, source):
+def test_a_fork_can_be_created_with_first_content_and_closed(client, target, source):
     headers = {"stream-forked-from": ROOT + source, "stream-fork-offset": offset(3), "stream-closed": "true"}
     created = client.put(ROOT + target, headers=headers, content=b" two")
     assert (created.status_code, created.headers["stream-closed"]) == (201, "true")
@@ -117,11 +117,11 @@ def test_a_fork_of_a_closed_stream_is_open(client, target, source):
     assert read_all(client, target) == b"onethree!"
 
 
-def test_a_fork_keeps_what_it_inherits_and_takes_no_retention(client, target, source):
+def test_a_fork_keeps_what_it_inherits_and_cannot_have_retention(client, target, source):
     assert fork(client, target, source, stream_retention="max-bytes=1").status_code == 400
 
 
-def test_the_same_fork_again_is_200_also_when_both_have_grown(client, target, source):
+def test_the_same_fork_again_is_200_even_when_both_have_grown(client, target, source):
     first = fork(client, target, source, offset(3), 2)
     client.post(ROOT + target, headers={"content-type": TEXT}, content=b"own")
     client.post(ROOT + source, headers={"content-type": TEXT}, content=b"more")
@@ -132,14 +132,14 @@ def test_the_same_fork_again_is_200_also_when_both_have_grown(client, target, so
         assert (other.status_code, other.json()["code"]) == (409, "stream_exists")
 
 
-def test_the_same_fork_again_is_200_also_when_the_source_is_deleted(client, target, source):
+def test_the_same_fork_again_is_200_even_when_the_source_is_deleted(client, target, source):
     fork(client, target, source, offset(3))
     client.delete(ROOT + source)
     assert fork(client, target, source, offset(3)).status_code == 200
     assert fork(client, target + "/other", source, offset(3)).status_code == 409
 
 
-def test_a_fork_of_an_earlier_life_of_a_path_is_not_confused_with_the_next(client, target, source):
+def test_a_fork_of_an_earlier_incarnation_of_a_path_is_not_confused_with_the_next(client, target, source):
     tail = client.head(ROOT + source).headers["stream-next-offset"]
     client.delete(ROOT + source)
     client.put(ROOT + source, headers={"content-type": TEXT}, content=b"new life")

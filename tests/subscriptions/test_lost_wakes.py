@@ -75,7 +75,7 @@ async def finish(dispatcher: Dispatcher, name: str, woken: WakeResult, token: st
     return await dispatcher.acknowledge(name, fencing_token_of(dispatcher, name, woken, token), acks, True)
 
 
-async def test_an_append_that_comes_while_its_empty_stream_is_looked_at_wakes():
+async def test_an_append_while_its_empty_stream_is_checked_wakes():
     """The check finds nothing yet, but the append is committed before the wake that follows from it."""
     async with subscribed("ann") as (log, dispatcher):
         await log.submit(Create("e/1", TEXT, NOTHING))

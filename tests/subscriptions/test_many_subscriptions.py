@@ -35,7 +35,7 @@ def test_each_of_many_subscriptions_with_one_pattern_gets_one_wake_for_a_burst(c
         assert subscriber.describe()["generation"] <= 2
 
 
-def test_each_subscription_hears_of_its_own_streams_alone(client, path, receive):
+def test_each_subscription_is_woken_only_for_its_own_streams(client, path, receive):
     receiver = receive(lambda call: DONE)
     prefix = path.replace("/", "-")
     for number in range(SUBSCRIPTIONS):

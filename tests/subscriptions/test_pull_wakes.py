@@ -12,7 +12,7 @@ from tests.support.waits import eventually
 BEGINNING = "0000000000000000_0000000000000000"
 
 
-def test_a_wake_is_a_message_and_a_claim_takes_it(client, subscriber, path, wakes):
+def test_a_wake_is_a_message_and_a_claim_returns_its_work(client, subscriber, path, wakes):
     subscriber.pull(wakes.path, pattern=path + "/e/*")
     tail = append(client, path + "/e/1")
     message = wakes.next()
@@ -61,7 +61,7 @@ def test_a_burst_of_appends_is_one_wake(client, subscriber, path, wakes):
     assert wakes.next()["generation"] == 2
 
 
-def test_what_comes_while_a_wake_is_held_wakes_after_it(client, subscriber, path, wakes):
+def test_data_that_arrives_while_a_wake_is_held_wakes_after_it(client, subscriber, path, wakes):
     subscriber.pull(wakes.path, pattern=path + "/e/*")
     append(client, path + "/e/1")
     wakes.next()
@@ -140,7 +140,7 @@ def test_a_lease_that_runs_out_fences_its_worker_and_wakes_again(start_thread, c
     assert subscriber.finish(subscriber.claimed("bob")) is False
 
 
-def test_a_wake_with_many_streams_comes_in_parts_until_all_are_told(start_thread, connect_to, monkeypatch):
+def test_a_wake_with_many_streams_is_sent_in_parts_until_all_are_delivered(start_thread, connect_to, monkeypatch):
     monkeypatch.setattr("mainstem.limits.WAKE_STREAMS_MAX", 3)
     client = connect_to(start_thread(long_poll_ms=2000))
     wakes = WakeStream(client, "wakes")
@@ -190,7 +190,7 @@ def test_adding_a_stream_that_the_pattern_has_linked_keeps_what_is_pending(clien
     assert (told["path"], told["acked_offset"], told["tail_offset"]) == (path + "/e/2", BEGINNING, tail)
 
 
-def test_a_removed_stream_wakes_nobody_also_if_it_was_pending(client, subscriber, path, wakes):
+def test_a_removed_stream_does_not_wake_even_if_it_was_pending(client, subscriber, path, wakes):
     subscriber.pull(wakes.path, streams=[path + "/a", path + "/b"])
     append(client, path + "/a")
     wakes.next()
@@ -230,7 +230,7 @@ def test_a_deleted_stream_is_no_longer_pending(client, subscriber, path, wakes):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_whatever_the_order_of_appends_and_acknowledgements_everything_is_told(start_thread, connect_to, seed):
+def test_everything_is_delivered_whatever_the_order_of_appends_and_acknowledgements(start_thread, connect_to, seed):
     """Several subscriptions to the same streams, with concurrent workers and a writer: every offset reaches the end."""
     client = connect_to(start_thread(long_poll_ms=100))
     chance = random.Random(seed)

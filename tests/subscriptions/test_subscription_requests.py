@@ -146,7 +146,7 @@ def test_an_id_is_one_segment_of_up_to_256_bytes(client, path):
         assert client.get(url).json()["id"] == name
 
 
-def test_whatever_else_lies_under_the_reserved_prefix_is_no_stream(client):
+def test_other_paths_under_the_reserved_prefix_are_not_streams(client):
     for rest in ("", "/", "/x", "/subscriptions", "/keys", "/jwks"):
         assert client.put(f"{ROOT}__ds{rest}", headers={"content-type": "text/plain"}).status_code in {400, 404, 405}
         assert client.get(f"{ROOT}__ds{rest}").status_code in {400, 404, 405}
@@ -183,7 +183,7 @@ def test_a_subscription_that_is_not_there_is_404_for_everything(subscriber, clie
 
 @pytest.mark.parametrize("action", ["callback", "ack", "release"])
 @pytest.mark.parametrize("token", [None, "x", "of another one"])
-def test_without_the_token_of_a_wake_nobody_learns_which_ids_exist(client, path, wakes, action, token):
+def test_without_the_token_of_a_wake_no_caller_learns_which_ids_exist(client, path, wakes, action, token):
     there, missing = (Subscriber(client, f"{path.replace('/', '-')}-{word}") for word in ("there", "missing"))
     other = Subscriber(client, path.replace("/", "-") + "-other").pull(wakes.path, pattern=path + "/e/*")
     there.pull(wakes.path, pattern=path + "/e/*")

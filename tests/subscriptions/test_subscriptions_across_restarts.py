@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 BEGINNING = "0000000000000000_0000000000000000"
 
 
-def test_a_webhook_that_was_told_before_a_kill_is_told_again(start_server, connect_to, receive):
+def test_a_webhook_that_was_sent_before_a_kill_is_sent_again(start_server, connect_to, receive):
     server = start_server("--allow-local-webhooks")
     client = connect_to(server)
     receiver = receive(lambda call: TAKEN)
@@ -147,7 +147,7 @@ def test_a_lease_survives_a_restart_with_its_time(restart, clock, receive):
     assert receiver.next().wake["generation"] == 2
 
 
-def test_links_of_a_deleted_subscription_do_not_come_back(restart, receive):
+def test_links_of_a_deleted_subscription_are_not_restored(restart, receive):
     receiver = receive(lambda call: DONE)
     subscriber = restart().listen(receiver.url, pattern="e/*", streams=["x"])
     tail = append(subscriber.client, "e/1")

@@ -59,7 +59,7 @@ def test_an_empty_stream_wakes_nobody(client, subscriber, path, receive):
     assert list(receiver.next().streams) == [path + "/full"]
 
 
-def test_a_fork_wakes_with_what_it_takes_itself(client, subscriber, path, receive):
+def test_a_live_read_of_a_fork_wakes_for_its_own_appends(client, subscriber, path, receive):
     create(client, path + "/source", b"inherited")
     receiver = receive(lambda call: DONE)
     subscriber.listen(receiver.url, pattern=path + "/e/*")
@@ -69,7 +69,7 @@ def test_a_fork_wakes_with_what_it_takes_itself(client, subscriber, path, receiv
     assert (told["acked_offset"], told["tail_offset"]) == (forked.headers["stream-next-offset"], tail)
 
 
-def test_streams_outside_the_pattern_wake_nobody(client, subscriber, path, receive):
+def test_streams_outside_the_pattern_do_not_wake(client, subscriber, path, receive):
     receiver = receive()
     subscriber.listen(receiver.url, pattern=path + "/e/*")
     for other in ("/f/1", "/e/1/2", "/e"):
@@ -80,7 +80,7 @@ def test_streams_outside_the_pattern_wake_nobody(client, subscriber, path, recei
     assert call.wake["generation"] == 1
 
 
-def test_an_explicit_link_takes_precedence_and_leaves_the_pattern_and_the_cursor_behind(
+def test_an_explicit_link_takes_precedence_and_then_the_pattern_and_the_offset_remain(
     client, subscriber, path, receive
 ):
     receiver = receive(lambda call: DONE)
@@ -114,7 +114,7 @@ def test_a_stream_that_was_deleted_and_made_again_wakes_from_its_new_beginning(c
 # How a wake ends
 
 
-def test_done_acknowledges_what_was_told_and_what_came_after_wakes_again(client, subscriber, path, receive):
+def test_done_acknowledges_what_was_sent_and_later_data_wakes_again(client, subscriber, path, receive):
     receiver = receive()
     receiver.hold(DONE)
     subscriber.listen(receiver.url, pattern=path + "/*")
@@ -303,7 +303,7 @@ def test_a_lease_that_runs_out_wakes_again_with_a_new_generation(timed, clock, r
     assert timed.finish(second.wake, "callback") is False
 
 
-def test_a_wake_is_not_told_again_while_its_call_is_open(timed, clock, receive):
+def test_a_wake_is_not_sent_again_while_its_call_is_open(timed, clock, receive):
     slow, quick = receive(), receive(lambda call: TAKEN)
     slow.hold(TAKEN)
     timed.listen(slow.url, pattern="*", lease_ttl_ms=10_000)
@@ -397,7 +397,7 @@ def test_a_receiver_that_hangs_holds_up_neither_appends_nor_others(client, path,
     assert slow.calls.empty()  # its first wake is still active
 
 
-def test_a_receiver_that_hangs_is_given_up_and_tried_again(start_thread, connect_to, monkeypatch, hasty, receive):
+def test_a_receiver_that_hangs_times_out_and_is_retried(start_thread, connect_to, monkeypatch, hasty, receive):
     monkeypatch.setattr(limits, "WEBHOOK_S_MAX", 0.1)
     monkeypatch.setattr(limits, "WEBHOOK_BACKOFF_S", 0.01)
     subscriber = Subscriber(connect_to(start_thread(allow_local_webhooks=True)), "sub")

@@ -243,7 +243,7 @@ async def test_after_the_last_page_the_same_cursor_begins_a_new_cycle(sync_serve
         assert ids_of(again["events"]) == [second]
 
 
-async def test_no_broadcast_comes_while_pages_are_pending_but_submit_results_do(sync_server, room):
+async def test_no_broadcast_is_sent_while_pages_are_pending_but_submit_results_are(sync_server, room):
     async with Peers(sync_server.address) as peers:
         writer, reader = await peers.join(), await peers.join(room)
         await writer.commit_many(room, 120)
@@ -261,7 +261,7 @@ async def test_no_broadcast_comes_while_pages_are_pending_but_submit_results_do(
         assert await reader.flush() == []
 
 
-async def test_what_was_missed_in_an_abandoned_cycle_comes_after_the_next_one(sync_server, room, other_room):
+async def test_events_missed_in_an_abandoned_cycle_are_sent_after_the_next_one(sync_server, room, other_room):
     """Events that are committed meanwhile and are not on the pages are sent after the last page, exactly once."""
     async with Peers(sync_server.address) as peers:
         writer, reader = await peers.join(), await peers.join(room)
@@ -329,7 +329,7 @@ async def test_one_connection_catches_up_while_others_get_their_broadcasts(sync_
         assert await busy.flush() == []
 
 
-async def test_a_connection_that_leaves_within_a_cycle_harms_nobody(sync_server, room):
+async def test_a_connection_that_disconnects_within_a_cycle_does_not_affect_others(sync_server, room):
     async with Peers(sync_server.address) as peers:
         writer, reader = await peers.join(room), await peers.join(room)
         await writer.commit_many(room, 60)
@@ -405,7 +405,7 @@ async def test_subscriptions_end_with_their_connection(sync_server, room):
         assert (await again.sync([]))["effective_subscriptions"] == []
 
 
-async def test_the_core_path_subscribes_to_what_is_synced_unless_told_otherwise(sync_server, room, other_room):
+async def test_the_core_path_subscribes_to_what_is_synced_by_default(sync_server, room, other_room):
     async with Peers(sync_server.address) as peers:
         writer, reader = await peers.join(), await peers.join(path="/v1/sync/core")
         assert (await reader.sync([room]))["effective_subscriptions"] == [room]

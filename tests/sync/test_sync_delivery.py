@@ -24,7 +24,7 @@ async def commit_pipelined(peer: Peer, room: str, requests: int, event: dict) ->
     return ids
 
 
-async def test_a_reader_that_stops_gets_everything_later_in_order_and_once_and_slows_nobody(sync_server, room):
+async def test_a_reader_that_stops_gets_everything_later_in_order_and_once_without_slowing_others(sync_server, room):
     async with Peers(sync_server.address) as peers:
         writer, brisk = await peers.join(), await peers.join(room)
         slow = await peers.join(room, receive_bytes=SMALL_WINDOW)
@@ -76,7 +76,7 @@ async def test_a_slow_reader_that_syncs_meanwhile_gets_each_event_by_broadcast_o
         assert ids_of(await slow.next_broadcasts(1)) == live
 
 
-async def test_a_client_that_never_reads_harms_nobody(sync_server, room):
+async def test_a_client_that_never_reads_does_not_affect_others(sync_server, room):
     async with Peers(sync_server.address) as peers:
         writer, watcher = await peers.join(), await peers.join(room)
         deaf = await peers.join(room, receive_bytes=SMALL_WINDOW)
@@ -93,7 +93,7 @@ def peak_bytes(pid: int) -> int:
     return int(line.split()[1]) * 1024
 
 
-async def test_replies_that_nobody_reads_do_not_pile_up_in_memory(start_server: StartServer, room):
+async def test_unread_replies_do_not_accumulate_in_memory(start_server: StartServer, room):
     """A client that requests page after page and reads none is slowed down; its pages are not buffered."""
     server = start_server()
     async with Peers(server.address) as peers:
@@ -154,7 +154,7 @@ async def test_a_connection_that_never_says_connect_is_closed(start_thread, monk
         assert await silent.close_code() == 1008
 
 
-async def test_heartbeats_do_not_stand_in_for_connect(start_thread, monkeypatch):
+async def test_heartbeats_do_not_replace_connect(start_thread, monkeypatch):
     monkeypatch.setattr(limits, "CONNECT_WAIT_S_MAX", 0.05)
     server = start_thread(store="memory")
     async with Peers(server.address) as peers:

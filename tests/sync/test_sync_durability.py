@@ -21,7 +21,7 @@ def server(tmp_path, disk: FaultyDisk) -> Iterator[ServerThread]:
         disk.heal()
 
 
-async def test_nothing_is_told_before_the_sync_of_the_disk_is_done(server, disk, room):
+async def test_nothing_is_sent_before_the_disk_has_synced(server, disk, room):
     """The second of two in flight waits until the first is durable."""
     async with Peers(server.address) as peers:
         origin, rival, watcher = await peers.join(), await peers.join(), await peers.join(room)
@@ -56,7 +56,7 @@ async def test_a_sync_waits_for_the_submits_before_it(server, disk, room):
         assert ids_of((await peer.next_of("sync_response"))["events"]) == ids_of(results)
 
 
-async def test_a_full_disk_is_rate_limited_shows_nobody_anything_and_uses_no_id(server, disk, room):
+async def test_a_full_disk_is_rate_limited_broadcasts_nothing_and_uses_no_id(server, disk, room):
     async with Peers(server.address) as peers:
         peer, watcher = await peers.join(), await peers.join(room)
         [before] = await peer.commit(draft(room))
@@ -74,7 +74,7 @@ async def test_a_full_disk_is_rate_limited_shows_nobody_anything_and_uses_no_id(
         assert ids_of(await watcher.next_broadcasts(1)) == [before + 1]
 
 
-async def test_what_was_told_is_there_after_a_loss_of_power(server, disk, room, tmp_path):
+async def test_what_was_sent_is_there_after_a_power_failure(server, disk, room, tmp_path):
     async with Peers(server.address) as peers:
         peer, watcher = await peers.join(), await peers.join(room)
         items = [draft(room) for _ in range(3)]

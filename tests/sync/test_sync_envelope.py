@@ -265,7 +265,7 @@ async def test_the_size_is_checked_before_anything_else(sync_server):
 
 
 @pytest.mark.parametrize("type_", ["submit_events", "submit_event", "sync", "disconnect", "nonsense", ""])
-async def test_before_connect_only_connect_and_heartbeat_are_taken(sync_server, type_):
+async def test_before_connect_only_connect_and_heartbeat_are_accepted(sync_server, type_):
     async with Peers(sync_server.address) as peers:
         peer = await peers.dial()
         await peer.send("heartbeat", {})
@@ -348,7 +348,7 @@ def submit_of(room: str, size: int) -> bytes:
     return text.replace('"pad": ""', '"pad": "%s"' % ("x" * (size - len(text)))).encode()
 
 
-async def test_a_message_of_exactly_1_mib_is_taken(sync_server, room):
+async def test_a_message_of_exactly_1_mib_is_accepted(sync_server, room):
     text = submit_of(room, MIB)
     assert len(text) == MIB
     async with Peers(sync_server.address) as peers:
@@ -542,7 +542,7 @@ async def test_an_event_that_is_nested_too_deeply_is_refused_and_nothing_is_comm
         await expect_nothing_committed(peer, room)
 
 
-async def test_an_event_within_the_depth_limit_comes_back_as_it_was(sync_server, room):
+async def test_an_event_within_the_depth_limit_is_returned_unchanged(sync_server, room):
     async with Peers(sync_server.address) as peers:
         peer = await peers.join()
         await submit_raw(peer, room, "[" * 400 + "]" * 400)
@@ -551,7 +551,7 @@ async def test_an_event_within_the_depth_limit_comes_back_as_it_was(sync_server,
         assert json.dumps(event["event"]) == '{"n": ' + "[" * 400 + "]" * 400 + "}"
 
 
-async def test_a_connection_that_is_cut_within_a_frame_harms_nobody(sync_server, room):
+async def test_a_connection_that_is_cut_within_a_frame_does_not_affect_others(sync_server, room):
     async with Peers(sync_server.address) as peers:
         peer, healthy = await peers.join(room), await peers.join(room)
         await peer.send_bytes(encode_frame(TEXT, b"x" * 1000)[:500])

@@ -174,7 +174,7 @@ def bench(sync_server):
     bench.close()
 
 
-def test_mutated_messages_are_answered_with_documented_codes_and_harm_nobody(bench):
+def test_mutated_messages_get_documented_codes_and_do_not_affect_others(bench):
     @settings(max_examples=examples(500))
     @given(message=messages, connected=st.booleans())
     def check(message: bytes, connected: bool) -> None:
@@ -192,7 +192,7 @@ def test_runs_of_mutated_messages_are_answered_one_by_one(bench):
     check()
 
 
-def test_random_bytes_on_the_socket_harm_nobody(bench):
+def test_random_bytes_on_the_socket_do_not_affect_others(bench):
     async def throw(data: bytes) -> None:
         async with await Peer.dial(bench.address) as peer:
             await peer.connect()

@@ -72,7 +72,7 @@ async def test_ids_are_not_used_again_after_pruning(start_server: StartServer, r
         assert (await (await peers.join()).commit(draft(room)))[0] > ids[-1]
 
 
-async def test_snapshots_and_truncation_are_told_on_the_first_page_only(sync_server, http, room, other_room):
+async def test_snapshots_and_truncation_are_reported_on_the_first_page_only(sync_server, http, room, other_room):
     async with Peers(sync_server.address) as peers:
         writer, reader = await peers.join(), await peers.join()
         floor = (await writer.commit(draft(room), draft(other_room)))[-1]
@@ -113,7 +113,7 @@ async def test_a_snapshot_that_ends_below_the_floor_does_not_hide_the_gap(sync_s
         assert "snapshots" not in page
 
 
-async def test_history_that_goes_within_a_cycle_is_told(sync_server, http, room):
+async def test_history_that_is_pruned_within_a_cycle_is_reported(sync_server, http, room):
     """If the cursor is below a floor, the page says so: it must not skip events silently."""
     async with Peers(sync_server.address) as peers:
         writer, reader = await peers.join(), await peers.join()
@@ -126,7 +126,7 @@ async def test_history_that_goes_within_a_cycle_is_told(sync_server, http, room)
         assert complete or {"snapshots", "history_truncated"} & rest.keys()
 
 
-async def test_a_snapshot_comes_back_as_it_was_put(http, room):
+async def test_a_snapshot_is_returned_as_it_was_stored(http, room):
     body = '{"committed_id": 0, "state": {"z": 1.0, "a": [12345678901234567890, "☃"]}}'
     assert http.put(f"/v1/snapshot/{room}", content=body.encode()).status_code == 204
     reply = http.get(f"/v1/snapshot/{room}")
@@ -136,7 +136,7 @@ async def test_a_snapshot_comes_back_as_it_was_put(http, room):
     assert http.get(f"/v1/snapshot/{room}-other").status_code == 404
 
 
-async def test_a_snapshot_neither_goes_back_nor_lies_in_the_future(sync_server, http, room):
+async def test_a_snapshot_is_neither_older_than_the_current_one_nor_in_the_future(sync_server, http, room):
     async with Peers(sync_server.address) as peers:
         ids = await (await peers.join()).commit(draft(room), draft(room))
 
@@ -220,7 +220,7 @@ async def test_what_head_calls_the_end_can_be_read_from_after_everything_was_pru
 
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", [0, 1, 3])
-async def test_a_kill_during_pruning_loses_nothing_that_is_to_stay_and_pruning_goes_on(
+async def test_a_kill_during_pruning_loses_no_kept_event_and_pruning_continues(
     start_server: StartServer, room, other_room, moment
 ):
     server = start_server()

@@ -153,7 +153,7 @@ async def test_07_a_snapshot_and_its_tail_equal_the_full_replay_and_pruning_resp
         assert kept == full[3]
 
 
-async def test_08_what_local_validation_would_stop_leaves_nothing_behind_when_it_is_sent_after_all(sync_server, room):
+async def test_08_an_event_that_local_validation_would_stop_is_refused_without_a_trace(sync_server, room):
     """Validating before sending is up to client libraries; the server must store nothing."""
     async with Peers(sync_server.address) as peers:
         origin, peer = await peers.join(), await peers.join(room)

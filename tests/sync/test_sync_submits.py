@@ -65,7 +65,7 @@ async def test_a_bad_shape_is_one_bad_request_and_processes_nothing(sync_server,
         assert ids_of(await watcher.next_broadcasts(2)) == [before, after]
 
 
-async def test_a_batch_of_100_and_an_id_of_256_bytes_are_taken(sync_server, room):
+async def test_a_batch_of_100_and_an_id_of_256_bytes_are_accepted(sync_server, room):
     async with Peers(sync_server.address) as peers:
         peer = await peers.join()
         batch = [*items(room, 99), draft(room, id=fresh("é").ljust(255, "x"))]
@@ -74,7 +74,7 @@ async def test_a_batch_of_100_and_an_id_of_256_bytes_are_taken(sync_server, room
         assert ids == list(range(ids[0], ids[0] + 100))
 
 
-async def test_a_legacy_partition_that_repeats_partitions_is_taken_and_never_emitted(sync_server, room):
+async def test_a_legacy_partition_that_repeats_partitions_is_accepted_and_never_sent(sync_server, room):
     async with Peers(sync_server.address) as peers:
         peer, watcher = await peers.join(), await peers.join(room)
         [committed] = await peer.commit(draft([room, room], partition=room))
@@ -91,7 +91,7 @@ async def test_a_legacy_partition_that_repeats_partitions_is_taken_and_never_emi
 # Each item on its own
 
 
-async def test_rejected_items_stop_no_others_and_results_come_in_input_order(sync_server, room):
+async def test_rejected_items_do_not_stop_others_and_results_are_in_input_order(sync_server, room):
     async with Peers(sync_server.address) as peers:
         peer, watcher = await peers.join(), await peers.join(room)
         batch = [draft([]), draft(room), draft([room, "x" * 129]), draft(room), draft(room, {}), draft([""])]
@@ -147,9 +147,7 @@ async def test_a_singular_submit_of_a_bad_shape_is_a_bad_request(sync_server, pa
         assert await peer.flush() == []
 
 
-async def test_domain_validation_comes_after_dedupe_and_sees_earlier_items_of_the_batch(
-    start_thread, room, monkeypatch
-):
+async def test_validation_follows_deduplication_and_sees_earlier_items_of_the_batch(start_thread, room, monkeypatch):
     """A validator that has changed since cannot reject a retry."""
     server = start_thread(store="memory", sync_validation="hook", sync_hook="tests.sync.operator_hooks:check_name")
     async with Peers(server.address) as peers:
@@ -313,7 +311,7 @@ async def test_events_with_different_canonical_forms_are_not_the_same(sync_serve
         assert results[1]["reason"] == "validation_failed"
 
 
-async def test_the_client_and_the_envelope_take_no_part_in_equality(sync_server, room):
+async def test_the_client_and_the_envelope_do_not_affect_equality(sync_server, room):
     async with Peers(sync_server.address) as peers:
         item = draft(room)
         first = await (await peers.join()).submit(item)
@@ -322,7 +320,7 @@ async def test_the_client_and_the_envelope_take_no_part_in_equality(sync_server,
         assert (await other.next_of("submit_events_result"))["results"] == first
 
 
-async def test_the_order_and_repetition_of_partitions_take_no_part_in_equality(sync_server, room, other_room):
+async def test_the_order_and_repetition_of_partitions_do_not_affect_equality(sync_server, room, other_room):
     async with Peers(sync_server.address) as peers:
         peer = await peers.join()
         item = draft([room, other_room])
@@ -330,7 +328,7 @@ async def test_the_order_and_repetition_of_partitions_take_no_part_in_equality(s
         assert await peer.submit({**item, "partitions": [other_room, room, other_room]}) == first
 
 
-async def test_an_event_comes_back_as_it_was_sent(sync_server, room):
+async def test_an_event_is_returned_as_it_was_sent(sync_server, room):
     async with Peers(sync_server.address) as peers:
         peer = await peers.join()
         event = '{"z":1.0, "a" : 1e2,"t":"\\u00e9\\ud83d\\ude00","big":12345678901234567890,"z":2}'

@@ -121,7 +121,7 @@ async def test_an_event_needs_authorisation_for_every_one_of_its_partitions(guar
         assert await watcher.flush() == []
 
 
-async def test_authorisation_comes_before_dedupe(guarded):
+async def test_authorisation_is_checked_before_deduplication(guarded):
     """A client that may not read a partition cannot learn which ids are in it."""
     async with Peers(guarded.address) as peers:
         owner = await peers.join(client_id="o", token=grant("o", "secret"))
@@ -133,7 +133,7 @@ async def test_authorisation_comes_before_dedupe(guarded):
         assert "committed_id" not in result
 
 
-async def test_normalisation_comes_before_authorisation(guarded):
+async def test_normalisation_precedes_authorisation(guarded):
     composed, decomposed = "caf\u00e9", "cafe\u0301"
     async with Peers(guarded.address) as peers:
         for name, granted in ((composed, decomposed), (decomposed, composed)):
@@ -250,7 +250,7 @@ async def test_a_second_connect_does_not_change_the_identity(guarded):
         assert (await peer.submit(draft("b")))[0]["reason"] == "forbidden"
 
 
-async def test_a_taken_id_tells_nothing_of_the_event_that_has_it(guarded, room, other_room):
+async def test_a_taken_id_reveals_nothing_about_its_event(guarded, room, other_room):
     """All partitions share one space of ids: a client that may not read an event learns only that its id is taken."""
     async with Peers(guarded.address) as peers:
         owner = await peers.join(client_id="owner", token=grant("owner", room))

@@ -9,7 +9,7 @@ from mainstem.testing.server_thread import ServerThread
 from tests.support.sync_peers import Peers, draft, ids_of
 
 
-async def test_mode_none_takes_any_object(start_thread, room):
+async def test_mode_none_accepts_any_object(start_thread, room):
     server = start_thread(store="memory")
     async with Peers(server.address) as peers:
         assert len(await (await peers.join()).commit(draft(room, {}), draft(room, {"any": ["thing"]}))) == 2
@@ -74,7 +74,7 @@ GUESSABLE = ["1", "order-7", "6ba7b810-9dad-11d1-80b4-00c04fd430c8", "1ec9414c-2
 UNGUESSABLE = [str(uuid4()), uuid4().hex, str(uuid5(NAMESPACE_URL, "a")), "017F22E2-79B0-7CC3-98C4-DC0C0C07398F"]
 
 
-async def test_an_operator_can_ask_for_ids_that_nobody_guesses(start_thread, room):
+async def test_an_operator_can_require_ids_that_cannot_be_guessed(start_thread, room):
     server = start_thread(store="memory", sync_ids="uuid")
     async with Peers(server.address) as peers:
         peer = await peers.dial()
@@ -86,7 +86,7 @@ async def test_an_operator_can_ask_for_ids_that_nobody_guesses(start_thread, roo
         assert len(await peer.commit(*(draft(room, id=id_) for id_ in UNGUESSABLE))) == len(UNGUESSABLE)
 
 
-async def test_any_id_is_taken_unless_the_operator_says_otherwise(start_thread, room):
+async def test_any_id_is_accepted_unless_the_operator_requires_uuids(start_thread, room):
     server = start_thread(store="memory")
     async with Peers(server.address) as peers:
         peer = await peers.dial()

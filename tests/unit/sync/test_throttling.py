@@ -8,7 +8,7 @@ from mainstem import limits
 from mainstem.sync.throttling import DraftQuota, TokenBucket
 
 
-def test_a_second_of_messages_may_come_at_once_and_the_next_ones_wait():
+def test_a_burst_of_one_second_of_messages_passes_and_the_next_ones_wait():
     bucket = TokenBucket(10.0)
     assert all(bucket.take(10.0) == 0 for _ in range(limits.SYNC_MESSAGES_S_MAX))
     delay_s = bucket.take(10.0)
@@ -16,7 +16,7 @@ def test_a_second_of_messages_may_come_at_once_and_the_next_ones_wait():
     assert bucket.take(10.0 + delay_s) == 0
 
 
-def test_a_clock_that_stands_still_or_goes_back_gives_no_room():
+def test_a_clock_that_stops_or_goes_back_adds_no_tokens():
     bucket = TokenBucket(10.0)
     for _ in range(limits.SYNC_MESSAGES_S_MAX):
         bucket.take(10.0)
@@ -35,13 +35,13 @@ def quota(monkeypatch):
     return DraftQuota()
 
 
-async def test_who_fits_does_not_wait(quota):
+async def test_a_request_that_fits_does_not_wait(quota):
     await quota.acquire("ann", 6)
     await quota.acquire("ann", 4)
     await quota.acquire("bob", 10)
 
 
-async def test_turns_are_taken_in_order_also_by_a_small_one_that_would_fit(quota):
+async def test_turns_are_in_order_even_for_a_small_request_that_would_fit(quota):
     await quota.acquire("ann", 8)
     done: list[int] = []
 
@@ -60,7 +60,7 @@ async def test_turns_are_taken_in_order_also_by_a_small_one_that_would_fit(quota
     assert done == [5, 2, 9]
 
 
-async def test_a_request_that_never_fits_goes_alone(quota):
+async def test_a_request_that_never_fits_is_admitted_alone(quota):
     await quota.acquire("ann", 1)
     waiting = asyncio.create_task(quota.acquire("ann", 50))
     await settle()
@@ -69,7 +69,7 @@ async def test_a_request_that_never_fits_goes_alone(quota):
     await waiting
 
 
-async def test_a_connection_that_ends_while_it_waits_holds_up_nobody(quota):
+async def test_a_connection_that_ends_while_it_waits_does_not_block_others(quota):
     await quota.acquire("ann", 5)
     gone = asyncio.create_task(quota.acquire("ann", 10))
     last = asyncio.create_task(quota.acquire("ann", 5))

@@ -55,7 +55,7 @@ def test_a_rising_stream_seq_may_be_left_out_between(book):
     assert book.stream().last_seq == "é"
 
 
-def test_conflicts_are_told_in_the_order_closed_content_type_sequence(book):
+def test_conflicts_are_reported_in_the_order_closed_content_type_sequence(book):
     book.run(Create("s", TEXT))
     book.run(append(stream_seq="5"))
     with pytest.raises(ContentTypeMismatch):
@@ -77,7 +77,7 @@ def test_a_repeated_producer_seq_is_stored_once(book):
     assert book.data() == b"once"
 
 
-def test_a_late_duplicate_learns_the_highest_seq(book):
+def test_a_late_duplicate_gets_the_highest_seq(book):
     book.run(Create("s", TEXT))
     for seq in range(3):
         book.run(append(producer=producer(0, seq)))
@@ -164,7 +164,7 @@ def test_only_the_tuple_that_closed_may_retry(book):
     assert book.data() == b"ab"
 
 
-def test_a_fenced_producer_learns_that_before_it_learns_of_the_close(book):
+def test_a_fenced_producer_gets_stale_epoch_before_stream_closed(book):
     book.run(Create("s", TEXT))
     book.run(append(producer=producer(3, 0), closes=True))
     with pytest.raises(StaleEpoch):

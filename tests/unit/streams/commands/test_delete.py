@@ -30,7 +30,7 @@ def test_a_path_that_is_created_again_gets_the_next_read_seq_and_nothing_of_the_
     assert book.data() == b"new"
 
 
-def test_every_life_of_a_path_has_its_own_read_seq(book):
+def test_every_incarnation_of_a_path_has_its_own_read_seq(book):
     for life in range(4):
         assert book.run(Create("s", TEXT)).state.read_seq == life
         book.run(Delete("s"))
@@ -79,7 +79,7 @@ def test_a_touch_moves_no_absolute_expiry_and_wakes_no_dead(book):
     assert stream_key("never") not in book.states
 
 
-def test_forgetting_a_stream_removes_its_producers_but_not_those_of_its_next_life(book):
+def test_purging_a_stream_removes_its_producers_but_not_those_of_its_next_incarnation(book):
     book.run(Create("s", TEXT))
     book.run(append(producer=producer(0, 0, "old")))
     book.run(append(producer=producer(0, 0, "both")))

@@ -45,7 +45,7 @@ def read(book, path):
     return data
 
 
-def test_a_fork_shares_the_data_up_to_its_point_and_goes_its_own_way(book):
+def test_a_fork_shares_the_data_up_to_its_point_and_then_diverges(book):
     book.run(Create("s", TEXT, text(b"shared")))
     book.run(append(b" source"))
     created = book.run(fork(at=6, messages=text(b" fork")))
@@ -124,13 +124,13 @@ def test_a_fork_has_no_producers_or_sequences_of_its_source(book):
         (Lifetime(expires_at_us=10**12), Lifetime(expires_at_us=10**13), (None, 10**13)),
     ],
 )
-def test_a_fork_lives_as_it_asks_or_else_as_its_source(book, source, asked, gets):
+def test_a_fork_has_the_lifetime_it_requests_or_else_that_of_its_source(book, source, asked, gets):
     book.run(Create("s", TEXT, lifetime=source))
     state = book.run(fork(lifetime=asked)).state
     assert (state.ttl_s, state.expires_at_us) == gets
 
 
-def test_a_deleted_source_is_410_and_its_path_taken_until_its_last_fork_is_gone(book):
+def test_a_deleted_source_is_410_and_its_path_is_in_use_until_its_last_fork_is_deleted(book):
     book.run(Create("s", TEXT, text(b"data")))
     book.run(fork("f1"))
     book.run(fork("f2"))

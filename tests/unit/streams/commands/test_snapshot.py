@@ -20,7 +20,7 @@ def kept(book):
     return book.states.get(stream_snapshot_key("s"))
 
 
-def test_what_is_left_of_a_deleted_stream_takes_its_snapshot_along(book):
+def test_purging_a_deleted_stream_removes_its_snapshot(book):
     book.run(Create("s", JSON))
     put(book)
     topic = book.stream().topic
@@ -29,7 +29,7 @@ def test_what_is_left_of_a_deleted_stream_takes_its_snapshot_along(book):
     assert kept(book) is None
 
 
-def test_the_next_life_keeps_its_own(book):
+def test_the_next_incarnation_keeps_its_own(book):
     book.run(Create("s", JSON))
     topic = book.stream().topic
     book.run(Delete("s"))
@@ -39,7 +39,7 @@ def test_the_next_life_keeps_its_own(book):
     assert kept(book).topic == book.stream().topic != topic
 
 
-def test_the_snapshot_of_an_earlier_life_does_not_hold_back_that_of_the_next(book):
+def test_the_snapshot_of_an_earlier_incarnation_does_not_block_that_of_the_next(book):
     book.run(Create("s", JSON))
     book.run(append(b"1,", content_type=JSON))
     put(book, len(book.records), 2)

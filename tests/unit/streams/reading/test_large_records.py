@@ -15,7 +15,7 @@ def test_a_record_is_found_by_each_of_its_bytes_and_no_other():
     assert records.find(TWO, 10) is None
 
 
-def test_what_was_not_used_for_longest_makes_room():
+def test_the_least_recently_used_record_is_evicted():
     records = LargeRecords(100)
     records.keep(ONE, chunk(0, 40))
     records.keep(TWO, chunk(0, 40))

@@ -28,14 +28,14 @@ def test_only_application_json_is_json_mode(content_type):
 
 
 @pytest.mark.parametrize("content_type", ["text/plain", "TEXT/HTML; charset=latin-1", "text/x", "application/json"])
-def test_text_and_json_go_over_sse_as_they_are(content_type):
+def test_text_and_json_are_sent_over_sse_unchanged(content_type):
     assert is_text(content_type)
 
 
 @pytest.mark.parametrize(
     "content_type", ["application/octet-stream", "image/png", "application/ndjson", "texture/plain", "application/text"]
 )
-def test_everything_else_goes_over_sse_in_base64(content_type):
+def test_everything_else_is_sent_over_sse_in_base64(content_type):
     assert not is_text(content_type)
 
 

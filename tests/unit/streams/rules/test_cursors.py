@@ -22,14 +22,14 @@ def test_without_a_cursor_a_client_gets_the_present_interval(now_us, jitter_s):
 
 
 @given(times, jitters, st.integers(1, 10**6))
-def test_a_client_that_is_behind_gets_the_present_interval(now_us, jitter_s, behind):
+def test_a_client_that_is_behind_gets_the_current_interval(now_us, jitter_s, behind):
     client = max(0, current_interval(now_us) - behind)
     if client < current_interval(now_us):
         assert next_cursor(str(client), now_us, jitter_s) == str(current_interval(now_us))
 
 
 @given(times, jitters, st.integers(0, 10**6))
-def test_a_client_that_is_not_behind_gets_a_greater_cursor_by_an_hour_at_most(now_us, jitter_s, ahead):
+def test_a_client_that_is_not_behind_gets_a_cursor_at_most_an_hour_greater(now_us, jitter_s, ahead):
     client = current_interval(now_us) + ahead
     assert client < int(next_cursor(str(client), now_us, jitter_s)) <= client + JITTER_S_MAX // 20
 

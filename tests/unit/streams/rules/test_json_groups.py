@@ -109,7 +109,7 @@ def test_what_follows_a_large_array_is_looked_at(end):
         parse_body(b"[" + FILLER * (LARGE // 1000) + end)
 
 
-def test_an_empty_array_is_empty_also_with_much_space_in_it():
+def test_an_empty_array_is_empty_even_with_white_space_in_it():
     with pytest.raises(EmptyArray):
         parse_body(b"[" + b" " * 2 * LARGE + b"]")
 

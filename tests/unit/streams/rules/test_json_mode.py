@@ -80,7 +80,7 @@ def test_an_array_is_flattened_exactly_one_level(body, expected):
     assert [bytes(message).decode() for message in messages(stored.data)] == expected
 
 
-def test_white_space_between_messages_goes_and_within_them_stays():
+def test_white_space_between_messages_is_removed_and_within_them_kept():
     assert parse_body(b' \r\n\t[ 1 ,\n { "b": 1,  "a":2 } ,[ ] ]\n ').data == b'1,{ "b": 1,  "a":2 },[ ],'
     assert parse_body(b'\n  {"a": 1}\t\r\n').data == b'{"a": 1},'
 

@@ -58,7 +58,7 @@ def test_an_unknown_producer_is_expected_to_start_at_zero():
     assert caught.value.headers == {"Producer-Expected-Seq": "0", "Producer-Received-Seq": "2"}
 
 
-def test_a_stale_epoch_learns_the_current_one():
+def test_a_stale_epoch_gets_the_current_one():
     with pytest.raises(StaleEpoch) as caught:
         is_duplicate(ProducerState(TOPIC, 6, 4), ProducerTuple("p", 5, 5))
     assert caught.value.status == 403

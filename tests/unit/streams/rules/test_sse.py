@@ -98,7 +98,7 @@ def test_a_control_event_says_where_the_reader_is():
     assert last_id == str(OFFSET)
 
 
-def test_a_reader_that_is_behind_is_not_told_that_it_is_up_to_date():
+def test_a_reader_that_is_behind_does_not_get_up_to_date():
     [(_, data, _)] = receive(encode_control(OFFSET, "123", False, False))
     assert json.loads(data) == {"streamNextOffset": str(OFFSET), "streamCursor": "123"}
 

@@ -52,7 +52,7 @@ async def test_every_form_of_an_http_answer_is_understood(caller, raw, answer):
     assert await call(caller, answering(raw)) == answer
 
 
-async def test_an_answer_may_come_byte_by_byte(caller):
+async def test_a_response_may_arrive_byte_by_byte(caller):
     raw = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
     assert await call(caller, answering(*(bytes([byte]) for byte in raw))) == WebhookResponse(200, b"{}")
 
@@ -111,7 +111,7 @@ async def test_an_answer_that_is_cut_off_is_no_answer(caller, raw):
     ],
     ids=["with-length", "without-length", "in-the-head"],
 )
-async def test_an_answer_of_ten_megabytes_is_given_up_early(caller, head):
+async def test_a_response_of_ten_megabytes_is_refused_early(caller, head):
     sent = 0
 
     def flood(connection):
@@ -127,13 +127,13 @@ async def test_an_answer_of_ten_megabytes_is_given_up_early(caller, head):
 
 
 @pytest.mark.parametrize("behave", [hang, trickle])
-async def test_a_receiver_that_never_finishes_is_given_up_in_time(caller, monkeypatch, behave):
+async def test_a_receiver_that_never_finishes_times_out(caller, monkeypatch, behave):
     monkeypatch.setattr(limits, "WEBHOOK_S_MAX", 0.1)
     with pytest.raises(WebhookFailed, match="no response within"):
         await call(caller, behave)
 
 
-async def test_a_receiver_that_takes_no_data_is_given_up_in_time(caller, monkeypatch):
+async def test_a_receiver_that_reads_no_data_times_out(caller, monkeypatch):
     monkeypatch.setattr(limits, "WEBHOOK_S_MAX", 0.1)
     with socket.create_server(("127.0.0.1", 0), backlog=1) as deaf:  # the receiver never accepts
         url = f"http://127.0.0.1:{deaf.getsockname()[1]}/"
@@ -150,7 +150,7 @@ async def test_a_receiver_that_resets_the_connection_has_failed(caller):
         await call(caller, reset)
 
 
-async def test_a_port_where_nobody_listens_has_failed(caller):
+async def test_a_port_without_a_listener_fails(caller):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     with pytest.raises(WebhookFailed):

@@ -132,7 +132,7 @@ def test_the_keys_of_the_rfc_sample_are_sorted_by_utf_16_units():
 
 @pytest.mark.parametrize("before_bmp_end", ["\U00010000", "\U0001f600", "\U0010ffff"])
 @pytest.mark.parametrize("late", ["\ue000", "\uf8ff", "\uffff"])
-def test_an_astral_key_comes_before_private_use_and_later_keys_of_the_bmp(before_bmp_end, late):
+def test_an_astral_key_sorts_before_private_use_and_later_keys_of_the_bmp(before_bmp_end, late):
     assert list(json.loads(canonicalize({late: 1, before_bmp_end: 2, "a" + late: 3, "a" + before_bmp_end: 4}))) == [
         "a" + before_bmp_end,
         "a" + late,
@@ -166,7 +166,7 @@ def test_an_ordinary_event_takes_the_fast_path():
 
 
 @pytest.mark.parametrize("value", [1.0, -0.0, 1e-5, 1e15 + 0.5, 2**53, {"\U0001f600": 1}, {"a": [{"b": 3.0}]}])
-def test_what_the_encoder_writes_otherwise_does_not_take_the_fast_path(value):
+def test_values_that_the_encoder_writes_differently_do_not_take_the_fast_path(value):
     assert not canonical._is_plain(value)
 
 

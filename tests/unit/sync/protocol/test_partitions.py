@@ -58,7 +58,7 @@ def test_order_and_form_of_the_input_do_not_matter_and_a_second_time_changes_not
 
 @both
 @pytest.mark.parametrize("name", ["a" * NAME_BYTES_MAX, "é" * (NAME_BYTES_MAX // 2), "\U0001f600" * 32])
-def test_a_name_takes_up_to_128_bytes_of_utf8(rule, name):
+def test_a_name_has_up_to_128_bytes_of_utf8(rule, name):
     assert rule([name]) == (name,)
     assert "128 bytes" in refused(rule, [name + "b"])
 

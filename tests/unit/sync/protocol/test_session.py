@@ -139,7 +139,7 @@ def test_connect_verifies_the_token_then_catches_up_then_answers():
     assert payload["event_ids"] == "any"
 
 
-def test_a_server_that_takes_only_uuids_says_so():
+def test_a_server_that_accepts_only_uuids_says_so():
     session = fresh_session(uuids_only=True)
     say(session, "connect", {"client_id": "ann"})
     session.verified(EVERYBODY, NOW_US)
@@ -192,7 +192,7 @@ def test_a_client_that_does_not_connect_in_time_is_closed_and_a_late_verificatio
 
 
 @pytest.mark.parametrize("type_", ["submit_events", "submit_event", "sync", "disconnect"])
-def test_before_connect_only_heartbeats_are_taken(type_):
+def test_before_connect_only_heartbeats_are_accepted(type_):
     session = fresh_session()
     effects = session.receive(*parse_envelope(text(type_, {}, "x")), NOW_US)
     assert sent(effects) == [("error", "x", {"code": "bad_request", "message": f"send connect before {type_}"})]
@@ -229,7 +229,7 @@ def test_a_message_after_the_token_expired_ends_the_connection():
     assert effects[-1] == Close(1008, "auth_failed")
 
 
-def test_a_token_that_expires_ends_the_connection_also_in_the_middle_of_a_sync():
+def test_a_token_that_expires_ends_the_connection_even_in_the_middle_of_a_sync():
     session = active_session(ANN)
     _, read = ask(session, ["a"])
     effects = session.token_expired(NOW_US)
@@ -413,7 +413,7 @@ def test_a_sync_for_partitions_that_are_not_granted_is_refused_and_changes_nothi
 
 
 @pytest.mark.parametrize("fails_before_page", [True, False])
-def test_after_a_sync_that_failed_the_session_goes_on(fails_before_page):
+def test_after_a_failed_sync_the_session_continues(fails_before_page):
     session = active_session()
     if fails_before_page:
         say(session, "sync", {"partitions": ["a"], "since_committed_id": 0})
@@ -448,14 +448,14 @@ def feed(session, head, *records):
     return [payload["committed_id"] for _, _, payload in sent(messages)]
 
 
-def test_a_live_session_takes_broadcasts_of_others_and_not_its_own():
+def test_a_live_session_takes_the_broadcasts_of_others_but_not_its_own():
     session = subscribed_session("a")
     assert session.takes(record(1, "a", origin=NUMBER + 1))
     assert session.takes(record(2, "a"))
     assert not session.takes(record(3, "a", origin=NUMBER))
 
 
-def test_during_a_cycle_nothing_is_taken_and_afterwards_it_comes_from_the_log():
+def test_during_a_cycle_no_broadcast_is_taken_and_events_come_from_the_log_afterwards():
     session = subscribed_session("a", head=5)
     _, read = ask(session, ["a"], since=5, head=5)
     assert not session.takes(record(6, "a"))
@@ -467,7 +467,7 @@ def test_during_a_cycle_nothing_is_taken_and_afterwards_it_comes_from_the_log():
     assert session.takes(record(7, "a"))
 
 
-def test_a_reader_that_fell_behind_gets_what_comes_after_that_from_the_log():
+def test_a_reader_that_fell_behind_gets_later_events_from_the_log():
     session = subscribed_session("a")
     assert session.fell_behind(3) == (FeedFromLog(),)
     assert not session.takes(record(4, "a"))
@@ -477,7 +477,7 @@ def test_a_reader_that_fell_behind_gets_what_comes_after_that_from_the_log():
     assert session.takes(record(10, "a"))
 
 
-def test_events_of_its_own_do_not_come_back_from_the_log():
+def test_its_own_events_are_not_read_back_from_the_log():
     session = subscribed_session("a")
     session.fell_behind(3)
     session.committed(submit(session, "x"), (committed("x", 5),), NOW_US)
@@ -492,7 +492,7 @@ def test_events_from_before_a_subscription_are_left_out():
     assert feed(session, 9, record(4, "a"), record(5, "b"), record(7, "b")) == [4, 7]
 
 
-def test_events_that_were_on_pages_are_left_out_and_of_a_cycle_given_up_only_those():
+def test_only_events_that_were_on_pages_are_skipped_even_if_a_cycle_was_abandoned():
     session = subscribed_session("a", "b")
     session.fell_behind(3)
     _, read = ask(session, ["a"], since=3, head=9)

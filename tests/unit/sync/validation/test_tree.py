@@ -141,7 +141,7 @@ def test_a_list_target_names_keys_with_dots():
     assert replay(action("set", target=["a.b", "c"], value=1)) == {"a.b": {"c": 1}}
 
 
-def test_set_merges_one_level_of_an_object_unless_told_to_replace():
+def test_set_merges_one_level_of_an_object_unless_replace_is_true():
     state = {"a": {"x": {"old": 1}, "y": 2}}
     value = {"x": {"new": 3}}
     assert replay(action("set", target="a", value=value), state=state) == {"a": {"x": {"new": 3}, "y": 2}}
@@ -152,7 +152,7 @@ def test_set_replaces_what_is_not_an_object():
     assert replay(action("set", target="a", value={"x": 1}), state={"a": 5}) == {"a": {"x": 1}}
 
 
-def test_unset_takes_one_key_out():
+def test_unset_removes_one_key():
     assert replay(action("unset", target="a.b"), state={"a": {"b": 1, "c": 2}}) == {"a": {"c": 2}}
 
 
@@ -182,14 +182,14 @@ def test_a_path_leads_through_objects_only(target):
         ({"before": "a2"}, ["a1", "x", "a2"]),
     ],
 )
-def test_a_node_goes_where_its_position_says(position, expected):
+def test_a_node_is_inserted_at_its_position(position, expected):
     pushed = replay(push("x", "a", position), state=FOREST)
     moved = replay(push("x"), move("x", parent="a", position=position), state=FOREST)
     for state in (pushed, moved):
         assert [node["id"] for node in state["t"]["tree"][0]["children"]] == expected
 
 
-def test_without_options_a_node_goes_first_at_the_top():
+def test_without_options_a_node_is_inserted_first_at_the_top():
     assert outline(replay(action("treePush", target="t", value={"id": "x"}), state=FOREST))[0] == "x"
     assert outline(replay(move("a2"), state=FOREST)) == ["a2", ("a", [("a1", ["a11"])]), "b"]
 
@@ -198,7 +198,7 @@ def test_the_items_hold_the_fields_without_the_id():
     assert FOREST["t"]["items"]["a"] == {"name": "A"}
 
 
-def test_a_moved_node_takes_all_below_it_along():
+def test_moving_a_node_moves_its_descendants():
     assert outline(replay(move("a1", parent="b"), state=FOREST)) == [("a", ["a2"]), ("b", [("a1", ["a11"])])]
 
 
@@ -207,7 +207,7 @@ def test_a_move_within_one_parent_changes_the_order_only():
     assert outline(moved) == [("a", ["a2", ("a1", ["a11"])]), "b"]
 
 
-def test_a_deleted_node_takes_all_below_it_along():
+def test_deleting_a_node_deletes_its_descendants():
     state = replay(action("treeDelete", target="t", options={"id": "a1"}), state=FOREST)
     assert outline(state) == [("a", ["a2"]), "b"]
     assert state["t"]["items"].keys() == {"a", "a2", "b"}
@@ -294,7 +294,7 @@ def test_no_action_leaves_an_ill_formed_tree(event):
         replay(event, state=FOREST | {"half": {"items": {}}})
 
 
-def test_a_tree_can_be_taken_apart_and_put_away():
+def test_a_tree_or_a_part_of_it_can_be_unset():
     assert replay(action("unset", target="t"), state=FOREST) == {}
     assert replay(action("unset", target="t.items"), state=FOREST).keys() == {"t"}
 
@@ -341,7 +341,7 @@ def nested(levels):
     return value
 
 
-def test_a_value_goes_only_as_deep_as_a_snapshot_can_be_sent():
+def test_a_value_is_at_most_as_deep_as_a_snapshot_can_be_sent():
     fits = replay(action("set", target="a.b", value=nested(STATE_LEVELS_MAX - 2)))
     assert depth(fits) == STATE_LEVELS_MAX
     with pytest.raises(TreeConflict, match="levels deep"):

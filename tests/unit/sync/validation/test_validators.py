@@ -69,7 +69,7 @@ def test_a_validator_sees_the_earlier_events_of_its_batch():
     assert validate(event, [event]) == [FieldError("event", "is the second")]
 
 
-def test_what_a_validator_raises_goes_through():
+def test_an_exception_of_a_validator_is_passed_on():
     def broken(event, earlier):
         raise ZeroDivisionError
 

@@ -66,7 +66,7 @@ def test_the_hash_tells_configurations_apart_but_not_the_order_of_streams():
 
 
 @pytest.mark.parametrize("pattern", ["", "/a", "a**", "**a/b", "a/***", "a\0b", "x" * 1025, "ü" * 513])
-def test_a_pattern_that_means_nothing_is_refused(pattern):
+def test_an_invalid_pattern_is_refused(pattern):
     with pytest.raises(MainstemError) as refused:
         check_config(Config("webhook", pattern), ())
     assert refused.value.status == 400
@@ -88,7 +88,7 @@ def test_explicit_streams_are_linked_at_their_tail_and_missing_ones_at_their_beg
     assert ledger.links() == {"a": Link(0, 8, True), "missing": Link(0, 0, True)}
 
 
-def test_a_link_to_a_deleted_path_waits_for_its_next_life(ledger):
+def test_a_link_to_a_deleted_path_waits_for_its_next_incarnation(ledger):
     ledger.create("a", b"old data")
     ledger.run(Delete("a"))
     ledger.put(WEBHOOK, "a")
@@ -109,7 +109,7 @@ def test_adding_a_stream_links_it_at_its_tail_and_again_changes_nothing(ledger):
     assert ledger.link("a") == Link(0, 3, True)
 
 
-def test_adding_what_the_pattern_has_linked_makes_it_explicit_and_keeps_its_place(ledger):
+def test_adding_a_stream_that_the_pattern_links_makes_it_explicit_and_keeps_its_offset(ledger):
     ledger.put(WEBHOOK)
     ledger.create("e/1", b"data")
     ledger.wake("e/1")
@@ -134,7 +134,7 @@ def test_removing_an_explicit_link_removes_it(ledger):
     ledger.run(RemoveStream("sub", "nonce", "a"))  # repeating it is no error
 
 
-def test_removing_an_explicit_link_keeps_the_link_by_pattern_and_its_place(ledger):
+def test_removing_an_explicit_link_keeps_the_link_by_pattern_and_its_offset(ledger):
     ledger.create("e/1", b"old")
     ledger.put(WEBHOOK, "e/1")
     ledger.run(RemoveStream("sub", "nonce", "e/1"))
@@ -158,7 +158,7 @@ def test_a_deleted_subscription_is_not_there_for_anybody(ledger):
             ledger.run(command)
 
 
-def test_whoever_has_seen_an_earlier_life_of_an_id_cannot_change_the_next(ledger):
+def test_a_nonce_of_an_earlier_incarnation_cannot_change_the_next(ledger):
     ledger.put(WEBHOOK, "a")
     ledger.run(DeleteSubscription("sub", "nonce"))
     ledger.put(WEBHOOK, nonce="second")
@@ -172,7 +172,7 @@ def test_whoever_has_seen_an_earlier_life_of_an_id_cannot_change_the_next(ledger
     assert ledger.subscription.nonce == "second"
 
 
-def test_links_of_one_life_mean_nothing_to_the_next_and_are_dropped(ledger):
+def test_links_of_one_incarnation_are_ignored_by_the_next_and_dropped(ledger):
     ledger.create("a", b"data")
     ledger.put(WEBHOOK, "a")
     ledger.run(DeleteSubscription("sub", "nonce"))

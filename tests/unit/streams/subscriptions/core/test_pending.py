@@ -56,7 +56,7 @@ def ann(pending):
 # Matching changes to subscriptions
 
 
-def test_a_change_that_concerns_nobody_wakes_nobody(ann):
+def test_a_change_without_subscriptions_wakes_none(ann):
     ann.change("f/1")
     assert (ann.paths("ann"), ann.ready()) == ([], [])
 
@@ -68,7 +68,7 @@ def test_a_change_makes_the_subscriptions_ready_whose_pattern_matches(ann):
     assert (ann.paths("ann"), ann.paths("bob")) == (["e/1"], [])
 
 
-def test_subscriptions_may_share_a_pattern_and_one_may_go(ann):
+def test_subscriptions_may_share_a_pattern_and_one_may_be_deleted(ann):
     ann.note_subscription("bob", subscription("e/*", nonce="bob"))
     assert ann.linked_to("e/1") == {"ann", "bob"}
     ann.note_subscription("ann", None)
@@ -77,7 +77,7 @@ def test_subscriptions_may_share_a_pattern_and_one_may_go(ann):
     assert ann.ready() == ["bob"]
 
 
-def test_a_wake_stream_does_not_wake_whoever_writes_to_it(pending):
+def test_a_wake_stream_does_not_wake_its_own_subscription(pending):
     pending.note_subscription("ann", subscription("**", nonce="ann", wake_stream="w/ann"))
     pending.note_subscription("bob", subscription("**", nonce="bob", wake_stream="w/bob"))
     pending.change("w/ann")
@@ -92,33 +92,33 @@ def test_an_explicit_link_is_looked_at_at_once_and_until_it_is_removed(ann):
     assert (ann.linked_to("other"), ann.has_explicit("other")) == (set(), False)
 
 
-def test_an_explicit_link_that_goes_on_by_pattern_still_links(ann):
+def test_an_explicit_link_that_the_pattern_continues_still_links(ann):
     ann.note_link(link_name("ann", "e/1"), EXPLICIT)
     ann.note_link(link_name("ann", "e/1"), BY_GLOB)
     assert not ann.has_explicit("e/1")
     assert ann.linked_to("e/1") == {"ann"}
 
 
-def test_links_of_another_life_mean_nothing(ann):
+def test_links_of_another_incarnation_are_ignored(ann):
     ann.note_link(link_name("before", "other"), EXPLICIT)
     assert (ann.linked_to("other"), ann.has_explicit("other"), ann.has_nonce("before")) == (set(), False, False)
 
 
-def test_a_change_that_was_spread_already_only_counts(ann):
+def test_a_change_of_a_matched_path_is_only_counted(ann):
     ann.change("e/1")
     notices, count = ann.notices, ann.change_count
     ann.note_change("e/1")
     assert (ann.notices, ann.change_count) == (notices, count + 1)
 
 
-def test_a_later_subscription_hears_of_streams_that_were_spread_before_it(ann):
+def test_a_later_subscription_includes_streams_that_were_matched_before_it(ann):
     ann.change("e/1")
     ann.note_subscription("bob", subscription("e/*", nonce="bob"))
     ann.match_changes()
     assert ann.paths("bob") == ["e/1"]
 
 
-def test_a_later_explicit_link_hears_of_a_stream_that_was_spread_before_it(ann):
+def test_a_later_explicit_link_includes_a_stream_that_was_matched_before_it(ann):
     ann.change("other")
     ann.note_link(link_name("ann", "other"), EXPLICIT)
     ann.match_changes()
@@ -128,7 +128,7 @@ def test_a_later_explicit_link_hears_of_a_stream_that_was_spread_before_it(ann):
 # Incarnations
 
 
-def test_the_life_that_ended_is_told_so_that_its_links_can_be_dropped(ann):
+def test_the_incarnation_that_ended_is_returned_so_that_its_links_can_be_dropped(ann):
     assert ann.note_subscription("ann", subscription("e/*", nonce="ann", wake_id="w_1")) is None
     assert ann.note_subscription("ann", subscription("e/*", nonce="second")) == "ann"
     assert (ann.has_nonce("ann"), ann.has_nonce("second")) == (False, True)
@@ -136,7 +136,7 @@ def test_the_life_that_ended_is_told_so_that_its_links_can_be_dropped(ann):
     assert ann.note_subscription("ann", None) is None
 
 
-def test_a_new_life_inherits_nothing_pending_and_no_explicit_link(ann):
+def test_a_new_incarnation_inherits_no_pending_streams_and_no_explicit_links(ann):
     ann.note_link(link_name("ann", "other"), EXPLICIT)
     ann.change("e/1")
     ann.note_subscription("ann", None)
@@ -163,7 +163,7 @@ def test_nothing_older_than_the_oldest_subscription_is_new_to_any(pending):
 # Ready subscriptions
 
 
-def test_whoever_is_woken_already_becomes_ready_when_the_wake_ends(ann):
+def test_a_woken_subscription_becomes_ready_when_the_wake_ends(ann):
     idle = ann.subscriptions["ann"]
     ann.note_subscription("ann", msgspec.structs.replace(idle, wake_id="w_1"))
     ann.change("e/1")
@@ -172,7 +172,7 @@ def test_whoever_is_woken_already_becomes_ready_when_the_wake_ends(ann):
     assert (ann.ready(), ann.idle_with_pending("ann")) == (["ann"], idle)
 
 
-def test_whoever_has_nothing_pending_is_not_woken(ann):
+def test_a_subscription_with_nothing_pending_is_not_woken(ann):
     assert ann.idle_with_pending("ann") is None
     assert ann.idle_with_pending("nobody") is None
 
@@ -240,7 +240,7 @@ def test_settling_for_a_subscription_that_is_gone_does_nothing(ann):
     assert ann.ready() == []
 
 
-def test_beyond_the_bound_of_spread_paths_no_change_is_lost(ann, monkeypatch):
+def test_beyond_the_limit_of_matched_paths_no_change_is_lost(ann, monkeypatch):
     monkeypatch.setattr(limits, "MATCHED_PATHS_MAX", 2)
     paths = [f"e/{number}" for number in range(10)]
     ann.change(*paths)
@@ -252,7 +252,7 @@ def test_beyond_the_bound_of_spread_paths_no_change_is_lost(ann, monkeypatch):
     assert ann.paths("ann") == []
 
 
-def test_paths_are_spread_in_steps_and_none_is_lost(pending):
+def test_paths_are_matched_in_steps_and_none_is_lost(pending):
     for number in range(30):
         pending.note_subscription(f"s{number}", subscription(f"*/{number % 3}/*", nonce=f"s{number}"))
     for number in range(3):
@@ -265,7 +265,7 @@ def test_paths_are_spread_in_steps_and_none_is_lost(pending):
     assert pending.paths("s4") == ["a/1/b"]
 
 
-def test_what_changed_first_is_spread_first_whatever_comes_meanwhile(pending):
+def test_what_changed_first_is_matched_first_whatever_changes_meanwhile(pending):
     pending.note_subscription("ann", subscription("*", nonce="ann"))
     for number in range(10):
         pending.note_change(f"early{number}")

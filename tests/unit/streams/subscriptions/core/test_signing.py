@@ -113,7 +113,7 @@ def test_an_old_key_is_published_for_a_day_after_it_was_replaced(ledger):
     assert first not in published(ring)
 
 
-def test_an_old_key_goes_after_its_day_without_another_rotation(ledger):
+def test_an_old_key_is_removed_after_a_day_without_another_rotation(ledger):
     first = ensure(ledger).active.kid
     second = ensure(ledger, rotate=True).active.kid
     ledger.now_us += DAY_US - 1

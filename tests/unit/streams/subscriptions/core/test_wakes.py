@@ -146,13 +146,13 @@ def test_a_wake_that_is_under_way_is_not_overtaken_by_another(request, kind):
     assert ledger.subscription == before
 
 
-def test_a_wake_for_another_life_or_none_does_nothing(webhook):
+def test_a_wake_for_another_incarnation_or_none_does_nothing(webhook):
     assert webhook.wake("e/1", nonce="another") is None
     webhook.run(DeleteSubscription("sub", "nonce"))
     assert webhook.run(Wake("sub", "nonce", "w", (Candidate("e/1"),))) is None
 
 
-def test_an_implied_link_becomes_real_before_the_first_append_behind_the_subscription(ledger):
+def test_an_implied_link_is_stored_where_the_first_append_after_the_subscription_begins(ledger):
     ledger.create("e/1", b"old")
     ledger.put(WEBHOOK)
     ledger.append("e/1", b"new")
@@ -163,7 +163,7 @@ def test_an_implied_link_becomes_real_before_the_first_append_behind_the_subscri
     assert woken.streams[0].tail_offset == str(Offset(0, 11))
 
 
-def test_a_candidate_of_another_life_of_its_stream_waits_for_the_next_look(webhook):
+def test_a_candidate_of_another_incarnation_of_its_stream_waits_for_the_next_wake(webhook):
     candidate = webhook.candidate("e/1")
     webhook.run(Delete("e/1"))
     webhook.create("e/1", b"next life")
@@ -172,7 +172,7 @@ def test_a_candidate_of_another_life_of_its_stream_waits_for_the_next_look(webho
     assert webhook.links() == {}
 
 
-def test_explicit_links_are_told_as_such(ledger):
+def test_explicit_links_are_reported_as_such(ledger):
     ledger.put(WEBHOOK, "e/1", "other")
     ledger.create("e/1", b"a")
     ledger.create("e/2", b"b")
@@ -193,7 +193,7 @@ def test_a_claim_of_an_idle_subscription_begins_a_wake(pull_wake):
     assert messages(pull_wake) == []  # a worker that claims needs no wake message
 
 
-def test_a_claim_of_a_woken_subscription_takes_that_very_wake(pull_wake):
+def test_a_claim_of_a_woken_subscription_takes_its_current_wake(pull_wake):
     pull_wake.wake("e/1")
     pull_wake.append("e/1", b"more")
     woken = pull_wake.claim("e/1")
@@ -202,7 +202,7 @@ def test_a_claim_of_a_woken_subscription_takes_that_very_wake(pull_wake):
     assert woken.state.snapshot == (("e/1", str(Offset(0, 8))),)
 
 
-def test_a_second_claim_learns_who_holds_the_lease(pull_wake):
+def test_a_second_claim_gets_the_name_of_the_holder(pull_wake):
     pull_wake.claim("e/1", worker="ann")
     pull_wake.advance(LEASE_S - 0.001)
     for worker in ("bob", "ann"):
@@ -252,7 +252,7 @@ WRONG = {"nonce": "another", "token_generation": 1, "generation": 1, "wake_id": 
 
 @pytest.mark.parametrize("act", ["acknowledge", "finish", "release"])
 @pytest.mark.parametrize("wrong", list(product([False, True], repeat=4)), ids=lambda w: "".join("xv"[not x] for x in w))
-def test_whoever_is_wrong_in_anything_is_fenced(pull_wake, act, wrong):
+def test_a_worker_that_is_wrong_in_anything_is_fenced(pull_wake, act, wrong):
     hold(pull_wake)
     fields = {name: value for (name, value), is_wrong in zip(WRONG.items(), wrong, strict=True) if is_wrong}
     fencing = changed(pull_wake.fencing, **fields)
@@ -371,7 +371,7 @@ def test_a_stream_that_is_not_linked_cannot_be_acknowledged(pull_wake):
 
 
 @pytest.mark.parametrize("offset", [Offset(0, 5), Offset(1, 0), Offset(10**15, 0)])
-def test_an_offset_behind_the_end_cannot_be_acknowledged(pull_wake, offset):
+def test_an_offset_beyond_the_end_cannot_be_acknowledged(pull_wake, offset):
     pull_wake.claim("e/1")
     with pytest.raises(InvalidOffset):
         pull_wake.run(Acknowledge("sub", pull_wake.fencing, (("e/1", offset),), False))
@@ -461,7 +461,7 @@ def test_a_retry_that_is_not_planned_does_not_happen(webhook):
     assert webhook.subscription == before
 
 
-def test_an_acknowledgement_that_comes_while_a_retry_is_planned_ends_the_wake(webhook):
+def test_an_acknowledgement_while_a_retry_is_scheduled_ends_the_wake(webhook):
     webhook.wake("e/1")
     webhook.run(PostponeDelivery("sub", "w_1", webhook.now_us + SECOND_US))
     webhook.acknowledge(("e/1", 4), done=True)
