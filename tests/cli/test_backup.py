@@ -77,7 +77,7 @@ def test_a_backup_holds_what_its_source_does(shell, store, backup):
 
 def test_a_backup_replaces_a_file_only_when_told(shell, store, backup):
     (shell.directory / "good.db").write_text("precious")
-    shell("backup", "good.db", "--data", str(store.parent)).fails(1, "good.db exists already", "--force")
+    shell("backup", "good.db", "--data", str(store.parent)).fails(1, "good.db already exists", "--force")
     assert backup.read_text() == "precious"
     shell.ok("backup", "good.db", "--data", str(store.parent), "--force")
     assert held(backup) == held(store)
@@ -88,7 +88,7 @@ def test_a_store_with_faults_gives_no_backup(shell, store):
     db = apsw.Connection(str(store))
     db.execute("DELETE FROM tags WHERE tag = 'b'")
     db.close()
-    shell("backup", "bad.db", "--data", str(store.parent)).fails(1, "has no tag there", "mainstem check")
+    shell("backup", "bad.db", "--data", str(store.parent)).fails(1, f"{store} has faults", "has no tag for it", "mainstem check")
     assert not (shell.directory / "bad.db").exists()
     done = shell("check", "--data", str(store.parent))
     assert (done.code, done.errors) == (1, "")
@@ -105,7 +105,7 @@ def test_a_damaged_backup_is_not_restored(shell, backup):
     shell("restore", "good.db", "--data", "new").fails(1, "good.db has faults")
     assert not (shell.directory / "new" / "mainstem.db").exists()
     (shell.directory / "text").write_text("no database at all, but long enough to look like something" * 10)
-    shell("restore", "text", "--data", "new").fails(7, "text")
+    shell("restore", "text", "--data", "new").fails(7, "text", "is not a SQLite database")
     shell("restore", "nowhere", "--data", "new").fails(7, "nowhere")
     shell("check", "text").fails(7, "text")
 
@@ -133,7 +133,7 @@ def test_a_damaged_backup_of_an_older_version_is_not_restored(shell, backup):
     db = apsw.Connection(str(backup))
     db.execute("DELETE FROM tags WHERE tag = 'b'")
     db.close()
-    shell("restore", "good.db", "--data", "new").fails(1, "has no tag there")
+    shell("restore", "good.db", "--data", "new").fails(1, "good.db has faults", "has no tag for it")
     assert not (shell.directory / "new" / "mainstem.db").exists()
 
 

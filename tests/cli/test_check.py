@@ -65,9 +65,9 @@ def settle_a_place_and_keep_it(s):
 
 PLANTED = [
     *VIOLATIONS,
-    (drop_a_place, "place", "has 0 places"),
-    (invent_a_place, "place", "should have record 1, and it is not there"),
-    (settle_a_place_and_keep_it, "place", "has 2 places"),
+    (drop_a_place, "place", "0 times, not once"),
+    (invent_a_place, "place", "lists record 1 in topic"),
+    (settle_a_place_and_keep_it, "place", "2 times, not once"),
 ]
 
 

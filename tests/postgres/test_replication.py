@@ -325,7 +325,7 @@ async def test_a_look_that_is_overtaken_by_this_nodes_own_commit_takes_nothing_b
             assert [(record.committed_id, record.origin) for record in node.told] == [(1, 1), (2, 1), (3, 1)]
         assert node.resets == 0
         assert node.store._alone
-    assert not [line for line in caplog.messages if "lost" in line or "cut off" in line]
+    assert not [line for line in caplog.messages if "lost" in line or "disconnected" in line]
 
 
 async def test_what_others_commit_after_an_own_commit_that_overtook_a_look_is_taken_in(postgres_url, caplog):
@@ -343,7 +343,7 @@ async def test_what_others_commit_after_an_own_commit_that_overtook_a_look_is_ta
             await one.hear(3)
             assert [(record.committed_id, record.origin) for record in one.told] == [(1, 1), (2, 1), (3, 0)]
         assert one.resets == 0
-    assert not [line for line in caplog.messages if "lost" in line or "cut off" in line]
+    assert not [line for line in caplog.messages if "lost" in line or "disconnected" in line]
 
 
 async def test_what_arrives_while_a_node_waits_for_the_others_joins_its_batch(postgres_url):

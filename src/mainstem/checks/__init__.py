@@ -1,1 +1,1 @@
-"""What a store promises, as rules that read a snapshot of it: the same for SQLite and PostgreSQL."""
+"""The consistency rules of a store. Each reads a snapshot, so the same rules check SQLite and PostgreSQL."""

@@ -1,4 +1,4 @@
-"""What events, their ids and partitions promise about states and records."""
+"""Rules for events, event ids and partitions."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ from mainstem.sync.states import EVENT_IDS, PARTITIONS, SNAPSHOTS, EventEntry
 
 
 def check_events(snapshot: StoreSnapshot) -> Iterator[Finding]:
-    """Each event has its entry in the index of ids, with the hash of its content, and a tag for each partition."""
+    """Check that each event has an entry in the index of event ids, with its content hash, and a tag per partition."""
     tags = 0
     for records in snapshot.scan_events():
         events: list[tuple[Event, StoredEvent, bytes]] = []
@@ -30,7 +30,7 @@ def check_events(snapshot: StoreSnapshot) -> Iterator[Finding]:
             yield from _check_tags(snapshot, events)
     kept = snapshot.count_tags()
     if kept > tags:
-        yield Finding("tag", f"there are {kept} tags, but the events are in {tags} partitions")
+        yield Finding("tag", f"the store has {kept} tags, but its events need only {tags}")
 
 
 def _check_entries(snapshot: StoreSnapshot, events: list[tuple[Event, StoredEvent, bytes]]) -> Iterator[Finding]:
@@ -39,13 +39,14 @@ def _check_entries(snapshot: StoreSnapshot, events: list[tuple[Event, StoredEven
         number = record.committed_id
         entry: EventEntry | None = entries.get(event.id)
         if entry is None:
-            yield Finding("event", f"event {number} has the id {event.id!r}, which the index of ids does not know")
+            yield Finding("event", f"event {number} has the id {event.id!r}, which is missing in the index of ids")
         elif entry.committed_id != number:
-            yield Finding("event", f"the id {event.id!r} was committed as {entry.committed_id}, and is also {number}")
+            where = f"{entry.committed_id} in the index, but is the id of event {number} too"
+            yield Finding("event", f"the id {event.id!r} belongs to {where}")
         elif entry.digest != digest:
-            yield Finding("event", f"event {number} is not what was committed: its hash differs")
+            yield Finding("event", f"event {number} differs from what was committed: its hash is another one")
         if record.source != event.client_id:
-            yield Finding("event", f"event {number} names {event.client_id!r}, its record {record.source!r}")
+            yield Finding("event", f"event {number} names client {event.client_id!r}, but its record {record.source!r}")
 
 
 def _check_tags(snapshot: StoreSnapshot, events: list[tuple[Event, StoredEvent, bytes]]) -> Iterator[Finding]:
@@ -54,11 +55,11 @@ def _check_tags(snapshot: StoreSnapshot, events: list[tuple[Event, StoredEvent, 
     for record, event, _ in events:
         for partition in event.partitions:
             if (partition, record.committed_id) not in found:
-                yield Finding("tag", f"event {record.committed_id} is in {partition!r}, but has no tag there")
+                yield Finding("tag", f"event {record.committed_id} of partition {partition!r} has no tag for it")
 
 
 def check_event_ids(snapshot: StoreSnapshot) -> Iterator[Finding]:
-    """An id without an event is the tombstone of a pruned one, so it lies below the floor of some partition."""
+    """Check that an id without an event is the tombstone of a pruned one: at or below the floor of some partition."""
     head = snapshot.find_head()
     floor = max((state.floor for _, state in snapshot.scan_states(PARTITIONS)), default=0)
     for entries in batches(snapshot.scan_states(EVENT_IDS)):
@@ -68,7 +69,7 @@ def check_event_ids(snapshot: StoreSnapshot) -> Iterator[Finding]:
             if number > head:
                 yield Finding("head", f"event {event_id!r} was committed as {number}, but the log ends at {head}")
             elif number > floor and kinds.get(number) != Kind.EVENT:
-                yield Finding("event", f"event {event_id!r} ({number}) is gone, though nothing pruned it")
+                yield Finding("event", f"event {event_id!r} ({number}) is missing, although nothing pruned it")
 
 
 def check_partitions(snapshot: StoreSnapshot) -> Iterator[Finding]:
@@ -77,7 +78,7 @@ def check_partitions(snapshot: StoreSnapshot) -> Iterator[Finding]:
         snapshots = snapshot.find_states(SNAPSHOTS, [name for name, _ in partitions])
         for name, state in partitions:
             if max(state.floor, state.snapshot_id, state.pruned) > head:
-                yield Finding("head", f"partition {name!r} was changed beyond the end of the log, {head}")
+                yield Finding("head", f"partition {name!r} refers to an id beyond the end of the log, {head}")
             taken = snapshots.get(name)
             if (0 if taken is None else taken.committed_id) != state.snapshot_id:
                 yield Finding("partition", f"partition {name!r}: its snapshot does not end at {state.snapshot_id}")

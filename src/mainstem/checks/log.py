@@ -1,4 +1,4 @@
-"""What every record, topic, tag and state promises, whichever protocol it belongs to."""
+"""Rules for records, topics, tags and states that hold for every protocol."""
 
 from collections.abc import Iterator
 
@@ -14,19 +14,19 @@ OF_A_TOPIC = (Kind.APPEND, Kind.CLOSE, Kind.DELETE, Kind.TRIM)
 def check_head(snapshot: StoreSnapshot) -> Iterator[Finding]:
     heads = snapshot.noted_heads()
     if len(heads) != 1:
-        yield Finding("head", "the table head must have one row")
+        yield Finding("head", "the table head does not have exactly one row")
     elif heads[0] < 0:
-        yield Finding("head", f"the noted head is {heads[0]}")
+        yield Finding("head", f"the stored head is negative: {heads[0]}")
 
 
 def check_records(snapshot: StoreSnapshot) -> Iterator[Finding]:
-    """Each record by itself, and the order of the ids."""
+    """Check each record on its own, and that the ids ascend."""
     last = 0
     for record in snapshot.scan_records():
         if not is_consistent(record):
-            yield Finding("record", f"record {record.committed_id} of kind {record.kind} does not fit together")
+            yield Finding("record", f"record {record.committed_id} of kind {record.kind} contradicts itself")
         if record.committed_id <= last:
-            yield Finding("record", f"record {record.committed_id} stands behind {last}")
+            yield Finding("record", f"record {record.committed_id} comes after record {last}")
         last = record.committed_id
 
 
@@ -48,13 +48,13 @@ def is_consistent(record: RecordOutline) -> bool:
 
 
 def check_topics(snapshot: StoreSnapshot) -> Iterator[Finding]:
-    """A topic's data is one run without gaps, in committed order, and the record that creates it is in the log."""
+    """Check that each topic's data has no gaps and is in committed order, and that a record creates the topic."""
     yield from check_runs(snapshot)
     for topics in batches(snapshot.scan_topics(*OF_A_TOPIC)):
         created = snapshot.find_creates(topics)
         for topic in topics:
             if topic not in created:
-                yield Finding("topic", f"topic {topic} has records, but no record that creates it")
+                yield Finding("topic", f"topic {topic} has records, but no record creates it")
 
 
 def check_runs(snapshot: StoreSnapshot) -> Iterator[Finding]:
@@ -74,14 +74,14 @@ def check_tags(snapshot: StoreSnapshot) -> Iterator[Finding]:
         kinds = snapshot.find_kinds(sorted({committed_id for _, committed_id in tags}))
         for tag, committed_id in tags:
             if kinds.get(committed_id) != Kind.EVENT:
-                yield Finding("tag", f"{tag!r} names {committed_id}, and there is no such event")
+                yield Finding("tag", f"the tag {tag!r} refers to event {committed_id}, which does not exist")
 
 
 def check_states(snapshot: StoreSnapshot) -> Iterator[Finding]:
     for number, name, due_us, value in snapshot.scan_stored_states():
         space = Space.declared.get(number)
         if space is None:
-            yield Finding("state", f"{name!r} is in space {number}, which this program does not know")
+            yield Finding("state", f"{name!r} is in space {number}, which this version of mainstem does not know")
             continue
         try:
             state = space.decode(value)
@@ -90,4 +90,4 @@ def check_states(snapshot: StoreSnapshot) -> Iterator[Finding]:
             continue
         if space.due(state) != due_us:
             due = space.due(state)
-            yield Finding("state", f"the state of {name!r} in space {number} is due at {due}, not {due_us}")
+            yield Finding("state", f"the state of {name!r} in space {number} is due at {due}, not at {due_us}")

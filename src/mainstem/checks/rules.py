@@ -1,10 +1,10 @@
-"""All rules that a store must keep, and the check that runs them."""
+"""The list of all consistency rules, and the check that runs them."""
 
 from collections.abc import Callable, Iterator
 
 from mainstem import limits
 from mainstem.checks import events, log, streams
-from mainstem.log import pruned  # noqa: F401 - declares a space, as those below do, so that its states are known
+from mainstem.log import pruned  # noqa: F401 - declares a space, as those below do, so that its states can be decoded
 from mainstem.log.store.snapshot import Figures, Finding, Report, StoreSnapshot
 from mainstem.streams.subscriptions.core import model, signing  # noqa: F401
 
@@ -28,16 +28,16 @@ RULES: list[tuple[str, Rule]] = [
     ("event id", events.check_event_ids),
     ("partition", events.check_partitions),
 ]
-"""The later ones take for granted what the earlier ones check."""
+"""In order: later rules rely on what earlier rules check."""
 EMPTY = Figures(0, 0, 0, 0)
 
 
 def ignore_progress(name: str, number: int, total: int) -> None:
-    """Nobody watches."""
+    """Do nothing."""
 
 
 def check_store(snapshot: StoreSnapshot, on_rule: OnRule = ignore_progress) -> Report:
-    """Look at everything, and list up to `limits.CHECK_FINDINGS_MAX` findings."""
+    """Run all rules on a snapshot, and report up to `limits.CHECK_FINDINGS_MAX` findings."""
     obstacle = snapshot.find_obstacle()
     if obstacle is not None:
         return Report(EMPTY, (Finding(snapshot.storage, obstacle),), more=False)
@@ -52,11 +52,11 @@ def check_store(snapshot: StoreSnapshot, on_rule: OnRule = ignore_progress) -> R
 
 
 def _check_rule(name: str, rule: Rule, snapshot: StoreSnapshot) -> Iterator[Finding]:
-    """Damaged data that cannot even be read is a violation too, and not the end of the check."""
+    """Run one rule. Data that is too damaged to be read becomes a finding, and the check goes on."""
     try:
         yield from rule(snapshot)
     except snapshot.read_errors as error:
-        yield Finding(snapshot.storage, f"the rule {name!r} could not be checked: {error}")
+        yield Finding(snapshot.storage, f"the rule {name!r} could not be checked: {snapshot.explain(error)}")
 
 
 def _measure(snapshot: StoreSnapshot) -> Figures:

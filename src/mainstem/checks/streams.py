@@ -1,4 +1,4 @@
-"""What streams, forks, producers and retention promise about states and records."""
+"""Rules for streams, forks, producers and retention."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ from mainstem.streams.states import (
 
 
 def check_streams(snapshot: StoreSnapshot) -> Iterator[Finding]:
-    """From the earliest kept position to the tail, all data is there, the inherited part included."""
+    """Check that each stream has all its data from its earliest position to its end, including inherited data."""
     head = snapshot.find_head()
     for streams in batches(snapshot.scan_states(STREAMS)):
         topics = {topic for _, state in streams for topic in (state.topic, *(part.topic for part in state.lineage))}
@@ -29,7 +29,7 @@ def check_streams(snapshot: StoreSnapshot) -> Iterator[Finding]:
         for path, state in streams:
             newest = max(state.topic, state.last_id)
             if newest > head:
-                yield Finding("head", f"stream {path!r} was written by {newest}, but the log ends at {head}")
+                yield Finding("head", f"stream {path!r} was last written by {newest}, but the log ends at {head}")
             if state.deleted:
                 continue
             description = descriptions.get(state.topic)
@@ -39,7 +39,7 @@ def check_streams(snapshot: StoreSnapshot) -> Iterator[Finding]:
 
 
 def _check_data(path: str, state: StreamState, extents: dict[int, tuple[int, int]]) -> Iterator[Finding]:
-    """Gaps within a topic are found by the rule for topics, so only the ends of each topic are looked at here."""
+    """Compare the ends of each topic only: the rule for topics finds the gaps within one."""
     segment_start = 0
     for segment in (*state.lineage, Segment(state.topic, state.tail)):
         start, end = max(segment_start, state.earliest), segment.end
@@ -59,7 +59,7 @@ def _check_data(path: str, state: StreamState, extents: dict[int, tuple[int, int
 
 
 def find_descriptions(snapshot: StoreSnapshot, topics: Sequence[int]) -> dict[int, CreateDescription]:
-    """What streams these topics were created for; a description that cannot be decoded is left out."""
+    """Return the description of the stream that each topic was created for, without those that cannot be decoded."""
     descriptions: dict[int, CreateDescription] = {}
     for topic, data in snapshot.find_creates(topics).items():
         try:
@@ -70,7 +70,7 @@ def find_descriptions(snapshot: StoreSnapshot, topics: Sequence[int]) -> dict[in
 
 
 def check_forks(snapshot: StoreSnapshot) -> Iterator[Finding]:
-    """A stream counts the forks that keep its data: those that are there, and those that are being erased."""
+    """Check each stream's count of forks that need its data: existing forks, and forks that are being erased."""
     counted: Counter[tuple[str, int]] = Counter()
     for _, state in snapshot.scan_states(STREAMS):
         if state.origin is not None:
@@ -83,13 +83,13 @@ def check_forks(snapshot: StoreSnapshot) -> Iterator[Finding]:
         if found != state.forks:
             yield Finding("fork", f"stream {path!r} counts {state.forks} forks, but {found} name it as their source")
         if state.soft_deleted and not state.forks:
-            yield Finding("fork", f"stream {path!r} is kept for forks, but has none")
+            yield Finding("fork", f"the deleted stream {path!r} is kept for its forks, but has none")
     for path, topic in counted:
-        yield Finding("fork", f"a fork names {path!r} (topic {topic}) as its source, and there is no such stream")
+        yield Finding("fork", f"a fork names {path!r} (topic {topic}) as its source, which does not exist")
 
 
 def check_owners(snapshot: StoreSnapshot) -> Iterator[Finding]:
-    """Data belongs to a stream, or to one that is being erased."""
+    """Check that all data belongs to a stream, or to a deleted stream that is being erased."""
     for topics in batches(snapshot.scan_topics(Kind.APPEND)):
         descriptions = find_descriptions(snapshot, topics)
         pairs = [(descriptions[topic].path if topic in descriptions else "", topic) for topic in topics]
@@ -110,7 +110,7 @@ def check_producers(snapshot: StoreSnapshot) -> Iterator[Finding]:
 
 
 def find_owned(snapshot: StoreSnapshot, pairs: Sequence[tuple[str, int]]) -> set[tuple[str, int]]:
-    """The pairs of a path and a topic that are a stream with its data, or one that is being erased."""
+    """Return the (path, topic) pairs that belong to a stream, or to a deleted stream that is being erased."""
     streams = snapshot.find_states(STREAMS, [path for path, _ in pairs])
     alive = {(path, state.topic) for path, state in streams.items() if not state.deleted}
     erased = snapshot.find_states(GARBAGE, [_name_garbage(topic) for _, topic in pairs])
@@ -122,12 +122,15 @@ def _name_garbage(topic: int) -> str:
 
 
 def check_retention(snapshot: StoreSnapshot) -> Iterator[Finding]:
-    """A stream that keeps only a part of its data is looked at again. So may be one that gave up data once."""
+    """Check that a retention check is planned for each stream with a retention, and for existing streams only.
+
+    A stream without a retention may have one too, if it was trimmed before.
+    """
     for paths in batches(path for path, _ in snapshot.scan_states(RETENTION_CHECKS)):
         streams = snapshot.find_states(STREAMS, paths)
         for path in paths:
             if path not in streams:
-                yield Finding("retention", f"a check is planned for {path!r}, and there is no such stream")
+                yield Finding("retention", f"a check is planned for stream {path!r}, which does not exist")
     kept = (path for path, stream in snapshot.scan_states(STREAMS) if stream.retention is not None)
     for paths in batches(kept):
         planned = snapshot.find_states(RETENTION_CHECKS, paths)

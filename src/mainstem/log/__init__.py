@@ -1,1 +1,1 @@
-"""The commit log: one order, one durable step for many writers. It knows no protocol."""
+"""The commit log: it puts the changes of all writers into one order and makes them durable. It knows no protocol."""

@@ -1,7 +1,7 @@
-"""The Command contract: what a change must see, and how it decides, with no clock, disk or network.
+"""The Command contract: a command names the states it needs and decides from them, without clock, disk or network.
 
-A command names the states that it needs, the committer loads them for a whole batch at once, and `apply` then reads
-and writes one in-memory `View`. Whatever the view gathered is made durable in one transaction.
+The committer loads the states that a whole batch needs at once. Each command's `apply` then reads and writes one
+in-memory `View`, and the store makes everything that the view has gathered durable in one transaction.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -21,10 +21,10 @@ def _never(state: Any) -> int | None:
 
 
 class Space(Generic[S]):
-    """A family of states of one type. The numbers, which are on disk, are listed in `mainstem.log.spaces`."""
+    """A numbered group of states of one type. The numbers, which are on disk, are listed in `mainstem.log.spaces`."""
 
     declared: ClassVar[dict[int, "Space[Any]"]] = {}
-    """Every space of the modules that are imported, by number."""
+    """By number, every space of the modules that have been imported."""
 
     def __init__(
         self, number: int, type_: type[S], due: Callable[[S], int | None] = _never, *, cached: bool = True
@@ -34,9 +34,9 @@ class Space(Generic[S]):
         Space.declared[int(number)] = self
         self.number = int(number)
         self.cached = cached
-        """False for states that are looked at once and then hardly ever again: they would crowd out the others."""
+        """False for states that are rarely read twice: they would push others out of the cache."""
         self.due = due
-        """When (in microseconds) somebody should look at this state again; stores keep an index of it."""
+        """Returns the time, in microseconds, at which a state needs attention; stores keep an index of it."""
         self.encode = msgspec.msgpack.Encoder().encode
         self.decode = msgspec.msgpack.Decoder(type_).decode
 
@@ -49,30 +49,33 @@ class Key(NamedTuple):
 class Command(Protocol[T_co]):
     @property
     def size(self) -> int:
-        """Bytes that this command holds in memory while it waits."""
+        """The bytes that this command holds in memory while it waits."""
 
     def needs(self) -> Iterable[Key]:
-        """Every state that `apply` may read or write."""
+        """Return the key of every state that `apply` may read or write."""
 
     def apply(self, view: "View") -> T_co:
-        """Decide. Pure: reads the view, writes to the view. A raised error leaves the view as it was."""
+        """Decide, and return the outcome. Pure: it reads and writes nothing but the view.
+
+        If it raises, the view is left as it was.
+        """
 
 
 class Freeing:
-    """Marks commands that give room back. They are let through when the disk is full, as far as that can be."""
+    """Marks commands that free disk space. On a full disk the log still tries these, with the reserved space."""
 
     __slots__ = ()
 
 
 class Sizeless:
-    """A command that holds no data while it waits."""
+    """Marks commands that hold no data while they wait."""
 
     __slots__ = ()
     size = 0
 
 
 class View:
-    """The states that one batch of commands sees, and the changes that they make."""
+    """The states that one batch of commands reads, and the changes that it makes."""
 
     __slots__ = ("_base", "_states", "_undo", "changes", "now_us", "records")
 
@@ -86,17 +89,17 @@ class View:
 
     @property
     def head(self) -> CommittedId:
-        """The highest committed id once this view is durable."""
+        """The head of the log once this view is durable."""
         return CommittedId(self._base + len(self.records))
 
     def get(self, key: Key) -> Any:
-        """The state under a needed key. A key that was not needed is a bug, so it raises KeyError."""
+        """Return the state of a key that some command's `needs` named. Any other key is a bug and raises KeyError."""
         if key in self.changes:
             return self.changes[key]
         return self._states[key]
 
     def put(self, key: Key, state: State | None) -> None:
-        """Replace a state; None removes it."""
+        """Replace a state, or remove it with None."""
         self._undo.append((key, key in self.changes, self.changes.get(key)))
         self.changes[key] = state
 
@@ -112,7 +115,7 @@ class View:
         tags: tuple[str, ...] = (),
         origin: int = 0,
     ) -> CommittedId:
-        """Take the next committed id. A topic of None begins a topic that is named by this very id."""
+        """Append a record, and return its committed id. With topic None, the record begins a topic of the same id."""
         committed_id = CommittedId(self._base + len(self.records) + 1)
         of = TopicId(committed_id) if topic is None else topic
         self.records.append(
@@ -121,7 +124,7 @@ class View:
         return committed_id
 
     def run(self, command: Command[T_co]) -> T_co:
-        """Apply one command; what it wrote before it raised is taken back."""
+        """Apply one command; if it raises, undo what it wrote to the view."""
         self._undo.clear()
         records = len(self.records)
         try:

@@ -1,4 +1,4 @@
-"""Group commit: commands wait in a queue, a batch of them shares one durable step, then their callers are answered."""
+"""Group commit: commands wait in a queue, and a batch of them is made durable at once before their callers return."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ Clock = Callable[[], int]
 
 
 class FutureLike(Protocol):
-    """What a command's outcome is set on: an asyncio future, or anything that takes it in the same way."""
+    """The receiver of a command's outcome: an asyncio future, or an object with the same methods."""
 
     def cancelled(self) -> bool: ...
     def done(self) -> bool: ...
@@ -29,11 +29,11 @@ class FutureLike(Protocol):
 
 Waiting = tuple[Command[Any], FutureLike]
 Observer = Callable[[Mapping[Key, State | None], Sequence[Record]], None]
-"""Is told of every batch once it is durable, on the event loop: it must be quick."""
+"""Called on the event loop with every batch once it is durable, so it must be quick."""
 
 
 class CommitLog:
-    """The one writer of the log. `submit` returns when the command's outcome is durable."""
+    """The only writer of the log. `submit` returns once the command's outcome is durable."""
 
     def __init__(self, store: Store, live: Live, clock_us: Clock) -> None:
         self.store = store
@@ -41,7 +41,7 @@ class CommitLog:
         self.clock_us = clock_us
         self.observers: list[Observer] = []
         self.resets: list[Callable[[], None]] = []
-        """Are called when changes of other nodes may have been missed, so that all must be looked at again."""
+        """Called when changes by other nodes may have been missed, so that everything must be looked at again."""
         self._waiting: deque[Waiting] = deque()
         self._waiting_bytes = 0
         self._arrived = asyncio.Event()
@@ -53,7 +53,7 @@ class CommitLog:
         self._task = asyncio.create_task(self._run(), name="mainstem-committer")
 
     async def stop(self) -> None:
-        """Take no more commands, finish those that wait."""
+        """Refuse further commands, and return once those that wait are finished."""
         self._stopping = True
         self._arrived.set()
         if self._task is not None:
@@ -65,14 +65,14 @@ class CommitLog:
         return await outcome
 
     def enqueue(self, command: Command[Any], future: FutureLike) -> None:
-        """Add a command to the next batch. Its outcome is set on the future, on the event loop."""
+        """Queue a command for the next batch. The future receives its outcome, on the event loop."""
         if self._stopping:
-            raise ShuttingDown("this server takes no more writes", headers=RETRY_AFTER)
+            raise ShuttingDown("the server is shutting down and accepts no more writes", headers=RETRY_AFTER)
         if (
             len(self._waiting) >= limits.COMMANDS_WAITING_MAX
             or self._waiting_bytes + command.size > limits.COMMAND_BYTES_WAITING_MAX
         ):
-            raise Overloaded(f"{len(self._waiting)} writes wait for the disk already", headers=RETRY_AFTER)
+            raise Overloaded(f"{len(self._waiting)} writes are already waiting for the disk", headers=RETRY_AFTER)
         self._waiting.append((command, future))
         self._waiting_bytes += command.size
         self._arrived.set()
@@ -97,7 +97,7 @@ class CommitLog:
                 self._arrived.clear()
 
     def _take(self, taken: Sequence[Waiting] = ()) -> list[Waiting]:
-        """What comes next, as far as it fits into one batch with what was taken before."""
+        """Take from the queue what still fits into one batch with the commands in `taken`."""
         batch: list[Waiting] = []
         size = sum(command.size for command, _ in taken)
         while self._waiting and len(taken) + len(batch) < limits.BATCH_COMMANDS_MAX:
@@ -106,15 +106,17 @@ class CommitLog:
                 break
             self._waiting.popleft()
             self._waiting_bytes -= command.size
-            if not future.cancelled():  # a caller that is gone before its turn has changed nothing
+            if not future.cancelled():  # its caller left before the command was applied
                 size += command.size
                 batch.append((command, future))
         return batch
 
     async def _commit_if_room(self, batch: list[Waiting]) -> None:
-        """On a full disk only commands that free some room are tried again, with the room that is kept for them."""
+        """Commit a batch. On a full disk, retry only the commands that free space, with the space reserved for them."""
         if self.store.nearly_full:
-            full = StoreFull("nothing was stored: the room that is left is kept for deletes", headers=RETRY_AFTER)
+            full = StoreFull(
+                "nothing was stored: the remaining disk space is reserved for deletes", headers=RETRY_AFTER
+            )
             freeing = self._fail_growing(batch, full)
         else:
             try:
@@ -138,7 +140,7 @@ class CommitLog:
         keys = _needs(batch)
         while True:
             states = await self.store.load(keys)
-            if self.store.holds_head and self._waiting:  # it waited for other nodes; what came meanwhile joins in
+            if self.store.holds_head and self._waiting:  # it waited for other nodes: add commands that came meanwhile
                 more = self._take(batch)
                 batch += more
                 late = {key: None for key in _needs(more) if key not in keys}
@@ -154,12 +156,12 @@ class CommitLog:
                     await self.store.confirm()
                 break
             except HeadMoved:
-                continue  # by another node: commands are pure, so they decide anew from what it has left
+                continue  # another node committed; commands are pure, so they decide again from the new states
         for future, value, accepted in outcomes:
             _set_outcome(future, value, accepted)
 
     async def catch_up(self) -> None:
-        """Return when the readers of this node have been told of all that was durable when this was called."""
+        """Return once this node has published everything that was durable when this was called."""
         await self.store.catch_up()
 
     @staticmethod
@@ -174,14 +176,14 @@ class CommitLog:
                 outcomes.append((future, error, False))
         return outcomes
 
-    # What became durable, here or on another node
+    # Publishing what became durable, on this node or another
 
     def publish(self, changes: Mapping[Key, State | None], records: Sequence[Record]) -> None:
         self.live.publish(records)
         for observe in self.observers:
             try:
                 observe(changes, records)
-            except Exception:  # what is durable stays durable, whatever an observer makes of it
+            except Exception:  # the batch is durable, so its callers must get their outcomes all the same
                 logger.exception("an observer of the log failed")
 
     def watched_topics(self) -> Sequence[TopicId]:
@@ -203,7 +205,7 @@ def _needs(batch: Sequence[Waiting]) -> dict[Key, None]:
 
 
 def _set_outcome(future: FutureLike, value: Any, accepted: bool) -> None:
-    """A future that does not take its outcome must not keep the others from getting theirs."""
+    """Set the outcome of one command. A future that fails must not keep the others from their outcomes."""
     try:
         if future.cancelled():
             return
@@ -212,4 +214,4 @@ def _set_outcome(future: FutureLike, value: Any, accepted: bool) -> None:
         else:
             future.set_exception(value)
     except Exception:
-        logger.exception("the caller of a command could not be told of its outcome")
+        logger.exception("the outcome of a command could not be delivered to its caller")

@@ -1,6 +1,6 @@
-"""Who is waiting for what: wake-ups, the hot tail of each watched topic, and frames that are encoded once.
+"""Live reads: wake-ups, the newest data of each watched topic in memory, and frames that are encoded only once.
 
-Everything here runs on the event loop, after the durable step, so a wake-up never tells of what could still be lost.
+Everything here runs on the event loop after the commit, so readers never see data that could still be lost.
 """
 
 import asyncio
@@ -14,13 +14,13 @@ from mainstem.log.records import Chunk, Kind, Record, TopicId
 from mainstem.shares import Shares
 
 WHOLE_LOG = ""
-"""What a reader of the whole log watches. No tag is empty."""
+"""The name that a reader of the whole log watches. No tag is empty."""
 OnWait = Callable[["asyncio.Future[bool]"], None]
-"""Called with the future of a wait, to end the wait for another reason (the client disconnected)."""
+"""Receives the future of a wait, so that it can end the wait early, for example when the client disconnects."""
 
 
 class Topic:
-    """A topic that somebody watches, or watched a moment ago."""
+    """A topic or tag that has watchers, or had some a moment ago."""
 
     __slots__ = ("_chunks", "frames", "size", "version", "waiters", "watchers")
 
@@ -28,11 +28,11 @@ class Topic:
         self.size = 0
         self.watchers = 0
         self.version = 0
-        """Raised with every wake-up: read it before the state, then wait for more than it."""
+        """Grows with every wake-up. Read it before the state, then wait until it differs."""
         self._chunks: deque[Chunk] = deque()
         self.waiters: set[asyncio.Future[bool]] = set()
         self.frames: dict[Hashable, Any] = {}
-        """What readers encoded since the last wake-up, so that all others can send the same bytes."""
+        """What readers have encoded since the last wake-up, so that the other readers can send the same bytes."""
 
     def add(self, chunk: Chunk) -> None:
         if self._chunks and self._chunks[-1].end != chunk.start:
@@ -54,7 +54,7 @@ class Topic:
         self.waiters.clear()
 
     def read(self, start: int, bytes_max: int) -> Chunk | None:
-        """A run from exactly `start`, if it is still in memory."""
+        """Return data from exactly `start`, if it is still in memory."""
         run: list[Chunk] = []
         for chunk in reversed(self._chunks):
             run.append(chunk)
@@ -71,7 +71,7 @@ class Topic:
 
 
 async def wait_for_change(topics: Sequence[Topic], seen: Sequence[int], timeout_s: float, on_wait: OnWait) -> bool:
-    """Wait until one of the topics has another version than `seen`; False if the wait ended without that."""
+    """Wait until the version of a topic differs from `seen`; return False if the wait ended for another reason."""
     if _have_changed(topics, seen):
         return True
     loop = asyncio.get_running_loop()
@@ -101,18 +101,18 @@ def wake_waiter(waiter: "asyncio.Future[bool]", changed: bool = False) -> None:
 
 
 class Live:
-    """The watched topics, and those that were published to a moment ago."""
+    """The watched topics and tags, and the topics that received data a moment ago."""
 
     def __init__(self, shares: Shares | None = None) -> None:
         self.shares = shares or Shares()
         self._topics: dict[TopicId | str, Topic] = {}
-        self._recent: OrderedDict[TopicId | str, None] = OrderedDict()  # those with chunks, last published last
+        self._recent: OrderedDict[TopicId | str, None] = OrderedDict()  # those with chunks, the most recent last
         self._size = 0
         self.readers = 0
         self.closing = False
 
     def publish(self, records: Iterable[Record]) -> None:
-        """Tell of records that just became durable, in order."""
+        """Wake the readers of records that have just become durable, and keep watched data in memory."""
         topics = self._topics
         if not topics:
             return
@@ -137,7 +137,7 @@ class Live:
             self._evict(self._recent.popitem(last=False)[0])
 
     def watched_topics(self) -> list[TopicId]:
-        """The topics that somebody watches, or watched a moment ago."""
+        """Return the topics that have readers, or had some a moment ago."""
         return [name for name in self._topics if isinstance(name, int)]
 
     def _evict(self, name: TopicId | str) -> None:
@@ -149,7 +149,7 @@ class Live:
 
     @contextmanager
     def watch(self, name: TopicId | str) -> Iterator[Topic]:
-        """Stay on a topic, or on a tag: from now on a topic's new records are kept in memory for a while."""
+        """Watch a topic or a tag. While it is watched, a topic's new data is kept in memory for a while."""
         topic = self._topics.get(name)
         if topic is None:
             topic = self._topics[name] = Topic()
@@ -164,12 +164,12 @@ class Live:
                 del self._topics[name]
 
     def read(self, name: TopicId, start: int, bytes_max: int) -> Chunk | None:
-        """A run of a topic's data from exactly `start`, if it is still in memory."""
+        """Return a topic's data from exactly `start`, if it is still in memory."""
         topic = self._topics.get(name)
         return None if topic is None else topic.read(start, bytes_max)
 
     def release(self) -> None:
-        """Shutting down: wake everybody, so that they end their responses."""
+        """Wake all readers for shutdown, so that they end their responses."""
         self.closing = True
         for topic in self._topics.values():
             topic.wake()

@@ -1,4 +1,4 @@
-"""Up to which id the log was pruned, so that a reader who comes back late can tell that it missed something."""
+"""The id up to which records were pruned, so that a reader that resumes late can tell whether it missed any."""
 
 import msgspec
 
@@ -9,7 +9,7 @@ from mainstem.log.spaces import SpaceNumber
 
 class Pruned(msgspec.Struct, frozen=True, gc=False, array_like=True):
     until: CommittedId
-    """The highest pruned id. Data that went with its deleted stream does not count."""
+    """The highest pruned id. Data that was erased along with its deleted stream does not count."""
 
 
 PRUNED: Space[Pruned] = Space(SpaceNumber.PRUNED, Pruned)
@@ -17,7 +17,7 @@ PRUNED_KEY = Key(PRUNED, "")
 
 
 def advance_pruned(view: View, committed_id: CommittedId) -> None:
-    """Call this before records up to this id are erased. The calling command needs `PRUNED_KEY`."""
+    """Note that records up to an id are about to be erased. The calling command must need `PRUNED_KEY`."""
     known: Pruned | None = view.get(PRUNED_KEY)
     if known is None or known.until < committed_id:
         view.put(PRUNED_KEY, Pruned(committed_id))

@@ -1,4 +1,4 @@
-"""What a committed record is: one accepted change, at one place in the one global order."""
+"""Records: each is one accepted change, at one position in the global order."""
 
 from enum import IntEnum
 from typing import NewType
@@ -6,18 +6,18 @@ from typing import NewType
 import msgspec
 
 CommittedId = NewType("CommittedId", int)
-"""Global, increasing by one, never reused, also over restarts."""
+"""The position of a record in the log: it grows by one per record and is never reused, even across restarts."""
 
 TopicId = NewType("TopicId", int)
-"""Which sequence a record belongs to: the committed id of the record that created it."""
+"""The sequence that a record belongs to, named by the committed id of the record that created it."""
 
 
 RECORD_BYTES = 100
-"""What a record counts for in a page besides its data, so that pages of records without data end too."""
+"""What a record adds to the size of a page besides its data, so that records without data fill pages too."""
 
 
 class Kind(IntEnum):
-    """What happened. The numbers are on disk: add, never change."""
+    """What a record says. The numbers are on disk: add new ones, never change one."""
 
     CREATE = 1
     APPEND = 2
@@ -29,13 +29,13 @@ class Kind(IntEnum):
 
 
 DATA_KINDS = (Kind.APPEND, Kind.EVENT)
-"""What clients wrote; the other kinds tell of changes to streams and partitions."""
+"""The kinds that hold what clients wrote; the others record changes to streams and partitions."""
 KINDS = {kind.value: kind for kind in Kind}
-"""By number: a page of a million records must not ask the enum a million times."""
+"""By number: much faster than a call of `Kind` for each record of a large page."""
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """One accepted change. `start` and `end` are positions in its topic; `data` are the wire bytes between them."""
+    """One accepted change. `start` and `end` are positions in its topic; `data` is the wire bytes between them."""
 
     committed_id: CommittedId
     committed_at_us: int
@@ -46,15 +46,15 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     messages: int
     data: bytes
     source: str | None = None
-    """Who wrote it: a producer's or a client's id."""
+    """The producer or client that wrote it."""
     tags: tuple[str, ...] = ()
-    """What it is found by besides its topic. Stored as an index, so only a record that was just committed has it."""
+    """Names that it is indexed under. Stores keep them in the index only, so only a new record has them here."""
     origin: int = 0
-    """Which connection brought it, for live delivery alone; never stored."""
+    """The connection that submitted it. Used for live delivery only, never stored."""
 
 
 class Outline(msgspec.Struct, frozen=True, gc=False):
-    """A record of a topic without its data."""
+    """A data record of a topic, without its data."""
 
     start: int
     end: int
@@ -64,7 +64,7 @@ class Outline(msgspec.Struct, frozen=True, gc=False):
 
 
 class Extent(msgspec.Struct, frozen=True, gc=False):
-    """A run of the log up to an id, and how much data it holds."""
+    """How much data a part of the log holds, and the id that it ends with."""
 
     until: int
     rows: int
@@ -72,7 +72,7 @@ class Extent(msgspec.Struct, frozen=True, gc=False):
 
 
 class Counts(msgspec.Struct, frozen=True, gc=False):
-    """How much the log keeps: appends to streams, events, and the messages and bytes in both."""
+    """How much the log holds: appends to streams, events, and the messages and bytes of both."""
 
     appends: int
     events: int
@@ -81,7 +81,7 @@ class Counts(msgspec.Struct, frozen=True, gc=False):
 
 
 class Chunk(msgspec.Struct, frozen=True, gc=False):
-    """A run of one topic's bytes: what a reader gets."""
+    """Consecutive bytes of one topic, as a reader gets them."""
 
     start: int
     end: int

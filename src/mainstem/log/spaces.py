@@ -1,7 +1,7 @@
-"""The number of every space of states. To add a space, take the next free number here and declare it with its type.
+"""The number of every space. To add a space, take the next free number here and declare a `Space` with its type.
 
-The numbers are on disk: a number never changes, and one that was given up is never used again. Tests use numbers from
-900 on.
+The numbers are on disk, so a number never changes, and the number of a retired space is never used again. Tests use
+numbers from 900. The table of spaces in docs/internals/storage.md is tested against this list.
 """
 
 from enum import IntEnum, unique

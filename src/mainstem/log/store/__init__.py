@@ -1,4 +1,4 @@
-"""Where the log is kept: one contract (`base`), and its stores."""
+"""The stores that keep the log, and the contract that they share (`base`)."""
 
 from mainstem.log.store.base import Store
 from mainstem.log.store.memory import MemoryStore

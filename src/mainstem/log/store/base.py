@@ -1,4 +1,4 @@
-"""The Store contract. A store is dumb: load keys, save changes, read ranges. Every rule lives in the commands."""
+"""The Store contract. A store loads keys, saves changes and reads ranges; every rule is in the commands."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -10,26 +10,26 @@ from mainstem.log.records import DATA_KINDS, Chunk, CommittedId, Counts, Extent,
 
 
 class HeadMoved(Exception):
-    """Another node has committed since `load`. Nothing was stored; after the next `load` this cannot happen again."""
+    """Another node has committed since `load`, and nothing was stored. After the next `load` it cannot happen again."""
 
 
 class CommitListener(Protocol):
     """Receives what other nodes commit to the same log."""
 
     def watched_topics(self) -> Sequence[TopicId]:
-        """The topics whose data is wanted at once; appends to others are left out."""
+        """Return the topics whose data `publish` should receive; appends to other topics are left out."""
 
     def publish(self, changes: Mapping[Key, State | None], records: Sequence[Record]) -> None:
-        """These became durable: records come in committed order, each once."""
+        """Called with what became durable: records come in committed order, each once."""
 
     def reset_observers(self) -> None:
-        """States have changed, and it is not known which."""
+        """Called when states have changed and it is not known which."""
 
 
 class Store(ABC):
     """One committer calls `load` and `save` in turn; readers may call everything else at any time.
 
-    Whatever a reader is shown is durable. `save` is all or nothing: after it raised, nothing has changed.
+    Readers only see durable data. `save` is all or nothing: if it raises, nothing has changed.
     """
 
     @property
@@ -39,21 +39,21 @@ class Store(ABC):
 
     @property
     def broken(self) -> str | None:
-        """Why this store refuses writes until it is reopened, if it does."""
+        """Why this store refuses writes until it is reopened; None if it does not."""
         return None
 
     @property
     def full(self) -> str | None:
-        """Why this store has no room for writes at present, if so."""
+        """Why this store has no space for writes at present; None if it has."""
         return None
 
     @property
     def nearly_full(self) -> bool:
-        """Whether the room that is left is kept for commands that free some (`commands.Freeing`)."""
+        """Whether the remaining space is reserved for commands that free space (`commands.Freeing`)."""
         return False
 
     async def make_room(self) -> bool:
-        """The disk is full, and something is to be freed: whether there is room for that now."""
+        """Release the reserved space of a full disk, and return whether there is space for a delete now."""
         return False
 
     @property
@@ -63,21 +63,21 @@ class Store(ABC):
 
     @property
     def is_leader(self) -> bool:
-        """Whether this node does the work that only one node should do: expiry, retention, pruning, webhooks."""
+        """Whether this node runs the work that only one node should do: expiry, retention, pruning, webhooks."""
         return True
 
     def clock(self, local: Callable[[], int]) -> Callable[[], int]:
-        """The clock that the log goes by; nodes of one log must go by the same."""
+        """Return the clock of the log, in microseconds. All nodes of one log must use the same time."""
         return local
 
-    def listen(self, listener: CommitListener) -> None:  # noqa: B027 - a store of one node has nothing to tell
-        """From now on tell the listener what other nodes commit."""
+    def listen(self, listener: CommitListener) -> None:  # noqa: B027 - a store of one node has nothing to report
+        """Report to the listener what other nodes commit from now on."""
 
     def watch_spaces(self, *spaces: Space[Any]) -> None:  # noqa: B027
-        """Publish other nodes' changes in these spaces, also if this node has never used them."""
+        """Publish other nodes' changes in these spaces, even if this node has never used them."""
 
     async def catch_up(self) -> None:  # noqa: B027
-        """Return when all that was durable when this was called has been published."""
+        """Return once everything that was durable when this was called has been published."""
 
     @abstractmethod
     async def open(self) -> None: ...
@@ -87,71 +87,78 @@ class Store(ABC):
 
     @abstractmethod
     async def load(self, keys: Iterable[Key]) -> dict[Key, State | None]:
-        """The states under these keys, for the committer: `save` builds on them and `head`, or raises `HeadMoved`."""
+        """Return the states of these keys, for the committer.
+
+        The next `save` is based on them and on `head`; it raises `HeadMoved` if they are no longer current.
+        """
 
     @property
     def holds_head(self) -> bool:
-        """Whether `load` waited for other nodes and keeps them waiting now, so that a larger batch is worth while."""
+        """Whether `load` has locked the head, so that other nodes wait and a larger batch is worthwhile."""
         return False
 
     async def load_more(self, keys: Iterable[Key]) -> dict[Key, State | None]:
-        """The same as `load`, for commands that join its batch."""
-        raise NotImplementedError("only stores that hold the log between load and save are asked for more")
+        """Return more states, for commands that join the batch after `load`."""
+        raise NotImplementedError("load_more is only called on stores that hold the head between load and save")
 
     async def confirm(self) -> None:  # noqa: B027
-        """A batch changes nothing: what `load` gave is still right, or this raises `HeadMoved`."""
+        """End a batch that changes nothing: raise `HeadMoved` if the states that `load` returned are outdated."""
 
     async def release(self) -> None:  # noqa: B027
-        """A batch failed: let go of what `load` holds. Never raises."""
+        """End a batch that failed: release what `load` holds. Never raises."""
 
     @abstractmethod
     async def save(self, changes: Mapping[Key, State | None], records: Sequence[Record], head: CommittedId) -> None:
-        """Make all of it durable in one step, then visible in one step."""
+        """Make all changes and records durable, then visible, each in one step."""
 
     @abstractmethod
     async def get(self, key: Key) -> Any:
-        """One durable state, for a reader; None if there is none."""
+        """Return one durable state, for a reader; None if there is none."""
 
     @abstractmethod
     async def get_many(self, keys: Sequence[Key]) -> dict[Key, Any]:
-        """The same for many keys at once."""
+        """Return many durable states at once; None for each that does not exist."""
 
     @abstractmethod
     async def scan(self, space: Space[Any], prefix: str, after: str, limit: int) -> list[tuple[str, Any]]:
-        """Names (by code point order) that start with `prefix` and come after `after`, with their states."""
+        """Return names that start with `prefix` and sort after `after` (by code point), with their states."""
 
     @abstractmethod
     async def due(self, space: Space[Any], until_us: int, limit: int) -> list[str]:
-        """Names of states whose due time has come, earliest first."""
+        """Return the names of states that are due by `until_us`, the earliest first."""
 
     @abstractmethod
     async def read(self, topic: TopicId, start: int, until: int, bytes_max: int) -> Chunk | None:
-        """A run of a topic's data: whole records, joined, from the one that contains `start`.
+        """Return a topic's data as whole records, joined, beginning with the record that contains `start`.
 
-        It ends within `bytes_max` of `start`, but always holds one record if there is one that begins below `until`.
-        The caller trims: the run may begin before `start` and end beyond `until`.
+        The chunk ends within `bytes_max` of `start`, but holds at least one record if one begins before `until`. It may
+        begin before `start` and end after `until`; the caller cuts it.
         """
 
     @abstractmethod
     async def first_after(self, topic: TopicId, committed_id: CommittedId) -> int | None:
-        """Where the topic's first data record behind this place in the log begins."""
+        """Return the start of the topic's first data record after this committed id; None if there is none."""
 
     @abstractmethod
     async def outline(
         self, topic: TopicId, start: int, until: int, limit: int, *, newest_first: bool = False
     ) -> list[Outline]:
-        """Up to `limit` of the topic's data records between two positions, without their data."""
+        """Return up to `limit` of the topic's data records between two positions, without their data."""
 
     @abstractmethod
     async def read_log(
         self, after: CommittedId, until: CommittedId, bytes_max: int, topics: Collection[TopicId] | None = None
     ) -> list[Record]:
-        """Records in committed order, with `after` < id <= `until`, paged in the same way; of some topics or of all."""
+        """Return records with `after` < id <= `until` in committed order, of the given topics or of all.
+
+        The page holds up to `bytes_max` bytes, but at least one record if there is one.
+        """
 
     async def measure(self, after: CommittedId, until: CommittedId, rows_max: int, bytes_max: int) -> Extent:
-        """The longest run behind `after` with at most so many messages and bytes, but with one record that has any.
+        """Measure the longest part of the log after `after` with at most `rows_max` messages and `bytes_max` bytes.
 
-        It ends with its last data, or at `until` if no more data follows.
+        It holds at least one data record if there is one. It ends with its last data record, or at `until` if no more
+        data follows.
         """
         rows = size = 0
         last = after
@@ -167,7 +174,7 @@ class Store(ABC):
         return Extent(until, rows, size)
 
     async def count(self) -> Counts:
-        """How much is kept. It looks at everything, so it takes its time."""
+        """Count what the log holds. This reads the whole log, so it can take long."""
         appends = events = rows = size = 0
         after = CommittedId(0)
         while page := await self.read_log(after, self.head, limits.MEASURE_PAGE_BYTES):
@@ -184,19 +191,19 @@ class Store(ABC):
     async def read_tagged(
         self, tags: Sequence[str], after: CommittedId, until: CommittedId, limit: int, bytes_max: int
     ) -> list[Record]:
-        """Records with any of these tags, once each, in committed order, with `after` < id <= `until`.
+        """Return records with any of these tags and `after` < id <= `until`, each once, in committed order.
 
-        Up to `limit`, and within `bytes_max` as the pages of the log are.
+        The page holds up to `limit` records and `bytes_max` bytes, but at least one record if there is one.
         """
 
     @abstractmethod
     async def last_tagged(self, tag: str) -> CommittedId:
-        """The newest record with this tag; 0 if there is none."""
+        """Return the id of the newest record with this tag; 0 if there is none."""
 
     @abstractmethod
     async def erase_tagged(self, committed_ids: Sequence[CommittedId], tags: Sequence[tuple[str, CommittedId]]) -> None:
-        """Remove these records, and these tags, for good. The caller knows the tags; the store has no list of them."""
+        """Erase these records and tags. The caller names the tags, because the store cannot list a record's tags."""
 
     @abstractmethod
     async def erase(self, topic: TopicId, until: int, limit: int) -> int:
-        """Remove up to `limit` of a topic's data records that end by `until`, for good, and say how many went."""
+        """Erase up to `limit` of a topic's oldest data records that end by `until`, and return how many were erased."""

@@ -1,16 +1,16 @@
-"""The durable states that a store keeps in memory, up to a number of them."""
+"""A bounded cache of durable states."""
 
 from mainstem import limits
 from mainstem.log.commands import Key, State
 
 
 class StateCache(dict[Key, State | None]):
-    """None stands for a state that is known not to exist. Add states with `remember`."""
+    """Durable states by key; None stands for a state that is known not to exist. Add states with `remember`."""
 
     def remember(self, key: Key, state: State | None) -> None:
         if not key.space.cached:
             return
-        self.pop(key, None)  # so that what was written last is forgotten last
+        self.pop(key, None)  # so that the state written last is evicted last
         self[key] = state
         if len(self) > limits.STATES_CACHED_MAX:
             for old in list(self)[: limits.STATES_CACHED_MAX // 8]:

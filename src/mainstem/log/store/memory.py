@@ -1,4 +1,4 @@
-"""The store without a disk: for tests and throw-away servers."""
+"""The store in memory, for tests and temporary servers. It loses everything when its server stops."""
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence

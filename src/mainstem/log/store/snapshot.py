@@ -1,7 +1,7 @@
-"""A store as it is at one moment: what checks and backups read, in the same way from every store that is on disk.
+"""A read-only snapshot of a store on disk, for checks and backups.
 
-SQLite and PostgreSQL keep the same tables, so the statements here are common to both; each store adds how it runs them,
-and a check of what only it has.
+SQLite and PostgreSQL have the same tables, so most statements are here; each store adds how to run them, and a check
+of what only it has.
 """
 
 from abc import ABC, abstractmethod
@@ -19,14 +19,14 @@ T = TypeVar("T")
 
 
 class Finding(NamedTuple):
-    """One violation: of which rule, and where."""
+    """One violation of a rule, and where it was found."""
 
     rule: str
     detail: str
 
 
 class Figures(NamedTuple):
-    """What a store holds, to compare a copy with its source."""
+    """How much a store holds, to compare a copy with its source."""
 
     head: int
     records: int
@@ -42,7 +42,7 @@ class Report(NamedTuple):
 
 
 class RecordOutline(NamedTuple):
-    """A record without its data; the kind may be one that this program does not know."""
+    """A record without its data; its kind may be unknown to this version."""
 
     committed_id: int
     kind: int
@@ -54,7 +54,7 @@ class RecordOutline(NamedTuple):
 
 
 class Append(NamedTuple):
-    """Where an append is in its topic."""
+    """The position of an append in its topic."""
 
     topic: int
     start: int
@@ -69,7 +69,7 @@ class Event(NamedTuple):
 
 
 class StoredState(NamedTuple):
-    """A state as it is stored; the space may be one that this program does not know."""
+    """A state as it is stored; its space may be unknown to this version."""
 
     space: int
     name: str
@@ -78,37 +78,41 @@ class StoredState(NamedTuple):
 
 
 class StoreSnapshot(ABC):
-    """Sees the store at one moment, whatever its nodes write meanwhile, and cannot change it.
+    """A view of the store as it was at one moment, whatever servers write meanwhile. It cannot change the store.
 
-    What scans everything yields it in bounded memory. What looks something up takes as many keys as `batches` gives.
+    The `scan_*` methods read everything in bounded memory. The `find_*` methods take as many keys as `batches` yields.
     """
 
     storage: ClassVar[str]
-    """The rule that a violation of the storage itself counts as."""
+    """The name of the rule that damage to the storage itself violates."""
     read_errors: ClassVar[tuple[type[Exception], ...]]
-    """What reading damaged data raises."""
+    """The exceptions that reading damaged data raises."""
 
-    # What each store brings
+    # What each store implements
 
     @abstractmethod
     def find_obstacle(self) -> str | None:
-        """Why nothing else can be read here, if so."""
+        """Return why nothing else can be read from this store; None if it can be."""
+
+    @abstractmethod
+    def explain(self, error: Exception) -> str:
+        """Return what one of `read_errors` means, in plain words."""
 
     @abstractmethod
     def check_storage(self) -> Iterator[Finding]:
-        """What only this kind of store can have wrong."""
+        """Check what only this kind of store has."""
 
     @abstractmethod
     def find_extents(self, topics: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """Where the data of these topics begins and ends; a topic without data is left out."""
+        """Return where the data of each topic begins and ends, without topics that have no data."""
 
     @abstractmethod
     def _scan(self, statement: str, *values: Any) -> Iterator[Any]:
-        """The rows of a SELECT, one page in memory at a time. Rows must be small; each parameter is a ?."""
+        """Yield the rows of a SELECT with one page in memory at a time. Rows must be small; parameters are `?`."""
 
     @abstractmethod
     def _fetch(self, statement: str, *values: Any) -> list[Any]:
-        """All rows of a SELECT."""
+        """Return all rows of a SELECT."""
 
     @abstractmethod
     def _encode_text(self, text: str) -> str | bytes: ...
@@ -119,11 +123,11 @@ class StoreSnapshot(ABC):
     # The log
 
     def noted_heads(self) -> list[int]:
-        """The head as it was noted, which must be one row."""
+        """Return the rows of the table `head`; a sound store has exactly one."""
         return [row[0] for row in self._fetch("SELECT committed_id FROM head LIMIT 2")]
 
     def find_head(self) -> int:
-        """The head, also of a store that has lost the note of it."""
+        """Return the head, even if the table `head` has lost its row."""
         ((newest,),) = self._fetch("SELECT max(committed_id) FROM records")
         return max(newest or 0, *self.noted_heads(), 0)
 
@@ -135,23 +139,23 @@ class StoreSnapshot(ABC):
         return int(number)
 
     def scan_records(self) -> Iterator[RecordOutline]:
-        """All records in the order in which they are stored, which should be that of their ids."""
+        """Yield all records in the order in which they are stored, which should be that of their ids."""
         columns = 'committed_id, kind, topic, "start", "end", messages, length(data)'
         rows = self._scan(f"SELECT {columns} FROM records ORDER BY committed_id")
         return (RecordOutline(*row) for row in rows)
 
     def scan_appends(self) -> Iterator[Append]:
-        """All appends, by topic and by position."""
+        """Yield all appends, by topic and position."""
         appends = f'SELECT topic, "start", "end", committed_id FROM records WHERE kind = {Kind.APPEND:d}'
         return (Append(*row) for row in self._scan(f'{appends} ORDER BY topic, "end"'))
 
     def scan_topics(self, *kinds: Kind) -> Iterator[int]:
-        """The topics that have records of these kinds, each once."""
+        """Yield each topic that has records of these kinds, once."""
         rows = self._scan(f"SELECT DISTINCT topic FROM records WHERE kind IN ({_list(kinds)}) ORDER BY topic")
         return (row[0] for row in rows)
 
     def scan_events(self) -> Iterator[list[Event]]:
-        """All events in committed order, in batches."""
+        """Yield all events in committed order, in batches."""
         rows = self._scan(
             f"SELECT committed_id, length(data) FROM records WHERE kind = {Kind.EVENT:d} ORDER BY committed_id"
         )
@@ -167,11 +171,11 @@ class StoreSnapshot(ABC):
             ]
 
     def find_kinds(self, ids: Sequence[int]) -> dict[int, int]:
-        """What kind of record has these ids; an id without a record is left out."""
+        """Return the kind of the record with each id, without ids that have no record."""
         return dict(self._fetch(f"SELECT committed_id, kind FROM records WHERE committed_id IN ({_marks(ids)})", *ids))
 
     def find_creates(self, topics: Sequence[int]) -> dict[int, bytes]:
-        """The data of the records that created these topics."""
+        """Return the data of the records that created these topics."""
         creates = f"SELECT committed_id, data FROM records WHERE kind = {Kind.CREATE:d}"
         return dict(self._fetch(f"{creates} AND committed_id IN ({_marks(topics)})", *topics))
 
@@ -185,7 +189,7 @@ class StoreSnapshot(ABC):
         return ((self._decode_text(tag), committed_id) for tag, committed_id in rows)
 
     def find_tags(self, tags: Sequence[str], first: int, last: int) -> set[tuple[str, int]]:
-        """The entries of these tags with ids from `first` to `last`."""
+        """Return the index entries of these tags with ids from `first` to `last`."""
         found: set[tuple[str, int]] = set()
         for some in batches(tags):
             rows = self._fetch(
@@ -200,14 +204,14 @@ class StoreSnapshot(ABC):
     # States
 
     def scan_states(self, space: Space[S]) -> Iterator[tuple[str, S]]:
-        """All states of a space that can be decoded; `scan_stored_states` has the others too."""
+        """Yield all states of a space that can be decoded; `scan_stored_states` yields the others too."""
         rows = self._scan("SELECT name, length(value) FROM states WHERE space = ? ORDER BY name", space.number)
         for names in _batches_by_size((self._decode_text(name), size) for name, size in rows):
             states = self.find_states(space, names)
             yield from ((name, states[name]) for name in names if name in states)
 
     def find_states(self, space: Space[S], names: Sequence[str]) -> dict[str, S]:
-        """Those that are there and can be decoded."""
+        """Return the states that exist and can be decoded."""
         states: dict[str, S] = {}
         for state in self._fetch_states(space.number, names):
             try:
@@ -217,7 +221,7 @@ class StoreSnapshot(ABC):
         return states
 
     def scan_stored_states(self) -> Iterator[StoredState]:
-        """All states of all spaces, known or not."""
+        """Yield all states of all spaces, even of spaces unknown to this version."""
         for (space,) in self._fetch("SELECT DISTINCT space FROM states ORDER BY space"):
             rows = self._scan("SELECT name, length(value) FROM states WHERE space = ? ORDER BY name", space)
             for names in _batches_by_size((self._decode_text(name), size) for name, size in rows):
@@ -235,14 +239,14 @@ class StoreSnapshot(ABC):
 
 
 def batches(items: Iterable[T], length_max: int = limits.CHECK_BATCH_MAX) -> Iterator[list[T]]:
-    """Items in lists that one lookup takes."""
+    """Yield items in lists that are short enough for one lookup."""
     iterator = iter(items)
     while batch := list(islice(iterator, length_max)):
         yield batch
 
 
 def _batches_by_size(items: Iterable[tuple[T, int]]) -> Iterator[list[T]]:
-    """The same for keys of values, each with its size in bytes: the values of a batch fit into memory together."""
+    """Yield keys in lists whose values, given the size of each in bytes, fit into memory together."""
     batch: list[T] = []
     total = 0
     for item, size in items:

@@ -1,1 +1,1 @@
-"""The store for many nodes, on PostgreSQL. asyncpg is an extra, so `store.py` is imported only when it is wanted."""
+"""The store for many nodes: PostgreSQL. asyncpg is an optional dependency, so `store.py` is imported on demand."""

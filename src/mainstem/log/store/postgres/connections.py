@@ -1,4 +1,4 @@
-"""Connections to the database: what every session is told at its start, and one that is made again when it broke."""
+"""Connections to the database: the settings of every session, and a connection that is replaced after it broke."""
 
 import asyncio
 import logging
@@ -17,9 +17,9 @@ SESSION = {
     "statement_timeout": f"{limits.STATEMENT_S_MAX:.0f}s",
     "lock_timeout": f"{limits.HEAD_WAIT_S_MAX:.0f}s",
     "idle_in_transaction_session_timeout": f"{limits.HEAD_HOLD_S_MAX:.0f}s",
-    "idle_session_timeout": "0",  # one session listens, and holds the lock of the leader
-    "default_transaction_isolation": "read committed",  # the head is the lock; a snapshot of before it would be old
-    # Every statement has its index. A plan made while a table was small must not scan it when it is large.
+    "idle_session_timeout": "0",  # the listener's session is idle for long, and holds the leader's lock
+    "default_transaction_isolation": "read committed",  # a snapshot from before the lock on the head would be outdated
+    # Every statement has an index to use. A plan made while a table was small must not scan it once it is large.
     "enable_seqscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
@@ -35,13 +35,13 @@ async def connect(url: str, command_timeout_s: float | None = limits.COMMAND_S_M
 
 
 async def _keep(connection: Any) -> None:
-    """Sessions hold nothing that would have to be reset, and a reset would be one more way there and back."""
+    """Do not reset a session that returns to the pool: it holds no state, and a reset would cost a round trip."""
 
 
 def make_pool(url: str) -> Any:
     return asyncpg.create_pool(
         url,
-        min_size=0,  # a pool that keeps some ready would complain in its own words while the database is away
+        min_size=0,  # a pool with a minimum raises its own errors while the database is unreachable
         max_size=limits.POSTGRES_READERS,
         timeout=limits.CONNECT_S_MAX,
         command_timeout=limits.COMMAND_S_MAX,
@@ -51,7 +51,7 @@ def make_pool(url: str) -> Any:
 
 
 class ReconnectingConnection:
-    """One connection for one kind of work. When it broke, the next use makes another."""
+    """One connection for one kind of work. After it broke, the next use opens another."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -70,11 +70,11 @@ class ReconnectingConnection:
         return self._db
 
     async def _begin(self, db: Any) -> None:
-        if await db.fetchval("SHOW synchronous_commit") == "off":  # what is acknowledged must be durable
+        if await db.fetchval("SHOW synchronous_commit") == "off":  # acknowledged writes must be durable
             await db.execute("SET synchronous_commit = on")
 
     def drop(self) -> None:
-        """Whatever this connection was doing: it is over."""
+        """Terminate the connection, whatever it is doing."""
         if self._db is not None:
             self._db.terminate()
             self._db = None
@@ -85,13 +85,13 @@ class ReconnectingConnection:
         try:
             await self._db.close(timeout=limits.CONNECT_S_MAX)
         except DATABASE_ERRORS as error:
-            logger.info("a connection to the database did not end well: %s", type(error).__name__)
+            logger.info("a connection to the database did not close cleanly: %s", type(error).__name__)
             self._db.terminate()
         self._db = None
 
 
 async def wait_to_retry(deadline_s: float) -> bool:
-    """Wait a moment before another attempt; False when the time is up."""
+    """Wait a moment before another attempt, and return True; return False at once if the deadline has passed."""
     if asyncio.get_running_loop().time() >= deadline_s:
         return False
     await asyncio.sleep(limits.RECONNECT_PAUSE_S)

@@ -1,10 +1,14 @@
-"""PostgreSQL's errors in the words of the log: what a retry can mend is told apart from what it cannot."""
+"""Translate PostgreSQL's errors into those of the log, so that callers know whether a retry can help."""
+
+import logging
 
 import asyncpg
 
 from mainstem.errors import RETRY_AFTER, MainstemError, StoreBusy, StoreFailed, StoreFull, StoreUnreachable
 
-# After these the connection is of no use, and a commit that was under way may have happened or not.
+logger = logging.getLogger(__name__)
+
+# After these the connection is unusable, and a commit that was in progress may or may not have been stored.
 CONNECTION_ERRORS = (
     OSError,
     TimeoutError,
@@ -16,7 +20,7 @@ CONNECTION_ERRORS = (
     asyncpg.CannotConnectNowError,
     asyncpg.IdleInTransactionSessionTimeoutError,
     asyncpg.TooManyConnectionsError,
-    asyncpg.ReadOnlySQLTransactionError,  # a standby answers: the primary is being replaced
+    asyncpg.ReadOnlySQLTransactionError,  # a standby answered: the primary is being replaced
 )
 BUSY_ERRORS = (
     asyncpg.LockNotAvailableError,
@@ -32,9 +36,10 @@ def translate(error: BaseException) -> MainstemError:
     if isinstance(error, MainstemError):
         return error
     if isinstance(error, asyncpg.DiskFullError):
-        return StoreFull(f"nothing was stored: {error}", headers=RETRY_AFTER)
+        return StoreFull("nothing was stored: the disk of the database is full", headers=RETRY_AFTER)
     if isinstance(error, CONNECTION_ERRORS):
         return StoreUnreachable(f"the database cannot be reached ({type(error).__name__})", headers=RETRY_AFTER)
     if isinstance(error, BUSY_ERRORS):
-        return StoreBusy(f"the database did not take it in time ({type(error).__name__})", headers=RETRY_AFTER)
-    return StoreFailed(f"the database refused it: {type(error).__name__}: {error}", headers=RETRY_AFTER)
+        return StoreBusy(f"the database did not answer in time ({type(error).__name__})", headers=RETRY_AFTER)
+    logger.error("the database refused a statement", exc_info=error)
+    return StoreFailed(f"the database refused a statement ({type(error).__name__})", headers=RETRY_AFTER)

@@ -1,6 +1,6 @@
-"""The connection that listens for other nodes' saves, and whose advisory lock says which node is the leader.
+"""The connection that listens for other nodes' saves. Its advisory lock decides which node is the leader.
 
-The lock belongs to the session: when a node dies, however it dies, PostgreSQL releases it, and another node takes it.
+The lock belongs to the session: when a node ends, even by a crash, PostgreSQL releases it and another node takes it.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ class Listener:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Returns when it is known whether this node is the leader, or when that takes too long."""
+        """Start listening. Returns once it is known whether this node is the leader, or after a timeout."""
         self._task = asyncio.create_task(self._run(), name="mainstem-listener")
         try:
             async with asyncio.timeout(limits.CONNECT_S_MAX):
@@ -51,11 +51,11 @@ class Listener:
             try:
                 await self._listen()
             except DATABASE_ERRORS as error:
-                if self.alive:  # once for each time that it broke
+                if self.alive:  # log each break once, not each attempt to reconnect
                     logger.warning("the connection that listens for other nodes broke: %s", type(error).__name__)
                 self.alive = False
             except Exception:
-                logger.exception("listening for other nodes failed and is tried again")
+                logger.exception("listening for other nodes failed; retrying")
             finally:
                 self.is_leader = False
             await asyncio.sleep(limits.RECONNECT_PAUSE_S)
@@ -69,11 +69,11 @@ class Listener:
             self.alive = True
             while True:
                 if self.is_leader:
-                    await self._lead(db)  # also shows that the connection, and with it the lock, is alive
+                    await self._lead(db)  # this also proves that the connection, and so the lock, still exists
                 else:
                     self.is_leader = await db.fetchval("SELECT pg_try_advisory_lock($1)", LEADER_LOCK)
                     if self.is_leader:
-                        logger.info("this node is the leader from now on")
+                        logger.info("this node is now the leader")
                     self._tried.set()
                 try:
                     async with asyncio.timeout(limits.LEADER_CHECK_S):

@@ -1,4 +1,4 @@
-"""What readers ask of the database, on any of a few connections. A read can be repeated, so restarts are waited for."""
+"""Reads, on a small pool of connections. Reads can be repeated, so they wait for a database that restarts."""
 
 import asyncio
 import logging
@@ -16,12 +16,12 @@ from mainstem.log.store.postgres.errors import CONNECTION_ERRORS, DATABASE_ERROR
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
-FIRST_AFTER_ROWS = 200  # from the newest backwards: whoever asks has usually seen all but the last few
+FIRST_AFTER_ROWS = 200  # per page, from the newest: callers have usually seen all but a few
 NO_LIMIT = 2**62
 
 
 class PostgresReads(Store):
-    """The part of the store that needs no lock and remembers nothing."""
+    """The part of the store that needs neither locks nor cached states."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -36,11 +36,11 @@ class PostgresReads(Store):
             async with asyncio.timeout(limits.CONNECT_S_MAX):
                 await self._readers.close()
         except DATABASE_ERRORS as error:
-            logger.info("the connections to the database did not end well: %s", type(error).__name__)
+            logger.info("the connections to the database did not close cleanly: %s", type(error).__name__)
             self._readers.terminate()
 
     async def _with_reader(self, job: Callable[..., Awaitable[T]], *args: Any) -> T:
-        """Read on any connection. A read can be repeated, so a database that restarts is waited for."""
+        """Run a read on any connection, and retry it for a while if the connection breaks."""
         deadline_s = asyncio.get_running_loop().time() + limits.RECONNECT_S_MAX
         while True:
             try:

@@ -1,7 +1,7 @@
-"""How a node knows what the others have committed: notes of their saves keep its cache right and wake its readers.
+"""Replication: the notes of other nodes' saves keep the cache of a node current and wake its readers.
 
-`_save` is the newest save that this node has applied. The cache is right as of it, its readers were told of everything
-up to it, and `_head` is its last id. The committer applies its own saves; `_apply_saves` applies those of others.
+`_save` is the newest save that this node has applied: the cache is current as of it, everything up to it has been
+published, and `_head` is its last id. The committer applies its own saves; `_apply_saves` applies those of others.
 """
 
 import asyncio
@@ -20,8 +20,8 @@ from mainstem.log.store.postgres import statements
 from mainstem.log.store.postgres.reads import PostgresReads
 
 logger = logging.getLogger(__name__)
-SAVES_FETCHED_MAX = 100  # notes of saves in one answer, with the states that they changed
-WATCHED_TOPICS_MAX = 100  # watched topics that go with every query; with more, all records are read
+SAVES_FETCHED_MAX = 100  # notes per query, each with the states that its save changed
+WATCHED_TOPICS_MAX = 100  # watched topics that are sent with every query; beyond that, all records are read
 
 
 def _wall_clock_us() -> int:
@@ -29,7 +29,7 @@ def _wall_clock_us() -> int:
 
 
 class PostgresReplication(PostgresReads):
-    """A log that other nodes write to, as one node sees it."""
+    """The view that one node has of a log to which other nodes write too."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
@@ -43,16 +43,16 @@ class PostgresReplication(PostgresReads):
         self._alone_after_s = 0.0
         self._changed_while_loading: set[Key] | None = None
         self._skips = 0
-        """How often the notes that say what others changed were gone, so that the cache was cleared."""
+        """How often notes of saves were already deleted, so that the cache had to be cleared."""
         self._saving: asyncio.Future[None] | None = None
-        """A commit of this node whose outcome is not known yet."""
+        """Pending while a commit of this node has no known outcome."""
         self._applying_saves = asyncio.Lock()
         self._next_refresh: asyncio.Task[None] | None = None
         self._save_announced = asyncio.Event()
         self._announced_save = 0
-        """The newest save that a notification told of."""
+        """The newest save that a notification has announced."""
         self._head_wait: asyncio.Future[None] | None = None
-        """The committer waits for the head. It applies new saves itself, as soon as it has it."""
+        """Pending while the committer waits for the lock on the head. It then applies new saves itself."""
 
     @property
     def head(self) -> CommittedId:
@@ -64,7 +64,7 @@ class PostgresReplication(PostgresReads):
 
     @property
     def _alone(self) -> bool:
-        """Whether no other node has committed for a while. Then the head need not be locked before it is moved."""
+        """Whether no other node has committed for a while, so that a commit need not lock the head first."""
         return asyncio.get_running_loop().time() >= self._alone_after_s
 
     # The clock
@@ -75,7 +75,7 @@ class PostgresReplication(PostgresReads):
         return self.now_us
 
     def now_us(self) -> int:
-        """The database's time, as far as this node knows it, and never before the newest commit."""
+        """Return this node's estimate of the database's time, but never a time before the newest commit."""
         return max(self._local_us() + self._ahead_us, self._last_us)
 
     def _set_clock(self, database_us: int) -> None:
@@ -83,7 +83,7 @@ class PostgresReplication(PostgresReads):
         if abs(ahead_us - self._ahead_us) > limits.CLOCK_STEP_US:
             self._ahead_us = ahead_us
 
-    # What others commit
+    # Other nodes' commits
 
     def listen(self, listener: CommitListener) -> None:
         self._commit_listener = listener
@@ -93,7 +93,7 @@ class PostgresReplication(PostgresReads):
             self._cache.know(space)
 
     def _on_save(self, number: int) -> None:
-        """Another node has announced a save."""
+        """Receive the announcement of another node's save."""
         self._announced_save = max(self._announced_save, number)
         if number > self._save:
             self._save_announced.set()
@@ -112,18 +112,21 @@ class PostgresReplication(PostgresReads):
             try:
                 await self.catch_up()
             except MainstemError as error:
-                logger.warning("other nodes' commits cannot be followed for now: %s", error.detail)
+                logger.warning("cannot follow other nodes' commits at the moment: %s", error.detail)
             except Exception:
-                logger.exception("other nodes' commits cannot be followed for now")
+                logger.exception("cannot follow other nodes' commits at the moment")
 
     async def _leave_to_committer(self) -> bool:
-        """Whether the committer, which waits for the head and must then apply all saves, has applied this one."""
+        """Wait briefly for a committer that is about to lock the head: it has to apply all saves anyway.
+
+        Returns whether it has applied the announced one.
+        """
         if self._head_wait is not None:
             await asyncio.wait([self._head_wait], timeout=limits.FOLLOW_YIELD_S_MAX)
         return self._announced_save <= self._save
 
     async def catch_up(self) -> None:
-        """All who call this while one refresh is under way share the next one."""
+        """Apply all saves so far. All calls that arrive during one refresh share the next one."""
         if self._next_refresh is None:
             self._next_refresh = asyncio.create_task(self._refresh())
             self._next_refresh.add_done_callback(_retrieve)
@@ -140,7 +143,7 @@ class PostgresReplication(PostgresReads):
             self._applying_saves.release()
 
     async def _apply_saves(self, db: Any) -> None:
-        """Apply what other nodes have committed since, up to the newest. The caller holds `_applying_saves`."""
+        """Apply and publish everything that other nodes have committed. The caller holds `_applying_saves`."""
         while True:
             known, spaces, watched = self._save, self._cache.find_spaces(), self._watched()
             only = watched if len(watched) <= WATCHED_TOPICS_MAX else None
@@ -148,12 +151,12 @@ class PostgresReplication(PostgresReads):
             head = rows[0]
             self._set_clock(head["now_us"])
             if known <= head["head_save"] <= self._save:
-                return  # nothing new, or only what this node has committed itself while it asked
+                return  # nothing new, except perhaps saves of this node that were committed during the query
             if self._save != known:
-                continue  # others have committed after that: until it is taken in, this node cannot commit again
+                continue  # this node has committed meanwhile, and others after it; it cannot again until it sees them
             saves = [row for row in rows if row["save"] is not None]
             if self._saving is not None and any(row["node"] == self._node for row in saves):
-                await asyncio.shield(self._saving)  # the committer publishes its own, then the others are next
+                await asyncio.shield(self._saving)  # the committer publishes its own save first
                 continue
             if not saves or saves[0]["save"] != self._save + 1:
                 await self._skip_to_head(db, head)
@@ -174,11 +177,11 @@ class PostgresReplication(PostgresReads):
                 return
 
     async def _skip_to_head(self, db: Any, head: Any) -> None:
-        """The notes are gone that would say what changed. The records are all there, so they are published as ever."""
+        """Go on without the notes that say which states changed: clear the cache, and publish the records as usual."""
         if head["head_save"] < self._save:
-            logger.critical("the database has lost commits that this node has seen: was an old copy put in its place?")
+            logger.critical("the database has lost commits that this node has seen: was it restored from an old copy?")
         else:
-            logger.warning("this node was cut off for too long: it forgets the states that it remembered")
+            logger.warning("this node was disconnected for too long: it clears its cache of states")
         records = await self._read_new_records(db, head["head_id"])
         self._cache.clear()
         self._skips += 1
@@ -188,7 +191,7 @@ class PostgresReplication(PostgresReads):
             self._commit_listener.reset_observers()
 
     async def _read_new_records(self, db: Any, until: CommittedId) -> list[Record]:
-        """The last records before `until`; what does not fit into one page is published on the way."""
+        """Publish new records up to `until` page by page, and return the last page instead of publishing it."""
         limit = statements.limit_rows(limits.FOLLOW_BYTES_MAX)
         while True:
             rows = await db.fetch(
@@ -230,20 +233,20 @@ class PostgresReplication(PostgresReads):
         for key in keys:
             self._cache.know(key.space)
         if any(key.space.cached for key in keys):
-            await self.catch_up()  # what another node acknowledged before this was asked must be seen
+            await self.catch_up()  # a read must see everything that any node has acknowledged before it
         states = {key: self._cache[key] for key in keys if key in self._cache}
         missing = [key for key in keys if key not in states]
         if missing:
             save = self._save
             found = await self._fetch(missing)
             states.update(found)
-            if save == self._save:  # else some may be older than what was told meanwhile
+            if save == self._save:  # otherwise newer states may have been cached meanwhile
                 for key, state in found.items():
                     self._cache.remember(key, state)
         return states
 
 
 def _retrieve(task: "asyncio.Task[None]") -> None:
-    """Those who asked may be gone by the time it fails."""
+    """Mark the exception of a task as retrieved, in case all its callers have left."""
     if not task.cancelled():
         task.exception()

@@ -1,11 +1,11 @@
-"""The tables and their migrations: a version in the database, and one step for each version."""
+"""The tables and their migrations: the database holds its version, and there is one step per version."""
 
 import asyncpg
 
 from mainstem.errors import StoreTooNew, StoreUnusable
 from mainstem.log.records import Kind
 
-MIGRATION_LOCK = 0x4D53544D_0001  # "MSTM": nodes that start together migrate one after the other
+MIGRATION_LOCK = 0x4D53544D_0001  # "MSTM"; nodes that start together migrate one after the other
 LEADER_LOCK = 0x4D53544D_0002
 CHANNEL = "mainstem"
 
@@ -75,11 +75,11 @@ async def migrate(db: "asyncpg.Connection[asyncpg.Record]") -> None:
         version: int | None = await db.fetchval("SELECT number FROM mainstem.version")
         if version is None:
             raise StoreUnusable(
-                "the table mainstem.version is empty: restore the database, or empty it, and start again"
+                "the table mainstem.version is empty: restore the database, or drop the schema mainstem to start over"
             )
         if version > len(STEPS):
             raise StoreTooNew(
-                f"the data has schema version {version}, this program knows {len(STEPS)}: upgrade mainstem"
+                f"the data has schema version {version}, but this mainstem only knows {len(STEPS)}: upgrade mainstem"
             )
         for step in STEPS[version:]:
             await db.execute(step)

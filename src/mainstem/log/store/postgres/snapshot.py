@@ -1,4 +1,4 @@
-"""A PostgreSQL store at one moment, beside running nodes: a read-only transaction of its own."""
+"""A snapshot of a PostgreSQL store: a read-only transaction of its own. Nodes may run meanwhile."""
 
 import asyncio
 from collections.abc import Awaitable, Iterator, Sequence
@@ -20,19 +20,19 @@ from mainstem.log.store.postgres.urls import describe_url, explain
 from mainstem.log.store.snapshot import Finding, StoreSnapshot, batches
 
 T = TypeVar("T")
-EXAMPLES_MAX = 5  # of each violation
+EXAMPLES_MAX = 5  # per violation
 
-# Each finds what must not be there; the text says what it is.
+# Each statement finds rows that must not exist; the key describes them.
 VIOLATIONS = {
-    "records lie beyond the head": "SELECT r.committed_id FROM records r, head h"
+    "records are beyond the head": "SELECT r.committed_id FROM records r, head h"
     " WHERE r.committed_id > h.committed_id OR r.committed_id < 1",
-    "times go back": "SELECT committed_id FROM (SELECT committed_id, committed_at_us,"
+    "records are older than the record before them": "SELECT committed_id FROM (SELECT committed_id, committed_at_us,"
     " lag(committed_at_us) OVER (ORDER BY committed_id) AS before FROM records) AS r WHERE committed_at_us < before",
-    "times lie behind the head's": "SELECT r.committed_id FROM records r, head h"
+    "records are newer than the head": "SELECT r.committed_id FROM records r, head h"
     " WHERE r.committed_at_us > h.committed_at_us",
-    "notes of saves are missing": "SELECT save FROM (SELECT save, lag(save) OVER (ORDER BY save) AS before"
+    "saves follow a missing note": "SELECT save FROM (SELECT save, lag(save) OVER (ORDER BY save) AS before"
     " FROM saves) AS s WHERE save <> before + 1",
-    "notes of saves lie beyond the head": "SELECT s.save FROM saves s, head h"
+    "notes of saves are beyond the head": "SELECT s.save FROM saves s, head h"
     " WHERE s.save > h.save OR s.committed_id > h.committed_id",
 }
 MISSING_TAGS = """
@@ -49,11 +49,11 @@ EXTENTS = f"""
 
 @contextmanager
 def open_snapshot(url: str) -> Iterator["PostgresSnapshot"]:
-    """The store as it is now. This runs an event loop of its own, so never call it from one."""
+    """Open a snapshot of the store as it is now. This runs its own event loop, so do not call it from one."""
     with asyncio.Runner() as runner:
         try:
             db = runner.run(_begin(url))
-        except (*DATABASE_ERRORS, ValueError) as error:  # the driver has a ValueError for a URL that it does not take
+        except (*DATABASE_ERRORS, ValueError) as error:  # the driver raises ValueError for an invalid URL
             raise _cannot_check(url, error) from None
         try:
             yield PostgresSnapshot(url, runner, db)
@@ -85,11 +85,14 @@ class PostgresSnapshot(StoreSnapshot):
             return "there is no log in this database: it has no table mainstem.version"
         version = next((row[0] for row in self._fetch("SELECT number FROM version")), None)
         if version != len(STEPS):
-            return f"the schema has version {version}, this program knows {len(STEPS)}"
+            return f"the schema has version {version}, but this version of mainstem needs {len(STEPS)}"
         return None
 
+    def explain(self, error: Exception) -> str:
+        return "a name in it is not valid UTF-8"
+
     def check_storage(self) -> Iterator[Finding]:
-        """The one head, the notes of saves, times, and the tags that each record has besides the index of tags."""
+        """Check the head, the notes of saves, the times, and that each record's own tags are in the index of tags."""
         for what, statement in VIOLATIONS.items():
             found = self._fetch(
                 f"SELECT count(*) OVER () AS number, found.* FROM ({statement}) AS found LIMIT {EXAMPLES_MAX}"
@@ -102,10 +105,10 @@ class PostgresSnapshot(StoreSnapshot):
             if number <= EXAMPLES_MAX:
                 examples.append(committed_id)
         if number:
-            yield _describe(number, "records are not found by their tags", examples)
+            yield _describe(number, "records have tags that are missing in the index of tags", examples)
 
     def _scan_untagged(self) -> Iterator[int]:
-        """Records whose own tags are not all in the index."""
+        """Yield the ids of records whose own tags are not all in the index."""
         rows = self._scan("SELECT committed_id, tags FROM records WHERE tags IS NOT NULL ORDER BY committed_id")
         for batch in batches(rows):
             tags: list[bytes] = []
@@ -146,7 +149,7 @@ def _cannot_check(url: str, error: BaseException) -> StoreUnusable:
 async def _begin(url: str) -> Any:
     db = await connect(url, command_timeout_s=None)
     try:
-        # A check reads everything: it may take its time.
+        # A check reads everything, so it may take long.
         await db.execute(
             "SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0; SET search_path = mainstem;"
             " BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
@@ -160,7 +163,7 @@ async def _begin(url: str) -> Any:
 
 @lru_cache(100)
 def _number_parameters(statement: str) -> str:
-    """$1, $2, ... for each ?."""
+    """Replace each ? with $1, $2 and so on."""
     numbers = count(1)
     return "".join(part if part != "?" else f"${next(numbers)}" for part in statement)
 

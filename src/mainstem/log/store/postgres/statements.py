@@ -1,4 +1,4 @@
-"""Every statement of the store, and how records and states become rows and come back from them."""
+"""Every SQL statement of the store, and the conversion of records and states to rows and back."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -8,14 +8,14 @@ import msgspec
 from mainstem.log.commands import Key, State
 from mainstem.log.records import DATA_KINDS, KINDS, RECORD_BYTES, CommittedId, Kind, Record, TopicId
 
-# Appends to topics that nobody watches here are passed over.
+# Skips appends to topics that nobody watches on this node.
 WANTED = f"(kind <> {Kind.APPEND:d} OR topic = ANY ($5::bigint[]))"
 
-# The lock of the log. Whoever has it commits next, on whichever node; it is let go by the commit.
+# The lock of the log: of all nodes, the one that holds it commits next, and the commit releases it.
 LOCK = "BEGIN; SELECT 1 FROM mainstem.head FOR UPDATE"
 
-# In one way there and back, as it is often asked for while the head is locked: the notes since $1, the present states
-# under their keys, as far as they are in the spaces $3, and whether any record since $4 is to be read ($5: for whom).
+# One round trip, because this often runs while the head is locked. It returns the notes of the saves after $1, the
+# current states of their keys in the spaces $3, and whether there are records after $4 to read (for the topics $5).
 NEW_SAVES = f"""
     WITH h AS MATERIALIZED (
         SELECT save, committed_id, committed_at_us, save > $1 AND EXISTS (
@@ -34,8 +34,8 @@ NEW_SAVES = f"""
     FROM h LEFT JOIN mainstem.saves s ON s.save > $1
     ORDER BY s.save LIMIT $2"""
 
-# One statement, so one way there and back. It does nothing if the head is no longer where the batch began.
-# Parts without rows cost next to nothing.
+# One statement, so one round trip. It does nothing if the head has moved since the batch began. Parts without rows
+# cost almost nothing.
 SAVE = """
     WITH mine AS (
         UPDATE mainstem.head SET save = $19, committed_id = $21, committed_at_us = $22 WHERE save = $19 - 1 RETURNING 1
@@ -93,7 +93,7 @@ COLUMNS = 'committed_id, committed_at_us, kind, topic, "start", "end", messages,
 
 
 def _page(rows: str, bytes_max: str, also: str = "") -> str:
-    """The first of these records that fit, but at least one. `data` itself is only fetched for those."""
+    """Select the first of these records that fit into a page, but at least one. Only their `data` is fetched."""
     return f"""
         SELECT {COLUMNS}{also} FROM (
             SELECT *, count(*) OVER () AS found,
@@ -166,18 +166,18 @@ DROP_SAVES = """
     )"""
 
 
-# A record's tags once more, in one value: so they come with the record to other nodes, without another index.
+# Each record also holds its tags in one value, so that other nodes get them with the record, without an index lookup.
 encode_tags = msgspec.msgpack.Encoder().encode
 decode_tags = msgspec.msgpack.Decoder(tuple[str, ...]).decode
 
 
 def limit_rows(bytes_max: int) -> int:
-    """How many records a page could hold at most: each counts for something."""
+    """Return how many records a page can hold at most: each counts for at least RECORD_BYTES."""
     return bytes_max // RECORD_BYTES + 2
 
 
 def prefix_end(prefix: bytes) -> bytes | None:
-    """The first name behind all that begin so. UTF-8 never has the byte 255, so the last byte can be raised."""
+    """Return the first name after all names with a prefix. UTF-8 has no byte 255, so the last byte can be raised."""
     return prefix[:-1] + bytes([prefix[-1] + 1]) if prefix else None
 
 

@@ -1,10 +1,10 @@
 """The store for many nodes: one row, the head of the log, orders all commits, and every save leaves a note.
 
-A node that is alone commits with one statement that moves the head if it is where the node believes it to be. When
-others commit too, it locks the head first: it loads what it needs, locks the head last, and corrects what others
-changed meanwhile, by their notes. So ids are given in the order in which they become visible, on all nodes. The notes
-also keep the cache right, and bring other nodes' records to the readers of this one: in order, once, and never mixed up
-with its own (`_apply_saves`).
+While no other node commits, a node commits with one statement that moves the head if it is where the node expects it.
+When others commit too, the node loads the states it needs, then locks the head, and then reloads the states that others
+have changed meanwhile, as their notes say. So committed ids are assigned in the order in which they become visible on
+all nodes. The notes also keep the cache current, and through them the readers of a node receive other nodes' records,
+each once and in committed order (`_apply_saves`).
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from mainstem.log.store.postgres.urls import describe_url, explain
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
-STORED = "STORED"  # a commit whose own answer was lost
+STORED = "STORED"  # a commit that succeeded although its reply was lost
 
 
 class PostgresStore(PostgresReplication):
@@ -41,9 +41,9 @@ class PostgresStore(PostgresReplication):
         self._connection = ReconnectingConnection(url)
         self._listener = Listener(url, self._node, self._on_save, self._drop_old_notes)
         self._base = 0
-        """The save that the present batch builds on."""
+        """The save that the current batch is based on."""
         self._held: Any = None
-        """The session that has locked the head."""
+        """The connection that has locked the head."""
         self._tasks: list[asyncio.Task[None]] = []
         self._full: str | None = None
         self._full_until_s = 0.0
@@ -54,30 +54,30 @@ class PostgresStore(PostgresReplication):
 
     @property
     def broken(self) -> str | None:
-        """For the node's readiness. Nothing must be reopened: it heals when the database is there again."""
+        """Why the node is not ready; unlike with other stores, it recovers once the database can be reached again."""
         return None if self._listener.alive else "the database cannot be reached"
 
     @property
     def full(self) -> str | None:
-        """Only a write can tell whether there is room again, so this ends after a while if nobody writes."""
+        """Why there is no space. Only a write can find out that there is some again, so this expires after a while."""
         return self._full if asyncio.get_running_loop().time() < self._full_until_s else None
 
     # Opening and closing
 
     async def open(self) -> None:
         deadline_s = asyncio.get_running_loop().time() + limits.DATABASE_START_S_MAX
-        told = ""
+        logged = ""
         while True:
             try:
                 await self._open()
                 break
-            except ValueError as error:  # a setting, or a certificate: waiting would not mend it
+            except ValueError as error:  # a wrong option or certificate: waiting would not help
                 raise StoreUnusable(f"cannot use the {self.description}: {explain(error, self._url)}") from None
             except CONNECTION_ERRORS as error:
                 reason = explain(error, self._url)
-                if reason != told:
+                if reason != logged:
                     logger.warning("waiting for the %s: %s", self.description, reason)
-                    told = reason
+                    logged = reason
                 if not await wait_to_retry(deadline_s):
                     raise StoreUnusable(f"cannot reach the {self.description}: {reason}") from None
             except asyncpg.PostgresError as error:
@@ -90,7 +90,7 @@ class PostgresStore(PostgresReplication):
         try:
             await migrate(db)
             if await db.fetchval("SHOW fsync") == "off":
-                logger.warning("the %s runs with fsync off: a crash may lose what was acknowledged", self.description)
+                logger.warning("the %s runs with fsync off: a crash may lose acknowledged writes", self.description)
             (row,) = await db.fetch(statements.NEW_SAVES, NO_LIMIT, 1, [], 0, [])
         finally:
             await db.close(timeout=limits.CONNECT_S_MAX)
@@ -108,7 +108,7 @@ class PostgresStore(PostgresReplication):
         await self._connection.close()
         await self._close_readers()
 
-    # The committer's side
+    # For the committer
 
     async def load(self, keys: Iterable[Key]) -> dict[Key, State | None]:
         await self.release()
@@ -143,14 +143,14 @@ class PostgresStore(PostgresReplication):
                 states[key] = early[key]
             else:
                 late.append(key)
-        if late and self._held is None:  # forgotten while the others were fetched
+        if late and self._held is None:  # evicted from the cache while the others were fetched
             states.update(await self._fetch(late))
-        elif late:  # another node changed them while this one waited for the head
+        elif late:  # changed by another node while this one waited for the head
             states.update(await self._guard(self._fetch_with, late))
         return states
 
     async def _load_and_hold(self, wanted: Sequence[Key]) -> dict[Key, State | None]:
-        """What is not remembered, as far as it stayed right until the head was locked."""
+        """Lock the head, and return the states that are not cached and that nobody changed before the lock."""
         self._changed_while_loading, skips = set(), self._skips
         try:
             early = await self._fetch([key for key in wanted if key not in self._cache])
@@ -162,7 +162,7 @@ class PostgresStore(PostgresReplication):
             self._changed_while_loading = None
 
     async def _take_head(self) -> None:
-        """Lock the head, and know all that was committed before: from now on nobody else commits."""
+        """Lock the head, so that no other node commits, and apply everything that was committed before."""
         head_wait = self._head_wait = asyncio.get_running_loop().create_future()
         try:
             await self._lock_head()
@@ -192,7 +192,7 @@ class PostgresStore(PostgresReplication):
                 raise
 
     async def _guard(self, job: Callable[..., Awaitable[T]], *args: Any) -> T:
-        """Work with the head held. Whatever goes wrong, it is let go, and only its own session is ever used."""
+        """Run a job on the connection that holds the head, and release the head if the job fails."""
         try:
             return await job(self._held, *args)
         except DATABASE_ERRORS as error:
@@ -203,7 +203,7 @@ class PostgresStore(PostgresReplication):
             raise
 
     async def confirm(self) -> None:
-        """With the head locked nothing can have changed; else it is looked whether it is where it was."""
+        """Confirm the batch: if the head is not locked, check that it has not moved."""
         if self._held is None:
             await self.catch_up()
             if self._save != self._base:
@@ -217,14 +217,14 @@ class PostgresStore(PostgresReplication):
         try:
             await held.execute("ROLLBACK")
         except DATABASE_ERRORS as error:
-            logger.warning("a transaction was ended with its connection: %s", type(error).__name__)
+            logger.warning("a rollback failed, so its connection was terminated: %s", type(error).__name__)
             self._connection.drop()
 
     async def save(self, changes: Mapping[Key, State | None], records: Sequence[Record], head: CommittedId) -> None:
         if self._save != self._base:
             await self.release()
             raise HeadMoved
-        assert head == self._head + len(records), "ids follow the head"
+        assert head == self._head + len(records), "the ids of a batch must follow the head"
         number = self._base + 1
         at_us = max(records[-1].committed_at_us if records else 0, self._last_us)
         values = await self._encode(changes, records, number, head, at_us)
@@ -272,7 +272,7 @@ class PostgresStore(PostgresReplication):
             raise
 
     async def _save_alone(self, number: int, values: tuple[Any, ...]) -> None:
-        """One statement, which is a transaction of its own. If another node has committed, the next load will wait."""
+        """Save with one statement. If another node has committed, the next load locks the head."""
         db = await self._connect()
         if await self._make_durable(number, db.execute(statements.SAVE, *values)) == "SELECT 0":
             self._alone_after_s = asyncio.get_running_loop().time() + limits.ALONE_S
@@ -294,14 +294,16 @@ class PostgresStore(PostgresReplication):
         held, self._held = self._held, None
         done = await self._make_durable(number, held.execute("COMMIT"))
         if done not in ("COMMIT", STORED):
-            raise StoreFailed(f"the database answered a commit with {done}", headers=RETRY_AFTER)
+            raise StoreFailed(f"the database did not commit, but answered {done}", headers=RETRY_AFTER)
 
     async def _make_durable(self, number: int, commit: Awaitable[str]) -> str:
-        """Returns when it is durable, and raises when it is not; what a broken connection leaves open is found out."""
+        """Wait for a commit; raise if it is not durable. After a broken connection, find out whether it was stored."""
         try:
             return await commit
         except CONNECTION_ERRORS as error:
-            logger.warning("the connection broke in a commit (%s): finding out what became of it", type(error).__name__)
+            logger.warning(
+                "the connection broke during a commit (%s): checking whether it was stored", type(error).__name__
+            )
             if await self._was_stored(number):
                 return STORED
             raise translate(error) from error
@@ -309,10 +311,10 @@ class PostgresStore(PostgresReplication):
             raise translate(error) from error
 
     async def _was_stored(self, number: int) -> bool:
-        """Whether the database has this node's save; if not, it never will.
+        """Return whether the database has this node's save, and make sure that a missing one cannot be stored later.
 
-        The old session may still be at work. So the head is locked, and a save that is not there gets an empty note in
-        its place: whatever comes late finds that the head has moved.
+        The old session may still be running. So this locks the head and, if the save is missing, stores an empty one
+        under its number: if the old session goes on, it finds that the head has moved.
         """
         deadline_s = asyncio.get_running_loop().time() + limits.OUTCOME_S_MAX
         while True:
@@ -328,12 +330,12 @@ class PostgresStore(PostgresReplication):
             except DATABASE_ERRORS as error:
                 if not await wait_to_retry(deadline_s):
                     raise StoreUnreachable(
-                        "the connection to the database broke in a commit, and it is not known whether it was stored",
+                        "the database connection broke during a commit, and it is not known whether it was stored",
                         headers=RETRY_AFTER,
                     ) from error
 
     async def _drop_old_notes(self, db: Any) -> None:
-        """Notes of saves are for nodes that are a moment behind; the leader removes the old ones."""
+        """Delete old notes of saves, as the leader: only nodes that lag by a moment need them."""
         before_us = self.now_us() - int(limits.SAVES_KEPT_S * 1_000_000)
         await db.execute(statements.DROP_SAVES, before_us, limits.SAVES_DROPPED_MAX)
 

@@ -1,37 +1,45 @@
-"""The database's URL: what is accepted, and how it is shown. A password is never shown."""
+"""The URL of the database: how to check it and show it without its password."""
 
+import socket
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from mainstem.errors import SettingsError
 
 
 def describe_url(url: str) -> str:
-    """Where the database is, without user, password and options."""
+    """Return a description of the database without user, password and options."""
     try:
         parts = urlsplit(url)
     except ValueError:
-        raise SettingsError("the URL of the database is not a URL: postgresql://user@host:5432/database") from None
-    user, _, hosts = parts.netloc.rpartition("@")
-    if not user and "@" in url:  # else a part of the password would be taken for the host, and shown
         raise SettingsError(
-            "the URL of the database has an @ where none can be: a password with / ? # or @ in it must be "
-            "percent-encoded, as %2F %3F %23 and %40, or given by PGPASSWORD"
+            "the URL of the database is malformed; write it like postgresql://user@host:5432/database"
+        ) from None
+    user, _, hosts = parts.netloc.rpartition("@")
+    if not user and "@" in url:  # otherwise a part of the password would be taken for the host, and shown
+        raise SettingsError(
+            "the URL of the database has an @ in the wrong part: percent-encode / ? # and @ in the password as "
+            "%2F %3F %23 and %40, or pass the password in PGPASSWORD"
         )
     return f"PostgreSQL database {parts.path.strip('/') or '(default)'} on {hosts or 'the local socket'}"
 
 
 def strip_password(url: str) -> str:
-    """The URL as it may be shown: without its password, and without options, which may hold one too."""
+    """Return the URL without its password, and without its options, which may contain one too."""
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
     return parts._replace(netloc=f"{parts.username}@{host}" if parts.username else host, query="").geturl()
 
 
 def explain(error: BaseException, url: str) -> str:
-    """What the driver says of a database that it cannot use; only the kind, if it would tell the URL or a secret."""
+    """Return why the database cannot be used: the kind of error only, if its text contains the URL or a secret."""
+    if isinstance(error, ConnectionRefusedError):
+        return "the connection was refused; is PostgreSQL running there?"
+    if isinstance(error, TimeoutError):
+        return "it did not answer in time"
+    if isinstance(error, socket.gaierror):
+        return "the host name cannot be resolved"
     text = " ".join(str(error).split())
-    kind = type(error).__name__
-    return f"{kind}: {text}" if text and not any(word in text for word in _secrets(url)) else kind
+    return text if text and not any(word in text for word in _secrets(url)) else type(error).__name__
 
 
 def _secrets(url: str) -> set[str]:

@@ -1,4 +1,4 @@
-"""The embedded store, on SQLite through apsw."""
+"""The embedded store: SQLite, through apsw."""
 
 from mainstem.log.store.sqlite.store import ReadOnlySqliteStore, SqliteStore
 

@@ -1,4 +1,4 @@
-"""Copies of a store: taken while its server runs, verified, and put into place in one step."""
+"""Back up a store while its server runs, and restore it. Copies are verified and replace their target in one step."""
 
 import errno
 import os
@@ -13,6 +13,7 @@ from mainstem import limits
 from mainstem.errors import BackupFailed, BackupTargetFull
 from mainstem.log.store.snapshot import Figures, Report, StoreSnapshot
 from mainstem.log.store.sqlite.connections import DirectoryLock, open_writer
+from mainstem.log.store.sqlite.errors import explain
 from mainstem.log.store.sqlite.schema import migrate
 from mainstem.log.store.sqlite.snapshot import open_snapshot
 
@@ -20,7 +21,7 @@ STORE_NAME = "mainstem.db"
 LOCK_NAME = "lock"
 
 Progress = Callable[[int, int], None]
-"""Told how many bytes are copied, of how many."""
+"""Called with the number of bytes copied so far, and the total."""
 Verify = Callable[[StoreSnapshot], Report]
 
 
@@ -31,7 +32,7 @@ class Copy(NamedTuple):
 
 
 def ignore_progress(done_bytes: int, total_bytes: int) -> None:
-    """Nobody watches."""
+    """Do nothing."""
 
 
 def back_up(
@@ -43,14 +44,14 @@ def back_up(
     progress: Progress = ignore_progress,
     vfs: str | None = None,
 ) -> Copy:
-    """Copy one consistent snapshot of a store that may be in use, and leave nothing behind if that fails."""
+    """Copy a consistent snapshot of a store that may be in use. If that fails, no partial file is left."""
     if target.exists() and not force:
-        raise BackupFailed(f"{target} exists already; name another file, or replace it with --force")
+        raise BackupFailed(f"{target} already exists; choose another file, or replace it with --force")
     if target.exists() and target.samefile(source):
-        raise BackupFailed(f"{target} is the store itself; name another file")
+        raise BackupFailed(f"{target} is the store itself; choose another file")
     with _partial_file(target) as partial:
         copied = _copy(source, partial, progress, vfs)
-        _verify(partial, copied, verify)
+        _verify(source, partial, copied, verify)
         _move_into_place(partial, target)
     return Copy(target, target.stat().st_size, copied)
 
@@ -58,19 +59,19 @@ def back_up(
 def restore(
     backup: Path, directory: Path, verify: Verify, *, force: bool = False, progress: Progress = ignore_progress
 ) -> Copy:
-    """Verify a backup, and make it the store of a directory that no server uses."""
+    """Verify a backup, and make it the store of a data directory that no server uses."""
     with open_snapshot(backup) as snapshot:
-        if snapshot.is_current:  # an older one is verified when its copy is up to date
+        if snapshot.is_current:  # an older backup is verified after its copy has been migrated
             _require_no_findings(backup, verify(snapshot))
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise BackupFailed(f"cannot make the data directory {directory}: {error.strerror}") from None
+        raise BackupFailed(f"cannot create the data directory {directory}: {error.strerror}") from None
     taken = sorted(entry.name for entry in directory.iterdir() if entry.name != LOCK_NAME)
     if taken and not force:
         raise BackupFailed(
-            f"the data directory {directory} is not empty ({taken[0]} is there); restore into another one, or replace "
-            "what it holds with --force"
+            f"the data directory {directory} is not empty (it holds {taken[0]}); choose another one, or replace its "
+            "store with --force"
         )
     target = directory / STORE_NAME
     if target.exists() and target.samefile(backup):
@@ -81,7 +82,7 @@ def restore(
         with _partial_file(target) as partial:
             copied = _copy(backup, partial, progress, None)
             _migrate(partial)
-            _verify(partial, copied, verify)
+            _verify(backup, partial, copied, verify)
             _checkpoint_journal(target)
             _move_into_place(partial, target)
     finally:
@@ -91,17 +92,17 @@ def restore(
 
 @contextmanager
 def _partial_file(target: Path) -> Iterator[Path]:
-    """The name that a copy has until it is whole. It is removed however the copy ends."""
+    """Yield the path of an empty file for a copy until it is complete. The file is removed if the copy fails."""
     partial = target.with_name(target.name + ".partial")
     try:
         partial.unlink(missing_ok=True)
-        # Made here, so that nobody else may ever read it: it holds the signing keys besides the data.
+        # Created here, so that no other user can ever read it: it holds the signing keys as well as the data.
         os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         yield partial
     except apsw.FullError:
         raise _full(target) from None
     except apsw.Error as error:
-        raise BackupFailed(f"the copy to {target} failed: {error}; nothing was changed") from error
+        raise BackupFailed(f"the copy to {target} failed: {explain(error)}; nothing was changed") from error
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise _full(target) from None
@@ -114,7 +115,7 @@ def _partial_file(target: Path) -> Iterator[Path]:
 def _full(target: Path) -> BackupTargetFull:
     return BackupTargetFull(
         f"the disk of {target} is full; nothing was changed and the unfinished copy was removed: free some space, or "
-        "name a file on another disk"
+        "choose a file on another disk"
     )
 
 
@@ -123,20 +124,20 @@ def _journals(path: Path) -> list[Path]:
 
 
 def _copy(source: Path, partial: Path, progress: Progress, vfs: str | None) -> Figures:
-    """Page by page, in steps. The source's snapshot is held, or each write to it would begin the copy anew."""
+    """Copy the pages in steps. A snapshot of the source stays open, or each write to it would restart the copy."""
     with open_snapshot(source) as snapshot:
         found = snapshot.measure()
         reader = snapshot.db
         page_bytes: int = reader.pragma("page_size")
         writer = apsw.Connection(str(partial), vfs=vfs)
         try:
-            writer.pragma("synchronous", "off")  # it is synced as a whole, once, before it counts
+            writer.pragma("synchronous", "off")  # the whole file is synced once, before it replaces the target
             with writer.backup("main", reader, "main") as copying:
                 while not copying.done:
                     copying.step(limits.BACKUP_STEP_PAGES)
                     total = copying.page_count
                     progress((total - copying.remaining) * page_bytes, total * page_bytes)
-            # A single file that can also be read where nothing may be written. The server turns the journal on again.
+            # One file that can be read even on a read-only file system. The server turns the journal on again.
             writer.pragma("journal_mode", "delete")
         finally:
             writer.close()
@@ -151,36 +152,43 @@ def _migrate(partial: Path) -> None:
         db.close()
 
 
-def _verify(partial: Path, expected: Figures, verify: Verify) -> None:
+def _verify(source: Path, partial: Path, expected: Figures, verify: Verify) -> None:
+    """Check a copy. A fault is reported as one of its source: the pages are the same, and the copy is removed."""
     with open_snapshot(partial) as snapshot:
         found = snapshot.measure()
         if found != expected:
-            raise BackupFailed(f"the copy differs from its source: {found} instead of {expected}; try again")
-        _require_no_findings(partial, verify(snapshot))
+            raise BackupFailed(
+                f"the copy differs from its source: {_describe(found)} instead of {_describe(expected)}; try again"
+            )
+        _require_no_findings(source, verify(snapshot))
+
+
+def _describe(figures: Figures) -> str:
+    return f"head {figures.head}, {figures.records} records, {figures.states} states and {figures.tags} tags"
 
 
 def _require_no_findings(path: Path, report: Report) -> None:
     if report.findings:
         number = f"more than {len(report.findings)}" if report.more else str(len(report.findings))
         raise BackupFailed(
-            f"{path} has faults ({number}), the first: {report.findings[0].detail}; nothing was changed: look at all "
-            "of them with `mainstem check`"
+            f"{path} has faults ({number}), the first: {report.findings[0].detail}; nothing was changed: list all of "
+            "them with `mainstem check`"
         )
 
 
 def _checkpoint_journal(store: Path) -> None:
-    """Move a journal that was left behind into its own store: it must never meet the one that takes its place."""
+    """Merge a leftover journal into its own store, so that SQLite cannot apply it to the store that replaces it."""
     if any(journal.exists() for journal in _journals(store)):
         try:
             open_writer(store, None).close()
         except apsw.Error:
-            pass  # a damaged store is being replaced, and its journal goes with it
+            pass  # the store is damaged; it is about to be replaced, and its journal with it
         for journal in _journals(store):
             journal.unlink(missing_ok=True)
 
 
 def _move_into_place(partial: Path, target: Path) -> None:
-    """Durable first, then visible, in one step."""
+    """Make the copy durable, then replace the target with it in one step."""
     _sync(partial)
     os.replace(partial, target)
     _sync(target.parent)

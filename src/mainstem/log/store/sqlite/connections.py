@@ -1,4 +1,4 @@
-"""How the one writer and the readers open the file, and the lock that keeps a second server away."""
+"""The connections of the writer and the readers, and the lock that keeps a second server out of a data directory."""
 
 import fcntl
 import os
@@ -18,11 +18,11 @@ def open_writer(path: Path, vfs: str | None) -> apsw.Connection:
     db = apsw.Connection(str(path), vfs=vfs, statementcachesize=STATEMENTS_CACHED)
     db.set_busy_timeout(BUSY_MS)
     db.pragma("journal_mode", "wal")
-    # FULL syncs the journal at every commit; NORMAL would lose acknowledged writes with the power.
+    # FULL syncs the journal at every commit; with NORMAL, a power failure would lose acknowledged writes.
     db.pragma("synchronous", "full")
     db.pragma("journal_size_limit", limits.JOURNAL_BYTES_MAX)
     db.pragma("cache_size", -16 * limits.KIB)
-    # The store checkpoints between batches, after the callers have their answers.
+    # The store checkpoints between batches, after the callers have been answered.
     db.wal_autocheckpoint(0)
     return db
 
@@ -36,7 +36,7 @@ def open_reader(path: Path, vfs: str | None) -> apsw.Connection:
 
 
 class DirectoryLock:
-    """One server a data directory. The kernel lets go of the lock when its holder dies, however it dies."""
+    """Allows one server per data directory. The kernel releases the lock when its process ends, even by a crash."""
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / "lock"
@@ -52,7 +52,7 @@ class DirectoryLock:
             os.close(file)
             raise StoreLocked(
                 f"the data directory {self.path.parent} is in use by another server (process {holder}); "
-                "stop that one, or give this one its own --data"
+                "stop that server, or choose another directory with --data"
             ) from None
         os.ftruncate(file, 0)
         os.write(file, f"{os.getpid()}\n".encode())

@@ -1,4 +1,4 @@
-"""Every statement of the embedded store, each a function over a connection."""
+"""Every SQL statement of the embedded store, each as a function that takes a connection."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
@@ -25,16 +25,16 @@ T = TypeVar("T")
 COLUMNS = 'committed_id, committed_at_us, kind, topic, "start", "end", messages, source, data'
 LOADED_MAX = 500  # keys in one SELECT
 
-# apsw gives back the interpreter lock for every step and takes it again, and on a busy server each time costs a wait.
-# So rows go in as few steps as can be: one statement for each number of rows, prepared once. OR ROLLBACK spares SQLite
-# the statement journal that a multi-row INSERT would need; a conflict is a broken invariant, and undoing all is right.
-ROWS_A_STEP = 64
-STATEMENTS_CACHED = 4 * ROWS_A_STEP + 50
+# apsw releases the interpreter lock for every step, and on a busy server it has to wait to get it back. So rows are
+# inserted in as few steps as possible, with one prepared statement per number of rows. OR ROLLBACK spares SQLite the
+# statement journal of a multi-row INSERT; a conflict is a broken invariant, so the whole transaction must be undone.
+ROWS_PER_STEP = 64
+STATEMENTS_CACHED = 4 * ROWS_PER_STEP + 50
 
 
 def _groups(rows: Sequence[T]) -> Iterator[Sequence[T]]:
-    for at in range(0, len(rows), ROWS_A_STEP):
-        yield rows[at : at + ROWS_A_STEP]
+    for at in range(0, len(rows), ROWS_PER_STEP):
+        yield rows[at : at + ROWS_PER_STEP]
 
 
 @cache
@@ -61,13 +61,13 @@ def _save_states(rows: int) -> str:
 
 
 def head(db: apsw.Connection) -> CommittedId:
-    """The newest record's id; or, when newer ones were erased, the id that was noted before they were."""
+    """Return the newest record's id or, if newer records were erased, the head that was noted before."""
     newest, noted = db.execute("SELECT (SELECT max(committed_id) FROM records), committed_id FROM head").get
     return CommittedId(max(newest or 0, noted))
 
 
 def keep_head(db: apsw.Connection) -> None:
-    """Note the newest id before records are erased. Saves need not: that would cost a page in every commit."""
+    """Note the newest id before records are erased. Saves do not: that would cost one more page in every commit."""
     db.execute("UPDATE head SET committed_id = max(committed_id, (SELECT ifnull(max(committed_id), 0) FROM records))")
 
 
@@ -90,7 +90,7 @@ def insert_records(db: apsw.Connection, records: Sequence[Record]) -> None:
 
 
 def index_appends(db: apsw.Connection, records: Sequence[Record]) -> int:
-    """Add appends to the index of their topics, the tables `*_places`; how many there were."""
+    """Add appends to the index by topic (the tables `*_places`), and return how many there were."""
     rows = [(record.topic, record.end, record.committed_id) for record in records if record.kind is Kind.APPEND]
     for group in _groups(rows):
         db.execute(_index_appends(len(group)), [value for row in group for value in row])
@@ -102,7 +102,7 @@ def count_unmerged_appends(db: apsw.Connection) -> int:
 
 
 def merge_append_index(db: apsw.Connection) -> None:
-    """Move the new entries into the large table in its order, so that those of a topic fill one or two pages of it."""
+    """Move the new entries into the large table, sorted, so that the entries of a topic share one or two pages."""
     db.execute('INSERT INTO old_places SELECT * FROM new_places ORDER BY topic, "end"')
     db.execute("DELETE FROM new_places")
 
@@ -150,7 +150,7 @@ def scan(db: apsw.Connection, space: Space[Any], prefix: str, after: str, limit:
     )
     found: list[tuple[str, Any]] = []
     for name, value in rows:
-        if not name.startswith(prefix):  # the names with a prefix are one run
+        if not name.startswith(prefix):  # names are sorted, so no later one has the prefix
             break
         found.append((name, space.decode(value)))
     rows.close()
@@ -165,8 +165,8 @@ def due(db: apsw.Connection, space: Space[Any], until_us: int, limit: int) -> li
     return [name for (name,) in rows]
 
 
-# Positions are bytes, so a page is a range of positions, and SQLite can join it in one step without the
-# interpreter lock. The index gives the rows in order; to merge both of its tables would cost an eighth of a page.
+# Positions count bytes, so a page is a range of positions, and SQLite can join its data in one step without the
+# interpreter lock. Each index table yields its rows in order; merging both tables would make a page an eighth slower.
 READS = [
     f"""
     SELECT min("start"), max("end"), CAST(group_concat(data, '') AS BLOB) FROM (
@@ -187,7 +187,7 @@ OUTLINE = f"""
 
 
 def read(db: apsw.Connection, topic: TopicId, start: int, until: int, bytes_max: int) -> Chunk | None:
-    db.execute("BEGIN")  # entries that are merged between two statements must not be missed
+    db.execute("BEGIN")  # or entries that are merged between the two statements would be missed
     try:
         found = [db.execute(part, (topic, start, start + bytes_max, until)).get for part in READS]
         parts = [Chunk(*row) for row in found if row[0] is not None]
@@ -200,7 +200,7 @@ def read(db: apsw.Connection, topic: TopicId, start: int, until: int, bytes_max:
 
 
 def first_after(db: apsw.Connection, topic: TopicId, committed_id: CommittedId) -> int | None:
-    """From the newest backwards: whoever asks has usually seen all but the last few."""
+    """Return the start of the first append after an id. Scans backwards: callers have usually seen all but a few."""
     first: int | None = None
     rows = db.execute(BACKWARDS, (topic,))
     for start, number, _ in rows:
@@ -232,7 +232,7 @@ def read_log(
     return page
 
 
-# One row, so that the interpreter lock is given back for the whole of it.
+# The result is one row, so that the interpreter lock is released for the whole statement.
 DATA = f"kind IN ({', '.join(f'{kind:d}' for kind in DATA_KINDS)})"
 MEASURE = f"""
     SELECT max(committed_id), max(so_far), max(bytes) FROM (
@@ -279,7 +279,7 @@ def _page(rows: Iterable[Any], bytes_max: int) -> list[Record]:
 def read_tagged(
     db: apsw.Connection, tags: Sequence[str], after: CommittedId, until: CommittedId, limit: int, bytes_max: int
 ) -> list[Record]:
-    """The first ids of each tag, merged: no tag is read further than the page could need."""
+    """Return a page of the records with any of these tags. Reads no more ids of a tag than the page could need."""
     ids: set[int] = set()
     for tag in tags:
         rows = db.execute(
@@ -306,7 +306,7 @@ def erase_tagged(db: apsw.Connection, ids: Sequence[CommittedId], tags: Sequence
 
 
 def erase(db: apsw.Connection, topic: TopicId, until: int, limit: int) -> int:
-    """Erase a topic's oldest appends; how many went. Places must be settled."""
+    """Erase a topic's oldest appends, and return how many. Call `merge_append_index` first."""
     wanted = 'FROM old_places WHERE topic = ? AND "end" <= ?'
     first = f'SELECT max("end") FROM (SELECT "end" {wanted} ORDER BY "end" LIMIT ?)'
     last = db.execute(first, (topic, until, limit)).get

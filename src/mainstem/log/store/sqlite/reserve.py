@@ -1,4 +1,4 @@
-"""Space that is set aside on the disk of a store, as a file, so that a full disk still takes deletes."""
+"""Disk space that a store reserves, as a file, so that deletes still work on a full disk."""
 
 import errno
 import os
@@ -11,14 +11,14 @@ NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Reserve:
-    """`is_held` says whether the space is there to be released. All of this runs on the writer's thread."""
+    """The reserve file. `is_held` is True while there is space to release. Runs on the writer thread only."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.is_held = False
 
     def acquire(self) -> bool:
-        """Take the space, if there is so much; nothing is left behind if not."""
+        """Reserve the space, and return whether the disk had enough of it. If not, no file is left."""
         file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
         make_private(self.path)
         try:
@@ -33,7 +33,7 @@ class Reserve:
         return self.is_held
 
     def release(self) -> bool:
-        """Whether there was space to release."""
+        """Remove the file, and return whether it held space."""
         given, self.is_held = self.is_held, False
         self.path.unlink(missing_ok=True)
         return given
@@ -47,6 +47,6 @@ def _allocate(file: int, size: int) -> None:
         except OSError as error:
             if error.errno in NO_SPACE:
                 raise
-    # Not every system and file system can set space aside without writing it.
+    # Not every system and file system can allocate space without writing it.
     for at in range(0, size, limits.MIB):
         os.pwrite(file, bytes(min(limits.MIB, size - at)), at)

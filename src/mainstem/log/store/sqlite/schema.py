@@ -1,11 +1,11 @@
-"""The tables, and how an older file becomes a current one."""
+"""The tables, and the migration of older files."""
 
 import apsw
 
 from mainstem.errors import StoreTooNew
 from mainstem.log.records import Kind
 
-APPLICATION_ID = 0x4D53544D  # "MSTM": `file` and other tools can tell whose database it is
+APPLICATION_ID = 0x4D53544D  # "MSTM": lets `file` and other tools recognise the database
 
 # Step N brings a file from version N to N + 1. Steps are never edited once released, only added.
 STEPS = [
@@ -42,8 +42,8 @@ STEPS = [
         PRIMARY KEY (tag, committed_id)
     ) STRICT, WITHOUT ROWID;
     """,
-    # Where the appends of each topic are. A record is first noted in the small table, whose few pages every commit can
-    # afford to write, and goes into the large one with thousands of others.
+    # An index of the appends of each topic, in two tables. A commit writes to the small table, which has only a few
+    # pages; its entries are merged into the large table by the thousand.
     f"""
     CREATE TABLE old_places (
         topic INTEGER NOT NULL,
@@ -70,7 +70,9 @@ def migrate(db: apsw.Connection) -> None:
     """Bring the file to the current version, each step in its own transaction."""
     version = int(db.pragma("user_version"))
     if version > len(STEPS):
-        raise StoreTooNew(f"the data has schema version {version}, this program knows {len(STEPS)}: upgrade mainstem")
+        raise StoreTooNew(
+            f"the data has schema version {version}, but this mainstem only knows {len(STEPS)}: upgrade mainstem"
+        )
     for number, step in enumerate(STEPS[version:], start=version + 1):
         with db:
             db.execute(step)

@@ -1,4 +1,4 @@
-"""A SQLite store at one moment, beside its server: a read transaction on a connection of its own."""
+"""A snapshot of a SQLite store: a read transaction on a connection of its own. The server may run meanwhile."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,39 +12,42 @@ from mainstem.errors import StoreTooNew, StoreUnusable
 from mainstem.log.records import Kind
 from mainstem.log.store.snapshot import Finding, StoreSnapshot
 from mainstem.log.store.sqlite.connections import BUSY_MS
+from mainstem.log.store.sqlite.errors import explain, explain_unusable
 from mainstem.log.store.sqlite.queries import APPENDS
 from mainstem.log.store.sqlite.schema import APPLICATION_ID, STEPS
 
 
 @contextmanager
 def open_snapshot(path: Path, vfs: str | None = None) -> Iterator["SqliteSnapshot"]:
-    """The store as it is now."""
+    """Open a snapshot of the store as it is now."""
     if not path.is_file():
         raise StoreUnusable(f"there is no store at {path}")
     try:
         db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY, vfs=vfs)
     except apsw.Error as error:
-        raise StoreUnusable(f"cannot open {path}: {error}") from None
+        raise StoreUnusable(f"cannot open {path}: {explain_unusable(error)}") from None
     try:
         version = _begin(path, db)
         if version > len(STEPS):
-            raise StoreTooNew(f"{path} has schema version {version}, this program knows {len(STEPS)}: upgrade mainstem")
+            raise StoreTooNew(
+                f"{path} has schema version {version}, but this mainstem only knows {len(STEPS)}: upgrade mainstem"
+            )
         yield SqliteSnapshot(db)
     finally:
         db.close()
 
 
 def _begin(path: Path, db: apsw.Connection) -> int:
-    """The schema's version. The first read also fixes what the connection sees."""
+    """Begin the transaction, and return the version of the schema. The first read fixes what the connection sees."""
     db.set_busy_timeout(BUSY_MS)
     try:
         db.pragma("cache_size", -limits.CHECK_CACHE_BYTES // limits.KIB)
         db.execute("BEGIN")
         if db.pragma("application_id") != APPLICATION_ID:
-            raise StoreUnusable(f"{path} is not a store of Mainstem")
+            raise StoreUnusable(f"{path} is a SQLite database, but not a Mainstem store")
         return int(db.pragma("user_version"))
     except apsw.Error as error:
-        raise StoreUnusable(f"{path} cannot be read: {error}") from None
+        raise StoreUnusable(f"cannot read {path}: {explain_unusable(error)}") from None
 
 
 LOST_PLACES = f"""
@@ -70,24 +73,25 @@ class SqliteSnapshot(StoreSnapshot):
 
     @property
     def is_current(self) -> bool:
-        """False for what an older program has written, and a server has not opened since."""
+        """Whether the schema is the current one: False until a server has opened a store of an older version."""
         return int(self.db.pragma("user_version")) == len(STEPS)
 
     def find_obstacle(self) -> None:
         if not self.is_current:
-            raise StoreUnusable(
-                "the store is of an older version: start the server on it once, which brings it up to date"
-            )
+            raise StoreUnusable("the store is of an older version: start the server on it once to migrate it")
+
+    def explain(self, error: Exception) -> str:
+        return explain(error)
 
     def check_storage(self) -> Iterator[Finding]:
-        """Pages, indexes and column types; and that readers of a topic find each of its appends once."""
+        """Check pages, indexes and column types, and that the index by topic lists each append exactly once."""
         for (line,) in self.db.execute(f"PRAGMA integrity_check({limits.CHECK_FINDINGS_MAX})"):
             if line != "ok":
                 yield Finding("file", line.replace("\n", " "))
         for topic, committed_id in self.db.execute(LOST_PLACES):
-            yield Finding("place", f"topic {topic} should have record {committed_id}, and it is not there")
+            yield Finding("place", f"the index lists record {committed_id} in topic {topic}, but it does not exist")
         for topic, committed_id, times in self.db.execute(MISPLACED):
-            yield Finding("place", f"record {committed_id} has {times} places in topic {topic}")
+            yield Finding("place", f"the index lists record {committed_id} of topic {topic} {times} times, not once")
 
     def find_extents(self, topics: Sequence[int]) -> dict[int, tuple[int, int]]:
         extents: dict[int, tuple[int, int]] = {}

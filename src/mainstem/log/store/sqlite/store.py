@@ -1,7 +1,7 @@
 """The embedded store: one writer thread, a few reader threads, and a cache of durable states.
 
-Everything that touches the file runs off the event loop. The cache is only touched on the event loop, and only holds
-what is durable, so a cached state can be shown to a reader without asking the disk.
+Everything that touches the file runs off the event loop. The cache is only used on the event loop and only holds
+durable states, so readers can be answered from it without a disk access.
 """
 
 import asyncio
@@ -24,6 +24,7 @@ from mainstem.log.store.base import Store
 from mainstem.log.store.cache import StateCache
 from mainstem.log.store.sqlite import queries
 from mainstem.log.store.sqlite.connections import DirectoryLock, open_reader, open_writer
+from mainstem.log.store.sqlite.errors import explain, explain_unusable
 from mainstem.log.store.sqlite.reserve import Reserve
 from mainstem.log.store.sqlite.schema import migrate
 from mainstem.log.store.sqlite.writer import WriterThread
@@ -66,7 +67,7 @@ class SqliteStore(Store):
 
     @property
     def full(self) -> str | None:
-        return "the room that is left is kept for deletes" if self._nearly_full else self._full
+        return "the remaining disk space is reserved for deletes" if self._nearly_full else self._full
 
     @property
     def nearly_full(self) -> bool:
@@ -85,7 +86,7 @@ class SqliteStore(Store):
 
     def _open(self) -> CommittedId:
         try:
-            # It holds the signing keys besides the data: nobody else needs to read it.
+            # Private, because it holds the signing keys as well as the data.
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock.acquire()
             prepare_database(self.path)
@@ -98,14 +99,14 @@ class SqliteStore(Store):
             self._db.set_wal_hook(self._count_journal)
             self._unmerged_appends = queries.count_unmerged_appends(self._db)
             if not self._reserve.acquire():
-                logger.warning("there is no room to set aside %d bytes for deletes", limits.RESERVE_BYTES)
+                logger.warning("not enough disk space to reserve %d bytes for deletes", limits.RESERVE_BYTES)
             return queries.head(self._db)
         except OSError as error:
             self._lock.release()
             raise StoreUnusable(f"cannot use the data directory {self.directory}: {error.strerror}") from None
         except apsw.Error as error:
             self._lock.release()
-            raise StoreUnusable(f"cannot open {self.path}: {error}") from error
+            raise StoreUnusable(f"cannot open {self.path}: {explain_unusable(error)}") from error
         except BaseException:
             self._lock.release()
             raise
@@ -140,7 +141,7 @@ class SqliteStore(Store):
             self._readers.append(db)
         return job(db, *args)
 
-    # The committer's side
+    # For the committer
 
     async def load(self, keys: Iterable[Key]) -> dict[Key, State | None]:
         states: dict[Key, State | None] = {}
@@ -180,22 +181,24 @@ class SqliteStore(Store):
 
     @contextmanager
     def _transaction(self) -> Iterator[apsw.Connection]:
-        """All or nothing. What cannot be made durable raises, and after a failed sync nothing more is tried."""
+        """Run a transaction. Raises if it cannot be made durable; after a failed sync, refuses every further one."""
         if self._broken:
-            raise StoreFailed(f"writes are refused since: {self._broken}", headers=RETRY_AFTER)
+            raise StoreFailed(f"writes are refused since an earlier failure: {self._broken}", headers=RETRY_AFTER)
         try:
             self._db.execute("BEGIN IMMEDIATE")
             yield self._db
             self._db.execute("COMMIT")
         except apsw.FullError as error:
-            self._full = str(error)
+            self._full = explain(error)
             self._roll_back()
-            raise StoreFull(f"nothing was stored: {error}", headers=RETRY_AFTER) from error
+            raise StoreFull("nothing was stored: the disk is full", headers=RETRY_AFTER) from error
         except apsw.Error as error:
-            self._broken = f"{type(error).__name__}: {error}"
-            logger.critical("a write could not be made durable; writes are refused from now on: %s", error)
+            self._broken = explain(error)
+            logger.critical(
+                "a write could not be made durable; writes are refused from now on: %s", self._broken, exc_info=error
+            )
             self._roll_back()
-            raise StoreFailed(f"nothing was acknowledged: {error}", headers=RETRY_AFTER) from error
+            raise StoreFailed(f"the write could not be made durable: {self._broken}", headers=RETRY_AFTER) from error
         except BaseException:
             self._roll_back()
             raise
@@ -205,16 +208,16 @@ class SqliteStore(Store):
             try:
                 self._db.execute("ROLLBACK")
             except apsw.Error as error:
-                self._broken = self._broken or f"{type(error).__name__}: {error}"
-                logger.critical("a transaction could not be rolled back: %s", error)
+                self._broken = self._broken or explain(error)
+                logger.critical("a transaction could not be rolled back: %s", explain(error), exc_info=error)
 
-    # Room
+    # Disk space
 
     async def make_room(self) -> bool:
         return await self._writer.run(self._make_room)
 
     def _make_room(self) -> bool:
-        """Let what frees room have the reserve, and the space of the journal. From now on nothing else may grow."""
+        """Release the reserve and checkpoint the journal, for writes that free space. Other writes are then refused."""
         if self._broken:
             return False
         self._release_reserve()
@@ -225,11 +228,11 @@ class SqliteStore(Store):
         self._reserve_released = self._nearly_full = True
         if not self._reserve.release():
             return False
-        logger.error("the disk is full: the room that was set aside is used for deletes, other writes are refused")
+        logger.error("the disk is full: deletes use the reserved space, other writes are refused")
         return True
 
     async def _free(self, job: Callable[..., T], *args: Any) -> T:
-        """Run a job that gives room back, on a full disk too."""
+        """Run a job that frees space, even on a full disk."""
         return await self._writer.run(self._make_room_for, job, *args)
 
     def _make_room_for(self, job: Callable[..., T], *args: Any) -> T:
@@ -243,8 +246,8 @@ class SqliteStore(Store):
         return freed
 
     def _update_full(self) -> None:
-        """Something was written. It may have been small, so a disk that was full is looked at before it counts."""
-        if self._reserve_released:  # writes may use what is free in the database itself, but for a rest
+        """Update the full flags after a write. It may have been a small one, so look at the disk before trusting it."""
+        if self._reserve_released:  # writes may use the free pages of the database itself, down to a minimum
             self._nearly_full = self._free_bytes() < limits.FREE_BYTES_MIN
         if self._full and not self._nearly_full:
             disk = os.statvfs(self.directory)
@@ -252,7 +255,7 @@ class SqliteStore(Store):
                 self._full = None
 
     def _free_bytes(self) -> int:
-        """In the database itself."""
+        """Return the size of the free pages within the database."""
         pages: int = self._db.pragma("freelist_count")
         return pages * int(self._db.pragma("page_size"))
 
@@ -264,16 +267,16 @@ class SqliteStore(Store):
             try:
                 await self._writer.run(self._look_for_space)
             except (MainstemError, apsw.Error, OSError) as error:
-                logger.debug("the disk has no room yet: %s", error)
+                logger.debug("the disk is still full: %s", error)
 
     def _look_for_space(self) -> None:
         if self._reserve.is_held or self._reserve.acquire():
             self._reserve_released = self._nearly_full = False
         if self._reserve_released:
-            self._checkpoint()  # without room to grow, the journal must begin anew
+            self._checkpoint()  # the journal cannot grow, so it must start from its beginning again
         if self._full and not self._nearly_full:
             with self._transaction() as db:
-                db.pragma("user_version", db.pragma("user_version"))  # the smallest write that there is
+                db.pragma("user_version", db.pragma("user_version"))  # the smallest possible write
         self._update_full()
 
     # The journal
@@ -283,7 +286,7 @@ class SqliteStore(Store):
         return apsw.SQLITE_OK
 
     def _checkpoint(self) -> None:
-        """Move the journal into the file. PASSIVE: never waits for a reader, goes on another time."""
+        """Move the journal into the database file. PASSIVE never waits for readers; the next call does the rest."""
         self._journal_pages = 0
         try:
             try:
@@ -293,12 +296,14 @@ class SqliteStore(Store):
                     raise
                 self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         except apsw.FullError as error:
-            logger.error("no space to checkpoint the journal, it grows meanwhile: %s", error)
+            logger.error("not enough disk space to checkpoint the journal, which keeps growing", exc_info=error)
         except apsw.Error as error:
-            self._broken = self._broken or f"{type(error).__name__}: {error}"
-            logger.critical("the journal could not be checkpointed; writes are refused: %s", error)
+            self._broken = self._broken or explain(error)
+            logger.critical(
+                "the journal could not be checkpointed; writes are refused: %s", explain(error), exc_info=error
+            )
 
-    # The readers' side
+    # For readers
 
     async def get(self, key: Key) -> Any:
         if key in self._cache:
@@ -312,7 +317,7 @@ class SqliteStore(Store):
             saves = self._saves
             found = await self._read(queries.load, missing)
             states.update(found)
-            if saves == self._saves:  # else some may be older than what a save has put there meanwhile
+            if saves == self._saves:  # otherwise a save may have cached newer states meanwhile
                 for key, state in found.items():
                     self._cache.remember(key, state)
         return states
@@ -374,7 +379,7 @@ class SqliteStore(Store):
 
 
 class ReadOnlySqliteStore(SqliteStore):
-    """The same file beside the server that writes it. Whoever reads it says up to which id: this one knows no head."""
+    """Reads the file of a store that a server writes. It knows no head, so its callers must pass the last id."""
 
     @property
     def head(self) -> CommittedId:

@@ -1,0 +1,36 @@
+"""SQLite's errors in plain words, without the text of the library."""
+
+from typing import Final
+
+import apsw
+
+REASONS: Final[dict[type[Exception], str]] = {
+    apsw.NotADBError: "the file is not a SQLite database",
+    apsw.CorruptError: "the database file is corrupt",
+    apsw.FullError: "the disk is full",
+    apsw.IOError: "the disk reported an input/output error",
+    apsw.CantOpenError: "the file cannot be opened",
+    apsw.PermissionsError: "this user may not access the file",
+    apsw.ReadOnlyError: "the file is read-only for this user",
+    apsw.BusyError: "another process has locked the database",
+    apsw.LockedError: "another connection has locked the database",
+    apsw.NoMemError: "there is not enough memory",
+    UnicodeDecodeError: "a text in it is not valid UTF-8",
+}
+
+
+def explain(error: Exception) -> str:
+    """Return why SQLite failed; the kind of error if it is a rare one."""
+    for kind, reason in REASONS.items():
+        if isinstance(error, kind):
+            return reason
+    return f"SQLite failed with {type(error).__name__}"
+
+
+def explain_unusable(error: Exception) -> str:
+    """Return why a store cannot be opened and, if its file is damaged, how to go on."""
+    if isinstance(error, apsw.NotADBError):
+        return f"{explain(error)}; choose another directory with --data, or restore a backup with `mainstem restore`"
+    if isinstance(error, apsw.CorruptError):
+        return f"{explain(error)}; run `mainstem check` for details, and restore a backup with `mainstem restore`"
+    return explain(error)
