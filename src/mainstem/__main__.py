@@ -1,4 +1,4 @@
-"""`python -m mainstem`: the same as the `mainstem` command."""
+"""Run the `mainstem` command as `python -m mainstem`."""
 
 from mainstem.cli import main
 

@@ -1,4 +1,4 @@
-"""Who asks, and what they may: the claims of a verified token, as questions."""
+"""The identity of a caller, and what it may do, from the claims of a verified token."""
 
 from functools import lru_cache
 from ipaddress import IPv6Address
@@ -11,7 +11,7 @@ from mainstem.globs import matches
 
 
 class Identity(msgspec.Struct, frozen=True, gc=False):
-    """A caller. Subscriptions are delivery filters; only what stands here is a grant."""
+    """A caller and its grants. Subscriptions only filter what is delivered; they grant nothing."""
 
     client_id: str | None = None
     subject: str | None = None
@@ -19,14 +19,14 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
     partitions: frozenset[str] = frozenset()
     partition_prefixes: tuple[str, ...] = ()
     stream_reads: tuple[str, ...] = ()
-    """Globs of streams."""
+    """Globs of the streams that the caller may read."""
     stream_writes: tuple[str, ...] = ()
     expires_at_s: float | None = None
-    """When the token ends; None if there is none."""
+    """When the token expires, in seconds since 1970; None if there is no token or it never expires."""
 
     @property
     def name(self) -> str | None:
-        """Whom things belong to that this caller makes; None if no token says who it is."""
+        """The owner of what this caller creates; None if no token names the caller."""
         if self.client_id is not None:
             return "client " + self.client_id
         return None if self.subject is None else "subject " + self.subject
@@ -38,7 +38,10 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
         return self.admin or any(matches(pattern, path) for pattern in self.stream_writes)
 
     def may_read_all(self, pattern: str) -> bool:
-        """Whether every stream that a glob could match may be read: it is granted, or lies below a granted one."""
+        """Return whether the caller may read every stream that a glob could match.
+
+        True if the glob itself is granted, or if a granted `prefix/**` covers it.
+        """
         return self.admin or any(
             granted in (pattern, "**") or (granted.endswith("/**") and pattern.startswith(granted[:-2]))
             for granted in self.stream_reads
@@ -52,25 +55,25 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
 
     def require_read(self, path: str) -> None:
         if not self.may_read(path):
-            raise Forbidden(f"this token does not allow to read {path!r}")
+            raise Forbidden(f"this token does not grant read access to {path!r}")
 
     def require_write(self, path: str) -> None:
         if not self.may_write(path):
-            raise Forbidden(f"this token does not allow to write {path!r}")
+            raise Forbidden(f"this token does not grant write access to {path!r}")
 
     def require_admin(self) -> None:
         if not self.admin:
-            raise Forbidden("this needs a token with the admin claim")
+            raise Forbidden("this request needs a token with the admin claim")
 
 
 def name_caller(identity: Identity, client: tuple[str, int] | None) -> str:
-    """Whose requests and shares are counted together: the client that a token names, or else an address."""
+    """Return the name under which a caller's requests and shares are counted: its token's client, or its address."""
     return identity.name or name_address(client[0] if client else "")
 
 
 @lru_cache(4096)
 def name_address(host: str) -> str:
-    """An IPv4 address, or the network of an IPv6 address: one client has 2^64 of those."""
+    """Return a name for an IPv4 address, or for the /64 network of an IPv6 address: one client can use all of it."""
     try:
         address = IPv6Address(host)
     except ValueError:
@@ -81,4 +84,4 @@ def name_address(host: str) -> str:
 
 
 EVERYBODY: Final = Identity(admin=True)
-"""The caller when the server runs without authentication, on loopback."""
+"""The caller of every request while the server runs without authentication, on loopback."""

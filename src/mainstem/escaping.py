@@ -1,4 +1,4 @@
-"""Text of strangers for people's eyes: what would command a terminal, or reorder what is shown, is written out."""
+"""Escape untrusted text for display, so that it can neither control a terminal nor reorder what is shown."""
 
 import re
 from typing import Final
@@ -10,17 +10,17 @@ IN_LINE: Final = re.compile(f"[{CONTROLS}\t\n\u2028\u2029]")
 
 
 def escape_text(text: str) -> str:
-    """Line breaks and tabs stay; anything else is shown as \\x1b or \\u202e."""
+    """Escape control characters in text of several lines, as \\x1b or \\u202e. Line breaks and tabs stay."""
     return IN_TEXT.sub(_escape, text)
 
 
 def escape_line(text: str) -> str:
-    """The same for what is a part of one line: line breaks and tabs are shown too."""
+    """Escape control characters in a part of a line; line breaks and tabs are escaped too."""
     return IN_LINE.sub(_escape, text)
 
 
 def escape_json(text: str) -> str:
-    """The same for JSON, which has its own way to write such a character in a string."""
+    """Escape control characters in JSON text, with JSON's own escapes, so that the value stays the same."""
     return IN_TEXT.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 

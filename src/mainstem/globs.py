@@ -1,4 +1,4 @@
-"""Globs over stream paths: `*` within one segment, `**` for any number of segments (protocol section 6.2)."""
+"""Globs for stream paths: `*` matches within one segment, `**` any number of segments (protocol section 6.2)."""
 
 from functools import lru_cache
 from typing import Final
@@ -11,8 +11,11 @@ ANY: Final = "**"
 
 
 class Glob:
-    """A compiled glob. Bit n of a set of states stands for "the first n segments of the glob are matched", so one pass
-    over the path follows all ways to match it at once, and no path can make it go back."""
+    """A compiled glob: a state machine whose set of states is an integer.
+
+    Bit n means "the first n segments of the glob have matched". One pass over the path follows all possible matches at
+    once, so no path can cause backtracking.
+    """
 
     __slots__ = ("_accepted", "_any", "_literals", "_stars")
 
@@ -68,35 +71,38 @@ compile_glob = lru_cache(4096)(Glob)
 
 @lru_cache(limits.GLOB_PAIRS_MAX)
 def matches(pattern: str, path: str) -> bool:
-    """Whether a glob matches a whole path.
+    """Return whether a glob matches a whole path.
 
-    A slash at the end is part of a name: `team` matches the stream `team` and not `team/`, which is another one.
+    A trailing slash is part of the name: `team` matches the stream `team` but not `team/`, which is another stream.
     """
     return compile_glob(pattern).matches(path)
 
 
 def check_glob(pattern: str) -> None:
     if not pattern or len(pattern.encode()) > PATTERN_BYTES_MAX or "\0" in pattern or pattern.startswith("/"):
-        raise BadRequest(f"a pattern is 1 to {PATTERN_BYTES_MAX} bytes, relative to the stream root")
+        raise BadRequest(
+            f"a pattern must be 1 to {PATTERN_BYTES_MAX} bytes long and relative to the stream root: no leading slash"
+        )
     if any(ANY in segment and segment != ANY for segment in pattern.split("/")):
-        raise BadRequest("** stands for whole segments: it must be a segment of its own")
+        raise BadRequest("** matches whole segments, so it must be a segment of its own, as in a/**/b")
 
 
 def check_cost(pattern: str) -> None:
-    """Refuse a glob that would be costly to match against every path that changes."""
+    """Raise BadRequest if a glob would be too expensive to match against every path that changes."""
     segments = pattern.split("/")
     if len(segments) > limits.GLOB_SEGMENTS_MAX:
         raise BadRequest(f"a pattern has at most {limits.GLOB_SEGMENTS_MAX} segments; this one has {len(segments)}")
     if segments.count(ANY) > limits.GLOB_ANY_MAX:
-        raise BadRequest(f"a pattern has at most {limits.GLOB_ANY_MAX} segments **; this one has {segments.count(ANY)}")
-    if pattern.count("*") - 2 * segments.count(ANY) > limits.GLOB_STARS_MAX:
-        raise BadRequest(f"a pattern has at most {limits.GLOB_STARS_MAX} stars within its segments")
+        raise BadRequest(f"a pattern has at most {limits.GLOB_ANY_MAX} ** segments; this one has {segments.count(ANY)}")
+    stars = pattern.count("*") - 2 * segments.count(ANY)
+    if stars > limits.GLOB_STARS_MAX:
+        raise BadRequest(f"a pattern has at most {limits.GLOB_STARS_MAX} stars within segments; this one has {stars}")
 
 
 class GlobIndex:
-    """Which patterns match a path. Patterns are grouped by their first segment, answers are remembered.
+    """Finds the patterns that match a path. It groups patterns by their first segment and caches the answers.
 
-    A path can be looked up in steps of a bounded number of patterns: see `advance`.
+    `advance` looks a path up in steps, each over a bounded number of patterns.
     """
 
     def __init__(self) -> None:
@@ -129,7 +135,10 @@ class GlobIndex:
         return path in self._known
 
     def advance(self, path: str, tries_max: int) -> int:
-        """Try some more patterns on a path; how many were tried. The path is known once all were."""
+        """Try up to `tries_max` more patterns on a path, and return how many were tried.
+
+        `knows` returns True for the path once all patterns have been tried.
+        """
         if path in self._known:
             return 0
         lookup = self._lookup
@@ -152,7 +161,7 @@ class GlobIndex:
 
 
 class _PartialLookup:
-    """A path that some patterns are still to be tried on."""
+    """A lookup that has not tried all patterns yet."""
 
     def __init__(self, path: str, left: list[str]) -> None:
         self.path = path

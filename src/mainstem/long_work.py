@@ -1,6 +1,6 @@
-"""Work that can take long, off the event loop: in one thread, so that at most one competes with the loop.
+"""Run long work off the event loop, in a single thread, so that at most one thread competes with the loop.
 
-A thread only helps if it gives up the interpreter lock in time: what runs here must be Python, or many short calls.
+A thread only helps if it releases the interpreter lock often: the work must be Python code, or many short calls into C.
 """
 
 import asyncio
@@ -15,12 +15,12 @@ _thread = ThreadPoolExecutor(1, "mainstem-long-work")
 
 
 async def run_long(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """The result of `work`. Callers take turns, in the order in which they came."""
+    """Run `work` in the thread and return its result. Calls run one at a time, in the order in which they were made."""
     return await asyncio.get_running_loop().run_in_executor(_thread, lambda: work(*args, **kwargs))
 
 
 async def run_sized(size: int, inline_max: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """The result of work that takes the longer the larger its input is: at once up to `inline_max`, else as above."""
+    """Run `work` directly if its input is small (`size` up to `inline_max`), else with `run_long`."""
     if size <= inline_max:
         return work(*args, **kwargs)
     return await run_long(work, *args, **kwargs)

@@ -1,4 +1,4 @@
-"""Databases that only their owner may read, whatever the directory and the umask."""
+"""Files that only their owner may read, whatever the permissions of the directory and the umask."""
 
 import logging
 import os
@@ -11,10 +11,10 @@ PRIVATE = 0o600
 
 
 def prepare_database(path: Path) -> None:
-    """Make a database, and the journals beside it, private before SQLite opens them.
+    """Make a database and its journals private before SQLite opens them.
 
-    SQLite gives new journals the mode of their database, so one that is missing is made here, empty. One that is there
-    is not opened: closing it would drop the locks that this process may have on it.
+    SQLite gives new journals the mode of their database, so this creates a missing database as an empty file. It does
+    not open an existing one: closing it would drop the locks that this process may hold on it.
     """
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE))
@@ -25,11 +25,11 @@ def prepare_database(path: Path) -> None:
 
 
 def make_private(path: Path) -> None:
-    """Take the rights of group and others from a file, if it is there and ours."""
+    """Revoke the permissions of group and others on a file, if it exists and belongs to this user."""
     try:
         if stat.S_IMODE(path.stat().st_mode) & 0o077:
             path.chmod(PRIVATE)
     except FileNotFoundError:
         return
     except PermissionError:
-        logger.warning("%s belongs to another user, who decides who else may read it", path)
+        logger.warning("%s belongs to another user, so its permissions cannot be restricted", path)

@@ -1,4 +1,4 @@
-"""Fair shares: how much one caller may hold at once of what all of them need, so that nobody takes all of it."""
+"""Fair shares: limits on how much of a shared resource one caller may hold at once."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from mainstem.errors import RETRY_AFTER, ShareExceeded
 
 
 class Share(Enum):
-    """What is shared; the value is how people call it."""
+    """A shared resource. The value is its name in messages."""
 
     LIVE_READERS = "live readers"
     SUBSCRIPTIONS = "subscriptions"
@@ -25,15 +25,17 @@ DEFAULT_LIMITS: Final[Mapping[Share, int]] = {
 
 
 class Shares:
-    """Counts what each owner holds. An owner that holds nothing takes no memory, so the table is as small as the
-    totals of what is shared."""
+    """Counts what each owner holds.
+
+    An owner that holds nothing takes no memory, so the limits on the totals also bound the size of this table.
+    """
 
     def __init__(self, limits_: Mapping[Share, int] = DEFAULT_LIMITS) -> None:
         self._limits = {**DEFAULT_LIMITS, **limits_}
         self._held: dict[tuple[Share, str], int] = {}
 
     def take(self, owner: str, share: Share, count: int = 1) -> None:
-        """Count so many more; raises ShareExceeded, and counts nothing, if they are too many."""
+        """Add `count` to what an owner holds. Raises ShareExceeded, and adds nothing, if that exceeds its share."""
         held = self._held.get((share, owner), 0)
         self.require(share, held + count)
         self._held[share, owner] = held + count
@@ -47,11 +49,11 @@ class Shares:
             del self._held[share, owner]
 
     def require(self, share: Share, count: int) -> None:
-        """Whether one owner may hold so many, whoever counts them."""
+        """Raise ShareExceeded if one owner may not hold `count`. For callers that count for themselves."""
         limit = self._limits[share]
         if count > limit:
             raise ShareExceeded(
-                f"one client may have {limit} {share.value} at once",
+                f"one client may have at most {limit} {share.value} at once",
                 headers=RETRY_AFTER,
                 share=share.name.lower(),
                 limit=limit,
@@ -59,7 +61,7 @@ class Shares:
 
     @contextmanager
     def hold(self, owner: str, share: Share, count: int = 1) -> Iterator[None]:
-        """Take for the time of a block."""
+        """Hold `count` for the duration of a `with` block."""
         self.take(owner, share, count)
         try:
             yield

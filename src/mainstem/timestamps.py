@@ -5,7 +5,7 @@ from functools import lru_cache
 
 
 def format_time(us: int) -> str:
-    """A time in microseconds since 1970, to the millisecond: 2026-05-01T12:00:00.123Z."""
+    """Format microseconds since 1970 to the millisecond: 2026-05-01T12:00:00.123Z."""
     return _format_milliseconds(us // 1_000)
 
 
@@ -15,5 +15,5 @@ def _format_milliseconds(ms: int) -> str:
 
 
 def format_time_exactly(us: int) -> str:
-    """The same to the microsecond: 2026-05-01T12:00:00.123456Z."""
+    """Format microseconds since 1970 to the microsecond: 2026-05-01T12:00:00.123456Z."""
     return f"{datetime.fromtimestamp(us // 1_000_000, UTC):%Y-%m-%dT%H:%M:%S}.{us % 1_000_000:06d}Z"

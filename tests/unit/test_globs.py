@@ -155,7 +155,7 @@ def test_a_pattern_within_the_bounds_may_be_costly(pattern):
     ("pattern", "bound"),
     [
         ("a/" * 32 + "a", f"at most {limits.GLOB_SEGMENTS_MAX} segments"),
-        ("**/a/" * 5 + "b", f"at most {limits.GLOB_ANY_MAX} segments \\*\\*"),
+        ("**/a/" * 5 + "b", f"at most {limits.GLOB_ANY_MAX} \\*\\* segments"),
         ("a" + "*a" * 33, f"at most {limits.GLOB_STARS_MAX} stars"),
     ],
 )
