@@ -1,4 +1,4 @@
-"""For tests, of Mainstem and of what is built on it: a store's contract, a clock, a failing disk, a real server.
+"""Tools for tests of Mainstem and of programs built on it: a store contract, a clock, a failing disk, a real server.
 
-Only `plugin` needs pytest. None of this is imported by a server.
+Only `plugin` needs pytest. A server imports nothing from here.
 """

@@ -1,6 +1,6 @@
-"""A disk that can be told to fail: full, unable to sync, slow to sync, or without power.
+"""A disk that fails on demand: it can be full, fail to sync, delay a sync, or lose power.
 
-It stands between SQLite and the real disk, as a VFS under a name of its own:
+It is a SQLite VFS with its own name, between SQLite and the real disk:
 
     with FaultyDisk() as disk:
         store = SqliteStore(directory, vfs=disk.name)
@@ -9,8 +9,8 @@ It stands between SQLite and the real disk, as a VFS under a name of its own:
         ...
         disk.heal()
 
-Only what SQLite reads and writes through its VFS goes this way. Shared memory (the index of the journal) does not, and
-need not: it is rebuilt from the journal.
+It only affects what SQLite reads and writes through its VFS. It does not affect shared memory (the index of the
+journal), and need not: SQLite rebuilds that from the journal.
 """
 
 import itertools
@@ -25,15 +25,15 @@ import apsw
 
 _numbers = itertools.count(1)
 
-HELD_S_MAX = 30.0  # a test that forgets to let a sync go should fail, not hang
+HELD_S_MAX = 30.0  # a test that forgets to release a sync should fail, not hang
 
 
 class Image:
-    """One file as it would be found after the power failed: what was synced, and nothing else."""
+    """One file as it would be after a power failure: what was synced, and nothing else."""
 
     def __init__(self, synced: bytes) -> None:
         self.synced = bytearray(synced)
-        self._pending: list[tuple[int, bytes | None]] = []  # writes at an offset; None cuts the file there
+        self._pending: list[tuple[int, bytes | None]] = []  # writes at an offset; None truncates the file there
 
     def write(self, offset: int, data: bytes) -> None:
         self._pending.append((offset, data))
@@ -52,12 +52,12 @@ class Image:
 
 
 class FaultyDisk(apsw.VFS):
-    """Give `name` to whoever opens a database. Faults are switched at run time, from any thread."""
+    """A failing disk. Open a database with its `name` as `vfs`; switch faults on and off at any time, on any thread."""
 
     def __init__(self, name: str | None = None) -> None:
         self.name = name or f"faulty-disk-{os.getpid()}-{next(_numbers)}"
         self.syncs = 0
-        """Syncs that were asked for, failed ones included."""
+        """How many syncs SQLite has requested, including those that failed."""
         self.writes = 0
         self._changing = threading.Lock()
         self._writes_left: int | None = None
@@ -79,24 +79,25 @@ class FaultyDisk(apsw.VFS):
     # Faults
 
     def fill_up(self, *, after_writes: int = 0) -> None:
-        """From now on writes fail with SQLITE_FULL; the first few may still find room, so that a transaction tears."""
+        """Fail writes with SQLITE_FULL from now on, after `after_writes` that still succeed: a torn transaction."""
         self._writes_left = after_writes
 
     def fail_syncs(self, *, after_syncs: int = 0) -> None:
-        """From now on a sync fails with SQLITE_IOERR_FSYNC, and what it should have made durable is in doubt."""
+        """Fail syncs with SQLITE_IOERR_FSYNC from now on, after `after_syncs` that still succeed."""
         self._syncs_left = after_syncs
 
     def hold_syncs(self) -> None:
-        """From now on a sync waits until the disk is healed. `wait_for_sync` tells when one does."""
+        """Make syncs wait until `heal` is called. `wait_for_sync` returns once one is waiting."""
         self._held.clear()
         self._hold = threading.Event()
 
     def wait_for_sync(self) -> None:
-        """Return once a sync is being held."""
+        """Return once a sync is waiting."""
         if not self._held.wait(HELD_S_MAX):
-            raise TimeoutError("nothing was synced")
+            raise TimeoutError(f"SQLite requested no sync within {HELD_S_MAX:g} s")
 
     def heal(self) -> None:
+        """Remove all faults, and let waiting syncs continue."""
         self._writes_left = None
         self._syncs_left = None
         hold, self._hold = self._hold, None
@@ -104,13 +105,13 @@ class FaultyDisk(apsw.VFS):
             hold.set()
 
     def lose_power(self, into: Path) -> None:
-        """Write the files, as a computer that lost its power now would find them, into another directory."""
+        """Write the files into another directory as they would be found if the power failed now."""
         into.mkdir(parents=True, exist_ok=True)
         with self._changing:
             for path, image in self._images.items():
                 (into / Path(path).name).write_bytes(image.synced)
 
-    # What SQLite calls
+    # Called by SQLite
 
     def xOpen(self, name: "str | apsw.URIFilename | None", flags: list[int]) -> "_File":
         return _File(self, name, flags)
@@ -123,7 +124,7 @@ class FaultyDisk(apsw.VFS):
     def excepthook(
         self, etype: type[BaseException] | None, evalue: BaseException | None, etraceback: TracebackType | None
     ) -> bool:
-        return True  # SQLite tries some of what fails again, and nobody waits for those errors
+        return True  # SQLite retries some failed calls, so these errors are expected and not reported
 
     def image(self, path: str) -> Image:
         with self._changing:
@@ -154,7 +155,7 @@ class FaultyDisk(apsw.VFS):
         if hold is not None:
             self._held.set()
             if not hold.wait(HELD_S_MAX):
-                raise TimeoutError("a sync was held and never let go")
+                raise TimeoutError(f"a sync waited for more than {HELD_S_MAX:g} s; call heal() to release it")
         with self._changing:
             self.syncs += 1
             if self._syncs_left is not None:

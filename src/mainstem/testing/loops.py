@@ -1,4 +1,4 @@
-"""Running asynchronous code from a plain test, on the event loop that the server runs on."""
+"""Run asynchronous code from a synchronous test, on the same kind of event loop as the server."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def new_runner() -> asyncio.Runner:
-    """An event loop for several runs in a row: what was started in one goes on in the next."""
+    """Return a runner for several runs on one event loop: tasks started in one run continue in the next."""
     return asyncio.Runner(loop_factory=uvloop.new_event_loop)
 
 

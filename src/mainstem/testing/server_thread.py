@@ -1,4 +1,4 @@
-"""A real server in a thread of this process, on a real socket: a test can set its limits, its clock and its store."""
+"""A real server on a real socket, in a thread of this process, so that a test can set its limits, clock and store."""
 
 import asyncio
 import threading
@@ -17,11 +17,10 @@ from mainstem.testing.server import START_S_MAX, STOP_S_MAX, ServerNotReady
 
 
 class ServerThread:
-    """A server with an event loop of its own. Its address is known from the beginning; it serves between `start` and
-    `stop`, or within a `with` block.
+    """A server with its own event loop. It serves between `start` and `stop`, or within a `with` block.
 
-    `Settings(port=0)` gives it a free port. It has the limits of this process, so patch them before it starts. `app` is
-    the server itself: touch nothing of it that its event loop uses meanwhile.
+    Its address is known before it starts; `Settings(port=0)` chooses a free port. It uses the limits of this process,
+    so patch them before it starts. `app` is the server itself: do not touch what its event loop is using.
     """
 
     def __init__(
@@ -48,14 +47,14 @@ class ServerThread:
         self.stop()
 
     def start(self) -> None:
-        """Return when it serves; `ServerNotReady` if it does not come to that."""
+        """Start the server, and return once it is ready. Raises `ServerNotReady` if it does not start."""
         self._thread.start()
         if not self._ready.wait(START_S_MAX) or not self._server.started:
             self.stop()
-            raise ServerNotReady(str(self._error or f"it did not start within {START_S_MAX:g} s"))
+            raise ServerNotReady(str(self._error or f"the server did not start within {START_S_MAX:g} s"))
 
     def stop(self) -> None:
-        """An orderly end; a second one does nothing."""
+        """Shut the server down cleanly. A second call has no effect."""
         self._server.stop_from_thread()
         if self._thread.ident is not None:
             self._thread.join(STOP_S_MAX)

@@ -1,14 +1,14 @@
-"""The Store contract as tests that any store must pass. A subclass says how to open one:
+"""The Store contract, as tests that every store must pass. A subclass says how to create a store:
 
     class TestMyStore(DurableStoreContract):
         @pytest.fixture(autouse=True)
-        def place(self, tmp_path):
+        def use_directory(self, tmp_path):
             self.directory = tmp_path
 
         def open_store(self):
             return MyStore(self.directory)
 
-The tests are plain functions that run their own event loop, so no other plugin is needed.
+The tests are plain functions that run their own event loop, so they need no pytest plugin.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ class Count(msgspec.Struct, frozen=True):
     number: int = 0
 
 
-# Numbers that no protocol uses: a contract must not depend on what the spaces mean.
+# Numbers that no protocol uses, because the contract must not depend on any space in particular.
 NOTES: Space[Note] = Space(1001, Note, due=lambda note: note.due_us)
 COUNTS: Space[Count] = Space(1002, Count)
 
@@ -55,7 +55,7 @@ def count(name: str) -> Key:
 
 
 class Writing:
-    """What one commit writes: records with the ids and positions that they must have."""
+    """Builds the content of a commit: its changes, and records with the right ids and positions."""
 
     def __init__(self, store: Store, tails: Mapping[int, int] | None = None) -> None:
         self.store = store
@@ -83,14 +83,14 @@ class Writing:
         return self
 
     async def save(self) -> list[Record]:
-        """Commit it, and begin the next commit."""
+        """Save the commit, return its records, and begin the next one."""
         await self.store.save(self.changes, self.records, self.head)
         saved, self.records, self.changes = self.records, [], {}
         return saved
 
 
 def over_store(test: Callable[[C, Store], Awaitable[None]]) -> Callable[[C], None]:
-    """Make a plain test of one that wants an open, empty store."""
+    """Turn a test that takes an open, empty store into a plain test."""
 
     def run_test(self: C) -> None:
         async def main() -> None:
@@ -99,13 +99,13 @@ def over_store(test: Callable[[C, Store], Awaitable[None]]) -> Callable[[C], Non
 
         run(main())
 
-    # Not functools.wraps: pytest would look through it, and take the store for a fixture.
+    # Not functools.wraps: pytest would see the signature of `test` and look for a fixture named `store`.
     run_test.__name__, run_test.__doc__ = test.__name__, test.__doc__
     return run_test
 
 
 def over_reopened_store(test: Callable[[C], Coroutine[Any, Any, None]]) -> Callable[[C], None]:
-    """Make a plain test of one that opens its stores itself."""
+    """Turn a test that opens its stores itself into a plain test."""
 
     def run_test(self: C) -> None:
         run(test(self))
@@ -115,11 +115,11 @@ def over_reopened_store(test: Callable[[C], Coroutine[Any, Any, None]]) -> Calla
 
 
 class StoreContract(ABC):
-    """What a store does while it is open."""
+    """What every store must do while it is open."""
 
     @abstractmethod
     def open_store(self) -> Store:
-        """The store of this test, not opened yet. A durable one finds what the one before it has saved."""
+        """Return a store that has not been opened yet. A durable one must find what the previous one has saved."""
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Store]:
@@ -145,7 +145,7 @@ class StoreContract(ABC):
         assert await store.erase(TopicId(1), MUCH, 10) == 0
 
     @over_store
-    async def test_load_names_every_key_that_was_asked_for(self, store: Store) -> None:
+    async def test_load_returns_an_entry_for_every_key(self, store: Store) -> None:
         await store.save({note("a"): Note("one"), count("a"): Count(1)}, [], CommittedId(0))
         keys = [note("a"), note("b"), count("a"), count("b")]
         assert await store.load(keys) == {
@@ -157,19 +157,19 @@ class StoreContract(ABC):
         assert await store.load([]) == {}
 
     @over_store
-    async def test_load_takes_any_number_of_keys(self, store: Store) -> None:
+    async def test_load_accepts_any_number_of_keys(self, store: Store) -> None:
         saved: dict[Key, State | None] = {count(f"{number:05d}"): Count(number) for number in range(2_001)}
         await store.save(saved, [], CommittedId(0))
         missing: dict[Key, State | None] = {count(f"x{number}"): None for number in range(700)}
         assert await store.load([*saved, *missing]) == {**saved, **missing}
 
     @over_store
-    async def test_load_reads_keys_that_can_only_be_gone_through_once(self, store: Store) -> None:
+    async def test_load_accepts_an_iterator_of_keys(self, store: Store) -> None:
         await store.save({note("a"): Note("one")}, [], CommittedId(0))
         assert await store.load(iter([note("a"), note("b")])) == {note("a"): Note("one"), note("b"): None}
 
     @over_store
-    async def test_many_states_are_got_at_once_and_by_every_key(self, store: Store) -> None:
+    async def test_get_many_returns_an_entry_for_every_key(self, store: Store) -> None:
         saved: dict[Key, State | None] = {count(str(number)): Count(number) for number in range(1_200)}
         await store.save(saved, [], CommittedId(0))
         assert await store.get_many([*saved, note("none")]) == {**saved, note("none"): None}
@@ -203,7 +203,7 @@ class StoreContract(ABC):
         assert await store.due(COUNTS, MUCH, 10) == []
 
     @over_store
-    async def test_a_name_is_kept_character_for_character(self, store: Store) -> None:
+    async def test_a_name_is_stored_exactly(self, store: Store) -> None:
         names = ["a", "A", "a ", "é", "e\u0301", "a\0b", "a\0", "%", "_", "'\"", "\U0001f30a", "\uffff", "x" * 2_000]
         saved: dict[Key, State | None] = {note(name): Note(name) for name in names}
         await store.save(saved, [], CommittedId(0))
@@ -214,7 +214,7 @@ class StoreContract(ABC):
 
     @over_store
     async def test_scan_goes_by_code_point_order(self, store: Store) -> None:
-        # UTF-16 would put the last before the one before it, and a locale would put é next to e.
+        # By UTF-16 code units, the last two would swap; by a locale, é would come next to e.
         names = ["B", "Z", "a", "b", "e", "z", "é", "中", "\uffee", "\U0001f600"]
         assert names == sorted(names)
         await store.save({note(name): Note(name) for name in reversed(names)}, [], CommittedId(0))
@@ -252,7 +252,7 @@ class StoreContract(ABC):
     # Due times
 
     @over_store
-    async def test_due_gives_the_earliest_first_and_nothing_that_has_time(self, store: Store) -> None:
+    async def test_due_returns_the_earliest_first_and_nothing_that_is_due_later(self, store: Store) -> None:
         times = {"late": 300, "never": None, "now": 200, "first": 100, "also now": 200, "past": -5}
         await store.save({note(name): Note(due_us=at) for name, at in times.items()}, [], CommittedId(0))
         assert await store.due(NOTES, 200, 10) == ["past", "first", "also now", "now"]
@@ -270,7 +270,7 @@ class StoreContract(ABC):
     # Committing
 
     @over_store
-    async def test_save_moves_the_head_to_what_it_is_told(self, store: Store) -> None:
+    async def test_save_moves_the_head_to_its_argument(self, store: Store) -> None:
         writing = Writing(store)
         await writing.append(1, b"one", b"two").save()
         assert store.head == 2
@@ -293,7 +293,7 @@ class StoreContract(ABC):
 
     @over_store
     async def test_saves_of_every_size_keep_every_record(self, store: Store) -> None:
-        """Stores write in groups: the sizes around a group must not lose or double a row."""
+        """Stores write rows in groups: sizes around the size of a group must not lose or duplicate a row."""
         writing = Writing(store)
         saved: list[Record] = []
         changes: dict[Key, State | None] = {}
@@ -315,7 +315,7 @@ class StoreContract(ABC):
             await store.load([note("a")])
             await store.release()
             await store.release()
-        await store.load([note("a")])  # what the batch before left behind is no hindrance either
+        await store.load([note("a")])  # two loads in a row are fine, too
         await store.load([note("a")])
         writing.changes = {note("a"): Note("two")}
         await writing.append(1, b"y").save()
@@ -325,7 +325,7 @@ class StoreContract(ABC):
 
     @over_store
     async def test_readers_see_a_commit_whole_or_not_at_all(self, store: Store) -> None:
-        """Two states are always written together, so a reader may never find them different."""
+        """Two states are always written together, so a reader must never see them differ."""
         writing = Writing(store)
         done = False
 
@@ -347,7 +347,7 @@ class StoreContract(ABC):
         assert await watching > 0
 
     @over_store
-    async def test_a_reader_that_asks_during_a_save_never_keeps_what_is_old(self, store: Store) -> None:
+    async def test_a_read_during_a_save_does_not_leave_an_old_state_in_the_cache(self, store: Store) -> None:
         writing = Writing(store)
         for number in range(50):
             writing.changes = {count("a"): Count(number)}
@@ -366,7 +366,7 @@ class StoreContract(ABC):
         assert (chunk.start, chunk.end, chunk.data) == (0, 11, b"onetwothree")
 
     @over_store
-    async def test_a_read_gives_the_very_bytes(self, store: Store) -> None:
+    async def test_a_read_returns_exactly_the_bytes_that_were_saved(self, store: Store) -> None:
         datas = [bytes(range(256)), b"\0", b"\0\0", b"\xff\xfe", "é".encode()[:1], "é".encode()[1:], b"\r\n", b"'"]
         await Writing(store).append(1, *datas).save()
         assert await self._data(store, 1) == b"".join(datas)
@@ -416,14 +416,14 @@ class StoreContract(ABC):
         assert chunk.end == 1_000_000
 
     @over_store
-    async def test_there_is_nothing_to_read_at_the_end_or_in_no_topic(self, store: Store) -> None:
+    async def test_there_is_nothing_to_read_at_the_end_or_in_an_unknown_topic(self, store: Store) -> None:
         await Writing(store).append(1, b"0123").save()
         assert await store.read(TopicId(1), 4, 100, MUCH) is None
         assert await store.read(TopicId(1), 99, 100, MUCH) is None
         assert await store.read(TopicId(2), 0, 100, MUCH) is None
 
     @over_store
-    async def test_pages_of_a_topic_join_to_all_of_it(self, store: Store) -> None:
+    async def test_the_pages_of_a_topic_add_up_to_all_of_it(self, store: Store) -> None:
         datas = [bytes([65 + number % 26]) * (number % 17 + 1) for number in range(120)]
         writing = Writing(store)
         for at in range(0, len(datas), 7):
@@ -442,7 +442,7 @@ class StoreContract(ABC):
         assert await self._data(store, 1) == b"data"
 
     @over_store
-    async def test_an_outline_is_the_records_that_touch_a_range_without_their_data(self, store: Store) -> None:
+    async def test_an_outline_lists_the_records_that_overlap_a_range_without_their_data(self, store: Store) -> None:
         writing = Writing(store)
         writing.add(Kind.CREATE, 1, b"about")
         writing.append(1, b"0123", b"4567").append(2, b"other").append(1, b"89")
@@ -459,7 +459,7 @@ class StoreContract(ABC):
         assert await store.outline(TopicId(3), 0, 100, 100) == []
 
     @over_store
-    async def test_an_outline_begins_at_the_end_it_is_asked_for(self, store: Store) -> None:
+    async def test_an_outline_begins_with_the_oldest_or_the_newest_record(self, store: Store) -> None:
         await Writing(store).append(1, b"a", b"b", b"c", b"d").save()
         oldest = await store.outline(TopicId(1), 0, 4, 3)
         newest = await store.outline(TopicId(1), 0, 4, 3, newest_first=True)
@@ -468,7 +468,7 @@ class StoreContract(ABC):
         assert [outline.start for outline in await store.outline(TopicId(1), 1, 3, 1, newest_first=True)] == [2]
 
     @over_store
-    async def test_a_place_in_the_log_leads_to_the_topics_first_record_behind_it(self, store: Store) -> None:
+    async def test_first_after_finds_the_topics_first_data_record_after_a_committed_id(self, store: Store) -> None:
         writing = Writing(store)
         writing.add(Kind.CREATE, 1, b"about")
         writing.append(1, b"0123").append(2, b"other").append(1, b"4567", b"89")
@@ -482,7 +482,7 @@ class StoreContract(ABC):
     # Reading the log
 
     @over_store
-    async def test_the_log_gives_every_record_as_it_was_saved(self, store: Store) -> None:
+    async def test_the_log_returns_every_record_as_it_was_saved(self, store: Store) -> None:
         writing = Writing(store)
         writing.add(Kind.CREATE, 1, b"about")
         writing.add(Kind.APPEND, 1, b"\0data", messages=3, source="producer é")
@@ -513,7 +513,7 @@ class StoreContract(ABC):
             assert await self._log(store, bytes_max) == saved
 
     @over_store
-    async def test_a_page_of_the_log_stays_within_its_bytes_but_holds_one_record(self, store: Store) -> None:
+    async def test_a_page_of_the_log_stays_within_its_bytes_but_holds_at_least_one_record(self, store: Store) -> None:
         saved = await Writing(store).append(1, b"x" * 10, b"y" * 10, b"z" * 100, b"a").save()
         for after, data_bytes, number in [(0, 20, 2), (0, 19, 1), (0, 0, 1), (2, 5, 1), (0, 121, 4), (0, 120, 3)]:
             bytes_max = data_bytes + number * RECORD_BYTES
@@ -521,7 +521,7 @@ class StoreContract(ABC):
             assert page == saved[after : after + number]
 
     @over_store
-    async def test_a_page_of_the_log_can_be_of_some_topics_alone(self, store: Store) -> None:
+    async def test_a_page_of_the_log_can_be_limited_to_some_topics(self, store: Store) -> None:
         saved = await Writing(store).append(1, b"a", b"b").append(2, b"c").append(3, b"d").append(1, b"e").save()
         for topics in ([1], [2, 3], [], [9], [1, 2, 3]):
             wanted = [record for record in saved if record.topic in topics]
@@ -535,7 +535,7 @@ class StoreContract(ABC):
     # Measuring
 
     @over_store
-    async def test_measure_finds_how_far_a_number_of_messages_reaches(self, store: Store) -> None:
+    async def test_measure_stops_at_the_limits_of_messages_and_bytes(self, store: Store) -> None:
         writing = Writing(store).append(1, b"aa", b"bb").append(2, b"cc")
         writing.add(Kind.CLOSE, 1)
         await writing.append(2, b"dddd").save()
@@ -555,7 +555,7 @@ class StoreContract(ABC):
         assert await store.measure(CommittedId(3), CommittedId(4), 1, MUCH) == Extent(4, 0, 0)
 
     @over_store
-    async def test_count_tells_what_is_kept(self, store: Store) -> None:
+    async def test_count_counts_what_the_log_holds(self, store: Store) -> None:
         assert await store.count() == Counts(0, 0, 0, 0)
         writing = Writing(store).append(1, b"aa", b"bb")
         writing.add(Kind.CLOSE, 1)
@@ -617,7 +617,7 @@ class StoreContract(ABC):
         assert await self._log(store) == [record]
 
     @over_store
-    async def test_erasing_while_others_write_and_read_loses_nothing_of_theirs(self, store: Store) -> None:
+    async def test_erasing_during_other_writes_and_reads_loses_nothing_else(self, store: Store) -> None:
         writing = Writing(store)
         await writing.append(1, *(b"old" for _ in range(100))).append(2, b"x" * 50).save()
 
@@ -640,11 +640,11 @@ class StoreContract(ABC):
         assert await self._data(store, 2) == b"x" * 50 + b"new" * 20
         assert store.head == 121
 
-    # What the tests read with
+    # Reading helpers
 
     @staticmethod
     async def _data(store: Store, topic: int, bytes_max: int = MUCH) -> bytes:
-        """All of a topic, page by page."""
+        """Return all data of a topic, read page by page."""
         parts: list[bytes] = []
         position = 0
         while chunk := await store.read(TopicId(topic), position, MUCH, bytes_max):
@@ -656,12 +656,12 @@ class StoreContract(ABC):
 
     @staticmethod
     async def _log(store: Store, bytes_max: int = MUCH) -> list[Record]:
-        """All of the log, page by page."""
+        """Return all records of the log, read page by page."""
         return [record async for record in read_whole_log(store, bytes_max)]
 
 
 class DurableStoreContract(StoreContract):
-    """What a store that has a disk does besides."""
+    """What a store on disk must do as well."""
 
     @over_store
     async def test_a_save_that_raises_changes_nothing(self, store: Store) -> None:
@@ -670,7 +670,7 @@ class DurableStoreContract(StoreContract):
         await writing.append(1, b"kept").save()
         bad: dict[Key, Any] = {note("a"): Note("lost", 6), note("new"): Note("lost"), note("bad"): Unencodable()}
         lost = Writing(store, writing.tails).append(1, b"lost")
-        # A store may refuse in its own words, so any error will do.
+        # Each store may raise its own error, so any will do.
         (refusal,) = await asyncio.gather(store.save(bad, lost.records, lost.head), return_exceptions=True)
         assert isinstance(refusal, Exception)
         assert store.head == 1
@@ -684,7 +684,7 @@ class DurableStoreContract(StoreContract):
         assert await self._data(store, 1) == b"kept again"
 
     @over_reopened_store
-    async def test_everything_is_there_after_opening_again(self) -> None:
+    async def test_everything_survives_a_restart(self) -> None:
         async with self.opened() as store:
             writing = Writing(store)
             writing.add(Kind.CREATE, 1, b"about")
@@ -702,7 +702,7 @@ class DurableStoreContract(StoreContract):
             assert await store.due(NOTES, 5, 10) == ["é\0x"]
 
     @over_reopened_store
-    async def test_the_head_stays_over_erasing_and_opening_again(self) -> None:
+    async def test_the_head_survives_erasing_and_a_restart(self) -> None:
         async with self.opened() as store:
             await Writing(store).append(1, b"a", b"b").save()
             assert await store.erase(TopicId(1), MUCH, 10) == 2
@@ -715,7 +715,7 @@ class DurableStoreContract(StoreContract):
             assert await self._log(store) == [record]
 
     @over_reopened_store
-    async def test_opening_and_closing_alone_changes_nothing(self) -> None:
+    async def test_opening_and_closing_changes_nothing(self) -> None:
         async with self.opened() as store:
             await Writing(store).append(1, b"a").save()
         for _ in range(3):
@@ -725,7 +725,7 @@ class DurableStoreContract(StoreContract):
 
 
 async def read_whole_log(store: Store, bytes_max: int = MUCH) -> AsyncIterator[Record]:
-    """Every record of a store, page by page; each page goes on after the one before."""
+    """Yield every record of a store, read page by page, and check that the ids ascend."""
     after = CommittedId(0)
     while page := await store.read_log(after, store.head, bytes_max):
         assert_ascending(after, page)
@@ -735,13 +735,13 @@ async def read_whole_log(store: Store, bytes_max: int = MUCH) -> AsyncIterator[R
 
 
 def assert_ascending(after: CommittedId, page: Iterable[Record]) -> None:
-    """Committed ids grow, strictly, from one record to the next."""
+    """Check that committed ids grow from one record to the next."""
     for record in page:
         assert record.committed_id > after
         after = record.committed_id
 
 
 class Unencodable:
-    """What no store can put on a disk."""
+    """A value that no store can encode."""
 
     due_us = None
