@@ -16,7 +16,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 T_co = TypeVar("T_co", covariant=True)
 
 
-def _never(state: Any) -> int | None:
+def never_due(state: Any) -> int | None:
     return None
 
 
@@ -27,7 +27,7 @@ class Space(Generic[S]):
     """By number, every space of the modules that have been imported."""
 
     def __init__(
-        self, number: int, type_: type[S], due: Callable[[S], int | None] = _never, *, cached: bool = True
+        self, number: int, type_: type[S], due: Callable[[S], int | None] = never_due, *, cached: bool = True
     ) -> None:
         if number in Space.declared:
             raise ValueError(f"space {number!r} is declared twice")

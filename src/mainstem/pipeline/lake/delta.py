@@ -1,4 +1,4 @@
-"""Delta tables that hold the log, committed by delta-rs. See docs/adr/0012-lake-by-delta-rs.md.
+"""Delta tables that hold the log, committed by delta-rs. See docs/adr/0012-archive-with-delta-rs.md.
 
 A table's own transaction log records up to which committed id it holds the log, in the same commit that adds the files.
 Nothing else records it, so nothing can disagree.
