@@ -41,6 +41,6 @@ async def test_a_corrupt_database_names_check_and_restore(tmp_path: Path) -> Non
     with pytest.raises(StoreUnusable) as refusal:
         await SqliteStore(tmp_path).open()
     assert refusal.value.detail == (
-        f"cannot open {path}: the database file is corrupt; run `mainstem check` for details, and restore a backup with "
-        "`mainstem restore`"
+        f"cannot open {path}: the database file is corrupt; run `mainstem check` for details, and restore a backup "
+        "with `mainstem restore`"
     )
