@@ -1,4 +1,4 @@
-"""`python -m bench`: runs the benchmark, prints its table and writes table, JSON and chart."""
+"""`python -m bench`: run the benchmark, print its table, and write the table, the JSON and the chart."""
 
 from __future__ import annotations
 
@@ -25,14 +25,16 @@ REPEATS = 3
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure Mainstem against its peers.")
     parser.add_argument(
-        "--quick", action="store_true", help="2 s a load, one repeat, small fills: a smoke test, not a figure"
+        "--quick", action="store_true", help="2 s per load, one repeat, less data: a smoke test, no real figures"
     )
-    parser.add_argument("--only", metavar="PATTERN", help="scenarios whose name holds PATTERN (may use * and ?)")
-    parser.add_argument("--repeat", type=int, metavar="N", help=f"repeats to take medians of ({REPEATS})")
-    parser.add_argument("--big", action="store_true", help="also what fills gigabytes or 100 000 streams first")
-    parser.add_argument("--peer", choices=["node", "none"], default="node", help="whom to compare with (node)")
-    parser.add_argument("--output", type=Path, metavar="DIR", help="where to write (bench/results)")
-    # For work on the benchmark itself, when there is no server of ours to run.
+    parser.add_argument("--only", metavar="PATTERN", help="scenarios whose name contains PATTERN (* and ? are allowed)")
+    parser.add_argument("--repeat", type=int, metavar="N", help=f"number of repeats (default: {REPEATS})")
+    parser.add_argument("--big", action="store_true", help="also run the big scenarios, which take minutes each")
+    parser.add_argument(
+        "--peer", choices=["node", "none"], default="node", help="server to compare with (default: node)"
+    )
+    parser.add_argument("--output", type=Path, metavar="DIR", help="folder for the results (default: bench/results)")
+    # For work on the benchmark itself, when no Mainstem server can run.
     parser.add_argument("--skip-ours", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -43,7 +45,7 @@ def choose_scenarios(only: str | None, big: bool) -> list[Scenario]:
         return chosen
     found = [scenario for scenario in SCENARIOS if fnmatch(scenario.name, f"*{only}*")]
     if not found:
-        sys.exit(f"no scenario matches {only!r}; there are: {', '.join(item.name for item in SCENARIOS)}")
+        sys.exit(f"no scenario matches {only!r}; choose from: {', '.join(item.name for item in SCENARIOS)}")
     return found
 
 
@@ -53,7 +55,7 @@ def choose_peers(arguments: argparse.Namespace) -> list[Peer]:
 
 
 def choose_output(arguments: argparse.Namespace) -> Path:
-    """A partial run must not replace the figures of a whole one, unless it is told to."""
+    """Return the folder for the results. A partial run replaces the figures of a whole one only with --output."""
     if arguments.output is not None:
         return Path(arguments.output)
     partial = arguments.quick or arguments.only or arguments.skip_ours or arguments.peer == "none"
@@ -61,7 +63,7 @@ def choose_output(arguments: argparse.Namespace) -> Path:
 
 
 def raise_file_limit() -> None:
-    """A thousand connections need more open files than many shells allow; servers inherit the limit."""
+    """Raise the limit of open files, which servers inherit: a thousand connections need more than many shells allow."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
@@ -73,11 +75,11 @@ def write_report(report: Report, folder: Path) -> None:
     (folder / "bench.txt").write_text(table)
     (folder / "bench.json").write_text(format_json(report))
     chart = draw_chart(report)
-    # A run without targets has nothing to draw, and a chart of an earlier one must not stay beside its figures.
+    # A run without targets has no chart, and the chart of an earlier run must not stay beside its figures.
     (folder / "bench.svg").unlink(missing_ok=True)
     if chart is not None:
         (folder / "bench.svg").write_text(chart)
-    print(f"written to {folder}")
+    print(f"Wrote the results to {folder}")
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""The archive job, on logs that grow: its rate, what it costs ten times as much to archive, and the driver's memory."""
+"""The archive job on growing logs: its rate, how the rate changes with ten times the rows, and the driver's memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TIMES = 3
 
 
 def fill(server: Server, stream: str, rows: int) -> None:
-    """Messages of about 190 bytes that differ: equal ones would shrink to nothing in Parquet."""
+    """Append distinct messages of about 190 bytes: equal ones would compress to almost nothing in Parquet."""
     bodies = [_make_body(random.Random(number)) for number in range(BODIES)]
     headers = {"Content-Type": "application/json"}
     connection = http.client.HTTPConnection(HOST, server.port, timeout=LIMIT_S)
@@ -70,7 +70,7 @@ def measure_archive(server: Server, pace: Pace) -> list[Measurement]:
 
 
 def measure_growth(server: Server, pace: Pace) -> list[Measurement]:
-    """1, 3 and 10 million rows of the same log."""
+    """Measure the archive of 1, 3 and 10 million rows of one log."""
     found: list[Measurement] = []
     filled = 0
     rates: dict[int, float] = {}
@@ -83,7 +83,7 @@ def measure_growth(server: Server, pace: Pace) -> list[Measurement]:
         rates[millions] = figures["rows_per_s"]
         title = f"archive of {millions * pace.fill:g} million rows"
         found.append(Measurement(f"archive-{millions}m", title, rates[millions], "rows/s", details=figures))
-    title = "archive, rate at the most rows over that at the fewest"
+    title = "archive, rate with the most rows / rate with the fewest"
     found.append(Measurement("archive-growth", title, rates[10] / rates[1], "x"))
     title = f"archive of {10 * pace.fill:g} million rows, driver memory"
     found.append(Measurement("archive-memory", title, figures["driver_mb"], "MB", "less", figures))

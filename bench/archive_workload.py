@@ -1,6 +1,7 @@
-"""`python -m bench.archive_workload PORT FOLDER TIMES`: archives a filled server with Spark, and prints what that took.
+"""`python -m bench.archive_workload PORT FOLDER TIMES`: archive a filled server with Spark, and print the figures.
 
-A process of its own: Spark's driver, whose memory is measured, is this process and the Java that it starts.
+It runs in its own process, because Spark's driver, whose memory is measured, is this process and the Java that it
+starts.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ MASTER = "local[2]"
 
 
 def measure(port: int, folder: Path, times: int) -> Figures:
-    """The whole log into a new table, again and again: the first time cold, the fastest of the others is the figure."""
+    """Archive the whole log into new tables several times: the first is cold, the figure is the fastest of the rest."""
     context = JobContext(ServerOptions(f"http://{HOST}:{port}"), folder / "checkpoint", master=MASTER)
     started = time.perf_counter()
     _ = context.spark
@@ -46,20 +47,20 @@ def archive(context: JobContext, table: Path) -> tuple[ArchiveSummary, float]:
 
 
 def measure_driver() -> Figures:
-    """The highest that was resident, in MB: of this process and its Java, and of the tasks in Python beside them."""
+    """Return the peak resident memory in MB: of this process and its Java, and of the Python tasks."""
     own, *others = list_tree(int((PROC / "self").readlink().name))
     java: list[float] = []
     tasks: list[float] = []
     for member in others:
         name, state = read_name(member)
-        if state != "Z":  # one that has ended holds no memory
+        if state != "Z":  # a process that has ended holds no memory
             (java if name == "java" else tasks).append(read_status(member, "VmHWM") / 1e6)
     python = read_status(own, "VmHWM") / 1e6
     return {"driver_mb": python + sum(java), "driver_python_mb": python, "tasks_mb": sum(tasks)}
 
 
 def read_name(pid: int) -> tuple[str, str]:
-    """The name of a program, and the letter of its state."""
+    """Return the name of a process and the letter of its state."""
     name, _, rest = (PROC / str(pid) / "stat").read_text().partition("(")[2].rpartition(")")
     return name, rest.split()[0]
 

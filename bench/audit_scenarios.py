@@ -1,4 +1,4 @@
-"""The audit job on a log that is well: half of it stream messages, half of it events, which are hashed again."""
+"""The audit job on a log without faults: half of it stream messages, half of it events, which are hashed again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m bench.audit_workload PORT FOLDER TIMES`: audits a filled server with Spark, and prints what that took."""
+"""`python -m bench.audit_workload PORT FOLDER TIMES`: audit a filled server with Spark, and print the figures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MASTER = "local[2]"
 
 
 def measure(port: int, folder: Path, times: int) -> Figures:
-    """The whole log again and again: the first time cold, the fastest of the others is the figure."""
+    """Audit the whole log several times: the first is cold, the figure is the fastest of the rest."""
     context = JobContext(ServerOptions(f"http://{HOST}:{port}"), folder, master=MASTER)
     started = time.perf_counter()
     _ = context.spark

@@ -1,4 +1,4 @@
-"""Ratios to the peer, and to the targets where it has no figure, as SVG bars drawn without a library."""
+"""An SVG bar chart, drawn without a library: ratios to the peer, or to the target where the peer has no figure."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ STYLE = "font-family=\"system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif\""
 
 
 class Scale:
-    """Ratios on a logarithmic axis: twice as good and half as good are equally far from 1."""
+    """A logarithmic axis for ratios: twice as good and half as good are equally far from 1."""
 
     def __init__(self, ratios: Iterable[float]) -> None:
         found = [1.0, *ratios]
         self.low = max(tick for tick in TICKS if tick <= max(min(found), TICKS[0]))
         self.high = min(tick for tick in TICKS if tick >= min(max(max(found), 2.0), TICKS[-1]))
-        # Room for the label of the longest bar.
+        # Leave space for the label of the longest bar.
         self.left, self.right = LABELS, WIDTH - VALUES - 60
 
     def place(self, ratio: float) -> float:
@@ -67,7 +67,7 @@ class Panel:
 
 
 def draw_chart(report: Report) -> str | None:
-    """None when there is nothing to compare with, neither a peer nor a target."""
+    """Return the chart as SVG; None if there is neither a peer nor a target to compare with."""
     panels = [panel for panel in (compare_with_peer(report), compare_with_targets(report)) if panel.bars]
     if not panels:
         return None
@@ -97,7 +97,7 @@ def compare_with_peer(report: Report) -> Panel:
 
 
 def compare_with_targets(report: Report) -> Panel:
-    """What has no figure of a peer beside it."""
+    """Compare the measurements without a figure of a peer with their targets."""
     compared, medians = report.find_ratios(), report.results.find_medians(OURS)
     bars = []
     for row in report.results.rows.values():
@@ -108,7 +108,7 @@ def compare_with_targets(report: Report) -> Panel:
 
 
 def describe_margin(row: Row, value: float, margin: float) -> str:
-    # A target that refers to another measurement is shown as the number that it comes to.
+    # A target that refers to another measurement is shown as a number.
     target = f">= {format_number(value / margin)}" if row.better == "more" else describe_targets(row.name)
     return f"{format_number(value)} {row.unit}, target {target}"
 

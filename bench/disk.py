@@ -1,4 +1,4 @@
-"""What a folder takes of the disk."""
+"""The size of a folder on disk."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def run_forks(job: Forks) -> Figures:
 
 
 def find_middle(connection: BlockingConnection, job: Forks) -> str:
-    """The offset where half of the stream was read: offsets are opaque, so it cannot be computed."""
+    """Return the offset at the middle of a stream. Offsets are opaque, so it has to be found by reading."""
     offset, total = "-1", 0
     for _ in range(PAGES_MAX):
         head, length = connection.fetch(build_request("GET", job.stream, query=f"?offset={offset}"))
@@ -39,7 +39,7 @@ def find_middle(connection: BlockingConnection, job: Forks) -> str:
         total += length
         if total * 2 >= job.payload_bytes:
             return offset
-    raise UnexpectedReply(f"half of {job.stream} was never reached")
+    raise UnexpectedReply(f"the middle of {job.stream} was never reached")
 
 
 def time_fork(connection: BlockingConnection, source: str, name: str, offset: str | None) -> float:
@@ -55,12 +55,12 @@ def time_fork(connection: BlockingConnection, source: str, name: str, offset: st
 
 
 def check_fork(connection: BlockingConnection, source: str, name: str, tail: str) -> None:
-    """A fork ends where it was told to, and begins as its source does."""
+    """Check that a fork ends at the requested offset, and begins like its source."""
     found = fetch_tail(connection, name)
     if found != tail:
         raise UnexpectedReply(f"{name} ends at {found}, not at {tail}")
     if fetch_start(connection, name) != fetch_start(connection, source):
-        raise UnexpectedReply(f"{name} begins unlike {source}")
+        raise UnexpectedReply(f"{name} does not begin like {source}")
 
 
 def fetch_start(connection: BlockingConnection, stream: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Starts the load generator in a process of its own; the runner must not take part of its interpreter."""
+"""Start the load generator in its own process, so that the runner does not share its interpreter."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 
 
 class LoadFailed(Exception):
-    """The generator saw something wrong; the scenario has no figure."""
+    """The generator got an unexpected reply or failed, so the scenario has no figure."""
 
 
 def run_load(job: AnyJob) -> Figures:
@@ -22,7 +22,7 @@ def run_load(job: AnyJob) -> Figures:
 
 
 def run_module(module: str, *arguments: object, name: str, limit_s: float, grace_s: float = 0) -> Figures:
-    """Run `python -m module`, which prints figures as JSON. It may take `limit_s`, and is killed `grace_s` later."""
+    """Run `python -m module`, which prints figures as JSON. It is killed `grace_s` after its `limit_s`."""
     command = [sys.executable, "-m", module, *map(str, arguments)]
     try:
         done = subprocess.run(
@@ -36,6 +36,6 @@ def run_module(module: str, *arguments: object, name: str, limit_s: float, grace
 
 
 def module_environment() -> dict[str, str]:
-    """Spark's workers, which have another working directory, must find the modules of this package too."""
+    """Return the environment of a module. Spark's workers have another working directory, but need this package too."""
     path = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return os.environ | {"PYTHONPATH": os.pathsep.join(path)}

@@ -1,4 +1,4 @@
-"""The load generator, a process of its own: `python -m bench.load JOB` prints the figures of one job."""
+"""The load generator, which runs in its own process: `python -m bench.load JOB` prints the figures of one job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the runner can ask of the load generator: a job goes out as one JSON argument, figures come back."""
+"""The jobs of the load generator. The runner passes one as a JSON argument, and gets its figures back."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ LiveMode = Literal["sse", "long-poll"]
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A job must end within `limit_s`."""
+    """A job. It must end within `limit_s`."""
 
     limit_s: float = 120.0
 
 
 class Load(Job, frozen=True, kw_only=True):
-    """Talks to one server on the loopback address."""
+    """A job that talks to one server on the loopback address."""
 
     port: int
 
@@ -26,7 +26,7 @@ class Load(Job, frozen=True, kw_only=True):
 class Append(Load, frozen=True, kw_only=True):
     """Appends in a closed loop: every connection has one request in flight.
 
-    The streams are made for the job, unless `stream` names one that is there already.
+    The job creates its streams, unless `stream` names an existing one.
     """
 
     connections: int
@@ -52,7 +52,7 @@ class Touch(Load, frozen=True, kw_only=True):
 
 
 class Fill(Load, frozen=True, kw_only=True):
-    """Creates one stream and fills it with equal appends of `messages` messages of 100 bytes."""
+    """Creates one stream and fills it with identical appends of `messages` messages of 100 bytes."""
 
     stream: str
     content: Content
@@ -61,7 +61,7 @@ class Fill(Load, frozen=True, kw_only=True):
 
 
 class CatchUp(Load, frozen=True, kw_only=True):
-    """Reads a filled stream from its start until up to date, again and again."""
+    """Reads a filled stream from its start until up to date, repeatedly."""
 
     stream: str
     content: Content
@@ -70,7 +70,7 @@ class CatchUp(Load, frozen=True, kw_only=True):
 
 
 class ReadOnce(Load, frozen=True, kw_only=True):
-    """Reads a filled stream once, without the checking pass: nothing but the read touches the server."""
+    """Reads a filled stream once, without a pass that checks it first: the server does nothing else."""
 
     stream: str
     payload_bytes: int
@@ -78,16 +78,16 @@ class ReadOnce(Load, frozen=True, kw_only=True):
 
 
 class ReadLast(Load, frozen=True, kw_only=True):
-    """Appends one message to a JSON stream, then reads just that message again and again."""
+    """Appends one message to a JSON stream, then reads just that message repeatedly."""
 
     stream: str
     seconds: float
 
 
 class FanOut(Load, frozen=True, kw_only=True):
-    """Holds live subscribers on one stream and times the way from an append to each of them.
+    """Connects live subscribers to one stream, and measures the time from an append to each of them.
 
-    With `write_port` the appends go to another node of the same log.
+    With `write_port`, the appends go to another node of the same log.
     """
 
     mode: LiveMode
@@ -104,7 +104,7 @@ class Idle(Load, frozen=True, kw_only=True):
 
 
 class Forks(Load, frozen=True, kw_only=True):
-    """Forks a filled JSON stream that many times at its tail, and as often at its middle."""
+    """Forks a filled JSON stream `forks` times at its end, and as often at its middle."""
 
     stream: str
     payload_bytes: int
@@ -112,7 +112,7 @@ class Forks(Load, frozen=True, kw_only=True):
 
 
 class Subscribe(Load, frozen=True, kw_only=True):
-    """Makes pull-wake subscriptions that match `stream`, creates it with one message, and waits until all are woken."""
+    """Creates pull-wake subscriptions that match `stream`, then the stream with a message, and waits for all wakes."""
 
     stream: str
     pattern: str
@@ -120,7 +120,7 @@ class Subscribe(Load, frozen=True, kw_only=True):
 
 
 class SyncSubmit(Load, frozen=True, kw_only=True):
-    """Submits single events in a closed loop. Each client has a partition of its own, or all share and follow one."""
+    """Submits single events in a closed loop. Each client has its own partition, or all share and follow one."""
 
     clients: int
     in_flight: int
@@ -130,7 +130,7 @@ class SyncSubmit(Load, frozen=True, kw_only=True):
 
 
 class SyncFanOut(Load, frozen=True, kw_only=True):
-    """One writer submits at a steady pace; times the way of each event to each subscriber of its partition."""
+    """Submits events at a steady rate, and measures the time of each until it reaches each subscriber."""
 
     subscribers: int
     events_per_s: float
@@ -138,7 +138,7 @@ class SyncFanOut(Load, frozen=True, kw_only=True):
 
 
 class SyncFill(Load, frozen=True, kw_only=True):
-    """Submits batches of events to many partitions, and among them, evenly, `kept` events more to `partition`."""
+    """Submits batches of events to many partitions and, spread evenly among them, `kept` more to `partition`."""
 
     events: int
     partition: str
@@ -146,7 +146,7 @@ class SyncFill(Load, frozen=True, kw_only=True):
 
 
 class SyncPage(Load, frozen=True, kw_only=True):
-    """Asks for all events of a partition, in one page, again and again."""
+    """Reads all events of a partition in one page, repeatedly."""
 
     partition: str
     events: int
@@ -154,14 +154,14 @@ class SyncPage(Load, frozen=True, kw_only=True):
 
 
 class PlainLoop(Job, frozen=True, kw_only=True):
-    """Commits one event after the other to an SQLite file of its own: what a server is without group commit."""
+    """Commits one event after the other to its own SQLite file, as a server without group commit would."""
 
     path: str
     seconds: float
 
 
 class Hash(Job, frozen=True, kw_only=True):
-    """Times the canonical hash of an event."""
+    """Measures the canonical hash of an event."""
 
     seconds: float
 

@@ -1,4 +1,4 @@
-"""What is measured without a server: the plain loop that a commit log must beat, and the canonical hash."""
+"""Measurements without a server: the plain loop that a commit log must beat, and the canonical hash."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TABLES = """
     CREATE TABLE ids (id TEXT PRIMARY KEY, committed_id INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 """
 HASHED_BYTES = 700
-HASHES_A_ROUND = 200
+HASHES_PER_ROUND = 200
 
 
 class Draft(msgspec.Struct):
@@ -32,7 +32,7 @@ class Draft(msgspec.Struct):
 
 
 def run_plain_loop(job: PlainLoop) -> Figures:
-    """A transaction for each event: its record, and its id for the next retry. Durable like the server's commits."""
+    """Commit each event, its record and its id, in one transaction that is as durable as the server's commits."""
     path = Path(job.path)
     db = apsw.Connection(str(path))
     try:
@@ -65,12 +65,12 @@ def run_hash(job: Hash) -> Figures:
     rounds_s: list[float] = []
     end = time.perf_counter() + job.seconds
     while time.perf_counter() < end or not rounds_s:
-        rounds_s.append(timer.timeit(HASHES_A_ROUND) / HASHES_A_ROUND)
+        rounds_s.append(timer.timeit(HASHES_PER_ROUND) / HASHES_PER_ROUND)
     return {"us": median(rounds_s) * 1e6, "min_us": min(rounds_s) * 1e6, "rounds": float(len(rounds_s))}
 
 
 def make_event() -> bytes:
-    """A document of the usual kinds of values, keys not in order, of exactly HASHED_BYTES."""
+    """Return a document of exactly HASHED_BYTES with common kinds of values, and keys that are not sorted."""
     content = {
         "type": "order.placed",
         "schema": "orders/1",

@@ -1,4 +1,4 @@
-"""What the figures were measured on, with the pace of the disk, without which durable appends say little."""
+"""A description of the machine, including the speed of its disk, on which durable appends depend."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def describe_machine(disk: Path) -> Machine:
 
 
 def time_syncs(disk: Path) -> list[float]:
-    """Times small appends with fdatasync on that disk: the least that a durable append can cost alone."""
+    """Measure small appends with fdatasync on a disk: the least that a durable append alone can cost."""
     disk.mkdir(parents=True, exist_ok=True)
     times_s: list[float] = []
     with tempfile.TemporaryFile(dir=disk) as file:

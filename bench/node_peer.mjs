@@ -1,10 +1,10 @@
 // Starts the Node reference server with its durable file store.
-// usage: node node_peer.mjs PACKAGE_DIR PORT DATA_DIR
+// Usage: node node_peer.mjs PACKAGE_DIR PORT DATA_DIR
 import { createRequire } from "node:module"
 import { resolve } from "node:path"
 
 const [packageDir, port, dataDir] = process.argv.slice(2)
-// The package lives in a cache folder beside this file, where a plain import would not look.
+// The package is in a cache folder, where a plain import would not find it.
 const require = createRequire(resolve(packageDir, "package.json"))
 const { DurableStreamTestServer } = require("@durable-streams/server")
 

@@ -1,4 +1,4 @@
-"""The bytes that are appended. Every message is 100 bytes long, so rates in messages and in bytes compare."""
+"""The bodies of appends. Every message has 100 bytes, so that rates in messages and in bytes can be compared."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ CONTENT_TYPES: dict[Content, str] = {"json": "application/json", "bytes": "appli
 
 
 def make_message(label: str) -> bytes:
-    """One JSON message of exactly MESSAGE_BYTES that carries the label."""
+    """Return a JSON message of exactly MESSAGE_BYTES that contains the label."""
     start = f'{{"id":"{label}","pad":"'
     return (start + "x" * (MESSAGE_BYTES - len(start) - 2) + '"}').encode()
 
 
 def make_body(content: Content, messages: int) -> bytes:
-    """A request body of that many messages; in JSON a batch is an array, which the server flattens."""
+    """Return a request body of `messages` messages; a JSON batch is an array, which the server splits."""
     if content == "bytes":
         return (b"0123456789" * (MESSAGE_BYTES // 10)) * messages
     parts = [make_message(f"{index:06d}") for index in range(messages)]

@@ -1,4 +1,4 @@
-"""The servers that are measured: how each is started on a fresh data folder, and how it is ended."""
+"""The servers under test: how to start each on an empty data folder, and how to stop it."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ LOG_LINES_SHOWN = 15
 
 
 class PeerFailed(Exception):
-    """A server did not start, or ended while it was measured."""
+    """A server did not start, or ended during a measurement."""
 
 
 @dataclass(frozen=True)
 class Peer:
     """A server under test.
 
-    `shown` is its command as the report prints it, without this machine's paths. `faults` names the scenarios
-    that the server cannot get through, with the reason; they are left out and noted.
+    `shown` is its command as the report prints it, without the paths of this machine. `faults` names the scenarios that
+    the server cannot complete, with the reason; the benchmark skips them and says so.
     """
 
     name: str
@@ -51,7 +51,7 @@ NODE_FAULTS = {"append-c64-s1000": "it pools 100 file handles, and answers 404 w
 def find_mainstem() -> Peer:
     program = Path(sys.executable).parent / "mainstem"
     if not program.exists():
-        raise PeerFailed(f"{program.name} is not installed beside {Path(sys.executable).name}")
+        raise PeerFailed(f"{program} does not exist; install Mainstem into the Python that runs the benchmark")
 
     def make_command(port: int, data: Path) -> list[str]:
         return [str(program), "serve", "--port", str(port), "--data", str(data), "--store", "sqlite"]
@@ -73,7 +73,7 @@ def find_node_peer() -> Peer:
 
 @dataclass
 class Server:
-    """A started peer. It may be restarted on the same data."""
+    """A peer with its data folder. It can be stopped, and started again on the same data."""
 
     peer: Peer
     folder: Path
@@ -97,15 +97,15 @@ class Server:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         while not self._answers():
             if self.process.poll() is not None:
-                raise PeerFailed(f"{self.peer.name} ended as it started\n{self.read_log()}")
+                raise PeerFailed(f"{self.peer.name} ended while it was starting\n{self.read_log()}")
             if time.perf_counter() - started > START_S_MAX:
                 self.stop()
-                raise PeerFailed(f"{self.peer.name} gave no answer for {START_S_MAX} s\n{self.read_log()}")
+                raise PeerFailed(f"{self.peer.name} did not answer within {START_S_MAX} s\n{self.read_log()}")
             time.sleep(0.005)
         self.start_s = time.perf_counter() - started
 
     def _answers(self) -> bool:
-        """Ready means that a request is answered, not only that the port is open."""
+        """Return whether the server answers a request; an open port alone does not mean that it is ready."""
         try:
             with socket.create_connection((HOST, self.port), timeout=START_S_MAX) as connection:
                 connection.sendall(build_request("HEAD", "nothing"))
@@ -140,10 +140,10 @@ def find_free_port() -> int:
 
 @contextmanager
 def serve(peer: Peer) -> Iterator[Server]:
-    """Runs a peer on an empty data folder and removes the folder afterwards."""
+    """Run a peer on an empty data folder, and remove the folder afterwards."""
     CACHE.mkdir(exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f"{peer.name}-", dir=CACHE))
-    # What the last server left dirty must not be written at the expense of this one.
+    # Write dirty pages of the previous server now, so that they do not slow down this one.
     os.sync()
     try:
         server = Server(peer, folder)

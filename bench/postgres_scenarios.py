@@ -1,4 +1,4 @@
-"""Scenarios of the PostgreSQL store: nodes beside a database of their own, on the same machine and disk."""
+"""Scenarios for the PostgreSQL store: nodes with their own database, on the same machine and disk."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from bench.peers import CACHE, Peer, PeerFailed, Server
 from mainstem.testing.postgres import PostgresMissing, PostgresProcess
 
 SUBSCRIBERS = 50
-# As on a small server of its own; fsync and synchronous_commit are on, as PostgreSQL has them by default.
+# As on a small dedicated server; fsync and synchronous_commit are on, which is PostgreSQL's default.
 SETTINGS = {"shared_buffers": "256MB", "max_wal_size": "2GB"}
 
 
 @contextmanager
 def run_nodes(number: int) -> Iterator[list[Server]]:
-    """So many nodes on one empty database."""
+    """Run `number` nodes on one empty database."""
     CACHE.mkdir(exist_ok=True)
     try:
         postgres = PostgresProcess(parent=CACHE, **SETTINGS)
@@ -83,7 +83,7 @@ def measure_crossing(server: Server, pace: Pace) -> list[Measurement]:
     with run_nodes(2) as [one, two]:
         job = FanOut(port=one.port, write_port=two.port, mode="sse", subscribers=SUBSCRIBERS, seconds=pace.seconds)
         figures = run_load(job)
-    title = f"from one node to {SUBSCRIBERS} SSE subscribers of another"
+    title = f"PostgreSQL, one node to {SUBSCRIBERS} SSE subscribers of another"
     return [
         Measurement("postgres-cross-p50", f"{title}, p50", figures["p50_ms"], "ms", "less", figures),
         Measurement("postgres-cross-p99", f"{title}, p99", figures["p99_ms"], "ms", "less", figures),

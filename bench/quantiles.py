@@ -1,4 +1,4 @@
-"""Order statistics of small samples."""
+"""Quantiles of small samples."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def find_quantile(ordered: Sequence[float], share: float) -> float:
-    """The value below which that share of an ordered sample lies (nearest rank)."""
+    """Return the value below which a share of an ordered sample lies (nearest rank)."""
     if not ordered:
-        raise ValueError("no samples: nothing was answered in the measured window")
+        raise ValueError("no samples: the server answered nothing during the measured time")
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

@@ -1,4 +1,4 @@
-"""Load that reads stored data: whole streams, and the last message of a long one."""
+"""Loads that read stored data: whole streams, and the last message of a long one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UP_TO_DATE = b'"upToDate"'
 
 
 def read_stream(connection: BlockingConnection, stream: str, pages: list[bytes] | None = None) -> int:
-    """Follows the pages of a stream from its start until up to date; gives back the bytes of all bodies."""
+    """Read the pages of a stream from its start until up to date, and return the bytes of all bodies."""
     offset, total = "-1", 0
     for _ in range(PAGES_MAX):
         kept = bytearray() if pages is not None else None
@@ -30,7 +30,7 @@ def read_stream(connection: BlockingConnection, stream: str, pages: list[bytes] 
         if find_header(head, "Stream-Up-To-Date") == "true":
             return total
         offset = require_header(head, "Stream-Next-Offset")
-    raise UnexpectedReply(f"{stream} never came up to date")
+    raise UnexpectedReply(f"the reader of {stream} was never up to date")
 
 
 def count_messages(job: CatchUp, pages: list[bytes]) -> int:
@@ -41,12 +41,12 @@ def count_messages(job: CatchUp, pages: list[bytes]) -> int:
 
 def run_catch_up(job: CatchUp) -> Figures:
     with BlockingConnection(job.port) as connection:
-        # The first pass is untimed: it proves that every message is there, and warms both sides.
+        # The first pass is not measured: it checks that every message is there, and warms up both sides.
         pages: list[bytes] = []
         read_stream(connection, job.stream, pages)
         found, page_count = count_messages(job, pages), len(pages)
         if found != job.messages:
-            raise UnexpectedReply(f"{job.stream} holds {found} messages, not {job.messages}")
+            raise UnexpectedReply(f"{job.stream} has {found} messages instead of {job.messages}")
         del pages
         times_s: list[float] = []
         begin, cpu_s = time.perf_counter(), -time.process_time()
@@ -71,12 +71,12 @@ def run_read_once(job: ReadOnce) -> Figures:
         read = read_live if job.live else read_stream
         total = read(connection, job.stream)
     if total < job.payload_bytes:
-        raise UnexpectedReply(f"{job.stream} gave {total} bytes of {job.payload_bytes}")
+        raise UnexpectedReply(f"only {total} of {job.payload_bytes} bytes of {job.stream} arrived")
     return {"mb_per_s": job.payload_bytes / 1e6 / (time.perf_counter() - started)}
 
 
 def read_live(connection: BlockingConnection, stream: str) -> int:
-    """Follows a stream by SSE from its start until the server says that the reader is up to date."""
+    """Follow a stream by SSE from its start until the server reports that the reader is up to date."""
     head = connection.open(build_request("GET", stream, query="?offset=-1&live=sse"))
     check_status(head, b"", b"200")
     total, tail = 0, b""

@@ -19,7 +19,7 @@ GENERATOR_BUSY = 0.9
 
 @dataclass(frozen=True)
 class Report:
-    """A finished run with all that is needed to read it."""
+    """A finished run, with everything that its readers need."""
 
     machine: Machine
     peers: Sequence[Peer]
@@ -29,7 +29,7 @@ class Report:
 
     @property
     def other(self) -> str | None:
-        """The peer that ratios are taken against."""
+        """The name of the peer that Mainstem is compared with; None if it ran alone."""
         return next((peer.name for peer in self.peers if peer.name != OURS), None)
 
     def find_ratios(self) -> dict[str, float]:
@@ -71,7 +71,7 @@ def list_notes(report: Report) -> list[str]:
     if busy:
         notes.append("*: the load generator used a whole core, so the server may be faster than shown.")
     for peer in report.peers:
-        notes += [f"{peer.name} is left out of {scenario}: {reason}." for scenario, reason in peer.faults.items()]
+        notes += [f"{peer.name} does not run {scenario}: {reason}." for scenario, reason in peer.faults.items()]
     return notes + [f"FAILED {failure}" for failure in report.results.failures]
 
 

@@ -1,4 +1,4 @@
-"""Samples of all repeats, and the medians and ratios that are drawn from them."""
+"""The samples of all repeats, and their medians and ratios."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bench.measurements import Better, Measurement
 
 @dataclass
 class Row:
-    """One measurement of every peer, a sample for each repeat."""
+    """One measurement of every peer, with one sample per repeat."""
 
     name: str
     title: str
@@ -25,7 +25,7 @@ class Row:
         return median(samples) if samples else None
 
     def find_spread(self, peer: str) -> float | None:
-        """The range of the samples as a share of their median: a smaller difference says nothing."""
+        """Return the range of the samples as a share of their median: a smaller difference means nothing."""
         samples = self.samples.get(peer, [])
         middle = self.find_median(peer)
         if len(samples) < 2 or not middle:
@@ -33,7 +33,7 @@ class Row:
         return (max(samples) - min(samples)) / abs(middle)
 
     def find_ratio(self, ours: str, other: str) -> float | None:
-        """How many times better ours is than the other; below 1 it is worse, whatever the unit."""
+        """Return how many times better `ours` is than `other`, whatever the unit; below 1 it is worse."""
         mine, theirs = self.find_median(ours), self.find_median(other)
         if mine is None or theirs is None or mine <= 0 or theirs <= 0:
             return None

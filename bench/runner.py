@@ -1,4 +1,4 @@
-"""Runs the scenarios, one server and one load at a time."""
+"""Run the scenarios, with one server and one load at a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OURS = "mainstem"
 
 
 def run_scenarios(peers: Sequence[Peer], scenarios: Sequence[Scenario], repeat: int, pace: Pace) -> Results:
-    """Peers take turns within each scenario, so that a slow minute of the machine strikes them alike."""
+    """Run all scenarios. Peers take turns within each, so that a slow minute of the machine affects all of them."""
     results = Results()
     for scenario in scenarios:
         takers = [peer for peer in peers if can_run(peer, scenario)]

@@ -1,4 +1,4 @@
-"""What is measured: one function a scenario, each on a server with an empty data folder of its own."""
+"""The scenarios: one function for each, on a server with an empty data folder."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def measure_big_stream(server: Server, pace: Pace) -> list[Measurement]:
     )
     found = []
     for live, verb in ((False, "reading"), (True, "tailing")):
-        # A fresh process, so that memory which the fill or the other read left free cannot hide the growth.
+        # A new process, because free memory from the fill or from the other read would hide the growth.
         server.restart()
         time.sleep(IDLE_S)
         reset_peak(server.pid)
@@ -158,7 +158,7 @@ def measure_many_streams(server: Server, pace: Pace) -> list[Measurement]:
     server.restart()
     time.sleep(IDLE_S)
     rss_mb = measure_rss(server.pid) / 1e6
-    # Proves that all are there, and what memory becomes when none is left unused.
+    # Reading each stream once checks that all are there, and shows the memory after every stream was used.
     touched = run_load(Touch(port=server.port, streams=MANY_STREAMS, limit_s=BIG_LIMIT_S))
     used_mb = measure_rss(server.pid) / 1e6
     return [
@@ -175,7 +175,7 @@ def measure_forks(server: Server, pace: Pace) -> list[Measurement]:
         port=server.port, stream="big", content="json", appends=appends, messages=BIG_BATCH, limit_s=BIG_LIMIT_S
     )
     run_load(fill)
-    # A stopped server has emptied its journal, so that only what stays is measured.
+    # A stopped server has emptied its journal, so only permanent growth is measured.
     server.stop()
     before = measure_folder(server.data)
     server.start()
@@ -195,7 +195,7 @@ def measure_forks(server: Server, pace: Pace) -> list[Measurement]:
 
 
 def measure_subscriptions(server: Server, pace: Pace) -> list[Measurement]:
-    """Two servers take turns, one with the subscriptions and one without; the other is idle meanwhile."""
+    """Measure two servers in turns, one with the subscriptions and one without; the other is idle meanwhile."""
     subscribe = Subscribe(
         port=server.port, stream=SUBSCRIBED_STREAM, pattern=SUBSCRIBED_PATTERN, subscriptions=SUBSCRIPTIONS
     )

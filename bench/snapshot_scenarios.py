@@ -1,4 +1,4 @@
-"""The snapshot job on many events of few keys: last writer wins, from the beginning of the log."""
+"""The snapshot job on many events with few keys: last writer wins, from the beginning of the log."""
 
 from __future__ import annotations
 

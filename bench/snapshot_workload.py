@@ -1,4 +1,4 @@
-"""`python -m bench.snapshot_workload PORT FOLDER EVENTS`: fills a server with keyed events, and snapshots them."""
+"""`python -m bench.snapshot_workload PORT FOLDER EVENTS`: fill a server with keyed events, and fold them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TIMES = 3
 
 
 def fill(port: int, events: int) -> None:
-    """Events of about 100 bytes; each key has its partition, and all keys come up as often."""
+    """Submit events of about 100 bytes. Each key belongs to one partition, and all keys are equally frequent."""
     with connect(f"ws://{HOST}:{port}/v1/sync", proxy=None, compression=None, max_size=None) as socket:
         say(socket, "connect", {"client_id": "filler"})
         socket.recv()
@@ -44,7 +44,7 @@ def fill(port: int, events: int) -> None:
 
 
 def draft(number: int) -> dict[str, object]:
-    key = number * 7919 % KEYS  # 7919 is prime, so neighbours differ and no key is left out
+    key = number * 7919 % KEYS  # 7919 is prime, so neighbours differ and every key is used
     event = {"key": f"key-{key}", "value": {"n": number, "text": TEXT}}
     return {"id": f"e{number}", "partitions": [f"room-{key % PARTITIONS}"], "event": event}
 
@@ -61,7 +61,7 @@ def check(socket: ClientConnection) -> None:
 
 
 def measure(port: int, folder: Path, events: int) -> Figures:
-    """Everything from the beginning, without putting it, again and again; then once more for good."""
+    """Fold the whole log several times: all but the last are dry runs, and the last stores the snapshots."""
     fill(port, events)
     context = JobContext(ServerOptions(f"http://{HOST}:{port}"), folder, master=MASTER, dry_run=True)
     started = time.perf_counter()
@@ -75,7 +75,7 @@ def measure(port: int, folder: Path, events: int) -> Figures:
         assert isinstance(told, SnapshotSummary)
         found = told
         if found.faults or found.rows != events or found.partitions != PARTITIONS:
-            raise SystemExit(f"the snapshot is not whole: {found}")
+            raise SystemExit(f"the snapshot is incomplete: {found}")
         seconds.append(found.seconds)
     context.spark.stop()
     figures |= {"cold_s": seconds[0], "seconds": min(seconds[1:]), "put_s": seconds[-1], "state_mb": found.bytes / 1e6}

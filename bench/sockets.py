@@ -1,4 +1,4 @@
-"""A blocking HTTP connection: for a single reader it costs less than an event loop would."""
+"""A blocking HTTP connection, which costs less than an event loop if there is only one reader."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SILENCE_S_MAX = 60.0
 
 
 class BlockingConnection:
-    """One request at a time. Bodies are counted and dropped, unless the caller passes an array for them."""
+    """A connection with one request at a time. It counts and discards bodies, unless the caller passes an array."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection((HOST, port), timeout=SILENCE_S_MAX)
@@ -37,7 +37,7 @@ class BlockingConnection:
         self._socket.close()
 
     def fetch(self, request: bytes, kept: bytearray | None = None) -> tuple[bytes, int]:
-        """Sends a request; gives back the reply's head and the length of its body."""
+        """Send a request, and return the reply's head and the length of its body."""
         head = self.open(request)
         if request.startswith(b"HEAD "):
             return head, 0
@@ -48,12 +48,12 @@ class BlockingConnection:
         return head, length
 
     def open(self, request: bytes) -> bytes:
-        """Sends a request and reads only the head; the body can then be taken piece by piece."""
+        """Send a request and return the head of its reply; then call `read_piece` for the body."""
         self._socket.sendall(request)
         return self._read_until(HEAD_END)
 
     def read_piece(self) -> memoryview:
-        """The next bytes of the body as they come off the wire, valid until the next read."""
+        """Return the next received bytes of the body. They are valid until the next read."""
         if self._start == self._end:
             self._receive()
         piece = self._view[self._start : self._end]
@@ -76,7 +76,7 @@ class BlockingConnection:
                 self._start = found + len(mark)
                 return text
             if self._end - self._start > HEAD_BYTES_MAX:
-                raise UnexpectedReply("a head or a chunk size without an end")
+                raise UnexpectedReply("a head or a chunk size is too long")
             if self._end + HEAD_BYTES_MAX > BUFFER_BYTES:
                 self._move_to_front()
             self._receive()
@@ -102,14 +102,14 @@ class BlockingConnection:
             size = int(self._read_until(b"\r\n").partition(b";")[0], 16)
             self._skip(size, kept)
             if self._read_until(b"\r\n"):
-                raise UnexpectedReply("a chunk longer than its size")
+                raise UnexpectedReply("a chunk is longer than its size")
             if size == 0:
                 return total
             total += size
 
 
 def fetch_tail(connection: BlockingConnection, stream: str) -> str:
-    """The offset after the last message."""
+    """Return the offset after the last message."""
     head, _ = connection.fetch(build_request("HEAD", stream))
     check_status(head, b"", b"200")
     return require_header(head, "Stream-Next-Offset")

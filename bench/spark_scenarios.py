@@ -1,4 +1,4 @@
-"""Spark reads and writes the log: as Arrow beside tuples and Parquet, as a stream, and while others append."""
+"""Spark reads and writes the log: as Arrow, compared with tuples and Parquet; as a stream; and during appends."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def run_spark(server: Server, rows: int) -> Figures:
 
 
 def append(server: Server, pace: Pace, stream: str | None = None) -> float:
-    """The rate of 64 connections, to a new stream or to one that is there."""
+    """Return the append rate of 64 connections, to a new stream or to an existing one."""
     job = Append(port=server.port, connections=64, stream=stream, seconds=2 * pace.seconds, warmup_s=pace.warmup_s)
     return run_load(job)["per_s"]
 
 
 def append_during_reads(server: Server, pace: Pace) -> float:
-    """The rate of appends while Spark reads the log into Parquet, again and again."""
+    """Return the append rate while Spark reads the log into Parquet repeatedly."""
     command = [sys.executable, "-m", WORKLOAD, *workload_arguments(server, 0, 0)]
     pipe, devnull = subprocess.PIPE, subprocess.DEVNULL
     spark = subprocess.Popen(command, cwd=ROOT, env=module_environment(), stdin=pipe, stdout=pipe, stderr=devnull)
@@ -40,7 +40,7 @@ def append_during_reads(server: Server, pace: Pace) -> float:
     assert spark.stdout is not None
     try:
         if spark.stdout.readline().strip() != b"ready":
-            raise LoadFailed("Spark did not get ready to read")
+            raise LoadFailed("Spark did not start to read")
         return append(server, pace, "append-0000")
     finally:
         spark.stdin.close()
@@ -67,7 +67,9 @@ def measure_spark(server: Server, pace: Pace) -> list[Measurement]:
         ),
         Measurement("spark-sink", f"{title}: into one stream", figures["sink_rows_per_s"], "rows/s"),
         Measurement("spark-appends", "appends while Spark reads", during, "appends/s", details={"alone_per_s": alone}),
-        Measurement("spark-appends-kept", "appends while Spark reads: of those alone", 100 * during / alone, "%"),
+        Measurement(
+            "spark-appends-kept", "appends while Spark reads: share of the rate alone", 100 * during / alone, "%"
+        ),
     ]
 
 

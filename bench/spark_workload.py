@@ -1,6 +1,6 @@
-"""`python -m bench.spark_workload PORT FOLDER ROWS TIMES`: reads and writes a server with Spark, and prints figures.
+"""`python -m bench.spark_workload PORT FOLDER ROWS TIMES`: read and write a server with Spark, and print the figures.
 
-With TIMES 0 it only reads, again and again, from when it says `ready` until its standard input ends.
+With TIMES 0 it only reads, repeatedly: from when it prints `ready` until its standard input ends.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STREAM = "rows"
 BATCH = 1_000
 SPLITS = 8
 MESSAGE = '{{"id":{0},"user":"user-{1:06d}","item":"item-{2:04d}","cents":{3},"note":"{4}"}}'
-NOTE = "x" * 109  # a message is about 190 bytes then
+NOTE = "x" * 109  # makes a message about 190 bytes long
 
 
 def fill(url: str, rows: int) -> None:
@@ -46,7 +46,7 @@ def fill(url: str, rows: int) -> None:
 
 
 class TupleSource(DataSource):
-    """The way not taken, to compare with: the same rows as NDJSON, and one Python tuple each."""
+    """A source for comparison: the same rows as NDJSON, with one Python tuple per row."""
 
     @classmethod
     def name(cls) -> str:
@@ -84,11 +84,11 @@ class TupleReader(DataSourceReader):
 def aggregate(frame: DataFrame, rows: int) -> None:
     found = frame.selectExpr("count(*)", "sum(length(data))", "max(committed_id)").collect()[0]
     if found[0] != rows:
-        raise SystemExit(f"{found[0]} rows were read, not {rows}")
+        raise SystemExit(f"read {found[0]} rows instead of {rows}")
 
 
 def fastest(work: Callable[[], object], times: int) -> float:
-    """Seconds of the fastest, after one that does not count."""
+    """Return the seconds of the fastest of several runs, after one that does not count."""
     work()
     return min(clock(work) for _ in range(times))
 
@@ -100,7 +100,7 @@ def clock(work: Callable[[], object]) -> float:
 
 
 def land(spark: SparkSession, url: str, folder: Path) -> None:
-    """The whole log into Parquet files, as a streaming query with one micro-batch."""
+    """Read the whole log into Parquet files, with a streaming query."""
     shutil.rmtree(folder, ignore_errors=True)
     frame = spark.readStream.format("mainstem").option("url", url).load(STREAM)
     writer = frame.writeStream.format("parquet").option("checkpointLocation", str(folder / "checkpoint"))
@@ -108,7 +108,7 @@ def land(spark: SparkSession, url: str, folder: Path) -> None:
 
 
 def sink(spark: SparkSession, url: str, folder: Path, rows: int, number: int) -> float:
-    """Seconds of a streaming query that writes as many rows as there are into one stream."""
+    """Return the seconds of a streaming query that writes `rows` rows into one stream."""
     source = folder / "source"
     if not source.exists():
         columns = ("id", "id % 1000 AS user", "id % 10 AS item", f"'{NOTE}' AS note")
@@ -140,7 +140,7 @@ def measure(url: str, folder: Path, rows: int, times: int) -> Figures:
 
 
 def read_on(url: str, folder: Path) -> None:
-    """Reads until nobody wants more."""
+    """Read repeatedly until standard input ends."""
     spark = session("bench", MASTER, work=folder / "spark")
     land(spark, url, folder / "landed")
     print("ready", flush=True)

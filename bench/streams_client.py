@@ -1,6 +1,6 @@
-"""What is measured of the streams client: the producer's rate, what follow() adds to a delivery, and importing it.
+"""The streams client: the rate of its producers, what follow() adds to the latency of a delivery, and its import time.
 
-Each load runs as `python -m bench.streams_client WHAT PORT SECONDS` in a process of its own, as an application would.
+Each load runs as `python -m bench.streams_client WHAT PORT SECONDS` in its own process, like an application.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from mainstem.client import AsyncIdempotentProducer, AsyncStreams, IdempotentPro
 LIMIT_S = 120.0
 ROUND_GAP_S = 0.005
 IMPORTS = 9
-MESSAGES_A_LOOK = 1_000
+MESSAGES_PER_CHECK = 1_000
 PACKAGE = "import mainstem.client"
 NAMES = "from mainstem.client import AsyncIdempotentProducer, AsyncStreams, IdempotentProducer, Streams"
 
 
-# The producer: messages are made before, appended one by one, and counted when they are durable.
+# Producing: messages are created first, appended one by one, and counted when they are durable.
 
 
 async def produce_async(url: str, seconds: float) -> Figures:
     async with AsyncStreams(url) as streams:
         await streams.create("async", "application/json")
-        messages = [json.loads(make_message(f"m{number}")) for number in range(MESSAGES_A_LOOK)]
+        messages = [json.loads(make_message(f"m{number}")) for number in range(MESSAGES_PER_CHECK)]
         began, sent = time.perf_counter(), 0
         async with AsyncIdempotentProducer(streams, "async") as producer:
             while time.perf_counter() < began + seconds:
@@ -52,7 +52,7 @@ async def produce_async(url: str, seconds: float) -> Figures:
 def produce_blocking(url: str, seconds: float) -> Figures:
     with Streams(url) as streams:
         streams.create("blocking", "application/json")
-        messages = [json.loads(make_message(f"m{number}")) for number in range(MESSAGES_A_LOOK)]
+        messages = [json.loads(make_message(f"m{number}")) for number in range(MESSAGES_PER_CHECK)]
         began, sent = time.perf_counter(), 0
         with IdempotentProducer(streams, "blocking") as producer:
             while time.perf_counter() < began + seconds:
@@ -70,19 +70,19 @@ async def check_later(url: str, path: str, sent: int) -> None:
 
 
 async def check_end(streams: AsyncStreams, path: str, sent: int) -> None:
-    """Everything is there, and nothing twice."""
+    """Check that the stream has as many messages as were sent."""
     stored = 0
     async for batch in streams.read(path):
         stored += len(batch.messages)
     if stored != sent:
-        raise ValueError(f"{sent} messages were sent, and {stored} are stored")
+        raise ValueError(f"{sent} messages were sent, but {stored} are stored")
 
 
-# Following: one message at a time, to a reader on a bare socket and to follow(), in turn.
+# Following: one message at a time, alternately to a reader on a bare socket and to follow().
 
 
 class BareReader:
-    """Looks for the marker in what arrives, and does nothing else."""
+    """Searches for the marker in what it receives, and does nothing else."""
 
     def __init__(self) -> None:
         self.waiting: tuple[bytes, asyncio.Future[float]] | None = None
@@ -146,14 +146,14 @@ async def time_follow(url: str, seconds: float) -> Figures:
 
 
 def time_import(statement: str) -> float:
-    """Milliseconds that a new interpreter takes longer with the import than without."""
+    """Return how many milliseconds longer a new interpreter takes with the import than without."""
 
     def run(script: str) -> float:
         began = time.perf_counter()
         subprocess.run([sys.executable, "-c", script], check=True)
         return (time.perf_counter() - began) * 1e3
 
-    run(statement)  # so that it is compiled
+    run(statement)  # compiles the modules
     return median(run(statement) for _ in range(IMPORTS)) - median(run("pass") for _ in range(IMPORTS))
 
 

@@ -1,4 +1,4 @@
-"""Load that waits: live subscribers on one stream, by SSE or long-poll, and what idle ones cost."""
+"""Loads that wait: live subscribers of one stream, by SSE or long-poll, and the memory of idle ones."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class Round:
 
 
 class Audience:
-    """The subscribers of a job: which of them are connected, and which round they wait for."""
+    """The subscribers of a job: how many are connected, and the round that they wait for."""
 
     def __init__(self, size: int, tail: str) -> None:
         loop = asyncio.get_running_loop()
         self.size = size
-        # Not "now": a subscriber that the server takes in late must still get the first round.
+        # Not "now": a subscriber that the server accepts late must still get the first round.
         self.tail = tail
         self.outcome: asyncio.Future[None] = loop.create_future()
         self.ready = 0
@@ -69,7 +69,7 @@ class Audience:
 
 
 class SseSubscriber(Connection):
-    """Looks for the round's marker in what arrives. Parsing the events would cost more than it could show."""
+    """Searches for the round's marker in what it receives, because parsing the events would cost too much time."""
 
     def __init__(self, audience: Audience) -> None:
         super().__init__(audience.outcome)
@@ -90,7 +90,7 @@ class SseSubscriber(Connection):
         current = self.audience.round
         if current is None or current is self.arrived:
             return
-        # A segment may end within the marker, so the end of the last one is looked at again.
+        # A segment may end within the marker, so the end of the last segment is searched again.
         if current.marker in self.tail + data:
             self.arrived = current
             self.tail = b""
@@ -99,7 +99,7 @@ class SseSubscriber(Connection):
             self.tail = data[-len(current.marker) :]
 
     def _read_head(self, data: bytes) -> bytes:
-        """Takes the head off; gives back what came after it."""
+        """Read the head, and return the bytes after it."""
         self.head += data
         head, end, rest = self.head.partition(HEAD_END)
         if not end:
@@ -115,7 +115,7 @@ class SseSubscriber(Connection):
 
 
 class PollSubscriber(Connection):
-    """Asks again as soon as it is answered, from where the answer ended."""
+    """Polls again after every reply, from where the reply ended."""
 
     def __init__(self, audience: Audience) -> None:
         super().__init__(audience.outcome)
@@ -134,13 +134,13 @@ class PollSubscriber(Connection):
             check_status(head, body, b"200")
             current = self.audience.round
             if current is None or current.marker not in body:
-                raise UnexpectedReply(f"a long-poll answered without the message: {body[:200]!r}")
+                raise UnexpectedReply(f"the reply to a long-poll does not contain the message: {body[:200]!r}")
             current.record_arrival()
         self.ask(require_header(head, "Stream-Next-Offset"))
 
 
 class Publisher(Connection):
-    """Appends one message a round."""
+    """Appends one message per round."""
 
     replied: asyncio.Future[None]
 
@@ -157,7 +157,7 @@ class Publisher(Connection):
 async def gather_audience(
     port: int, size: int, make: Callable[[Audience], Connection]
 ) -> tuple[Audience, list[Connection]]:
-    """Connects that many subscribers and waits until the server has taken them all in."""
+    """Connect `size` subscribers, and wait until the server has accepted them all."""
     with BlockingConnection(port) as connection:
         audience = Audience(size, fetch_tail(connection, STREAM))
     subscribers = await connect_all(port, [lambda: make(audience)] * size)
@@ -203,15 +203,15 @@ async def play_round(audience: Audience, publisher: Publisher, number: int) -> l
         if audience.outcome.done():
             audience.outcome.result()
     if not current.complete.done() or not publisher.replied.done():
-        raise UnexpectedReply(f"{current.missing} of {audience.size} subscribers missed {current.label}")
-    # A pause lets the next long-polls reach the server before the next round.
+        raise UnexpectedReply(f"{current.missing} of {audience.size} subscribers did not get {current.label}")
+    # Wait until the next long-polls have reached the server.
     await wait_for_failure(audience.outcome, ROUND_GAP_S)
     return current.latencies_s
 
 
 async def run_idle(job: Idle) -> Figures:
     await create_streams(job.port, [STREAM], CONTENT_TYPES["json"])
-    # The first connections load code and grow pools once; that is not the cost of a connection.
+    # The first connections load code and grow pools; that is not the cost of a connection.
     first, warm = await gather_audience(job.port, IDLE_WARM_CONNECTIONS, SseSubscriber)
     await wait_for_failure(first.outcome, IDLE_SETTLE_S)
     before = measure_rss(job.pid)

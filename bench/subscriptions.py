@@ -1,4 +1,4 @@
-"""Many pull-wake subscriptions on one glob, woken once."""
+"""Many pull-wake subscriptions with the same glob, each woken once."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ async def run_subscribe(job: Subscribe) -> Figures:
 
 
 async def wait_for_wakes(connection: BlockingConnection, missing: set[str]) -> None:
-    """Each subscription is woken once, and then not again, as none of them is claimed."""
+    """Wait until each subscription is woken, and check that none is woken twice: none of them is claimed."""
     offset = "-1"
     while missing:
         offset, woken = read_wakes(connection, offset)
         for name in woken:
             if name not in missing:
-                raise UnexpectedReply(f"{name} was woken twice, or is none of ours")
+                raise UnexpectedReply(f"{name} was woken twice, or is not a subscription of this job")
             missing.remove(name)
         if not woken:
             await asyncio.sleep(LOOK_GAP_S)

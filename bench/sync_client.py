@@ -1,6 +1,6 @@
-"""What is measured of the offline-first client: opening a large store, and draining what was written offline.
+"""The offline-first client: opening a large store, and committing the drafts that were written offline.
 
-The scenario fills a store; `python -m bench.sync_client` in a process of its own opens it, as an application would.
+The scenario fills a store; `python -m bench.sync_client` opens it in its own process, like an application.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NOWHERE = "ws://127.0.0.1:9/v1/sync"
 
 
 def count_rooms(state: dict[str, int], event: Event) -> dict[str, int]:
-    """A view whose state has some size: how many events each room has."""
+    """Count the events of each room: a view whose state is not tiny."""
     room = str(event.event["room"])
     state[room] = state.get(room, 0) + 1
     return state
@@ -43,7 +43,7 @@ def make_event(number: int) -> dict[str, Any]:
 
 
 def fill_store(path: Path, events: int) -> None:
-    """What a client has after it was live for long: events in pages, and a view that was stored on the way."""
+    """Fill a store as a client does over a long time: events in pages, and a view that is stored now and then."""
     store = SqliteClientStore(path)
     store.open(CLIENT)
     store.follow(["p"])
@@ -61,7 +61,7 @@ def fill_store(path: Path, events: int) -> None:
 
 
 async def open_store(path: Path) -> Figures:
-    """From nothing to a view of everything. No server is there, as that would be another measurement."""
+    """Measure the time to open a store and compute a view of all events, without a server."""
     started = time.perf_counter()
     async with OfflineClient(NOWHERE, client_id=CLIENT, store=path) as client:
         opened_s = time.perf_counter() - started
@@ -72,7 +72,7 @@ async def open_store(path: Path) -> Figures:
 
 
 async def drain(url: str, path: Path) -> Figures:
-    """Write drafts without a server, then open the same store with one, until all are committed."""
+    """Write drafts without a server, then open the same store with one, and wait until all are committed."""
     started = time.perf_counter()
     async with OfflineClient(NOWHERE, client_id=CLIENT, store=path, partitions=["drain"]) as client:
         await asyncio.gather(*(client.submit(["drain"], make_event(number)) for number in range(DRAFTS)))
@@ -100,20 +100,20 @@ def measure_client(server: Server, pace: Pace) -> list[Measurement]:
     if opened["events"] != events:
         raise LoadFailed(f"the view counts {opened['events']:.0f} events of {events}")
     drained = run_apart("drain", f"http://127.0.0.1:{server.port}", str(server.folder / "drain.db"))
-    title = f"sync client, {format_number(DRAFTS)} drafts"
+    title = f"offline client, {format_number(DRAFTS)} drafts"
     return [
         Measurement(
             "sync-client-open",
-            f"sync client, open {format_number(events)} events with a view",
+            f"offline client, open {format_number(events)} events with a view",
             opened["view_s"],
             "s",
             "less",
             opened,
         ),
         Measurement(
-            "sync-client-submit", f"{title} kept offline", drained["submits_per_s"], "drafts/s", details=drained
+            "sync-client-submit", f"{title} stored offline", drained["submits_per_s"], "drafts/s", details=drained
         ),
-        Measurement("sync-client-drain", f"{title} drained", drained["commits_per_s"], "drafts/s", details=drained),
+        Measurement("sync-client-drain", f"{title} committed", drained["commits_per_s"], "drafts/s", details=drained),
     ]
 
 

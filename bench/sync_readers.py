@@ -1,4 +1,4 @@
-"""Load that follows partitions: broadcasts to many subscribers, and pages of one partition."""
+"""Loads that follow partitions: broadcasts to many subscribers, and pages of one partition."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PAGE_S_MAX = 30.0
 
 
 class Board:
-    """When each event was sent, and how long its ways to the subscribers took."""
+    """When each event was sent, and how long it took to reach each subscriber."""
 
     def __init__(self, prefix: bytes) -> None:
         self.start = BROADCAST + b',"payload":{"id":"' + prefix + b"-"
@@ -44,7 +44,7 @@ class Board:
 
 
 class Follower(SyncConnection):
-    """Wants the events one after the other, without a gap."""
+    """A subscriber that expects the events in order, without a gap."""
 
     def __init__(self, outcome: asyncio.Future[None], client_id: str, board: Board) -> None:
         super().__init__(outcome, client_id, PARTITION)
@@ -58,14 +58,14 @@ class Follower(SyncConnection):
             raise_unexpected(message)
         number = int(message[start : message.index(b'"', start)])
         if number != self.arrived:
-            raise UnexpectedReply(f"{self.client_id} wanted event {self.arrived}, got {number}")
+            raise UnexpectedReply(f"{self.client_id} expected event {self.arrived}, but got {number}")
         self.arrived += 1
         if number >= WARM_EVENTS:
             board.latencies_s.append(now - board.sent_at[number])
 
 
 class Speaker(SyncConnection):
-    """Submits one event whenever it is told to."""
+    """Submits one event per call of `speak`."""
 
     def __init__(self, outcome: asyncio.Future[None], source: EventSource, board: Board) -> None:
         super().__init__(outcome, "speaker")
@@ -94,7 +94,7 @@ async def run_sync_fan_out(job: SyncFanOut) -> Figures:
     events = WARM_EVENTS + int(job.events_per_s * job.seconds)
     begin, cpu_s = time.perf_counter(), -time.process_time()
     for number in range(events):
-        # By the clock, not by the last event: a slow one must not slow down the load.
+        # At fixed times, not after the last event: a slow event must not slow down the load.
         await wait_for_failure(outcome, max(0.0, begin + number / job.events_per_s - time.perf_counter()))
         speaker.speak()
     elapsed_s = time.perf_counter() - begin
@@ -116,7 +116,7 @@ async def wait_for_arrivals(followers: list[Follower], speaker: Speaker, events:
     while speaker.commits < events or any(follower.arrived < events for follower in followers):
         if time.perf_counter() > deadline:
             behind = sum(follower.arrived < events for follower in followers)
-            raise UnexpectedReply(f"{speaker.commits} of {events} events committed, {behind} subscribers miss some")
+            raise UnexpectedReply(f"{speaker.commits} of {events} events committed; {behind} subscribers lack some")
         await wait_for_failure(speaker.outcome, LOOK_GAP_S)
 
 
@@ -135,7 +135,7 @@ class PageMessage(msgspec.Struct):
 
 
 class Pager(SyncConnection):
-    """Asks for one page at a time."""
+    """Requests one page at a time."""
 
     arrived: asyncio.Future[bytes]
     arrived_at = 0.0

@@ -1,4 +1,4 @@
-"""What is measured of the sync protocol. No peer speaks it; commits are compared with a plain loop on the same disk."""
+"""Scenarios for the sync protocol. No peer supports it, so commits are compared with a plain loop on the same disk."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def run_plain_loop(server: Server, pace: Pace) -> float:
 
 
 def describe_plain_loop(rates: list[float]) -> Measurement:
-    title = "plain loop, one commit a transaction, no server"
+    title = "plain loop, one transaction per commit, no server"
     details = {f"commits_per_s_{number}": rate for number, rate in enumerate(rates, start=1)}
     return Measurement("plain-loop", title, fmean(rates), "commits/s", details=details)
 
 
 def compare(name: str, title: str, figures: Figures, plain: Measurement) -> list[Measurement]:
-    """A rate of commits, and how many times that of the plain loop it is."""
+    """Return a rate of commits, and its ratio to that of the plain loop."""
     rate = figures["commits_per_s"]
     return [
         Measurement(name, title, rate, "commits/s", details=figures),

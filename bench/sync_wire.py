@@ -1,4 +1,4 @@
-"""The sync protocol as the load generator needs it: WebSocket frames with little work, messages built by hand."""
+"""A cheap implementation of the sync protocol for the load generator: simple frames, and messages built by hand."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from bench.wire import HEAD_END, HOST, Connection, UnexpectedReply, check_status
 
 SYNC_PATH = "/v1/sync"
 TEXT, PING, PONG = 0x81, 0x89, 0x8A
-# Clients must mask what they send; a key of zeros leaves it as it is.
+# Clients must mask what they send; a key of zeros leaves it unchanged.
 NO_MASK = bytes(4)
 
-# The server writes the type first, so it is known without parsing. Anything else counts as unexpected.
+# The server writes the type first, so it can be read without parsing. Anything else counts as unexpected.
 CONNECTED = b'{"type":"connected"'
 RESULT = b'{"type":"submit_events_result"'
 BROADCAST = b'{"type":"event_broadcast"'
@@ -41,7 +41,7 @@ def build_message(kind: str, payload: bytes) -> bytes:
 
 
 def build_sync(partition: str, *, limit: int = 500, subscribe: bool = False) -> bytes:
-    """A page of the partition from its start; or no page, but what is committed to it from now on."""
+    """Build a request for a page of the partition from its start, or for a subscription without a page."""
     if subscribe:
         payload = b'{"partitions":[],"since_committed_id":0,"subscription_partitions":["%b"]}' % partition.encode()
     else:
@@ -54,7 +54,7 @@ def build_submit(events: Sequence[bytes]) -> bytes:
 
 
 class EventSource:
-    """Drafts of 100-byte events, each with an id that was never used before."""
+    """Makes drafts of 100-byte events, each with a new id."""
 
     def __init__(self) -> None:
         self.prefix = os.urandom(6).hex().encode()
@@ -77,7 +77,7 @@ class Welcome(msgspec.Struct):
 
 
 class SyncConnection(Connection):
-    """A client of the sync protocol. It is ready when the server has let it in, with its subscription if it has one."""
+    """A client of the sync protocol. It is `ready` once it is connected and, if it has a subscription, subscribed."""
 
     def __init__(self, outcome: asyncio.Future[None], client_id: str, subscription: str | None = None) -> None:
         super().__init__(outcome)
@@ -133,7 +133,7 @@ class SyncConnection(Connection):
         if opcode == PING:
             self.transport.write(frame(payload, PONG))
         elif opcode != PONG:
-            raise UnexpectedReply(f"a frame of kind {opcode:#x}: {payload[:200]!r}")
+            raise UnexpectedReply(f"unexpected frame {opcode:#x}: {payload[:200]!r}")
 
     def _dispatch(self, message: bytes) -> None:
         if self.ready.done():
@@ -152,11 +152,11 @@ class SyncConnection(Connection):
             raise_unexpected(message)
 
     def handle_message(self, message: bytes) -> None:
-        """One whole message after the client is ready."""
+        """Handle a complete message that arrives after the client is ready."""
         raise_unexpected(message)
 
     def finish_read(self) -> None:
-        """All messages that came with one read are handled; replies to them may leave together."""
+        """Called after all messages of one read have been handled, so that replies can be sent together."""
 
 
 def raise_unexpected(message: bytes) -> None:
@@ -164,7 +164,7 @@ def raise_unexpected(message: bytes) -> None:
 
 
 def check_results(message: bytes, events: int) -> None:
-    """The answer to a submit of that many events, all of which were committed."""
+    """Check the reply to a submit: `events` events, all of them committed."""
     if not message.startswith(RESULT) or message.count(COMMITTED) != events:
         raise_unexpected(message)
 

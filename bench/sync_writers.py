@@ -1,4 +1,4 @@
-"""Load that submits: closed loops of single events, and a fill of many partitions in batches."""
+"""Loads that submit: closed loops of single events, and a fill of many partitions in batches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from bench.writers import Window, wait_for_failure
 
 SHARED = "shared"
 RATE_SHARE = 0.99
-# What a client may send ahead of that rate. It evens out bursts, and is far below what the server tolerates.
+# How far a client may be ahead of that rate. This evens out bursts, and is far below what the server tolerates.
 AHEAD_MAX = 1_000
 HOLD_BACK_S = 0.001
 ARRIVE_S_MAX = 30.0
@@ -36,7 +36,7 @@ FILL_PARTITIONS = 1_000
 
 
 class Submitter(SyncConnection):
-    """Sends an event for every one that was committed, and counts what others submitted."""
+    """Sends an event for each of its own that was committed, and counts the broadcasts of others."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Submitter(SyncConnection):
         self.window = window
         self.source = source
         self.partition = partition.encode()
-        # Replies come in the order of requests.
+        # Replies arrive in the order of the requests.
         self.sent_at: deque[float] = deque()
         self.due = 0
         self.sent = 0
@@ -101,7 +101,7 @@ class Submitter(SyncConnection):
         self.finish_read()
 
     def count_allowed(self, now: float) -> int:
-        """How much more may be sent by now: a good client stays below the rate that the server announced."""
+        """Return how many more may be sent now: a good client stays below the rate that the server has announced."""
         rate = self.messages_per_s_max * RATE_SHARE
         return int((now - self.started_at) * rate) + AHEAD_MAX - self.sent
 
@@ -154,11 +154,13 @@ def count_broadcasts(clients: list[Submitter]) -> int:
 
 
 async def wait_for_rest(clients: list[Submitter], outcome: asyncio.Future[None], shared: bool) -> None:
-    """All that was sent is committed, and, if it is shared, each client has what the others submitted, once."""
+    """Wait until everything is committed and, if shared, each client has received the others' events, each once."""
     deadline = time.perf_counter() + ARRIVE_S_MAX
     while any(client.sent_at for client in clients) or count_missing(clients, shared) > 0:
         if time.perf_counter() > deadline:
-            raise UnexpectedReply(f"{count_missing(clients, shared)} broadcasts never came, or submits had no answer")
+            raise UnexpectedReply(
+                f"{count_missing(clients, shared)} broadcasts are missing, or submits were not answered"
+            )
         await wait_for_failure(outcome, LOOK_GAP_S)
     if shared:
         await wait_for_failure(outcome, LOOK_GAP_S)
@@ -194,7 +196,7 @@ class Filler(SyncConnection):
 
 
 def make_batches(job: SyncFill) -> Iterator[list[bytes]]:
-    """The kept events come at even distances, so that no part of the log holds more of them than another."""
+    """Yield the batches, with the kept events spread evenly over the whole log."""
     source, own = EventSource(), job.partition.encode()
     others = [b"other-%d" % index for index in range(FILL_PARTITIONS)]
     total = job.events + job.kept

@@ -1,4 +1,4 @@
-"""The figures that the project promises, and the rule by which each is judged."""
+"""The targets of the project, and how each is judged."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Below:
         return mark_pass(values[name] < self.value)
 
     def find_margin(self, name: str, values: Values) -> float | None:
-        # Differences may be zero or less, when noise is larger than they are.
+        # A difference may be zero or negative if the noise is larger.
         return self.value / values[name] if values[name] > self.value / MARGIN_MAX else MARGIN_MAX
 
 
@@ -57,7 +57,7 @@ class TimesPeer:
 
 @dataclass(frozen=True)
 class Near:
-    """At most that share below another measurement of ours."""
+    """At most a share below another measurement of Mainstem."""
 
     other: str
     share: float
@@ -127,7 +127,7 @@ def describe_targets(name: str) -> str:
 
 
 def judge_measurement(name: str, values: Values, ratios: Values) -> Mark:
-    """One miss is a miss; a target that could not be judged (no peer was run) leaves the mark open."""
+    """Return MISS if any target is missed; "-" if one cannot be judged, for example because no peer was run."""
     if name not in values:
         return "-"
     marks = [target.check(name, values, ratios) for target in TARGETS.get(name, [])]
@@ -137,7 +137,7 @@ def judge_measurement(name: str, values: Values, ratios: Values) -> Mark:
 
 
 def find_margin(name: str, values: Values) -> float | None:
-    """How many times better than its hardest target a measurement of ours is; below 1 it is missed."""
+    """Return how many times better than its hardest target a measurement is; below 1, the target is missed."""
     found = [target.find_margin(name, values) for target in TARGETS.get(name, [])] if name in values else []
     return min((margin for margin in found if margin is not None), default=None)
 
@@ -147,7 +147,7 @@ def mark_pass(reached: bool) -> Mark:
 
 
 def format_number(value: float) -> str:
-    """Three figures are enough, and more than noise allows; thousands are set apart by spaces."""
+    """Format a number with about three significant digits, more than noise allows, and spaces between thousands."""
     if abs(value) >= 100:
         return f"{value:,.0f}".replace(",", " ")
     if abs(value) >= 10:

@@ -1,4 +1,4 @@
-"""HTTP/1.1 as the load generator needs it: requests built once, replies read with little work."""
+"""A cheap implementation of HTTP/1.1 for the load generator: requests are built once, replies are barely parsed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CONNECTING_MAX = 64
 
 
 class UnexpectedReply(Exception):
-    """The server said something that would make the measurement meaningless."""
+    """The server sent a reply that makes the measurement meaningless."""
 
 
 def build_request(
@@ -36,12 +36,12 @@ def find_header(head: bytes, name: str) -> str | None:
 def require_header(head: bytes, name: str) -> str:
     value = find_header(head, name)
     if value is None:
-        raise UnexpectedReply(f"reply without {name}: {head!r}")
+        raise UnexpectedReply(f"the reply has no {name}: {head!r}")
     return value
 
 
 def measure_body(head: bytes) -> int | None:
-    """The length of the body that follows this head; None when it is chunked."""
+    """Return the length of the body after this head; None if it is chunked."""
     if head[9:12] == b"204":
         return 0
     lowered = head.lower()
@@ -51,11 +51,11 @@ def measure_body(head: bytes) -> int | None:
         return int(lowered[start + 17 : end if end >= 0 else None])
     if b"\r\ntransfer-encoding: chunked" in lowered:
         return None
-    raise UnexpectedReply(f"reply without a length: {head!r}")
+    raise UnexpectedReply(f"the reply has no length: {head!r}")
 
 
 def join_chunks(data: bytes, start: int) -> tuple[bytes, int] | None:
-    """The chunked body that starts there, and where it ends; None while its last chunk is still missing."""
+    """Return the chunked body at `start`, and where it ends; None while its last chunk is missing."""
     parts: list[bytes] = []
     while True:
         line_end = data.find(b"\r\n", start)
@@ -71,9 +71,9 @@ def join_chunks(data: bytes, start: int) -> tuple[bytes, int] | None:
 
 
 class Connection(asyncio.Protocol):
-    """A keep-alive connection with one request in flight. A subclass is handed each reply once it is whole.
+    """A keep-alive connection with one request in flight. A subclass handles each complete reply.
 
-    All connections of a job share one `outcome`: the first failure on any of them ends the job.
+    All connections of a job share one `outcome`: the first failure of any of them ends the job.
     """
 
     transport: asyncio.Transport
@@ -133,14 +133,14 @@ class Connection(asyncio.Protocol):
 
 def check_status(head: bytes, body: bytes, expected: bytes) -> None:
     if head[9:12] != expected:
-        raise UnexpectedReply(f"wanted {expected.decode()}, got {head!r} {body[:200]!r}")
+        raise UnexpectedReply(f"expected {expected.decode()}, but got {head!r} {body[:200]!r}")
 
 
 P = TypeVar("P", bound=asyncio.Protocol)
 
 
 async def connect_all(port: int, makers: Sequence[Callable[[], P]]) -> list[P]:
-    """Opens the connections a few dozen at a time, so that no server's accept queue overflows."""
+    """Open connections, a few dozen at a time, so that no server's accept queue overflows."""
     loop = asyncio.get_running_loop()
     opened: list[P] = []
     for start in range(0, len(makers), CONNECTING_MAX):

@@ -1,4 +1,4 @@
-"""Load that writes: time-bounded appends, and bounded fills that prepare streams for the readers."""
+"""Loads that write: appends for a fixed time, and fills that prepare streams for the readers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Drainer(Connection):
 
 
 class Appender(Connection):
-    """Sends the next append when the last is answered, and keeps the latencies that fall in the window."""
+    """Sends the next append when the last is answered, and records the latencies within the window."""
 
     def __init__(
         self, outcome: asyncio.Future[None], next_request: RequestSource, expected: bytes, window: Window
@@ -69,7 +69,7 @@ class Appender(Connection):
 
 
 class Window:
-    """The measured part of a run: replies that arrive in it count."""
+    """The measured part of a run: only replies that arrive within it count."""
 
     def __init__(self) -> None:
         self.begin = self.end = 0.0
@@ -81,7 +81,7 @@ class Window:
 
 
 async def drain(port: int, requests: Iterable[bytes], expected: bytes) -> None:
-    """Sends every request once, over a few connections, and wants the same status from each."""
+    """Send every request once, over a few connections, and expect the same status for each."""
     outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     shared = iter(requests)
     drainers = await connect_all(port, [lambda: Drainer(outcome, shared, expected)] * FILL_CONNECTIONS)
@@ -133,7 +133,7 @@ async def run_append(job: Append) -> Figures:
         await create_streams(job.port, names, CONTENT_TYPES[job.content])
     outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     sources = make_sources(job, names)
-    # A new append by a producer is 200; 204 there would be a duplicate, which stores nothing.
+    # A new append of a producer gets 200; 204 would mean a duplicate, which stores nothing.
     expected = b"200" if job.producers else b"204"
     window = Window()
     makers = [partial(Appender, outcome, source, expected, window) for source in sources]
@@ -151,7 +151,7 @@ async def run_append(job: Append) -> Figures:
 
 
 async def wait_for_failure(outcome: asyncio.Future[None], seconds: float) -> None:
-    """Lets the load run that long; a failure ends the wait, and the job, at once."""
+    """Let the load run for `seconds`; raise at once if it fails."""
     await asyncio.wait([outcome], timeout=seconds)
     if outcome.done():
         outcome.result()
@@ -170,7 +170,7 @@ def summarise_window(window: Window, job: Append, cpu_s: float) -> Figures:
 
 
 def make_sources(job: Append, names: list[str]) -> list[RequestSource]:
-    """One source of ready-made requests for each connection; the streams are dealt out among them."""
+    """Return a source of ready-made requests per connection; the streams are distributed among them."""
     body = make_body(job.content, job.messages)
     sources: list[RequestSource] = []
     for index in range(job.connections):
