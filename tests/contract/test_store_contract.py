@@ -1,4 +1,4 @@
-"""Every store keeps the one contract."""
+"""Every store passes the same contract tests."""
 
 from pathlib import Path
 
@@ -18,26 +18,26 @@ class TestMemoryStore(StoreContract):
 
 class TestSqliteStore(DurableStoreContract):
     @pytest.fixture(autouse=True)
-    def place(self, tmp_path: Path) -> None:
+    def prepare(self, tmp_path: Path) -> None:
         self.directory = tmp_path
 
     def open_store(self) -> Store:
         return SqliteStore(self.directory)
 
 
-class TestSqliteStoreThatSettlesPlacesOften(TestSqliteStore):
-    """Else no test would write enough for the large index."""
+class TestSqliteStoreThatMergesItsIndexOften(TestSqliteStore):
+    """With the usual limit, no test would write enough for a merge."""
 
     @pytest.fixture(autouse=True)
-    def hurry(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def merge_often(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(limits, "UNMERGED_APPENDS_MAX", 3)
 
 
-class TestSqliteStoreOnAFaultyDiskThatIsWell(DurableStoreContract):
-    """The disk of the fault tests must not itself be the fault."""
+class TestSqliteStoreOnAFaultyDiskWithoutFaults(DurableStoreContract):
+    """The disk of the fault tests must not cause failures of its own."""
 
     @pytest.fixture(autouse=True)
-    def place(self, tmp_path: Path, disk: FaultyDisk) -> None:
+    def prepare(self, tmp_path: Path, disk: FaultyDisk) -> None:
         self.directory = tmp_path
         self.disk = disk
 
@@ -47,7 +47,7 @@ class TestSqliteStoreOnAFaultyDiskThatIsWell(DurableStoreContract):
 
 class TestPostgresStore(DurableStoreContract):
     @pytest.fixture(autouse=True)
-    def place(self, postgres_url: str) -> None:
+    def prepare(self, postgres_url: str) -> None:
         self.url = postgres_url
 
     def open_store(self) -> Store:

@@ -1,4 +1,4 @@
-"""A disk that is full, or cannot sync: nothing acknowledged is lost, and nobody is shown what was not made durable."""
+"""On a disk that is full or cannot sync, no acknowledged write is lost, and readers only see durable data."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -19,7 +19,7 @@ TEXT = {"Content-Type": "text/plain"}
 
 @asynccontextmanager
 async def serve(directory: Path, disk: FaultyDisk) -> AsyncIterator[httpx2.AsyncClient]:
-    """A whole server on the disk, spoken to over ASGI. The disk is well when it closes."""
+    """Run a whole server on the disk, and yield a client over ASGI. The faults are removed before it closes."""
     app = Mainstem(Settings(), store=SqliteStore(directory, vfs=disk.name))
     async with (
         app.lifespan(),
@@ -68,7 +68,7 @@ async def test_a_full_disk_refuses_writes_and_serves_reads(tmp_path: Path, disk:
         assert (await client.get("/healthz")).status_code == 200
 
 
-async def test_writes_go_on_by_themselves_when_there_is_room_again(tmp_path: Path, disk: FaultyDisk) -> None:
+async def test_writes_resume_automatically_when_there_is_space_again(tmp_path: Path, disk: FaultyDisk) -> None:
     async with serve(tmp_path, disk) as client:
         await client.put(PATH, headers=TEXT)
         producer = {"Producer_Id": "p", "Producer_Epoch": "0"}
@@ -76,7 +76,7 @@ async def test_writes_go_on_by_themselves_when_there_is_room_again(tmp_path: Pat
         disk.fill_up()
         assert_refused(await append(client, b"two\n", **producer, Producer_Seq="1"), "store_full")
         disk.heal()
-        # Not 204: the refused append left nothing behind that its retry could be a duplicate of.
+        # Not 204: the refused append was not stored, so its retry is not a duplicate.
         assert (await append(client, b"two\n", **producer, Producer_Seq="1")).status_code == 200
         assert (await client.get(PATH)).content == b"one\ntwo\n"
         assert (await client.get("/readyz")).status_code == 200
@@ -106,14 +106,14 @@ async def test_a_disk_that_fills_up_under_load_loses_nothing_acknowledged(
         disk.heal()
         await asyncio.gather(*(write(range(start, start + 10)) for start in range(300, 600, 10)))
         found = list(map(int, (await client.get(PATH)).content.split()))
-        # "Nothing was stored" is a promise too: a refused append may be sent again without a second thought.
+        # "Nothing was stored" is a promise too: a client may safely send a refused append again.
         assert sorted(found) == sorted(acknowledged)
         disk.lose_power(tmp_path / "found")
     async with serve(tmp_path / "found", disk) as client:
         assert list(map(int, (await client.get(PATH)).content.split())) == found
 
 
-async def test_a_waiting_reader_is_not_told_of_what_found_no_room(tmp_path: Path, disk: FaultyDisk) -> None:
+async def test_a_waiting_reader_does_not_get_data_that_was_not_stored(tmp_path: Path, disk: FaultyDisk) -> None:
     async with serve(tmp_path, disk) as client:
         created = await client.put(PATH, headers=TEXT)
         query = {"live": "long-poll", "offset": created.headers["stream-next-offset"]}
@@ -131,7 +131,7 @@ async def test_a_waiting_reader_is_not_told_of_what_found_no_room(tmp_path: Path
 # Slow
 
 
-async def test_no_reader_is_shown_what_is_not_durable_yet(tmp_path: Path, disk: FaultyDisk) -> None:
+async def test_readers_do_not_see_data_before_it_is_durable(tmp_path: Path, disk: FaultyDisk) -> None:
     async with serve(tmp_path, disk) as client:
         created = await client.put(PATH, headers=TEXT)
         offset = created.headers["stream-next-offset"]
@@ -154,7 +154,7 @@ async def test_no_reader_is_shown_what_is_not_durable_yet(tmp_path: Path, disk: 
 # Unable to sync
 
 
-async def test_after_a_failed_sync_writes_are_refused_and_reads_go_on(tmp_path: Path, disk: FaultyDisk) -> None:
+async def test_after_a_failed_sync_writes_are_refused_and_reads_still_work(tmp_path: Path, disk: FaultyDisk) -> None:
     async with serve(tmp_path, disk) as client:
         created = await client.put(PATH, content=b"kept\n", headers=TEXT)
         query = {"live": "long-poll", "offset": created.headers["stream-next-offset"]}
@@ -163,7 +163,7 @@ async def test_after_a_failed_sync_writes_are_refused_and_reads_go_on(tmp_path: 
         disk.fail_syncs()
         assert_refused(await append(client, b"in doubt\n"), "store_failed")
         disk.heal()
-        # The kernel may have thrown away what it could not write, so a sync that works now proves nothing.
+        # The kernel may have dropped what it could not write, so a sync that succeeds now proves nothing.
         assert_refused(await append(client, b"refused\n"), "store_failed")
         assert_refused(await client.put("/v1/stream/b", headers=TEXT), "store_failed")
         assert (await client.get(PATH)).content == b"kept\n"
@@ -176,9 +176,7 @@ async def test_after_a_failed_sync_writes_are_refused_and_reads_go_on(tmp_path: 
         await asyncio.gather(reading, return_exceptions=True)
 
 
-async def test_a_server_that_is_started_again_after_a_failed_sync_takes_writes(
-    tmp_path: Path, disk: FaultyDisk
-) -> None:
+async def test_a_server_that_is_restarted_after_a_failed_sync_accepts_writes(tmp_path: Path, disk: FaultyDisk) -> None:
     producer = {"Producer_Id": "p", "Producer_Epoch": "0"}
     async with serve(tmp_path, disk) as client:
         await client.put(PATH, content=b"kept\n", headers=TEXT)
@@ -187,7 +185,7 @@ async def test_a_server_that_is_started_again_after_a_failed_sync_takes_writes(
         assert_refused(await append(client, b"two\n", **producer, Producer_Seq="1"), "store_failed")
     async with serve(tmp_path, disk) as client:
         assert (await client.get("/readyz")).status_code == 200
-        # Whether the append in doubt is there or not, its retry makes it be there once.
+        # Whether or not the uncertain append was stored, it is there once after its retry.
         assert (await append(client, b"two\n", **producer, Producer_Seq="1")).status_code in (200, 204)
         assert (await append(client, b"three\n", **producer, Producer_Seq="2")).status_code == 200
         assert (await client.get(PATH)).content == b"kept\none\ntwo\nthree\n"
@@ -218,8 +216,8 @@ async def test_acknowledged_appends_survive_a_sync_that_fails_under_load(tmp_pat
             assert set(acknowledged) <= set(found)
 
 
-async def test_a_server_whose_store_has_failed_still_stops_in_order(tmp_path: Path, disk: FaultyDisk) -> None:
-    """A stream with a TTL was read, and that read cannot be written down any more: it is the smaller loss."""
+async def test_a_server_whose_store_has_failed_still_shuts_down_cleanly(tmp_path: Path, disk: FaultyDisk) -> None:
+    """A stream with a TTL was read, and the time of that read cannot be stored any more, which is the smaller loss."""
     async with serve(tmp_path, disk) as client:
         await client.put(PATH, content=b"kept\n", headers=TEXT | {"Stream-TTL": "3600"})
         assert (await client.get(PATH)).content == b"kept\n"
@@ -229,10 +227,10 @@ async def test_a_server_whose_store_has_failed_still_stops_in_order(tmp_path: Pa
         assert (await client.get(PATH)).content.startswith(b"kept\n")
 
 
-# Room for deletes
+# Reserved space for deletes
 
 
-async def test_a_full_disk_is_not_ready_until_it_has_room_again(
+async def test_a_server_on_a_full_disk_is_not_ready_until_there_is_space_again(
     tmp_path: Path, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "ROOM_CHECK_S", 0.02)
@@ -242,16 +240,18 @@ async def test_a_full_disk_is_not_ready_until_it_has_room_again(
         disk.fill_up()
         assert_refused(await append(client, b"lost\n"), "store_full")
         writes = disk.writes
-        while disk.writes < writes + 3:  # the store looks for room by itself
+        while disk.writes < writes + 3:  # the store checks for space on its own
             ready = await client.get("/readyz")
             assert (ready.status_code, ready.json()["code"]) == (503, "store_full")
             await turn()
         disk.heal()
-        while (await client.get("/readyz")).status_code != 200:  # though nobody writes; the test's time-out ends it
+        while (
+            await client.get("/readyz")
+        ).status_code != 200:  # although nobody writes; the test's timeout ends this loop
             await turn()
 
 
-async def test_room_that_was_given_up_is_for_deletes_alone(
+async def test_released_space_is_for_deletes_only(
     tmp_path: Path, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "ROOM_CHECK_S", 3600.0)
@@ -259,7 +259,7 @@ async def test_room_that_was_given_up_is_for_deletes_alone(
         for path in (PATH, "/v1/stream/b"):
             await client.put(path, headers=TEXT)
         disk.fill_up()
-        assert_refused(await client.delete(PATH), "store_full")  # this disk gives nothing for a file that is removed
+        assert_refused(await client.delete(PATH), "store_full")  # removing a file frees nothing on this disk
         disk.heal()
         refused = [
             append(client, b"lost\n"),

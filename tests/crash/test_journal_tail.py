@@ -1,4 +1,4 @@
-"""A journal whose end is torn or is no journal at all: what was acknowledged before it is there."""
+"""If the end of the journal is torn or garbage, everything acknowledged before it survives."""
 
 import os
 from collections.abc import Callable
@@ -16,7 +16,7 @@ FRAME_BYTES = 4_096 + 24
 
 
 def write_and_kill(start_server: StartServer, number: int = 20) -> ServerProcess:
-    """A killed server whose journal holds everything that it has acknowledged."""
+    """Return a killed server whose journal contains everything that it has acknowledged."""
     server = start_server()
     ask(server, "PUT", PATH, headers=TEXT)
     for line in range(number):
@@ -31,7 +31,7 @@ def journal(server: ServerProcess) -> Path:
 
 
 def write_one_more(server: ServerProcess) -> None:
-    """Commit what nobody was told of, and leave it in the journal."""
+    """Commit something that was never acknowledged, and leave it in the journal."""
     db = apsw.Connection(str(server.data / "mainstem.db"))
     db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     db.wal_autocheckpoint(0)
@@ -40,7 +40,7 @@ def write_one_more(server: ServerProcess) -> None:
 
 
 def check(server: ServerProcess, number: int = 20) -> None:
-    """Everything acknowledged is there, and the log goes on right behind it."""
+    """Check that everything acknowledged is there, and that the log continues right after it."""
     server.restart()
     lines = b"".join(b"line %d\n" % line for line in range(number))
     assert read_stream(server, PATH) == lines
@@ -52,8 +52,8 @@ def check(server: ServerProcess, number: int = 20) -> None:
     assert read_stream(server, PATH) == lines + b"more\n"
 
 
-def test_an_unacknowledged_last_transaction_may_be_whole(start_server: StartServer) -> None:
-    """The other tests tear this transaction: so here it must be what they think it is."""
+def test_a_complete_last_transaction_survives_even_if_it_was_not_acknowledged(start_server: StartServer) -> None:
+    """The other tests damage this transaction, so this one checks that it is what they expect."""
     server = write_and_kill(start_server)
     size = journal(server).stat().st_size
     write_one_more(server)
@@ -82,7 +82,7 @@ def append(file: Path, data: bytes) -> None:
 
 
 def repeat_last_frame(file: Path) -> None:
-    """As a disk would do it that writes a block twice: a good frame, in the wrong place."""
+    """Repeat a frame, like a disk that writes a block twice: a valid frame at the wrong position."""
     append(file, file.read_bytes()[-FRAME_BYTES:])
 
 
@@ -96,7 +96,7 @@ def repeat_last_frame(file: Path) -> None:
     ],
     ids=["garbage", "zeros", "one byte", "the last frame again"],
 )
-def test_garbage_behind_the_last_transaction_is_ignored(
+def test_garbage_after_the_last_transaction_is_ignored(
     start_server: StartServer, spoil: Callable[[Path], None]
 ) -> None:
     server = write_and_kill(start_server)
@@ -104,7 +104,7 @@ def test_garbage_behind_the_last_transaction_is_ignored(
     check(server)
 
 
-def test_a_last_transaction_that_was_half_written_over_is_dropped(start_server: StartServer) -> None:
+def test_a_last_transaction_that_was_partly_overwritten_is_dropped(start_server: StartServer) -> None:
     server = write_and_kill(start_server)
     write_one_more(server)
     overwrite_end(journal(server), b"\xa5" * 2_000)

@@ -1,4 +1,4 @@
-"""A server that is killed again and again, under load, keeps every promise that it has made."""
+"""A server that is killed repeatedly under load keeps all its promises."""
 
 import random
 from collections import defaultdict
@@ -17,7 +17,7 @@ ROUNDS = 8
 
 
 def read_numbers(server: ServerProcess) -> dict[str, list[int]]:
-    """The numbers that each writer's lines have, in the order of the stream."""
+    """Return the numbers of each writer's lines, in stream order."""
     numbers: dict[str, list[int]] = defaultdict(list)
     for line in read_stream(server, LOAD).decode().splitlines():
         name, number = line.split(":")
@@ -42,7 +42,7 @@ def test_every_acknowledged_append_is_there_once_and_in_order_after_many_kills(
     assert ask(server, "PUT", LOAD, headers=TEXT).status == 201
     endpoint = Endpoint()
     plain = [PlainWriter(endpoint, f"plain-{number}") for number in range(3)]
-    plain.append(PlainWriter(endpoint, "large", line_bytes=100_000))  # so that checkpoints are among what is killed
+    plain.append(PlainWriter(endpoint, "large", line_bytes=100_000))  # so that some kills happen during checkpoints
     producers = [ProducerWriter(endpoint, f"producer-{number}") for number in range(3)]
     creator = Creator(endpoint, "creator")
     writers: list[Writer] = [*plain, *producers, creator]
@@ -75,7 +75,7 @@ def test_every_acknowledged_append_is_there_once_and_in_order_after_many_kills(
     assert ids == list(range(1, head + 1))
 
 
-def test_a_producer_whose_answer_was_lost_learns_after_the_restart_that_it_was_heard(
+def test_a_producer_that_lost_its_reply_learns_after_the_restart_that_its_append_was_stored(
     start_server: StartServer,
 ) -> None:
     server = start_server()
@@ -104,7 +104,7 @@ def test_closure_expiry_and_deletion_survive_a_kill(start_server: StartServer) -
     assert (closed.status, closed.headers["Stream-Closed"]) == (409, "true")
     assert ask(server, "HEAD", "/v1/stream/kept").headers["Stream-TTL"] == "3600"
     assert ask(server, "GET", "/v1/stream/gone").status == 404
-    # The path's next life has offsets of its own, though the first was before the kill.
+    # A new stream at the same path has other offsets, although the first one existed before the kill.
     again = ask(server, "PUT", "/v1/stream/gone", b"second life", TEXT)
     assert again.status == 201
     assert again.headers["Stream-Next-Offset"].startswith(f"{1:016d}_")

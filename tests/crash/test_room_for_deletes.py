@@ -1,4 +1,4 @@
-"""A real disk that is full: deletes and pruning go on, and give the room back that other writes then have."""
+"""On a real full disk, deletes and pruning still work, and free space for other writes."""
 
 import asyncio
 import os
@@ -37,7 +37,7 @@ async def serve(directory: Path) -> AsyncIterator[httpx2.AsyncClient]:
 
 
 async def fill(client: httpx2.AsyncClient, path: str) -> int:
-    """Append until the disk is full; says how many appends were taken."""
+    """Append until the disk is full, and return how many appends were accepted."""
     taken = 0
     while (reply := await client.post(path, content=BLOCK, headers=BYTES)).status_code == 204:
         taken += 1
@@ -53,7 +53,7 @@ async def until_ready(client: httpx2.AsyncClient) -> None:
     await eventually_async(is_ready)
 
 
-async def test_a_full_disk_takes_deletes_and_then_writes_again(
+async def test_a_full_disk_accepts_deletes_and_then_writes_again(
     small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "REAP_EVERY_S", 0.05)
@@ -78,10 +78,10 @@ async def test_a_full_disk_takes_deletes_and_then_writes_again(
         assert (await client.head("/v1/stream/b")).headers["stream-next-offset"].endswith(f"{size:016d}")
 
 
-async def test_deletes_go_on_for_as_long_as_there_is_something_to_delete(
+async def test_deletes_work_as_long_as_there_is_something_to_delete(
     small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever else is written is refused, so it cannot eat up what deletes need."""
+    """Other writes are refused, so they cannot use up the space that deletes need."""
     monkeypatch.setattr(limits, "REAP_EVERY_S", 0.05)
     monkeypatch.setattr(limits, "ROOM_CHECK_S", 0.05)
     paths = [f"/v1/stream/{number}" for number in range(40)]
@@ -99,7 +99,7 @@ async def test_deletes_go_on_for_as_long_as_there_is_something_to_delete(
         assert (await client.put("/v1/stream/b", headers=BYTES, content=BLOCK)).status_code == 201
 
 
-async def test_a_store_sets_room_aside_again_when_the_disk_has_it(
+async def test_a_store_reserves_space_again_when_the_disk_has_it(
     small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "ROOM_CHECK_S", 0.05)
@@ -114,10 +114,10 @@ async def test_a_store_sets_room_aside_again_when_the_disk_has_it(
         await until_ready(client)
         assert exists(small_disk / "data" / "reserve")
         assert (await client.put("/v1/stream/a", headers=BYTES, content=BLOCK)).status_code == 201
-    assert not exists(small_disk / "data" / "reserve")  # not after an orderly end
+    assert not exists(small_disk / "data" / "reserve")  # removed by a clean shutdown
 
 
-async def test_a_server_starts_on_a_full_disk_and_takes_deletes_as_far_as_they_fit(
+async def test_a_server_starts_on_a_full_disk_and_accepts_deletes_that_fit(
     small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "ROOM_CHECK_S", 0.05)
@@ -138,7 +138,7 @@ def exists(path: Path) -> bool:
 
 
 def take_rest(path: Path, but: int = 0) -> None:
-    """What somebody else stores on the same disk."""
+    """Fill the rest of the disk, as another program would."""
     free = os.statvfs(path.parent)
     with path.open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, free.f_bavail * free.f_frsize - but)

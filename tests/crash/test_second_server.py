@@ -1,4 +1,4 @@
-"""One data directory, one server."""
+"""Only one server can use a data directory."""
 
 import socket
 from pathlib import Path
@@ -10,7 +10,7 @@ from mainstem.testing.server import ServerNotReady, ServerProcess
 from tests.support.http_requests import TEXT, ask
 
 
-def test_a_second_server_on_the_same_data_is_refused_and_says_why(start_server: StartServer) -> None:
+def test_a_second_server_on_the_same_data_refuses_to_start_and_says_why(start_server: StartServer) -> None:
     first = start_server()
     second = ServerProcess(first.data)
     try:
@@ -31,7 +31,7 @@ def test_a_killed_server_does_not_keep_its_data_locked(start_server: StartServer
     assert ask(second, "GET", "/readyz").status == 200
 
 
-def test_a_port_that_is_taken_is_refused_and_the_data_is_left_alone(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported_and_the_data_is_not_changed(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         second = ServerProcess(tmp_path / "never", "--port", str(port))

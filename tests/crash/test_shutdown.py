@@ -1,4 +1,4 @@
-"""A server that is asked to stop finishes what it has begun, and lets its readers go."""
+"""A server that is asked to stop finishes the requests in progress and ends live reads cleanly."""
 
 import http.client
 import signal
@@ -26,7 +26,7 @@ def send_append(server: ServerProcess, number: int) -> socket.socket:
 
 
 def was_acknowledged(writer: socket.socket) -> bool:
-    """Whether an answer came, or only the end of the connection."""
+    """Return whether a reply arrived before the connection ended."""
     response = http.client.HTTPResponse(writer)
     try:
         response.begin()
@@ -40,7 +40,7 @@ def was_acknowledged(writer: socket.socket) -> bool:
     return response.status == 204
 
 
-def test_every_append_that_was_committed_was_also_answered(start_server: StartServer) -> None:
+def test_every_committed_append_was_answered(start_server: StartServer) -> None:
     server = start_server()
     ask(server, "PUT", PATH, headers=TEXT)
     with ThreadPoolExecutor(16) as pool:
@@ -55,7 +55,7 @@ def test_every_append_that_was_committed_was_also_answered(start_server: StartSe
 
 
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
-def test_live_readers_are_let_go_with_whole_responses(start_server: StartServer, stop: signal.Signals) -> None:
+def test_live_reads_end_with_complete_responses(start_server: StartServer, stop: signal.Signals) -> None:
     server = start_server("--long-poll-ms", "600000")
     ask(server, "PUT", PATH, b"x", TEXT)
     sse, poll = connect(server.address), connect(server.address)
@@ -63,10 +63,10 @@ def test_live_readers_are_let_go_with_whole_responses(start_server: StartServer,
     events = sse.getresponse()
     assert events.readline() == b"event: data\n"
     poll.request("GET", f"{PATH}?live=long-poll&offset=now")
-    # Requests are taken up in the order in which they come, so behind this one the long-poll waits.
+    # Requests are processed in order, so the long-poll is waiting once this one is answered.
     ask(server, "HEAD", PATH)
     server.signal(stop)
-    rest = events.read()  # an event stream that was cut off would raise IncompleteRead
+    rest = events.read()  # a truncated event stream would raise IncompleteRead
     assert rest.endswith(b"\n\n")
     assert b"event: control" in rest
     answer = poll.getresponse()
@@ -79,7 +79,7 @@ def test_live_readers_are_let_go_with_whole_responses(start_server: StartServer,
     assert "Traceback" not in server.stderr
 
 
-def test_a_stopped_server_leaves_no_journal_behind(start_server: StartServer) -> None:
+def test_a_stopped_server_leaves_no_journal(start_server: StartServer) -> None:
     server = start_server()
     ask(server, "PUT", PATH, b"x", TEXT)
     assert server.data.joinpath("mainstem.db-wal").exists()
@@ -89,8 +89,8 @@ def test_a_stopped_server_leaves_no_journal_behind(start_server: StartServer) ->
     assert read_stream(server, PATH) == b"x"
 
 
-def test_a_stopped_server_ends_well(start_server: StartServer) -> None:
-    """Supervisors take 0, or the end by the very signal that they sent, for a clean stop."""
+def test_a_stopped_server_exits_cleanly(start_server: StartServer) -> None:
+    """Supervisors accept 0, or the end by the signal that they sent, as a clean stop."""
     server = start_server()
     assert server.terminate() in (0, -signal.SIGTERM)
     assert "Traceback" not in server.stderr

@@ -1,4 +1,4 @@
-"""Nodes as real processes on one database, and what other tests have to talk to them."""
+"""Fixtures: nodes as real processes on one database, and clients for them."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +14,7 @@ StartNodes = Callable[..., list[ServerProcess]]
 
 @pytest.fixture
 def start_nodes(postgres_url: str, tmp_path: Path) -> Iterator[StartNodes]:
-    """Starts servers on the database of this test, and ends them with it."""
+    """A function that starts servers on the database of this test. They end with the test."""
     nodes: list[ServerProcess] = []
 
     def start(number: int = 2, *flags: str, url: str = postgres_url) -> list[ServerProcess]:
@@ -31,7 +31,7 @@ def start_nodes(postgres_url: str, tmp_path: Path) -> Iterator[StartNodes]:
 
 @pytest.fixture
 def browse() -> Iterator[Callable[[ServerProcess], httpx2.Client]]:
-    """An HTTP client of a node."""
+    """A function that opens an HTTP client for a node."""
     clients: list[httpx2.Client] = []
 
     def open_client(node: ServerProcess) -> httpx2.Client:

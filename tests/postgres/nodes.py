@@ -1,4 +1,4 @@
-"""Nodes of one log: stores with a committer each, within this process, that note what their readers are told."""
+"""Nodes of one log within this process: stores with a committer each, which record what they publish."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -29,7 +29,7 @@ ONCE: Space[Counter] = Space(902, Counter, cached=False)
 
 
 class Add(msgspec.Struct, frozen=True):
-    """Count one up under a name, and write the number behind the topic's end."""
+    """Increment a named counter, and append its old value to the topic."""
 
     name: str
     origin: int = 0
@@ -51,7 +51,7 @@ class Add(msgspec.Struct, frozen=True):
 
 
 class Limited(msgspec.Struct, frozen=True):
-    """Count one up if the count is as expected; else change nothing."""
+    """Increment a counter if it has the expected value; otherwise change nothing."""
 
     name: str
     expected: int = 0
@@ -66,7 +66,7 @@ class Limited(msgspec.Struct, frozen=True):
 
 
 class TakeOnce(msgspec.Struct, frozen=True):
-    """The first to come gets the name, whichever node it asks."""
+    """Take a name: only the first command gets it, on whichever node."""
 
     name: str
     size: int = 0
@@ -82,7 +82,7 @@ class TakeOnce(msgspec.Struct, frozen=True):
 
 
 class Node:
-    """One node. `told` are the records that its readers were told of, `changes` the states."""
+    """One node. `told` has the records that it has published, `changes` the states."""
 
     def __init__(self, url: str, clock_us: Callable[[], int] = wall_clock_us) -> None:
         self.store = PostgresStore(url)
@@ -113,7 +113,7 @@ class Node:
         self.resets += 1
 
     async def hear(self, committed_id: int) -> None:
-        """Wait until this node's readers were told of everything up to an id."""
+        """Wait until this node has published everything up to an id."""
         async with asyncio.timeout(WAIT_S_MAX):
             while self.store.head < committed_id:
                 self._news.clear()
@@ -133,7 +133,7 @@ async def open_nodes(url: str, number: int = 2, clocks: Sequence[Callable[[], in
 
 
 async def find_violations(url: str) -> list[str]:
-    """What a check finds that knows no protocol: these nodes have topics and states that no protocol has."""
+    """Run only the rules that know no protocol: these nodes have topics and states that no protocol has."""
     return await asyncio.to_thread(_find_violations, url)
 
 

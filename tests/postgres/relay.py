@@ -1,4 +1,4 @@
-"""A wire to PostgreSQL that can be cut, before or after something has passed over it."""
+"""A proxy to PostgreSQL that can cut connections, before or after it has passed something on."""
 
 import asyncio
 from types import TracebackType
@@ -7,7 +7,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 
 class Relay:
-    """`url` leads through it. `cut_before` and `cut_after` are words of the client that end the connection, once."""
+    """Connect through `url`. When the client sends `cut_before` or `cut_after`, the relay cuts the connection, once."""
 
     def __init__(self, url: str) -> None:
         self._parts = urlsplit(url)
@@ -16,11 +16,11 @@ class Relay:
         self.cut_before: bytes | None = None
         self.cut_after: bytes | None = None
         self.delay: bytes | None = None
-        """The client is cut off at this word, and what it said arrives only when `arrive` is set."""
+        """When the client sends this, the relay cuts its connection, and passes the data on once `arrive` is set."""
         self.arrive = asyncio.Event()
         self.arrived = asyncio.Event()
         self.closed = False
-        """Takes no connections."""
+        """Whether it refuses connections."""
         self.cuts = 0
 
     @property
@@ -74,10 +74,10 @@ class Relay:
                     self.cuts += 1
                     answers.cancel()
                     await asyncio.gather(answers, return_exceptions=True)
-                    await there_reader.read(65_536)  # it is done there, and nobody hears of it here
+                    await there_reader.read(65_536)  # the database has done it, but the client does not learn of it
                     break
         except OSError:
-            pass  # one side is gone, so the other goes too
+            pass  # one side has disconnected, so the relay disconnects the other
         finally:
             answers.cancel()
             for end in (writer, there):

@@ -1,4 +1,4 @@
-"""`check` finds nothing wrong with a store that is well, and every violation that is planted into it."""
+"""`check` finds no fault in a sound store, and every violation that is planted into it."""
 
 import asyncio
 import random
@@ -57,7 +57,7 @@ def edit(url):
 
 @pytest.fixture(scope="module")
 def filled(postgres, tmp_path_factory):
-    """The name of a database with some of everything in it."""
+    """The name of a database that contains some of everything."""
     with postgres.database() as name:
         url = postgres.url(name)
         with ServerProcess(tmp_path_factory.mktemp("unused"), "--store", url) as server:
@@ -68,18 +68,18 @@ def filled(postgres, tmp_path_factory):
 
 @pytest.fixture
 def store(postgres, filled):
-    """A copy of it, to be harmed."""
+    """The URL of a copy of that database, which tests may damage."""
     with postgres.database(template=filled) as name:
         yield postgres.url(name)
 
 
-def test_a_store_with_some_of_everything_is_whole(store):
+def test_a_store_with_some_of_everything_has_no_faults(store):
     found = check(store)
     assert found.findings == ()
     assert found.figures.head >= found.figures.records > 20
 
 
-# What only a PostgreSQL store has: a head that every commit moves, notes of saves, and a record's tags beside it.
+# What only a PostgreSQL store has: a head that every commit moves, notes of saves, and tags within records.
 STORAGE_VIOLATIONS = {
     "beyond the head": "UPDATE head SET committed_id = 5",
     "older than the record": "UPDATE records SET committed_at_us = committed_at_us - 60000000 WHERE committed_id = 3",
@@ -107,7 +107,7 @@ def test_a_planted_violation_is_found(store, plant, rule, said):
     assert any(finding.rule == rule and said in finding.detail for finding in found), found
 
 
-def test_a_store_is_whole_after_any_changes_while_its_nodes_run(start_nodes, browse, postgres_url):
+def test_a_store_has_no_faults_after_any_changes_while_its_nodes_run(start_nodes, browse, postgres_url):
     nodes = start_nodes(2)
     clients = [browse(node) for node in nodes]
     chance = random.Random(1)
@@ -121,7 +121,7 @@ def test_a_store_is_whole_after_any_changes_while_its_nodes_run(start_nodes, bro
             assert check(postgres_url).findings == ()
 
 
-async def test_it_may_run_beside_nodes_that_write(postgres_url):
+async def test_a_check_may_run_while_nodes_write(postgres_url):
     async with open_nodes(postgres_url) as nodes:
         writing = asyncio.gather(*(node.log.submit(Add("é\0x", origin=1)) for node in nodes for _ in range(100)))
         while not writing.done():
@@ -138,7 +138,7 @@ def test_a_snapshot_does_not_change_while_it_is_read(postgres_url, start_nodes):
     assert check(postgres_url).figures.head > before.head
 
 
-def test_a_database_without_a_store_or_without_a_server_is_said_to_be_so(postgres_url):
+def test_a_missing_store_and_a_missing_server_are_reported(postgres_url):
     said = [finding.detail for finding in check(postgres_url).findings]
     assert said == ["there is no log in this database: it has no table mainstem.version"]
     with pytest.raises(StoreUnusable) as error:
@@ -150,7 +150,7 @@ def test_a_database_without_a_store_or_without_a_server_is_said_to_be_so(postgre
 
 
 async def test_a_dump_is_a_backup(postgres, postgres_url, tmp_path):
-    """`pg_dump` of one moment, while nodes write, and `pg_restore` into an empty database: a store that is well."""
+    """`pg_dump` while nodes write, then `pg_restore` into an empty database, gives a store without faults."""
     async with open_nodes(postgres_url) as nodes:
         writing = asyncio.gather(*(node.log.submit(Add("x", origin=1)) for node in nodes for _ in range(100)))
         dump = [str(postgres.programs / "pg_dump"), "-Fc", "-n", "mainstem", "-f", str(tmp_path / "dump"), postgres_url]

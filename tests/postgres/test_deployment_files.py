@@ -1,4 +1,4 @@
-"""The files under `deploy/` fit each other and the server: names, ports, paths, settings and secrets."""
+"""The files in `deploy/` agree with each other and with the server: names, ports, paths, settings and secrets."""
 
 import re
 import shlex
@@ -27,13 +27,13 @@ BEYOND_SETTINGS = {"PGPASSWORD"}  # asyncpg reads it
 
 
 def load_all(*names: str) -> dict[str, dict[str, Any]]:
-    """Kubernetes objects by kind."""
+    """Return Kubernetes objects by kind."""
     objects = [item for name in names for item in yaml.safe_load_all((DEPLOY / "kubernetes" / name).read_text())]
     return {item["kind"]: item for item in objects}
 
 
 def check_environment(environment: dict[str, str]) -> None:
-    """Each variable is a setting, and the values that are known are accepted."""
+    """Check that each variable is a setting, and that the known values are accepted."""
     for name in environment:
         if name not in BEYOND_SETTINGS:
             assert name.removeprefix("MAINSTEM_").lower() in Settings.__struct_fields__, name
@@ -74,7 +74,7 @@ def test_compose_starts_nodes_that_reach_the_database_and_a_proxy_that_reaches_t
     assert {volume for volume in volumes if not volume.startswith(".")} == set(compose["volumes"])
 
 
-def test_kubernetes_objects_fit_each_other():
+def test_kubernetes_objects_agree_with_each_other():
     objects = load_all("deployment.yaml", "service.yaml", "ingress.yaml", "secret.example.yaml")
     assert set(objects) == {"Deployment", "Service", "PodDisruptionBudget", "Ingress", "Secret"}
     pod = objects["Deployment"]["spec"]["template"]
@@ -128,18 +128,18 @@ def test_the_image_runs_the_command_that_the_manifests_expect():
     assert pod["containers"][0]["args"][0] == "serve"
 
 
-# The image. What Docker itself does (layers, users) is not tried here.
+# The image. These tests do not run Docker (layers, users).
 
 
 def read_dockerfile() -> list[tuple[str, str]]:
-    """Instructions and their arguments, with lines joined."""
+    """Return the instructions and their arguments, with continued lines joined."""
     text = (DEPLOY / "Dockerfile").read_text().replace("\\\n", " ")
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
     return [(word, rest) for word, _, rest in (line.partition(" ") for line in lines)]
 
 
 def find_pips() -> list[list[str]]:
-    """The arguments of each pip that the image runs."""
+    """Return the arguments of each pip command in the image."""
     commands = [part for word, rest in read_dockerfile() if word == "RUN" for part in rest.split("&&")]
     return [shlex.split(command)[1:] for command in commands if command.split()[0] == "pip"]
 
@@ -149,7 +149,7 @@ def read_pins(name: str) -> dict[str, str]:
     return dict(pins)
 
 
-def test_the_image_installs_nothing_that_is_not_pinned_by_hash():
+def test_the_image_only_installs_packages_that_are_pinned_by_hash():
     locked, ours = find_pips()
     assert {"install", "--require-hashes", "-r", "/src/requirements/image.txt"} <= set(locked)
     assert {"install", "--no-deps", "--no-build-isolation", "/src"} <= set(ours)
@@ -158,7 +158,7 @@ def test_the_image_installs_nothing_that_is_not_pinned_by_hash():
     assert all(re.match(r"\S+==\S+ .*--hash=sha256:[0-9a-f]{64}", entry) for entry in entries)
 
 
-def test_the_image_has_what_is_tested_with_postgresql_and_arrow():
+def test_the_image_installs_the_tested_versions_with_postgresql_and_arrow():
     image, tested = read_pins("image.txt"), read_pins("dev.txt")
     assert image.items() <= tested.items()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -169,7 +169,7 @@ def test_the_image_has_what_is_tested_with_postgresql_and_arrow():
     assert names <= set(image)
 
 
-def test_the_image_copies_all_that_its_build_reads():
+def test_the_image_copies_every_file_that_its_build_reads():
     copied = {name for word, rest in read_dockerfile() if word == "COPY" for name in rest.split()[:-1]}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert {"pyproject.toml", "src", "requirements/image.txt", project["readme"], *project["license-files"]} == copied
@@ -178,8 +178,8 @@ def test_the_image_copies_all_that_its_build_reads():
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_what_the_image_installs_serves_arrow(tmp_path, monkeypatch):
-    """Its pip commands in an environment of their own; with this Python, not with the image's."""
+def test_a_server_with_the_packages_of_the_image_serves_arrow(tmp_path, monkeypatch):
+    """Run its pip commands in a new environment, with this Python instead of the image's."""
     source, environment = tmp_path / "src", tmp_path / "environment"
     for word, rest in read_dockerfile():
         if word == "COPY":

@@ -1,4 +1,4 @@
-"""What goes wrong between a node and its database: retryable errors, nothing lost, nothing doubled, and no restart."""
+"""Faults between a node and its database: retryable errors, nothing lost or stored twice, and no restart."""
 
 import asyncio
 import math
@@ -30,7 +30,7 @@ from tests.postgres.relay import Relay
 from tests.support.waits import eventually_async
 
 X = Key(COUNTERS, "x")
-COMMIT = b"COMMIT\0"  # as it stands on the wire
+COMMIT = b"COMMIT\0"  # as it is sent over the network
 
 
 async def numbers_in_log(node: Node) -> list[int]:
@@ -40,7 +40,7 @@ async def numbers_in_log(node: Node) -> list[int]:
 
 
 async def insist(node: Node, command: Add) -> int:
-    """Submit until it is taken, as a client does that was told to retry."""
+    """Submit a command until it is accepted, like a client that retries."""
     while True:
         try:
             return await node.log.submit(command)
@@ -55,14 +55,14 @@ async def insist(node: Node, command: Add) -> int:
 
 @pytest.fixture(params=["alone", "beside others"])
 def commit_word(request, monkeypatch):
-    """What a node says to commit: one statement with its own name when it is alone, else COMMIT."""
+    """What a node sends to commit: one statement that contains its name while it is alone, otherwise COMMIT."""
     if request.param == "alone":
         return lambda node: node.store._node.encode()
     monkeypatch.setattr(PostgresStore, "_alone", False)
     return lambda node: COMMIT
 
 
-async def test_a_commit_that_was_stored_though_its_answer_was_lost_is_acknowledged(postgres_url, commit_word):
+async def test_a_stored_commit_is_acknowledged_even_if_its_reply_was_lost(postgres_url, commit_word):
     async with Relay(postgres_url) as relay, open_nodes(relay.url, 1) as (node,):
         with node.live.watch(TOPIC):
             assert await node.log.submit(Add("x")) == 0
@@ -74,7 +74,7 @@ async def test_a_commit_that_was_stored_though_its_answer_was_lost_is_acknowledg
         assert await numbers_in_log(node) == [0, 1, 2]
 
 
-async def test_a_commit_that_never_arrived_is_refused_and_leaves_nothing(postgres_url, commit_word):
+async def test_a_commit_that_never_arrived_is_refused_and_changes_nothing(postgres_url, commit_word):
     async with Relay(postgres_url) as relay, open_nodes(relay.url, 1) as (node,):
         assert await node.log.submit(Add("x")) == 0
         relay.cut_before = commit_word(node)
@@ -87,8 +87,8 @@ async def test_a_commit_that_never_arrived_is_refused_and_leaves_nothing(postgre
         assert await numbers_in_log(node) == [0, 1]
 
 
-async def test_a_commit_that_was_refused_does_not_arrive_late(postgres_url):
-    """The network held it back: the node asks, hears that it is not there, and says so. Then it must never be."""
+async def test_a_refused_commit_cannot_be_stored_later(postgres_url):
+    """The network delays it, and the node finds that it was not stored and says so. Then it must never be stored."""
     async with Relay(postgres_url) as relay, open_nodes(relay.url, 1) as (node,):
         assert await node.log.submit(Add("x")) == 0
         relay.delay = node.store._node.encode()
@@ -102,9 +102,7 @@ async def test_a_commit_that_was_refused_does_not_arrive_late(postgres_url):
     assert await find_violations(postgres_url) == []
 
 
-async def test_an_outcome_that_cannot_be_found_out_is_said_to_be_unknown_and_read_back_later(
-    postgres_url, monkeypatch, commit_word
-):
+async def test_an_unknown_outcome_is_reported_as_such_and_found_later(postgres_url, monkeypatch, commit_word):
     monkeypatch.setattr(limits, "OUTCOME_S_MAX", 0.3)
     async with Relay(postgres_url) as relay, open_nodes(relay.url, 1) as (node,):
         with node.live.watch(TOPIC):
@@ -114,7 +112,7 @@ async def test_an_outcome_that_cannot_be_found_out_is_said_to_be_unknown_and_rea
             with pytest.raises(StoreUnreachable, match="not known"):
                 await node.log.submit(Add("x"))
             relay.closed = False
-            await node.hear(2)  # it was stored, and its readers hear of it as of another node's
+            await node.hear(2)  # it was stored, and is published like a commit of another node
             assert await node.store.get(X) == Counter(2)
             assert await node.log.submit(Add("x")) == 2
             assert [record.committed_id for record in node.told] == [1, 2, 3]
@@ -135,8 +133,8 @@ async def wait_for_more(taken: list[int], number: int) -> None:
     await eventually_async(lambda: len(taken) >= goal)
 
 
-async def test_cut_connections_are_made_again(postgres, postgres_url):
-    """pg_terminate_backend for every session, again and again, while two nodes write and read."""
+async def test_broken_connections_are_reopened(postgres, postgres_url):
+    """pg_terminate_backend for every session, repeatedly, while two nodes write and read."""
     async with open_nodes(postgres_url) as nodes:
         taken: list[int] = []
         stop = asyncio.Event()
@@ -159,11 +157,11 @@ async def test_cut_connections_are_made_again(postgres, postgres_url):
         await asyncio.gather(*(node.store.catch_up() for node in nodes))
         found = await numbers_in_log(nodes[0])
         assert found == list(range(len(found)))
-        # A refused command was not stored, so the numbers that were given are those in the log, each once.
+        # A refused command was not stored, so the log has exactly the numbers that were returned, each once.
         assert sorted(taken) == found
 
 
-# Locks and time-outs
+# Locks and timeouts
 
 
 async def test_a_log_that_stays_locked_is_a_retryable_error(postgres_url, monkeypatch):
@@ -180,20 +178,20 @@ async def test_a_log_that_stays_locked_is_a_retryable_error(postgres_url, monkey
         assert await node.log.submit(Add("x")) == 1
 
 
-async def test_a_node_that_stalls_with_the_log_in_its_hands_is_cut_off(postgres_url, monkeypatch):
+async def test_a_node_that_stalls_while_it_holds_the_head_is_disconnected(postgres_url, monkeypatch):
     monkeypatch.setitem(SESSION, "idle_in_transaction_session_timeout", "300ms")
     async with open_nodes(postgres_url) as (stalled, other):
         await stalled.log.submit(Add("x"))
         stalled.store._alone_after_s = math.inf  # so that it locks the head
         assert await stalled.store.load([X]) == {X: Counter(1)}  # and then does nothing
         assert await other.log.submit(Add("x")) == 1
-        with pytest.raises((StoreUnreachable, HeadMoved)):  # it may have heard of the other's commit already
+        with pytest.raises((StoreUnreachable, HeadMoved)):  # it may have applied the other node's commit already
             await stalled.store.save({X: Counter(99)}, [], stalled.store.head)
         assert await stalled.log.submit(Add("x")) == 2
         assert await other.store.get(X) == Counter(3)
 
 
-async def test_a_database_that_asks_for_serializable_transactions_is_no_hindrance(postgres, postgres_url):
+async def test_a_database_with_serializable_transactions_by_default_works(postgres, postgres_url):
     database = postgres_url.rpartition("/")[2]
     await postgres.run_soon(f"ALTER DATABASE {database} SET default_transaction_isolation = 'serializable'")
     async with open_nodes(postgres_url) as nodes:
@@ -201,7 +199,7 @@ async def test_a_database_that_asks_for_serializable_transactions_is_no_hindranc
         assert await numbers_in_log(nodes[0]) == list(range(100))
 
 
-async def test_time_outs_that_a_database_has_by_default_do_not_count_for_nodes(postgres, postgres_url):
+async def test_the_default_timeouts_of_a_database_do_not_affect_nodes(postgres, postgres_url):
     database = postgres_url.rpartition("/")[2]
     names = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout")
     for name in names:
@@ -232,7 +230,7 @@ async def test_time_outs_that_a_database_has_by_default_do_not_count_for_nodes(p
         (asyncpg.UniqueViolationError("x"), StoreFailed),
     ],
 )
-def test_every_fault_of_the_database_is_told_as_retryable(fault, kind):
+def test_every_fault_of_the_database_is_a_retryable_error(fault, kind):
     error = translate(fault)
     assert type(error) is kind
     assert error.retryable
@@ -240,7 +238,7 @@ def test_every_fault_of_the_database_is_told_as_retryable(fault, kind):
     assert "Retry-After" in error.headers
 
 
-async def test_a_node_without_its_database_is_not_ready_and_heals(postgres_url):
+async def test_a_node_without_its_database_is_not_ready_and_recovers(postgres_url):
     async with Relay(postgres_url) as relay, open_nodes(relay.url, 1) as (node,):
         assert node.store.broken is None
         relay.closed = True
@@ -254,7 +252,7 @@ async def test_a_node_without_its_database_is_not_ready_and_heals(postgres_url):
 # Starting
 
 
-async def test_a_database_that_is_not_there_yet_is_waited_for(postgres_url):
+async def test_a_node_waits_for_a_database_that_is_not_running_yet(postgres_url):
     async with Relay(postgres_url) as relay:
         relay.closed = True
         store = PostgresStore(relay.url)
@@ -267,14 +265,14 @@ async def test_a_database_that_is_not_there_yet_is_waited_for(postgres_url):
         await store.close()
 
 
-async def test_nodes_that_start_together_make_the_tables_once(postgres_url):
+async def test_nodes_that_start_together_create_the_tables_once(postgres_url):
     stores = [PostgresStore(postgres_url) for _ in range(5)]
     await asyncio.gather(*(store.open() for store in stores))
     assert [store.head for store in stores] == [0] * 5
     await asyncio.gather(*(store.close() for store in stores))
 
 
-async def test_a_node_that_waits_for_its_database_says_why_and_in_the_end_gives_up(
+async def test_a_node_that_waits_for_its_database_says_why_and_finally_gives_up(
     postgres, postgres_url, monkeypatch, caplog
 ):
     database = postgres_url.rpartition("/")[2]
@@ -295,25 +293,25 @@ def test_a_signal_ends_a_node_that_waits_for_its_database(number):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        # Whoever runs the tests in the background has SIGINT ignored, and processes inherit that.
+        # If the tests run in the background, SIGINT is ignored, and processes inherit that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as node:
         assert node.stdout is not None
         assert "waiting for the PostgreSQL database" in node.stdout.readline()
         node.send_signal(number)
         rest, _ = node.communicate(timeout=limits.DATABASE_START_S_MAX / 2)
-    assert node.returncode == 0  # somebody wanted it to end, and it did
+    assert node.returncode == 0  # it ended because somebody asked it to
     assert "Traceback" not in rest
 
 
-async def test_a_setting_that_cannot_work_is_not_waited_for(postgres_url, tmp_path, monkeypatch):
+async def test_a_node_does_not_wait_if_a_setting_is_wrong(postgres_url, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))  # where the driver looks for the certificate of an authority
     async with asyncio.timeout(10):
         with pytest.raises(StoreUnusable, match=r"root\.crt"):
             await PostgresStore(f"{postgres_url}?sslmode=verify-full").open()
 
 
-async def test_a_version_that_is_gone_is_said_to_be_so(postgres, postgres_url):
+async def test_a_missing_version_is_reported(postgres, postgres_url):
     async with open_nodes(postgres_url, 1):
         pass
     await postgres.run_soon("DELETE FROM mainstem.version", postgres_url.rpartition("/")[2])
@@ -321,7 +319,7 @@ async def test_a_version_that_is_gone_is_said_to_be_so(postgres, postgres_url):
         await PostgresStore(postgres_url).open()
 
 
-async def test_a_newer_schema_is_left_alone(postgres, postgres_url):
+async def test_a_newer_schema_is_refused_and_not_changed(postgres, postgres_url):
     async with open_nodes(postgres_url, 1):
         pass
     database = postgres_url.rpartition("/")[2]
@@ -348,7 +346,7 @@ async def test_a_newer_schema_is_left_alone(postgres, postgres_url):
         "postgresq://ann:s3cr3t-word@host/postgres",
     ],
 )
-def test_a_password_is_never_told(postgres, tmp_path, place):
+def test_a_password_is_never_shown(postgres, tmp_path, place):
     script = (
         "from mainstem import limits; limits.DATABASE_START_S_MAX = 0.2; "
         "from mainstem.server.run import run; from mainstem.server.settings import load_settings; "
@@ -365,7 +363,7 @@ def test_a_password_is_never_told(postgres, tmp_path, place):
     assert "Traceback" not in done.stderr
 
 
-def test_without_asyncpg_the_reason_and_the_remedy_are_told(tmp_path):
+def test_without_asyncpg_the_error_names_the_package_to_install(tmp_path):
     script = (
         "import sys; sys.modules['asyncpg'] = None; "
         "from mainstem.server.run import run; from mainstem.server.settings import Settings; "

@@ -1,4 +1,4 @@
-"""A database whose disk is full refuses writes, keeps what it has, and goes on by itself when there is space again."""
+"""A database with a full disk refuses writes, keeps its data, and accepts writes again once there is space."""
 
 import os
 import pwd
@@ -19,7 +19,7 @@ Grow = Callable[[], None]
 
 @pytest.fixture
 def small_disk(postgres, tmp_path_factory) -> Iterator[tuple[str, Grow]]:
-    """The URL of a database on a disk of its own, which is soon full, and a way to make it larger."""
+    """The URL of a database on a small disk, and a function that makes the disk larger."""
     with mounted(Path("/tmp") / f"mainstem-small-disk-{os.getpid()}", SMALL_BYTES) as folder:
         place = folder / "space"
         place.mkdir(mode=0o700)

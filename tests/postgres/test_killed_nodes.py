@@ -1,4 +1,4 @@
-"""Nodes that are killed, and a database that is restarted under load: every promise that was made is kept."""
+"""Killed nodes, and a database that restarts under load: every promise is kept."""
 
 import http.client
 import signal
@@ -16,7 +16,7 @@ from tests.support.load_writers import LOAD, Endpoint, ProducerWriter, stop_writ
 
 
 class PatientProducer(ProducerWriter):
-    """Is told to come back (503), and does so, with the same sequence number."""
+    """A producer that retries after 503, with the same sequence number."""
 
     refusals = 0
 
@@ -30,7 +30,7 @@ class PatientProducer(ProducerWriter):
 
 
 def start_writers(nodes: list[ServerProcess], number: int) -> tuple[list[Endpoint], list[PatientProducer]]:
-    """So many writers at each node, each node's with an endpoint of their own."""
+    """Start `number` writers per node, with one endpoint per node."""
     endpoints = [Endpoint() for _ in nodes]
     writers = [
         PatientProducer(endpoint, f"{name}-{n}") for name, endpoint in enumerate(endpoints) for n in range(number)
@@ -51,7 +51,7 @@ def check_everything(nodes: list[ServerProcess], writers: list[PatientProducer])
         found[name].append(int(number))
     for writer in writers:
         assert writer.acknowledged == list(range(len(writer.acknowledged)))
-        # The last request may have been stored though the writer was stopped before it heard so.
+        # The last request may have been stored although the writer was stopped before it got the reply.
         assert found[writer.name][: len(writer.acknowledged)] == writer.acknowledged
         assert len(found[writer.name]) <= len(writer.acknowledged) + 1
         assert found[writer.name] == sorted(set(found[writer.name]))
@@ -63,7 +63,7 @@ def find_violations(url: str) -> tuple[Finding, ...]:
 
 
 @pytest.mark.slow
-def test_killed_nodes_lose_and_double_nothing(start_nodes, postgres_url, chance):
+def test_killed_nodes_lose_nothing_and_store_nothing_twice(start_nodes, postgres_url, chance):
     nodes = start_nodes(2)
     assert ask(nodes[0], "PUT", LOAD, headers=TEXT).status == 201
     endpoints, writers = start_writers(nodes, 3)
@@ -73,7 +73,9 @@ def test_killed_nodes_lose_and_double_nothing(start_nodes, postgres_url, chance)
             endpoints[0].wait_for_answers(more=chance.randint(20, 200))
             endpoints[1].wait_for_answers(more=20)
             victim.kill()
-            endpoints[turn % 2].move(other.address)  # its writers go on at the other node, in the middle of a request
+            endpoints[turn % 2].move(
+                other.address
+            )  # its writers continue on the other node, in the middle of a request
             endpoints[turn % 2].wait_for_answers(more=20)
             victim.start()
             endpoints[turn % 2].move(victim.address)
@@ -104,6 +106,6 @@ def test_a_database_that_restarts_under_load_costs_retries_and_nothing_else(star
         stop_writers(endpoints, writers)
     check_everything(nodes, writers)
     for node in nodes:
-        assert node.running  # they were never restarted
+        assert node.running  # no node was restarted
         assert "Traceback" not in node.stderr, node.stderr
     assert find_violations(postgres_url) == ()

@@ -1,4 +1,4 @@
-"""Two nodes behind nginx, with the very configuration of `deploy/`: TLS, caching, collapsing, and a node that dies."""
+"""Two nodes behind nginx, with the configuration of `deploy/`: TLS, caching, request collapsing, and a dead node."""
 
 import threading
 import time
@@ -32,7 +32,7 @@ def proxy(nodes, tmp_path) -> Iterator[Nginx]:
     proxy.close()
 
 
-def test_the_proxy_ends_tls_and_urls_say_so(proxy):
+def test_the_proxy_terminates_tls_and_urls_use_https(proxy):
     with proxy.client() as client:
         made = client.put("/v1/stream/a", headers=TEXT)
         assert made.status_code == 201
@@ -48,7 +48,7 @@ def test_pages_are_served_from_the_cache(proxy):
     assert proxy.origin_requests(f"{path}?offset=-1", requests=50) == 1
 
 
-def test_many_equal_long_polls_are_one_request_to_the_nodes(proxy, nodes):
+def test_many_identical_long_polls_become_one_request_to_the_nodes(proxy, nodes):
     path = "/v1/stream/live"
     readers = 40
     with proxy.client() as client:
@@ -61,14 +61,14 @@ def test_many_equal_long_polls_are_one_request_to_the_nodes(proxy, nodes):
 
     with ThreadPoolExecutor(readers) as pool:
         waiting = [pool.submit(read, number) for number in range(readers)]
-        time.sleep(1.0)  # let them arrive; those that come later are served from the cache all the same
+        time.sleep(1.0)  # let them arrive; later ones are served from the cache anyway
         with httpx2.Client(base_url=nodes[0].url, timeout=10, trust_env=False) as writer:
             assert writer.post(path, headers=TEXT, content=b"news").status_code == 204
         assert {job.result(30) for job in waiting} == {b"news"}
     assert proxy.origin_requests(question, requests=readers) == 1
 
 
-def test_sse_and_tail_reads_are_not_kept(proxy, nodes):
+def test_sse_and_tail_reads_are_not_cached(proxy, nodes):
     path = "/v1/stream/fresh"
     with proxy.client() as client, httpx2.Client(base_url=nodes[1].url, timeout=10, trust_env=False) as direct:
         client.put(path, headers=TEXT, content=b"a")
@@ -94,7 +94,7 @@ def test_sse_and_tail_reads_are_not_kept(proxy, nodes):
     assert "data:last" in heard
 
 
-def test_a_node_that_dies_is_passed_over(proxy, nodes):
+def test_the_proxy_skips_a_dead_node(proxy, nodes):
     path = "/v1/stream/kept"
     with proxy.client() as client:
         client.put(path, headers=TEXT)
@@ -106,7 +106,7 @@ def test_a_node_that_dies_is_passed_over(proxy, nodes):
             reply = client.post(path, headers=producer, content=b"%d;" % taken)
             if reply.status_code in (200, 204):
                 taken += 1
-            else:  # the client's own retry, with the same number
+            else:  # the client retries with the same number
                 assert reply.status_code in (502, 503, 504), reply.text
         assert taken > 150
     with httpx2.Client(base_url=nodes[1].url, timeout=10, trust_env=False) as direct:

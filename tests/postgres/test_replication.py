@@ -1,4 +1,4 @@
-"""Many nodes on one log: one order, told to the readers of every node once, whoever commits."""
+"""Several nodes on one log: one order, and every node publishes each record once, whichever node commits it."""
 
 import asyncio
 import math
@@ -36,7 +36,7 @@ async def test_commits_of_two_nodes_have_one_order_and_lose_nothing(postgres_url
             assert [record.data for record in node.told] == [record.data for record in log]
 
 
-async def test_a_nodes_own_records_keep_their_origin_and_others_come_without(postgres_url):
+async def test_a_nodes_own_records_have_their_origin_and_others_have_none(postgres_url):
     async with open_nodes(postgres_url) as (one, two):
         with one.live.watch(TOPIC), two.live.watch(TOPIC):
             await asyncio.gather(
@@ -48,24 +48,24 @@ async def test_a_nodes_own_records_keep_their_origin_and_others_come_without(pos
         assert {(r.tags, r.origin) for r in two.told} == {(("a",), 0), (("b",), 2)}
 
 
-async def test_a_node_that_believes_itself_alone_decides_nothing_from_what_is_old(postgres_url, monkeypatch):
-    """Neither a change nor a mere refusal: what it remembers is checked by the commit, or by a look."""
+async def test_a_node_that_wrongly_assumes_it_is_alone_decides_nothing_from_outdated_states(postgres_url, monkeypatch):
+    """Neither a change nor a refusal: the commit, or a look at the head, verifies the cached states."""
     monkeypatch.setattr(limits, "FOLLOW_POLL_S", 60.0)
     async with open_nodes(postgres_url) as (one, two):
-        monkeypatch.setattr(two.store._listener, "_on_save", lambda number: None)  # it is deaf
-        monkeypatch.setattr(limits, "ALONE_S", 0.0)  # and always believes itself alone
+        monkeypatch.setattr(two.store._listener, "_on_save", lambda number: None)  # it gets no notifications
+        monkeypatch.setattr(limits, "ALONE_S", 0.0)  # and always assumes that it is alone
         assert await two.log.submit(Add("x")) == 0
         for number in range(1, 40, 2):
             assert await one.log.submit(Add("x")) == number
             assert (
                 await two.log.submit(Limited("x", expected=number + 1)) == number + 1
-            )  # a refusal if what it saw were old
+            )  # refused if it had used an outdated state
         assert await one.log.submit(Limited("x", expected=7)) is None
         assert await two.store.get(Key(COUNTERS, "x")) == Counter(41)
 
 
-async def test_two_nodes_cannot_both_be_first(postgres_url):
-    """A key that is not there has no row to lock, and is not remembered: still only one node gets it."""
+async def test_only_one_of_two_nodes_can_be_first(postgres_url):
+    """A missing key has no row to lock and is not cached, and still only one node gets it."""
     async with open_nodes(postgres_url, 3) as nodes:
         names = [f"name-{number}" for number in range(200)]
         tries = [(name, node.log.submit(TakeOnce(name))) for name in names for node in nodes]
@@ -74,11 +74,11 @@ async def test_two_nodes_cannot_both_be_first(postgres_url):
         assert sorted(winners) == sorted(names)
 
 
-async def test_what_one_node_acknowledged_every_node_shows_at_once(postgres_url):
-    """No waiting for a notification: whoever asks after the acknowledgement sees it."""
+async def test_every_node_returns_at_once_what_one_node_has_acknowledged(postgres_url):
+    """Without waiting for a notification: every read after the acknowledgement sees the change."""
     async with open_nodes(postgres_url) as (one, two):
         key = Key(COUNTERS, "x")
-        assert await two.store.get(key) is None  # which it now remembers
+        assert await two.store.get(key) is None  # which is now cached
         for number in range(1, 50):
             writer, reader = (one, two) if number % 2 else (two, one)
             await writer.log.submit(Add("x"))
@@ -101,11 +101,11 @@ async def test_a_reader_that_has_seen_an_id_has_seen_everything_below_it(postgre
         assert looks > 3
 
 
-async def test_another_nodes_commit_wakes_without_being_asked_for(postgres_url, monkeypatch):
-    monkeypatch.setattr(limits, "FOLLOW_POLL_S", 60.0)  # so that it is the notification that wakes
+async def test_another_nodes_commit_wakes_readers_by_notification(postgres_url, monkeypatch):
+    monkeypatch.setattr(limits, "FOLLOW_POLL_S", 60.0)  # so that only a notification can wake them
     async with open_nodes(postgres_url) as (one, two):
         with two.live.watch(TOPIC) as topic:
-            await asyncio.sleep(0.05)  # the nodes listen since they opened; this only lets a poll settle
+            await asyncio.sleep(0.05)  # the nodes have listened since they opened; this only lets a poll finish
             version = topic.version
             await one.log.submit(Add("x"))
             await two.hear(1)
@@ -115,7 +115,7 @@ async def test_another_nodes_commit_wakes_without_being_asked_for(postgres_url, 
             assert chunk.data == b"x:0,"
 
 
-async def test_a_lost_notification_is_made_up_for_by_a_poll(postgres_url, monkeypatch):
+async def test_a_poll_makes_up_for_a_lost_notification(postgres_url, monkeypatch):
     monkeypatch.setattr(limits, "FOLLOW_POLL_S", 0.05)
     async with open_nodes(postgres_url) as (one, two):
         monkeypatch.setattr(two.store, "_on_save", lambda number: None)
@@ -124,7 +124,7 @@ async def test_a_lost_notification_is_made_up_for_by_a_poll(postgres_url, monkey
         await two.hear(1)
 
 
-async def test_news_are_left_to_a_committer_that_waits_for_its_turn(postgres_url, monkeypatch):
+async def test_a_notification_is_left_to_a_committer_that_waits_for_the_head(postgres_url, monkeypatch):
     monkeypatch.setattr(limits, "FOLLOW_YIELD_S_MAX", 10.0)
     async with open_nodes(postgres_url) as (one, two):
         await one.log.submit(Add("x"))
@@ -134,12 +134,12 @@ async def test_news_are_left_to_a_committer_that_waits_for_its_turn(postgres_url
         await two.log.submit(Add("x"))
         await eventually_async(lambda: one.store._announced_save == two.store._save)
         assert not left.done()
-        await one.store.catch_up()  # as the committer does when it has the head
+        await one.store.catch_up()  # as the committer does once it has locked the head
         one.store._head_wait.set_result(None)
         assert await left
 
 
-async def test_readers_do_not_wait_for_a_committer_that_does_not_get_its_turn(postgres_url, monkeypatch):
+async def test_readers_do_not_wait_for_a_committer_that_cannot_lock_the_head(postgres_url, monkeypatch):
     monkeypatch.setattr(limits, "FOLLOW_POLL_S", 60.0)
     async with open_nodes(postgres_url) as (one, two):
         one.store._head_wait = asyncio.get_running_loop().create_future()
@@ -160,7 +160,7 @@ async def test_appends_to_topics_that_nobody_watches_are_not_fetched(postgres_ur
 
 
 @pytest.mark.parametrize("topics_max", [0, 100])
-async def test_records_are_told_with_many_watched_topics_as_with_few(postgres_url, monkeypatch, topics_max):
+async def test_records_are_published_with_many_watched_topics_as_with_few(postgres_url, monkeypatch, topics_max):
     monkeypatch.setattr(replication, "WATCHED_TOPICS_MAX", topics_max)
     async with open_nodes(postgres_url) as (one, two):
         with two.live.watch(TOPIC):
@@ -170,7 +170,7 @@ async def test_records_are_told_with_many_watched_topics_as_with_few(postgres_ur
             assert [record.data for record in two.told] == [b"x:0,", b"x:1,", b"x:2,"]
 
 
-async def test_states_that_another_node_changed_are_told(postgres_url):
+async def test_states_that_another_node_changed_are_published(postgres_url):
     async with open_nodes(postgres_url) as (one, two):
         await two.store.scan(COUNTERS, "", "", 1)  # two uses this space
         await one.log.submit(Add("x"))
@@ -178,12 +178,12 @@ async def test_states_that_another_node_changed_are_told(postgres_url):
         assert two.changes == [{Key(COUNTERS, "x"): Counter(1), Key(COUNTERS, "tail"): Counter(4)}]
 
 
-async def test_a_node_that_was_away_for_long_tells_all_records_and_forgets_all_states(postgres, postgres_url):
+async def test_a_node_that_was_disconnected_for_long_publishes_all_records_and_clears_its_cache(postgres, postgres_url):
     database = postgres_url.rpartition("/")[2]
     async with open_nodes(postgres_url) as (one, two):
         with two.live.watch(TOPIC):
             await two.log.submit(Add("x"))
-            async with two.store._applying_saves:  # two hears nothing for now
+            async with two.store._applying_saves:  # two applies nothing for now
                 for _ in range(5):
                     await one.log.submit(Add("x"))
                 await postgres.run_soon("DELETE FROM mainstem.saves WHERE save <= 4", database)
@@ -194,7 +194,7 @@ async def test_a_node_that_was_away_for_long_tells_all_records_and_forgets_all_s
         assert one.resets == 0
 
 
-async def test_large_commits_of_another_node_come_in_pages_and_whole(postgres_url, monkeypatch):
+async def test_large_commits_of_another_node_arrive_complete_in_pages(postgres_url, monkeypatch):
     monkeypatch.setattr(limits, "FOLLOW_BYTES_MAX", 2_000)
     async with open_nodes(postgres_url) as (one, two):
         with two.live.watch(TOPIC):
@@ -208,7 +208,7 @@ async def test_large_commits_of_another_node_come_in_pages_and_whole(postgres_ur
 
 
 async def test_times_never_go_back_with_clocks_an_hour_apart(postgres_url):
-    """One node's clock is an hour fast, another's an hour slow: both go by the database's."""
+    """One node's clock is an hour fast, another's an hour slow: both use the database's time."""
     shifts = (HOUR_US, -HOUR_US, 0)
     clocks = [lambda shift=shift: wall() + shift for shift in shifts]
     async with open_nodes(postgres_url, 3, clocks) as nodes:
@@ -222,8 +222,8 @@ async def test_times_never_go_back_with_clocks_an_hour_apart(postgres_url):
         assert max(now) - min(now) < 60_000_000
 
 
-async def test_a_log_from_the_future_is_not_gone_back_behind(postgres, postgres_url):
-    """The database's clock was set back, or another server took over: time stands still rather than going back."""
+async def test_times_do_not_go_back_in_a_log_from_the_future(postgres, postgres_url):
+    """If the database's clock was set back, or another server took over, time stands still instead of going back."""
     database = postgres_url.rpartition("/")[2]
     future_us = wall() + HOUR_US
     async with open_nodes(postgres_url, 1) as (node,):
@@ -245,7 +245,7 @@ async def test_one_node_is_the_leader_and_another_takes_over(postgres_url, monke
         await eventually_async(lambda: sum(node.store.is_leader for node in nodes) == 1)
 
 
-async def test_old_notes_of_saves_go(postgres, postgres_url, monkeypatch):
+async def test_old_notes_of_saves_are_deleted(postgres, postgres_url, monkeypatch):
     monkeypatch.setattr(limits, "LEADER_CHECK_S", 0.05)
     monkeypatch.setattr(limits, "SAVES_KEPT_S", 0.2)
     database = postgres_url.rpartition("/")[2]
@@ -253,14 +253,14 @@ async def test_old_notes_of_saves_go(postgres, postgres_url, monkeypatch):
         for _ in range(5):
             await node.log.submit(Add("x"))
 
-        async def is_last() -> bool:  # the newest always stays
+        async def is_last() -> bool:  # the newest is always kept
             return await postgres.run_soon("SELECT count(*) FROM mainstem.saves", database) == "1"
 
         await eventually_async(is_last)
         assert await node.log.submit(Add("x")) == 5
 
 
-def test_a_records_tags_survive_as_they_are(postgres_url):
+def test_a_records_tags_are_stored_unchanged(postgres_url):
     from mainstem.log.store.postgres import statements
 
     for tags in (("a",), ("é\0x", ""), tuple(map(str, range(64)))):
@@ -274,7 +274,7 @@ def wall() -> int:
     return wall_clock_us()
 
 
-async def test_commits_that_a_fail_over_lost_are_noticed_and_the_node_goes_on_from_what_is_left(
+async def test_a_node_notices_commits_that_a_failover_lost_and_continues_from_what_is_left(
     postgres, postgres_url, caplog
 ):
     database = postgres_url.rpartition("/")[2]
@@ -295,7 +295,7 @@ async def test_commits_that_a_fail_over_lost_are_noticed_and_the_node_goes_on_fr
 
 
 class LateAnswers:
-    """A connection that brings its first answer only after something else has happened at the node."""
+    """A connection that delivers its first reply only after something else has happened on the node."""
 
     def __init__(self, db, before, after):
         self.db, self.before, self.after = db, before, after
@@ -308,7 +308,7 @@ class LateAnswers:
 
 
 @pytest.mark.parametrize("when", ["before it is looked", "after it was looked"])
-async def test_a_look_that_is_overtaken_by_this_nodes_own_commit_takes_nothing_back(postgres_url, caplog, when):
+async def test_a_query_that_is_overtaken_by_the_nodes_own_commit_undoes_nothing(postgres_url, caplog, when):
     async with open_nodes(postgres_url, 1) as (node,):
         with node.live.watch(TOPIC):
             await node.log.submit(Add("x", origin=1))
@@ -328,7 +328,7 @@ async def test_a_look_that_is_overtaken_by_this_nodes_own_commit_takes_nothing_b
     assert not [line for line in caplog.messages if "lost" in line or "disconnected" in line]
 
 
-async def test_what_others_commit_after_an_own_commit_that_overtook_a_look_is_taken_in(postgres_url, caplog):
+async def test_commits_of_others_after_an_own_commit_that_overtook_a_query_are_applied(postgres_url, caplog):
     async with open_nodes(postgres_url) as (one, two):
         with one.live.watch(TOPIC):
             await one.log.submit(Add("x", origin=1))
@@ -346,13 +346,13 @@ async def test_what_others_commit_after_an_own_commit_that_overtook_a_look_is_ta
     assert not [line for line in caplog.messages if "lost" in line or "disconnected" in line]
 
 
-async def test_what_arrives_while_a_node_waits_for_the_others_joins_its_batch(postgres_url):
+async def test_commands_that_arrive_while_a_node_waits_for_the_head_join_its_batch(postgres_url):
     async with open_nodes(postgres_url) as (one, two):
         await one.log.submit(Add("x"))
         await two.log.submit(Add("x"))
         await one.store.catch_up()
         one.store._alone_after_s = two.store._alone_after_s = math.inf
-        await two.store.load([Key(COUNTERS, "x")])  # it has the head now
+        await two.store.load([Key(COUNTERS, "x")])  # it has locked the head now
         first = asyncio.create_task(one.log.submit(Add("x")))
         await eventually_async(lambda: one.store._head_wait is not None)
         others = [asyncio.create_task(one.log.submit(Add(name))) for name in ("x", "y", "never seen before")]

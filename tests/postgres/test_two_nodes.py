@@ -1,4 +1,4 @@
-"""Two real nodes on one database: whatever is written at one is read at the other, by every way of reading."""
+"""Two real nodes on one database: what one node writes, the other returns, in every way of reading."""
 
 import subprocess
 import threading
@@ -22,8 +22,10 @@ PATH = "/v1/stream/a"
 
 
 def find_leader(nodes: list[ServerProcess]) -> ServerProcess:
-    """The node that does the background work, as its log says."""
-    return eventually(lambda: next((node for node in nodes if node.running and "is the leader" in node.stderr), None))
+    """Return the node that runs the background work, according to its log."""
+    return eventually(
+        lambda: next((node for node in nodes if node.running and "is now the leader" in node.stderr), None)
+    )
 
 
 @pytest.fixture
@@ -35,8 +37,8 @@ def pair(start_nodes, browse):
 # Streams
 
 
-def test_what_one_node_acknowledged_the_other_serves_at_once(pair):
-    """An offset of one node is good at the other in the same moment: no 404, no offset beyond the end."""
+def test_the_other_node_returns_at_once_what_one_node_has_acknowledged(pair):
+    """An offset of one node is valid on the other at the same moment: no 404, no offset beyond the end."""
     one, two = pair
     assert one.put(PATH, headers=TEXT).status_code == 201
     assert two.head(PATH).status_code == 200
@@ -56,7 +58,7 @@ def test_what_one_node_acknowledged_the_other_serves_at_once(pair):
     assert one.get(PATH).content == b"next life"
 
 
-def test_a_producer_may_retry_at_another_node(pair):
+def test_a_producer_may_retry_on_another_node(pair):
     one, two = pair
     one.put(PATH, headers=TEXT)
     for number in range(20):
@@ -83,7 +85,7 @@ def test_a_long_poll_is_woken_by_the_other_node(pair):
 
 
 def read_events(client: httpx2.Client, until: bytes) -> bytes:
-    """The data of an SSE response up to and with a mark."""
+    """Return the data of an SSE response up to and including a mark."""
     data = b""
     with client.stream("GET", PATH, params={"offset": "-1", "live": "sse"}) as response:
         for line in response.iter_lines():
@@ -128,7 +130,7 @@ def test_sse_readers_of_both_nodes_get_everything_once_and_in_the_same_order(pai
 
 
 @pytest.mark.slow
-def test_a_reader_at_one_node_keeps_a_stream_alive_that_the_other_would_end(start_nodes, browse):
+def test_a_reader_on_one_node_keeps_a_stream_from_expiring_on_the_other(start_nodes, browse):
     nodes = start_nodes(2)
     leader = find_leader(nodes)
     (other,) = [node for node in nodes if node is not leader]
@@ -139,7 +141,7 @@ def test_a_reader_at_one_node_keeps_a_stream_alive_that_the_other_would_end(star
             target=own.get, args=(PATH,), kwargs={"params": {"offset": "now", "live": "long-poll"}}
         )
         reader.start()
-        deadline_s = time.monotonic() + 6  # three times as long as it lives unread
+        deadline_s = time.monotonic() + 6  # three times its TTL
         while time.monotonic() < deadline_s:
             assert one.get("/v1/streams").json()["streams"]
             time.sleep(0.25)
@@ -186,7 +188,7 @@ async def test_events_of_both_nodes_reach_every_subscriber_once_and_in_order(sta
         await peer.hang_up()
 
 
-async def test_a_client_that_moves_to_another_node_goes_on_where_it_was(start_nodes):
+async def test_a_client_that_moves_to_another_node_continues_where_it_was(start_nodes):
     nodes = start_nodes(2)
     writer = await Peer.dial(nodes[0].address)
     await writer.connect("writer")
@@ -226,7 +228,7 @@ async def test_an_event_that_is_sent_to_both_nodes_is_committed_once(start_nodes
         await peer.hang_up()
 
 
-def test_pruning_that_one_node_is_asked_for_is_done_by_the_leader(start_nodes, browse, postgres, postgres_url):
+def test_the_leader_prunes_what_another_node_was_asked_to_prune(start_nodes, browse, postgres, postgres_url):
     nodes = start_nodes(2)
     leader = find_leader(nodes)
     (other,) = [node for node in nodes if node is not leader]
@@ -258,7 +260,7 @@ def receiver() -> Iterator[Receiver]:
     receiver.close()
 
 
-def test_a_webhook_is_called_once_wherever_its_stream_is_written(start_nodes, browse, receiver):
+def test_a_webhook_is_called_once_whichever_node_the_stream_is_written_on(start_nodes, browse, receiver):
     one, two = (browse(node) for node in start_nodes(2, "--allow-local-webhooks"))
     Subscriber(one, "hook").listen(receiver.url, pattern="in/*")
     for number, client in enumerate((one, two, one, two)):
@@ -267,33 +269,33 @@ def test_a_webhook_is_called_once_wherever_its_stream_is_written(start_nodes, br
         call = receiver.next()
         assert list(call.streams) == [path]
         eventually(lambda n=number: Subscriber(two, "hook").describe()["generation"] == n + 1)
-    time.sleep(1.0)  # a second node that also woke would have called by now
+    time.sleep(1.0)  # a second node would have called it by now
     assert receiver.calls.empty()
 
 
 @pytest.mark.slow
-def test_when_the_node_that_calls_webhooks_dies_another_goes_on(start_nodes, browse, receiver):
+def test_another_node_takes_over_when_the_node_that_calls_webhooks_dies(start_nodes, browse, receiver):
     nodes = start_nodes(2, "--allow-local-webhooks")
     leader = find_leader(nodes)
     (other,) = [node for node in nodes if node is not leader]
     client = browse(other)
     held = threading.Event()
-    receiver.answer = lambda call: (held.wait(20), DONE)[1]  # the first call hangs when its caller is killed
+    receiver.answer = lambda call: (held.wait(20), DONE)[1]  # the first call is still waiting when its caller is killed
     Subscriber(client, "hook").listen(receiver.url, pattern="in/*", lease_ttl_ms=1_500)
     client.put("/v1/stream/in/1", headers=TEXT, content=b"x")
     first = receiver.next()
     leader.kill()
     receiver.answer = lambda call: DONE
-    second = receiver.next()  # the lease ran out, and the other node wakes again, with a generation of its own
+    second = receiver.next()  # the lease has expired, and the other node begins a new wake, with the next generation
     assert list(second.streams) == ["in/1"]
     assert second.wake["generation"] > first.wake["generation"]
     held.set()
-    assert "is the leader" in other.stderr
+    assert "is now the leader" in other.stderr
     client.put("/v1/stream/in/2", headers=TEXT, content=b"x")
     assert "in/2" in receiver.next().streams
 
 
-def test_workers_may_claim_and_acknowledge_at_any_node(start_nodes, browse):
+def test_workers_may_claim_and_acknowledge_on_any_node(start_nodes, browse):
     nodes = start_nodes(2)
     find_leader(nodes)
     clients = [browse(node) for node in nodes]
@@ -311,7 +313,7 @@ def test_workers_may_claim_and_acknowledge_at_any_node(start_nodes, browse):
     assert [message["type"] for message in messages] == ["wake"] * len(messages)
 
 
-def test_keys_that_were_rotated_at_one_node_are_those_of_the_other(pair):
+def test_both_nodes_use_the_keys_that_one_node_has_rotated(pair):
     one, two = pair
     keys = one.get("/v1/stream/__ds/jwks.json").json()
     assert two.get("/v1/stream/__ds/jwks.json").json() == keys
@@ -322,7 +324,7 @@ def test_keys_that_were_rotated_at_one_node_are_those_of_the_other(pair):
 # The whole log
 
 
-def test_the_log_is_the_same_at_both_nodes(pair):
+def test_the_log_is_the_same_on_both_nodes(pair):
     one, two = pair
     one.put(PATH, headers=TEXT)
     for number, client in enumerate((one, two) * 5):

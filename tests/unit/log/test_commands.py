@@ -1,4 +1,4 @@
-"""The view: what a batch of commands sees and changes, and what a refused command leaves of it (nothing)."""
+"""The view: what a batch of commands reads and changes, and that a refused command leaves nothing in it."""
 
 import pytest
 
@@ -14,7 +14,7 @@ class Refused(Exception):
 
 
 class Steps:
-    """A command that does what it is told, then ends well or badly."""
+    """A command that takes the given steps, and then returns or raises."""
 
     size = 0
 
@@ -42,7 +42,7 @@ def append(data: bytes = b"x") -> tuple:
     return ("append", Kind.APPEND, TopicId(1), 0, len(data), 1, data)
 
 
-def test_a_view_shows_what_was_loaded_until_it_is_changed() -> None:
+def test_a_view_returns_loaded_states_until_they_are_changed() -> None:
     view = new_view(a=1, b=None)
     assert view.get(count("a")) == Count(1)
     assert view.get(count("b")) is None
@@ -53,12 +53,12 @@ def test_a_view_shows_what_was_loaded_until_it_is_changed() -> None:
     assert view.changes == {count("a"): None}
 
 
-def test_a_state_that_was_not_asked_for_is_an_error_and_not_an_absent_one() -> None:
+def test_a_state_that_was_not_loaded_is_an_error_and_not_none() -> None:
     with pytest.raises(KeyError):
         new_view(a=1).get(count("b"))
 
 
-def test_records_take_the_next_ids_and_the_time_of_the_batch() -> None:
+def test_records_get_the_next_ids_and_the_time_of_the_batch() -> None:
     view = new_view()
     assert view.append(Kind.APPEND, TopicId(3), 0, 2, 1, b"ab", "p") == 11
     assert view.append(Kind.CLOSE, TopicId(3), 2, 2) == 12
@@ -69,14 +69,14 @@ def test_records_take_the_next_ids_and_the_time_of_the_batch() -> None:
     assert (second.committed_id, second.kind, second.data, second.source) == (12, Kind.CLOSE, b"", None)
 
 
-def test_a_record_without_a_topic_begins_one_that_is_named_by_its_id() -> None:
+def test_a_record_without_a_topic_begins_one_with_its_own_id() -> None:
     view = new_view()
     view.append(Kind.APPEND, TopicId(1), 0, 1)
     created = view.append(Kind.CREATE, None, 0, 0)
     assert (view.records[1].topic, created) == (12, 12)
 
 
-def test_a_command_gives_back_its_outcome() -> None:
+def test_running_a_command_returns_its_outcome() -> None:
     view = new_view(a=1)
     assert view.run(Steps(("put", count("a"), Count(2)), append())) == "done"
     assert view.changes == {count("a"): Count(2)}
@@ -94,7 +94,7 @@ def test_a_refused_command_leaves_no_record_and_no_change() -> None:
     assert view.get(count("b")) is None
 
 
-def test_a_refused_command_gives_back_what_earlier_ones_of_the_batch_had_written() -> None:
+def test_a_refused_command_restores_what_earlier_ones_of_the_batch_wrote() -> None:
     view = new_view(a=1, b=1, c=1)
     view.run(Steps(("put", count("a"), Count(2)), ("put", count("b"), None), append(b"kept")))
     with pytest.raises(Refused):
@@ -115,7 +115,7 @@ def test_a_refused_command_gives_back_what_earlier_ones_of_the_batch_had_written
     assert view.get(count("c")) == Count(1)
 
 
-def test_ids_of_a_refused_command_are_taken_by_the_next_one() -> None:
+def test_the_next_command_gets_the_ids_of_a_refused_one() -> None:
     view = new_view()
     with pytest.raises(Refused):
         view.run(Steps(append(), append(), fails=True))
@@ -123,7 +123,7 @@ def test_ids_of_a_refused_command_are_taken_by_the_next_one() -> None:
     assert [(record.committed_id, record.data) for record in view.records] == [(11, b"next")]
 
 
-def test_only_the_refused_command_is_taken_back_and_not_the_one_before() -> None:
+def test_only_the_refused_command_is_undone_and_not_the_one_before() -> None:
     view = new_view(a=1)
     view.run(Steps(("put", count("a"), Count(2))))
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Group commit: many commands, one durable step, and an answer to everybody only after it."""
+"""Group commit: many commands become durable at once, and only then do their callers get an answer."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
@@ -18,7 +18,7 @@ from mainstem.testing.clock import FakeClock
 from mainstem.testing.disk import FaultyDisk
 from mainstem.testing.store_contract import Count, count, read_whole_log
 
-SOON_S = 10.0  # an answer that never comes should fail its test, not hold up the others
+SOON_S = 10.0  # a missing answer should fail its test, not block the others
 
 
 class Refusal(MainstemError):
@@ -26,7 +26,7 @@ class Refusal(MainstemError):
 
 
 class Add:
-    """Add to a counter, and write down that it was done."""
+    """Add to a counter, and append a record."""
 
     def __init__(self, name: str, data: bytes = b"x") -> None:
         self.key = count(name)
@@ -72,7 +72,7 @@ class Look:
 
 @asynccontextmanager
 async def opened(store: Store, clock: FakeClock | None = None) -> AsyncIterator[CommitLog]:
-    """A log that does not commit until it is started."""
+    """Return a log that does not commit until it is started."""
     await store.open()
     log = CommitLog(store, Live(), clock or FakeClock())
     try:
@@ -84,7 +84,7 @@ async def opened(store: Store, clock: FakeClock | None = None) -> AsyncIterator[
 
 @asynccontextmanager
 async def on_disk(directory: Path, disk: FaultyDisk) -> AsyncIterator[CommitLog]:
-    """A running log on a disk, after its first commit: that one also writes the journal's head."""
+    """Run a log on a disk, after its first commit, which also writes the header of the journal."""
     async with opened(SqliteStore(directory, vfs=disk.name)) as log:
         log.start()
         await log.submit(Add("first"))
@@ -99,12 +99,12 @@ async def records(store: Store) -> list[Record]:
 
 
 async def turn() -> None:
-    """Let every task that can go on go on."""
+    """Let every task that is ready continue."""
     for _ in range(10):
         await asyncio.sleep(0)
 
 
-# One durable step for many
+# One sync for many commands
 
 
 async def test_commands_that_wait_together_share_one_sync(tmp_path: Path, disk: FaultyDisk) -> None:
@@ -164,7 +164,7 @@ async def test_a_batch_that_changes_nothing_costs_no_sync(tmp_path: Path, disk: 
 # Order
 
 
-async def test_commands_count_in_the_order_in_which_they_came() -> None:
+async def test_commands_are_applied_in_the_order_of_arrival() -> None:
     async with opened(MemoryStore()) as log:
         waiting = [asyncio.create_task(log.submit(Add("a"))) for _ in range(50)]
         await turn()
@@ -174,7 +174,7 @@ async def test_commands_count_in_the_order_in_which_they_came() -> None:
         assert log.store.head == 50
 
 
-async def test_a_batch_has_one_time_and_later_ones_have_later_times() -> None:
+async def test_a_batch_has_one_time_and_later_batches_have_later_times() -> None:
     clock = FakeClock()
     async with opened(MemoryStore(), clock) as log:
         log.start()
@@ -189,7 +189,7 @@ async def test_a_batch_has_one_time_and_later_ones_have_later_times() -> None:
 
 
 @pytest.mark.parametrize("error", [Refusal("no"), RuntimeError("a bug")])
-async def test_a_bad_command_does_not_take_its_batch_along(error: Exception) -> None:
+async def test_a_command_that_raises_does_not_fail_its_batch(error: Exception) -> None:
     async with opened(MemoryStore()) as log:
         commands = [Add("a"), AddAndRaise("a", error), Add("a"), AddAndRaise("b", error), Add("b")]
         waiting = [asyncio.create_task(log.submit(command)) for command in commands]
@@ -201,7 +201,7 @@ async def test_a_bad_command_does_not_take_its_batch_along(error: Exception) -> 
         assert await log.store.get(count("b")) == Count(1)
 
 
-async def test_a_command_that_looks_at_what_it_did_not_ask_for_fails_alone() -> None:
+async def test_a_command_that_reads_a_state_it_did_not_need_fails_alone() -> None:
     class Careless(Look):
         def needs(self) -> Iterable[Key]:
             return []
@@ -216,7 +216,7 @@ async def test_a_command_that_looks_at_what_it_did_not_ask_for_fails_alone() -> 
 # Saves that fail
 
 
-async def test_a_failed_save_fails_all_of_its_batch_and_leaves_nothing(tmp_path: Path, disk: FaultyDisk) -> None:
+async def test_a_failed_save_fails_its_whole_batch_and_changes_nothing(tmp_path: Path, disk: FaultyDisk) -> None:
     async with on_disk(tmp_path, disk) as log:
         disk.fill_up()
         outcomes = await asyncio.gather(
@@ -226,7 +226,7 @@ async def test_a_failed_save_fails_all_of_its_batch_and_leaves_nothing(tmp_path:
             log.submit(Add("first")),
             return_exceptions=True,
         )
-        # Even a refusal was decided by looking at what is not there now.
+        # Even a refusal was decided from states that were never saved.
         assert [type(outcome) for outcome in outcomes] == [StoreFull] * 4
         disk.heal()
         assert log.store.head == 1
@@ -235,7 +235,7 @@ async def test_a_failed_save_fails_all_of_its_batch_and_leaves_nothing(tmp_path:
         assert await log.submit(Look("first")) == Count(1)
 
 
-async def test_after_a_failed_save_the_same_ids_are_taken_by_the_next_batch(tmp_path: Path, disk: FaultyDisk) -> None:
+async def test_after_a_failed_save_the_next_batch_gets_the_same_ids(tmp_path: Path, disk: FaultyDisk) -> None:
     async with on_disk(tmp_path, disk) as log:
         disk.fill_up(after_writes=1)
         with pytest.raises(StoreFull) as refusal:
@@ -247,7 +247,7 @@ async def test_after_a_failed_save_the_same_ids_are_taken_by_the_next_batch(tmp_
         assert [(record.committed_id, record.data) for record in await records(log.store)] == [(1, b"x"), (2, b"kept")]
 
 
-async def test_after_a_failed_sync_nothing_is_accepted_any_more(tmp_path: Path, disk: FaultyDisk) -> None:
+async def test_after_a_failed_sync_every_write_is_refused(tmp_path: Path, disk: FaultyDisk) -> None:
     async with on_disk(tmp_path, disk) as log:
         disk.fail_syncs()
         with pytest.raises(StoreFailed):
@@ -261,7 +261,7 @@ async def test_after_a_failed_sync_nothing_is_accepted_any_more(tmp_path: Path, 
         assert await log.submit(Look("first")) == Count(1)
 
 
-async def test_live_readers_are_not_told_of_a_failed_save(tmp_path: Path, disk: FaultyDisk) -> None:
+async def test_a_failed_save_does_not_wake_live_readers(tmp_path: Path, disk: FaultyDisk) -> None:
     async with on_disk(tmp_path, disk) as log:
         with log.live.watch(TopicId(1)) as topic:
             disk.fill_up()
@@ -271,10 +271,12 @@ async def test_live_readers_are_not_told_of_a_failed_save(tmp_path: Path, disk: 
             assert topic.size == 0
 
 
-# Durable first
+# Durable before visible
 
 
-async def test_nobody_hears_of_a_commit_before_it_is_durable(tmp_path: Path, disk: FaultyDisk) -> None:
+async def test_a_commit_is_neither_answered_nor_published_before_it_is_durable(
+    tmp_path: Path, disk: FaultyDisk
+) -> None:
     async with on_disk(tmp_path, disk) as log:
         with log.live.watch(TopicId(1)) as topic:
             disk.hold_syncs()
@@ -294,7 +296,7 @@ async def test_nobody_hears_of_a_commit_before_it_is_durable(tmp_path: Path, dis
             assert await log.store.get(count("a")) == Count(1)
 
 
-async def test_what_comes_during_a_commit_shares_the_next_one(tmp_path: Path, disk: FaultyDisk) -> None:
+async def test_commands_that_arrive_during_a_commit_share_the_next_one(tmp_path: Path, disk: FaultyDisk) -> None:
     async with on_disk(tmp_path, disk) as log:
         before = disk.syncs
         disk.hold_syncs()
@@ -308,10 +310,10 @@ async def test_what_comes_during_a_commit_shares_the_next_one(tmp_path: Path, di
         assert disk.syncs == before + 2
 
 
-# Bounds
+# Limits
 
 
-async def test_too_many_waiting_commands_are_refused_and_room_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_too_many_waiting_commands_are_refused_until_some_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "COMMANDS_WAITING_MAX", 3)
     async with opened(MemoryStore()) as log:
         waiting = [asyncio.create_task(log.submit(Add("a"))) for _ in range(3)]
@@ -324,7 +326,7 @@ async def test_too_many_waiting_commands_are_refused_and_room_comes_back(monkeyp
         assert await log.submit(Add("a")) == 4
 
 
-async def test_too_many_waiting_bytes_are_refused_and_room_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_too_many_waiting_bytes_are_refused_until_some_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "COMMAND_BYTES_WAITING_MAX", 10)
     async with opened(MemoryStore()) as log:
         waiting = asyncio.create_task(log.submit(Add("a", b"12345678")))
@@ -338,7 +340,7 @@ async def test_too_many_waiting_bytes_are_refused_and_room_comes_back(monkeypatc
         assert await log.submit(Add("a", b"1234567890")) == 3
 
 
-async def test_callers_that_left_while_they_waited_free_their_room(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_cancelled_callers_no_longer_count_towards_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "COMMAND_BYTES_WAITING_MAX", 10)
     async with opened(MemoryStore()) as log:
         gone = asyncio.create_task(log.submit(Add("a", b"1234567890")))
@@ -350,10 +352,10 @@ async def test_callers_that_left_while_they_waited_free_their_room(monkeypatch: 
         assert await log.submit(Add("a", b"1234567890")) == 1
 
 
-# Callers that leave
+# Callers that give up
 
 
-async def test_a_caller_that_leaves_before_its_turn_has_changed_nothing() -> None:
+async def test_a_command_whose_caller_gave_up_before_it_ran_changes_nothing() -> None:
     async with opened(MemoryStore()) as log:
         gone, stays = (asyncio.create_task(log.submit(Add(name))) for name in ("gone", "stays"))
         await turn()
@@ -365,7 +367,7 @@ async def test_a_caller_that_leaves_before_its_turn_has_changed_nothing() -> Non
         assert log.store.head == 1
 
 
-async def test_a_log_whose_callers_have_all_left_goes_on() -> None:
+async def test_a_log_whose_callers_have_all_given_up_continues() -> None:
     async with opened(MemoryStore()) as log:
         gone = [asyncio.create_task(log.submit(Add("gone"))) for _ in range(100)]
         await turn()
@@ -378,7 +380,7 @@ async def test_a_log_whose_callers_have_all_left_goes_on() -> None:
         assert await log.submit(Add("a")) == 1
 
 
-async def test_a_caller_that_leaves_during_the_commit_does_not_disturb_it(tmp_path: Path, disk: FaultyDisk) -> None:
+async def test_a_caller_that_gives_up_during_the_commit_does_not_affect_it(tmp_path: Path, disk: FaultyDisk) -> None:
     async with on_disk(tmp_path, disk) as log:
         disk.hold_syncs()
         gone, stays = (asyncio.create_task(log.submit(Add("a"))) for _ in range(2))
@@ -391,7 +393,7 @@ async def test_a_caller_that_leaves_during_the_commit_does_not_disturb_it(tmp_pa
 
 
 class Deaf:
-    """A caller that cannot be told anything."""
+    """A future that raises when its outcome is set."""
 
     def cancelled(self) -> bool:
         return False
@@ -406,7 +408,7 @@ class Deaf:
         raise RuntimeError("the connection is gone")
 
 
-async def test_a_caller_that_cannot_be_told_does_not_disturb_the_others() -> None:
+async def test_a_future_that_raises_does_not_affect_the_others() -> None:
     async with opened(MemoryStore()) as log:
         before = asyncio.create_task(log.submit(Add("a")))
         await turn()
@@ -421,7 +423,7 @@ async def test_a_caller_that_cannot_be_told_does_not_disturb_the_others() -> Non
 # Observers
 
 
-async def test_observers_are_told_of_every_durable_change(tmp_path: Path, disk: FaultyDisk) -> None:
+async def test_observers_receive_every_durable_change(tmp_path: Path, disk: FaultyDisk) -> None:
     async with on_disk(tmp_path, disk) as log:
         told: list[dict[Key, object]] = []
         log.observers.append(lambda changes, records: told.append(dict(changes)))
@@ -447,7 +449,7 @@ async def test_an_observer_that_fails_does_not_make_a_durable_command_fail() -> 
 # Stopping
 
 
-async def test_stopping_finishes_what_waits_and_takes_no_more() -> None:
+async def test_stopping_finishes_waiting_commands_and_refuses_new_ones() -> None:
     async with opened(MemoryStore()) as log:
         waiting = [asyncio.create_task(log.submit(Add("a"))) for _ in range(100)]
         await turn()
@@ -460,7 +462,7 @@ async def test_stopping_finishes_what_waits_and_takes_no_more() -> None:
         assert log.store.head == 100
 
 
-async def test_stopping_waits_for_the_commit_that_is_under_way(tmp_path: Path, disk: FaultyDisk) -> None:
+async def test_stopping_waits_for_the_commit_in_progress(tmp_path: Path, disk: FaultyDisk) -> None:
     async with on_disk(tmp_path, disk) as log:
         disk.hold_syncs()
         waiting = asyncio.create_task(log.submit(Add("a")))

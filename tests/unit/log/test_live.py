@@ -1,4 +1,4 @@
-"""Live topics: who is woken, what is still in memory, and when it is let go."""
+"""Live topics: which readers wake, what is kept in memory, and when it is evicted."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from mainstem.log.records import Chunk, CommittedId, Kind, Record, TopicId
 
 ONE, TWO, THREE = TopicId(1), TopicId(2), TopicId(3)
 LONG_S = 3_600.0
-SOON_S = 10.0  # a wake-up that is missed should fail its test, not hold up the others
+SOON_S = 10.0  # a missed wake-up should fail its test, not block the others
 
 
 def record(topic: TopicId, start: int, data: bytes, kind: Kind = Kind.APPEND) -> Record:
@@ -33,7 +33,7 @@ def start_waiting(topic: Topic) -> "asyncio.Task[bool]":
 # The hot tail
 
 
-def test_a_watched_topic_keeps_what_is_published() -> None:
+def test_a_watched_topic_keeps_published_data() -> None:
     live = Live()
     with live.watch(ONE):
         live.publish([record(ONE, 0, b"abc"), record(TWO, 0, b"other"), record(ONE, 3, b"de")])
@@ -42,7 +42,7 @@ def test_a_watched_topic_keeps_what_is_published() -> None:
         assert live.read(TWO, 0, 100) is None
 
 
-def test_what_was_published_before_anybody_watched_is_not_there() -> None:
+def test_data_published_before_anybody_watched_is_not_kept() -> None:
     live = Live()
     live.publish([record(ONE, 0, b"abc")])
     with live.watch(ONE):
@@ -51,7 +51,7 @@ def test_what_was_published_before_anybody_watched_is_not_there() -> None:
         assert live.read(ONE, 3, 100) == Chunk(3, 5, b"de")
 
 
-def test_only_a_start_at_a_records_beginning_is_found() -> None:
+def test_data_is_found_only_from_the_start_of_a_record() -> None:
     live = Live()
     with live.watch(ONE):
         live.publish([record(ONE, 10, b"abc"), record(ONE, 13, b"de")])
@@ -59,7 +59,7 @@ def test_only_a_start_at_a_records_beginning_is_found() -> None:
             assert live.read(ONE, start, 100) is None
 
 
-def test_a_run_ends_within_its_bytes_but_holds_one_record() -> None:
+def test_a_chunk_ends_within_its_bytes_but_holds_at_least_one_record() -> None:
     live = Live()
     with live.watch(ONE):
         live.publish([record(ONE, 0, b"abc"), record(ONE, 3, b"de"), record(ONE, 5, b"f")])
@@ -70,7 +70,7 @@ def test_a_run_ends_within_its_bytes_but_holds_one_record() -> None:
             assert run.data == b"abcdef"[:end]
 
 
-def test_a_hole_in_what_is_published_forgets_what_lies_before_it() -> None:
+def test_a_gap_in_published_data_evicts_what_came_before() -> None:
     live = Live()
     with live.watch(ONE):
         live.publish([record(ONE, 0, b"abc")])
@@ -89,7 +89,7 @@ def test_a_topic_keeps_only_its_newest_bytes(monkeypatch: pytest.MonkeyPatch) ->
         assert live.read(ONE, 2, 100) == Chunk(2, 6, b"cdef")
 
 
-def test_a_record_that_is_too_large_is_not_kept_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_that_is_too_large_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "TOPIC_HOT_BYTES_MAX", 5)
     live = Live()
     with live.watch(ONE) as topic:
@@ -100,7 +100,7 @@ def test_a_record_that_is_too_large_is_not_kept_at_all(monkeypatch: pytest.Monke
         assert live.read(ONE, 15, 100) == Chunk(15, 17, b"ab")
 
 
-def test_all_topics_together_keep_only_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_topics_together_keep_a_limited_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "HOT_BYTES_MAX", 5)
     live = Live()
     with live.watch(ONE), live.watch(TWO), live.watch(THREE):
@@ -108,13 +108,13 @@ def test_all_topics_together_keep_only_so_many_bytes(monkeypatch: pytest.MonkeyP
         live.publish([record(TWO, 0, b"cd")])
         live.publish([record(ONE, 2, b"e")])
         live.publish([record(THREE, 0, b"f")])
-        # TWO is the one that was published to longest ago.
+        # TWO has been without new data for the longest time.
         assert live.read(TWO, 0, 100) is None
         assert live.read(ONE, 0, 100) == Chunk(0, 3, b"abe")
         assert live.read(THREE, 0, 100) == Chunk(0, 1, b"f")
 
 
-def test_what_was_let_go_makes_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evicted_data_makes_space_for_other_topics(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "TOPIC_HOT_BYTES_MAX", 3)
     monkeypatch.setattr(limits, "HOT_BYTES_MAX", 6)
     live = Live()
@@ -126,7 +126,7 @@ def test_what_was_let_go_makes_room_for_others(monkeypatch: pytest.MonkeyPatch) 
             assert live.read(TWO, at, 100) == live.read(THREE, at, 100) == Chunk(at, at + 3, b"abc")
 
 
-def test_only_so_many_topics_are_kept_warm(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limited_number_of_topics_is_kept_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "TOPICS_HOT_MAX", 2)
     live = Live()
     with live.watch(ONE), live.watch(TWO), live.watch(THREE):
@@ -135,10 +135,10 @@ def test_only_so_many_topics_are_kept_warm(monkeypatch: pytest.MonkeyPatch) -> N
         assert [live.read(topic, 0, 1) is not None for topic in (ONE, TWO, THREE)] == [False, True, True]
 
 
-# Coming and going
+# Watchers
 
 
-def test_a_topic_stays_warm_for_a_reader_that_comes_back() -> None:
+def test_a_topic_stays_in_memory_for_a_reader_that_returns() -> None:
     live = Live()
     with live.watch(ONE):
         live.publish([record(ONE, 0, b"abc")])
@@ -147,7 +147,7 @@ def test_a_topic_stays_warm_for_a_reader_that_comes_back() -> None:
         assert live.read(ONE, 0, 100) == Chunk(0, 5, b"abcde")
 
 
-def test_a_topic_that_nobody_watches_and_nothing_was_published_to_is_forgotten() -> None:
+def test_a_topic_without_watchers_and_data_is_removed() -> None:
     live = Live()
     with live.watch(ONE) as first:
         pass
@@ -157,7 +157,7 @@ def test_a_topic_that_nobody_watches_and_nothing_was_published_to_is_forgotten()
         assert second is not first
 
 
-def test_a_topic_is_shared_and_stays_until_its_last_reader_leaves() -> None:
+def test_readers_share_a_topic_until_the_last_of_them_leaves() -> None:
     live = Live()
     with live.watch(ONE) as first:
         with live.watch(ONE) as second:
@@ -169,7 +169,7 @@ def test_a_topic_is_shared_and_stays_until_its_last_reader_leaves() -> None:
     assert live.readers == 0
 
 
-def test_an_unwatched_topic_that_cools_down_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_evicted_topic_without_watchers_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "TOPICS_HOT_MAX", 1)
     live = Live()
     with live.watch(TWO):
@@ -181,7 +181,7 @@ def test_an_unwatched_topic_that_cools_down_is_forgotten(monkeypatch: pytest.Mon
             assert after is not before
 
 
-def test_a_watched_topic_that_cools_down_is_still_woken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_evicted_topic_still_wakes_its_watchers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "TOPICS_HOT_MAX", 1)
     live = Live()
     with live.watch(ONE) as topic, live.watch(TWO):
@@ -193,7 +193,7 @@ def test_a_watched_topic_that_cools_down_is_still_woken(monkeypatch: pytest.Monk
         assert live.read(ONE, 3, 100) == Chunk(3, 5, b"de")
 
 
-def test_a_reader_that_fails_has_left_too() -> None:
+def test_a_reader_that_raises_stops_watching() -> None:
     live = Live()
     with pytest.raises(RuntimeError), live.watch(ONE):
         raise RuntimeError
@@ -203,7 +203,7 @@ def test_a_reader_that_fails_has_left_too() -> None:
 # Waking
 
 
-async def test_readers_of_a_topic_are_woken_and_others_are_not() -> None:
+async def test_only_readers_of_the_topic_wake() -> None:
     live = Live()
     with live.watch(ONE) as one, live.watch(TWO) as two:
         waits = [start_waiting(one), start_waiting(one)]
@@ -218,7 +218,7 @@ async def test_readers_of_a_topic_are_woken_and_others_are_not() -> None:
 
 
 @pytest.mark.parametrize("kind", [Kind.CLOSE, Kind.DELETE])
-async def test_an_end_wakes_as_well_as_data_does(kind: Kind) -> None:
+async def test_closing_and_deleting_wake_readers_like_data(kind: Kind) -> None:
     live = Live()
     with live.watch(ONE) as topic:
         waiting = start_waiting(topic)
@@ -235,7 +235,7 @@ async def test_a_batch_wakes_once() -> None:
         assert topic.version == 1
 
 
-async def test_a_change_between_looking_and_waiting_is_not_missed() -> None:
+async def test_a_change_between_reading_and_waiting_is_not_missed() -> None:
     live = Live()
     with live.watch(ONE) as topic:
         seen = topic.version
@@ -243,7 +243,7 @@ async def test_a_change_between_looking_and_waiting_is_not_missed() -> None:
         await asyncio.wait_for(wait_for_change([topic], [seen], LONG_S, ignore), SOON_S)
 
 
-async def test_a_wait_for_several_topics_ends_with_the_first_of_them() -> None:
+async def test_a_wait_for_several_topics_ends_with_the_first_change() -> None:
     live = Live()
     with live.watch(ONE) as one, live.watch(TWO) as two:
         waiting = asyncio.create_task(wait_for_change([one, two], [0, 0], LONG_S, ignore))
@@ -265,7 +265,7 @@ async def test_a_wait_ends_when_its_time_is_up() -> None:
         assert topic.version == 0
 
 
-async def test_a_wait_ends_when_its_holder_says_so() -> None:
+async def test_a_wait_ends_when_its_future_is_resolved() -> None:
     live = Live()
     held: list[asyncio.Future[bool]] = []
     with live.watch(ONE) as topic:
@@ -278,7 +278,7 @@ async def test_a_wait_ends_when_its_holder_says_so() -> None:
         live.publish([record(ONE, 0, b"abc")])
 
 
-async def test_a_cancelled_wait_is_no_longer_woken() -> None:
+async def test_a_cancelled_wait_is_not_woken() -> None:
     live = Live()
     held: list[asyncio.Future[bool]] = []
     with live.watch(ONE) as topic:
@@ -300,7 +300,7 @@ def test_frames_are_shared_until_the_next_change() -> None:
         assert topic.frames == {}
 
 
-async def test_release_wakes_everybody_for_the_end() -> None:
+async def test_release_wakes_all_readers() -> None:
     live = Live()
     with live.watch(ONE) as one, live.watch(TWO) as two:
         waits = [start_waiting(one), start_waiting(two)]

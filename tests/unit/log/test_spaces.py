@@ -1,4 +1,4 @@
-"""Every space has a number of its own, in one table."""
+"""Every space has its own number, in one list."""
 
 import msgspec
 import pytest
@@ -27,7 +27,7 @@ def test_numbers_on_disk_never_change():
     assert {number.name: number.value for number in SpaceNumber} == ON_DISK
 
 
-def test_every_number_is_declared_and_no_other_below_those_of_tests():
+def test_every_number_is_declared_and_no_other_except_those_of_tests():
     assert {number for number in Space.declared if number < 900} == set(SpaceNumber)
 
 

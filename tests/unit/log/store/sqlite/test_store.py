@@ -1,4 +1,4 @@
-"""The embedded store beyond the contract: its file, its lock, its journal, and a disk that fails."""
+"""The embedded store beyond the contract: its file, its lock, its journal, and failing disks."""
 
 import asyncio
 import errno
@@ -58,21 +58,21 @@ def test_groups_of_rows_cover_every_row_once(db: apsw.Connection, number: int) -
 
 
 @pytest.mark.parametrize("number", [1, 499, 500, 501, 1_001])
-def test_loading_goes_in_parts_and_loses_no_key(db: apsw.Connection, number: int) -> None:
+def test_loading_many_keys_in_parts_loses_none(db: apsw.Connection, number: int) -> None:
     states: dict[Key, State | None] = {count(str(n)): Count(n) for n in range(number)}
     queries.save_states(db, states)
     assert queries.load(db, [*states, note("none")]) == {**states, note("none"): None}
 
 
-def test_removing_and_saving_in_one_step_do_not_disturb_each_other(db: apsw.Connection) -> None:
+def test_one_step_can_remove_some_states_and_save_others(db: apsw.Connection) -> None:
     queries.save_states(db, {note("a"): Note("a", 1), note("b"): Note("b", 2)})
     queries.save_states(db, {note("a"): None, note("c"): Note("c", 3), note("b"): Note("b")})
     assert [name for name, _ in queries.scan(db, NOTES, "", "", 10)] == ["b", "c"]
     assert queries.due(db, NOTES, 10, 10) == ["c"]
 
 
-def test_a_read_and_an_erase_go_by_the_index(db: apsw.Connection) -> None:
-    """A plan that scans the table would make every read as slow as the log is long."""
+def test_reads_and_erases_use_the_index(db: apsw.Connection) -> None:
+    """With a plan that scans the table, every read would get slower as the log grows."""
     outlines = [(queries.OUTLINE.format(order=order), (1, 0, 10, 10)) for order in ("ASC", "DESC")]
     parts = [(part, (1, 0, 10, 10)) for part in queries.READS]
     for statement, values in [*parts, (queries.READ_ONE, (1, 0, 10)), (queries.BACKWARDS, (1,)), *outlines]:
@@ -84,7 +84,7 @@ def test_a_read_and_an_erase_go_by_the_index(db: apsw.Connection) -> None:
         assert not any("TEMP B-TREE" in step or step.startswith(("SCAN records", "SCAN place")) for step in plan), plan
 
 
-def test_the_head_does_not_go_back_with_the_records(db: apsw.Connection) -> None:
+def test_erasing_records_does_not_lower_the_head(db: apsw.Connection) -> None:
     assert queries.head(db) == 0
     records = [Record(CommittedId(n), 0, Kind.APPEND, TopicId(1), n, n + 1, 1, b"x") for n in (1, 2)]
     queries.insert_records(db, records)
@@ -101,12 +101,12 @@ def test_the_head_does_not_go_back_with_the_records(db: apsw.Connection) -> None
 # The file
 
 
-def test_the_tables_are_made_once(db: apsw.Connection) -> None:
+def test_the_tables_are_created_once(db: apsw.Connection) -> None:
     migrate(db)
     assert db.pragma("user_version") == len(STEPS)
 
 
-async def test_a_file_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
+async def test_a_file_of_a_newer_version_is_refused_and_not_changed(tmp_path: Path) -> None:
     async with opened(tmp_path):
         pass
     newer = apsw.Connection(str(tmp_path / "mainstem.db"))
@@ -114,7 +114,7 @@ async def test_a_file_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
     newer.close()
     with pytest.raises(StoreTooNew):
         await SqliteStore(tmp_path).open()
-    # It let go of the lock, so that the right version can start.
+    # It has released the lock, so that the right version can start.
     newer = apsw.Connection(str(tmp_path / "mainstem.db"))
     newer.pragma("user_version", len(STEPS))
     newer.close()
@@ -122,7 +122,7 @@ async def test_a_file_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
         assert store.head == 0
 
 
-async def test_a_second_store_on_the_directory_is_refused_with_the_holders_process(tmp_path: Path) -> None:
+async def test_a_second_store_on_the_same_directory_is_refused_and_names_the_process(tmp_path: Path) -> None:
     async with opened(tmp_path):
         with pytest.raises(StoreLocked, match=f"in use by another server \\(process {os.getpid()}\\)"):
             await SqliteStore(tmp_path).open()
@@ -130,13 +130,13 @@ async def test_a_second_store_on_the_directory_is_refused_with_the_holders_proce
         assert store.head == 0
 
 
-async def test_the_directory_is_made_if_it_is_not_there(tmp_path: Path) -> None:
+async def test_a_missing_directory_is_created(tmp_path: Path) -> None:
     async with opened(tmp_path / "a" / "b") as store:
         await store.save({note("a"): Note()}, [], CommittedId(0))
     assert (tmp_path / "a" / "b" / "mainstem.db").exists()
 
 
-async def test_a_file_of_an_older_version_is_brought_up_to_date(tmp_path: Path) -> None:
+async def test_a_file_of_an_older_version_is_migrated(tmp_path: Path) -> None:
     older = apsw.Connection(str(tmp_path / "mainstem.db"))
     for number, step in enumerate(STEPS[:2], start=1):
         older.execute(step)
@@ -167,7 +167,7 @@ def copy_files(directory: Path) -> dict[str, bytes]:
 
 
 def leave_behind(directory: Path, files: dict[str, bytes]) -> None:
-    """As a killed server leaves them, with its journal, for everybody to read."""
+    """Leave the files as a killed server does, with its journal, and readable by everybody."""
     for name, content in files.items():
         (directory / name).write_bytes(content)
         (directory / name).chmod(0o666)
@@ -183,7 +183,7 @@ async def test_files_are_private_whatever_the_umask(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("lax_umask")
-async def test_files_of_before_become_private(tmp_path: Path) -> None:
+async def test_existing_files_become_private(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path)
     await store.open()
     await Writing(store).append(1, b"data").save()
@@ -195,16 +195,18 @@ async def test_files_of_before_become_private(tmp_path: Path) -> None:
         assert set(modes(tmp_path).values()) == {0o600}
 
 
-# Places
+# The append index
 
 
-async def test_places_settle_when_there_are_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_new_index_entries_are_merged_when_there_are_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(limits, "UNMERGED_APPENDS_MAX", 10)
     async with opened(tmp_path) as store:
         writing = Writing(store)
         for number in range(25):
             await writing.append(1 + number % 3, b"%02d" % number).save()
-    async with opened(tmp_path) as store:  # those that are new are counted when it opens
+    async with opened(tmp_path) as store:  # new entries are counted at the start
         writing = Writing(store, writing.tails)
         for number in range(25, 29):
             await writing.append(1 + number % 3, b"%02d" % number).save()
@@ -223,7 +225,7 @@ async def test_places_settle_when_there_are_many(tmp_path: Path, monkeypatch: py
             assert await data(store, 1 + topic) == b"".join(b"%02d" % number for number in range(topic, 30, 3))
 
 
-async def test_a_page_may_begin_in_old_places_and_end_in_new_ones(tmp_path: Path, monkeypatch) -> None:
+async def test_a_page_may_span_both_tables_of_the_index(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(limits, "UNMERGED_APPENDS_MAX", 4)
     async with opened(tmp_path) as store:
         writing = Writing(store)
@@ -237,7 +239,9 @@ async def test_a_page_may_begin_in_old_places_and_end_in_new_ones(tmp_path: Path
                 assert chunk.data == whole[start : start + max(2, size // 2 * 2)]
 
 
-async def test_readers_miss_nothing_while_places_settle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_readers_miss_nothing_during_a_merge_of_the_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(limits, "UNMERGED_APPENDS_MAX", 3)
     async with opened(tmp_path) as store:
         writing = Writing(store)
@@ -255,7 +259,7 @@ async def test_readers_miss_nothing_while_places_settle(tmp_path: Path, monkeypa
         await asyncio.gather(*readers)
 
 
-async def test_a_disk_that_is_full_when_places_settle_loses_none(
+async def test_a_full_disk_during_a_merge_of_the_index_loses_nothing(
     tmp_path: Path, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "UNMERGED_APPENDS_MAX", 8)
@@ -276,9 +280,7 @@ async def test_a_disk_that_is_full_when_places_settle_loses_none(
 # The cache
 
 
-async def test_a_state_that_fell_out_of_the_cache_is_found_on_the_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_evicted_state_is_read_from_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "STATES_CACHED_MAX", 8)
     async with opened(tmp_path) as store:
         states: dict[Key, State | None] = {count(str(number)): Count(number) for number in range(50)}
@@ -289,7 +291,7 @@ async def test_a_state_that_fell_out_of_the_cache_is_found_on_the_disk(
         assert await store.load(states) == states
 
 
-async def test_a_failed_save_does_not_reach_the_cache(tmp_path: Path, disk: FaultyDisk) -> None:
+async def test_a_failed_save_does_not_change_the_cache(tmp_path: Path, disk: FaultyDisk) -> None:
     async with opened(tmp_path, disk.name) as store:
         await store.save({note("a"): Note("kept")}, [], CommittedId(0))
         disk.fill_up()
@@ -302,20 +304,18 @@ async def test_a_failed_save_does_not_reach_the_cache(tmp_path: Path, disk: Faul
 # The journal
 
 
-async def test_the_journal_is_moved_into_the_file_when_it_has_grown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_large_journal_is_checkpointed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "WAL_PAGES", 20)
     async with opened(tmp_path) as store:
         writing = Writing(store)
         for _ in range(100):
             await writing.append(1, b"x" * 10_000).save()
-        # Without checkpoints it would hold all of the 250 pages and more.
+        # Without checkpoints it would hold more than 250 pages.
         assert (tmp_path / "mainstem.db-wal").stat().st_size < 100 * 4_096
         assert await data(store) == b"x" * 1_000_000
 
 
-async def test_a_full_disk_stops_checkpoints_but_not_for_ever(
+async def test_checkpoints_resume_after_the_disk_was_full(
     tmp_path: Path, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "WAL_PAGES", 20)
@@ -337,11 +337,11 @@ async def test_a_full_disk_stops_checkpoints_but_not_for_ever(
         assert store.head == kept // 10_000
 
 
-# A disk without room
+# A full disk
 
 
 @pytest.mark.parametrize("after_writes", range(0, 12, 2))
-async def test_a_save_that_runs_out_of_room_half_way_leaves_nothing(
+async def test_a_save_that_runs_out_of_space_half_way_changes_nothing(
     tmp_path: Path, disk: FaultyDisk, after_writes: int
 ) -> None:
     async with opened(tmp_path, disk.name) as store:
@@ -361,7 +361,7 @@ async def test_a_save_that_runs_out_of_room_half_way_leaves_nothing(
         assert await data(store) == b"kept on"
 
 
-async def test_erasing_on_a_full_disk_is_refused_and_leaves_everything(tmp_path: Path, disk: FaultyDisk) -> None:
+async def test_erasing_on_a_full_disk_is_refused_and_changes_nothing(tmp_path: Path, disk: FaultyDisk) -> None:
     async with opened(tmp_path, disk.name) as store:
         await Writing(store).append(1, b"a", b"b").save()
         disk.fill_up()
@@ -398,8 +398,8 @@ async def test_after_a_failed_sync_saves_are_refused_until_the_store_is_opened_a
         await Writing(store, {1: len(await data(store))}).append(1, b" on").save()
 
 
-async def test_after_a_failed_sync_erasing_is_refused_as_well(tmp_path: Path, disk: FaultyDisk) -> None:
-    """It writes to the same journal, and what that holds is in doubt."""
+async def test_after_a_failed_sync_erasing_is_refused_too(tmp_path: Path, disk: FaultyDisk) -> None:
+    """It writes to the same journal, whose content is uncertain."""
     async with opened(tmp_path, disk.name) as store:
         await Writing(store).append(1, b"kept").save()
         disk.fail_syncs()
@@ -432,7 +432,7 @@ async def test_a_sync_that_fails_in_a_checkpoint_breaks_the_store(
         writing = Writing(store)
         await writing.append(1, b"kept").save()
         monkeypatch.setattr(limits, "WAL_PAGES", 1)
-        disk.fail_syncs(after_syncs=1)  # the save's own; those after it are the checkpoint's
+        disk.fail_syncs(after_syncs=1)  # the sync of the save succeeds, that of the checkpoint fails
         await writing.append(1, b" too").save()
         with pytest.raises(StoreFailed):
             await writing.append(1, b"refused").save()
@@ -441,10 +441,10 @@ async def test_a_sync_that_fails_in_a_checkpoint_breaks_the_store(
         assert await data(store) == b"kept too"
 
 
-# A computer without power
+# Power failures
 
 
-async def test_a_save_survives_the_power_failing_right_after_it(tmp_path: Path, disk: FaultyDisk) -> None:
+async def test_a_save_survives_a_power_failure_right_after_it(tmp_path: Path, disk: FaultyDisk) -> None:
     async with opened(tmp_path / "data", disk.name) as store:
         writing = Writing(store)
         for number in range(8):
@@ -458,7 +458,7 @@ async def test_a_save_survives_the_power_failing_right_after_it(tmp_path: Path, 
                 assert await other.get(count("a")) == Count(number)
 
 
-async def test_the_power_may_fail_around_checkpoints_too(
+async def test_saves_survive_power_failures_around_checkpoints(
     tmp_path: Path, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "WAL_PAGES", 10)
@@ -469,7 +469,7 @@ async def test_the_power_may_fail_around_checkpoints_too(
             found = tmp_path / f"found-{number}"
             disk.lose_power(found)
             async with opened(found) as other:
-                # A checkpoint may be under way: the store answers before it begins.
+                # A checkpoint may be running: the store answers before it begins.
                 assert other.head == number + 1
                 ids = [record.committed_id async for record in read_whole_log(other)]
                 assert ids == list(range(1, number + 2))
@@ -478,9 +478,7 @@ async def test_the_power_may_fail_around_checkpoints_too(
                 integrity.close()
 
 
-async def test_a_save_that_was_not_synced_yet_is_whole_or_absent_after_the_power_failed(
-    tmp_path: Path, disk: FaultyDisk
-) -> None:
+async def test_after_a_power_failure_an_unsynced_save_is_complete_or_absent(tmp_path: Path, disk: FaultyDisk) -> None:
     async with opened(tmp_path / "data", disk.name) as store:
         await Writing(store).append(1, b"kept").save()
         disk.hold_syncs()
@@ -496,10 +494,10 @@ async def test_a_save_that_was_not_synced_yet_is_whole_or_absent_after_the_power
         assert await data(store) == b"kept"
 
 
-# Room that is set aside
+# Reserved space
 
 
-def test_room_is_set_aside_where_the_file_system_cannot_do_so_by_itself(
+def test_space_is_reserved_even_if_the_file_system_cannot_allocate_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(file: int, offset: int, size: int) -> None:
@@ -515,7 +513,7 @@ def test_room_is_set_aside_where_the_file_system_cannot_do_so_by_itself(
     assert not (tmp_path / "reserve").exists()
 
 
-def test_nothing_is_left_of_room_that_could_not_be_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_reservation_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(file: int, offset: int, size: int) -> None:
         raise OSError(errno.ENOSPC, "full")
 
