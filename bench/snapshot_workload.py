@@ -71,9 +71,9 @@ def measure(port: int, folder: Path, events: int) -> Figures:
     seconds, found = [], SnapshotSummary(job="snapshot")
     for number in range(TIMES):
         context.dry_run = number < TIMES - 1
-        told = run_once(job, context)
-        assert isinstance(told, SnapshotSummary)
-        found = told
+        summary = run_once(job, context)
+        assert isinstance(summary, SnapshotSummary)
+        found = summary
         if found.faults or found.rows != events or found.partitions != PARTITIONS:
             raise SystemExit(f"the snapshot is incomplete: {found}")
         seconds.append(found.seconds)

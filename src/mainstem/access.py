@@ -55,11 +55,11 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
 
     def require_read(self, path: str) -> None:
         if not self.may_read(path):
-            raise Forbidden(f"this token does not grant read access to {path!r}")
+            raise Forbidden(f"this token does not allow reading {path!r}")
 
     def require_write(self, path: str) -> None:
         if not self.may_write(path):
-            raise Forbidden(f"this token does not grant write access to {path!r}")
+            raise Forbidden(f"this token does not allow writing {path!r}")
 
     def require_admin(self) -> None:
         if not self.admin:
