@@ -87,7 +87,8 @@ class SqliteSnapshot(StoreSnapshot):
         """Check pages, indexes and column types, and that the index by topic lists each append exactly once."""
         for (line,) in self.db.execute(f"PRAGMA integrity_check({limits.CHECK_FINDINGS_MAX})"):
             if line != "ok":
-                yield Finding("file", line.replace("\n", " "))
+                text = line.removeprefix("*** in database main ***").replace("\n", " ").strip()
+                yield Finding("file", f"the integrity check of SQLite reports: {text}")
         for topic, committed_id in self.db.execute(LOST_PLACES):
             yield Finding("place", f"the index lists record {committed_id} in topic {topic}, but it does not exist")
         for topic, committed_id, times in self.db.execute(MISPLACED):

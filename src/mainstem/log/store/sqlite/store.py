@@ -90,6 +90,11 @@ class SqliteStore(Store):
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock.acquire()
             prepare_database(self.path)
+        except (FileExistsError, NotADirectoryError) as error:
+            reason = "it is a file" if isinstance(error, FileExistsError) else "a part of its path is a file"
+            raise StoreUnusable(
+                f"cannot use the data directory {self.directory}: {reason}; choose another one with --data"
+            ) from None
         except OSError as error:
             self._lock.release()
             raise StoreUnusable(f"cannot use the data directory {self.directory}: {error.strerror}") from None

@@ -30,6 +30,16 @@ async def test_a_file_that_is_not_a_database_is_reported_with_what_to_do(tmp_pat
     )
 
 
+@pytest.mark.parametrize(("data", "reason"), [("file", "it is a file"), ("file/data", "a part of its path is a file")])
+async def test_a_data_directory_that_is_a_file_is_reported_as_such(tmp_path: Path, data: str, reason: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreUnusable) as refusal:
+        await SqliteStore(tmp_path / data).open()
+    assert refusal.value.detail == (
+        f"cannot use the data directory {tmp_path / data}: {reason}; choose another one with --data"
+    )
+
+
 async def test_a_corrupt_database_names_check_and_restore(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path)
     await store.open()
