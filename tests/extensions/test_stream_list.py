@@ -63,7 +63,10 @@ def test_a_stream_is_described(client, path):
         "ttl_seconds": 3600,
         "expires_at": None,
         "forked_from": None,
+        "messages": 1,
+        "bytes": 4,
     }
+    assert (b["messages"], b["bytes"]) == (0, 0)  # it shares all its data
     assert (b["forked_from"], b["closed"], b["ttl_seconds"], b["expires_at"]) == (
         path + "/a",
         False,

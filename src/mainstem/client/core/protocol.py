@@ -184,6 +184,8 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
     ttl_seconds: int | None = None
     expires_at: str | None = None
     forked_from: str | None = None
+    messages: int | None = None
+    bytes: int | None = None
 
 
 class Listing(msgspec.Struct, frozen=True, kw_only=True):
@@ -209,6 +211,8 @@ def read_listing(response: Response) -> tuple[list[StreamInfo], str | None]:
             ttl_s=item.ttl_seconds,
             expires_at=item.expires_at,
             forked_from=item.forked_from,
+            messages=item.messages,
+            size_bytes=item.bytes,
         )
         for item in listing.streams
     ]

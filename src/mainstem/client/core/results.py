@@ -29,6 +29,10 @@ class StreamInfo:
     earliest_offset: str | None = None
     created_at: str | None = None
     forked_from: str | None = None
+    messages: int | None = None
+    """In a list of streams: the messages that it holds. A fork does not count those that it shares."""
+    size_bytes: int | None = None
+    """In a list of streams: the size of those messages."""
     created: bool | None = None
     """After create or fork: whether the server made it just now. A retry may find what the call itself made."""
 

@@ -100,6 +100,7 @@ def narrow_prefix(prefix: str, identity: Identity) -> str:
 
 def describe(path: str, state: StreamState, identity: Identity) -> dict[str, Any]:
     origin = state.origin
+    inherited = state.lineage[-1].end if state.lineage else 0
     return {
         "path": path,
         "content_type": state.content_type,
@@ -110,4 +111,6 @@ def describe(path: str, state: StreamState, identity: Identity) -> dict[str, Any
         "ttl_seconds": state.ttl_s,
         "expires_at": state.expires_at_text,
         "forked_from": None if origin is None or not identity.may_read(origin.path) else origin.path,
+        "messages": state.messages,
+        "bytes": state.tail - max(state.earliest, inherited),
     }
