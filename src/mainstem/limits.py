@@ -338,6 +338,8 @@ PRUNED_TOLD_MAX: Final = 1_000  # partitions and streams in the list of what wou
 
 # Command line
 CLI_ATTEMPTS: Final = 3  # of a first request, within half a second: a server that is not there is told at once
+CLI_RETRY_NOTICE_S: Final = 1.0  # of an unreachable server, before a command says that it retries; people wait for 2 s
+CLI_LOG_TAIL_IDS_MAX: Final = 1_000_000  # how far back `log tail -n` looks for messages; with filters it may find few
 CLI_APPEND_BYTES: Final = 256 * KIB  # input is sent in pieces of this size: one page in memory, and few requests
 CLI_APPEND_MESSAGES_MAX: Final = 1_000  # JSON messages in one append
 CLI_LINE_BYTES_MAX: Final = MIB  # a longer line of a stream is shown in pieces

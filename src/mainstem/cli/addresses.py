@@ -1,4 +1,4 @@
-"""Which server a command speaks to, and as whom: options, environment, or a named context in a file."""
+"""The server a command talks to, and its token: from options, the environment, or a saved context."""
 
 import os
 import tempfile
@@ -13,21 +13,22 @@ from mainstem.streams.rules import paths
 from mainstem.streams.rules.paths import PREFIX
 
 DEFAULT_URL = "http://127.0.0.1:4437"
+SYNC = "/v1/sync"
 
 
 class Context(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A server by name."""
+    """A saved server."""
 
     url: str
     token: str | None = None
     token_file: str | None = None
-    """Where the token is read from each time, for tokens that something else renews."""
+    """A file that every command reads the token from, so that another program can renew it."""
     stream_prefix: str | None = None
-    """Where the server serves streams; None is the default."""
+    """The path under which the server serves streams; None is the default."""
 
 
 class Contexts(msgspec.Struct, frozen=True, omit_defaults=True):
-    """All contexts, and the one that is in use."""
+    """All contexts, and the name of the current one."""
 
     contexts: dict[str, Context] = {}
     current: str | None = None
@@ -51,16 +52,16 @@ def load_contexts(path: Path | None = None) -> Contexts:
         return msgspec.json.decode(path.read_bytes(), type=Contexts)
     except FileNotFoundError:
         return Contexts()
-    except msgspec.MsgspecError as error:
-        raise Failure(f"{path} cannot be read ({error}): mend it, or remove it", ExitCode.LOCAL) from None
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        raise Failure(f"{path} is not a valid contexts file: correct it, or delete it", ExitCode.LOCAL) from None
 
 
 def save_contexts(contexts: Contexts, path: Path | None = None) -> None:
-    """In one step, readable by its owner alone: it holds tokens."""
+    """Replace the file atomically. Only its owner can read it, since it holds tokens."""
     path = path or contexts_path()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     text = msgspec.json.format(msgspec.json.encode(contexts), indent=2)
-    file, unfinished = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # mkstemp makes it 0600
+    file, unfinished = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # mkstemp sets mode 0600
     try:
         with os.fdopen(file, "wb") as out:
             out.write(text + b"\n")
@@ -74,17 +75,25 @@ def find_context(known: Contexts, name: str) -> Context:
     try:
         return known.contexts[name]
     except KeyError:
-        names = ", ".join(sorted(known.contexts)) or "none yet"
+        names = ", ".join(sorted(known.contexts)) or "none"
         raise Failure(
-            f"there is no context {name!r} (there are: {names}): add it with `mainstem context add`", ExitCode.USAGE
+            f"there is no context {name!r} (known: {names}): add it with `mainstem context add`", ExitCode.USAGE
         ) from None
 
 
 def check_url(url: str) -> str:
+    """Return the URL of a server without a trailing slash. Refuse a URL that cannot be one."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise Failure(f"{url!r} is not a URL of a server: write it as {DEFAULT_URL}", ExitCode.USAGE)
-    return url.rstrip("/")
+        raise Failure(f"{url!r} is not the URL of a server: write it like {DEFAULT_URL}", ExitCode.USAGE)
+    bare = url.rstrip("/")
+    for ending in (PREFIX, SYNC):
+        if bare.endswith(ending):
+            raise Failure(
+                f"{url!r} is not the URL of a server: leave out {ending}, as in {bare.removesuffix(ending)}",
+                ExitCode.USAGE,
+            )
+    return bare
 
 
 def check_prefix(prefix: str) -> str:
@@ -98,10 +107,9 @@ def check_prefix(prefix: str) -> str:
 def find_address(
     url: str | None, token: str | None, context: str | None, environment: Mapping[str, str] = os.environ
 ) -> Address:
-    """A flag beats the environment, which beats the context in use.
+    """Return the server and the token. An option overrides the environment, which overrides the current context.
 
-    The token and the prefix of a context are only for that context's own server, never for a URL that was named
-    besides.
+    The token and the prefix of a context are used only for its own server, never for another URL.
     """
     token = token or environment.get("MAINSTEM_TOKEN") or None
     prefix = check_prefix(environment.get("MAINSTEM_STREAM_PREFIX") or PREFIX)
@@ -129,5 +137,5 @@ def _token_of(context: Context) -> str | None:
 def read_token(path: str) -> str:
     token = Path(path).read_text("utf-8").strip()
     if not token:
-        raise Failure(f"{path} is empty: it should hold a token", ExitCode.LOCAL)
+        raise Failure(f"{path} is empty: write the token into it", ExitCode.LOCAL)
     return token

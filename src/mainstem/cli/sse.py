@@ -1,4 +1,4 @@
-"""Server-sent events of endpoints that the streams client does not know: read for ever, across reconnects."""
+"""Server-sent events of endpoints that the streams client does not know, across reconnects."""
 
 import random
 import time
@@ -8,7 +8,8 @@ import httpx2
 
 from mainstem import limits
 from mainstem.cli.addresses import Address
-from mainstem.client import Retries, transports
+from mainstem.cli.clients import make_retries
+from mainstem.client import transports
 from mainstem.client.core.effects import NoResponse
 from mainstem.client.core.errors import ClientError, ConnectionFailed, error_of
 from mainstem.client.core.sse import Event, EventParser
@@ -17,11 +18,11 @@ Query = Sequence[tuple[str, str]]
 
 
 def read_events(address: Address, path: str, query: Callable[[], Query]) -> Iterator[Event]:
-    """Events as they come. `query` is asked before each connection, so it says where to go on.
+    """Yield events as they arrive. `query` is called before each connection, to say where to continue.
 
-    A first connection that fails is an error; later ones are tried again until the server is back.
+    If the first connection fails, this raises an error. After that it reconnects until the server is back.
     """
-    retries = Retries(attempts_max=None)
+    retries = make_retries(address, None)
     headers = {"accept": "text/event-stream", "accept-encoding": "identity"}
     if address.token is not None:
         headers["authorization"] = f"Bearer {address.token}"

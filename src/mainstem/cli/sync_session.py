@@ -1,4 +1,4 @@
-"""A session of the sync protocol for one command: it sends a request, and waits for the reply."""
+"""A session of the sync protocol for one command, which sends a request and waits for the reply."""
 
 import random
 import time
@@ -14,8 +14,8 @@ from websockets.exceptions import InvalidHandshake, InvalidStatus, WebSocketExce
 
 from mainstem import limits
 from mainstem.cli.addresses import Address
-from mainstem.cli.failures import ExitCode, Failure
-from mainstem.client import Retries
+from mainstem.cli.clients import make_retries
+from mainstem.cli.failures import ExitCode, Failure, current_request, explain_denial
 from mainstem.client.sync_connection import SyncConnection
 from mainstem.client.sync_protocol.errors import ServerRefused
 from mainstem.client.sync_protocol.messages import (
@@ -32,9 +32,8 @@ from mainstem.client.sync_protocol.urls import endpoint_url
 
 ANONYMOUS = "mainstem-cli"
 CODES = {
-    "auth_failed": (ExitCode.DENIED, "give a valid token with --token, and its client with --client-id"),
-    "forbidden": (ExitCode.DENIED, "ask for a token with this partition"),
-    "rate_limited": (ExitCode.UNAVAILABLE, "try again later, with less"),
+    "forbidden": (ExitCode.DENIED, "ask for a token that allows this partition"),
+    "rate_limited": (ExitCode.UNAVAILABLE, "try again later, with fewer events"),
     "server_error": (ExitCode.UNAVAILABLE, "try again later; the server's log has the reason"),
 }
 
@@ -42,11 +41,11 @@ T = TypeVar("T")
 
 
 class Disconnected(Exception):
-    """The connection broke; what was asked for may be asked again."""
+    """The connection broke; the request may be sent again."""
 
 
 def client_of(token: str | None) -> str:
-    """Who a token is for, or a name of our own: the server refuses a token of somebody else."""
+    """Return the client id in a token, or a default without one. The server refuses a token of another client."""
     try:
         claims = msgspec.json.decode(urlsafe_b64decode((token or "").split(".")[1] + "=="))
         return str(claims["client_id"])
@@ -55,7 +54,7 @@ def client_of(token: str | None) -> str:
 
 
 class Session:
-    """One connection, and the next one when it breaks. The first must come about; later ones are waited for."""
+    """A connection that is made again when it breaks. If the first one fails, the command ends."""
 
     def __init__(self, address: Address, client_id: str | None) -> None:
         self._address = address
@@ -64,7 +63,7 @@ class Session:
         self._connection: SyncConnection | None = None
         self._numbers = count(1)
         self.head = 0
-        """The newest committed id when the connection began."""
+        """The head of the log when the connection was made."""
 
     def __enter__(self) -> "Session":
         try:
@@ -89,16 +88,20 @@ class Session:
             )
         except InvalidStatus as refused:
             code = ExitCode.DENIED if refused.response.status_code in (401, 403) else ExitCode.FAILED
-            raise Failure(f"{self._url} refuses the connection: {refused}", code) from None
-        except (OSError, InvalidHandshake) as error:
-            raise Disconnected(str(error) or type(error).__name__) from None
+            raise Failure(
+                f"{self._url} refused the connection with HTTP {refused.response.status_code}: check --url", code
+            ) from None
+        except InvalidHandshake:
+            raise Disconnected("it does not accept WebSocket connections") from None
+        except OSError as error:
+            raise Disconnected((error.strerror or "the connection failed").lower()) from None
         token = self._address.token or ""
         connected = self._request(partial(encode_connect, token, self._client_id), Connected)
         self.head = connected.server_last_committed_id or 0
 
     def reconnect(self, error: Disconnected) -> None:
-        """Wait until the server is back, within the patience of the client."""
-        retries = Retries()
+        """Wait until the server is back. Raise an error after as many attempts as the streams client makes."""
+        retries = make_retries(self._address)
         failures = 1
         while retries.allow(failures):
             time.sleep(retries.delay(failures, random.random))
@@ -111,12 +114,13 @@ class Session:
 
     def _unreachable(self, error: Disconnected) -> Failure:
         return Failure(
-            f"{self._url}: {error}: start a server with `mainstem serve`, or name another with --url or --context",
+            f"cannot reach {self._url}: {error}: start a server with `mainstem serve`, or choose another with --url or "
+            "--context",
             ExitCode.UNREACHABLE,
         )
 
     def _request(self, encode: Callable[[str], bytes], reply: type[T]) -> T:
-        """Send a message with the next id, and wait for its reply; broadcasts that come before it are left out."""
+        """Send a message with the next id, and wait for its reply. Skip broadcasts that arrive before it."""
         msg_id = str(next(self._numbers))
         with self._use_connection() as connection:
             connection.send(encode(msg_id))
@@ -124,21 +128,21 @@ class Session:
 
     @contextmanager
     def _use_connection(self) -> Iterator[SyncConnection]:
-        """The connection, with its errors as those of the command: an error message of the server ends it."""
+        """Lend the connection, and translate its errors. An error message of the server ends the command."""
         assert self._connection is not None
         try:
             yield self._connection
         except ServerRefused as refusal:
             raise explain_refusal(refusal) from None
         except TimeoutError:
-            raise Disconnected("the server does not answer") from None
-        except (OSError, WebSocketException) as error:
-            raise Disconnected(str(error)) from None
+            raise Disconnected("the server did not answer") from None
+        except (OSError, WebSocketException):
+            raise Disconnected("the connection broke") from None
 
-    # What commands ask for
+    # Requests of commands
 
     def submit(self, drafts: Sequence[dict[str, Any]]) -> tuple[SubmitResult, ...]:
-        """Ids make it safe to send them again, so a server that restarts is waited for."""
+        """Submit drafts, and return their results. Their ids make it safe to send them again after a reconnect."""
         while True:
             try:
                 return self._request(partial(encode_submit, drafts), SubmitResults).results
@@ -146,7 +150,7 @@ class Session:
                 self.reconnect(error)
 
     def pages(self, partitions: Sequence[str], since: int, *, subscribe: bool = False) -> Iterator[Page]:
-        """From a cursor to the present, page by page."""
+        """Yield the pages from a cursor to the head."""
         subscribe_to = partitions if subscribe else None
         while True:
             encode = partial(encode_sync, partitions, since, limits.SYNC_PAGE_MAX, subscribe_to=subscribe_to)
@@ -161,7 +165,7 @@ class Session:
                 return
 
     def events(self, partitions: Sequence[str], since: int) -> Iterator[Page]:
-        """From a cursor on, for ever. Each broadcast is a page of its own."""
+        """Yield the pages from a cursor to the head, and then each broadcast as a page, without end."""
         while True:
             try:
                 for page in self.pages(partitions, since, subscribe=True):
@@ -178,6 +182,9 @@ class Session:
 
 
 def explain_refusal(refusal: ServerRefused) -> Failure:
+    if refusal.code == "auth_failed":
+        return explain_denial(refusal.message)
     code, advice = CODES.get(refusal.code, (ExitCode.FAILED, ""))
-    said = f"the server says {refusal.code}: {refusal.message}"
+    current = current_request()
+    said = f"{current.command if current else 'sync'}: {refusal.code}: {refusal.message}"
     return Failure(f"{said}: {advice}" if advice else said, code)

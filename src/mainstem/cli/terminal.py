@@ -1,4 +1,4 @@
-"""Data of strangers on a terminal. Into a pipe or a file, and with --raw, bytes go as they are."""
+"""Escaping of other people's data on a terminal. Pipes and files, and --raw, get the bytes unchanged."""
 
 import codecs
 import sys
@@ -15,7 +15,7 @@ RAW = "mainstem.raw"
 
 def _note_raw(context: click.Context, parameter: click.Parameter, given: bool) -> None:
     if given:
-        context.find_root().meta[RAW] = True
+        context.meta[RAW] = True
 
 
 raw_option = click.option(
@@ -23,23 +23,23 @@ raw_option = click.option(
     is_flag=True,
     expose_value=False,
     callback=_note_raw,
-    help="Print control characters as they are, on a terminal too.",
+    help="Print control characters unescaped, even on a terminal.",
 )
 
 
 def is_escaped() -> bool:
-    """Whether standard output is a terminal that must be kept from obeying data."""
+    """Return whether standard output is a terminal, which would obey control characters in data."""
     context = click.get_current_context(silent=True)
-    return sys.stdout.isatty() and not (context is not None and context.find_root().meta.get(RAW))
+    return sys.stdout.isatty() and not (context is not None and context.meta.get(RAW))
 
 
 def show(data: bytes) -> bytes:
-    """Whole data, as it may be written to standard output."""
+    """Return data as it may be written to standard output."""
     return escape_text(data.decode("utf-8", "backslashreplace")).encode() if is_escaped() else data
 
 
 class IncrementalEscaper:
-    """The same for data that comes in pieces, of which one may end within a character."""
+    """Escapes data that arrives in pieces. A piece may end within a character."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")

@@ -15,7 +15,7 @@ import msgspec
 
 from mainstem import limits
 from mainstem.cli.addresses import Address
-from mainstem.cli.failures import ExitCode, is_verbose
+from mainstem.cli.failures import ExitCode, is_verbose, note_request
 from mainstem.cli.options import server
 from mainstem.cli.output import write_facts
 from mainstem.cli.progress import is_visible
@@ -125,6 +125,7 @@ def job_options(*, changes: bool = False) -> Callable[[Callable[..., Any]], Call
                 dry_run=dry_run,
                 as_json=as_json,
             )
+            note_request(click.get_current_context(), address.url, has_token=bool(token_file or address.token))
             return function(*args, runner=runner, **options)
 
         if changes:
