@@ -1,4 +1,4 @@
-"""`mainstem backup`: an online copy of the embedded store."""
+"""`mainstem backup`: copy the embedded store while its server runs."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @options.store
-@click.option("--force", is_flag=True, help="Replace FILE if it is there.")
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @options.common
 def backup(file: Path, data: str | None, store: str | None, config: str | None, force: bool, as_json: bool) -> None:
-    """Copy the embedded store to FILE, verified, while its server runs or while it does not.
+    """Copy the embedded store to FILE, and verify the copy.
 
-    The copy is one consistent moment of the log. FILE appears only when it is whole.
+    The server may be running. The copy is consistent: it holds the log as of one moment. FILE appears only when it is
+    complete.
     """
     from mainstem.checks.rules import check_store
     from mainstem.log.store.sqlite.backup import back_up
@@ -29,13 +30,15 @@ def backup(file: Path, data: str | None, store: str | None, config: str | None, 
     source = find_store(data, store, config)
     if isinstance(source, str):
         raise Failure(
-            "a PostgreSQL store is copied with PostgreSQL's own tools: `pg_dump --format=custom --file=FILE URL`, and "
-            "back with `pg_restore`",
+            "mainstem backup copies only embedded stores: copy a PostgreSQL store with `pg_dump --format=custom "
+            "--file=FILE URL`, and restore it with `pg_restore`",
             ExitCode.USAGE,
         )
     with progress.bar("Copying", then="Verifying", shown=progress.is_visible(as_json)) as advance:
         copied = back_up(require_file(source), file, check_store, force=force, progress=advance)
-    output.write_result(describe(copied), f"{copied.path} holds the log up to {copied.figures.head}", as_json)
+    size = output.format_bytes(copied.size_bytes)
+    said = f"{copied.path} holds the log up to committed id {copied.figures.head} ({size})"
+    output.write_result(describe(copied), said, as_json)
 
 
 def describe(copied: "Copy") -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`mainstem bench`: a small load on a server, bounded in number and time."""
+"""`mainstem bench`: put a small, bounded load on a server."""
 
 import threading
 import time
@@ -18,7 +18,7 @@ from mainstem.cli.failures import Failure
 if TYPE_CHECKING:
     from mainstem.client import Streams
 
-TTL_S = 3_600  # should the bench be killed, the server removes what it left behind
+TTL_S = 3_600  # the server deletes the streams of a bench that was killed
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -27,23 +27,28 @@ def bounded(name: str, kind: click.ParamType[Any], default: float, help_: str) -
 
 
 @click.command()
-@bounded("-n --appends", click.IntRange(1, limits.BENCH_APPENDS_MAX), 2_000, "How many appends at most.")
-@bounded("--seconds", click.FloatRange(0.1, limits.BENCH_S_MAX), 10.0, "How long to append at most.")
-@bounded("--size", click.IntRange(1, limits.MIB), 100, "Bytes of one append.")
-@bounded("--streams", click.IntRange(1, limits.BENCH_STREAMS_MAX), 8, "To so many streams.")
-@bounded("--connections", click.IntRange(1, limits.BENCH_CONNECTIONS_MAX), 8, "Connections, with one append at a time.")
+@bounded("-n --appends", click.IntRange(1, limits.BENCH_APPENDS_MAX), 2_000, "Maximum number of appends.")
+@bounded("--seconds", click.FloatRange(0.1, limits.BENCH_S_MAX), 10.0, "Maximum time for appending.")
+@bounded("--size", click.IntRange(1, limits.MIB), 100, "Bytes per append.")
+@bounded("--streams", click.IntRange(1, limits.BENCH_STREAMS_MAX), 8, "Number of streams.")
+@bounded(
+    "--connections",
+    click.IntRange(1, limits.BENCH_CONNECTIONS_MAX),
+    8,
+    "Number of connections, each with one append at a time.",
+)
 @options.server
 def bench(
     appends: int, seconds: float, size: int, streams: int, connections: int, address: Address, as_json: bool
 ) -> None:
-    """Append to new streams, read them back, delete them, and tell how long it took.
+    """Append to new streams, read them back, delete them, and report how long it took.
 
-    A look at a server, not a benchmark of what it can do: this program itself is soon what limits it.
+    This is a quick check of a server, not a benchmark: this program itself is soon the limit.
     """
     name = uuid.uuid4().hex[:12]
     paths = [f"bench/{name}/{number}" for number in range(streams)]
     with connect(address) as client:
-        client.create(paths[0], ttl_s=TTL_S)  # tells at once what is wrong
+        client.create(paths[0], ttl_s=TTL_S)  # fails early if the server cannot be used
         try:
             for path in paths[1:]:
                 client.create(path, ttl_s=TTL_S)
@@ -54,14 +59,11 @@ def bench(
         finally:
             for path in paths:
                 client.delete(path)
-    if as_json:
-        output.write_json(facts)
-    else:
-        output.write_facts({name: round(value, 2) for name, value in facts.items()}, as_json=False)
+    output.write_facts(facts, as_json)
 
 
 class Load:
-    """Appends from several threads, until enough are done, the time is over, or one fails."""
+    """Appends from several threads, until enough are done, the time is up, or one fails."""
 
     def __init__(self, address: Address, paths: list[str], size: int, appends: int, seconds: float) -> None:
         self._address = address
@@ -118,7 +120,7 @@ class Load:
     def describe(self) -> dict[str, Any]:
         ordered = sorted(self.latencies_s)
         if not ordered:
-            raise Failure("not one append was answered in time: give it more --seconds")
+            raise Failure("the server answered no append in time: allow more --seconds")
 
         def at(share: float) -> float:
             return ordered[min(len(ordered) - 1, int(len(ordered) * share))] * 1000
@@ -139,5 +141,5 @@ def read_back(client: "Streams", paths: list[str], expected: int) -> dict[str, A
     found = sum(len(batch.data) for path in paths for batch in client.read(path))
     took_s = time.perf_counter() - began_s
     if found != expected:
-        raise Failure(f"{expected} bytes were appended, but {found} can be read: please report this")
+        raise Failure(f"appended {expected:,} bytes but read {found:,} back: please report this bug")
     return {"bytes_read": found, "read_seconds": took_s, "read_bytes_per_second": found / took_s}

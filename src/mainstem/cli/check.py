@@ -1,4 +1,4 @@
-"""`mainstem check`: whether a store keeps its promises."""
+"""`mainstem check`: look for faults in a store."""
 
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 @options.store
 @options.common
 def check(file: Path | None, data: str | None, store: str | None, config: str | None, as_json: bool) -> None:
-    """Look for faults in the store, or in a backup FILE, and end with 1 if there are any.
+    """Check the store, or a backup FILE, for faults.
 
-    A server may run meanwhile. The whole file is read.
+    The exit code is 1 if there are any. The command reads the whole store; a server may use it meanwhile.
     """
     from mainstem.checks.rules import check_store
     from mainstem.log.store.postgres.urls import strip_password
@@ -48,22 +48,25 @@ def check(file: Path | None, data: str | None, store: str | None, config: str | 
 
 
 def open_snapshot(where: Path | str) -> "AbstractContextManager[StoreSnapshot]":
-    """A snapshot of the SQLite store at a path, or of the PostgreSQL store at a URL."""
+    """Open a snapshot of the SQLite store at a path, or of the PostgreSQL store at a URL."""
     if isinstance(where, Path):
         from mainstem.log.store.sqlite import snapshot as sqlite
 
         return sqlite.open_snapshot(require_file(where))
     try:
         from mainstem.log.store.postgres import snapshot as postgres
-    except ImportError as error:
-        raise Failure(f"{error}: a PostgreSQL store needs `pip install 'mainstem[postgres]'`", ExitCode.USAGE) from None
+    except ImportError:
+        raise Failure(
+            "the driver for PostgreSQL is not installed: run `pip install 'mainstem[postgres]'`", ExitCode.USAGE
+        ) from None
     return postgres.open_snapshot(where)
 
 
 def write_report(found: dict[str, Any]) -> None:
     for fault in found["faults"]:
         output.write_line(f"{fault['rule']}: {fault['detail']}")
-    held = f"{found['records']} records, {found['states']} states, head {found['head']}"
+    held = f"{found['records']:,} records, {found['states']:,} states, head {found['head']}"
     number = len(found["faults"])
-    result = f"{'more than ' if found['more_faults'] else ''}{number} faults" if number else "no faults"
+    faults = f"{number:,} fault{'s' if number > 1 else ''}"
+    result = f"{'more than ' if found['more_faults'] else ''}{faults}" if number else "no faults"
     output.write_line(f"{found['store']}: {result} ({held})")

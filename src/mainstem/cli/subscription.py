@@ -1,4 +1,4 @@
-"""`mainstem subscription`: who is told when streams get new data, and the work of those who are told."""
+"""`mainstem subscription`: manage subscriptions, and do the work of a pull-wake worker."""
 
 import os
 import socket
@@ -11,17 +11,18 @@ import msgspec
 from mainstem.cli import options, output
 from mainstem.cli.addresses import Address
 from mainstem.cli.clients import connect
+from mainstem.cli.lazy import CommandGroup
 from mainstem.streams.rules.paths import RESERVED
 
 if TYPE_CHECKING:
     from mainstem.client import Response
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def subscription() -> None:
-    """Manage subscriptions, and work off their wakes.
+    """Manage subscriptions, and process their wakes.
 
-    A webhook subscription calls a URL; a pull-wake one writes into a stream, and workers claim what is to be done.
+    A webhook subscription calls a URL. A pull-wake subscription writes wakes to a stream, and workers claim them.
     """
 
 
@@ -50,12 +51,14 @@ def target(name: str, action: str = "") -> str:
 
 @subscription.command()
 @click.argument("name")
-@click.option("--webhook", metavar="URL", help="Call this URL when there is something new.")
-@click.option("--wake-stream", metavar="PATH", help="Or write a wake into this stream, for workers that claim.")
-@click.option("--pattern", metavar="GLOB", help="The streams that it is about.")
-@click.option("--stream", "streams", metavar="PATH", multiple=True, help="A stream that it is about; may be repeated.")
-@click.option("--lease-ms", type=int, default=30_000, show_default=True, help="How long a worker has until its ack.")
-@click.option("--description", help="Free text.")
+@click.option("--webhook", metavar="URL", help="Call this URL when a stream has new data.")
+@click.option("--wake-stream", metavar="PATH", help="Write wakes to this stream instead, for workers to claim.")
+@click.option("--pattern", metavar="GLOB", help="Subscribe to the streams that match this glob.")
+@click.option("--stream", "streams", metavar="PATH", multiple=True, help="Subscribe to this stream; repeatable.")
+@click.option(
+    "--lease-ms", type=int, default=30_000, show_default=True, help="How long a worker may take until it acknowledges."
+)
+@click.option("--description", help="Text for people.")
 @options.server
 def create(
     name: str,
@@ -68,9 +71,9 @@ def create(
     address: Address,
     as_json: bool,
 ) -> None:
-    """Make the subscription NAME. One that is there just so is left as it is."""
+    """Create the subscription NAME, unless it exists with the same configuration."""
     if (webhook is None) == (wake_stream is None):
-        raise click.UsageError("give --webhook or --wake-stream, one of them")
+        raise click.UsageError("give either --webhook or --wake-stream")
     config = {
         "type": "pull-wake" if webhook is None else "webhook",
         "pattern": pattern,
@@ -84,41 +87,56 @@ def create(
     if as_json:
         output.write_json(reply.json())
     else:
-        output.write_line(f"{name} {'is made' if reply.status == 201 else 'is there already'}")
+        output.write_line(f"created {name}" if reply.status == 201 else f"{name} already exists")
 
 
 @subscription.command()
 @click.argument("prefix", default="")
 @options.server
 def ls(prefix: str, address: Address, as_json: bool) -> None:
-    """List subscriptions whose names begin with PREFIX; it needs an admin's token."""
+    """List the subscriptions whose names begin with PREFIX.
+
+    If the server requires tokens, this needs one with the admin claim.
+    """
     query = {"prefix": prefix, "after": ""}
+    empty = True
     while True:
         with connect(address) as streams:
             page = streams.request("GET", f"/v1/subscriptions?{urlencode(query)}").json()
-        for found in page["subscriptions"]:
-            if as_json:
-                output.write_json(found)
-            else:
-                about, to = found["pattern"] or "its own streams", found["webhook_url"] or found["wake_stream"]
-                output.write_line(f"{found['subscription_id']}  {about} -> {to}  {found['status']}")
+        found = page["subscriptions"]
+        empty = empty and not found
+        if as_json:
+            for item in found:
+                output.write_json(item)
+        elif found:
+            output.write_table(("NAME", "STREAMS", "WAKES", "STATUS"), [_row(item) for item in found])
         if page["next"] is None:
-            return
+            break
         query["after"] = page["next"]
+    if empty and not as_json:
+        which = f"no subscriptions begin with {prefix!r}" if prefix else "no subscriptions"
+        output.note_empty(f"{which}: create one with `mainstem subscription create`")
+
+
+def _row(item: dict[str, Any]) -> list[str]:
+    streams = item["pattern"] or "(listed by name)"
+    return [item["subscription_id"], streams, item["webhook_url"] or item["wake_stream"], item["status"]]
 
 
 @subscription.command()
 @click.argument("name")
 @options.server
 def get(name: str, address: Address, as_json: bool) -> None:
-    """Describe the subscription NAME: what it is about, and how far each stream was processed."""
+    """Describe the subscription NAME, and the acknowledged offset of each stream."""
     found = ask(address, "GET", target(name)).json()
     if as_json:
         output.write_json(found)
         return
     links = found.pop("streams")
     output.write_facts(found, as_json=False)
-    output.write_rows([("stream", link["path"], link["link_type"], link["acked_offset"]) for link in links])
+    if links:
+        rows = [(link["path"], link["link_type"], output.show(link["acked_offset"])) for link in links]
+        output.write_table(("STREAM", "LINK", "ACKNOWLEDGED"), rows)
 
 
 @subscription.command()
@@ -127,7 +145,7 @@ def get(name: str, address: Address, as_json: bool) -> None:
 def rm(name: str, address: Address, as_json: bool) -> None:
     """Delete the subscription NAME."""
     ask(address, "DELETE", target(name))
-    output.write_result({"subscription_id": name, "deleted": True}, f"{name} is deleted", as_json)
+    output.write_result({"subscription_id": name, "deleted": True}, f"deleted {name}", as_json)
 
 
 @subscription.command()
@@ -137,7 +155,7 @@ def rm(name: str, address: Address, as_json: bool) -> None:
 def link(name: str, streams: tuple[str, ...], address: Address, as_json: bool) -> None:
     """Add streams to the subscription NAME."""
     ask(address, "POST", target(name, "/streams"), {"streams": streams}, safe=True)
-    output.write_result({"subscription_id": name, "streams": streams}, f"{name} is about {', '.join(streams)}", as_json)
+    output.write_result({"subscription_id": name, "streams": streams}, f"added {', '.join(streams)} to {name}", as_json)
 
 
 @subscription.command()
@@ -147,17 +165,17 @@ def link(name: str, streams: tuple[str, ...], address: Address, as_json: bool) -
 def unlink(name: str, path: str, address: Address, as_json: bool) -> None:
     """Remove a stream from the subscription NAME."""
     ask(address, "DELETE", target(name, f"/streams/{quote(path)}"))
-    output.write_result({"subscription_id": name, "removed": path}, f"{name} is not about {path} any more", as_json)
+    output.write_result({"subscription_id": name, "removed": path}, f"removed {path} from {name}", as_json)
 
 
 @subscription.command()
 @click.argument("name")
-@click.option("--worker", help="Who takes the work.  [default: this machine and process]")
+@click.option("--worker", help="Name of the worker.  [default: this host and process]")
 @options.server
 def claim(name: str, worker: str | None, address: Address, as_json: bool) -> None:
-    """Take the pending work of the pull-wake subscription NAME.
+    """Claim the pending wake of the pull-wake subscription NAME.
 
-    Prints what `ack` and `release` need, and the streams with something new.
+    Print the values that `ack` and `release` need, and the streams with new data.
     """
     worker = worker or f"{socket.gethostname()}-{os.getppid()}"
     found = ask(address, "POST", target(name, "/claim"), {"worker": worker}).json()
@@ -166,16 +184,17 @@ def claim(name: str, worker: str | None, address: Address, as_json: bool) -> Non
         return
     streams = found.pop("streams")
     output.write_facts(found, as_json=False)
-    rows = [("stream", item["path"], item["acked_offset"], item["tail_offset"]) for item in streams]
-    output.write_rows(rows)
+    if streams:
+        rows = [(item["path"], output.show(item["acked_offset"]), item["tail_offset"]) for item in streams]
+        output.write_table(("STREAM", "ACKNOWLEDGED", "END"), rows)
 
 
 def of_claim(function: Any) -> Any:
-    """What a claim gave."""
+    """Add the options for the values of a claim."""
     for option in (
-        click.option("--claim-token", metavar="TOKEN", required=True, help="The token of the claim."),
-        click.option("--generation", type=int, required=True, help="The generation of the claim."),
-        click.option("--wake", "wake_id", metavar="ID", required=True, help="The wake_id of the claim."),
+        click.option("--claim-token", metavar="TOKEN", required=True, help="token of the claim."),
+        click.option("--generation", type=int, required=True, help="generation of the claim."),
+        click.option("--wake", "wake_id", metavar="ID", required=True, help="wake_id of the claim."),
     ):
         function = option(function)
     return function
@@ -185,9 +204,14 @@ def of_claim(function: Any) -> Any:
 @click.argument("name")
 @of_claim
 @click.option(
-    "--offset", "offsets", nargs=2, multiple=True, metavar="PATH OFFSET", help="Processed so far; may be repeated."
+    "--offset",
+    "offsets",
+    nargs=2,
+    multiple=True,
+    metavar="PATH OFFSET",
+    help="Offset up to which a stream is processed; repeatable.",
 )
-@click.option("--done", is_flag=True, help="End the wake: the work is done.")
+@click.option("--done", is_flag=True, help="End the wake, because the work is done.")
 @options.server
 def ack(
     name: str,
@@ -199,11 +223,11 @@ def ack(
     address: Address,
     as_json: bool,
 ) -> None:
-    """Say how far the work of a claim has come; this also extends its lease."""
+    """Acknowledge the progress of a claim, which extends its lease."""
     acks = [{"stream": path, "offset": offset} for path, offset in offsets]
     wake = {"wake_id": wake_id, "generation": generation, "acks": acks, "done": done}
     found = ask(address, "POST", target(name, "/ack"), wake, token=claim_token, safe=True).json()
-    more = "more work waits" if found.get("next_wake") else "nothing more waits"
+    more = "more work is waiting" if found.get("next_wake") else "no more work is waiting"
     output.write_result(found, f"acknowledged; {more}", as_json)
 
 
@@ -212,18 +236,19 @@ def ack(
 @of_claim
 @options.server
 def release(name: str, wake_id: str, generation: int, claim_token: str, address: Address, as_json: bool) -> None:
-    """Give a claim back, so that another worker can take it."""
+    """Release a claim, so that another worker can take it."""
     wake = {"wake_id": wake_id, "generation": generation}
     ask(address, "POST", target(name, "/release"), wake, token=claim_token)
-    output.write_result({"subscription_id": name, "released": True}, f"{name} is released", as_json)
+    output.write_result({"subscription_id": name, "released": True}, f"released {name}", as_json)
 
 
 @subscription.command()
 @options.server
 def keys(address: Address, as_json: bool) -> None:
-    """Show the public keys that webhook calls are signed with."""
+    """Show the public keys with which the server signs webhook calls."""
     found = ask(address, "GET", "jwks.json").json()
     if as_json:
         output.write_json(found)
     else:
-        output.write_rows([(key.get("kid"), key.get("alg") or key.get("crv")) for key in found["keys"]])
+        rows = [(output.show(key.get("kid")), output.show(key.get("alg") or key.get("crv"))) for key in found["keys"]]
+        output.write_table(("KEY ID", "ALGORITHM"), rows)
