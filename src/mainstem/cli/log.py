@@ -1,15 +1,23 @@
-"""`mainstem log`: the one log behind all streams and partitions."""
+"""`mainstem log`: read the log that holds all streams and partitions."""
 
 from base64 import b64decode
+from collections import deque
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlencode
 
 import click
 import msgspec
 
+from mainstem import limits
 from mainstem.cli import options, output
 from mainstem.cli.addresses import Address
 from mainstem.cli.clients import connect
+from mainstem.cli.lazy import CommandGroup
 from mainstem.cli.live_output import until_interrupted
+
+if TYPE_CHECKING:
+    from mainstem.client import Response, Streams
 
 LOG = "/v1/log"
 NDJSON = {"accept": "application/x-ndjson"}
@@ -44,30 +52,32 @@ class Control(msgspec.Struct):
     position: int = 0
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def log() -> None:
-    """Read the one log behind all streams and partitions. With tokens, this needs one with the admin claim."""
+    """Read the log that holds all streams and partitions.
+
+    If the server requires tokens, this needs one with the admin claim.
+    """
 
 
 @log.command()
 @options.server
 def head(address: Address, as_json: bool) -> None:
-    """Show where the log ends: its head, its lowest id, and up to where something was pruned."""
+    """Show the head of the log, its lowest id, and its highest pruned id."""
     with connect(address) as streams:
         output.write_facts(streams.request("GET", f"{LOG}/head").json(), as_json)
 
 
 @log.command()
-@click.option(
-    "-n", "--number", type=click.IntRange(min=0), default=10, show_default=True, help="Begin so many ids back."
-)
-@click.option("--after", type=click.IntRange(min=0), help="Begin behind this committed id instead.")
+@click.option("-n", "--number", type=click.IntRange(0, limits.TAIL_MESSAGES_MAX), default=10, show_default=True,
+              help="Start with the last N messages.")  # fmt: skip
+@click.option("--after", type=click.IntRange(min=0), help="Start after this committed id instead.")
 @click.option("--kind", type=click.Choice(["stream", "event"]), help="Only messages of streams, or only events.")
-@click.option("--stream", "streams_", metavar="GLOB", multiple=True, help="Only these streams; may be repeated.")
+@click.option("--stream", "streams_", metavar="GLOB", multiple=True, help="Only these streams; repeatable.")
 @click.option("--prefix", help="Only streams whose paths begin with this.")
-@click.option("-p", "--partition", "partitions", multiple=True, help="Only events of this partition; may be repeated.")
+@click.option("-p", "--partition", "partitions", multiple=True, help="Only events of this partition; repeatable.")
 @output.format_option(LETTERS)
-@click.option("--no-follow", is_flag=True, help="End at the end of the log, and do not wait for more.")
+@click.option("--no-follow", is_flag=True, help="Stop at the end of the log instead of waiting for more.")
 @options.server
 def tail(
     number: int,
@@ -81,47 +91,98 @@ def tail(
     address: Address,
     as_json: bool,
 ) -> None:
-    """Print the end of the log, and go on with what is committed, until Ctrl-C is pressed.
+    """Print the end of the log, and follow it until you press Ctrl-C.
 
-    Each message is a line: its committed id, where it is from, and its data.
+    Each message is a line with its committed id, its stream or partitions, and its data.
     """
     query: Query = [("stream", path) for path in streams_] + [("partition", name) for name in partitions]
     query += [(name, value) for name, value in (("kind", kind), ("prefix", prefix)) if value is not None]
     form = form or output.Format("%i %s %v\\n", LETTERS)
-    with connect(address) as streams:
-        head: int = streams.request("GET", f"{LOG}/head").json()["head"]
     with until_interrupted():
-        reader = Reader(address, query, max(0, head - number) if after is None else after)
-        for rows in reader.catch_up() if no_follow else reader.follow():
+        with connect(address) as streams:
+            bounds = streams.request("GET", f"{LOG}/head").json()
+            if after is None:
+                start = find_last(streams, query, number, bounds["head"], bounds["lowest"])
+            else:
+                start = Start(after, 0)
+        reader = Reader(address, query, start)
+        for rows in reader.catch_up(bounds["head"]) if no_follow else reader.follow():
             for line in rows.split(b"\n"):
                 if line:
                     _print(line, form, as_json)
             output.write(b"", flush=True)
 
 
-class Reader:
-    """Pages of lines; `after` is how far it has come, and `position` how far in the record after that."""
+class Start(NamedTuple):
+    """Where to start reading: after a committed id, and after this many messages of the next record."""
 
-    def __init__(self, address: Address, query: Query, after: int) -> None:
+    after: int
+    position: int
+
+
+def find_last(streams: "Streams", query: Query, number: int, head: int, lowest: int) -> Start:
+    """Return where the last `number` messages start.
+
+    A record may hold many messages, and filters may hide most records. So this reads ranges of ids from the head
+    backwards, each twice as long as the one before, until it has seen enough messages.
+    """
+    if not number:
+        return Start(head, 0)
+    missing, until, length = number, head, number
+    lowest = max(lowest, head - limits.CLI_LOG_TAIL_IDS_MAX + 1)
+    first = Start(head, 0)
+    while missing and until >= lowest:
+        after = max(lowest - 1, until - length)
+        found = deque(_read_positions(streams, query, after, until), maxlen=missing)
+        if found:
+            first = Start(found[0].committed_id - 1, found[0].position)
+        missing -= len(found)
+        until, length = after, length * 2
+    return first
+
+
+class Position(msgspec.Struct):
+    committed_id: int
+    position: int
+
+
+def _read_positions(streams: "Streams", query: Query, after: int, until: int) -> Iterator[Position]:
+    """Yield the position of every message in a range of ids, without its data."""
+    columns = [("columns", "committed_id,position")]
+    for page in _read_pages(streams, [*query, *columns], Start(after, 0), until):
+        for line in page.body.split(b"\n"):
+            if line:
+                yield msgspec.json.decode(line, type=Position)
+
+
+def _read_pages(streams: "Streams", query: Query, start: Start, until: int) -> "Iterator[Response]":
+    """Yield the pages of the log from `start` up to and including the id `until`."""
+    after, position = start
+    while True:
+        cursor = [("after", str(after)), ("position", str(position)), ("until", str(until))]
+        page = streams.request("GET", f"{LOG}?{urlencode([*query, *cursor])}", headers=NDJSON)
+        yield page
+        if "log-up-to-date" in page.headers:
+            return
+        after, position = int(page.headers["log-next"]), int(page.headers.get("log-position", 0))
+
+
+class Reader:
+    """Reads lines from `start`, in pages."""
+
+    def __init__(self, address: Address, query: Query, start: Start) -> None:
         self._address = address
         self._query = query
-        self.after = after
-        self.position = 0
+        self._start = start
 
-    def catch_up(self) -> Iterator[bytes]:
-        from urllib.parse import urlencode
-
+    def catch_up(self, head: int) -> Iterator[bytes]:
+        """Yield the lines up to `head`."""
         with connect(self._address, patient=True) as streams:
-            while True:
-                query = urlencode([*self._query, *self._cursor()])
-                page = streams.request("GET", f"{LOG}?{query}", headers=NDJSON)
+            for page in _read_pages(streams, self._query, self._start, max(head, self._start.after)):
                 yield page.body
-                self.after = int(page.headers["log-next"])
-                self.position = int(page.headers.get("log-position", 0))
-                if "log-up-to-date" in page.headers:
-                    return
 
     def follow(self) -> Iterator[bytes]:
+        """Yield lines without end, across reconnects."""
         from mainstem.cli.sse import read_events
 
         for event in read_events(self._address, LOG, self._live_query):
@@ -129,13 +190,11 @@ class Reader:
                 yield event.data
             elif event.name == "control":
                 control = msgspec.json.decode(event.data, type=Control)
-                self.after, self.position = control.next, control.position
+                self._start = Start(control.next, control.position)
 
     def _live_query(self) -> Query:
-        return [*self._query, *self._cursor(), ("live", "sse")]
-
-    def _cursor(self) -> Query:
-        return [("after", str(self.after)), ("position", str(self.position))]
+        after, position = self._start
+        return [*self._query, ("after", str(after)), ("position", str(position)), ("live", "sse")]
 
 
 def _print(line: bytes, form: output.Format, as_json: bool) -> None:
