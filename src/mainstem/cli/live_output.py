@@ -1,4 +1,4 @@
-"""For commands that print until somebody ends them: Ctrl-C, or the reader of their output."""
+"""For commands that print until Ctrl-C, or until the reader of their output closes it."""
 
 import os
 import select
@@ -15,9 +15,9 @@ from mainstem.cli.failures import ExitCode
 
 @contextmanager
 def until_interrupted() -> Iterator[None]:
-    """End the command without a word on Ctrl-C, and end the process when nobody reads its output any more.
+    """End the command silently on Ctrl-C, and end the process when the reader of its output is gone.
 
-    For commands that only print: nothing has to be put in order.
+    For commands that only print, and have nothing to clean up.
     """
     exit_on_broken_pipe()
     try:
@@ -27,7 +27,7 @@ def until_interrupted() -> Iterator[None]:
 
 
 def exit_on_broken_pipe() -> None:
-    """End the process when the reader of its output is gone, such as `head -1`: a write would notice that too late."""
+    """End the process when the reader of its output, such as `head -1`, is gone. The next write may come much later."""
     try:
         out = sys.stdout.fileno()
         mode = os.fstat(out).st_mode
@@ -39,7 +39,7 @@ def exit_on_broken_pipe() -> None:
 
 def _wait_for_hangup(out: int) -> None:
     poll = select.poll()
-    poll.register(out, 0)  # asks for nothing, so only an error or a hang-up ends the wait
+    poll.register(out, 0)  # no events are requested, so only an error or a hang-up ends the wait
     while not any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll()):
         pass
     os._exit(ExitCode.BROKEN_PIPE)

@@ -1,4 +1,4 @@
-"""Messages out of batches: JSON messages, or the lines of anything else, each with the offset behind it."""
+"""Splits batches into JSON messages, or into lines of other data, each with the offset after it."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -12,12 +12,12 @@ from mainstem.streams.rules.offsets import Offset
 
 class Message(NamedTuple):
     offset: str
-    """Where to read on behind it."""
+    """Read from here to continue after this message."""
     value: bytes
 
 
 def step_back(offset: str, size: int) -> str:
-    """The offset so many bytes before another one. Of a server that counts otherwise, only the given one is known."""
+    """Return the offset `size` bytes before another one, or the same one if its server uses another form of offsets."""
     try:
         end = Offset.parse(offset)
     except BadOffset:
@@ -26,7 +26,7 @@ def step_back(offset: str, size: int) -> str:
 
 
 def position(offset: str | None) -> int | None:
-    """How many bytes lie before an offset, if it tells."""
+    """Return the number of bytes before an offset, or None if the offset does not contain it."""
     try:
         return None if offset is None else Offset.parse(offset).position
     except BadOffset:
@@ -34,7 +34,7 @@ def position(offset: str | None) -> int | None:
 
 
 class Splitter:
-    """Takes the batches of one stream in order."""
+    """Splits the batches of one stream, in order."""
 
     def __init__(self) -> None:
         self._line = bytearray()
@@ -47,7 +47,7 @@ class Splitter:
         return self._take_lines(batch)
 
     def _take_messages(self, batch: Batch) -> Iterator[Message]:
-        """In the stream each message is followed by one byte, a comma."""
+        """Yield the messages. In the stream, a comma follows each of them, which offsets count."""
         messages = batch.raw_messages
         left = sum(len(message) + 1 for message in messages)
         for message in messages:
@@ -64,14 +64,14 @@ class Splitter:
                 self._line.clear()
 
     def end(self) -> Iterator[Message]:
-        """The last line, if nothing ended it."""
+        """Yield the last line if no line feed has ended it."""
         if self._line:
             yield Message(self._offset, bytes(self._line))
             self._line.clear()
 
 
 def split_lines(data: bytes) -> list[bytes]:
-    """Only LF ends a line: a carriage return is data."""
+    """Split at LF only: a carriage return is data."""
     lines = [line + b"\n" for line in data.split(b"\n")]
     lines[-1] = lines[-1][:-1]
     return [line for line in lines if line]

@@ -1,4 +1,4 @@
-"""Progress bars on standard error: only on a terminal, and rich is only imported then."""
+"""Progress bars on standard error, if it is a terminal; only then is rich imported."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -6,21 +6,21 @@ from contextlib import contextmanager
 from typing import Any
 
 Advance = Callable[[int, int | None], None]
-"""Told how much is done, and of how much if that is known."""
+"""Called with the amount that is done, and the total if it is known."""
 
 
 def ignore_progress(done: int, total: int | None) -> None:
-    """Nobody watches."""
+    """Show nothing."""
 
 
 def is_visible(as_json: bool = False) -> bool:
-    """Whether somebody sees a bar: standard error is a terminal, and the output does not run over it."""
+    """Return whether to show a bar: standard error is a terminal, and the output is not JSON."""
     return sys.stderr.isatty() and not as_json
 
 
 @contextmanager
 def bar(label: str, *, then: str = "", bytes_: bool = True, shown: bool = True) -> Iterator[Advance]:
-    """`then` is what goes on when all of it is done."""
+    """Show a bar. `then` replaces the label once everything is done, while the command still works."""
     if not shown:
         yield ignore_progress
         return

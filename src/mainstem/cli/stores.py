@@ -1,4 +1,4 @@
-"""Which store a command looks at: the same settings as those of `mainstem serve`."""
+"""Finds the store that a command works on, from the same settings as `mainstem serve`."""
 
 import os
 from pathlib import Path
@@ -13,7 +13,7 @@ def is_postgres(store: str | None) -> bool:
 
 
 def find_store(data: str | None, store: str | None, config: str | None) -> Path | str:
-    """The file of an embedded store, or the URL of a PostgreSQL one."""
+    """Return the file of an embedded store, or the URL of a PostgreSQL store."""
     from mainstem.server.settings import load_settings
 
     wanted = store or os.environ.get("MAINSTEM_STORE")
@@ -23,11 +23,14 @@ def find_store(data: str | None, store: str | None, config: str | None) -> Path 
     if is_postgres(settings.store):
         return settings.store
     if settings.store != "sqlite":
-        raise Failure("a store in memory ends with its server: there is nothing to look at", ExitCode.USAGE)
+        raise Failure(
+            "a store in memory exists only inside its server: choose sqlite or postgresql:// with --store",
+            ExitCode.USAGE,
+        )
     return Path(settings.data) / "mainstem.db"
 
 
 def require_file(path: Path) -> Path:
     if not path.is_file():
-        raise Failure(f"there is no store at {path}: say where it is with --data", ExitCode.LOCAL)
+        raise Failure(f"there is no store at {path}: name its directory with --data", ExitCode.LOCAL)
     return path

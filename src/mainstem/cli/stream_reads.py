@@ -1,4 +1,4 @@
-"""`mainstem stream read`, `tail` and `watch`: streams onto standard output."""
+"""`mainstem stream read`, `tail` and `watch`: print streams to standard output."""
 
 import sys
 from collections import deque
@@ -20,14 +20,14 @@ from mainstem.cli.terminal import IncrementalEscaper, show
 from mainstem.client import Batch, Streams
 from mainstem.streams.rules.content_types import is_json
 
-LETTERS = {"o": "the offset behind it", "v": "the message", "p": "the path", "n": "its number"}
+LETTERS = {"o": "the offset after it", "v": "the message", "p": "the path", "n": "its number"}
 
 
 format_option = output.format_option(LETTERS)
 
 
 class Printer:
-    """Prints the batches of one stream: as they are, or message by message if a format or JSON asks for that."""
+    """Prints the batches of one stream: unchanged, or message by message for a format or JSON."""
 
     def __init__(self, path: str, form: output.Format | None, as_json: bool, *, live: bool = False) -> None:
         self._path = path
@@ -39,7 +39,7 @@ class Printer:
         self._number = 0
 
     def print(self, batch: Batch, number_max: int | None = None) -> bool:
-        """False when enough was printed."""
+        """Print a batch. Return False once `number_max` messages are printed."""
         if number_max is None and not self._as_json and self._form is None and not is_json(batch.content_type):
             output.write(self._escaper.show(batch.data), flush=self._live)
             return True
@@ -79,16 +79,17 @@ class Printer:
 
 @click.command()
 @click.argument("path", type=STREAM_PATH)
-@click.option("--offset", default="-1", show_default=True, help="Where to begin: -1 is the beginning, or an offset.")
-@click.option("-n", "--number", type=click.IntRange(min=1), help="The first so many messages (of JSON) or lines.")
+@click.option("--offset", default="-1", show_default=True, help="Start at this offset; -1 is the beginning.")
+@click.option("-n", "--number", type=click.IntRange(min=1), help="Print only the first N JSON messages or lines.")
 @format_option
 @options.server
 def read(
     path: str, offset: str, number: int | None, form: output.Format | None, address: Address, as_json: bool
 ) -> None:
-    """Print what the stream PATH holds, and end.
+    """Print the contents of the stream PATH.
 
-    Of a JSON stream each message is a line. Anything else is printed as it is, or line by line with a format.
+    Each message of a JSON stream is printed on its own line. Other streams are printed unchanged, or line by line with
+    a format.
     """
     with connect(address) as streams:
         end = position(streams.head(path).next_offset)
@@ -109,14 +110,14 @@ def read(
 @click.command()
 @click.argument("path", type=STREAM_PATH)
 @click.option("-n", "--number", type=click.IntRange(0, limits.TAIL_MESSAGES_MAX), default=10, show_default=True,
-              help="The last so many messages (of JSON) or lines to begin with.")  # fmt: skip
+              help="Start with the last N JSON messages or lines.")  # fmt: skip
 @format_option
-@click.option("--no-follow", is_flag=True, help="End at the end of the stream, and do not wait for more.")
+@click.option("--no-follow", is_flag=True, help="Stop at the end of the stream instead of waiting for more.")
 @options.server
 def tail(path: str, number: int, form: output.Format | None, no_follow: bool, address: Address, as_json: bool) -> None:
-    """Print the end of the stream PATH, and go on with what is appended, until it is closed or Ctrl-C is pressed.
+    """Print the end of the stream PATH, and follow it until it is closed or you press Ctrl-C.
 
-    A server that restarts meanwhile is waited for, and nothing is lost or printed twice.
+    The command waits for a server that restarts. It prints every message exactly once.
     """
     printer = Printer(path, form, as_json, live=True)
     with until_interrupted():
@@ -133,7 +134,7 @@ def tail(path: str, number: int, form: output.Format | None, no_follow: bool, ad
 
 
 def find_end(streams: Streams, path: str, number: int) -> tuple[Batch | None, str]:
-    """The last messages of a JSON stream and what follows them, or where the last lines of another one begin."""
+    """Return the last messages of a JSON stream and the offset after them, or the offset of the last lines."""
     if not number:
         return None, streams.head(path).next_offset
     batch = streams.read_tail(path, number)
@@ -143,9 +144,10 @@ def find_end(streams: Streams, path: str, number: int) -> tuple[Batch | None, st
 
 
 def find_lines(streams: Streams, path: str, number: int) -> str:
-    """The offset at which the last lines begin. An append may hold a part of a line or many, so it takes some looks.
+    """Return the offset at which the last lines begin.
 
-    The first line of a look may be the end of one, so one more is wanted, unless the look holds the whole stream.
+    An append may hold many lines or a part of one, so this reads more and more appends until they hold enough lines.
+    The first line that it reads may be incomplete, so it looks for one more, unless it has read the whole stream.
     """
     appends, seen = min(number + 1, limits.TAIL_MESSAGES_MAX), -1
     while True:
@@ -173,8 +175,8 @@ def rest_of(streams: Streams, path: str, first: Batch) -> Iterable[Batch]:
 
 @click.command()
 @click.argument("paths", type=STREAM_PATH, nargs=-1, metavar="PATH...")
-@click.option("--prefix", help="All streams that are there now and whose paths begin with this.")
-@click.option("--offset", default="now", show_default=True, help="Where to begin: now, or -1 for the beginning.")
+@click.option("--prefix", help="Follow all existing streams whose paths begin with this.")
+@click.option("--offset", default="now", show_default=True, help="Start here: now, or -1 for the beginning.")
 @format_option
 @options.server
 def watch(
@@ -185,9 +187,9 @@ def watch(
     address: Address,
     as_json: bool,
 ) -> None:
-    """Print what comes into many streams, over one connection, until all are closed or Ctrl-C is pressed.
+    """Follow many streams over one connection, until all are closed or you press Ctrl-C.
 
-    Each line begins with the path, unless a format says otherwise.
+    Each line begins with the path of its stream, unless you give a format.
     """
     from mainstem.cli.stream_set import StreamSetReader
 
@@ -195,9 +197,12 @@ def watch(
         with connect(address) as streams:
             paths = (*paths, *(info.path for info in islice(streams.list(prefix), limits.SET_STREAMS_MAX + 1)))
     if not paths:
-        raise Failure("there is nothing to watch: name streams, or another --prefix", ExitCode.USAGE)
+        raise Failure("there is nothing to watch: name existing streams, or give another --prefix", ExitCode.USAGE)
     if len(set(paths)) > limits.SET_STREAMS_MAX:
-        raise Failure(f"up to {limits.SET_STREAMS_MAX} streams can be watched, not {len(set(paths))}", ExitCode.USAGE)
+        raise Failure(
+            f"one command can watch up to {limits.SET_STREAMS_MAX} streams, not {len(set(paths))}: narrow --prefix",
+            ExitCode.USAGE,
+        )
     form = form or output.Format("%p %v\\n", LETTERS)
     with until_interrupted():
         reader = StreamSetReader(address, list(dict.fromkeys(paths)), offset)

@@ -1,4 +1,4 @@
-"""Many streams over one connection: the events of a stream set, as batches of each stream."""
+"""Many streams over one connection: the events of a stream set, as batches per stream."""
 
 from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Callable
@@ -33,7 +33,7 @@ class BatchPrinter(Protocol):
 
 
 class StreamSetReader:
-    """Follows many streams over one connection, and prints what comes into each."""
+    """Follows many streams over one connection, and prints the new data of each."""
 
     def __init__(self, address: Address, paths: list[str], offset: str) -> None:
         self._address = address
@@ -63,11 +63,14 @@ class StreamSetReader:
         if event.deleted:
             click.echo(f"mainstem: {escape_line(event.stream)} was deleted", err=True)
         elif event.gone:
-            click.echo(f"mainstem: {escape_line(event.stream)}: what was to come next is no longer kept", err=True)
+            click.echo(
+                f"mainstem: {escape_line(event.stream)}: the next data was discarded by retention before it was read",
+                err=True,
+            )
 
     def _query(self) -> Query:
         query = [("live", "sse"), ("offset", self._offset), *(("stream", path) for path in self._paths)]
-        if self._offsets:  # the form of the ids of its events, so a stream that has said nothing yet begins anew
+        if self._offsets:  # in the form of event ids; a stream without an event so far starts from --offset again
             token = urlsafe_b64encode(msgspec.json.encode(self._offsets)).rstrip(b"=").decode()
             query.append(("resume", token))
         return query

@@ -1,5 +1,6 @@
-"""`mainstem stream append`: standard input or files into a stream."""
+"""`mainstem stream append`: write standard input or files to a stream."""
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -19,17 +20,19 @@ from mainstem.cli.stream import STREAM_PATH, expand_type
 from mainstem.client import Appended, NotFound, StreamGone, StreamInfo, Streams
 from mainstem.streams.rules.content_types import is_json
 
+WHOLE_MAX = f"{limits.CLI_WHOLE_BYTES_MAX // limits.MIB} MiB at most"
+
 
 @click.command()
 @click.argument("path", type=STREAM_PATH)
 @click.argument("files", nargs=-1, metavar="[FILE]...")
-@click.option("--create", metavar="TYPE", help="Create the stream with this content type if it is not there.")
+@click.option("--create", metavar="TYPE", help="Create the stream with this content type if it does not exist.")
 @click.option(
-    "-m", "--message", "messages", multiple=True, help="Append this instead of standard input; may be repeated."
+    "-m", "--message", "messages", multiple=True, help="Append this text instead of standard input; repeatable."
 )
-@click.option("--whole", is_flag=True, help="Send each input as one append, not in pieces or line by line.")
-@click.option("--if-match", metavar="OFFSET", help="Only if the stream still ends there; for a single append.")
-@click.option("--close", is_flag=True, help="Close the stream afterwards.")
+@click.option("--whole", is_flag=True, help="Send each input as one append instead of in pieces or lines.")
+@click.option("--if-match", metavar="OFFSET", help="Append only if the stream still ends at this offset.")
+@click.option("--close", is_flag=True, help="Close the stream after the last append.")
 @options.server
 def append(
     path: str,
@@ -42,10 +45,10 @@ def append(
     address: Address,
     as_json: bool,
 ) -> None:
-    """Append standard input, or FILEs, to the stream PATH. - is standard input.
+    """Append standard input, or FILEs, to the stream PATH. A FILE of - is standard input.
 
-    To a JSON stream each line is a message. To any other stream the bytes go as they are. Appends that the server may
-    have missed are sent again, and stored once.
+    For a JSON stream, each line is a message. Other streams get the bytes unchanged. After a lost connection, the
+    command sends its last append again, and the server stores it once.
     """
     if messages and files:
         raise click.UsageError("give files or --message, not both")
@@ -84,14 +87,14 @@ def find_stream(streams: Streams, path: str, create: str | None) -> StreamInfo:
             raise
         if create is None:
             raise Failure(
-                f"{path}: there is no such stream: make it with `mainstem stream create`, or use --create TYPE",
+                f"{path}: there is no such stream: create it with `mainstem stream create`, or pass --create TYPE",
                 ExitCode.NOT_FOUND,
             ) from None
         return streams.create(path, expand_type(create))
 
 
 class Writer:
-    """Sends pieces in turn, and knows how much is stored."""
+    """Sends pieces in order, and counts how much the server has stored."""
 
     def __init__(self, streams: Streams, info: StreamInfo, if_match: str | None, close: bool) -> None:
         self._streams = streams
@@ -105,7 +108,7 @@ class Writer:
         self.bytes = 0
 
     def add(self, piece: "Piece") -> None:
-        """A last piece that closes goes in one step, so where that is asked for the newest piece is held back."""
+        """Send a piece. With --close or --if-match, hold it back until it is known whether it is the last."""
         if self._held is not None:
             self._send(self._held, last=False)
         if self._close or self._if_match is not None:
@@ -114,7 +117,7 @@ class Writer:
             self._send(piece, last=False)
 
     def finish(self) -> str:
-        """Where the stream ends."""
+        """Send the rest, and return the offset at which the stream ends."""
         if self._held is not None:
             self._send(self._held, last=True)
         elif self._close:
@@ -124,7 +127,7 @@ class Writer:
     def _send(self, piece: "Piece", *, last: bool) -> None:
         if self._if_match is not None and (self.appends or not last):
             raise Failure(
-                "--if-match is for a single append, and this input takes several: try --whole", ExitCode.USAGE
+                "--if-match is for a single append, and this input needs several: try --whole", ExitCode.USAGE
             )
         done: Appended = self._streams.append(
             self._info.path,
@@ -140,17 +143,18 @@ class Writer:
         self.bytes += piece.size
 
     def interrupted(self, error: BaseException) -> BaseException:
-        """The error, with what was stored before it: whoever repeats the command must know."""
+        """Return the error with how much was stored before it, so that the user can continue from there."""
         if isinstance(error, click.ClickException) or not self.appends:
             return error
         failure = explain(error)
-        unit = f"{self.messages} messages" if is_json(self._info.content_type) else f"{self.bytes} bytes"
-        said = f"{failure.message}. The first {unit} are stored, up to offset {self._end}"
+        unit = "messages" if is_json(self._info.content_type) else "bytes"
+        number = self.messages if unit == "messages" else self.bytes
+        said = f"{failure.message}. The first {number} {unit} are stored, up to offset {self._end}"
         return Failure(said, ExitCode(failure.exit_code))
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """One append: `size` is what it took of the input."""
+    """One append. `size` is the number of bytes of input that it holds."""
 
     data: bytes
     messages: int
@@ -181,23 +185,29 @@ def open_input(file: str) -> BufferedReader:
 
 
 def _whole(source: BufferedReader, file: str, in_json: bool) -> Iterator[Piece]:
-    """The elements of a JSON array are messages."""
+    """Yield the whole input as one append. The elements of a JSON array are messages."""
     data = source.read(limits.CLI_WHOLE_BYTES_MAX + 1)
     if len(data) > limits.CLI_WHOLE_BYTES_MAX:
-        raise Failure(f"{file} is larger than one append can be, {limits.CLI_WHOLE_BYTES_MAX} bytes", ExitCode.USAGE)
+        raise Failure(
+            f"{name_of(file)} is larger than one append can be, {WHOLE_MAX}: omit --whole",
+            ExitCode.USAGE,
+        )
     if data.strip() if in_json else data:
         value = check_json(data, name_of(file)) if in_json else None
         yield Piece(data, len(value) if isinstance(value, list) else 1, len(data))
 
 
 def _batches(source: BufferedReader, file: str) -> Iterator[Piece]:
-    """Lines of JSON, as many in one append as are there: nothing waits for a line that has not come yet."""
+    """Yield lines of JSON, as many per append as have arrived: no line waits for the next one."""
     name = name_of(file)
     number, rest = 0, b""
     while data := source.read1(limits.CLI_APPEND_BYTES):
         *lines, rest = (rest + data).split(b"\n")
         if len(rest) > limits.CLI_WHOLE_BYTES_MAX:
-            raise Failure(f"line {number + len(lines) + 1} of {name} is too long for one message", ExitCode.USAGE)
+            raise Failure(
+                f"line {number + len(lines) + 1} of {name} is too long: a message can have {WHOLE_MAX}",
+                ExitCode.USAGE,
+            )
         yield from _pack(lines, number, name)
         number += len(lines)
     yield from _pack([rest], number, name)
@@ -224,11 +234,19 @@ def check_json(data: bytes, where: str) -> Any:
         msgspec.json.decode(data, type=msgspec.Raw)
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Failure(f"{where} is not JSON: {error}", ExitCode.USAGE) from None
+        raise Failure(f"{where} is not JSON{locate_json_error(error)}", ExitCode.USAGE) from None
+
+
+def locate_json_error(error: Exception) -> str:
+    """Return where JSON is wrong, as the end of a message."""
+    if isinstance(error, UnicodeDecodeError):
+        return ": it is not UTF-8"
+    found = re.search(r"\(byte (\d+)\)", str(error))
+    return f": look at byte {int(found[1]) + 1}" if found else ": it is incomplete, or of another type"
 
 
 def _total(files: tuple[str, ...]) -> int | None:
-    """How much there is to send, if that can be known."""
+    """Return the size of the input, or None if it is unknown."""
     try:
         return sum(Path(file).stat().st_size for file in files) if files and "-" not in files else None
     except OSError:

@@ -1,4 +1,4 @@
-"""`mainstem sync`: events in partitions, over the sync protocol."""
+"""`mainstem sync`: submit and read events over the sync protocol."""
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -12,6 +12,7 @@ from mainstem import limits
 from mainstem.cli import options, output
 from mainstem.cli.addresses import Address
 from mainstem.cli.failures import ExitCode, Failure
+from mainstem.cli.lazy import CommandGroup
 from mainstem.cli.live_output import until_interrupted
 from mainstem.escaping import escape_line
 
@@ -27,18 +28,18 @@ LETTERS = {
     "t": "the time",
 }
 Line = tuple[int, bytes]
-"""The number of a line that is not blank, and the line."""
+"""The number of a line that is not blank, and its bytes."""
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def sync() -> None:
     """Submit events to partitions, and read them."""
 
 
 def with_client(function: Any) -> Any:
     for option in (
-        click.option("--client-id", help="Who you are.  [default: the token's client, or mainstem-cli]"),
-        click.option("-p", "--partition", "partitions", multiple=True, help="A partition; may be repeated."),
+        click.option("--client-id", help="Your client id.  [default: that of the token, or mainstem-cli]"),
+        click.option("-p", "--partition", "partitions", multiple=True, help="Name of a partition; repeatable."),
     ):
         function = option(function)
     return function
@@ -47,9 +48,11 @@ def with_client(function: Any) -> Any:
 @sync.command()
 @click.argument("file", default="-")
 @with_client
-@click.option("-m", "--message", "messages", multiple=True, help="This event, not standard input; may be repeated.")
-@click.option("--id", "event_id", help="The id of a single event: a retry with the same id commits nothing new.")
-@click.option("--drafts", is_flag=True, help="Each line is a draft with id, partitions and event.")
+@click.option(
+    "-m", "--message", "messages", multiple=True, help="Submit this event instead of standard input; repeatable."
+)
+@click.option("--id", "event_id", help="Id of a single event; a retry with the same id commits nothing new.")
+@click.option("--drafts", is_flag=True, help="Read each line as a draft with id, partitions and event.")
 @options.server
 def submit(
     file: str,
@@ -61,18 +64,18 @@ def submit(
     address: Address,
     as_json: bool,
 ) -> None:
-    """Submit the events in FILE, or standard input: one JSON object a line.
+    """Submit the events in FILE or standard input, one JSON object per line.
 
-    Each event is committed or rejected by itself, and the command ends with 1 if one was rejected.
+    The server commits or rejects each event on its own. The exit code is 1 if it rejected one.
     """
     from mainstem.cli.sync_session import Session
 
     if not partitions and not drafts:
-        raise click.UsageError("say where the events belong, with -p, or give whole --drafts")
+        raise click.UsageError("name the partitions of the events with -p, or submit --drafts")
     if messages and file != "-":
         raise click.UsageError("give a file or --message, not both")
     if event_id is not None and drafts:
-        raise click.UsageError("--drafts have ids of their own: leave --id out")
+        raise click.UsageError("--drafts have ids of their own: omit --id")
     groups: Iterable[list[Line]] = _groups(file) if not messages else [_number_messages(messages)]
     if event_id is not None:
         groups = [_single(groups)]
@@ -85,7 +88,7 @@ def submit(
                     _print_result(result, as_json)
                 output.write(b"", flush=True)
     if rejected:
-        raise Failure(f"{rejected} events were rejected: mend them, and submit them with new ids")
+        raise Failure(f"the server rejected {rejected} of the events: correct and submit them again")
 
 
 def _number_messages(messages: tuple[str, ...]) -> list[Line]:
@@ -93,7 +96,7 @@ def _number_messages(messages: tuple[str, ...]) -> list[Line]:
 
 
 def _groups(file: str) -> Iterator[list[Line]]:
-    """Lines that came together, so that none waits for one that has not come yet."""
+    """Yield the lines that arrived together, so that no line waits for the next one."""
     from mainstem.cli.stream_writes import open_input
 
     number, rest = 0, b""
@@ -109,14 +112,17 @@ def _groups(file: str) -> Iterator[list[Line]]:
 def _number(lines: list[bytes], before: int) -> list[Line]:
     for number, line in enumerate(lines, start=before + 1):
         if len(line) > limits.SYNC_MESSAGE_BYTES_MAX:
-            raise Failure(f"line {number} is longer than a message can be", ExitCode.USAGE)
+            raise Failure(
+                f"line {number} is longer than a message can be ({limits.SYNC_MESSAGE_BYTES_MAX // limits.MIB} MiB)",
+                ExitCode.USAGE,
+            )
     return [(number, line) for number, line in enumerate(lines, start=before + 1) if line.strip()]
 
 
 def _single(groups: Iterable[list[Line]]) -> list[Line]:
     found = list(islice(chain.from_iterable(groups), 2))
     if len(found) > 1:
-        raise Failure("--id is for a single event, and there are more", ExitCode.USAGE)
+        raise Failure("--id is for a single event, and the input has more", ExitCode.USAGE)
     return found
 
 
@@ -127,12 +133,14 @@ def _draft(line: bytes, number: int, partitions: tuple[str, ...], event_id: str 
             return {"id": uuid.uuid4().hex, "partitions": partitions, **draft}
         msgspec.json.decode(line, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Failure(f"event {number} is not a JSON object: {error}", ExitCode.USAGE) from None
+        from mainstem.cli.stream_writes import locate_json_error
+
+        raise Failure(f"event {number} is not a JSON object{locate_json_error(error)}", ExitCode.USAGE) from None
     return {"id": event_id or uuid.uuid4().hex, "partitions": partitions, "event": msgspec.Raw(line.strip())}
 
 
 def _batches(drafts: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """As many drafts as one message may hold."""
+    """Divide drafts into batches that fit into one message."""
     batch: list[dict[str, Any]] = []
     size = 0
     for draft in drafts:
@@ -159,7 +167,11 @@ def _print_result(result: "SubmitResult", as_json: bool) -> None:
 @sync.command()
 @with_client
 @click.option(
-    "--since", type=click.IntRange(min=0), default=0, show_default=True, help="Only what came behind this id."
+    "--since",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Print only events after this committed id.",
 )
 @output.format_option(LETTERS)
 @options.server
@@ -171,7 +183,7 @@ def pull(
     address: Address,
     as_json: bool,
 ) -> None:
-    """Print the events of partitions up to now, and end."""
+    """Print the events of partitions up to now."""
     from mainstem.cli.sync_session import Session
 
     show = _printer(form, as_json)
@@ -182,7 +194,7 @@ def pull(
 
 @sync.command()
 @with_client
-@click.option("--since", type=click.IntRange(min=0), help="Begin behind this committed id.  [default: now]")
+@click.option("--since", type=click.IntRange(min=0), help="Start after this committed id.  [default: now]")
 @output.format_option(LETTERS)
 @options.server
 def tail(
@@ -193,7 +205,7 @@ def tail(
     address: Address,
     as_json: bool,
 ) -> None:
-    """Print the events of partitions as they are committed, until Ctrl-C is pressed."""
+    """Print the events of partitions as they are committed, until you press Ctrl-C."""
     from mainstem.cli.sync_session import Session
 
     show = _printer(form, as_json)
@@ -204,7 +216,7 @@ def tail(
 
 def _require_partitions(partitions: tuple[str, ...]) -> tuple[str, ...]:
     if not partitions:
-        raise click.UsageError("name at least one partition, with -p")
+        raise click.UsageError("name at least one partition with -p")
     return partitions
 
 
@@ -217,11 +229,9 @@ def _printer(form: output.Format | None, as_json: bool) -> "Callable[[Page], Non
                 output.write_json({"snapshot": snapshot})
             else:
                 name = escape_line(snapshot.partition)
-                click.echo(f"mainstem: {name}: what came up to {snapshot.committed_id} is in its snapshot", err=True)
+                click.echo(f"mainstem: {name}: the events up to {snapshot.committed_id} are in its snapshot", err=True)
         for partition in page.history_truncated:
-            click.echo(
-                f"mainstem: {escape_line(partition)}: older events were pruned, and there is no snapshot", err=True
-            )
+            click.echo(f"mainstem: {escape_line(partition)}: older events were pruned without a snapshot", err=True)
         for event in page.events:
             output.write(template.fill(_parts(event))) if not as_json else output.write_json(event)
         output.write(b"", flush=True)
