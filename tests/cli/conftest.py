@@ -1,4 +1,4 @@
-"""What the tests of the command line share: a filled store, and the command with a server of its own."""
+"""Fixtures of the command-line tests: a filled store, and the command with a server of its own."""
 
 import shutil
 import uuid
@@ -18,13 +18,13 @@ def server(shared_server: ServerProcess) -> ServerProcess:
 
 @pytest.fixture
 def mainstem(shell: Shell, server: ServerProcess) -> Shell:
-    """The command, with the shared server as its own."""
+    """The command, with the shared server as its server."""
     return shell.use(server.url)
 
 
 @pytest.fixture
 def path(request: pytest.FixtureRequest) -> str:
-    """A stream, or partition, of this test alone."""
+    """A stream or partition of this test only."""
     return f"{request.node.name}/{uuid.uuid4().hex[:8]}"
 
 
@@ -35,7 +35,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def store(filled: Path, tmp_path: Path) -> Path:
-    """A copy of the filled store, to be harmed."""
+    """A copy of the filled store, to be damaged."""
     directory = tmp_path / "store"
     directory.mkdir()
     return Path(shutil.copy(filled, directory / "mainstem.db"))

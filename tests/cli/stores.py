@@ -26,13 +26,13 @@ def producer(seq: int) -> dict[str, str]:
 
 
 def fill(server: ServerProcess, open_snapshot: OpenSnapshot) -> None:
-    """Streams plain, closed, trimmed, forked, deleted and soft-deleted; events kept and pruned; a snapshot."""
+    """Write streams of every kind (plain, closed, trimmed, forked, deleted, soft-deleted), events and a snapshot."""
     with httpx2.Client(base_url=server.url, trust_env=False) as client:
         _fill_streams(client)
         submit(server, [(f"e{n}", ["a", "b"] if n % 2 else ["a"], {"n": n}) for n in range(6)])
         head = client.get("/readyz").json()["head"]
         client.put("/v1/snapshot/a", json={"committed_id": head, "state": {"n": 5}}).raise_for_status()
-        # The first event is in partition a alone, so this much of its history can go.
+        # The first event is only in partition a, so the history of a up to there can be pruned.
         client.post("/v1/prune", json={"floors": {"a": head - 5}}).raise_for_status()
         _wait_until_pruned(open_snapshot)
 
@@ -72,7 +72,7 @@ def _send(socket, type_, payload):
 
 
 def _wait_until_pruned(open_snapshot: OpenSnapshot) -> None:
-    """The floor is durable at once; what it gives up, and what was deleted, is erased in the background."""
+    """Wait: the floor is durable at once, but pruned events and deleted streams are erased in the background."""
 
     def is_erased() -> bool:
         with open_snapshot() as snapshot:
@@ -83,7 +83,7 @@ def _wait_until_pruned(open_snapshot: OpenSnapshot) -> None:
 
 
 def make_store(directory: Path) -> Path:
-    """The file of a filled store, its server stopped in an orderly way."""
+    """Return the file of a filled store whose server was stopped cleanly."""
     store = directory / "mainstem.db"
     with ServerProcess(directory) as server:
         fill(server, lambda: sqlite.open_snapshot(store))
@@ -92,7 +92,7 @@ def make_store(directory: Path) -> Path:
 
 
 def change_something(client: httpx2.Client, chance: random.Random, number: int) -> None:
-    """Some request that changes streams, as chance will have it."""
+    """Send a random request that changes streams."""
     path = f"/v1/stream/s{chance.randrange(6)}"
     other = f"/v1/stream/s{chance.randrange(6)}"
     match chance.randrange(8):

@@ -1,4 +1,4 @@
-"""Copies of a store: taken under load, verified, put back; and what stands in their way."""
+"""Copies of a store: taken under load, verified, restored; and what prevents that."""
 
 import json
 import os
@@ -32,7 +32,7 @@ def held(path):
         return snapshot.measure()
 
 
-def test_a_backup_of_a_busy_server_is_whole_and_loses_nothing_of_before(shell, start_server):
+def test_a_backup_of_a_busy_server_is_consistent_and_contains_everything_acknowledged_before_it(shell, start_server):
     server = start_server()
     url = f"{server.url}/v1/stream/busy"
     with httpx2.Client(trust_env=False) as client:
@@ -57,10 +57,10 @@ def test_a_backup_of_a_busy_server_is_whole_and_loses_nothing_of_before(shell, s
     finally:
         stop.set()
         writer.join()
-    assert written, "nothing was written meanwhile"
+    assert written, "the server was not busy during the backup"
     assert done["file"] == "copy.db"
     assert stat.S_IMODE(os.stat(shell.directory / "copy.db").st_mode) == 0o600
-    assert sorted(os.listdir(shell.directory)) == ["copy.db", "data"]  # no journal, nothing unfinished
+    assert sorted(os.listdir(shell.directory)) == ["copy.db", "data"]  # no journal, no temporary file
     shell.ok("restore", "copy.db", "--data", "restored")
     restored = start_server(data=shell.directory / "restored")
     lines = httpx2.get(f"{restored.url}/v1/stream/busy", trust_env=False).content.splitlines(keepends=True)
@@ -68,14 +68,14 @@ def test_a_backup_of_a_busy_server_is_whole_and_loses_nothing_of_before(shell, s
     assert lines == [b"%06d\n" % number for number in range(len(lines))]
 
 
-def test_a_backup_holds_what_its_source_does(shell, store, backup):
+def test_a_backup_has_the_same_content_as_its_source(shell, store, backup):
     assert held(backup) == held(store)
     assert shell.ok("check", "good.db").startswith("good.db: no faults (")
     done = json.loads(shell.ok("check", "good.db", "--json"))
     assert (done["ok"], done["faults"], done["head"]) == (True, [], held(store).head)
 
 
-def test_a_backup_replaces_a_file_only_when_told(shell, store, backup):
+def test_a_backup_replaces_a_file_only_with_force(shell, store, backup):
     (shell.directory / "good.db").write_text("precious")
     shell("backup", "good.db", "--data", str(store.parent)).fails(1, "good.db already exists", "--force")
     assert backup.read_text() == "precious"
@@ -84,7 +84,7 @@ def test_a_backup_replaces_a_file_only_when_told(shell, store, backup):
     shell("backup", str(store), "--data", str(store.parent), "--force").fails(1, "the store itself")
 
 
-def test_a_store_with_faults_gives_no_backup(shell, store):
+def test_a_store_with_violations_is_not_backed_up(shell, store):
     db = apsw.Connection(str(store))
     db.execute("DELETE FROM tags WHERE tag = 'b'")
     db.close()
@@ -112,7 +112,7 @@ def test_a_damaged_backup_is_not_restored(shell, backup):
 
 
 def make_older(path):
-    """As the second version of the schema left it: an index over the records, and no places."""
+    """Turn it into the second version of the schema: an index over the records, and no places."""
     db = apsw.Connection(str(path))
     db.execute("DROP VIEW places; DROP TABLE old_places; DROP TABLE new_places")
     db.execute('CREATE INDEX records_by_topic ON records (topic, "end") WHERE kind = 2')
@@ -120,7 +120,7 @@ def make_older(path):
     db.close()
 
 
-def test_a_backup_of_an_older_version_is_brought_up_to_date(shell, backup):
+def test_a_backup_of_an_older_version_is_migrated(shell, backup):
     before = held(backup)
     make_older(backup)
     shell("check", "good.db").fails(7, "older version", "start the server")
@@ -138,7 +138,7 @@ def test_a_damaged_backup_of_an_older_version_is_not_restored(shell, backup):
     assert not (shell.directory / "new" / "mainstem.db").exists()
 
 
-def test_a_data_directory_is_overwritten_only_when_told(shell, store, backup):
+def test_a_data_directory_is_overwritten_only_with_force(shell, store, backup):
     other = shell.directory / "other"
     other.mkdir()
     (other / "notes.txt").write_text("mine")
@@ -148,14 +148,14 @@ def test_a_data_directory_is_overwritten_only_when_told(shell, store, backup):
     assert held(other / "mainstem.db") == held(store)
 
 
-def test_a_server_that_runs_is_in_the_way_of_a_restore_but_not_of_a_check(shell, backup, start_server):
+def test_a_running_server_blocks_a_restore_but_not_a_check(shell, backup, start_server):
     server = start_server()
     shell("restore", "good.db", "--data", str(server.data), "--force").fails(7, str(server.pid), "in use")
     assert "no faults" in shell.ok("check", "--data", str(server.data))
     httpx2.put(f"{server.url}/v1/stream/x", trust_env=False).raise_for_status()
 
 
-def test_the_journal_of_a_killed_server_does_not_get_into_what_is_restored(shell, store, backup, start_server):
+def test_the_journal_of_a_killed_server_is_not_applied_to_the_restored_store(shell, store, backup, start_server):
     server = start_server()
     for number in range(20):
         httpx2.put(f"{server.url}/v1/stream/other-{number}", trust_env=False).raise_for_status()
@@ -169,7 +169,7 @@ def test_the_journal_of_a_killed_server_does_not_get_into_what_is_restored(shell
     assert not [stream for stream in listed if stream["path"].startswith("other")]
 
 
-def test_a_store_that_is_not_there_is_named(shell):
+def test_a_missing_store_is_named(shell):
     shell("check", "--data", "nowhere").fails(7, "nowhere/mainstem.db", "--data")
     shell("backup", "x.db", "--data", "nowhere").fails(7, "nowhere/mainstem.db")
     shell("check", "--store", "memory").fails(2, "memory")
@@ -189,7 +189,7 @@ def test_a_disk_that_fills_up_leaves_nothing_behind(store, tmp_path, disk, write
     assert not [name for name in os.listdir(tmp_path) if name.startswith("copy")]
 
 
-def test_a_copy_that_cannot_be_written_says_why(store, tmp_path):
+def test_a_copy_that_cannot_be_written_is_reported_with_the_reason(store, tmp_path):
     with pytest.raises(BackupFailed, match="No such file"):
         back_up(store, tmp_path / "nowhere" / "copy.db", check_store)
 
@@ -204,7 +204,7 @@ def can_mount() -> bool:
     return subprocess.run([*NAMESPACE, "sh", "-c", script], capture_output=True, check=False).returncode == 0
 
 
-def test_a_full_disk_is_one_line(shell, store, tmp_path):
+def test_a_full_disk_is_reported_in_one_line(shell, store, tmp_path):
     if not can_mount():
         miss("unshare, to mount a small disk", "apt install util-linux; it needs user namespaces")
     (tmp_path / "small").mkdir()
@@ -214,7 +214,7 @@ def test_a_full_disk_is_one_line(shell, store, tmp_path):
     assert done.returncode == 7, done.stderr
     assert done.stderr.count("\n") == 1
     assert "the disk of small/copy.db is full; nothing was changed" in done.stderr
-    assert done.stdout == ""  # and nothing is left there
+    assert done.stdout == ""  # and nothing is left behind
 
 
 def test_an_interrupted_backup_leaves_nothing_behind(store, tmp_path):
@@ -227,7 +227,7 @@ def test_an_interrupted_backup_leaves_nothing_behind(store, tmp_path):
 
 
 def test_the_oldest_schema_can_be_checked_and_copied(tmp_path):
-    """What a server would migrate at its next start is not yet a fault."""
+    """A schema that a server would migrate at its next start is not a violation."""
     with ServerProcess(tmp_path / "data") as server:
         httpx2.put(f"{server.url}/v1/stream/x", trust_env=False).raise_for_status()
         server.terminate()

@@ -1,4 +1,4 @@
-"""The check finds what is wrong with a store: each violation is planted into a copy of a whole one."""
+"""The check finds every violation of a store: each one is planted into a copy of a healthy store."""
 
 import random
 
@@ -41,7 +41,7 @@ def editor(store):
     editor.db.close()
 
 
-def test_a_store_with_some_of_everything_is_whole(store):
+def test_a_store_with_some_of_everything_has_no_violations(store):
     with open_snapshot(store) as snapshot:
         found = check_store(snapshot)
     assert found.findings == ()
@@ -87,7 +87,7 @@ def test_a_torn_page_is_found(store):
     assert any(finding.rule == "file" for finding in find_violations(store))
 
 
-def test_a_list_of_findings_ends(store, editor):
+def test_the_list_of_findings_is_limited(store, editor):
     editor.db.execute("BEGIN")
     for number in range(limits.CHECK_FINDINGS_MAX + 5):
         editor.sql("INSERT INTO tags VALUES (?, 1)", f"tag {number}")
@@ -97,11 +97,11 @@ def test_a_list_of_findings_ends(store, editor):
     assert (len(found.findings), found.more) == (limits.CHECK_FINDINGS_MAX, True)
 
 
-# Nothing that the server itself does is a violation
+# Nothing that the server does is a violation
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_a_store_is_whole_after_any_changes_while_its_server_runs_and_after_it_was_killed(start_server, seed):
+def test_a_store_has_no_violations_after_any_changes_while_its_server_runs_and_after_a_kill(start_server, seed):
     server = start_server()
     chance = random.Random(seed)
     store = server.data / "mainstem.db"

@@ -1,8 +1,10 @@
-"""`mainstem stream`: standard input and output first."""
+"""`mainstem stream`, with standard input and output."""
 
 import json
+import re
 import signal
 import subprocess
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -17,16 +19,16 @@ def rows(text):
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_bytes_go_in_and_come_out_as_they_are(mainstem, path):
-    data = bytes(range(256)) * 3_000  # several appends, and no whole lines
-    assert mainstem.ok("stream", "create", path) == f"{path} is created\n"
-    assert mainstem.ok("stream", "create", path) == f"{path} is there already\n"
+def test_bytes_are_written_and_read_unchanged(mainstem, path):
+    data = bytes(range(256)) * 3_000  # several appends, which do not end at line boundaries
+    assert mainstem.ok("stream", "create", path) == f"created {path}\n"
+    assert mainstem.ok("stream", "create", path) == f"{path} already exists\n"
     assert mainstem.ok("stream", "append", path, input=data) == ""
     assert mainstem("stream", "read", path).output == data
 
 
 def test_each_line_is_a_message_of_a_json_stream(mainstem, path, tmp_path):
-    sent = '{"n": 1}\n\n [1,2] \n"three"'  # blank lines count for nothing, and the last one needs no end
+    sent = '{"n": 1}\n\n [1,2] \n"three"'  # blank lines are ignored, and the last line needs no newline
     done = json.loads(mainstem.ok("stream", "append", path, "--create", "json", "--json", input=sent))
     assert (done["messages"], done["path"]) == (3, path)
     assert mainstem.ok("stream", "read", path) == '{"n": 1}\n[1,2]\n"three"\n'
@@ -38,12 +40,12 @@ def test_each_line_is_a_message_of_a_json_stream(mainstem, path, tmp_path):
 
 def test_messages_can_be_arguments_and_a_stream_can_be_closed_with_the_last(mainstem, path):
     mainstem.ok("stream", "append", path, "--create", "json", "-m", "[1]", "-m", '{"a":2}', "--close")
-    assert mainstem.ok("stream", "tail", path) == '[1]\n{"a":2}\n'  # ends by itself: the stream is closed
+    assert mainstem.ok("stream", "tail", path) == '[1]\n{"a":2}\n'  # ends on its own: the stream is closed
     assert json.loads(mainstem.ok("stream", "head", path, "--json"))["closed"] is True
     mainstem("stream", "append", path, "-m", "3").fails(6, path, "closed")
 
 
-def test_an_append_can_insist_on_the_end_of_the_stream(mainstem, path):
+def test_an_append_can_require_the_end_of_the_stream(mainstem, path):
     made = json.loads(mainstem.ok("stream", "create", path, "--type", "text", "--json"))
     mainstem.ok("stream", "append", path, "--if-match", made["next_offset"], input="one\n")
     mainstem("stream", "append", path, "--if-match", made["next_offset"], input="two\n").fails(6, "ends at")
@@ -52,7 +54,7 @@ def test_an_append_can_insist_on_the_end_of_the_stream(mainstem, path):
     assert mainstem.ok("stream", "read", path) == "one\n"
 
 
-def test_reads_can_be_shaped_and_resumed(mainstem, path):
+def test_reads_can_be_formatted_and_resumed(mainstem, path):
     mainstem.ok("stream", "append", path, "--create", "json", input='{"n":1}\n{"n":2}\n{"n":3}\n')
     found = rows(mainstem.ok("stream", "read", path, "--json"))
     assert [row["value"] for row in found] == [{"n": 1}, {"n": 2}, {"n": 3}]
@@ -97,7 +99,7 @@ def test_a_tail_follows_until_ctrl_c(mainstem, path):
     assert tail.stderr.read() == b""
 
 
-def test_an_append_of_a_slow_input_waits_for_nothing(mainstem, path):
+def test_an_append_of_a_slow_input_sends_each_line_at_once(mainstem, path):
     mainstem.ok("stream", "create", path, "--type", "json")
     tail = mainstem.spawn("stream", "tail", path)
     append = mainstem.spawn("stream", "append", path)
@@ -127,7 +129,6 @@ def test_streams_are_listed_described_forked_closed_and_deleted(mainstem, path):
     mainstem.ok("stream", "append", f"{path}/2", input=" and fork")
     assert mainstem.ok("stream", "ls", f"{path}/") == f"{path}/1\n{path}/2\n"
     assert mainstem.ok("stream", "ls", f"{path}/", "-n", "1") == f"{path}/1\n"
-    assert f"closed  text/plain  {path}" not in mainstem.ok("stream", "ls", f"{path}/", "--long")
     assert [row["forked_from"] for row in rows(mainstem.ok("stream", "ls", f"{path}/", "--json"))] == [
         None,
         f"{path}/1",
@@ -135,10 +136,44 @@ def test_streams_are_listed_described_forked_closed_and_deleted(mainstem, path):
     assert mainstem.ok("stream", "read", f"{path}/2") == "source and fork"
     facts = json.loads(mainstem.ok("stream", "head", f"{path}/1", "--json"))
     assert (facts["ttl_seconds"], facts["retention"], facts["content_type"]) == (3600, "max-messages=5", "text/plain")
-    assert "ttl seconds      3600" in mainstem.ok("stream", "head", f"{path}/1")
-    assert mainstem.ok("stream", "close", f"{path}/2") == f"{path}/2 is closed\n"
-    assert mainstem.ok("stream", "rm", f"{path}/2", f"{path}/1").count("is deleted") == 2
+    assert "ttl seconds      3600 (1h)" in mainstem.ok("stream", "head", f"{path}/1")
+    assert mainstem.ok("stream", "close", f"{path}/2") == f"closed {path}/2\n"
+    assert mainstem.ok("stream", "rm", f"{path}/2", f"{path}/1").count("deleted ") == 2
     assert mainstem.ok("stream", "ls", f"{path}/") == ""
+
+
+def test_a_long_list_is_a_table_for_people(mainstem, path):
+    mainstem.ok("stream", "append", f"{path}/a", "--create", "json", input="".join(f"{n}\n" for n in range(1_200)))
+    mainstem.ok("stream", "create", f"{path}/b", "--type", "text", "--ttl", "90m", "--closed")
+    mainstem.ok("stream", "append", f"{path}/c", "--create", "binary", input=bytes(2_984_089))
+    table = mainstem.ok("stream", "ls", f"{path}/", "--long").splitlines()
+    assert table[0].split() == ["PATH", "MESSAGES", "SIZE", "AGE", "TTL", "STATE", "TYPE"]
+    cells = [re.split("  +", line) for line in table[1:]]
+    assert [row[0] for row in cells] == [f"{path}/a", f"{path}/b", f"{path}/c"]
+    assert [row[1] for row in cells][:2] == ["1,200", "0"]
+    assert [row[2] for row in cells] == ["4.8 KiB", "0 B", "2.8 MiB"]
+    assert all(re.fullmatch(r"\d+s|\d+m(\d+s)?", row[3]) for row in cells)
+    assert [row[4:] for row in cells] == [
+        ["-", "open", "application/json"],
+        ["1h30m", "closed", "text/plain"],
+        ["-", "open", "application/octet-stream"],
+    ]
+    c = rows(mainstem.ok("stream", "ls", f"{path}/", "--json"))[2]
+    assert c["bytes"] == 2_984_089  # for programs, numbers stay as they are
+
+
+def test_a_description_says_when_the_stream_was_created_and_how_much_it_holds(mainstem, path):
+    before = datetime.now(UTC)
+    mainstem.ok("stream", "append", path, "--create", "json", input='{"n":1}\n{"n":2}\n')
+    mainstem.ok("stream", "create", f"{path}/longer")  # its path begins with the same text
+    facts = json.loads(mainstem.ok("stream", "head", path, "--json"))
+    created = datetime.fromisoformat(facts["created_at"])
+    assert before - timedelta(seconds=1) <= created <= datetime.now(UTC)
+    assert (facts["messages"], facts["bytes"]) == (2, 16)
+    shown = mainstem.ok("stream", "head", path)
+    assert f"created at       {facts['created_at']}\n" in shown
+    assert "bytes            16 B\n" in shown
+    assert "forked from" not in shown
 
 
 @pytest.mark.parametrize(
@@ -155,14 +190,14 @@ def test_streams_are_listed_described_forked_closed_and_deleted(mainstem, path):
         (["append", "x", "/nowhere/file"], 5, "no such stream"),
     ],
 )
-def test_what_the_server_refuses_is_one_line(mainstem, arguments, code, said):
+def test_a_refusal_of_the_server_is_reported_in_one_line(mainstem, arguments, code, said):
     mainstem("stream", *arguments).fails(code, said)
 
 
-def test_bad_input_is_named_by_its_line_and_what_was_stored_is_told(mainstem, path, tmp_path):
+def test_invalid_input_is_named_by_its_line_and_the_stored_messages_are_reported(mainstem, path, tmp_path):
     mainstem.ok("stream", "create", path, "--type", "json")
     mainstem("stream", "append", path, input='{"n":1}\n{"n":\n').fails(2, "line 2 of standard input is not JSON")
-    assert mainstem.ok("stream", "read", path) == ""  # all of a piece or nothing
+    assert mainstem.ok("stream", "read", path) == ""  # one piece of input is stored as a whole or not at all
     mainstem("stream", "append", path, "/nowhere/file").fails(7, "/nowhere/file: No such file")
     (tmp_path / "good").write_text('{"n":1}\n')
     done = mainstem("stream", "append", path, "good", "/nowhere/file")
@@ -180,13 +215,13 @@ def test_bad_input_is_named_by_its_line_and_what_was_stored_is_told(mainstem, pa
         ["create", "x", "--ttl", "y"],
     ],
 )
-def test_bad_usage_has_code_2(shell, arguments):
+def test_invalid_usage_exits_with_2(shell, arguments):
     done = shell("stream", *arguments)
     assert done.code == 2
     assert "Traceback" not in done.errors
 
 
-def test_a_reader_that_has_enough_ends_the_command_quietly(mainstem, path):
+def test_a_reader_that_closes_the_output_ends_the_command_silently(mainstem, path):
     mainstem.ok("stream", "append", path, "--create", "text", input="line\n" * 400_000)
     reading = mainstem.spawn("stream", "read", path)
     head = subprocess.run(["head", "-1"], stdin=reading.stdout, capture_output=True, timeout=30, check=True)
@@ -195,20 +230,20 @@ def test_a_reader_that_has_enough_ends_the_command_quietly(mainstem, path):
     assert (reading.wait(30), reading.stderr.read()) == (141, b"")
 
 
-def test_a_full_disk_behind_standard_output_is_told(mainstem, path):
+def test_a_full_disk_at_standard_output_is_reported(mainstem, path):
     mainstem.ok("stream", "append", path, "--create", "text", "-m", "data")
     with open("/dev/full", "wb") as full:
         command = [*COMMAND, "stream", "read", path]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, env=mainstem.environment, check=False)
     assert done.returncode == 7
-    assert done.stderr.decode().startswith("mainstem: no space left")
+    assert done.stderr.decode().startswith("mainstem: no space is left")
     assert done.stderr.count(b"\n") == 1
 
 
 @pytest.mark.parametrize(
     "command", [["stream", "tail"], ["stream", "watch", "--offset", "-1"], ["log", "tail", "--stream"]]
 )
-def test_a_follower_ends_with_its_reader_though_nothing_more_comes(mainstem, path, command):
+def test_a_follower_ends_with_its_reader_even_if_no_more_data_arrives(mainstem, path, command):
     mainstem.ok("stream", "append", path, "--create", "json", "-m", "1")
     process = mainstem.spawn(*command, path)
     assert lines(process, 1)[0].endswith("1")
@@ -217,11 +252,11 @@ def test_a_follower_ends_with_its_reader_though_nothing_more_comes(mainstem, pat
     assert process.stderr.read() == b""
 
 
-def test_an_append_to_no_stream_says_how_to_make_one(mainstem, path):
+def test_an_append_to_a_missing_stream_names_how_to_create_one(mainstem, path):
     mainstem("stream", "append", path, input="hello\n").fails(5, path, "mainstem stream create", "--create")
 
 
-def test_a_whole_input_counts_its_messages(mainstem, path):
+def test_the_messages_of_a_whole_input_are_counted(mainstem, path):
     mainstem.ok("stream", "create", path, "--type", "json")
     done = json.loads(mainstem.ok("stream", "append", path, "--whole", "--json", input="[1, [2], 3]\n"))
     assert (done["appends"], done["messages"]) == (1, 3)

@@ -1,4 +1,4 @@
-"""What strangers wrote cannot command the terminal of whoever reads it."""
+"""Text from strangers cannot control the terminal of the person who reads it."""
 
 import json
 import os
@@ -18,12 +18,12 @@ SHOWN = "a\\x1b]0;owned\\x07b\\x9bc\\u202ed\\x0de"
 
 @pytest.fixture
 def see(mainstem):
-    """What a command writes to a terminal."""
+    """Return what a command writes to a terminal."""
 
     def run(*arguments: str) -> str:
         ours, theirs = pty.openpty()
         modes = termios.tcgetattr(theirs)
-        modes[1] &= ~termios.OPOST  # the terminal would turn line breaks into two characters
+        modes[1] &= ~termios.OPOST  # the terminal would turn each line break into two characters
         termios.tcsetattr(theirs, termios.TCSANOW, modes)
         try:
             subprocess.run(
@@ -36,7 +36,11 @@ def see(mainstem):
                 check=False,
                 timeout=60,
             )
-            return os.read(ours, 65_536).decode()
+            os.set_blocking(ours, False)
+            try:
+                return os.read(ours, 65_536).decode()
+            except BlockingIOError:
+                return ""  # the command wrote nothing
         finally:
             os.close(theirs)
             os.close(ours)
@@ -54,13 +58,13 @@ def test_data_is_escaped_on_a_terminal_and_nowhere_else(mainstem, see, path):
     assert mainstem("stream", "read", path).output == data
 
 
-def test_raw_data_is_for_whoever_asks_for_it(mainstem, see, path):
+def test_raw_shows_the_data_unescaped(mainstem, see, path):
     mainstem.ok("stream", "append", path, "--create", "text", input=EVIL)
     assert see("stream", "read", path, "--raw") == EVIL
     assert see("stream", "read", path, "--raw", "-f", "%v") == EVIL
 
 
-def test_a_character_that_comes_in_two_pieces_is_whole(mainstem, see, path, server):
+def test_a_character_that_arrives_in_two_parts_is_whole(mainstem, see, path, server):
     url = f"{server.url}/v1/stream/{path}"
     with httpx2.Client(trust_env=False) as client:
         client.put(url, headers={"content-type": "text/plain"})
@@ -69,7 +73,7 @@ def test_a_character_that_comes_in_two_pieces_is_whole(mainstem, see, path, serv
     assert see("stream", "read", path) == "é\\xc3"
 
 
-def test_json_on_a_terminal_is_json_that_commands_nothing(mainstem, see, path):
+def test_json_on_a_terminal_is_valid_and_contains_no_control_characters(mainstem, see, path):
     message = json.dumps({"text": EVIL}, ensure_ascii=False)
     mainstem.ok("stream", "append", path, "--create", "json", "-m", message)
     seen = see("stream", "read", path, "--json")
@@ -99,6 +103,18 @@ def test_names_are_escaped_wherever_they_are_listed(mainstem, see, path, server)
     for listed in (mainstem.ok("stream", "ls", path), see("stream", "ls", path)):
         assert listed == f"{path}/\\u202egpj.exe\\x9b\n"
     assert json.loads(mainstem.ok("stream", "ls", path, "--json"))["path"] == name
+
+
+def test_an_empty_list_says_so_on_a_terminal_and_nowhere_else(mainstem, see):
+    for arguments, said in (
+        (("stream", "ls", "nothing/"), "mainstem: no streams begin with 'nothing/': create one with "),
+        (("stream", "ls", "nothing/", "--long"), "mainstem: no streams begin with "),
+        (("subscription", "ls", "nothing"), "mainstem: no subscriptions begin with 'nothing': create one with "),
+        (("context", "ls"), "mainstem: no contexts: add one with "),
+    ):
+        assert see(*arguments).startswith(said)
+        assert mainstem.ok(*arguments) == ""
+        assert see(*arguments, "--json") == ""
 
 
 def test_errors_are_escaped(mainstem):
