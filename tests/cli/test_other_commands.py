@@ -181,6 +181,7 @@ def test_a_worker_claims_and_acknowledges(mainstem, path):
     assert stream["path"] == f"{path}/in/1"
     held = ["--wake", claim["wake_id"], "--generation", str(claim["generation"]), "--claim-token", claim["token"]]
     offset = ["--offset", stream["path"], stream["tail_offset"]]
+    mainstem("subscription", "ack", name, *held[:-1], "bad").fails(4, "the token of the claim", "--claim-token")
     assert (
         mainstem.ok("subscription", "ack", name, *held, *offset, "--done") == "acknowledged; no more work is waiting\n"
     )

@@ -69,9 +69,9 @@ def head(address: Address, as_json: bool) -> None:
 
 
 @log.command()
-@click.option("-n", "--number", type=click.IntRange(0, limits.TAIL_MESSAGES_MAX), default=10, show_default=True,
-              help="Start with the last N messages.")  # fmt: skip
-@click.option("--after", type=click.IntRange(min=0), help="Start after this committed id instead.")
+@click.option("-n", "--number", metavar="N", type=click.IntRange(0, limits.TAIL_MESSAGES_MAX), default=10,
+              show_default=True, help="Start with the last N messages.")  # fmt: skip
+@click.option("--after", metavar="ID", type=click.IntRange(min=0), help="Start after this committed id instead.")
 @click.option("--kind", type=click.Choice(["stream", "event"]), help="Only messages of streams, or only events.")
 @click.option("--stream", "streams_", metavar="GLOB", multiple=True, help="Only these streams; repeatable.")
 @click.option("--prefix", help="Only streams whose paths begin with this.")

@@ -158,7 +158,7 @@ def _tell_made(made: "StreamInfo", as_json: bool) -> None:
 @click.command("ls")
 @click.argument("prefix", default="")
 @click.option("-l", "--long", is_flag=True, help="Show messages, size, age, TTL, state and type too.")
-@click.option("-n", "--limit", type=click.IntRange(min=1), help="List at most this many.")
+@click.option("-n", "--limit", metavar="N", type=click.IntRange(min=1), help="List at most this many.")
 @options.server
 def list_(prefix: str, long: bool, limit: int | None, address: Address, as_json: bool) -> None:
     """List the streams whose paths begin with PREFIX."""

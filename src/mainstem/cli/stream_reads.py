@@ -80,7 +80,9 @@ class Printer:
 @click.command()
 @click.argument("path", type=STREAM_PATH)
 @click.option("--offset", default="-1", show_default=True, help="Start at this offset; -1 is the beginning.")
-@click.option("-n", "--number", type=click.IntRange(min=1), help="Print only the first N JSON messages or lines.")
+@click.option(
+    "-n", "--number", metavar="N", type=click.IntRange(min=1), help="Print only the first N JSON messages or lines."
+)
 @format_option
 @options.server
 def read(
@@ -109,8 +111,8 @@ def read(
 
 @click.command()
 @click.argument("path", type=STREAM_PATH)
-@click.option("-n", "--number", type=click.IntRange(0, limits.TAIL_MESSAGES_MAX), default=10, show_default=True,
-              help="Start with the last N JSON messages or lines.")  # fmt: skip
+@click.option("-n", "--number", metavar="N", type=click.IntRange(0, limits.TAIL_MESSAGES_MAX), default=10,
+              show_default=True, help="Start with the last N JSON messages or lines.")  # fmt: skip
 @format_option
 @click.option("--no-follow", is_flag=True, help="Stop at the end of the stream instead of waiting for more.")
 @options.server

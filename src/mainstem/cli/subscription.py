@@ -11,6 +11,7 @@ import msgspec
 from mainstem.cli import options, output
 from mainstem.cli.addresses import Address
 from mainstem.cli.clients import connect
+from mainstem.cli.failures import ExitCode, Failure
 from mainstem.cli.lazy import CommandGroup
 from mainstem.streams.rules.paths import RESERVED
 
@@ -35,14 +36,25 @@ def ask(
     token: str | None = None,
     safe: bool | None = None,
 ) -> "Response":
+    """Send a request about subscriptions. `token` is that of a claim, and replaces the user's own."""
+    from mainstem.client import Unauthorized
+
     content = b"" if body is None else msgspec.json.encode(body)
     headers = {"content-type": "application/json"}
     if token is not None:
         headers["authorization"] = f"Bearer {token}"
+    target = f"{address.stream_prefix}/{RESERVED}/{path}"
     with connect(address) as streams:
-        return streams.request(
-            method, f"{address.stream_prefix}/{RESERVED}/{path}", body=content, headers=headers, safe=safe
-        )
+        try:
+            return streams.request(method, target, body=content, headers=headers, safe=safe)
+        except Unauthorized:
+            if token is None:
+                raise
+            raise Failure(
+                "the server rejected the token of the claim: claim the wake again with `mainstem subscription claim`, "
+                "and pass its token with --claim-token",
+                ExitCode.DENIED,
+            ) from None
 
 
 def target(name: str, action: str = "") -> str:
