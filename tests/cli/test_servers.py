@@ -128,5 +128,5 @@ def test_a_command_whose_server_goes_away_says_that_it_retries(shell, start_serv
     command.stdout.readline()
     server.kill()
     assert command.stderr.readline().decode() == (
-        f"mainstem: waiting for {server.url}: retrying until it answers (Ctrl-C stops)\n"
+        f"mainstem: waiting for {server.url}; retrying (Ctrl-C stops)\n"
     )

@@ -33,7 +33,7 @@ class RetryNotice:
             self._since_s, self._given = now_s, False
         if not self._given and now_s + wait_s - self._since_s > limits.CLI_RETRY_NOTICE_S:
             self._given = True
-            text = f"mainstem: waiting for {self._url}: retrying until it answers (Ctrl-C stops)"
+            text = f"mainstem: waiting for {self._url}; retrying (Ctrl-C stops)"
             print(escape_text(text), file=sys.stderr, flush=True)
 
 

@@ -5,7 +5,7 @@ import time
 from mainstem.cli import clients
 from mainstem.cli.addresses import Address
 
-NOTICE = "mainstem: waiting for http://h: retrying until it answers (Ctrl-C stops)\n"
+NOTICE = "mainstem: waiting for http://h; retrying (Ctrl-C stops)\n"
 
 
 def test_the_notice_is_given_once_per_wait_and_only_after_a_second(monkeypatch, capsys):
