@@ -127,6 +127,4 @@ def test_a_command_whose_server_goes_away_says_that_it_retries(shell, start_serv
     command = shell.spawn(*arguments)
     command.stdout.readline()
     server.kill()
-    assert command.stderr.readline().decode() == (
-        f"mainstem: waiting for {server.url}; retrying (Ctrl-C stops)\n"
-    )
+    assert command.stderr.readline().decode() == (f"mainstem: waiting for {server.url}; retrying (Ctrl-C stops)\n")
