@@ -84,6 +84,7 @@ CONNECTIONS_PER_CLIENT_MAX: Final = 20_000  # behind a proxy all may come from o
 TAIL_MESSAGES_MAX: Final = 10_000
 LISTED_STREAMS: Final = 100
 LISTED_STREAMS_MAX: Final = 1_000
+DESCRIPTIONS_KEPT_MAX: Final = 16  # /openapi.json and /asyncapi.json, one per path at which the app is mounted
 SET_STREAMS_MAX: Final = 100  # streams over one connection
 
 # Compression

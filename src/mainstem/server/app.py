@@ -22,6 +22,7 @@ from mainstem.server.auth.gate import open_gate
 from mainstem.server.edge.heads import normalise_path
 from mainstem.server.edge.request_cycle import RequestCycle
 from mainstem.server.endpoints.append import AppendHandler, is_fast_append
+from mainstem.server.endpoints.descriptions import Descriptions
 from mainstem.server.endpoints.health import Health
 from mainstem.server.endpoints.partitions import PartitionsHttp
 from mainstem.server.endpoints.stream_snapshots import StreamSnapshots
@@ -124,6 +125,7 @@ class Mainstem:
         self.store = store or open_store(settings)
         self.clock_us = clock_us
         self.validate = validate
+        self._guard_hosts = guard_hosts
         self.endpoints: Endpoints | None = None
         """None until the log is open."""
         self.shares = Shares(
@@ -188,6 +190,7 @@ class Mainstem:
             ),
             log=log_http,
             health=Health(self.store, self.live),
+            descriptions=Descriptions(self._describe_http, self._describe_sync),
             sync=SyncSocket(
                 hub,
                 self._identify,
@@ -196,6 +199,16 @@ class Mainstem:
                 uuids_only=settings.sync_ids == "uuid",
             ),
         )
+
+    def _describe_http(self, root: str) -> dict[str, Any]:
+        from mainstem.server.descriptions.openapi import build_openapi  # most servers are never asked
+
+        return build_openapi(self.settings, guard_hosts=self._guard_hosts) | {"servers": [{"url": quote(root) or "/"}]}
+
+    def _describe_sync(self, root: str) -> dict[str, Any]:
+        from mainstem.server.descriptions.asyncapi import build_asyncapi
+
+        return build_asyncapi(self.settings, quote(root))
 
     async def _identify(self, token: str) -> Identity:
         if self.gate is None or self.gate.authenticator is None:

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
 from mainstem.http.asgi import Receive, Scope, Send
+from mainstem.server.endpoints.descriptions import Descriptions
 from mainstem.server.endpoints.health import Health
 from mainstem.server.endpoints.partitions import PartitionsHttp
 from mainstem.server.endpoints.stream_snapshots import StreamSnapshots
@@ -27,6 +28,7 @@ class Endpoints(NamedTuple):
     partitions: PartitionsHttp
     log: LogHttp
     health: Health
+    descriptions: Descriptions
     sync: SyncSocket
 
 
@@ -61,6 +63,8 @@ ROUTES: Final = (
     Route(b"/v1/log/", lambda endpoints: endpoints.log.refuse, admin=True),
     Route(b"/healthz", lambda endpoints: endpoints.health.live),
     Route(b"/readyz", lambda endpoints: endpoints.health.ready),
+    Route(b"/openapi.json", lambda endpoints: endpoints.descriptions.openapi),
+    Route(b"/asyncapi.json", lambda endpoints: endpoints.descriptions.asyncapi),
     # Answered by endpoints/fault_injection.py before it comes to this table, and only with --test-endpoints.
     Route(b"/_test/", _not_served, frozenset(), admin=True),
 )

@@ -20,6 +20,7 @@ from mainstem.streams.rules.paths import Mount
 
 NOBODY: Final = Identity()
 HEALTH_PATHS: Final = frozenset([b"/healthz", b"/readyz"])
+DESCRIPTION_PATHS: Final = frozenset([b"/openapi.json", b"/asyncapi.json"])
 JWKS_PATH: Final = b"/jwks.json"
 # Their bearer token is the one of the wake, which the subscription itself checks.
 WAKE_PATH = re.compile(rb"/subscriptions/[^/]+/(?:callback|ack|release)")
@@ -80,6 +81,8 @@ class Gate:
     async def _identify(self, scope: Scope, method: str, path: bytes, client: Any) -> Identity:
         if self.authenticator is None:
             return EVERYBODY
+        if path in DESCRIPTION_PATHS:
+            return NOBODY
         if path.startswith(self._control) and needs_no_token(method, path[len(self._control) :]):
             return NOBODY
         try:

@@ -22,7 +22,9 @@ TAKEN = (
     "/v1/stream-snapshot",
     "/v1/subscriptions",
     "/v1/sync",
+    "/asyncapi.json",
     "/healthz",
+    "/openapi.json",
     "/readyz",
     "/_test",
 )
