@@ -100,6 +100,7 @@ COMMON_RESPONSE_HEADERS: Final[dict[str, str]] = {
     "Content-Length": "The size of the body in bytes.",
     "Content-Security-Policy": "`sandbox`: a browser runs no script of stored content as this server's own.",
     "Cross-Origin-Resource-Policy": "`cross-origin`.",
+    "Date": "When the server sent the reply.",
     "Transfer-Encoding": "`chunked` for an event stream.",
     "X-Content-Type-Options": "`nosniff`.",
 }

@@ -73,6 +73,8 @@ class Access(Enum):
     """Which token an operation needs, on a server that asks for tokens."""
 
     PUBLIC = "public"
+    ANY = "any"
+    """Any token will do; what the reply holds depends on it."""
     TOKEN = "token"
     ADMIN = "admin"
     WAKE = "wake"

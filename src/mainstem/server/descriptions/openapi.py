@@ -9,6 +9,7 @@ import mainstem
 from mainstem import errors
 from mainstem.errors import MainstemError
 from mainstem.http.responses import PREFLIGHT_HEADERS
+from mainstem.server.auth.gate import HEALTH_PATHS
 from mainstem.server.descriptions import bodies, headers
 from mainstem.server.descriptions.model import (
     JSON,
@@ -25,7 +26,7 @@ from mainstem.server.descriptions.model import (
 from mainstem.server.descriptions.operations import PATHS_BY_ROUTE
 from mainstem.server.descriptions.stream_operations import CONTROL, STREAM
 from mainstem.server.origins import READ_ONLY
-from mainstem.server.routes import ROUTES
+from mainstem.server.routes import ADMIN_PATHS, ROUTES
 from mainstem.server.settings import Settings
 from mainstem.streams.rules.paths import Mount
 from mainstem.streams.subscriptions.webhook_sender import WebhookBody, WebhookResult
@@ -174,28 +175,37 @@ class _Builder:
         self.guard_hosts = guard_hosts and not settings.authenticates
 
     def describe_path(self, path: Path) -> dict[str, Any]:
-        item = {method: self.describe_operation(method, operation) for method, operation in path.operations.items()}
+        where = path.template.encode()
+        item = {
+            method: self.describe_operation(where, method, operation) for method, operation in path.operations.items()
+        }
         below = (self.settings.stream_prefix + "/", "/v1/")
         if path.template.startswith(below):
-            item["options"] = self.describe_preflight(next(iter(path.operations.values())))
+            item["options"] = self.describe_preflight(where, next(iter(path.operations.values())))
         return item
 
-    def describe_preflight(self, operation: Operation) -> dict[str, Any]:
+    def describe_preflight(self, path: bytes, operation: Operation) -> dict[str, Any]:
         """Describe the request that browsers send before a page of another origin may use the path."""
         names = [name.decode().title() for name, _ in PREFLIGHT_HEADERS]
         told = [name for name in names if name in headers.RESPONSE_HEADERS]
         parameters = [parameter for parameter in operation.parameters if parameter.place is In.PATH]
+        faults: list[type[MainstemError]] = [errors.HostNotAllowed] if self.guard_hosts else []
+        if path.startswith(ADMIN_PATHS) and not self.settings.authenticates:
+            faults.append(errors.OriginNotAllowed)
         described = {
             "tags": [operation.tag],
             "summary": "Answer a CORS preflight",
-            "responses": {"204": {"description": "What pages of other origins may do.", **_refer_to_headers(told)}},
+            "responses": {
+                "204": {"description": "What pages of other origins may do.", **_refer_to_headers(told)},
+                **self._describe_faults(operation, faults, has_body=True),
+            },
             **self._security(Access.PUBLIC),
         }
         if parameters:
             described["parameters"] = [_describe_parameter(parameter) for parameter in parameters]
         return described
 
-    def describe_operation(self, method: str, operation: Operation) -> dict[str, Any]:
+    def describe_operation(self, path: bytes, method: str, operation: Operation) -> dict[str, Any]:
         described: dict[str, Any] = {
             "operationId": operation.id,
             "tags": [operation.tag],
@@ -213,7 +223,7 @@ class _Builder:
         if operation.body is not None:
             described["requestBody"] = self._describe_body(operation.body)
         replies = {str(reply.status): self._describe_reply(reply) for reply in operation.replies}
-        faults = self._describe_faults(operation, self.list_faults(method, operation), has_body=method != "head")
+        faults = self._describe_faults(operation, self.list_faults(path, method, operation), has_body=method != "head")
         described["responses"] = {**replies, **faults}
         return described
 
@@ -260,19 +270,21 @@ class _Builder:
             described["x-event-schemas"] = {event: self.schemas.refer(data) for event, data in reply.events.items()}
         return described
 
-    def list_faults(self, method: str, operation: Operation) -> list[type[MainstemError]]:
+    def list_faults(self, path: bytes, method: str, operation: Operation) -> list[type[MainstemError]]:
         """Return the errors of an operation: its own, and those that the settings bring."""
         settings, access = self.settings, operation.access
         faults: list[type[MainstemError]] = list(operation.errors)
         if settings.authenticates:
             faults.append(errors.TokenInUrl)
+            if access in (Access.ANY, Access.TOKEN, Access.ADMIN):
+                faults.append(errors.Unauthorized)
             if access in (Access.TOKEN, Access.ADMIN):
-                faults += [errors.Unauthorized, errors.Forbidden]
-        elif method.upper() not in READ_ONLY or access is Access.ADMIN:
+                faults.append(errors.Forbidden)
+        elif method.upper() not in READ_ONLY or path.startswith(ADMIN_PATHS):
             faults.append(errors.OriginNotAllowed)
         if self.guard_hosts:
             faults.append(errors.HostNotAllowed)
-        if settings.max_requests_per_second and operation.tag != "Server":
+        if settings.max_requests_per_second and path not in HEALTH_PATHS:
             faults.append(errors.RateLimited)
         faults += _WRITE_FAULTS if operation.writes else _READ_FAULTS
         return list(dict.fromkeys(faults))

@@ -64,6 +64,7 @@ STREAMS: Final = Path(
             None,
             (Reply(200, "A page of the list.", (), {JSON: bodies.StreamList}),),
             (errors.BadQuery,),
+            access=Access.ANY,
         )
     },
 )

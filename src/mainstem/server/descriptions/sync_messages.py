@@ -51,23 +51,23 @@ class FieldError(Described):
     message: Annotated[str, Meta(description="What is wrong with it. For people.")]
 
 
-class SubmitResult(Described):
+class CommittedResult(Described, tag_field="status", tag="committed"):
     id: Annotated[str, Meta(description="The id of the draft.")]
-    status: Literal["committed", "rejected"]
-    status_updated_at: Annotated[Time, Meta(description="The time of the first commit, or of the rejection.")]
-    committed_id: Annotated[
-        int | UnsetType, Meta(description="If committed: the position of the event in the log.")
-    ] = UNSET
-    reason: Annotated[Literal["validation_failed", "forbidden"] | UnsetType, Meta(description="If rejected: why.")] = (
-        UNSET
-    )
-    errors: Annotated[list[FieldError] | UnsetType, Meta(description="If rejected: what is wrong with the draft.")] = (
-        UNSET
-    )
+    committed_id: Annotated[Whole, Meta(description="The position of the event in the log.")]
+    status_updated_at: Annotated[Time, Meta(description="The time of the first commit of this id.")]
+
+
+class RejectedResult(Described, tag_field="status", tag="rejected"):
+    id: Annotated[str, Meta(description="The id of the draft.")]
+    reason: Annotated[Literal["validation_failed", "forbidden"], Meta(description="Why the draft was rejected.")]
+    errors: Annotated[list[FieldError], Meta(description="What is wrong with the draft.")]
+    status_updated_at: Annotated[Time, Meta(description="The time of the rejection.")]
 
 
 class SubmitEventsResultPayload(Described):
-    results: Annotated[list[SubmitResult], Meta(description="One result per draft, in the order of the request.")]
+    results: Annotated[
+        list[CommittedResult | RejectedResult], Meta(description="One result per draft, in the order of the request.")
+    ]
 
 
 class SnapshotOfPartition(Described):
@@ -135,8 +135,8 @@ FROM_CLIENT: Final[dict[str, SyncMessage]] = {
 FROM_SERVER: Final[dict[str, SyncMessage]] = {
     "connected": SyncMessage(ConnectedPayload, "The session is active."),
     "submit_events_result": SyncMessage(SubmitEventsResultPayload, "The results of `submit_events`."),
-    "event_committed": SyncMessage(SubmitResult, "The draft of `submit_event` was committed."),
-    "event_rejected": SyncMessage(SubmitResult, "The draft of `submit_event` was rejected."),
+    "event_committed": SyncMessage(CommittedResult, "The draft of `submit_event` was committed."),
+    "event_rejected": SyncMessage(RejectedResult, "The draft of `submit_event` was rejected."),
     "event_broadcast": SyncMessage(CommittedEvent, "An event of a subscribed partition was committed."),
     "sync_response": SyncMessage(SyncResponsePayload, "A page of a sync cycle."),
     "heartbeat_ack": SyncMessage(HeartbeatAckPayload, "The sign of life."),
