@@ -9,6 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from tests.support.issuers import write_secret
+from tests.support.json_schemas import list_fields
 from tests.support.sync_peers import Json, Peer, draft, envelope
 
 UNSEEN_CODES = {
@@ -55,12 +56,10 @@ async def test_every_message_is_described_and_everything_described_is_seen(start
         assert (message["type"] in from_server) == (sender == "server")
         faults = [f"{error.json_path}: {error.message}" for error in validators[message["type"]].iter_errors(message)]
         assert not faults, f"{message}: {faults}"
-        seen |= {f"{message['type']} {path}" for path in list_fields(message)}
+        seen |= {f"{message['type']} {path}" for path in list_used(message)}
 
     described = {
-        f"{type_} {path}"
-        for type_, message in messages.items()
-        for path in list_properties(document, message["payload"])
+        f"{type_} {path}" for type_, message in messages.items() for path in list_fields(message["payload"], document)
     }
     assert sorted(described - seen) == []
     codes = set(document["components"]["schemas"]["ErrorPayload"]["properties"]["code"]["enum"])
@@ -135,29 +134,16 @@ def make_validator(document: Json, schema: Json) -> Draft202012Validator:
     return Draft202012Validator({**schema, "components": document["components"]})
 
 
-def list_fields(value: Any, path: str = "") -> Iterator[str]:
+def list_used(value: Any, path: str = "") -> Iterator[str]:
     """The paths of all fields of a message; items of a list share one."""
     if isinstance(value, dict):
         for name, inner in value.items():
-            yield f"{path}.{name}"
-            yield from list_fields(inner, f"{path}.{name}")
+            inside = f"{path}.{name}" if path else name
+            yield inside
+            yield from list_used(inner, inside)
     elif isinstance(value, list):
         for inner in value:
-            yield from list_fields(inner, f"{path}[]")
-
-
-def list_properties(document: Json, schema: Json, path: str = "") -> Iterator[str]:
-    """The paths of all fields that a schema names."""
-    if "$ref" in schema:
-        name = schema["$ref"].rpartition("/")[2]
-        schema = document["components"]["schemas"][name]
-    for name, inner in schema.get("properties", {}).items():
-        yield f"{path}.{name}"
-        yield from list_properties(document, inner, f"{path}.{name}")
-    for inner in schema.get("anyOf", ()):
-        yield from list_properties(document, inner, path)
-    if isinstance(schema.get("items"), dict):
-        yield from list_properties(document, schema["items"], f"{path}[]")
+            yield from list_used(inner, f"{path}[]")
 
 
 async def test_the_handshake_is_refused_elsewhere(server):

@@ -33,6 +33,7 @@ from mainstem.streams.subscriptions.webhook_sender import WebhookBody, WebhookRe
 
 OffsetText = Annotated[str, Meta(pattern=OFFSET["pattern"])]
 Time = Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T.*Z$", description="RFC 3339, in UTC.")]
+Created = Annotated[Time, Meta(description="When it was created.")]
 Whole = Annotated[int, Meta(ge=0)]
 
 
@@ -49,7 +50,7 @@ class StreamEntry(Described):
     next_offset: Annotated[OffsetText, Meta(description="The end of the stream.")]
     earliest_offset: Annotated[OffsetText, Meta(description="The offset of the first message that is kept.")]
     closed: Annotated[bool, Meta(description="Whether the stream is closed.")]
-    created_at: Time
+    created_at: Created
     ttl_seconds: Annotated[int | None, Meta(description="Seconds after the last use until the stream expires.")]
     expires_at: Annotated[str | None, Meta(description="The time at which the stream expires, as it was set.")]
     forked_from: Annotated[
@@ -66,7 +67,7 @@ class StreamSnapshot(Described):
     stream: Annotated[str, Meta(description="The stream's path.")]
     committed_id: Annotated[Whole, Meta(description="The committed id up to which the snapshot goes.")]
     offset: Annotated[OffsetText, Meta(description="The offset of the first message that is not in the snapshot.")]
-    created_at: Time
+    created_at: Created
     state: Annotated[Any, Meta(description="Any JSON value, as it was sent.")]
 
 
@@ -85,7 +86,7 @@ class CommittedEvent(Described):
 class PartitionSnapshot(Described):
     partition: Annotated[str, Meta(description="The partition's name.")]
     committed_id: Annotated[Whole, Meta(description="The committed id up to which the snapshot goes.")]
-    created_at: Time
+    created_at: Created
     floor: Annotated[Whole, Meta(description="The committed id up to which the partition's history may be gone.")]
     state: Annotated[Any, Meta(description="Any JSON value, as it was sent.")]
 
@@ -95,11 +96,11 @@ class PartitionSnapshot(Described):
 
 class SubscriptionEntry(Described):
     subscription_id: Annotated[str, Meta(description="The subscription's id.")]
-    type: Literal["webhook", "pull-wake"]
+    type: Annotated[Literal["webhook", "pull-wake"], Meta(description="How the server wakes the worker.")]
     pattern: Annotated[str | None, Meta(description="The glob of linked paths.")]
     webhook_url: Annotated[str | None, Meta(description="The URL that the server calls.")]
     wake_stream: Annotated[str | None, Meta(description="The stream to which the server appends wakes.")]
-    created_at: Time
+    created_at: Created
     owner: Annotated[str | None, Meta(description="The name of the token that created it; null without tokens.")]
     status: Annotated[
         Literal["active", "failed"], Meta(description="`failed` while a webhook waits for its next attempt.")
@@ -112,26 +113,26 @@ class SubscriptionList(Described):
 
 
 class WebhookSigning(Described):
-    alg: Literal["ed25519"]
+    alg: Annotated[Literal["ed25519"], Meta(description="The algorithm of the signatures.")]
     kid: Annotated[str, Meta(description="The id of the key that signs webhooks now.")]
     jwks_url: Annotated[str, Meta(description="Where the public keys are.")]
 
 
 class WebhookDescription(Described):
     url: Annotated[str, Meta(description="The URL that the server calls.")]
-    signing: WebhookSigning
+    signing: Annotated[WebhookSigning, Meta(description="How to verify the calls.")]
 
 
 class SubscriptionDescription(Described):
     id: Annotated[str, Meta(description="The subscription's id.")]
     subscription_id: Annotated[str, Meta(description="The same id.")]
-    type: Literal["webhook", "pull-wake"]
+    type: Annotated[Literal["webhook", "pull-wake"], Meta(description="How the server wakes the worker.")]
     pattern: Annotated[str | None, Meta(description="The glob of linked paths.")]
     streams: Annotated[list[ListedLink], Meta(description=f"The linked streams, {limits.LISTED_LINKS_MAX} at most.")]
-    webhook: WebhookDescription | None
+    webhook: Annotated[WebhookDescription | None, Meta(description="Null for `pull-wake`.")]
     wake_stream: Annotated[str | None, Meta(description="The stream to which the server appends wakes.")]
     lease_ttl_ms: Annotated[int, Meta(description="How long a worker may hold a wake, in milliseconds.")]
-    created_at: Time
+    created_at: Created
     status: Annotated[
         Literal["active", "failed"], Meta(description="`failed` while a webhook waits for its next attempt.")
     ]
@@ -140,17 +141,17 @@ class SubscriptionDescription(Described):
 
 
 class AckReply(Described):
-    ok: Literal[True]
+    ok: Annotated[Literal[True], Meta(description="Always true.")]
     next_wake: Annotated[bool, Meta(description="Whether more work is pending, so that another wake follows.")]
 
 
 class Jwk(Described):
-    kty: Literal["OKP"]
-    crv: Literal["Ed25519"]
-    kid: str
-    use: Literal["sig"]
-    alg: Literal["EdDSA"]
-    x: str
+    kty: Annotated[Literal["OKP"], Meta(description="The type of the key.")]
+    crv: Annotated[Literal["Ed25519"], Meta(description="The curve.")]
+    kid: Annotated[str, Meta(description="The id of the key, as in `Webhook-Signature`.")]
+    use: Annotated[Literal["sig"], Meta(description="The key signs.")]
+    alg: Annotated[Literal["EdDSA"], Meta(description="The algorithm.")]
+    x: Annotated[str, Meta(description="The public key, in base64url.")]
 
 
 class JwkSet(Described):
@@ -306,11 +307,11 @@ WRITTEN: Final[dict[type, JsonSchema]] = {LogRow: LOG_ROW, IndexRow: INDEX_ROW}
 
 
 class Live(Described):
-    status: Literal["ok"]
+    status: Annotated[Literal["ok"], Meta(description="The process serves requests.")]
 
 
 class Ready(Described):
-    status: Literal["ready"]
+    status: Annotated[Literal["ready"], Meta(description="The server accepts writes.")]
     head: Annotated[Whole, Meta(description="The highest committed id.")]
 
 

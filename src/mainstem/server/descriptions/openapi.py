@@ -78,7 +78,7 @@ def build_openapi(settings: Settings, *, guard_hosts: bool) -> dict[str, Any]:
     `guard_hosts` says whether the server refuses host names that it does not know.
     """
     paths = list(list_paths(settings))
-    schemas = Schemas(settings, [WebhookBody, WebhookResult, *_list_contents(paths)])
+    schemas = Schemas(settings, [WebhookBody, WebhookResult, *list_contents(paths)])
     builder = _Builder(settings, schemas, guard_hosts=guard_hosts)
     described = {path.template: builder.describe_path(path) for path in paths}
     used = [
@@ -106,7 +106,7 @@ def build_openapi(settings: Settings, *, guard_hosts: bool) -> dict[str, Any]:
     }
 
 
-def _list_contents(paths: Iterable[Path]) -> Iterator[Any]:
+def list_contents(paths: Iterable[Path]) -> Iterator[Any]:
     """Yield the type or schema of every body, line and event."""
     yield bodies.Problem
     for path in paths:

@@ -329,7 +329,7 @@ LOG: Final = Path(
                     integer(0, limits.INTEGER_MAX, default=limits.LOG_PAGE_BYTES),
                 ),
                 Parameter("kind", "Only messages of streams, or only events.", choice("stream", "event")),
-                Parameter("prefix", _PREFIX.format("streams whose paths")),
+                Parameter("prefix", "Only streams whose paths begin with this."),
                 Parameter(
                     "stream",
                     "Only this stream: a path or a glob (`*` within a segment, `**` for any number of segments).",
@@ -339,7 +339,11 @@ LOG: Final = Path(
                 Parameter("since", "Committed at or after this time, in microseconds since 1970.", _TIME),
                 Parameter("before", "Committed before this time, in microseconds since 1970.", _TIME),
                 Parameter("columns", f"Only these columns, separated by commas: {', '.join(COLUMNS)}."),
-                Parameter("live", "`sse` sends what is committed from now on as an event stream.", choice("sse")),
+                Parameter(
+                    "live",
+                    "`sse` sends the rows as an event stream, and then those that are committed from now on.",
+                    choice("sse"),
+                ),
                 headers.ACCEPT_LOG,
                 headers.LAST_EVENT_ID._replace(
                     description="With `live=sse`: the id of the last event that the client received. It replaces"
