@@ -11,6 +11,7 @@ REFERENCE = ROOT / "docs" / "reference"
 HEADING = re.compile(r"^(#{1,6}) (.+)$", re.MULTILINE)
 ENDPOINT = re.compile(r"^(?:## )?`([A-Z]+) (/[^`?\s]*)`$", re.MULTILINE)
 ROW = re.compile(r"^\|(.+)\|$")
+CELL_BORDER = re.compile(r"(?<!\\)\|")
 CODE = re.compile(r"`([^`]+)`")
 
 
@@ -62,7 +63,7 @@ def find_tables(text: str) -> Iterator[Table]:
     rows: list[tuple[str, ...]] = []
     for line in [*FENCE.sub("", text).splitlines(), ""]:
         if found := ROW.match(line):
-            rows.append(tuple(cell.strip() for cell in found[1].split(" | ")))
+            rows.append(tuple(cell.strip() for cell in CELL_BORDER.split(found[1])))
         elif rows:
             yield Table(rows[0], rows[2:])
             rows = []
