@@ -1,0 +1,72 @@
+"""Every code block of the documentation is run by the tests, or says that it is a fragment."""
+
+import pytest
+
+from tests.docs.pages import FENCE, FRAGMENT, MARK, ROOT, find_pages
+
+PLAIN = {"output", "text"}
+"""Languages of blocks that hold no code."""
+
+UNMARKED = {
+    "README.md",
+    "docs/guides/archive.md",
+    "docs/guides/audit.md",
+    "docs/guides/authorisation.md",
+    "docs/guides/caching-and-proxies.md",
+    "docs/guides/command-line.md",
+    "docs/guides/import-export.md",
+    "docs/guides/offline-first.md",
+    "docs/guides/python-client.md",
+    "docs/guides/retention-jobs.md",
+    "docs/guides/rollups.md",
+    "docs/guides/snapshots.md",
+    "docs/guides/spark.md",
+    "docs/guides/subscriptions.md",
+    "docs/guides/sync.md",
+    "docs/guides/token-streams.md",
+    "docs/internals/storage.md",
+    "docs/operations/backup.md",
+    "docs/operations/performance.md",
+    "docs/operations/postgresql.md",
+    "docs/operations/running.md",
+    "docs/reference/configuration.md",
+    "docs/reference/errors.md",
+    "docs/start/demo.md",
+    "docs/start/embedding.md",
+    "docs/start/first-steps.md",
+}
+"""Pages whose blocks are still to be marked. None may be added."""
+
+
+def name(page):
+    return str(page.relative_to(ROOT))
+
+
+def find_unmarked(text):
+    """The lines at which blocks begin that have no mark and need one."""
+    return [
+        text[: fence.start()].count("\n") + 1
+        for fence in FENCE.finditer(text)
+        if fence["language"] not in PLAIN and not text[: fence.start()].rstrip().endswith((MARK, FRAGMENT))
+    ]
+
+
+# Decision records tell what was tried at their time.
+PAGES = [page for page in find_pages() if "adr" not in page.parts]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if name(page) not in UNMARKED], ids=name)
+def test_every_block_of_a_page_is_run_or_marked_as_a_fragment(page):
+    assert find_unmarked(page.read_text()) == []
+
+
+@pytest.mark.parametrize("page", sorted(UNMARKED))
+def test_a_page_that_is_excused_has_blocks_to_mark(page):
+    assert find_unmarked((ROOT / page).read_text())
+
+
+def test_a_block_needs_a_mark_unless_it_holds_no_code():
+    marked = f"{MARK}\n```bash\ntrue\n```\n\n```output\n```\n\n{FRAGMENT}\n```json\n{{}}\n```\n```text\nx\n```\n"
+    assert find_unmarked(marked) == []
+    assert find_unmarked("# A page\n\n```python\npass\n```\n\n```\nplain\n```\n") == [3, 7]
+    assert find_unmarked(f"{FRAGMENT}\nwords\n```sh\nls\n```\n") == [3]
