@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mainstem import limits
 from mainstem.server.descriptions.openapi import build_openapi
@@ -73,7 +73,7 @@ def read_document(recorder: Recorder) -> dict:
     return recorder.client.get("/openapi.json").json()
 
 
-BODIES = {
+BODIES: dict[str, dict[str, Any]] = {
     "createStream": {"content": b"x", "headers": TEXT},
     "appendToStream": {"content": b"x", "headers": TEXT},
     "createSubscription": {"json": {"type": "pull-wake", "wake_stream": "sweep/wakes", "pattern": "sweep/*"}},

@@ -8,8 +8,8 @@ A block is run if this comment stands right before it:
   directory. A command that fails ends the page.
 - In a ```console block each line that begins with `$ ` is a command, and the lines below it are its output.
 - An ```output block that follows a block is what it prints on standard output. `...` stands for anything.
-- A block that is not run has `<!-- fragment -->` before it, unless it is an ```output or ```text block. tests/docs/test_marks.py
-  checks that.
+- A block that is not run has `<!-- fragment -->` before it, unless it is an ```output or ```text block;
+  tests/docs/test_marks.py checks that.
 - A server runs for the page, and its port takes the place of 4437. So a block that starts one is not marked.
 """
 

@@ -93,7 +93,9 @@ def test_a_section_names_the_response_headers_of_its_endpoints(section):
 
 @pytest.mark.parametrize("section", ENDPOINTS, ids=lambda section: section.title)
 def test_a_section_names_the_statuses_and_error_codes_of_its_endpoints(section):
-    described = {str(reply.status): set() for operation in operations_of(section) for reply in operation.replies}
+    described: dict[str, set[str]] = {
+        str(reply.status): set() for operation in operations_of(section) for reply in operation.replies
+    }
     for error in {error for operation in operations_of(section) for error in operation.errors}:
         described.setdefault(str(error.status), set()).add(error.code)
     rows = [row for table in section.tables("status") for row in table.rows]
@@ -173,7 +175,7 @@ def test_the_common_errors_are_listed_by_status():
         for code in CODE.findall(text)
         if errors.error_class(code).code == code
     }
-    common = {
+    common: set[type[errors.MainstemError]] = {
         errors.MainstemError,
         errors.BadRequest,
         errors.TokenInUrl,

@@ -125,6 +125,8 @@ def _describe_payloads() -> dict[str, JsonSchema]:
     described = {
         name: describe_fields(schema, fields[name]) if name in fields else schema for name, schema in components.items()
     }
+    items = described["SubmitEventsResultPayload"]["properties"]["results"]["items"]
+    items["discriminator"] = items["discriminator"]["propertyName"]  # msgspec writes OpenAPI's form of it
     codes = [f"`{error.code}`{' closes the connection' if error.closes else ''}" for error in SYNC_ERRORS]
     code = described["ErrorPayload"]["properties"]["code"]
     code["enum"] = [error.code for error in SYNC_ERRORS]
