@@ -12,7 +12,7 @@ from msgspec import Meta
 from mainstem import limits
 from mainstem.log.records import Extent
 from mainstem.server.descriptions.headers import OFFSET
-from mainstem.server.descriptions.model import JsonSchema
+from mainstem.server.descriptions.model import JsonSchema, group_digits
 from mainstem.server.endpoints.partitions import PruneRequest, SnapshotRequest
 from mainstem.server.endpoints.stream_snapshots import StreamSnapshotRequest
 from mainstem.server.log_api.index import INDEXES
@@ -128,7 +128,9 @@ class SubscriptionDescription(Described):
     subscription_id: Annotated[str, Meta(description="The same id.")]
     type: Annotated[Literal["webhook", "pull-wake"], Meta(description="How the server wakes the worker.")]
     pattern: Annotated[str | None, Meta(description="The glob of linked paths.")]
-    streams: Annotated[list[ListedLink], Meta(description=f"The linked streams, {limits.LISTED_LINKS_MAX} at most.")]
+    streams: Annotated[
+        list[ListedLink], Meta(description=f"The linked streams, {group_digits(limits.LISTED_LINKS_MAX)} at most.")
+    ]
     webhook: Annotated[WebhookDescription | None, Meta(description="Null for `pull-wake`.")]
     wake_stream: Annotated[str | None, Meta(description="The stream to which the server appends wakes.")]
     lease_ttl_ms: Annotated[int, Meta(description="How long a worker may hold a wake, in milliseconds.")]
@@ -149,7 +151,7 @@ class Jwk(Described):
     kty: Annotated[Literal["OKP"], Meta(description="The type of the key.")]
     crv: Annotated[Literal["Ed25519"], Meta(description="The curve.")]
     kid: Annotated[str, Meta(description="The id of the key, as in `Webhook-Signature`.")]
-    use: Annotated[Literal["sig"], Meta(description="The key signs.")]
+    use: Annotated[Literal["sig"], Meta(description="`sig`: the key verifies signatures.")]
     alg: Annotated[Literal["EdDSA"], Meta(description="The algorithm.")]
     x: Annotated[str, Meta(description="The public key, in base64url.")]
 
@@ -307,11 +309,11 @@ WRITTEN: Final[dict[type, JsonSchema]] = {LogRow: LOG_ROW, IndexRow: INDEX_ROW}
 
 
 class Live(Described):
-    status: Annotated[Literal["ok"], Meta(description="The process serves requests.")]
+    status: Annotated[Literal["ok"], Meta(description="Always `ok`.")]
 
 
 class Ready(Described):
-    status: Annotated[Literal["ready"], Meta(description="The server accepts writes.")]
+    status: Annotated[Literal["ready"], Meta(description="Always `ready`; otherwise the reply is an error.")]
     head: Annotated[Whole, Meta(description="The highest committed id.")]
 
 
@@ -338,6 +340,7 @@ class Problem(msgspec.Struct):
 
 # What the structs of the code mean, field by field
 
+_LEASE_MS: Final = next(f.default for f in msgspec.structs.fields(SubscriptionRequest) if f.name == "lease_ttl_ms")
 _STREAM_PATH: Final = "The stream's path."
 _LINK_TYPE: Final[JsonSchema] = {
     "enum": ["glob", "explicit"],
@@ -367,13 +370,18 @@ FIELDS: Final[dict[type, dict[str, str | JsonSchema]]] = {
     },
     SubscriptionRequest: {
         "type": "How the server wakes the worker: by calling a webhook, or by appending to a stream.",
-        "pattern": f"A glob of paths: at most {limits.GLOB_SEGMENTS_MAX} segments, {limits.GLOB_ANY_MAX} of them `**`,"
+        "pattern": f"A glob of paths, up to {group_digits(limits.STREAM_PATH_BYTES_MAX)} bytes: at most"
+        f" {limits.GLOB_SEGMENTS_MAX} segments, {limits.GLOB_ANY_MAX} of them `**`,"
         f" with at most {limits.GLOB_STARS_MAX} stars in the others.",
-        "streams": {"description": "Paths to link explicitly.", "maxItems": limits.SUBSCRIPTION_STREAMS_MAX},
+        "streams": {
+            "description": f"Paths to link explicitly, {group_digits(limits.SUBSCRIPTION_STREAMS_MAX)} at most.",
+            "maxItems": limits.SUBSCRIPTION_STREAMS_MAX,
+        },
         "webhook": "Where to call. Required for `webhook`.",
         "wake_stream": "The stream to which the server appends wakes. Required for `pull-wake`.",
         "lease_ttl_ms": {
-            "description": "How long a worker may hold a wake, in milliseconds.",
+            "description": f"How long a worker may hold a wake, in milliseconds: {group_digits(limits.LEASE_MS_MIN)} to"
+            f" {group_digits(limits.LEASE_MS_MAX)}; {group_digits(_LEASE_MS)} by default.",
             "minimum": limits.LEASE_MS_MIN,
             "maximum": limits.LEASE_MS_MAX,
         },

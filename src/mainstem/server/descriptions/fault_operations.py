@@ -37,9 +37,9 @@ FAULT_FIELDS: Final[dict[type, dict[str, str | JsonSchema]]] = {
     SseEvent: {"eventType": "The type of the event.", "data": "The data of the event."},
     Fault: {
         "path": "Which requests: a stream's path, with or without the stream prefix, or any other path.",
-        "method": "Only requests with this method.",
-        "count": "How many of these requests fail.",
-        "probability": "The chance that a request fails.",
+        "method": "Only requests with this method; any by default.",
+        "count": "How many of these requests fail; 1 by default.",
+        "probability": "The chance that a request fails, 0 to 1; 1 by default.",
         "status": "The reply has this status, and the server does not carry the request out.",
         "retryAfter": "`Retry-After` of that reply.",
         "delayMs": "How much later the server handles the request, in milliseconds.",

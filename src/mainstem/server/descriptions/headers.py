@@ -79,7 +79,9 @@ STREAM_SEQ: Final = _header(
     "Stream-Seq", "Must be greater, compared as bytes, than the `Stream-Seq` of the last append that had one."
 )
 IF_MATCH: Final = _header("If-Match", "An offset. The append succeeds only if the stream still ends there.")
-IF_NONE_MATCH: Final = _header("If-None-Match", "ETags. If one of them matches, the reply is 304 without a body.")
+IF_NONE_MATCH: Final = _header(
+    "If-None-Match", "ETags. If one of them matches, the reply is 304 without a body. Ignored with `live=sse`."
+)
 ACCEPT_ENCODING: Final = _header("Accept-Encoding", "`zstd`, `br`, `gzip` or `deflate`. Ignored with `live=sse`.")
 LAST_EVENT_ID: Final = _header(
     "Last-Event-ID", "With `live=sse`: the id of the last event that the client received. It replaces `offset`."

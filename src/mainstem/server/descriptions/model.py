@@ -25,6 +25,11 @@ def integer(least: int = 0, most: int | None = None, *, default: int | None = No
     return {"type": "integer", **{name: value for name, value in bounds.items() if value is not None}}
 
 
+def group_digits(number: int) -> str:
+    """Return a number for people: 1000, 10 000."""
+    return str(number) if number < 10_000 else f"{number:,}".replace(",", " ")
+
+
 def choice(*values: str) -> JsonSchema:
     return {"type": "string", "enum": list(values)}
 

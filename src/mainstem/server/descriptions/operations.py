@@ -17,6 +17,7 @@ from mainstem.server.descriptions.model import (
     Path,
     Reply,
     choice,
+    group_digits,
     integer,
 )
 from mainstem.server.descriptions.stream_operations import CURSOR, LIVE, OFFSET, STREAM_PATH
@@ -44,7 +45,7 @@ _PAGE: Final = (
     Parameter("after", "Begin after this one: the `next` of the page before."),
     Parameter(
         "limit",
-        "How many to return.",
+        f"How many to return: 1 to {group_digits(limits.LISTED_STREAMS_MAX)}; {limits.LISTED_STREAMS} by default.",
         integer(1, limits.LISTED_STREAMS_MAX, default=limits.LISTED_STREAMS),
     ),
 )
@@ -97,7 +98,7 @@ STREAM_SET: Final = Path(
             (
                 Parameter(
                     "stream",
-                    f"A stream's path; 1 to {limits.SET_STREAMS_MAX} of them.",
+                    f"A stream's path; repeat it for up to {limits.SET_STREAMS_MAX} streams.",
                     TEXT,
                     required=True,
                     repeats=True,
@@ -288,7 +289,7 @@ PRUNE: Final = Path(
             "Raises the floors of partitions, then trims the streams in their order. The server erases the data in the"
             " background.",
             (),
-            Body(f"1 to {limits.FLOORS_MAX} partitions and streams together.", {JSON: PruneRequest}),
+            Body(f"1 to {group_digits(limits.FLOORS_MAX)} partitions and streams together.", {JSON: PruneRequest}),
             (Reply(202, "The floors are durable, and the streams are trimmed."),),
             (
                 errors.RepeatedHeader,
@@ -325,17 +326,19 @@ LOG: Final = Path(
                 Parameter("until", "End with this committed id. The default is the end of the log.", _ID),
                 Parameter(
                     "max_bytes",
-                    "About how many bytes a page may hold; a page holds at least one record.",
+                    f"About how many bytes a page may hold: {limits.LOG_PAGE_BYTES // limits.MIB} MiB by default,"
+                    f" {limits.LOG_PAGE_BYTES_MAX // limits.MIB} MiB at most. A page holds at least one record.",
                     integer(0, limits.INTEGER_MAX, default=limits.LOG_PAGE_BYTES),
                 ),
                 Parameter("kind", "Only messages of streams, or only events.", choice("stream", "event")),
                 Parameter("prefix", "Only streams whose paths begin with this."),
                 Parameter(
                     "stream",
-                    "Only this stream: a path or a glob (`*` within a segment, `**` for any number of segments).",
+                    "Only this stream: a path or a glob (`*` within a segment, `**` for any number of segments). May be"
+                    " repeated.",
                     repeats=True,
                 ),
-                Parameter("partition", "Only events of this partition.", repeats=True),
+                Parameter("partition", "Only events of this partition. May be repeated.", repeats=True),
                 Parameter("since", "Committed at or after this time, in microseconds since 1970.", _TIME),
                 Parameter("before", "Committed before this time, in microseconds since 1970.", _TIME),
                 Parameter("columns", f"Only these columns, separated by commas: {', '.join(COLUMNS)}."),
@@ -433,7 +436,10 @@ LOG_INDEX: Final = Path(
                 Parameter("of", "Which index to read.", choice(*INDEXES), required=True),
                 Parameter("after", "Begin after this name: the `Log-Next` of the page before."),
                 Parameter(
-                    "limit", "How many rows to return.", integer(1, limits.INDEX_PAGE_MAX, default=limits.SCAN_PAGE)
+                    "limit",
+                    f"How many rows to return: 1 to {group_digits(limits.INDEX_PAGE_MAX)};"
+                    f" {group_digits(limits.SCAN_PAGE)} by default.",
+                    integer(1, limits.INDEX_PAGE_MAX, default=limits.SCAN_PAGE),
                 ),
                 headers.ACCEPT_LOG,
             ),
@@ -484,6 +490,11 @@ READY: Final = Path(
 )
 
 
+_ETAGS: Final = headers.IF_NONE_MATCH._replace(
+    description="ETags. If one of them matches, the reply is 304 without a body."
+)
+
+
 def _document(id_: str, summary: str) -> dict[str, Operation]:
     about = ("ETag", "Vary")
     get = Operation(
@@ -491,7 +502,7 @@ def _document(id_: str, summary: str) -> dict[str, Operation]:
         "Server",
         summary,
         "",
-        (headers.IF_NONE_MATCH, headers.ACCEPT_ENCODING._replace(description="`zstd`, `br`, `gzip` or `deflate`.")),
+        (_ETAGS, headers.ACCEPT_ENCODING._replace(description="`zstd`, `br`, `gzip` or `deflate`.")),
         None,
         (
             Reply(200, "The document.", (*about, "Content-Encoding"), {JSON: {"type": "object"}}),
@@ -505,7 +516,7 @@ def _document(id_: str, summary: str) -> dict[str, Operation]:
         "Server",
         "Retrieve the headers of this document",
         "",
-        (headers.IF_NONE_MATCH,),
+        (_ETAGS,),
         None,
         (Reply(200, "The document exists.", about), Reply(304, "The client has this document.", about)),
         (errors.RepeatedHeader,),

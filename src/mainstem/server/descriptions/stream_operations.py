@@ -19,6 +19,7 @@ from mainstem.server.descriptions.model import (
     Path,
     Reply,
     choice,
+    group_digits,
     integer,
 )
 from mainstem.streams.rules.paths import RESERVED
@@ -37,8 +38,9 @@ STREAM_EVENTS: Final[dict[str, Any]] = {"data": TEXT, "control": Control, "delet
 
 STREAM_PATH: Final = Parameter(
     "path",
-    f"The stream's path, percent-encoded: 1 to {limits.STREAM_PATH_BYTES_MAX} bytes of UTF-8 without control characters"
-    " and without the segments `.`, `..` and the empty one. It may contain slashes; `%2F` is a slash too.",
+    f"The stream's path, percent-encoded: 1 to {group_digits(limits.STREAM_PATH_BYTES_MAX)} bytes of UTF-8 without"
+    " control characters and without the segments `.`, `..` and the empty one. It may contain slashes; `%2F` is a slash"
+    " too.",
     TEXT,
     In.PATH,
     required=True,
@@ -63,7 +65,8 @@ LIVE: Final = Parameter(
 CURSOR: Final = Parameter("cursor", "The last `Stream-Cursor` that the client received. Only with `live`.")
 TAIL: Final = Parameter(
     "tail",
-    "Begin at the last N messages; in a stream of bytes, at the last N appends. Excludes `offset` and `live`.",
+    f"Begin at the last N messages, 1 to {group_digits(limits.TAIL_MESSAGES_MAX)}; in a stream of bytes, at the"
+    " last N appends. Excludes `offset` and `live`.",
     integer(1, limits.TAIL_MESSAGES_MAX),
 )
 
