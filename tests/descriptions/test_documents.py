@@ -162,6 +162,16 @@ def test_every_header_of_the_table_is_described_in_its_direction(operations):
             assert header.name in replied
 
 
+def test_every_described_header_of_our_own_is_in_the_table(operations):
+    """Standard headers without a rule of their own need no row; ours do, for CORS and against repetition."""
+    table = {header.name for header in HEADERS}
+    ours = ("Stream-", "Producer-", "Log-", "Snapshot-", "Partition-")
+    requested = {p.name for operation in operations for p in operation.parameters if p.place is In.HEADER}
+    assert {name for name in requested | set(headers.RESPONSE_HEADERS) if name.startswith(ours)} <= table
+    proxied = {"X-Forwarded-Proto", "X-Forwarded-Host"}
+    assert requested - {"Accept"} - proxied <= table
+
+
 def test_every_reply_header_is_used_and_every_used_one_is_described(operations):
     preflight = {"Access-Control-Allow-Headers", "Access-Control-Allow-Methods", "Access-Control-Max-Age", "Allow"}
     used = {name for operation in operations for reply in operation.replies for name in reply.headers}

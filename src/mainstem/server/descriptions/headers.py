@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from mainstem import errors
+from mainstem import errors, limits
 from mainstem.errors import MainstemError
 from mainstem.server.descriptions.model import FLAG, TEXT, In, JsonSchema, Parameter, choice, integer
 
@@ -33,7 +33,9 @@ APPENDED_TYPE: Final = _header(
     "Content-Type", "Required with a body. It must be the stream's content type; parameters are not compared."
 )
 STREAM_TTL: Final = _header(
-    "Stream-TTL", "Seconds after the last use until the stream expires. Excludes `Stream-Expires-At`."
+    "Stream-TTL",
+    "Seconds after the last use until the stream expires. Excludes `Stream-Expires-At`.",
+    integer(0, limits.TTL_S_MAX),
 )
 STREAM_EXPIRES_AT: Final = _header(
     "Stream-Expires-At",

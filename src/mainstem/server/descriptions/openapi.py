@@ -314,7 +314,10 @@ class _Builder:
             names += operation.error_headers
         if any(fault.retryable for fault in faults):
             names.append("Retry-After")
-        lines = [f"- `{fault.code}`: {fault.title}." + (f" {fault.hint}" if fault.hint else "") for fault in faults]
+        lines = [
+            f"- `{fault.code}`: {fault.title.rstrip('.')}." + (f" {fault.hint}" if fault.hint else "")
+            for fault in faults
+        ]
         described: dict[str, Any] = {"description": "\n".join(lines), **_refer_to_headers(dict.fromkeys(names))}
         if has_body:
             codes = {"properties": {"code": {"enum": [fault.code for fault in faults]}}}
