@@ -124,6 +124,7 @@ INTERNAL_CODES = {
     "invalid_settings",
     "store_locked",
     "store_unusable",
+    "store_corrupt",
     "store_too_new",
     "backup_failed",
     "backup_target_full",
