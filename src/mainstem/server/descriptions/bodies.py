@@ -56,6 +56,13 @@ class StreamEntry(Described):
     forked_from: Annotated[
         str | None, Meta(description="The path of the fork's source; null if the caller may not read that stream.")
     ]
+    messages: Annotated[int | msgspec.UnsetType, Meta(description="How many messages of its own the stream keeps.")] = (
+        msgspec.UNSET
+    )
+    bytes: Annotated[
+        int | msgspec.UnsetType,
+        Meta(description="The size of these messages in bytes. A fork does not count what it shares with its source."),
+    ] = msgspec.UNSET
 
 
 class StreamList(Described):
@@ -264,7 +271,7 @@ INDEX_COLUMNS: Final[dict[str, dict[str, str]]] = {
         "content_type": "The stream's content type.",
         "begins": "The position of the first of the stream's own data that is kept.",
         "tail": "The position after the last byte.",
-        "messages": "How many messages the stream has received.",
+        "messages": "How many messages of its own the stream keeps.",
         "last_id": "The committed id of the newest data.",
         "trimmed": "Whether the beginning of the stream was discarded.",
         "closed": "Whether the stream is closed.",

@@ -151,12 +151,14 @@ RESPONSE_HEADERS: Final[dict[str, tuple[str, JsonSchema]]] = {
     "Stream-TTL": ("Seconds after the last use until the stream expires.", integer()),
     "Stream-Up-To-Date": ("`true` if nothing followed this data when the server read it.", FLAG),
     "Vary": ("The request headers that a cache must compare.", TEXT),
-    "WWW-Authenticate": ("`Bearer`.", TEXT),
+    "WWW-Authenticate": ("`Bearer`, with the reason in `error_description`, even in a reply to HEAD.", TEXT),
     "X-Accel-Buffering": ("`no`, so that nginx does not hold events back.", {"type": "string", "const": "no"}),
 }
 
 ERROR_HEADERS: Final[dict[type[MainstemError], tuple[str, ...]]] = {
     errors.Unauthorized: ("WWW-Authenticate",),
+    errors.Forbidden: ("WWW-Authenticate",),
+    errors.TokenInvalid: ("WWW-Authenticate",),
     errors.MethodNotAllowed: ("Allow",),
     errors.StaleEpoch: ("Producer-Epoch",),
     errors.ProducerGap: ("Producer-Expected-Seq", "Producer-Received-Seq"),
