@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from mainstem.errors import SyncError
 from mainstem.server.descriptions.asyncapi import build_asyncapi
 from mainstem.server.descriptions.sync_messages import FROM_CLIENT, FROM_SERVER, SYNC_ERRORS
 from mainstem.server.settings import Settings
@@ -96,6 +97,6 @@ def test_the_capabilities_are_listed():
 def test_every_error_is_listed_with_its_close_code():
     rows = find("Errors").tables("code")[0].rows
     listed = {(CODE.findall(row[0])[0], row[2]) for row in rows}
-    found = (*SYNC_ERRORS, OversizeMessage)
+    found: tuple[type[SyncError], ...] = (*SYNC_ERRORS, OversizeMessage)
     # Only the class decides about the close code, and not every class takes the same arguments.
     assert listed == {(error.code, str(close_code(error.__new__(error))) if error.closes else "") for error in found}
