@@ -56,13 +56,11 @@ class StreamEntry(Described):
     forked_from: Annotated[
         str | None, Meta(description="The path of the fork's source; null if the caller may not read that stream.")
     ]
-    messages: Annotated[int | msgspec.UnsetType, Meta(description="How many messages of its own the stream keeps.")] = (
-        msgspec.UNSET
-    )
+    messages: Annotated[int, Meta(description="How many messages of its own the stream keeps.")]
     bytes: Annotated[
-        int | msgspec.UnsetType,
+        int,
         Meta(description="The size of these messages in bytes. A fork does not count what it shares with its source."),
-    ] = msgspec.UNSET
+    ]
 
 
 class StreamList(Described):
