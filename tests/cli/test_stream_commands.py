@@ -23,7 +23,8 @@ def test_bytes_are_written_and_read_unchanged(mainstem, path):
     data = bytes(range(256)) * 3_000  # several appends, which do not end at line boundaries
     assert mainstem.ok("stream", "create", path) == f"created {path}\n"
     assert mainstem.ok("stream", "create", path) == f"{path} already exists\n"
-    assert mainstem.ok("stream", "append", path, input=data) == ""
+    said = mainstem.ok("stream", "append", path, input=data)
+    assert said == f"appended 750.0 KiB to {path}; it ends at 0000000000000000_0000000000768000\n"
     assert mainstem("stream", "read", path).output == data
 
 

@@ -75,8 +75,11 @@ def append(
         "next_offset": done,
         "closed": close,
     }
-    if as_json:
-        output.write_json(facts)
+    amount = output.format_bytes(writer.bytes)
+    if is_json(info.content_type):
+        amount = "1 message" if writer.messages == 1 else f"{output.format_number(writer.messages)} messages"
+    text = f"appended {amount} to {path}{', and closed it' if close else ''}; it ends at {done}"
+    output.write_result(facts, text, as_json)
 
 
 def find_stream(streams: Streams, path: str, create: str | None) -> StreamInfo:
