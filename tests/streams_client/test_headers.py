@@ -119,7 +119,7 @@ def test_a_header_that_is_not_one_line_is_refused(twins, value):
     with canned(OK) as peer:
         with pytest.raises(BadArgument, match="x-mine"):
             twins(peer.url, headers={"x-mine": lambda: value}).head("s")
-        with pytest.raises(BadArgument, match="one line"):
+        with pytest.raises(BadArgument, match="line break"):
             twins(peer.url).append("s", "x", seq="a\nb")
         assert not any("x" in asked.headers for asked in peer.asked)
 

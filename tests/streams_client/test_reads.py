@@ -185,7 +185,7 @@ def test_a_client_that_is_disconnected_says_so(twins, server, path):
     streams = twins(server.url)
     streams.create(path)
     streams.disconnect()
-    with pytest.raises(BadArgument, match="make a new one"):
+    with pytest.raises(BadArgument, match="create a new one"):
         streams.head(path)
 
 

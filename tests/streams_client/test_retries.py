@@ -2,12 +2,14 @@
 
 import math
 import random
+import socket
 import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mainstem import limits
 from mainstem.client import (
     BadArgument,
     BadRequest,
@@ -16,11 +18,15 @@ from mainstem.client import (
     NotFound,
     RateLimited,
     Retries,
+    Retry,
     ServerFailed,
     TimedOut,
     Unavailable,
 )
+from mainstem.client.core.effects import NoResponse, Wait
+from mainstem.client.core.operations import Operations
 from mainstem.client.core.retries import read_retry_after
+from mainstem.client.retry_reports import RetryReports
 from tests.streams_client.canned import canned, reply
 
 INFO = {"content-type": "text/plain", "stream-next-offset": "1"}
@@ -116,6 +122,114 @@ def test_a_server_that_is_not_there_is_named(twins):
     assert "Check that the server runs" in str(caught.value)
 
 
+@pytest.fixture
+def dead_url():
+    """The URL of a port that is bound, so that nobody else gets it, and at which nothing listens."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+
+
+def test_a_dead_port_is_an_error_within_two_seconds_and_in_the_log_before(twins, dead_url, caplog):
+    began_s = time.monotonic()
+    with pytest.raises(ConnectionFailed, match="connection refused"):
+        twins(dead_url, retries=None).head("chat/1")
+    assert time.monotonic() - began_s < 2.0
+    warning = caplog.records[0]
+    assert (warning.name, warning.levelname) == ("mainstem.client", "WARNING")
+    assert f"head chat/1: cannot connect to {dead_url}: connection refused; attempt 3 of 5 in " in warning.getMessage()
+    assert "giving up after at most" in warning.getMessage()
+
+
+def test_each_retry_is_reported_with_its_reason_and_what_follows(twins, dead_url, caplog):
+    retries: list[Retry] = []
+    with pytest.raises(ConnectionFailed):
+        twins(dead_url, retries=Retries(attempts_max=3, delay_s=0.01), on_retry=retries.append).head("chat/1")
+    assert [(retry.call, retry.url, retry.failures, retry.attempts_max) for retry in retries] == [
+        ("head chat/1", dead_url, 1, 3),
+        ("head chat/1", dead_url, 2, 3),
+    ]
+    assert all(isinstance(retry.error, ConnectionFailed) and 0.005 <= retry.wait_s <= 0.02 for retry in retries)
+    assert not caplog.records
+
+
+def test_a_producer_reports_its_retries_too(twins, dead_url):
+    retries: list[Retry] = []
+    streams = twins(dead_url, on_retry=retries.append)
+    producer = streams.producer("chat/1", content_type="text/plain", retries=Retries(attempts_max=3, delay_s=0.01))
+    producer.append("x")
+    with pytest.raises(ConnectionFailed, match="append chat/1: cannot connect"):
+        producer.close()
+    assert [(retry.call, retry.failures, retry.attempts_max) for retry in retries] == [
+        ("append chat/1", 1, 3),
+        ("append chat/1", 2, 3),
+    ]
+
+
+def test_a_callback_that_raises_does_not_end_the_call(twins, caplog):
+    with canned(reply(503), PAGE) as peer:
+        assert twins(peer.url, on_retry=lambda _: 1 / 0).read_bytes("s") == b"data"
+    assert "on_retry raised" in caplog.text
+
+
+def test_a_busy_server_is_named_in_the_warning(twins, caplog):
+    with canned(reply(503, {"retry-after": "1"}), PAGE) as peer:
+        assert twins(peer.url).read_bytes("s") == b"data"
+    assert f"read_bytes s: the server answered 503 (at {peer.url}); attempt 2 of 6 in 1.0 s" in caplog.text
+
+
+def test_only_a_server_that_has_answered_once_gets_all_the_retries_unless_they_are_given():
+    def count_attempts(retries: Retries | None, *, reached: bool) -> int:
+        made = Operations(
+            "http://h",
+            prefix="/v1/stream",
+            token=None,
+            headers=None,
+            params=None,
+            retries=retries,
+            report=lambda _: None,
+            exactly_once=True,
+            make_id=str,
+            chance=lambda: 0.5,
+            clock_s=lambda: 0.0,
+        )
+        made.sender.reached = reached
+        operation = made.head("s")
+        attempts, effect = 0, next(operation)
+        with pytest.raises(ConnectionFailed):
+            while True:
+                if isinstance(effect, Wait):
+                    effect = operation.send(None)
+                else:
+                    attempts += 1
+                    effect = operation.throw(NoResponse("connection refused", sent=False))
+        return attempts
+
+    assert count_attempts(None, reached=False) == limits.CLIENT_FIRST_ATTEMPTS == 5
+    assert count_attempts(None, reached=True) == limits.CLIENT_ATTEMPTS == 10
+    assert count_attempts(Retries(attempts_max=7), reached=False) == 7
+
+
+def test_warnings_about_an_outage_are_rare_and_tell_how_long_it_goes_on(caplog):
+    now_s = 0.0
+    reports = RetryReports(None, lambda: now_s)
+    error = ConnectionFailed("follow s: cannot connect to http://h: connection refused")
+
+    def report(failures: int, wait_s: float, attempts_max: int | None = None, remaining_s: float | None = None) -> None:
+        reports(Retry("follow s", "http://h", error, failures, attempts_max, wait_s, remaining_s))
+
+    report(1, 0.1)
+    assert not caplog.records
+    report(2, 0.2)
+    report(2, 0.2)
+    now_s = 5.0
+    report(9, 5.0, 10, 5.0)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{error.detail}; attempt 3 in 0.2 s, retrying until the server answers",
+        f"{error.detail}; attempt 10 of 10 in 5.0 s, giving up after at most 5 s",
+    ]
+
+
 def test_a_deletion_whose_reply_was_lost_has_succeeded(streams, path, faults):
     streams.create(path, "text/plain")
     faults.inject(path, method="DELETE", dropReply=True)
@@ -145,7 +259,7 @@ def test_json_that_is_cut_or_corrupt_is_an_error_and_not_an_empty_list(streams, 
 
 
 def test_a_reply_of_something_else_is_an_error(twins):
-    with canned(reply(200, {"content-type": "text/html"}, b"<h1>welcome</h1>")) as peer:
+    with canned(reply(200, {"content-type": "text/plain"}, b"welcome")) as peer:
         streams = twins(peer.url)
         for call in (streams.read_bytes, streams.head, streams.create):
             with pytest.raises(InvalidResponse, match="Stream-Next-Offset"):

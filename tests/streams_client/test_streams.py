@@ -212,7 +212,7 @@ def test_any_path_that_the_server_takes_can_be_named(streams, path, name):
 
 @pytest.mark.parametrize("name", ["", "/leading", "a/../b", "a//b", "./a"])
 def test_a_path_that_cannot_be_one_is_refused_before_it_is_sent(streams, name):
-    with pytest.raises(BadArgument, match="not a stream's path"):
+    with pytest.raises(BadArgument, match="not the path of a stream"):
         streams.head(name)
 
 

@@ -35,6 +35,7 @@ NAMES = [
     "Response",
     "ResponseError",
     "Retries",
+    "Retry",
     "SequenceRegression",
     "ServerFailed",
     "StaleEpoch",

@@ -1,6 +1,6 @@
-"""Python clients of a server: streams, exactly-once producers and, in `mainstem.client.offline`, offline-first sync.
+"""Python clients for a server: streams, exactly-once producers and, in `mainstem.client.offline`, offline-first sync.
 
-Names are loaded when they are first used, so that importing this package costs next to nothing.
+Each name is loaded when it is first used, so importing this package is cheap.
 """
 
 from importlib import import_module
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from mainstem.client.core.producer_batches import Failed
     from mainstem.client.core.protocol import Response
     from mainstem.client.core.results import Appended, Batch, StreamInfo
-    from mainstem.client.core.retries import Retries
+    from mainstem.client.core.retries import Retries, Retry
     from mainstem.client.offline import OfflineClient
 
 __all__ = [
@@ -72,6 +72,7 @@ __all__ = [
     "Response",
     "ResponseError",
     "Retries",
+    "Retry",
     "SequenceRegression",
     "ServerFailed",
     "StaleEpoch",
@@ -96,6 +97,7 @@ _MODULES = {
     "IdempotentProducer": "blocking.producers",
     "Response": "core.protocol",
     "Retries": "core.retries",
+    "Retry": "core.retries",
     "StreamInfo": "core.results",
     "Streams": "blocking.streams",
     "OfflineClient": "offline",

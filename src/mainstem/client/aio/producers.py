@@ -1,4 +1,4 @@
-"""The exactly-once producer for asyncio: fire and forget, in batches, in order. The state is in core/accumulator.py."""
+"""The exactly-once producer for asyncio, which sends batches in the background. core/accumulator.py holds its state."""
 
 import asyncio
 import inspect
@@ -19,13 +19,14 @@ logger = logging.getLogger(__name__)
 
 
 class AsyncIdempotentProducer:
-    """Appends in the background, each message once, in order.
+    """Appends messages in the background, each of them once and in order.
 
-    async with AsyncIdempotentProducer(streams, "events") as producer:
-        await producer.append({"n": 1})
+        async with AsyncIdempotentProducer(streams, "events") as producer:
+            await producer.append({"n": 1})
 
-    `append` returns as soon as the message is in the buffer, and waits only while that is full. `on_error` hears of
-    what could not be stored; without it, flush and close raise the first failure. Leaving the block sends what is left.
+    `append` returns as soon as the message is in the buffer, and waits only while the buffer is full. `on_error`
+    receives what could not be stored; without it, `flush` and `close` raise the first failure. Leaving the block sends
+    what is left.
     """
 
     def __init__(
@@ -76,16 +77,16 @@ class AsyncIdempotentProducer:
 
     @property
     def epoch(self) -> int:
-        """The epoch in use; auto_claim raises it."""
+        """The current epoch; `auto_claim` raises it."""
         return self._accumulator.epoch
 
     @property
     def duplicates(self) -> int:
-        """Messages that the server had from another instance with this id and epoch, and did not store again."""
+        """How many messages the server already had from another instance with the same id and epoch."""
         return self._accumulator.duplicates
 
     async def append(self, message: Any) -> None:
-        """Take a message; wait only while the buffer is full."""
+        """Add a message to the buffer. Wait only while the buffer is full."""
         if not self._begun:
             await self._begin()
         accumulator = self._accumulator
@@ -95,10 +96,10 @@ class AsyncIdempotentProducer:
             await self._progress.wait()
         if accumulator.add(encoded, self._clock_s()):
             self._wake.set()
-            await asyncio.sleep(0)  # whoever appends in a loop lets the sender begin
+            await asyncio.sleep(0)  # a loop of appends must let the sender run
 
     async def flush(self) -> None:
-        """Return when all that was appended before is stored, or has failed."""
+        """Wait until every message appended so far is stored or has failed. Raise the first failure without on_error."""
         target = self._accumulator.added
         self._accumulator.flush()
         self._wake.set()
@@ -108,7 +109,7 @@ class AsyncIdempotentProducer:
         self._raise_failure()
 
     async def close_stream(self, message: Any = None) -> None:
-        """Close the stream, exactly once, with a last message if there is one; then close this producer."""
+        """Close the stream after everything else, with an optional last message; then close this producer."""
         if not self._begun:
             await self._begin()
         if not self._closes_stream:
@@ -118,8 +119,8 @@ class AsyncIdempotentProducer:
         await self.close()
 
     async def close(self) -> None:
-        """Send what is left, and take nothing more. The stream stays open. Within on_error, it does not wait."""
-        self._accumulator.end(ProducerClosed("it was closed"))
+        """Send what is left and accept no more messages. The stream stays open. Within on_error it does not wait."""
+        self._accumulator.end(ProducerClosed("this producer was closed"))
         self._accumulator.flush()
         self._wake.set()
         if self._sender is not None and not self._in_on_error:
@@ -147,7 +148,7 @@ class AsyncIdempotentProducer:
                 sending.add_done_callback(self._requests.discard)
             await self._report()
             if accumulator.ended is not None and accumulator.idle:
-                await asyncio.gather(*self._requests)  # a later reply can settle what still waits for its own
+                await asyncio.gather(*self._requests)  # a later reply can settle a batch whose own reply has not come
                 return
             try:
                 async with asyncio.timeout(accumulator.wait_s(self._clock_s())):
@@ -160,9 +161,9 @@ class AsyncIdempotentProducer:
         outcome: Response | BaseException
         try:
             outcome = await self._streams.run(self._core.attempt(request))
-        except Exception as error:  # noqa: BLE001 - of a callable of the caller's; it fails the producer
+        except Exception as error:  # noqa: BLE001 - from a callable of the application; the producer fails with it
             outcome = error
-        self._core.settle(batch, request, outcome)
+        self._core.report(self._core.settle(batch, request, outcome))
         self._wake.set()
         self._notify_progress()
 
@@ -178,11 +179,11 @@ class AsyncIdempotentProducer:
         for failed in failures:
             if self._core.on_error is not None:
                 try:
-                    told = self._core.on_error(failed)
-                    if inspect.isawaitable(told):
-                        await told
+                    handled = self._core.on_error(failed)
+                    if inspect.isawaitable(handled):
+                        await handled
                 except Exception:
-                    logger.exception("on_error of a producer raised")
+                    logger.exception("on_error raised an exception; the producer continues")
 
     def _notify_progress(self) -> None:
         progress, self._progress = self._progress, asyncio.Event()

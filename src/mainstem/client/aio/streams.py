@@ -1,4 +1,4 @@
-"""The streams client for asyncio. `Streams`, in mainstem.client.blocking, is the same without await."""
+"""The streams client for asyncio. Its twin for blocking code is `mainstem.client.blocking.streams`."""
 
 import asyncio
 import inspect
@@ -23,6 +23,7 @@ from mainstem.client.core.protocol import BEGINNING, BINARY, Producer, Request, 
 from mainstem.client.core.results import Appended, Batch, StreamInfo
 from mainstem.client.core.retries import Retries
 from mainstem.client.core.sender import TextSource
+from mainstem.client.retry_reports import OnRetry, RetryReports
 from mainstem.streams.rules.paths import PREFIX
 
 T = TypeVar("T")
@@ -30,11 +31,13 @@ Messages = list[Any]
 
 
 class AsyncStreams:
-    """A client of one server. Use it as `async with AsyncStreams("http://127.0.0.1:4437") as streams:`.
+    """A client of one server: `async with AsyncStreams("http://127.0.0.1:4437") as streams:`.
 
-    `prefix` is where that server serves streams: its setting `stream_prefix`, or what another server has.
-    `token` and each value of `headers` and `params` are texts, or callables that are asked before each request.
-    `timeout_s` is how long the server may be silent. `http` is an httpx2.AsyncClient of your own, which you close.
+    `prefix` is the path under which the server serves streams: its setting `stream_prefix`.
+    `token` and each value of `headers` and `params` is a str, or a callable that returns one for each request.
+    `timeout_s` is how long the server may be silent. `on_retry` is called with a `Retry` before each retry; without it,
+    the client logs a warning.
+    `http` is an `httpx2.AsyncClient` of your own, which the client does not close.
     """
 
     def __init__(
@@ -47,6 +50,7 @@ class AsyncStreams:
         params: Mapping[str, TextSource] | None = None,
         timeout_s: float = limits.CLIENT_TIMEOUT_S,
         retries: Retries | None = None,
+        on_retry: OnRetry | None = None,
         exactly_once: bool = True,
         verify: ssl.SSLContext | bool = True,
         http: httpx2.AsyncClient | None = None,
@@ -59,6 +63,7 @@ class AsyncStreams:
             headers=headers,
             params=params,
             retries=retries,
+            report=RetryReports(on_retry, clock_s),
             exactly_once=exactly_once,
             make_id=lambda: uuid.uuid4().hex,
             chance=random.random,
@@ -79,7 +84,7 @@ class AsyncStreams:
         await self.disconnect()
 
     async def disconnect(self) -> None:
-        """Close the connections. Streams stay as they are."""
+        """Close the connections of this client. It does not touch any stream."""
         if self._owns_http:
             await self._http.aclose()
 
@@ -96,7 +101,7 @@ class AsyncStreams:
         closed: bool = False,
         retention: str | None = None,
     ) -> StreamInfo:
-        """Create a stream; one that is there with the same configuration is left as it is."""
+        """Create a stream. If it exists with the same configuration, nothing changes."""
         options = {"ttl_s": ttl_s, "expires_at": expires_at, "closed": closed, "retention": retention}
         return await self.run(self.operations.create(path, content_type, body, **options))
 
@@ -113,7 +118,7 @@ class AsyncStreams:
         expires_at: str | None = None,
         closed: bool = False,
     ) -> StreamInfo:
-        """Create a stream that begins with another one's data, up to `offset` and `sub_offset` messages more."""
+        """Create a stream that begins with the data of another one, up to `offset` plus `sub_offset` messages."""
         options = {"forked_from": source, "fork_offset": offset, "fork_sub_offset": sub_offset}
         options |= {"ttl_s": ttl_s, "expires_at": expires_at, "closed": closed}
         return await self.run(self.operations.create(path, content_type, body, **options))
@@ -125,7 +130,7 @@ class AsyncStreams:
         await self.run(self.operations.delete(path))
 
     def list(self, prefix: str = "", *, after: str = "") -> AsyncGenerator[StreamInfo, None]:
-        """The streams whose paths begin with `prefix`, in order; `after` leaves out those up to that path."""
+        """List the streams whose paths begin with `prefix`, in order, from the first path after `after`."""
         return self._iterate(self.operations.list(prefix, after), StreamInfo)
 
     async def request(
@@ -138,9 +143,9 @@ class AsyncStreams:
         params: Mapping[str, str] | None = None,
         safe: bool | None = None,
     ) -> Response:
-        """Any other request, with the same token, retries and errors. `path` is the server's, as /v1/streams.
+        """Send any other request, with the same token, retries and errors. `path` is a path of the server: /v1/streams.
 
-        `safe` says that it may be sent twice; None takes that from the method, which a POST is not.
+        `safe` says whether the request may be sent twice. By default, every method but POST and PATCH is safe.
         """
         return await self.run(self.operations.request(method, path, body, headers, params, safe))
 
@@ -157,7 +162,7 @@ class AsyncStreams:
         producer: Producer | None = None,
         close: bool = False,
     ) -> Appended:
-        """Append once, even with retries. Bytes go as they are; to a JSON stream any other value is one message."""
+        """Append once, even with retries. Bytes stay as they are; in a JSON stream any other value is one message."""
         operation = self.operations.append(
             path, data, content_type, seq=seq, if_match=if_match, producer=producer, close=close
         )
@@ -172,65 +177,65 @@ class AsyncStreams:
         producer: Producer | None = None,
         close: bool = False,
     ) -> Appended:
-        """Append messages to a JSON stream, all or none of them."""
+        """Append messages to a JSON stream: all of them or none."""
         options = {"seq": seq, "if_match": if_match, "producer": producer, "close": close}
         return await self._append(path, self.operations.append_messages(path, messages, **options), seq)
 
     async def close(
         self, path: str, data: Any = None, *, content_type: str | None = None, producer: Producer | None = None
     ) -> Appended:
-        """Close a stream for good, with its last data if there is some. Closing it again changes nothing."""
+        """Close a stream for good, with optional last data. Closing it again changes nothing."""
         return await self.run(self.operations.close(path, data, content_type, producer))
 
     async def _append(self, path: str, operation: Operation[Appended], seq: str | None) -> Appended:
         if seq is None:
             return await self.run(operation)
-        async with self._seq_lock.hold(path):  # on connections of their own, a later seq would overtake an earlier one
+        async with self._seq_lock.hold(path):  # on another connection, a later seq could overtake an earlier one
             return await self.run(operation)
 
     # Reading
 
     def read(self, path: str, offset: str = BEGINNING, *, until_up_to_date: bool = True) -> AsyncGenerator[Batch, None]:
-        """What is there from `offset` on, batch by batch; or just the next batch."""
+        """Yield the data from `offset` to the end, batch by batch; without `until_up_to_date`, only the next batch."""
         return self._iterate(self.operations.read(path, offset, until_up_to_date), Batch)
 
     async def read_bytes(
         self, path: str, offset: str = BEGINNING, *, bytes_max: int = limits.CLIENT_READ_BYTES_MAX
     ) -> bytes:
-        return (await self._collect(path, offset, bytes_max)).join()
+        return (await self._collect("read_bytes", path, offset, bytes_max)).join()
 
     async def read_text(
         self, path: str, offset: str = BEGINNING, *, bytes_max: int = limits.CLIENT_READ_BYTES_MAX
     ) -> str:
-        return (await self._collect(path, offset, bytes_max)).join_text()
+        return (await self._collect("read_text", path, offset, bytes_max)).join_text()
 
     async def read_json(
         self, path: str, offset: str = BEGINNING, *, bytes_max: int = limits.CLIENT_READ_BYTES_MAX
     ) -> Messages:
-        """All messages of a JSON stream from `offset` on."""
-        return (await self._collect(path, offset, bytes_max)).join_messages()
+        """Return all messages of a JSON stream from `offset`."""
+        return (await self._collect("read_json", path, offset, bytes_max)).join_messages()
 
     async def read_tail(self, path: str, count: int) -> Batch:
-        """The last messages of a stream."""
+        """Return the last `count` messages of a stream."""
         return await self.run(self.operations.read_tail(path, count))
 
     def follow(self, path: str, offset: str = BEGINNING, *, live: Live = "auto") -> AsyncGenerator[Batch, None]:
-        """Everything from `offset` on, as it comes, until the stream is closed. Goes on by itself after disconnects.
+        """Yield the data from `offset`, and new data as it arrives, until the stream is closed.
 
-        "auto" is SSE, and long-poll where SSE does not come through.
+        It reconnects automatically. "auto" uses SSE, and falls back to long-poll where SSE does not work.
         """
         return self._iterate(Follower(self.operations, path, offset, live).run(), Batch)
 
-    async def _collect(self, path: str, offset: str, bytes_max: int) -> Collector:
+    async def _collect(self, call: str, path: str, offset: str, bytes_max: int) -> Collector:
         collector = Collector(path, bytes_max)
-        async for batch in self.read(path, offset):
+        async for batch in self._iterate(self.operations.read(path, offset, True, call), Batch):
             collector.add(batch)
         return collector
 
     # Performing the effects of operations
 
     async def run(self, operation: Operation[T]) -> T:
-        """Perform the effects of an operation until it has its result. For the producers of this package."""
+        """Run an operation and return its result. The producers of this package use it."""
         performer = _Performer(self._http, self.url, self._timeout_s)
         advance = partial(operation.send, None)
         try:
@@ -265,7 +270,7 @@ class AsyncStreams:
 
 
 class _Performer:
-    """Performs the effects of one operation. It holds the response that is open, if there is one."""
+    """Performs the effects of one operation, and holds its open response."""
 
     def __init__(self, http: httpx2.AsyncClient, url: str, timeout_s: float) -> None:
         self._http = http
@@ -275,7 +280,7 @@ class _Performer:
         self._pieces: AsyncIterator[bytes] | None = None
 
     async def perform(self, effect: Any, operation: Generator[Any, Any, Any]) -> "partial[Any]":
-        """Perform an effect, and return what resumes the operation with its result."""
+        """Perform an effect, and return a call that resumes the operation with the result."""
         try:
             return partial(operation.send, await self._perform(effect))
         except NoResponse as error:

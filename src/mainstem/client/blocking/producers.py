@@ -1,4 +1,4 @@
-"""The exactly-once producer without asyncio: the twin of `AsyncIdempotentProducer`, with threads that send."""
+"""The exactly-once producer for blocking code: the twin of `AsyncIdempotentProducer`. It sends on its own threads."""
 
 import logging
 import threading
@@ -18,7 +18,13 @@ logger = logging.getLogger(__name__)
 
 
 class IdempotentProducer:
-    """The same without asyncio; threads of its own send. `on_error` is called on one of them."""
+    """Appends messages in the background, each of them once and in order.
+
+        with IdempotentProducer(streams, "events") as producer:
+            producer.append({"n": 1})
+
+    It works like `AsyncIdempotentProducer`, and sends on threads of its own; it calls `on_error` on one of them.
+    """
 
     def __init__(
         self,
@@ -67,16 +73,16 @@ class IdempotentProducer:
 
     @property
     def epoch(self) -> int:
-        """The epoch in use; auto_claim raises it."""
+        """The current epoch; `auto_claim` raises it."""
         return self._accumulator.epoch
 
     @property
     def duplicates(self) -> int:
-        """Messages that the server had from another instance with this id and epoch, and did not store again."""
+        """How many messages the server already had from another instance with the same id and epoch."""
         return self._accumulator.duplicates
 
     def append(self, message: Any) -> None:
-        """Take a message; wait only while the buffer is full."""
+        """Add a message to the buffer. Wait only while the buffer is full."""
         if not self._begun:
             self._begin()
         accumulator = self._accumulator
@@ -89,7 +95,7 @@ class IdempotentProducer:
                 self._wake.notify()
 
     def flush(self) -> None:
-        """Return when all that was appended before is stored, or has failed."""
+        """Wait until every message appended so far is stored or has failed. Raise the first failure without on_error."""
         with self._lock:
             target = self._accumulator.added
             self._accumulator.flush()
@@ -100,7 +106,7 @@ class IdempotentProducer:
         self._raise_failure()
 
     def close_stream(self, message: Any = None) -> None:
-        """Close the stream, exactly once, with a last message if there is one; then close this producer."""
+        """Close the stream after everything else, with an optional last message; then close this producer."""
         if not self._begun:
             self._begin()
         with self._lock:
@@ -111,9 +117,9 @@ class IdempotentProducer:
         self.close()
 
     def close(self) -> None:
-        """Send what is left, and take nothing more. The stream stays open. Within on_error, it does not wait."""
+        """Send what is left and accept no more messages. The stream stays open. Within on_error it does not wait."""
         with self._lock:
-            self._accumulator.end(ProducerClosed("it was closed"))
+            self._accumulator.end(ProducerClosed("this producer was closed"))
             self._accumulator.flush()
             self._wake.notify_all()
         if not self._in_on_error:
@@ -143,13 +149,14 @@ class IdempotentProducer:
             outcome: Response | BaseException
             try:
                 outcome = self._streams.run(self._core.attempt(request))
-            except Exception as error:  # noqa: BLE001 - of a callable of the caller's; it fails the producer
+            except Exception as error:  # noqa: BLE001 - from a callable of the application; the producer fails with it
                 outcome = error
             with self._lock:
-                self._core.settle(batch, request, outcome)
+                retry = self._core.settle(batch, request, outcome)
                 failures = self._core.take_failures()
                 self._wake.notify_all()
                 self._progress.notify_all()
+            self._core.report(retry)
             self._report(failures)
 
     def _mark_sent(self, batch: ProducerBatch) -> None:
@@ -158,7 +165,7 @@ class IdempotentProducer:
             self._wake.notify()
 
     def _take_batch(self) -> ProducerBatch | None:
-        """The next batch, when it is time; None when there will be none."""
+        """Wait for the next batch and return it; return None when there will be no more."""
         accumulator = self._accumulator
         with self._lock:
             while True:
@@ -176,7 +183,7 @@ class IdempotentProducer:
                 try:
                     self._core.on_error(failed)
                 except Exception:
-                    logger.exception("on_error of a producer raised")
+                    logger.exception("on_error raised an exception; the producer continues")
 
     def _raise_failure(self) -> None:
         with self._lock:

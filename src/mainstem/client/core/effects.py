@@ -1,7 +1,7 @@
-"""What an operation of the streams client asks to be done, so that one implementation serves asyncio and threads.
+"""The effects that operations of the streams client yield, so that asyncio and blocking code share one implementation.
 
-An operation is a generator: it yields effects (send a request, wait, call a function of the caller's) and is sent their
-results. Each of the two clients performs these few effects in its own way; everything else is shared.
+An operation is a generator. It yields effects (send a request, wait, call a function of the application) and receives
+their results. Each of the two clients performs these few effects in its own way; they share everything else.
 """
 
 from collections.abc import Callable, Generator
@@ -15,16 +15,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Send:
-    """Send a request and take in its whole reply: a Response, or NoResponse is thrown in."""
+    """Send a request and receive the whole reply as a Response. Without a reply, NoResponse is thrown in."""
 
     request: Request
 
 
 @dataclass(frozen=True)
 class Open:
-    """Send a request and take in the head of its reply, as a Response without a body if it is a success.
+    """Send a request and receive the head of the reply; if it is a success, as a Response without a body.
 
-    It stays open until its end, or until something else is asked for than to receive.
+    The reply stays open until its end, or until the operation yields anything but Receive.
     """
 
     request: Request
@@ -32,7 +32,7 @@ class Open:
 
 @dataclass(frozen=True)
 class Receive:
-    """Take the next piece of what was opened: bytes, none at its end; NoResponse is thrown in when it breaks."""
+    """Receive the next bytes of the open reply, and none at its end. If it breaks off, NoResponse is thrown in."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Invoke:
-    """Call something of the caller's, for a token or a header."""
+    """Call a function of the application that returns a token, a header or a query parameter."""
 
     function: Callable[[], Any]
 
@@ -52,10 +52,14 @@ Operation = Generator[Effect, Any, T]
 
 
 class NoResponse(Exception):
-    """A request got no reply. `sent` is False when the server cannot have seen the request."""
+    """A request got no reply. `sent` is False if the server cannot have seen the request.
 
-    def __init__(self, reason: str, *, sent: bool, timed_out: bool = False) -> None:
+    `is_final` says that a retry would fail in the same way: with a certificate that is not trusted, for example.
+    """
+
+    def __init__(self, reason: str, *, sent: bool, timed_out: bool = False, is_final: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
         self.sent = sent
         self.timed_out = timed_out
+        self.is_final = is_final

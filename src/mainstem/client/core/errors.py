@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from mainstem import limits
+from mainstem.client.core.challenges import read_refusal
 
 
 class ClientError(Exception):
@@ -104,9 +105,15 @@ class ResponseError(ClientError):
         if code:
             self.code = code
 
+    def say(self, detail: str, hint: str) -> None:
+        """Replace the texts of this error."""
+        self.args = (detail,)
+        self.detail = detail
+        self.hint = hint
+
     @property
     def next_offset(self) -> str | None:
-        """Where the stream ends, when the reply says so."""
+        """Where the stream ends, if the reply says so."""
         return self.headers.get("stream-next-offset")
 
     def _number(self, header: str, fact: str) -> int | None:
@@ -267,10 +274,12 @@ RETRYABLE_STATUSES = frozenset([408, 425, 429, 500, 502, 503, 504])
 
 
 def error_of(
-    request: str, status: int, headers: Mapping[str, str], body: bytes, *, seq_sent: bool = False
+    call: str, status: int, headers: Mapping[str, str], body: bytes, *, seq_sent: bool = False
 ) -> ResponseError:
-    """The error that a reply stands for. `request` says what was asked, as "GET chat/1", and `seq_sent` whether with a
-    Stream-Seq."""
+    """Return the error that a reply stands for.
+
+    `call` names what the user asked for, such as `read chat/1`; `seq_sent` says whether the request had a Stream-Seq.
+    """
     facts = _read_problem(headers, body)
     text = _read_text(headers, body)
     code = facts.get("code")
@@ -279,10 +288,10 @@ def error_of(
         kind = _guess_kind(status, headers)
         if kind is Conflict and "code" not in facts:
             kind = _guess_conflict(text, seq_sent)
-    detail = facts.get("detail") or facts.get("title") or text or f"the server answered {status}"
+    detail = facts.get("detail") or facts.get("title") or text or _read_silent_reply(status, headers)
     hint = facts.get("hint")
     error = kind(
-        f"{request}: {detail}",
+        f"{call}: {detail}",
         status=status,
         code=code if isinstance(code, str) else None,
         hint=hint if isinstance(hint, str) else None,
@@ -291,6 +300,24 @@ def error_of(
     )
     error.retryable = status in RETRYABLE_STATUSES or facts.get("retryable") is True
     return error
+
+
+SILENT_REPLIES = {
+    401: "the server requires a valid token",
+    403: "the token does not allow this",
+    404: "there is no such stream",
+    410: "the stream was deleted",
+}
+
+
+def _read_silent_reply(status: int, headers: Mapping[str, str]) -> str:
+    """Return what a reply without a body says, such as one to HEAD."""
+    refusal = read_refusal(headers.get("www-authenticate", "")) if status in (401, 403) else ""
+    if refusal:
+        return refusal
+    # Only a server of streams sends a problem document, so only then does the status concern the stream.
+    is_problem = headers.get("content-type", "").startswith("application/problem+json")
+    return SILENT_REPLIES.get(status, "") if is_problem and status in SILENT_REPLIES else f"the server answered {status}"
 
 
 def _guess_kind(status: int, headers: Mapping[str, str]) -> type[ResponseError]:

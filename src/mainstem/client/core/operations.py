@@ -1,12 +1,12 @@
-"""Every operation of the streams client, as a generator of effects. See effects.py."""
+"""The operations of the streams client, as generators of effects. See effects.py."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from mainstem import limits
 from mainstem.client.core import protocol
+from mainstem.client.core.addresses import check_prefix, check_url
 from mainstem.client.core.effects import Effect, Operation
 from mainstem.client.core.errors import (
     BadArgument,
@@ -21,32 +21,17 @@ from mainstem.client.core.producer_pool import PooledProducer, ProducerPool
 from mainstem.client.core.protocol import Producer, Request, Response
 from mainstem.client.core.requests import StreamRequests
 from mainstem.client.core.results import Appended, Batch, StreamInfo
-from mainstem.client.core.retries import Retries
+from mainstem.client.core.retries import Retries, Retry
 from mainstem.client.core.sender import Sender, TextSource
 from mainstem.streams.rules.content_types import is_json
-from mainstem.streams.rules.paths import PREFIX_FORM
 
-GAPS_MAX = 3  # a stream that is deleted and created again and again
+GAPS_MAX = 3  # a stream may be deleted and created again while an append is on its way
 ReadOperation = Generator[Effect | Batch, Any, None]
 """An operation that yields batches as well as effects."""
 
 
-def check_prefix(prefix: str) -> str:
-    """Another server may serve streams anywhere, so only the form is checked; empty is its root."""
-    if prefix and not PREFIX_FORM.fullmatch(prefix):
-        raise BadArgument(f"{prefix!r} cannot be a prefix of streams; write it as /v1/streams")
-    return prefix
-
-
-def check_url(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.netloc or parts.query or parts.fragment:
-        raise BadArgument(f"{url!r} is not the address of a server, as http://127.0.0.1:4437")
-    return url.rstrip("/")
-
-
 class Operations:
-    """What both clients share. Many threads or tasks use it at once, and it holds no state of any one operation."""
+    """The operations that both clients share. Many threads or tasks may run operations at the same time."""
 
     def __init__(
         self,
@@ -57,14 +42,25 @@ class Operations:
         headers: Mapping[str, TextSource] | None,
         params: Mapping[str, TextSource] | None,
         retries: Retries | None,
+        report: Callable[[Retry], None],
         exactly_once: bool,
         make_id: Callable[[], str],
         chance: Callable[[], float],
         clock_s: Callable[[], float],
     ) -> None:
-        self.sender = Sender(check_url(url), token, headers or {}, params or {}, retries or Retries(), chance, clock_s)
+        self.sender = Sender(
+            url=check_url(url, check_prefix(prefix)),
+            token=token,
+            headers=headers or {},
+            params=params or {},
+            retries=retries or Retries(),
+            first_retries=retries or Retries(attempts_max=limits.CLIENT_FIRST_ATTEMPTS),
+            chance=chance,
+            clock_s=clock_s,
+            report=report,
+        )
         self.send = self.sender.send
-        self.requests = StreamRequests(check_prefix(prefix))
+        self.requests = StreamRequests(prefix)
         self._exactly_once = exactly_once
         self.make_id = make_id
         self._producers = ProducerPool(make_id)
@@ -73,19 +69,20 @@ class Operations:
     # Streams
 
     def create(self, path: str, content_type: str | None, body: Any, **options: Any) -> Operation[StreamInfo]:
-        """A stream of its own or, with forked_from, a fork."""
+        """Create a stream or, with `forked_from`, a fork."""
         data = b""
         if body is not None:
             if content_type is None:
-                raise BadArgument("a fork with a first body needs its content_type")
+                raise BadArgument("pass content_type= too: a fork with a body needs it")
             data = protocol.encode(body, content_type)
-        response = yield from self.send(self.requests.create(path, content_type, body=data, **options))
+        call = "create" if options.get("forked_from") is None else "fork"
+        response = yield from self.send(self.requests.create(path, content_type, call=call, body=data, **options))
         info = protocol.read_info(path, response)
         self._remember_type(path, info.content_type)
         return info
 
-    def head(self, path: str) -> Operation[StreamInfo]:
-        response = yield from self.send(self.requests.head(path))
+    def head(self, path: str, call: str = "head") -> Operation[StreamInfo]:
+        response = yield from self.send(self.requests.head(path, call))
         info = protocol.read_info(path, Response(0, response.headers))
         self._remember_type(path, info.content_type)
         return info
@@ -114,7 +111,7 @@ class Operations:
         safe: bool | None,
     ) -> Operation[Response]:
         if not target.startswith("/"):
-            raise BadArgument(f"{target!r} is not a path of the server: begin it with a slash, as /v1/streams")
+            raise BadArgument(f"the path {target!r} must begin with a slash, like /v1/streams")
         method = method.upper()
         lower = protocol.check_headers({name.lower(): value for name, value in (headers or {}).items()})
         harmless = method in ("GET", "HEAD", "PUT", "DELETE", "OPTIONS") if safe is None else safe
@@ -133,32 +130,33 @@ class Operations:
         if_match: str | None,
         producer: Producer | None,
         close: bool,
+        call: str = "append",
     ) -> Operation[Appended]:
-        content_type = content_type or (yield from self.find_type(path))
+        content_type = content_type or (yield from self.find_type(path, call))
         body = protocol.encode(data, content_type)
         if not body:
-            raise BadArgument("there is nothing to append; to end a stream, close it")
-        return (yield from self._post(path, body, content_type, producer, seq=seq, if_match=if_match, close=close))
+            raise BadArgument("there is nothing to append: data is empty; to end a stream, call close")
+        options = {"call": call, "seq": seq, "if_match": if_match, "close": close}
+        return (yield from self._post(path, body, content_type, producer, **options))
 
     def append_messages(self, path: str, messages: tuple[Any, ...], **options: Any) -> Operation[Appended]:
         if not messages:
-            raise BadArgument("there is no message to append")
+            raise BadArgument("append_json needs at least one message")
         body = protocol.encode_messages(messages)
-        return (yield from self.append(path, body, "application/json", **options))
+        return (yield from self.append(path, body, "application/json", call="append_json", **options))
 
     def close(self, path: str, data: Any, content_type: str | None, producer: Producer | None) -> Operation[Appended]:
         if data is not None:
-            return (
-                yield from self.append(path, data, content_type, seq=None, if_match=None, producer=producer, close=True)
-            )
-        request = self.requests.append(path, b"", None, producer=producer, close=True)
+            options = {"seq": None, "if_match": None, "producer": producer, "close": True, "call": "close"}
+            return (yield from self.append(path, data, content_type, **options))
+        request = self.requests.append(path, b"", None, producer=producer, close=True, call="close")
         response = yield from self.send(request)
         return protocol.read_appended(response, produced=False)
 
-    def find_type(self, path: str) -> Operation[str]:
-        """The content type of a stream; the server is asked once."""
+    def find_type(self, path: str, call: str) -> Operation[str]:
+        """Return the content type of a stream. The client asks the server once per stream."""
         known = self._types.get(path)
-        return known or (yield from self.head(path)).content_type
+        return known or (yield from self.head(path, call)).content_type
 
     def _post(
         self, path: str, body: bytes, content_type: str, producer: Producer | None, **options: Any
@@ -179,7 +177,7 @@ class Operations:
             try:
                 return (yield from self._post_as(pooled, path, body, content_type, **options))
             except ProducerGap as gap:
-                # The stream was deleted and created again, and knows nobody. A gap is refused before it is stored.
+                # The stream was deleted and created again, so it knows no producer. Nothing is stored after a gap.
                 self._producers.forget(path)
                 last = gap
         raise last
@@ -200,24 +198,24 @@ class Operations:
         except OutcomeUnknown:
             raise
         except ClientError:
-            known = True  # refused: the number is still free
+            known = True  # the server refused the append, so the number is still free
             raise
         finally:
             if not known:
-                pooled.bump_epoch()  # also when the caller was cancelled meanwhile
+                pooled.bump_epoch()  # even if the caller was cancelled
             self._producers.release(path, pooled)
 
-    # ReadOperation
+    # Reading
 
-    def read(self, path: str, offset: str, until_up_to_date: bool) -> ReadOperation:
+    def read(self, path: str, offset: str, until_up_to_date: bool, call: str = "read") -> ReadOperation:
         while True:
-            response = yield from self.send(self.requests.read(path, offset))
+            response = yield from self.send(self.requests.read(path, offset, call))
             batch = self.read_page(path, response)
             yield batch
             if batch.up_to_date or batch.closed or not until_up_to_date:
                 return
             if batch.offset == offset:
-                raise InvalidResponse(f"GET {path}: the server says that there is more, but not after {offset}")
+                raise InvalidResponse(f"{call} {path}: the server announces more data but sends none after {offset}")
             offset = batch.offset
 
     def read_tail(self, path: str, count: int) -> Operation[Batch]:
@@ -235,21 +233,22 @@ class Operations:
             try:
                 self._types.popitem(last=False)
             except KeyError:
-                return  # another thread has made room
+                return  # another thread has removed it
 
 
 class Collector:
-    """Joins batches into one value, up to a size."""
+    """Joins batches into one value of limited size."""
 
     def __init__(self, path: str, bytes_max: int) -> None:
         self._path = path
+        self._bytes_max = bytes_max
         self._bytes_left = bytes_max
         self.batches: list[Batch] = []
 
     def add(self, batch: Batch) -> None:
         self._bytes_left -= len(batch.data)
         if self._bytes_left < 0:
-            raise TooMuchData(f"{self._path} holds more than this call may collect")
+            raise TooMuchData(f"{self._path} holds more than the {self._bytes_max} bytes that this call may collect")
         self.batches.append(batch)
 
     def join(self) -> bytes:
@@ -259,10 +258,10 @@ class Collector:
         try:
             return self.join().decode("utf-8")
         except UnicodeDecodeError as error:
-            raise BadArgument(f"{self._path} is not text in UTF-8 ({error.reason}): use read_bytes") from None
+            raise BadArgument(f"{self._path} is not UTF-8 text: use read_bytes") from error
 
     def join_messages(self) -> list[Any]:
         for batch in self.batches:
             if not is_json(batch.content_type):
-                raise BadArgument(f"{self._path} is {batch.content_type} and no JSON: use read_bytes or read_text")
+                raise BadArgument(f"{self._path} is {batch.content_type}, not JSON: use read_bytes or read_text")
         return [message for batch in self.batches for message in batch.messages]

@@ -1,4 +1,4 @@
-"""What both producers share: the encoding of messages, the requests, and what a reply means to the state."""
+"""The part that both producers share: encoding messages, building requests, and applying replies to the state."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,15 +12,14 @@ from mainstem.client.core.errors import BadArgument, ClientError, ProducerClosed
 from mainstem.client.core.operations import Operations
 from mainstem.client.core.producer_batches import Failed, ProducerBatch, ProducerConfig
 from mainstem.client.core.protocol import Request, Response
-from mainstem.client.core.retries import Retries
-from mainstem.client.core.sender import explain_no_response
+from mainstem.client.core.retries import Retries, Retry
 from mainstem.streams.rules.content_types import is_json
 
 OnError = Callable[[Failed], Any]
 
 
 class ProducerCore:
-    """What both producers share: the state, the encoding of messages, and what a reply means to the state."""
+    """The state of one producer, how it encodes messages, and how it applies replies."""
 
     def __init__(
         self,
@@ -34,7 +33,7 @@ class ProducerCore:
     ) -> None:
         operations.requests.target(path)
         if producer_id == "":
-            raise BadArgument("producer_id is empty")
+            raise BadArgument("producer_id must not be empty")
         self.path = path
         self.id = producer_id or operations.make_id()
         self.content_type = content_type
@@ -46,11 +45,11 @@ class ProducerCore:
         self._json = False
 
     def learn_type(self) -> Operation[None]:
-        self.content_type = self.content_type or (yield from self._operations.find_type(self.path))
+        self.content_type = self.content_type or (yield from self._operations.find_type(self.path, "append"))
         self._json = is_json(self.content_type)
 
     def encode(self, message: Any) -> bytes:
-        """Bytes are taken as they are: of a JSON stream, as one message that is JSON already."""
+        """Return a message as bytes. Bytes stay as they are; for a JSON stream they must be one JSON value."""
         if type(message) is bytes:
             encoded = message
         elif self._json and not isinstance(message, (bytearray, memoryview)):
@@ -58,7 +57,7 @@ class ProducerCore:
         else:
             encoded = protocol.encode(message, self.content_type or protocol.BINARY)
         if not encoded:
-            raise BadArgument("a message is empty, so there is nothing to append")
+            raise BadArgument("there is nothing to append: the message is empty")
         return encoded
 
     def request(self, batch: ProducerBatch, on_body_sent: Callable[[], None]) -> Request:
@@ -77,21 +76,35 @@ class ProducerCore:
         except (ClientError, NoResponse) as error:
             return error
 
-    def settle(self, batch: ProducerBatch, request: Request, outcome: Response | BaseException) -> None:
-        accumulator = self.accumulator
+    def settle(self, batch: ProducerBatch, request: Request, outcome: Response | BaseException) -> Retry | None:
+        """Apply the outcome of an attempt. If the batch will be sent again, return the retry to report."""
+        accumulator, sender, failures = self.accumulator, self._operations.sender, batch.failures
+        error: ClientError
         if isinstance(outcome, Response):
             accumulator.acknowledge(batch, duplicate=outcome.status == 204)
+            return None
         elif isinstance(outcome, ResponseError):
+            error = outcome
             accumulator.refuse(batch, outcome, self.clock_s())
         elif isinstance(outcome, NoResponse):
-            error = explain_no_response(request, outcome, self._operations.sender.url)
+            error = sender.explain(request, outcome)
             accumulator.lose(batch, error, sent=outcome.sent, now_s=self.clock_s())
+            if outcome.is_final:
+                accumulator.fail(error)
         else:
-            # A token callable that raised, or a reply that is too large: nothing that a retry would mend.
-            unexpected = outcome if isinstance(outcome, ClientError) else ClientError(f"cannot send: {outcome!r}")
-            sent = not isinstance(unexpected, BadArgument)
-            accumulator.lose(batch, unexpected, sent=sent, now_s=self.clock_s())
-            accumulator.fail(unexpected)
+            # A token callable that raised, or a reply that is too large: a retry would fail in the same way.
+            error = outcome if isinstance(outcome, ClientError) else ClientError(f"{request} failed: {outcome!r}")
+            sent = not isinstance(error, BadArgument)
+            accumulator.lose(batch, error, sent=sent, now_s=self.clock_s())
+            accumulator.fail(error)
+        if batch.failures == failures or batch.settled:
+            return None
+        wait_s = max(0.0, batch.not_before_s - self.clock_s())
+        return sender.describe_retry(request, error, batch.failures, accumulator.config.retries, wait_s)
+
+    def report(self, retry: Retry | None) -> None:
+        if retry is not None:
+            self._operations.sender.report(retry)
 
     def take_failures(self) -> list[Failed]:
         failures, self.accumulator.failures = self.accumulator.failures, []
@@ -100,23 +113,26 @@ class ProducerCore:
         return failures
 
     def take_error(self) -> ClientError | None:
-        """What flush and close raise: the first failure since they were asked last, unless on_error hears of them."""
+        """Return what flush and close raise: the first failure since the last call. With on_error there is none."""
         error, self.first_error = self.first_error, None
         return error
 
 
 def refuse_to_wait(waiting: bool, name: str) -> None:
-    """on_error is called by what sends, so nothing would come of what it waits for."""
+    """Refuse a call within on_error that would wait for the sender: the sender itself is waiting for on_error."""
     if waiting:
-        raise BadArgument(f"{name} would wait for ever within on_error: call it elsewhere")
+        raise BadArgument(f"{name} would wait forever within on_error: call it elsewhere")
 
 
 def note_failure(error: BaseException | None, failure: ClientError) -> bool:
-    """Whether a failure is what leaves the block of a producer. An error of the block itself, or its cancellation, must
-    get through, so it only gets a note; a ProducerClosed there is the failure once more."""
+    """Return whether the `with` block of a producer should raise the producer's failure.
+
+    An error that the block itself raised, or its cancellation, must get through: it only gets a note. A ProducerClosed
+    is the same failure again.
+    """
     if error is None or isinstance(error, ProducerClosed):
         return True
-    error.add_note(f"Besides, a producer could not store its messages: {failure}")
+    error.add_note(f"In addition, a producer could not store its messages: {failure}")
     return False
 
 

@@ -1,4 +1,4 @@
-"""The wire format of streams: bodies, and what the replies mean. requests.py makes the requests."""
+"""The wire format of streams: bodies, and the meaning of replies. requests.py builds the requests."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ import msgspec
 
 from mainstem.client.core.errors import BadArgument, InvalidResponse
 from mainstem.client.core.results import Appended, Batch, StreamInfo
-from mainstem.client.core.strict_json import encode_json
+from mainstem.client.core.strict_json import NotJson, encode_json
 from mainstem.streams.rules.content_types import is_json
 
 T = TypeVar("T")
@@ -25,29 +25,31 @@ Producer = tuple[str, int, int]
 
 @dataclass(frozen=True)
 class Request:
-    """One request, complete but for the token and the headers that the client adds to all of them."""
+    """One request, complete except for the token and the headers that the client adds to every request."""
 
     method: str
     target: str
-    """Path and query, below the address of the server."""
+    """Path and query, relative to the address of the server."""
     subject: str
-    """What an error names: the path of the stream."""
+    """What the request is about, for errors: the path of the stream."""
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
     read_timeout_s: float | None = None
-    """How long the server may say nothing; None is what the client was made with."""
+    """How long the server may be silent; None stands for the client's `timeout_s`."""
     safe: bool = True
     """Whether sending it twice does no harm."""
     on_body_sent: Callable[[], None] | None = None
-    """Called when the whole body is on its way."""
+    """Called when the whole body has left."""
+    call: str = ""
+    """The method of the client that the user called, for errors; empty for `request()`, where the method is enough."""
 
     def __str__(self) -> str:
-        return f"{self.method} {self.subject}"
+        return f"{self.call or self.method} {self.subject}"
 
 
 @dataclass(frozen=True)
 class Response:
-    """A reply; the names of its headers are in lower case."""
+    """A reply. The names of its headers are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -69,15 +71,15 @@ def with_query(target: str, query: Mapping[str, str] | None) -> str:
 
 
 def check_headers(headers: Mapping[str, str | None]) -> dict[str, str]:
-    """The headers that have a value; one that could end its line early is refused."""
+    """Return the headers that have a value. A value that could end its line early is refused."""
     found = {}
     for name, value in headers.items():
         if value is None:
             continue
         if not isinstance(value, str):
-            raise BadArgument(f"{name} must be text, and not {type(value).__name__}")
+            raise BadArgument(f"{name} must be a str, not {type(value).__name__}")
         if "\r" in value or "\n" in value or "\0" in value:
-            raise BadArgument(f"{name} must be one line: {value[:64]!r}")
+            raise BadArgument(f"{name} must not contain a line break or a null character: {value[:64]!r}")
         found[name] = value
     return found
 
@@ -110,33 +112,33 @@ def read_appended(response: Response, *, produced: bool) -> Appended:
 
 
 def encode(data: Any, content_type: str) -> bytes:
-    """The body of one append. Bytes are sent as they are; anything else is one message, or text."""
+    """Return the body of one append. Bytes stay as they are; other values become one JSON message, or UTF-8 text."""
     if isinstance(data, (bytes, bytearray, memoryview)):
         return bytes(data)
     if is_json(content_type):
         return encode_messages([data])
     if isinstance(data, str):
         return data.encode()
-    raise BadArgument(f"a stream of {content_type} takes bytes or text, not {type(data).__name__}")
+    raise BadArgument(f"a stream of {content_type} takes bytes or str, not {type(data).__name__}")
 
 
 def encode_messages(messages: Sequence[Any]) -> bytes:
-    """Messages of a JSON stream. The server takes an array apart, so that each of them stays one message."""
+    """Return the body that appends several messages to a JSON stream: the server stores each item of an array."""
     return encode_value(messages)
 
 
 def encode_value(value: Any) -> bytes:
     try:
         return encode_json(value)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise BadArgument(f"a message cannot be written as JSON: {error}") from None
+    except NotJson as error:
+        raise BadArgument(f"this message cannot be written as JSON: {error}") from None
 
 
 # Reading
 
 
 def read_batch(response: Response, content_type: str = "") -> Batch:
-    """A page or the answer of a long-poll; a 204 names no content type, as it has no content."""
+    """Return a page, or the reply to a long-poll, as a batch. A 204 names no content type, so the caller passes it."""
     batch = Batch(
         data=response.body,
         offset=next_offset(response),
@@ -149,21 +151,23 @@ def read_batch(response: Response, content_type: str = "") -> Batch:
 
 
 def check_batch(batch: Batch) -> Batch:
-    """What is not JSON must not pass for a batch without messages."""
+    """Return the batch, or raise `InvalidResponse` if a JSON stream's data is not an array of messages."""
     if batch.data and is_json(batch.content_type):
         try:
             messages = batch.messages
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise InvalidResponse(f"a batch before {batch.offset} is not JSON: {error}") from None
+            raise InvalidResponse(f"the batch that ends at {batch.offset} is not JSON") from error
         if not isinstance(messages, list):
-            raise InvalidResponse(f"a batch before {batch.offset} is not an array of messages")
+            raise InvalidResponse(f"the batch that ends at {batch.offset} is not a JSON array")
     return batch
 
 
 def next_offset(response: Response) -> str:
     offset = response.headers.get("stream-next-offset")
     if not offset:
-        raise InvalidResponse(f"a reply {response.status} names no Stream-Next-Offset: is this a server of streams?")
+        raise InvalidResponse(
+            f"the reply ({response.status}) has no Stream-Next-Offset header, so it is not from a server of streams"
+        )
     return offset
 
 
@@ -195,7 +199,7 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
 
 def list_streams(prefix: str, after: str, limit: int) -> Request:
     query = {"prefix": prefix, "after": after, "limit": str(limit)}
-    return Request("GET", with_query(LIST, {name: value for name, value in query.items() if value}), LIST)
+    return Request("GET", with_query(LIST, {name: value for name, value in query.items() if value}), LIST, call="list")
 
 
 def read_listing(response: Response) -> tuple[list[StreamInfo], str | None]:
@@ -223,7 +227,7 @@ def decode_json(body: bytes, kind: type[T], what: str) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InvalidResponse(f"{what} cannot be read: {error}") from None
+        raise InvalidResponse(f"{what} is not the JSON that this request asks for") from error
 
 
 def _integer(text: str | None) -> int | None:

@@ -1,9 +1,10 @@
-"""Sends one request until it has a reply that counts: retries, the token and errors, without any I/O."""
+"""Sends one request until there is a reply that counts: retries, the token and errors, without any I/O."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
+from mainstem.client.core.addresses import is_web_page, name_wrong_server, report_web_page
 from mainstem.client.core.effects import Invoke, NoResponse, Open, Operation, Send, Wait
 from mainstem.client.core.errors import (
     BadArgument,
@@ -20,52 +21,62 @@ from mainstem.client.core.errors import (
     error_of,
 )
 from mainstem.client.core.protocol import Request, Response, with_query
-from mainstem.client.core.retries import Retries, read_retry_after
+from mainstem.client.core.retries import Retries, Retry, read_retry_after
 
 TextSource = str | Callable[[], Any]
-"""A text, or a callable that gives it anew for each request; with AsyncStreams it may be a coroutine function."""
+"""A text, or a callable that returns it for each request; with AsyncStreams it may be a coroutine function."""
 
-# After these an earlier attempt, whose reply was lost, may have been stored all the same. Any other refusal of a
-# stream comes after it has looked for duplicates.
+# After these errors, an earlier attempt whose reply was lost may still have been stored. A server refuses an append for
+# any other reason only after it has looked for duplicates.
 INCONCLUSIVE = (StreamClosed, NotFound, StaleEpoch, Unauthorized, Forbidden)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Sender:
-    """How this client sends: to whom, as whom, and how often again."""
+    """How one client sends requests: to which server, with which token, and with which retries."""
 
     url: str
     token: TextSource | None
     headers: Mapping[str, TextSource]
     params: Mapping[str, TextSource]
     retries: Retries
+    first_retries: Retries
+    """The retries of calls that get no reply while the server has never answered this client."""
     chance: Callable[[], float]
     clock_s: Callable[[], float]
-    """Monotonic: it never jumps, whatever happens to the time of day."""
+    """A monotonic clock: it never jumps, even if somebody changes the time of day."""
+    report: Callable[[Retry], None]
+    reached: bool = False
+    """Whether the server has ever answered."""
 
     def send(self, request: Request, *, opens: bool = False, retries: Retries | None = None) -> Operation[Response]:
-        """The reply to a request, if it is a success; everything else is raised, after the retries that make sense.
+        """Return the reply to a request if it is a success. Raise everything else, after the retries that make sense.
 
         A request that is not `safe` is sent again only if the server cannot have acted on it.
         """
-        retries = retries or self.retries
         failures, maybe_stored = 0, False
         while True:
             failure: ClientError
             wait_s = None
+            allowed = retries or self.retries
             try:
                 response = yield from self.attempt(request, opens=opens)
             except NoResponse as no_response:
-                failure = explain_no_response(request, no_response, self.url)
+                failure = self.explain(request, no_response)
                 if no_response.sent:
                     maybe_stored = True
                     if not request.safe:
-                        raise OutcomeUnknown(f"{request}: {no_response.reason}, after it was sent") from failure
+                        reason = f"{request}: the request was sent, and then {no_response.reason}"
+                        raise OutcomeUnknown(reason) from failure
+                if no_response.is_final:
+                    raise failure from None
+                if not (self.reached or retries):
+                    allowed = self.first_retries
             except ResponseError as error:
                 failure = error
                 wait_s = read_retry_after(error.headers)
                 if maybe_stored and request.method == "DELETE" and isinstance(error, NotFound):
-                    return Response(204, error.headers)  # an earlier attempt did it
+                    return Response(204, error.headers)  # an earlier attempt deleted it
                 refused = was_not_processed(error)
                 maybe_stored = maybe_stored or (error.retryable and not refused)
                 if not error.retryable or not (request.safe or refused):
@@ -73,17 +84,36 @@ class Sender:
             else:
                 return response
             failures += 1
-            if not retries.allow(failures):
+            if not allowed.allow(failures):
                 raise_final(request, failure, maybe_stored)
-            yield Wait(max(wait_s or 0.0, retries.delay(failures, self.chance)))
+            delay_s = max(wait_s or 0.0, allowed.delay(failures, self.chance))
+            self.report(self.describe_retry(request, failure, failures, allowed, delay_s))
+            yield Wait(delay_s)
+
+    def describe_retry(
+        self, request: Request, failure: ClientError, failures: int, retries: Retries, wait_s: float
+    ) -> Retry:
+        remaining_s = retries.remaining_s(failures)
+        return Retry(
+            call=str(request),
+            url=self.url,
+            error=failure,
+            failures=failures,
+            attempts_max=retries.attempts_max,
+            wait_s=wait_s,
+            remaining_s=None if remaining_s is None else max(remaining_s, wait_s),
+        )
 
     def attempt(self, request: Request, *, opens: bool = False) -> Operation[Response]:
-        """The reply to one attempt, if it is a success. A token that has expired on its way is asked for once more."""
+        """Return the reply to one attempt if it is a success. If a token has expired, ask once for a new one."""
         refreshed = False
         while True:
             complete = yield from self.add_client_headers(request)
             response: Response = yield Open(complete) if opens else Send(complete)
+            self.reached = True
             if response.ok:
+                if request.call and is_web_page(response.headers):
+                    raise report_web_page(str(request), self.url, response.status)
                 return response
             error = error_of(
                 str(request),
@@ -92,12 +122,29 @@ class Sender:
                 response.body,
                 seq_sent="stream-seq" in request.headers,
             )
+            if request.call:
+                name_wrong_server(error, str(request), self.url, request.target)
             if refreshed or not isinstance(error, Unauthorized) or not callable(self.token):
                 raise error
             refreshed = True
 
+    def explain(self, request: Request, no_response: NoResponse) -> ClientError:
+        """Return the error for a request that got no reply."""
+        if no_response.timed_out:
+            return TimedOut(f"{request} at {self.url}: {no_response.reason}")
+        if not no_response.sent:
+            hint = None
+            if no_response.is_final:
+                hint = "Use http:// for a server without TLS, or pass verify= with the certificates that you trust."
+            return ConnectionFailed(f"{request}: cannot connect to {self.url}: {no_response.reason}", hint=hint)
+        detail = f"{request} at {self.url}: {no_response.reason}"
+        if self.reached:
+            return ConnectionFailed(detail)
+        hint = "Nothing at this address has answered over HTTP yet: check the host, the port, and http or https."
+        return ConnectionFailed(detail, hint=hint)
+
     def add_client_headers(self, request: Request) -> Operation[Request]:
-        """The request with the token and headers of this client, which may differ each time."""
+        """Return the request with the token, headers and query parameters of this client, which may change."""
         headers = {}
         for name, value in self.headers.items():
             headers[name.lower()] = yield from resolve(value, name)
@@ -112,24 +159,19 @@ class Sender:
 def resolve(value: TextSource, name: str) -> Operation[str]:
     resolved = (yield Invoke(value)) if callable(value) else value
     if not isinstance(resolved, str):
-        raise BadArgument(f"{name} must be one line of text, and not {type(resolved).__name__}")
+        raise BadArgument(f"{name} must be a str, not {type(resolved).__name__}")
     if "\r" in resolved or "\n" in resolved:
-        raise BadArgument(f"{name} must be one line of text, and this has a line break")
+        raise BadArgument(f"{name} must not contain a line break")
     return resolved
 
 
-def explain_no_response(request: Request, no_response: NoResponse, url: str) -> ClientError:
-    kind = TimedOut if no_response.timed_out else ConnectionFailed
-    return kind(f"{request} at {url}: {no_response.reason}")
-
-
 def was_not_processed(error: ResponseError) -> bool:
-    """Whether the server turned the request away without acting on it."""
+    """Return whether the server refused the request without acting on it."""
     return error.status in (408, 425, 429, 503)
 
 
 def raise_final(request: Request, error: ClientError, maybe_stored: bool) -> NoReturn:
-    """Raise an error; but an append that may be stored must not be reported as one that is not."""
+    """Raise the error of a call. An append that may have been stored must not be reported as one that was not."""
     if maybe_stored and request.method == "POST" and (error.retryable or isinstance(error, INCONCLUSIVE)):
-        raise OutcomeUnknown(f"{request}: an attempt may have been stored, and then came: {error.detail}") from error
+        raise OutcomeUnknown(f"{request}: an earlier attempt may have been stored; the last error: {error.detail}") from error
     raise error
