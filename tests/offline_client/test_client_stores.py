@@ -21,7 +21,7 @@ from mainstem.client.offline.core.records import (
     Draft,
     Followed,
     Refusal,
-    Rejection,
+    RejectedDraft,
     Snapshot,
     StoreUpdate,
 )
@@ -80,7 +80,7 @@ class StoreContract(ABC):
     def test_a_second_client_is_refused_while_one_is_there(self, store):
         with pytest.raises(StoreInUse) as refused:
             self.make(self.path).open("me")
-        assert "store of its own" in str(refused.value)
+        assert "use another file" in str(refused.value)
 
     def test_everything_is_there_again_after_a_restart(self, store):
         store.add_drafts([draft("a"), draft("b"), draft("c")])
@@ -193,10 +193,25 @@ class StoreContract(ABC):
         assert (rejection.id, rejection.reason, rejection.errors) == ("a", "forbidden", faults)
         assert store.rejections(ALL) == [rejection]
         assert store.find("a") == rejection
-        assert isinstance(store.add_drafts([draft("a")])[0], Rejection)
+        assert isinstance(store.add_drafts([draft("a")])[0], RejectedDraft)
         assert isinstance(store.add_drafts([draft("c")])[0], RejectionsFull)
         assert store.dismiss(["a", "unknown"]) == 1
         assert isinstance(store.add_drafts([draft("a")])[0], Draft)
+
+    def test_the_id_of_a_rejected_draft_is_free_for_new_content(self, store, monkeypatch):
+        monkeypatch.setattr(limits, "OFFLINE_REJECTIONS_MAX", 1)
+        store.add_drafts([draft("a")])
+        store.apply([StoreUpdate(refusals=(Refusal("a", "validation_failed"),))])
+        [corrected] = store.add_drafts([draft("a", n=2)])
+        assert isinstance(corrected, Draft)
+        assert corrected.clock == 2
+        assert store.rejections(ALL) == []
+        store = self.reopen()
+        assert store.rejections(ALL) == []
+        assert store.find("a") == corrected
+        assert isinstance(store.add_drafts([draft("a", n=3)])[0], IdInUse)
+        store.apply([StoreUpdate(refusals=(Refusal("a", "validation_failed"),))])
+        assert isinstance(store.add_drafts([draft("b")])[0], RejectionsFull)
 
     # Applying
 
@@ -319,7 +334,7 @@ class TestSqliteClientStore(StoreContract):
     def test_a_file_of_something_else_is_refused(self, tmp_path):
         with apsw.Connection(str(tmp_path / "store.db")) as db:
             db.execute("CREATE TABLE theirs (x)")
-        with pytest.raises(WrongStore, match="something else"):
+        with pytest.raises(WrongStore, match="another program"):
             self.make(tmp_path).open("me")
         (tmp_path / "store.db").write_bytes(b"not a database" * 100)
         with pytest.raises(WrongStore, match="cannot open"):

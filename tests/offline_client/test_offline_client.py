@@ -25,6 +25,7 @@ from mainstem.client.offline import (
     InvalidDraft,
     MemoryClientStore,
     Missed,
+    NotASyncEndpoint,
     NotFollowed,
     OfflineClient,
     PartitionRefused,
@@ -74,7 +75,33 @@ async def test_a_client_without_a_server_works_on_its_drafts(tmp_path, room):
         assert [draft.id for draft in await client.drafts()] == [first.id, second.id]
         error = await until_offline(client)
         assert error.code == "connection_lost"
-        assert "connects again by itself" in str(error)
+        assert "reconnects automatically" in str(error)
+
+
+async def test_an_outage_is_logged_once_with_what_is_retried(tmp_path, caplog):
+    async with OfflineClient(NOWHERE, client_id="ada", store=tmp_path / "ada.db", retries=QUICK) as client:
+        changes = client.changes()
+        for _ in range(3):
+            await next_of(changes, StatusChanged)
+    [warning] = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert warning.name.startswith("mainstem.client")
+    assert f"cannot connect to {client.url}: connection refused; drafts are kept" in warning.getMessage()
+    assert "retrying until the server answers" in warning.getMessage()
+
+
+async def test_a_url_that_is_no_sync_endpoint_is_an_error_and_not_an_endless_wait(tmp_path, shared_server):
+    url = f"{shared_server.url}/nowhere"
+    async with OfflineClient(url, client_id="ada", store=tmp_path / "ada.db") as client:
+        with pytest.raises(NotASyncEndpoint, match="answered 403") as caught:
+            await client.synced()
+    assert client.url in caught.value.detail
+    assert "/v1/sync" in caught.value.hint
+
+
+@pytest.mark.parametrize("url", ["http://h:1/v1/stream", "ws://h:1/v1/streams/", "http://h:1/v1/stream/chat/1"])
+def test_the_url_of_streams_is_refused_with_that_of_the_sync_endpoint(tmp_path, url):
+    with pytest.raises(BadArgument, match="the sync endpoint is ws://h:1/v1/sync"):
+        OfflineClient(url, client_id="ada", store=tmp_path / "ada.db")
 
 
 async def test_drafts_survive_a_restart_and_are_committed_in_their_order(tmp_path, room, shared_server):
@@ -99,11 +126,11 @@ async def test_waiting_for_a_commit_ends_with_the_client_and_keeps_the_draft(tmp
         syncing = asyncio.create_task(client.synced())
         await asyncio.sleep(0)
     for task in (waiting, syncing):
-        with pytest.raises(ClientClosed, match="sent when a client opens it again"):
+        with pytest.raises(ClientClosed, match="the next client that opens it sends them"):
             await task
     with pytest.raises(ClientClosed):
         await client.submit([room], {"n": 2})
-    with pytest.raises(SyncClientError, match="opened before"):
+    with pytest.raises(SyncClientError, match="already opened"):
         await client.open()
     async with OfflineClient(NOWHERE, client_id="ada", store=tmp_path / "ada.db") as again:
         assert [kept.id for kept in await again.drafts()] == [draft.id]
@@ -183,7 +210,7 @@ async def test_a_partition_that_was_added_offline_is_fetched_later(make_client, 
 async def test_two_clients_use_one_store_for_one_after_the_other(make_client, tmp_path, room):
     path = tmp_path / "ada.db"
     async with make_client("ada", store=path) as ada:
-        with pytest.raises(SyncClientError, match="used by another client"):
+        with pytest.raises(SyncClientError, match="another client is using"):
             await make_client("ada", store=path).open()
         await ada.submit([room], {"n": 1})
     async with make_client("ada", store=path) as ada:
@@ -198,7 +225,7 @@ async def test_the_same_id_again_is_the_same_event(make_client, room):
         first = await client.submit([room], {"n": 1}, id=f"mine-{room}")
         again = await client.submit([room], {"n": 1.0}, id=f"mine-{room}")
         assert (again.id, again.clock) == (first.id, first.clock)
-        with pytest.raises(IdInUse, match="Leave the id out"):
+        with pytest.raises(IdInUse, match="Leave out the id"):
             await client.submit([room], {"n": 2}, id=first.id)
         committed = await first.committed()
         assert await (await client.submit([room], {"n": 1}, id=first.id)).committed() == committed
@@ -275,7 +302,7 @@ async def test_a_rejected_draft_leaves_the_view_and_is_told_of(start_on_fixed_po
             await draft.committed()
         assert rejected.value.reason == "validation_failed"
         assert rejected.value.errors
-        assert "new id" in str(rejected.value)
+        assert "Its id is free" in str(rejected.value)
         await accepted.committed()
         assert await client.view("total") == 1
         told = await next_of(changes, Rejected)
@@ -283,10 +310,26 @@ async def test_a_rejected_draft_leaves_the_view_and_is_told_of(start_on_fixed_po
         await client.synced()
     async with OfflineClient(server.url, client_id="ada", store=path) as client:
         [kept] = await client.rejections()
-        assert (kept.id, json.loads(kept.event)) == (draft.id, {"n": 5})
+        assert (kept.id, kept.event) == (draft.id, {"n": 5})
         with pytest.raises(DraftRejected):
             await client.outcome(draft.id)
         assert await client.dismiss(draft.id) == 1
+        assert await client.rejections() == []
+
+
+async def test_a_corrected_event_may_keep_the_id_of_the_rejected_draft(start_on_fixed_port, tmp_path):
+    server = start_on_fixed_port("--sync-validation", "tree")
+    async with OfflineClient(server.url, client_id="ada", store=tmp_path / "ada.db", partitions=["p"]) as client:
+        draft = await client.submit(["p"], {"n": 5}, id="mine")
+        with pytest.raises(DraftRejected):
+            await draft.committed()
+        [rejection] = await client.rejections()
+        corrected = rejection.event | {"type": "set", "payload": {"target": "a", "value": 1}}
+        again = await client.submit(["p"], corrected, id=rejection.id)
+        committed_id = await again.committed()
+        [event] = await client.events("p")
+        assert (event.id, event.committed_id, event.event) == ("mine", committed_id, corrected)
+        assert type(event.event) is type(rejection.event)
         assert await client.rejections() == []
 
 
@@ -429,7 +472,7 @@ async def test_a_reducer_that_fails_is_told_of_and_loses_nothing(make_client, ro
         client.register_view("good", total, 0)
         await (await client.submit([room], {"n": 1})).committed()
         for name in ("bad", "odd", "endless"):
-            with pytest.raises(ViewFailed, match="Mend the reducer"):
+            with pytest.raises(ViewFailed, match="Correct the reducer"):
                 await client.view(name)
         assert await client.view("good") == 1
         with pytest.raises(UnknownView):

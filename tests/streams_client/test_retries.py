@@ -196,14 +196,15 @@ def test_only_a_server_that_has_answered_once_gets_all_the_retries_unless_they_a
         made.sender.reached = reached
         operation = made.head("s")
         attempts, effect = 0, next(operation)
-        with pytest.raises(ConnectionFailed):
+        try:
             while True:
                 if isinstance(effect, Wait):
                     effect = operation.send(None)
                 else:
                     attempts += 1
                     effect = operation.throw(NoResponse("connection refused", sent=False))
-        return attempts
+        except ConnectionFailed:
+            return attempts
 
     assert count_attempts(None, reached=False) == limits.CLIENT_FIRST_ATTEMPTS == 5
     assert count_attempts(None, reached=True) == limits.CLIENT_ATTEMPTS == 10

@@ -1,4 +1,4 @@
-"""A connection of the sync protocol for blocking code that sends a message and waits for its reply."""
+"""A sync connection for blocking code, which sends a message and waits for the reply."""
 
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class SyncConnection:
-    """One WebSocket. Every method raises OSError, TimeoutError or WebSocketException when it breaks."""
+    """One WebSocket. Every method raises OSError, TimeoutError or WebSocketException if the connection breaks."""
 
     def __init__(
         self,
@@ -43,14 +43,14 @@ class SyncConnection:
         self._socket.send(message, text=True)
 
     def receive(self, timeout_s: float | None) -> tuple[Envelope, Any]:
-        """The next message and its payload. An error message is raised as `ServerRefused`."""
+        """Return the next message and its payload. Raise `ServerRefused` for an error message."""
         envelope, payload = decode_message(self._socket.recv(timeout_s, decode=False))
         if isinstance(payload, ErrorPayload):
             raise ServerRefused(payload.code, payload.message, payload.details)
         return envelope, payload
 
     def receive_reply(self, kind: type[T], msg_id: str | None = None) -> T:
-        """The next payload of a kind, in reply to that message if it has an id. Messages before it are skipped."""
+        """Return the next payload of a kind; with `msg_id`, the one that replies to that message. Skip all others."""
         while True:
             envelope, payload = self.receive(self._timeout_s)
             if isinstance(payload, kind) and (msg_id is None or envelope.msg_id == msg_id):

@@ -99,7 +99,7 @@ class AsyncIdempotentProducer:
             await asyncio.sleep(0)  # a loop of appends must let the sender run
 
     async def flush(self) -> None:
-        """Wait until every message appended so far is stored or has failed. Raise the first failure without on_error."""
+        """Wait until every message so far is stored or has failed. Without on_error, raise the first failure."""
         target = self._accumulator.added
         self._accumulator.flush()
         self._wake.set()

@@ -95,7 +95,7 @@ class IdempotentProducer:
                 self._wake.notify()
 
     def flush(self) -> None:
-        """Wait until every message appended so far is stored or has failed. Raise the first failure without on_error."""
+        """Wait until every message so far is stored or has failed. Without on_error, raise the first failure."""
         with self._lock:
             target = self._accumulator.added
             self._accumulator.flush()

@@ -317,7 +317,8 @@ def _read_silent_reply(status: int, headers: Mapping[str, str]) -> str:
         return refusal
     # Only a server of streams sends a problem document, so only then does the status concern the stream.
     is_problem = headers.get("content-type", "").startswith("application/problem+json")
-    return SILENT_REPLIES.get(status, "") if is_problem and status in SILENT_REPLIES else f"the server answered {status}"
+    said = SILENT_REPLIES.get(status) if is_problem else None
+    return said or f"the server answered {status}"
 
 
 def _guess_kind(status: int, headers: Mapping[str, str]) -> type[ResponseError]:

@@ -26,7 +26,7 @@ class Retries:
         if not self.delay_s > 0:
             raise BadArgument(f"delay_s is {self.delay_s}; it must be greater than 0")
         if not self.delay_s_max >= self.delay_s:
-            raise BadArgument(f"delay_s_max is {self.delay_s_max}; it must be at least delay_s, which is {self.delay_s}")
+            raise BadArgument(f"delay_s_max is {self.delay_s_max}; it must be at least delay_s ({self.delay_s})")
         if not self.multiplier >= 1:
             raise BadArgument(f"multiplier is {self.multiplier}; it must be at least 1")
 

@@ -173,5 +173,7 @@ def was_not_processed(error: ResponseError) -> bool:
 def raise_final(request: Request, error: ClientError, maybe_stored: bool) -> NoReturn:
     """Raise the error of a call. An append that may have been stored must not be reported as one that was not."""
     if maybe_stored and request.method == "POST" and (error.retryable or isinstance(error, INCONCLUSIVE)):
-        raise OutcomeUnknown(f"{request}: an earlier attempt may have been stored; the last error: {error.detail}") from error
+        raise OutcomeUnknown(
+            f"{request}: an earlier attempt may have been stored; the last error: {error.detail}"
+        ) from error
     raise error

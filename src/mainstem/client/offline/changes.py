@@ -1,4 +1,4 @@
-"""What an application is told of: changes of the view, of the connection, and what needs its attention."""
+"""The changes that a client reports to its application: in views, in the connection, and in what needs attention."""
 
 import asyncio
 import weakref
@@ -22,20 +22,23 @@ class State(Enum):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """Where the client stands. `error` is why it is offline, or what the server refused."""
+    """The state of the connection. `error` says why the client is offline, or what the server refused."""
 
     state: State
     error: ClientError | None = None
 
 
 class Drafted(msgspec.Struct, frozen=True):
-    """Drafts joined the view."""
+    """Drafts were added to the views."""
 
     ids: tuple[str, ...]
 
 
 class EventsCommitted(msgspec.Struct, frozen=True):
-    """Events joined the committed copy: so many, with ids from `first` to `last`. `drafts` are own ones among them."""
+    """Events were added to the committed copy.
+
+    `events` is their number, `first` and `last` are committed ids, and `drafts` holds the ids of this client's own.
+    """
 
     events: int
     first: int
@@ -44,7 +47,7 @@ class EventsCommitted(msgspec.Struct, frozen=True):
 
 
 class Rejected(msgspec.Struct, frozen=True):
-    """The server will not commit a draft. It has left the view."""
+    """The server refused a draft. It is no longer part of the views."""
 
     id: str
     reason: str
@@ -56,13 +59,13 @@ class StatusChanged(msgspec.Struct, frozen=True):
 
 
 class Reported(msgspec.Struct, frozen=True):
-    """Something that the application should know: a partition was refused, history was pruned, the log is another."""
+    """Something the application should know about: a refused partition, pruned history, or another log."""
 
     error: SyncClientError
 
 
 class Missed(msgspec.Struct, frozen=True):
-    """The listener was too slow, and so many changes were dropped: read views and rejections again."""
+    """The listener was too slow and missed this number of changes. Read views and rejections again."""
 
     changes: int
 
@@ -71,7 +74,7 @@ Change = Drafted | EventsCommitted | Rejected | StatusChanged | Reported | Misse
 
 
 class Changes(AsyncIterator[Change]):
-    """Changes from the call of `client.changes()` on. It ends when the client is closed."""
+    """The changes since the call of `client.changes()`. The iterator ends when the client is closed."""
 
     def __init__(self) -> None:
         self._waiting: deque[Change] = deque()
@@ -100,7 +103,7 @@ class Changes(AsyncIterator[Change]):
 
 
 class Listeners:
-    """Whoever listens. One that was dropped is forgotten with its last reference."""
+    """All listeners of a client. A listener ends with the last reference to it."""
 
     def __init__(self) -> None:
         self._all: weakref.WeakSet[Changes] = weakref.WeakSet()

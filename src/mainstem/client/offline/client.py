@@ -1,4 +1,4 @@
-"""`OfflineClient`: works on a local copy, online or not, and brings it and the server together when it can."""
+"""`OfflineClient`: works on a local copy, online or offline, and synchronises it with the server when it can."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -7,12 +7,10 @@ from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
 
-import msgspec
-
 from mainstem import limits
 from mainstem.client.core.errors import BadArgument
 from mainstem.client.core.retries import Retries
-from mainstem.client.core.strict_json import encode_json
+from mainstem.client.core.strict_json import NotJson, encode_json
 from mainstem.client.offline.changes import Changes, State, Status
 from mainstem.client.offline.connector import Connector, Token
 from mainstem.client.offline.core.errors import ClientClosed, InvalidDraft
@@ -41,7 +39,7 @@ def check_partitions(partitions: Sequence[str]) -> tuple[str, ...]:
 
 
 class SubmittedDraft:
-    """A draft that is durable in this client's store."""
+    """A draft in the store of this client. It is durable."""
 
     def __init__(self, client: "OfflineClient", id_: str, clock: int | None) -> None:
         self.id = id_
@@ -52,12 +50,12 @@ class SubmittedDraft:
         return f"SubmittedDraft({self.id!r})"
 
     async def committed(self) -> int:
-        """Its committed id, once the server has committed it; `DraftRejected` if it will not."""
+        """Wait for the commit and return the committed id. Raise `DraftRejected` if the server refuses the draft."""
         return await self._client.outcome(self.id)
 
 
 class OfflineClient:
-    """Use it as `async with OfflineClient(...) as client`. Leaving keeps everything that is not committed yet."""
+    """An offline-first client: `async with OfflineClient(...) as client`. Drafts that are not committed stay stored."""
 
     def __init__(
         self,
@@ -73,7 +71,7 @@ class OfflineClient:
         proxy: str | None = None,
     ) -> None:
         if not client_id or len(client_id.encode()) > limits.CLIENT_ID_BYTES_MAX:
-            raise BadArgument(f"client_id is 1 to {limits.CLIENT_ID_BYTES_MAX} bytes")
+            raise BadArgument(f"client_id must be 1 to {limits.CLIENT_ID_BYTES_MAX} bytes long")
         self.client_id = client_id
         self._first_partitions = check_partitions(partitions)
         self._new_id = new_id
@@ -82,7 +80,7 @@ class OfflineClient:
         self._was_opened = False
         self._is_open = False
 
-    # Its life
+    # Lifecycle
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -94,16 +92,16 @@ class OfflineClient:
         await self.close()
 
     async def open(self) -> None:
-        """Open the store and begin to connect. It does not wait for the server."""
+        """Open the store and start to connect. This does not wait for the server."""
         if self._was_opened:
-            raise SyncClientError("this client was opened before", hint="Make a new OfflineClient.")
+            raise SyncClientError("this client was already opened", hint="Create a new OfflineClient.")
         self._was_opened = True
         await self._local.open(self._first_partitions)
         self._is_open = True
         self._connector.start()
 
     async def close(self) -> None:
-        """Leave in order. What is not committed stays in the store."""
+        """Disconnect and close the store. Drafts that are not committed stay in it."""
         if self._is_open:
             self._is_open = False
             await self._connector.stop()
@@ -113,42 +111,44 @@ class OfflineClient:
         if not self._is_open:
             raise ClientClosed("the client is not open")
         if self._connector.failure is not None:
-            raise SyncClientError(f"the client stopped: {self._connector.failure!r}") from self._connector.failure
+            raise SyncClientError(
+                f"the client stopped because of an unexpected error: {self._connector.failure!r}"
+            ) from self._connector.failure
 
     # Submitting
 
     async def submit(self, partitions: Sequence[str], event: dict[str, Any], id: str | None = None) -> SubmittedDraft:
-        """Keep an event as a draft, and send it when there is a connection.
+        """Store an event as a draft, and send it as soon as there is a connection.
 
-        Returns when the draft is durable here and part of the views; that needs no server. The same id with the same
-        content again gives the same draft.
+        This returns when the draft is durable in the store and part of the views; it needs no server. Submitting the
+        same id with the same content again returns the same draft. The id of a rejected draft is free for new content.
         """
         self._require_open()
         if isinstance(partitions, str):
-            raise InvalidDraft("partitions is a list of names, not one name", "partitions")
+            raise InvalidDraft("partitions must be a list of names, not a str", "partitions")
         encoded = encode_event(event)
         kept = await self._local.add(self._new_id() if id is None else id, partitions, encoded)
         self._connector.send_drafts()
         return SubmittedDraft(self, kept.id, None if isinstance(kept, Committed) else kept.clock)
 
     async def outcome(self, id_: str) -> int:
-        """The committed id of a draft of this store, once it has one; `DraftRejected` if it will not get one."""
+        """Wait for the commit of a draft in this store and return its committed id, or raise `DraftRejected`."""
         self._require_open()
         return await self._local.outcome(id_)
 
     async def drafts(self, limit: int = limits.OFFLINE_EVENTS_MAX) -> list[Event]:
-        """What is not committed yet, in the order of the draft clock."""
+        """Return the drafts that are not committed yet, in the order in which they were submitted."""
         self._require_open()
         found = await self._local.first_drafts(limit, limits.OFFLINE_DRAFTS_BYTES_MAX)
         return [draft_event(draft, self.client_id) for draft in found]
 
     async def rejections(self, limit: int = limits.OFFLINE_EVENTS_MAX) -> list[Rejection]:
-        """Drafts that the server refused and that were not dismissed, the oldest first. They survive restarts."""
+        """Return the drafts that the server refused and that were not dismissed, oldest first, even after a restart."""
         self._require_open()
         return await self._local.rejections(limit)
 
     async def dismiss(self, *ids: str) -> int:
-        """Forget rejections that were dealt with; how many there were."""
+        """Discard rejections that the application has dealt with, and return how many there were."""
         self._require_open()
         return await self._local.dismiss(ids)
 
@@ -159,17 +159,16 @@ class OfflineClient:
         return self._local.facts.names
 
     async def add_partition(self, name: str) -> None:
-        """Follow one more partition. Its history is fetched from 0 when there is a connection; `synced()` waits for
-        it."""
+        """Follow another partition. Once connected, the client fetches its whole history; `synced()` waits for it."""
         self._require_open()
         names = check_partitions([name])
         if len(self.partitions.union(names)) > limits.FILTER_PARTITIONS_MAX:
-            raise InvalidDraft(f"a client follows at most {limits.FILTER_PARTITIONS_MAX} partitions", "partitions")
+            raise InvalidDraft(f"a client can follow at most {limits.FILTER_PARTITIONS_MAX} partitions", "partitions")
         await self._local.follow(names)
         self._connector.call_soon(lambda session: session.follow(names))
 
     async def remove_partition(self, name: str) -> None:
-        """Follow it no more, and forget its events, unless they belong to another one that is followed."""
+        """Stop following a partition, and discard its events except those that another followed partition shows."""
         self._require_open()
         names = check_partitions([name])
         await self._local.save([StoreUpdate(left=names)])
@@ -187,30 +186,31 @@ class OfflineClient:
         version: int = 1,
         restore: Restore | None = None,
     ) -> None:
-        """Make a view: `reducer(state, event)` over the committed events in their order, then over the drafts.
+        """Register a view: `reducer(state, event)` over the committed events in order, and then over the drafts.
 
-        States are JSON values. They are stored, so raise `version` when the reducer changes. `restore(state, partition,
-        snapshot)` says what a snapshot of the server means; a view of one partition takes it as its state.
+        States are JSON values. The client stores them, so raise `version` when the reducer changes. `restore(state,
+        partition, snapshot)` returns the state that includes a snapshot of the server; a view of one partition uses
+        the snapshot as its state by default.
         """
         names = None if partitions is None else check_partitions(partitions)
         try:
             encoded = encode_json(initial)
-        except (TypeError, ValueError, msgspec.MsgspecError) as error:
-            raise BadArgument(f"the initial state of {name!r} is not JSON: {error}") from None
+        except NotJson as error:
+            raise BadArgument(f"the initial state of the view {name!r} cannot be written as JSON: {error}") from None
         self._local.register(View(name, reducer, encoded, names, version, restore))
 
     async def view(self, name: str) -> Any:
-        """The state of a view: what is committed, and the drafts on top."""
+        """Return the state of a view: the committed events, and then the drafts."""
         self._require_open()
         return await self._local.view(name)
 
     async def events(
         self, partition: str, *, after: int = 0, limit: int = limits.OFFLINE_EVENTS_MAX, drafts: bool = True
     ) -> list[Event]:
-        """Events of a partition behind a committed id, in order, then its drafts.
+        """Return the events of a partition after a committed id, in order, followed by its drafts.
 
-        Drafts follow only when no committed event is left out by the limit; so read on behind the last committed id
-        until one comes, or none.
+        If `limit` cuts off committed events, there are no drafts in the result: call again with the last committed id
+        as `after`.
         """
         self._require_open()
         [name] = check_partitions([partition])
@@ -218,7 +218,7 @@ class OfflineClient:
         return await self._local.events(name, after, limit, with_drafts=drafts)
 
     async def snapshot(self, partition: str) -> Snapshot | None:
-        """What the server sent in place of pruned history; `state` is JSON."""
+        """Return the snapshot that the server sent in place of pruned history, if any; its `state` is JSON."""
         self._require_open()
         found = await self._local.snapshots(check_partitions([partition]))
         return found[0] if found else None
@@ -235,22 +235,22 @@ class OfflineClient:
 
     @property
     def cursor(self) -> int:
-        """Up to this committed id nothing is missing in the copy."""
+        """The committed id up to which the local copy is complete."""
         return self._local.facts.cursor
 
     @property
     def waiting(self) -> int:
-        """How many drafts are not committed yet."""
+        """The number of drafts that are not committed yet."""
         return self._local.facts.drafts
 
     def changes(self) -> Changes:
-        """What happens from now on, for `async for`."""
+        """Return an asynchronous iterator of the changes from now on."""
         return self._local.listeners.add()
 
     async def synced(self) -> None:
-        """When the client is live, has all history of its partitions, and no draft is waiting.
+        """Wait until the client is live, has the whole history of its partitions, and no draft is waiting.
 
-        Raises what the server refused, if trying again cannot help; bound the wait with `asyncio.timeout`.
+        Raise the error if retrying cannot help, such as a refused token. Limit the wait with `asyncio.timeout`.
         """
         while True:
             self._require_open()
@@ -262,5 +262,5 @@ class OfflineClient:
             await self._local.wait_for_change()
 
     def connect_now(self) -> None:
-        """Do not wait until the next attempt is due, as when the network has come back."""
+        """Connect now, without waiting for the next attempt; call this when the network is back."""
         self._connector.connect_now()

@@ -1,4 +1,4 @@
-"""The thin shell around a session: one WebSocket, read and written, with silence noticed."""
+"""The thin shell around a session: it reads and writes one WebSocket, and notices silence."""
 
 import asyncio
 from collections import deque
@@ -20,7 +20,7 @@ SessionCall = Callable[[Session], Effects]
 
 
 class Owner(Protocol):
-    """What a connection needs of the client that owns it."""
+    """What a connection needs from the client that owns it."""
 
     async def save(self, updates: Sequence[StoreUpdate]) -> None: ...
     async def load(self, items_max: int, bytes_max: int) -> list[Draft]: ...
@@ -29,7 +29,7 @@ class Owner(Protocol):
 
 
 class Connection:
-    """Runs one session until it ends, which is always by an error or by being cancelled."""
+    """Runs one session until it ends, which is always with an error or a cancellation."""
 
     def __init__(self, socket: ClientConnection, session: Session, owner: Owner) -> None:
         self.session = session
@@ -46,13 +46,13 @@ class Connection:
         self._timers: set[asyncio.TimerHandle] = set()
 
     def send_drafts(self) -> None:
-        """Have the session send drafts that the store has received."""
+        """Make the session send the drafts that were added to the store."""
         if not self._will_send_drafts:
             self._will_send_drafts = True
             self.call_soon(lambda session: session.send_drafts())
 
     def call_soon(self, call: SessionCall) -> None:
-        """Call the session when it is done with what it is doing."""
+        """Call the session as soon as it has finished its current work."""
         self._calls.append(call)
         self._wakeup.set()
 
@@ -71,7 +71,7 @@ class Connection:
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
 
-    # In
+    # Input
 
     async def _read(self) -> None:
         while True:
@@ -80,11 +80,11 @@ class Connection:
             self._last_message_at = self._loop.time()
             self._texts.append(message if isinstance(message, bytes) else message.encode())
             if len(self._texts) >= limits.OFFLINE_INBOX_MAX:
-                self._has_room.clear()  # the socket is not read meanwhile, and the server holds back
+                self._has_room.clear()  # stop reading, so that TCP slows the server down
             self._wakeup.set()
 
     async def _wait(self, reading: "asyncio.Task[None]") -> None:
-        """Until there is something to do. Ask for a sign of life when nothing comes."""
+        """Wait until there is something to do. Send a heartbeat if the server is silent."""
         while not (self._texts or self._calls):
             if reading.done():
                 reading.result()
@@ -100,13 +100,15 @@ class Connection:
                 continue
             quiet_s = self._loop.time() - self._last_message_at
             if quiet_s >= limits.OFFLINE_SILENCE_S_MAX:
-                raise Silence(f"the server said nothing for {quiet_s:.0f} s")
+                raise Silence(f"the server sent nothing for {quiet_s:.0f} s")
             if quiet_s >= limits.OFFLINE_HEARTBEAT_S:
                 await self._send(encode_message("heartbeat", {}))
 
     async def _process_input(self) -> tuple[Effects, SyncClientError | None]:
-        """The effects of all calls and messages that wait, so that one transaction stores them, and the error that ends
-        the session, if there is one."""
+        """Return the effects of all waiting calls and messages, and the error that ends the session, if there is one.
+
+        They are collected so that one transaction stores them.
+        """
         calls, self._calls = self._calls, deque()
         self._will_send_drafts = False
         texts, self._texts = self._texts, deque()
@@ -124,10 +126,10 @@ class Connection:
             return effects, error
         return effects, None
 
-    # Out
+    # Output
 
     async def _perform(self, effects: Effects, end: SyncClientError | None = None) -> None:
-        """In their order; what follows a save happens when that is durable."""
+        """Perform effects in order. Those after a save wait until it is durable."""
         waiting = deque(effects)
         saves: list[StoreUpdate] = []
         while waiting:
@@ -159,7 +161,7 @@ class Connection:
             async with asyncio.timeout(limits.OFFLINE_SILENCE_S_MAX):
                 await self._socket.send(text, text=True)
         except TimeoutError:
-            raise Silence("the server does not take what is sent to it") from None
+            raise Silence("the server does not read what the client sends") from None
 
     def _resume_after(self, seconds: float) -> None:
         def resume() -> None:
@@ -172,10 +174,10 @@ class Connection:
 
 def _explain_close(error: ConnectionClosed) -> SyncClientError:
     if error.rcvd is None and error.sent is not None and error.sent.code in (1002, 1007):
-        return ProtocolFault(f"a frame of the server cannot be read: {error.sent.reason or error.sent.code}")
+        return ProtocolFault("the server sent a malformed WebSocket frame")
     if error.rcvd is None and error.sent is not None and error.sent.code == 1009:
         most = limits.OFFLINE_MESSAGE_BYTES_MAX
-        return ProtocolFault(f"a message of the server is larger than {most} bytes")
+        return ProtocolFault(f"the server sent a message of more than {most} bytes")
     if error.rcvd is not None:
-        return ConnectionLost(f"the server closed the connection, {error.rcvd.code} {error.rcvd.reason}".rstrip())
+        return ConnectionLost(f"the server closed the connection: {error.rcvd.code} {error.rcvd.reason}".rstrip())
     return ConnectionLost("the connection broke")

@@ -1,19 +1,29 @@
-"""Keeps the client connected: runs a session until it ends, reports why, waits, and connects again."""
+"""Keeps the client connected: runs a session until it ends, reports why, waits, and reconnects."""
 
 import asyncio
 import inspect
 import logging
+import os
+import socket
+import ssl
 from collections.abc import Awaitable, Callable, Sequence
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import WebSocketException
+from websockets.exceptions import InvalidHandshake, InvalidMessage, InvalidStatus, WebSocketException
 
 from mainstem import limits
 from mainstem.client.core.errors import ClientError
 from mainstem.client.core.retries import Retries
 from mainstem.client.offline.changes import Reported, State, Status, StatusChanged
 from mainstem.client.offline.connection import Connection, SessionCall
-from mainstem.client.offline.core.errors import ConnectionLost, HistoryBehind, HistoryMismatch, Silence, StoreFailed
+from mainstem.client.offline.core.errors import (
+    ConnectionLost,
+    HistoryBehind,
+    HistoryMismatch,
+    NotASyncEndpoint,
+    Silence,
+    StoreFailed,
+)
 from mainstem.client.offline.core.records import Diverged, Draft, StoreUpdate
 from mainstem.client.offline.core.session import Phase, Session
 from mainstem.client.offline.local_state import LocalState
@@ -29,6 +39,8 @@ STATES = {Phase.CONNECTING: State.CONNECTING, Phase.SYNCING: State.SYNCING, Phas
 
 
 class Connector:
+    """Connects one client for as long as it is open."""
+
     def __init__(
         self,
         local: LocalState,
@@ -71,11 +83,12 @@ class Connector:
 
     def _on_done(self, task: "asyncio.Task[None]") -> None:
         if self.failure is not None:
-            logger.error("the offline client stopped", exc_info=self.failure)
-            self._local.stop_waiting(SyncClientError(f"the client stopped: {self.failure!r}"))
+            logger.error("the offline client stopped because of an unexpected error", exc_info=self.failure)
+            reason = f"the client stopped because of an unexpected error: {self.failure!r}"
+            self._local.stop_waiting(SyncClientError(reason))
         self._local.notify()
 
-    # What the client asks for
+    # Calls of the client
 
     def send_drafts(self) -> None:
         if self._connection is not None:
@@ -110,21 +123,29 @@ class Connector:
             self._set_state(State.OFFLINE, error)
             if isinstance(error, StoreFailed):
                 self._local.stop_waiting(error)
-                return  # nothing that comes could be kept
-            await self._back_off(self._retries.delay(failures, self._chance))
+                return  # the store could not keep anything that arrives
+            delay_s = self._retries.delay(failures, self._chance)
+            self._log_retry(error, failures, delay_s)
+            await self._back_off(delay_s)
+
+    def _log_retry(self, error: ClientError, failures: int, delay_s: float) -> None:
+        """Log the first failure of an outage as a warning. Being offline is normal, so later ones are debug lines."""
+        level = logging.WARNING if failures == 1 else logging.DEBUG
+        text = "%s; drafts are kept; next attempt in %.1f s, retrying until the server answers"
+        logger.log(level, text, error.detail, delay_s)
 
     async def _connect_once(self) -> ClientError:
-        """One connection from its beginning to its end, and why it ended."""
+        """Run one connection, and return why it ended."""
         try:
             await self._connect()
         except ClientError as error:
             return error
         except (OSError, WebSocketException, TimeoutError) as error:
-            return ConnectionLost(f"cannot reach {self.url}: {error or type(error).__name__}")
-        except Exception as error:  # a token source of the application may raise anything
-            logger.exception("connecting failed unexpectedly")
-            return ConnectionLost(f"connecting failed: {error!r}")
-        raise AssertionError("a connection ends by an error")
+            return explain_failure(self.url, error)
+        except Exception as error:  # the application's token callable may raise anything
+            logger.exception("could not connect to %s", self.url)
+            return ConnectionLost(f"cannot connect to {self.url}: {error!r}")
+        raise AssertionError("a connection ends with an error")
 
     async def _back_off(self, seconds: float) -> None:
         self._try_now.clear()
@@ -139,12 +160,12 @@ class Connector:
         if inspect.isawaitable(token):
             token = await token
         async with asyncio.timeout(limits.OFFLINE_OPEN_S_MAX):
-            socket = await connect(
+            connected = await connect(
                 self.url,
                 compression=None,
                 max_size=limits.OFFLINE_MESSAGE_BYTES_MAX,
                 open_timeout=None,
-                ping_interval=None,  # heartbeats of the protocol, which also pass behind a large page
+                ping_interval=None,  # the protocol has heartbeats, which also work while a large page is being sent
                 close_timeout=limits.OFFLINE_CLOSE_S_MAX,
                 proxy=self._proxy,
             )
@@ -153,8 +174,8 @@ class Connector:
             is_certain = self._mismatches + 1 >= limits.OFFLINE_MISMATCHES
             client_id = self._local.client_id
             session = Session(facts, client_id, token, page_limit=self._page_limit, is_certain=is_certain)
-            # From here on partitions that are added go to the session, and those of before are in the facts.
-            self._connection = Connection(socket, session, self)
+            # Partitions that are added from here on go to the session; earlier ones are in the facts.
+            self._connection = Connection(connected, session, self)
             await self._connection.run()
         except Diverged as fault:
             await self.save([StoreUpdate(reset=True)])
@@ -164,18 +185,18 @@ class Connector:
         finally:
             self._awaited_page = self._connection is not None and self._connection.session.awaits_page
             self._connection = None
-            await self._close_socket(socket)
+            await self._close_socket(connected)
 
-    async def _close_socket(self, socket: ClientConnection) -> None:
+    async def _close_socket(self, connected: ClientConnection) -> None:
         try:
             async with asyncio.timeout(limits.OFFLINE_CLOSE_S_MAX):
                 if self._is_stopping:
-                    await socket.send(encode_message("disconnect", {"reason": "closed"}), text=True)
-                await socket.close()
+                    await connected.send(encode_message("disconnect", {"reason": "closed"}), text=True)
+                await connected.close()
         except (WebSocketException, OSError, TimeoutError):
-            socket.transport.abort()
+            connected.transport.abort()
 
-    # What a connection asks for
+    # Calls of a connection
 
     async def save(self, updates: Sequence[StoreUpdate]) -> None:
         await self._local.save(updates)
@@ -190,3 +211,31 @@ class Connector:
 
     def update_status(self, session: Session) -> None:
         self._set_state(STATES[session.phase], self.status.error if session.refused else None)
+
+
+def explain_failure(url: str, error: Exception) -> SyncClientError:
+    """Return in our own words why there is no connection."""
+    if isinstance(error, InvalidStatus):
+        status = error.response.status_code
+        if status in (408, 425, 429) or status >= 500:
+            return ConnectionLost(f"{url} answered {status}: the server cannot accept connections at the moment")
+        return NotASyncEndpoint(f"{url} answered {status} and did not accept a WebSocket")
+    if isinstance(error, InvalidMessage):
+        return ConnectionLost(f"{url} closed the connection, or does not speak HTTP")
+    if isinstance(error, InvalidHandshake):
+        return NotASyncEndpoint(f"{url} answered, but not with a WebSocket")
+    return ConnectionLost(f"cannot connect to {url}: {describe_os_error(error)}")
+
+
+def describe_os_error(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return f"it did not answer within {limits.OFFLINE_OPEN_S_MAX:.0f} s"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return "it does not speak TLS; use ws:// for a server without it"
+    if isinstance(error, socket.gaierror):
+        return "the host name is unknown"
+    if isinstance(error, OSError) and error.errno is not None:
+        return os.strerror(error.errno).lower()
+    return "the connection broke"

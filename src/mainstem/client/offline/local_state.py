@@ -1,4 +1,4 @@
-"""The local side of a client: its store and views, used in a thread of their own, and those who wait for changes."""
+"""The local side of a client: its store and views, which run in a thread of their own, and its listeners."""
 
 import asyncio
 import logging
@@ -14,11 +14,13 @@ from mainstem.client.offline.core.records import (
     Draft,
     Event,
     Facts,
+    RejectedDraft,
     Rejection,
     Snapshot,
     StoreUpdate,
     draft_event,
     event_of,
+    rejection_of,
 )
 from mainstem.client.offline.store_thread import StoreThread
 from mainstem.client.offline.stores.contract import ClientStore, Found
@@ -42,7 +44,7 @@ class LocalState:
         self._stopped: SyncClientError | None = None
         self._changed = asyncio.Event()
 
-    # Its life
+    # Lifecycle
 
     async def open(self, partitions: Sequence[str]) -> None:
         try:
@@ -60,7 +62,7 @@ class LocalState:
             raise
 
     async def close(self) -> None:
-        """Keep what was submitted, and let go of everybody who waits."""
+        """Store what was submitted, and wake every caller that is waiting."""
         await self._submissions.finish()
         self.stop_waiting(ClientClosed("the client was closed before the draft was committed"))
         self.notify()
@@ -73,8 +75,8 @@ class LocalState:
     def _close(self) -> None:
         try:
             self._views.store_checkpoints(at_once=True)
-        except SyncClientError as error:  # a full or failed disk: the views are folded again next time
-            logger.warning("views could not be stored: %s", error)
+        except SyncClientError as error:  # a full or failed disk: the next client folds the views again
+            logger.warning("could not store the state of the views: %s", error)
         finally:
             self._store.close()
 
@@ -98,17 +100,17 @@ class LocalState:
         return self._store.add_drafts(drafts), self._store.facts()
 
     async def outcome(self, id_: str) -> int:
-        """The committed id of a draft, once it has one; `DraftRejected` if it will not get one."""
+        """Wait until a draft is committed and return its committed id. Raise `DraftRejected` if the server refuses."""
         waiting: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._outcomes.setdefault(id_, []).append(waiting)
         try:
             known = await self._thread.run(self._store.find, id_)
             if isinstance(known, Committed):
                 return known.committed_id
-            if isinstance(known, Rejection):
+            if isinstance(known, RejectedDraft):
                 raise DraftRejected(known.id, known.reason, known.errors)
             if known is None and not waiting.done():
-                raise SyncClientError(f"the store knows no draft {id_!r}")
+                raise SyncClientError(f"the store has no draft with the id {id_!r}")
             if self._stopped is not None:
                 raise self._stopped
             return await waiting
@@ -119,7 +121,7 @@ class LocalState:
                 del self._outcomes[id_]
 
     def stop_waiting(self, error: SyncClientError) -> None:
-        """No outcome will come any more."""
+        """Fail every wait for an outcome, now and later."""
         self._stopped = error
         for waiting in [future for futures in self._outcomes.values() for future in futures]:
             if not waiting.done():
@@ -129,7 +131,10 @@ class LocalState:
         return await self._thread.run(self._store.drafts, 0, items_max, bytes_max)
 
     async def rejections(self, limit: int) -> list[Rejection]:
-        return await self._thread.run(self._store.rejections, limit)
+        return await self._thread.run(self._rejections, limit)
+
+    def _rejections(self, limit: int) -> list[Rejection]:
+        return [rejection_of(draft) for draft in self._store.rejections(limit)]
 
     async def dismiss(self, ids: Sequence[str]) -> int:
         return await self._thread.run(self._store.dismiss, ids)
@@ -186,7 +191,7 @@ class LocalState:
     # Waiting and listening
 
     async def wait_for_change(self) -> None:
-        """Return when something has changed since this was called."""
+        """Wait for the next change."""
         await self._changed.wait()
 
     def notify(self) -> None:

@@ -1,4 +1,4 @@
-"""The one thread that uses a client's store and views, so that they never block the event loop."""
+"""The thread in which a client's store and views run, so that they never block the event loop."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,7 +13,7 @@ class StoreThread:
         self._pool = ThreadPoolExecutor(1, "mainstem-offline-client")
 
     async def run(self, job: Callable[..., T], *args: Any) -> T:
-        """The result of the job. A job that has begun runs to its end, even if its caller is cancelled meanwhile."""
+        """Run a job and return its result. A job that has started runs to its end, even if the caller is cancelled."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, job, *args)
 
     def stop(self) -> None:

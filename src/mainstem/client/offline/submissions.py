@@ -1,4 +1,4 @@
-"""Group commit of drafts: those that are submitted together share one transaction of the store."""
+"""Group commit of drafts: drafts that are submitted at the same time share one transaction of the store."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from mainstem import limits
-from mainstem.client.core.strict_json import encode_json
+from mainstem.client.core.strict_json import NotJson, encode_json
 from mainstem.client.offline.core.errors import ClientClosed, InvalidDraft
 from mainstem.client.offline.core.records import Draft
 from mainstem.client.offline.stores.contract import Found
@@ -22,17 +22,17 @@ Keep = Callable[[Sequence[Draft]], Awaitable[list[Found | SyncClientError]]]
 
 def encode_event(event: Any) -> bytes:
     if not isinstance(event, dict):
-        raise InvalidDraft(f"an event is a dict, not {type(event).__name__}", "event")
+        raise InvalidDraft(f"the event must be a dict, not {type(event).__name__}", "event")
     try:
         return encode_json(event)
-    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
-        raise InvalidDraft(f"the event is not JSON: {error}", "event") from None
+    except NotJson as error:
+        raise InvalidDraft(f"the event cannot be written as JSON: {error}", "event") from None
 
 
 def make_draft(id_: str, partitions: Sequence[str], event: bytes) -> Draft:
-    """A draft that a server can commit, as far as this can be told here; its clock comes with the store."""
+    """Return a draft, or raise `InvalidDraft` if no server would accept it. The store assigns its clock."""
     if not id_ or len(id_.encode("utf-8", "surrogatepass")) > limits.EVENT_ID_BYTES_MAX:
-        raise InvalidDraft(f"an id is 1 to {limits.EVENT_ID_BYTES_MAX} bytes", "id")
+        raise InvalidDraft(f"the id must be 1 to {limits.EVENT_ID_BYTES_MAX} bytes long", "id")
     try:
         names = normalise(partitions)
         draft = Draft(0, id_, names, event, content_hash(names, event))
@@ -40,16 +40,16 @@ def make_draft(id_: str, partitions: Sequence[str], event: bytes) -> Draft:
     except ValidationFailed as fault:
         raise InvalidDraft(fault.detail, fault.field) from None
     except (TypeError, AttributeError):
-        raise InvalidDraft("partitions is a sequence of strings", "partitions") from None
-    except (UnicodeEncodeError, msgspec.MsgspecError) as error:
-        raise InvalidDraft(f"the id is not UTF-8: {error}", "id") from None
+        raise InvalidDraft("partitions must be a sequence of str", "partitions") from None
+    except (UnicodeEncodeError, msgspec.MsgspecError):
+        raise InvalidDraft("the id is not valid Unicode text", "id") from None
     if size > limits.SYNC_MESSAGE_BYTES_MAX:
-        raise InvalidDraft(f"the event takes {size} bytes, and a message {limits.SYNC_MESSAGE_BYTES_MAX}", "event")
+        raise InvalidDraft(f"the event takes {size} bytes; the limit is {limits.SYNC_MESSAGE_BYTES_MAX}", "event")
     return draft
 
 
 class Submissions:
-    """Callers beyond OFFLINE_WAITING_MAX wait for a slot, so that a loop of submits cannot fill the memory."""
+    """Collects drafts for the store. More than OFFLINE_WAITING_MAX callers have to wait, which bounds the memory."""
 
     def __init__(self, keep: Keep) -> None:
         self._keep = keep
@@ -61,7 +61,7 @@ class Submissions:
     async def add(self, draft: Draft) -> Found:
         async with self._slots:
             if self._is_over:
-                raise ClientClosed("the client was closed before the draft was stored")
+                raise ClientClosed("the client was closed before it stored the draft")
             outcome: asyncio.Future[Found] = asyncio.get_running_loop().create_future()
             self._waiting.append((draft, outcome))
             if self._keeping is None or self._keeping.done():
@@ -69,7 +69,7 @@ class Submissions:
             return await outcome
 
     async def finish(self) -> None:
-        """Take no more, and return when everything that was taken is kept."""
+        """Accept no more drafts, and wait until all accepted ones are stored."""
         self._is_over = True
         if self._keeping is not None:
             await asyncio.wait([self._keeping])
@@ -79,14 +79,14 @@ class Submissions:
             taken, self._waiting = self._waiting, []
             try:
                 found = await self._keep([draft for draft, _ in taken])
-            except Exception as error:  # noqa: BLE001 - every caller of the batch is told
+            except Exception as error:  # noqa: BLE001 - every caller of the batch gets it
                 for _, outcome in taken:
                     if not outcome.done():
                         outcome.set_exception(error)
                 continue
             for (_, outcome), result in zip(taken, found, strict=True):
                 if outcome.done():
-                    continue  # its caller has gone; the draft is kept nevertheless
+                    continue  # the caller was cancelled; the draft is stored all the same
                 if isinstance(result, SyncClientError):
                     outcome.set_exception(result)
                 else:

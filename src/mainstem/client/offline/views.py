@@ -1,11 +1,11 @@
-"""Materialised views: a reducer over the committed events, and over the drafts on top of them.
+"""Materialised views: a reducer over the committed events, and then over the drafts.
 
-    checkpoint ──► stable: events up to the cursor ──► shown: later events, then drafts, on a copy
-    (in the store)    (grows, is never undone)            (thrown away when something changes below its end)
+    checkpoint ──► stable: events up to the cursor ──► shown: a copy with later events, then drafts
+    (in the store)    (never undone)                      (discarded when something changes before its end)
 
-Events up to the cursor are complete, so the stable state only grows, and is stored from time to time with the id up to
-which it counts. Opening a store folds only what came after that. A partition that is added later brings older events:
-the store then drops the checkpoints that miss them, and the view is folded anew.
+The events up to the cursor are complete, so the stable state is never undone. The store keeps a checkpoint of it with
+the committed id that it covers, so opening a store folds only later events. A partition that is added later brings
+older events: the store then discards the checkpoints that lack them, and the view is folded from scratch.
 
 Everything here runs in the store's thread.
 """
@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from mainstem import limits
-from mainstem.client.core.strict_json import encode_json
+from mainstem.client.core.strict_json import NotJson, encode_json
 from mainstem.client.offline.core.errors import UnknownView, ViewFailed
 from mainstem.client.offline.core.records import Applied, Checkpoint, Draft, Event, draft_event, event_of, is_stale
 from mainstem.client.offline.stores.contract import ClientStore
@@ -32,7 +32,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 class View:
-    """One registered view, and how far it has been folded."""
+    """A registered view, and the states that have been folded so far."""
 
     def __init__(
         self,
@@ -51,17 +51,17 @@ class View:
         self.restore = restore
         self.is_loaded = False
         self.has_failed = False
-        """Its reducer failed: it is tried again when somebody reads it."""
+        """Whether its reducer failed. It runs again when the application reads the view."""
         self.stable: Any = None
         self.stable_at = 0
         self.folded = 0
-        """Events since the state was stored."""
+        """How many events were folded since the last checkpoint."""
         self.forget_shown()
 
     def forget_shown(self) -> None:
         self.shown: Any = None
         self.shown_at = -1
-        """The last committed event in it; -1 for nothing."""
+        """The committed id of the last event in the shown state; -1 if there is no shown state."""
         self.shown_clock = 0
 
     def forget(self) -> None:
@@ -72,23 +72,25 @@ class View:
         try:
             return self.reducer(state, event)
         except Exception as error:
-            place = f"draft {event.clock}" if event.is_draft else f"event {event.committed_id}"
-            raise ViewFailed(f"the reducer of {self.name!r} failed at {place}: {error!r}") from error
+            culprit = f"the draft {event.id}" if event.is_draft else f"committed id {event.committed_id}"
+            raise ViewFailed(f"the reducer of the view {self.name!r} failed at {culprit}: {error!r}") from error
 
     def encode(self, state: Any) -> bytes:
         try:
             encoded = encode_json(state)
-        except (TypeError, ValueError, msgspec.MsgspecError) as error:
-            raise ViewFailed(f"the state of {self.name!r} is not JSON: {error}") from error
+        except NotJson as error:
+            raise ViewFailed(f"the state of the view {self.name!r} cannot be written as JSON: {error}") from error
         if len(encoded) > limits.OFFLINE_VIEW_BYTES_MAX:
             raise ViewFailed(
-                f"the state of {self.name!r} takes {len(encoded)} bytes",
-                hint=f"A view's state is at most {limits.OFFLINE_VIEW_BYTES_MAX} bytes: keep less in it.",
+                f"the state of the view {self.name!r} takes {len(encoded)} bytes",
+                hint=f"The limit is {limits.OFFLINE_VIEW_BYTES_MAX} bytes: keep less in the state.",
             )
         return encoded
 
 
 class Views:
+    """The views of one client."""
+
     def __init__(self, store: ClientStore, client_id: str) -> None:
         self._store = store
         self._client_id = client_id
@@ -96,14 +98,14 @@ class Views:
 
     def register(self, view: View) -> None:
         if view.name not in self._views and len(self._views) >= limits.OFFLINE_VIEWS_MAX:
-            raise SyncClientError(f"there are {len(self._views)} views, which is the most")
+            raise SyncClientError(f"{len(self._views)} views are registered, which is the limit")
         self._views[view.name] = view
 
     def read(self, name: str) -> Any:
-        """The state with everything in it, as an object of the caller's own."""
+        """Return the state with all events and drafts, as a copy that belongs to the caller."""
         view = self._views.get(name)
         if view is None:
-            raise UnknownView(f"there is no view {name!r}")
+            raise UnknownView(f"no view is registered as {name!r}")
         self._settle(view)
         view.has_failed = False
         try:
@@ -114,7 +116,7 @@ class Views:
         return _decode(view.encode(view.shown))
 
     def invalidate(self, applied: Applied) -> None:
-        """Drop the states that a change of the store has made wrong."""
+        """Discard the states that a change of the store has made wrong."""
         for view in self._views.values():
             below = is_stale(view.shown_at, view.partitions, applied.lowest)
             drafts_moved = applied.settled or applied.rejected or (view.shown_clock and applied.lowest)
@@ -124,13 +126,15 @@ class Views:
                 view.forget_shown()
 
     def invalidate_drafts(self) -> None:
-        """More partitions are followed: drafts in them are shown from now on."""
+        """Discard the shown states after partitions were added: drafts in those partitions now count."""
         for view in self._views.values():
             view.forget_shown()
 
     def store_checkpoints(self, *, at_once: bool = False) -> None:
-        """Store the states that have grown enough. A reducer that fails keeps nothing else from going on: whoever
-        reads the view is told."""
+        """Store checkpoints of the views that have folded enough events.
+
+        A reducer that fails stops nothing else; the error is raised when the application reads the view.
+        """
         for view in self._views.values():
             if view.has_failed:
                 continue
@@ -140,7 +144,7 @@ class Views:
                     self._store_checkpoint(view)
             except ViewFailed:
                 view.has_failed = True
-                logger.exception("a view could not be brought up to date")
+                logger.exception("could not update the view %r", view.name)
 
     def _store_checkpoint(self, view: View) -> None:
         state = view.encode(view.stable)
@@ -148,7 +152,7 @@ class Views:
         view.folded = 0
 
     def _settle(self, view: View) -> None:
-        """Fold what has become stable."""
+        """Fold the events that the cursor now covers."""
         if not view.is_loaded:
             self._load(view)
         until = self._store.facts().stable_until(view.partitions)
@@ -159,7 +163,7 @@ class Views:
                     view.stable = view.fold(view.stable, event_of(stored))
                     view.stable_at = stored.committed_id
             except BaseException:
-                view.is_loaded = False  # the reducer may have left the state half changed
+                view.is_loaded = False  # the reducer may have changed half of the state
                 raise
             view.folded += len(events)
             if len(events) < limits.OFFLINE_FOLD_EVENTS:
@@ -178,7 +182,7 @@ class Views:
         view.is_loaded = True
 
     def _begin(self, view: View) -> Any:
-        """The initial state, with what the server's snapshots stand for."""
+        """Return the initial state, with the server's snapshots in it."""
         state = _decode(view.initial)
         for snapshot in self._store.snapshots(view.partitions):
             kept = _decode(snapshot.state)
@@ -188,8 +192,9 @@ class Views:
                 state = kept
             else:
                 raise ViewFailed(
-                    f"the server has pruned {snapshot.partition!r} up to {snapshot.committed_id} and sent a snapshot",
-                    hint="Register the view with restore=, which says what a partition's snapshot means for its state.",
+                    f"the server has pruned {snapshot.partition!r} up to committed id {snapshot.committed_id} and sent"
+                    f" a snapshot, and the view {view.name!r} does not say how to use it",
+                    hint="Register the view with restore=, a function that adds a partition's snapshot to the state.",
                 )
         return state
 
@@ -197,7 +202,7 @@ class Views:
         if view.shown_at < 0:
             view.shown = _decode(view.encode(view.stable))
             view.shown_at, view.shown_clock = view.stable_at, 0
-        if not view.shown_clock:  # drafts come last: with some in it, no event can follow
+        if not view.shown_clock:  # drafts come last, so no event can follow once there is one
             self._show_events(view)
         names = view.partitions if view.partitions is not None else self._store.facts().names
         while drafts := self._store.drafts(view.shown_clock, limits.OFFLINE_FOLD_EVENTS, limits.SYNC_MESSAGE_BYTES_MAX):

@@ -1,1 +1,1 @@
-"""The client side of the sync protocol, without I/O: the offline client, the command line and the Spark sink use it."""
+"""The client side of the sync protocol, without I/O. The offline client, the command line and the Spark sink use it."""

@@ -1,4 +1,4 @@
-"""Errors of the sync protocol as a client sees them, with the server's codes."""
+"""Errors of the sync protocol, as a client raises them, with the server's codes."""
 
 from typing import Any
 
@@ -6,33 +6,33 @@ from mainstem.client.core.errors import ClientError
 
 
 class SyncClientError(ClientError):
-    """The base of all errors of the offline client."""
+    """The base class of all errors of the offline client."""
 
     code = "sync_client_error"
 
 
 class ProtocolFault(SyncClientError):
-    """The server sent what it must not send: cut or corrupt on its way, or from something that is no such server."""
+    """A message breaks the protocol: it was damaged on the way, or it is from another kind of server."""
 
     code = "protocol_fault"
     retryable = True
-    hint = "Nothing of it was applied, and the client connects again. If it stays so, look at what is in between."
+    hint = "The client applied none of it, and reconnects. If this happens again, check the proxies in between."
 
 
 HINTS = {
-    "auth_failed": "Give a valid token for this client_id; a callable as token= is asked again at each connection.",
-    "forbidden": "Use a token with this partition, or remove the partition from this client.",
-    "protocol_version_unsupported": "Client and server speak different versions: upgrade the older one.",
-    "rate_limited": "The client slows down and tries again by itself.",
-    "server_error": "The client connects again by itself; the server's log has the reason.",
+    "auth_failed": "Pass a valid token for this client_id; a callable as token= can return one per connection.",
+    "forbidden": "Use a token that allows this partition, or remove the partition from this client.",
+    "protocol_version_unsupported": "Client and server speak different protocol versions: upgrade the older one.",
+    "rate_limited": "The client slows down and retries automatically.",
+    "server_error": "The client reconnects automatically; the server's log has the reason.",
 }
 
 
 class ServerRefused(SyncClientError):
-    """An error message of the server; `code` is the server's."""
+    """An error that the server sent; `code` is the server's."""
 
     def __init__(self, code: str, message: str, details: dict[str, Any] | None = None) -> None:
-        super().__init__(f"the server said {code}: {message}", hint=HINTS.get(code, ""))
+        super().__init__(f"the server answered {code}: {message}", hint=HINTS.get(code, ""))
         self.code = code
         self.message = message
         self.details = details or {}
@@ -40,6 +40,6 @@ class ServerRefused(SyncClientError):
 
     @property
     def retry_after_s(self) -> float | None:
-        """How long the server asks the client to wait, if it does."""
+        """How many seconds the server asks the client to wait, if it does."""
         wait_ms = self.details.get("retry_after_ms")
         return wait_ms / 1000 if isinstance(wait_ms, int | float) else None

@@ -1,4 +1,4 @@
-"""Messages of the sync protocol, as a client encodes and decodes them. What a server sends is checked first."""
+"""Messages of the sync protocol, as a client encodes them, and as it decodes and checks them."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -12,7 +12,7 @@ from mainstem.sync.protocol.messages import VERSION
 CommittedId = Annotated[int, msgspec.Meta(ge=0, le=limits.INTEGER_MAX)]
 
 
-# From the server
+# Received
 
 
 class Envelope(msgspec.Struct, frozen=True):
@@ -34,7 +34,7 @@ class Connected(msgspec.Struct, frozen=True):
 
 
 class FieldFault(msgspec.Struct, frozen=True, gc=False):
-    """What is wrong with one field of a draft."""
+    """An error in one field of a draft."""
 
     field: str = ""
     message: str = ""
@@ -54,7 +54,7 @@ class SubmitResults(msgspec.Struct, frozen=True):
 
 
 class CommittedEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """An event with its place in the log: a row of a page, or a broadcast."""
+    """An event with its committed id: an item of a page, or a broadcast."""
 
     committed_id: CommittedId
     id: str
@@ -99,20 +99,21 @@ _envelope = msgspec.json.Decoder(Envelope)
 
 
 def decode_message(text: bytes) -> tuple[Envelope, Any]:
-    """The envelope and its payload; the payload is None for a type that clients have no use for."""
+    """Return the envelope and the payload of a message; the payload is None for a type that clients do not use."""
     try:
         if not text.isascii():
             text.decode("utf-8")
         envelope = _envelope.decode(text)
         if envelope.protocol_version != VERSION:
-            raise ProtocolFault(f"a message of protocol version {envelope.protocol_version[:16]!r}, not {VERSION}")
+            version = envelope.protocol_version[:16]
+            raise ProtocolFault(f"the server speaks protocol version {version!r}, and this client {VERSION}")
         decoder = PAYLOADS.get(envelope.type)
         return envelope, None if decoder is None else decoder.decode(envelope.payload)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise ProtocolFault(f"a message of the server cannot be read: {error}") from None
+        raise ProtocolFault("the server sent something that is not a message of the sync protocol") from error
 
 
-# To the server
+# Sent
 
 _encode = msgspec.json.Encoder().encode
 
@@ -136,7 +137,7 @@ def encode_sync(
     *,
     subscribe_to: Sequence[str] | None = None,
 ) -> bytes:
-    """Ask for the page after a committed id, and for broadcasts of the partitions in `subscribe_to` from now on."""
+    """Return a request for the page after a committed id and, with `subscribe_to`, for broadcasts from now on."""
     payload: dict[str, Any] = {"partitions": partitions, "since_committed_id": since, "limit": limit}
     if subscribe_to is not None:
         payload["subscription_partitions"] = subscribe_to
@@ -144,7 +145,7 @@ def encode_sync(
 
 
 def encode_submit(drafts: Sequence[Any] | msgspec.Raw, msg_id: str | None = None) -> bytes:
-    """Drafts as objects, or as JSON: each of them, or their whole array, as `msgspec.Raw`."""
+    """Return a submit message. Drafts are objects, or JSON as `msgspec.Raw`: each of them, or the whole array."""
     return encode_message("submit_events", {"events": drafts}, msg_id)
 
 
@@ -153,4 +154,4 @@ def encode_draft(id_: str, partitions: Sequence[str], event: bytes) -> bytes:
 
 
 SUBMIT_OVERHEAD_BYTES = len(encode_submit([], "9" * 20))
-"""What a submit takes besides its drafts."""
+"""The size of a submit message without its drafts."""

@@ -1,1 +1,1 @@
-"""The offline client without I/O: the session, the queue of drafts, the records of the store, and the errors."""
+"""The parts of the offline client without I/O: the session, the queue of drafts, the records, and the errors."""

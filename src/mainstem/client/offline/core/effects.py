@@ -1,4 +1,4 @@
-"""What a session asks its owner to do."""
+"""The effects that a session returns and its owner performs."""
 
 import msgspec
 
@@ -15,20 +15,20 @@ class Save(msgspec.Struct, frozen=True):
 
 
 class Load(msgspec.Struct, frozen=True):
-    """Call `offer` with the first drafts of the store: so many, or one if that is larger than the bytes."""
+    """Call `offer` with the first drafts of the store, within these limits; at least one if there is any."""
 
     items_max: int
     bytes_max: int
 
 
 class Pause(msgspec.Struct, frozen=True):
-    """Call `resume` after so long."""
+    """Call `resume` after this time."""
 
     seconds: float
 
 
 class Report(msgspec.Struct, frozen=True):
-    """Something that the application should hear of, and that does not end the session."""
+    """Report an error to the application. It does not end the session."""
 
     error: SyncClientError
 

@@ -1,14 +1,14 @@
-"""Errors of the offline client: each says what happened, what became of the data, and what to do."""
+"""Errors of the offline client. Each says what happened, what became of the data, and what to do."""
 
 from mainstem.client.sync_protocol.errors import SyncClientError
 from mainstem.client.sync_protocol.messages import FieldFault
 
 
 class InvalidDraft(SyncClientError, ValueError):
-    """The draft could never be committed; nothing was stored or sent. `field` names the part that is wrong."""
+    """No server would commit this draft. Nothing was stored or sent. `field` names the part that is wrong."""
 
     code = "invalid_draft"
-    hint = "Nothing was stored. Mend the field that is named, and submit again."
+    hint = "Nothing was stored. Correct the event and submit it again."
 
     def __init__(self, detail: str, field: str) -> None:
         super().__init__(detail)
@@ -16,19 +16,21 @@ class InvalidDraft(SyncClientError, ValueError):
 
 
 class IdInUse(InvalidDraft):
+    """The id belongs to a draft or a committed event with other content."""
+
     code = "id_in_use"
-    hint = "Nothing was stored. Leave the id out, and a new one is made."
+    hint = "Nothing was stored. Leave out the id, and the client makes a new one."
 
 
 class DraftRejected(SyncClientError):
-    """The server will not commit this draft. It has left the view and is kept in `rejections()` until dismissed."""
+    """The server refused this draft. It is no longer part of the views; `rejections()` has it until it is dismissed."""
 
     code = "draft_rejected"
-    hint = "Look at `errors`, tell the user, submit a mended event with a new id, and dismiss this one."
+    hint = "Its id is free: submit a corrected event with the same id or a new one, or dismiss the rejection."
 
     def __init__(self, draft_id: str, reason: str, errors: tuple[FieldFault, ...]) -> None:
         said = "; ".join(f"{fault.field}: {fault.message}" if fault.field else fault.message for fault in errors)
-        super().__init__(f"the draft {draft_id} was rejected, {reason}{': ' if said else ''}{said}")
+        super().__init__(f"the server rejected the draft {draft_id} ({reason}){': ' if said else ''}{said}")
         self.id = draft_id
         self.reason = reason
         self.errors = errors
@@ -37,17 +39,17 @@ class DraftRejected(SyncClientError):
 class QueueFull(SyncClientError):
     code = "draft_queue_full"
     retryable = True
-    hint = "Nothing was stored. Wait until the client is live and the queue has drained (`await client.synced()`)."
+    hint = "Nothing was stored. Connect, and wait until the drafts are committed: `await client.synced()`."
 
 
 class RejectionsFull(SyncClientError):
     code = "rejections_full"
-    hint = "Nothing was stored. Read `rejections()` and `dismiss()` those that were dealt with."
+    hint = "Nothing was stored. Read `rejections()`, and `dismiss()` those that you have dealt with."
 
 
 class ClientClosed(SyncClientError):
     code = "client_closed"
-    hint = "Drafts that are not committed yet are in the store, and are sent when a client opens it again."
+    hint = "Drafts that are not committed stay in the store; the next client that opens it sends them."
 
 
 class NotFollowed(SyncClientError, LookupError):
@@ -61,10 +63,10 @@ class UnknownView(SyncClientError, LookupError):
 
 
 class ViewFailed(SyncClientError):
-    """A reducer raised, or gave a state that is not JSON. Events and drafts are not touched by that."""
+    """A reducer raised an exception, or its state is not JSON or too large. Events and drafts are intact."""
 
     code = "view_failed"
-    hint = "Mend the reducer and register the view with a higher version; it is then computed anew."
+    hint = "Correct the reducer, and register the view with a higher version to compute it from scratch."
 
 
 # The store
@@ -72,11 +74,11 @@ class ViewFailed(SyncClientError):
 
 class StoreInUse(SyncClientError):
     code = "client_store_in_use"
-    hint = "One store has one client: close the other one, or give this one a store of its own."
+    hint = "A store has one client at a time: close the other one, or use another file."
 
 
 class WrongStore(SyncClientError):
-    """The file is not a store, not of this client, or of a newer version."""
+    """The file is not a store, belongs to another client, or has a newer version."""
 
     code = "client_store_wrong"
 
@@ -84,12 +86,12 @@ class WrongStore(SyncClientError):
 class StoreFull(SyncClientError):
     code = "client_store_full"
     retryable = True
-    hint = "Nothing was stored. Free space on that disk; the client then goes on by itself."
+    hint = "Nothing was stored. Free space on the disk; the client then continues automatically."
 
 
 class StoreFailed(SyncClientError):
     code = "client_store_failed"
-    hint = "Close the client, look at the disk, and open the store again. What was durable before is still there."
+    hint = "Close the client, check the disk, and open the store again. What was durable before is intact."
 
 
 # The connection
@@ -98,49 +100,56 @@ class StoreFailed(SyncClientError):
 class ConnectionLost(SyncClientError):
     code = "connection_lost"
     retryable = True
-    hint = "The client connects again by itself; drafts are kept meanwhile."
+    hint = "The client reconnects automatically and keeps the drafts until then."
+
+
+class NotASyncEndpoint(SyncClientError):
+    """A server answered at the URL, but not as a sync endpoint. The client keeps trying."""
+
+    code = "not_a_sync_endpoint"
+    hint = "Check the URL: the endpoint of a server is ws://host:port/v1/sync, or wss:// with TLS."
 
 
 class Silence(ConnectionLost):
-    """No message came for too long."""
+    """The server was silent for too long."""
 
     code = "server_silent"
-    hint = "The client connects again by itself, and asks for smaller pages."
+    hint = "The client reconnects automatically, and requests smaller pages."
 
 
 class PartitionRefused(SyncClientError):
-    """A partition that was added is not allowed; the client does not follow it, and goes on with the others."""
+    """The token does not allow a partition that was added. The client does not follow it; the others continue."""
 
     code = "partition_refused"
-    hint = "Ask for a token with this partition, then add it again."
+    hint = "Get a token that allows this partition, and add it again."
 
     def __init__(self, partition: str, detail: str) -> None:
-        super().__init__(f"the partition {partition!r} was refused: {detail}")
+        super().__init__(f"the server refused the partition {partition!r}: {detail}")
         self.partition = partition
 
 
 class HistoryBehind(SyncClientError):
-    """The server's log ends before what this client has seen: another log, or a node that lags behind another."""
+    """The server's log ends before what this client has seen: it is another log, or the node lags behind."""
 
     code = "history_behind"
-    hint = "The client asks again; if the log stays so, it forgets its copy and gets everything anew. Drafts are kept."
+    hint = "The client tries again. If the log stays too short, the client fetches it from scratch. Drafts are kept."
     retryable = True
 
 
 class HistoryMismatch(SyncClientError):
-    """The server's log ends before what this client has seen, or tells it differently: it is another log."""
+    """The server's log is not the one that this client has seen: it stays too short, or contradicts the local copy."""
 
     code = "history_mismatch"
-    hint = "The client forgets its copy and gets everything anew; drafts are kept. Check that the URL is the right one."
+    hint = "The client discards its copy and fetches the log from scratch; drafts are kept. Check the URL."
     retryable = True
 
 
 class HistoryTruncated(SyncClientError):
-    """The server has pruned a partition's beginning and has no snapshot of it: older events cannot be had any more."""
+    """The server has pruned the beginning of a partition and has no snapshot of it: the older events are gone."""
 
     code = "history_truncated"
-    hint = "Views count what is left. Ask the operator for a snapshot before history is pruned."
+    hint = "Views cover the remaining events. Have the operator write a snapshot before pruning."
 
     def __init__(self, partition: str) -> None:
-        super().__init__(f"the beginning of {partition!r} is gone from the server")
+        super().__init__(f"the server has pruned the beginning of {partition!r}")
         self.partition = partition

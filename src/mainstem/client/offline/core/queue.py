@@ -1,7 +1,7 @@
-"""The way of drafts to the server: in the order of their clock, one request at a time.
+"""Sends drafts to the server, in the order of their clock, with one request in flight.
 
-With two requests in flight, the first could be refused for its rate and the second be committed before it. A draft has
-no state "sent": what has no result when a connection ends is sent again on the next one, and the server knows its id.
+With two requests in flight, the server could refuse the first for its rate and commit the second before it. A draft has
+no state "sent": a draft without a result is sent again on the next connection, and the server recognises its id.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,6 +24,8 @@ from mainstem.client.sync_protocol.messages import (
 
 
 class SubmitQueue:
+    """The drafts of one connection that wait for a result."""
+
     def __init__(self, next_id: Callable[[], str]) -> None:
         self._next_id = next_id
         self._limits: ServerLimits | None = None
@@ -34,7 +36,7 @@ class SubmitQueue:
         self._is_paused = False
 
     def begin(self, server: ServerLimits) -> Effects:
-        """There is a server, which takes so much."""
+        """Start to send, within the limits that the server announced."""
         self._limits = server
         self._items_max = self._batch_items()
         return self.load()
@@ -61,7 +63,9 @@ class SubmitQueue:
                 break
             items.append(msgspec.Raw(item))
         if drafts and not items:
-            fault = FieldFault("event", f"the server takes messages up to {self._limits.message_bytes_max} bytes")
+            fault = FieldFault(
+                "event", f"the server accepts messages of at most {self._limits.message_bytes_max} bytes"
+            )
             return [Save(StoreUpdate(refusals=(Refusal(drafts[0].id, "too_large", (fault,)),))), *self.load()]
         self._batch = tuple(drafts[: len(items)])
         if not items:
@@ -73,12 +77,12 @@ class SubmitQueue:
         return bool(self._batch) and msg_id == self._batch_id
 
     def settle(self, envelope: Envelope, reply: SubmitResults) -> StoreUpdate:
-        """What became of the drafts in flight."""
+        """Return what the results change in the store."""
         batch, self._batch = self._batch, ()
         if not batch or envelope.msg_id not in (self._batch_id, None):
-            raise ProtocolFault("results came that nobody waits for")
+            raise ProtocolFault("the server sent results for a request that the client did not make")
         if [result.id for result in reply.results] != [draft.id for draft in batch]:
-            raise ProtocolFault("the results are not those of the drafts that were sent")
+            raise ProtocolFault("the results do not match the drafts that the client sent")
         commits: list[Commit] = []
         refusals: list[Refusal] = []
         for result in reply.results:
@@ -87,17 +91,17 @@ class SubmitQueue:
             elif result.status == "rejected":
                 refusals.append(Refusal(result.id, result.reason or "rejected", result.errors))
             else:
-                raise ProtocolFault(f"the draft {result.id} is neither committed nor rejected")
+                raise ProtocolFault(f"the result of the draft {result.id} is neither committed nor rejected")
         return StoreUpdate(commits=tuple(commits), refusals=tuple(refusals))
 
     def refuse(self, error: ServerRefused) -> Effects:
-        """The whole request was refused, and nothing of it was processed."""
+        """Handle a refusal of the whole request: the server has processed none of its drafts."""
         batch, self._batch = self._batch, ()
         if error.code == "rate_limited":
             self._is_paused = True
             return [Report(error), Pause(pause_s(error))]
         if len(batch) > 1:
-            self._items_max = 1  # to find out which one it is
+            self._items_max = 1  # to find out which draft it is
             return self.load()
         self._items_max = self._batch_items()
         refusal = Refusal(batch[0].id, error.code, (FieldFault("", error.detail),))
@@ -109,6 +113,6 @@ class SubmitQueue:
 
 
 def pause_s(error: ServerRefused) -> float:
-    """How long to wait after an error of the server, within bounds."""
+    """Return how long to wait after an error of the server, within our own limits."""
     asked_s = 1.0 if error.retry_after_s is None else error.retry_after_s
     return min(max(asked_s, 0.05), limits.OFFLINE_REFUSED_S)

@@ -1,4 +1,4 @@
-"""What an offline client keeps and exchanges with its store: drafts, committed events, and what changes them."""
+"""The records that an offline client and its store exchange: drafts, committed events, and updates."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from mainstem.client.sync_protocol.messages import FieldFault
 
 
 class Draft(msgspec.Struct, frozen=True, gc=False):
-    """An event that this client made and that has no committed id yet. `clock` is its place among the drafts."""
+    """An event of this client that the server has not committed yet. `clock` orders the drafts; `event` is JSON."""
 
     clock: int
     id: str
@@ -19,7 +19,7 @@ class Draft(msgspec.Struct, frozen=True, gc=False):
 
 
 class Committed(msgspec.Struct, frozen=True, gc=False):
-    """An event with its place in the server's log; `event` is JSON as it was sent."""
+    """A committed event, with its committed id in the server's log; `event` is JSON as the client sent it."""
 
     committed_id: int
     id: str
@@ -29,8 +29,8 @@ class Committed(msgspec.Struct, frozen=True, gc=False):
     committed_at: str
 
 
-class Rejection(msgspec.Struct, frozen=True, gc=False):
-    """A draft that the server will not commit."""
+class RejectedDraft(msgspec.Struct, frozen=True, gc=False):
+    """A draft that the server refused, as a store keeps it; `event` is JSON."""
 
     clock: int
     id: str
@@ -41,7 +41,7 @@ class Rejection(msgspec.Struct, frozen=True, gc=False):
 
 
 class Snapshot(msgspec.Struct, frozen=True, gc=False):
-    """The server's state of a partition up to a committed id, in place of events that it has pruned."""
+    """The server's state of a partition up to a committed id, in place of pruned events; `state` is JSON."""
 
     partition: str
     committed_id: int
@@ -49,7 +49,7 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False):
 
 
 class Checkpoint(msgspec.Struct, frozen=True, gc=False):
-    """A view's state over all events up to a committed id. `partitions` None: all that are followed."""
+    """The state of a view over all events up to a committed id. `partitions` None stands for all that are followed."""
 
     name: str
     version: int
@@ -59,15 +59,17 @@ class Checkpoint(msgspec.Struct, frozen=True, gc=False):
 
 
 class Followed(msgspec.Struct, frozen=True, gc=False):
-    """A partition that the client follows. `since` is None once the cursor covers it; before that, how far its history
-    has been fetched."""
+    """A partition that the client follows.
+
+    `since` is the committed id up to which its history has been fetched, and None once the cursor covers it.
+    """
 
     name: str
     since: int | None = None
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """What a session must know of the store. `highest` is the newest committed id that the store holds."""
+    """What a session must know about the store. `highest` is the greatest committed id that the store holds."""
 
     cursor: int
     highest: int
@@ -80,11 +82,11 @@ class Facts(msgspec.Struct, frozen=True):
 
     @property
     def is_complete(self) -> bool:
-        """No draft waits, and no partition's history is missing."""
+        """Whether no draft is waiting and no history is missing."""
         return not self.drafts and all(followed.since is None for followed in self.partitions)
 
     def stable_until(self, partitions: Sequence[str] | None) -> int:
-        """Up to here no event of these partitions can still come."""
+        """Return the committed id up to which the store holds every event of these partitions."""
         pending = [
             followed.since
             for followed in self.partitions
@@ -94,7 +96,7 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 class Commit(msgspec.Struct, frozen=True, gc=False):
-    """The good outcome of a draft."""
+    """The outcome of a draft that the server committed."""
 
     id: str
     committed_id: int
@@ -102,7 +104,7 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
 
 
 class Refusal(msgspec.Struct, frozen=True, gc=False):
-    """The bad one."""
+    """The outcome of a draft that the server refused."""
 
     id: str
     reason: str
@@ -110,38 +112,37 @@ class Refusal(msgspec.Struct, frozen=True, gc=False):
 
 
 class StoreUpdate(msgspec.Struct, frozen=True):
-    """What one message of the server changes in the store. It is applied in one transaction, in the order of these
-    fields."""
+    """The changes that one message of the server makes to the store: one transaction, in the order of these fields."""
 
     reset: bool = False
-    """Forget everything that was committed; keep the drafts."""
+    """Discard everything that was committed; keep the drafts."""
     snapshots: tuple[Snapshot, ...] = ()
     events: tuple[Committed, ...] = ()
     commits: tuple[Commit, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     cursor: int | None = None
     fetched: tuple[tuple[str, int], ...] = ()
-    """How far the history of added partitions has been fetched."""
+    """Added partitions, and the committed id up to which their history has been fetched."""
     joined: tuple[str, ...] = ()
-    """Partitions whose history is complete: the cursor covers them from now on."""
+    """Partitions whose history is complete. From now on the cursor covers them."""
     left: tuple[str, ...] = ()
-    """Partitions that are not followed any more."""
+    """Partitions that the client no longer follows."""
     truncated: tuple[str, ...] = ()
-    """Partitions whose beginning the server has pruned without a snapshot."""
+    """Partitions whose beginning the server pruned without a snapshot."""
 
 
 class Applied(msgspec.Struct):
-    """What the updates of one transaction did to the store."""
+    """What the updates of one transaction changed in the store."""
 
     events: int = 0
     """Events that became visible in a followed partition."""
     first: int = 0
     last: int = 0
     lowest: dict[str, int] = msgspec.field(default_factory=dict)
-    """Partition -> the lowest committed id at which something is new in it."""
+    """The lowest committed id per partition at which something is new."""
     settled: list[tuple[str, int]] = msgspec.field(default_factory=list)
-    """Drafts that are committed now."""
-    rejected: list[Rejection] = msgspec.field(default_factory=list)
+    """Drafts that were committed, with their committed ids."""
+    rejected: list[RejectedDraft] = msgspec.field(default_factory=list)
     truncated: list[str] = msgspec.field(default_factory=list)
     reset: bool = False
 
@@ -157,16 +158,16 @@ class Applied(msgspec.Struct):
 
 
 def is_stale(committed_id: int, partitions: Sequence[str] | None, lowest: Mapping[str, int]) -> bool:
-    """Whether a state over the events of these partitions up to an id misses something that was added since."""
+    """Return whether a state over these partitions up to a committed id lacks an event that was added since."""
     return any(low <= committed_id for name, low in lowest.items() if partitions is None or name in partitions)
 
 
 class Diverged(Exception):
-    """The server's history contradicts what the store holds: one id with two places, or one place with two ids."""
+    """The server's log contradicts the store: one event has two committed ids, or one committed id has two events."""
 
 
 class Event(msgspec.Struct, frozen=True):
-    """An event as an application sees it. A draft has a `clock` and no `committed_id`."""
+    """An event as the application sees it. A draft has a `clock` and no `committed_id`."""
 
     id: str
     partitions: tuple[str, ...]
@@ -179,6 +180,17 @@ class Event(msgspec.Struct, frozen=True):
     @property
     def is_draft(self) -> bool:
         return self.committed_id is None
+
+
+class Rejection(msgspec.Struct, frozen=True):
+    """A draft that the server refused, as the application sees it."""
+
+    clock: int
+    id: str
+    partitions: tuple[str, ...]
+    event: dict[str, Any]
+    reason: str
+    errors: tuple[FieldFault, ...]
 
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
@@ -197,3 +209,7 @@ def event_of(stored: Committed) -> Event:
 
 def draft_event(draft: Draft, client_id: str) -> Event:
     return Event(draft.id, draft.partitions, _decode(draft.event), client_id, clock=draft.clock)
+
+
+def rejection_of(draft: RejectedDraft) -> Rejection:
+    return Rejection(draft.clock, draft.id, draft.partitions, _decode(draft.event), draft.reason, draft.errors)

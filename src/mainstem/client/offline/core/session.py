@@ -1,15 +1,15 @@
-"""One connection's life as a pure machine: what comes in, what to store, what to send.
+"""One connection as a pure state machine: it takes messages, and returns what to store and what to send.
 
-It imports no clock, no socket and no store. Each call returns effects, which its owner performs in their order: what
-follows a `Save` is sent only when that is durable. If an effect fails, the session is thrown away, and the next one
-begins from what the store holds. So the machine never needs to undo anything.
+It imports no clock, no socket and no store. Each call returns effects, which the owner performs in order: it sends
+nothing that follows a `Save` until that is durable. If an effect fails, the owner discards the session, and the next
+one begins with what the store holds. So the machine never has to undo anything.
 
-    connected ──► catch up behind the cursor ──► fetch added partitions from 0 ──► live
-                        ▲                                                           │
-                        └──────────── every OFFLINE_RENEW_EVENTS ◄──────────────┘
+    connected ──► catch up from the cursor ──► fetch added partitions from 0 ──► live
+                        ▲                                                         │
+                        └──────────── every OFFLINE_RENEW_EVENTS ◄────────────────┘
 
-The cursor moves with pages only (seeds 000 and 001): results and broadcasts are applied, but do not prove that nothing
-is missing before them. While live, a cycle from time to time brings the cursor after them.
+Only pages move the cursor (seeds 000 and 001): results and broadcasts are applied, but they do not prove that nothing
+is missing before them. While live, a sync cycle now and then moves the cursor past them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -46,18 +46,20 @@ class Phase(Enum):
 
 
 class Cycle:
-    """Catching up, from its first request to the page without more."""
+    """One sync cycle, from its first request to its last page."""
 
     def __init__(self, partitions: tuple[str, ...], since: int, *, fetches: bool) -> None:
         self.partitions = partitions
         self.since = since
         self.fetches = fetches
-        """Whether it fetches the history of added partitions; else it moves the cursor."""
+        """Whether it fetches the history of added partitions; otherwise it moves the cursor."""
         self.until: int | None = None
         self.msg_id = ""
 
 
 class Session:
+    """The state of one connection."""
+
     def __init__(
         self,
         facts: Facts,
@@ -67,7 +69,7 @@ class Session:
         page_limit: int = limits.OFFLINE_PAGE,
         is_certain: bool = True,
     ) -> None:
-        """`is_certain`: a log that ends too early is believed to be another one; else it may just lag behind."""
+        """With `is_certain`, a log that ends too early counts as another log; without it, the node may just lag."""
         self.phase = Phase.CONNECTING
         self.client_id = client_id
         self.page_limit = page_limit
@@ -86,7 +88,7 @@ class Session:
         self._one_by_one = False
         self._refused: ServerRefused | None = None
         self._ahead = 0
-        """Events that were applied and that the cursor does not cover yet."""
+        """How many events were applied that the cursor does not cover yet."""
         self._sync_paused = False
 
     @property
@@ -95,27 +97,30 @@ class Session:
 
     @property
     def refused(self) -> bool:
-        """Whether the server does not let this client follow its partitions."""
+        """Whether the server refuses to let this client follow its partitions."""
         return self._refused is not None
 
-    # In
+    # Input
 
     def open(self) -> Effects:
         return [Send(encode_connect(self._token, self.client_id, self._next_id()))]
 
     def receive(self, text: bytes) -> Effects:
-        """One message of the server. What it must not send raises `ProtocolFault`, what ends the connection
-        `ServerRefused`."""
+        """Process one message of the server.
+
+        Raise `ProtocolFault` for a message that a server must not send, and `ServerRefused` for an error that ends the
+        connection.
+        """
         envelope, payload = decode_message(text)
         match payload:
             case None:
-                return []  # of a newer server, or heartbeat_ack
+                return []  # heartbeat_ack, or a type that only newer clients know
             case ErrorPayload():
                 return self._on_error(envelope, payload)
             case Connected():
                 return self._on_connected(payload)
         if self.phase is Phase.CONNECTING:
-            raise ProtocolFault(f"{envelope.type} came before connected")
+            raise ProtocolFault(f"the server sent {envelope.type} before connected")
         match payload:
             case SubmitResults():
                 return self._on_results(envelope, payload)
@@ -126,17 +131,17 @@ class Session:
         raise AssertionError(envelope.type)
 
     def offer(self, drafts: Sequence[Draft]) -> Effects:
-        """The drafts that `Load` asked for; none if there are none."""
+        """Take the drafts that `Load` asked for."""
         return self._queue.offer(drafts)
 
     def send_drafts(self) -> Effects:
-        """Send drafts that the store has received, unless a request is in flight."""
+        """Send the drafts of the store, unless a request is in flight."""
         return self._queue.load()
 
     def resume(self) -> Effects:
-        """A pause is over."""
+        """Continue after a pause."""
         if self._refused is not None:
-            raise self._refused  # a new connection has a new token
+            raise self._refused  # the next connection asks for a new token
         effects: Effects = []
         if self._sync_paused and self._cycle is not None:
             self._sync_paused = False
@@ -144,7 +149,7 @@ class Session:
         return effects + self._queue.resume()
 
     def follow(self, names: Iterable[str]) -> Effects:
-        """Partitions were added: their history is wanted from 0 (seed 003)."""
+        """Follow more partitions, and fetch their history from 0 (seed 003)."""
         for name in names:
             if name not in self._joined:
                 self._pending.setdefault(name, 0)
@@ -162,16 +167,17 @@ class Session:
 
     def _on_connected(self, connected: Connected) -> Effects:
         if self.phase is not Phase.CONNECTING:
-            raise ProtocolFault("connected came twice")
+            raise ProtocolFault("the server sent connected twice")
         self.phase = Phase.SYNCING
         effects: Effects = []
         end = connected.server_last_committed_id
         if end is not None and end < max(self._cursor, self._highest):
-            effects = self._forget(f"the server's log ends at {end}, and {max(self._cursor, self._highest)} was seen")
+            seen = max(self._cursor, self._highest)
+            effects = self._forget(f"the server's log ends at committed id {end}, and this client has seen {seen}")
         return [*effects, *self._begin(), *self._queue.begin(connected.limits)]
 
     def _forget(self, detail: str) -> Effects:
-        """Another log: begin from nothing. Drafts stay, and are deduplicated by their ids if it knows them."""
+        """Start from scratch with another log. Drafts stay; if the log knows their ids, the server recognises them."""
         if not self._is_certain:
             raise HistoryBehind(detail)
         self._cursor = self._highest = self._ahead = 0
@@ -190,7 +196,7 @@ class Session:
     # Catching up
 
     def _begin(self) -> Effects:
-        """A cycle over everything that the cursor covers."""
+        """Start a cycle over all partitions that the cursor covers."""
         self._begin_again = False
         self._ahead = 0
         return self._start(Cycle(tuple(sorted(self._joined)), self._cursor, fetches=False))
@@ -206,7 +212,7 @@ class Session:
         return Send(request)
 
     def _continue(self) -> Effects:
-        """What follows a cycle."""
+        """Do what comes after a cycle."""
         self._cycle = None
         if self._begin_again:
             return self._begin()
@@ -222,14 +228,14 @@ class Session:
         return []
 
     def _next_fetch(self) -> Cycle:
-        """Added partitions that have come equally far are fetched together."""
+        """Return a cycle that fetches all added partitions with the same progress."""
         first = min(self._pending)
         since = self._pending[first]
         alike = [first] if self._one_by_one else [name for name, at in self._pending.items() if at == since]
         return Cycle(tuple(sorted(alike)), since, fetches=True)
 
     def _renew(self) -> Effects:
-        """Bring the cursor after what was received live, so that the next connection need not fetch it all again."""
+        """Move the cursor past what was received live, so that the next connection does not fetch it again."""
         if self._ahead >= limits.OFFLINE_RENEW_EVENTS and self._cycle is None and self.phase is Phase.LIVE:
             return self._begin()
         return []
@@ -237,9 +243,10 @@ class Session:
     def _on_page(self, envelope: Envelope, page: Page) -> Effects:
         cycle = self._cycle
         if cycle is None or envelope.msg_id not in (cycle.msg_id, None):
-            raise ProtocolFault("a page came that nobody asked for")
+            raise ProtocolFault("the server sent a page that the client did not request")
         if page.sync_to_committed_id < cycle.since:
-            detail = f"the server's log ends at {page.sync_to_committed_id}, and {cycle.since} was seen"
+            end = page.sync_to_committed_id
+            detail = f"the server's log ends at committed id {end}, and this client has seen {cycle.since}"
             return [*self._forget(detail), *self._begin()]
         events = tuple(check_event(event) for event in page.events)
         self._check_page(cycle, page, events)
@@ -254,9 +261,9 @@ class Session:
         ordered = all(before < after for before, after in zip([cycle.since, *ids], ids, strict=False))
         last = ids[-1] if ids else cycle.since
         if not ordered or page.next_since_committed_id < last:
-            raise ProtocolFault(f"the page behind {cycle.since} is not in order")
+            raise ProtocolFault(f"the page after committed id {cycle.since} is not in order")
         if page.has_more and page.next_since_committed_id <= cycle.since:
-            raise ProtocolFault(f"the page behind {cycle.since} leads nowhere")
+            raise ProtocolFault(f"the page after committed id {cycle.since} announces more events but does not advance")
 
     def _page_update(self, cycle: Cycle, page: Page, events: tuple[Committed, ...]) -> StoreUpdate:
         snapshots = tuple(
@@ -278,7 +285,7 @@ class Session:
     # Broadcasts
 
     def _on_broadcast(self, event: Committed) -> Effects:
-        """Seed 001: during a cycle, what lies behind its end waits until it is over."""
+        """Apply a broadcast. During a cycle, events after its end wait until it is complete (seed 001)."""
         cycle = self._cycle
         if cycle is not None and (cycle.until is None or event.committed_id > cycle.until):
             self._keep_early(event)
@@ -291,7 +298,7 @@ class Session:
         self._early_bytes += len(event.event)
         crowded = len(self._early) > limits.OFFLINE_EARLY_EVENTS_MAX
         if crowded or self._early_bytes > limits.OFFLINE_EARLY_BYTES_MAX:
-            self._early.clear()  # seed 001: a lost buffer is mended by syncing again from the cursor
+            self._early.clear()  # seed 001: syncing again from the cursor brings back a lost buffer
             self._early_bytes = 0
             self._begin_again = True
 
@@ -331,7 +338,7 @@ class Session:
             self._refused = error
             return [Report(error), Pause(limits.OFFLINE_REFUSED_S)]
         if len(cycle.partitions) > 1:
-            self._one_by_one = True  # to find out which one it is
+            self._one_by_one = True  # to find out which partition it is
             return self._continue()
         [name] = cycle.partitions
         self._pending.pop(name, None)
@@ -344,7 +351,7 @@ def check_event(event: CommittedEvent) -> Committed:
     try:
         _object.decode(content)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise ProtocolFault(f"the event at {event.committed_id} cannot be read: {error}") from None
+        raise ProtocolFault(f"the event at committed id {event.committed_id} is not a JSON object") from error
     if event.committed_id < 1 or not event.id or not event.partitions:
-        raise ProtocolFault(f"the event at {event.committed_id} is not as it should be")
+        raise ProtocolFault(f"the event at committed id {event.committed_id} is malformed")
     return Committed(event.committed_id, event.id, event.client_id, event.partitions, content, event.status_updated_at)

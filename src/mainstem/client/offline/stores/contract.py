@@ -1,7 +1,7 @@
-"""The contract of a client's store: drafts, the committed copy, one cursor, and views' checkpoints.
+"""The contract of a client's store: drafts, the committed copy, the cursor, and the checkpoints of views.
 
-A store is plain and synchronous: one thread calls it, one call at a time. Every call that changes something is one
-transaction, and is durable when it returns.
+A store is synchronous: one thread makes one call at a time. Every call that changes something is one transaction, and
+is durable when it returns.
 """
 
 from abc import ABC, abstractmethod
@@ -13,20 +13,23 @@ from mainstem.client.offline.core.records import (
     Committed,
     Draft,
     Facts,
-    Rejection,
+    RejectedDraft,
     Snapshot,
     StoreUpdate,
 )
 from mainstem.client.sync_protocol.errors import SyncClientError
 
-Found = Draft | Committed | Rejection
+Found = Draft | Committed | RejectedDraft
 
 
 class ClientStore(ABC):
     @abstractmethod
     def open(self, client_id: str) -> None:
-        """Make it ready. A store belongs to the first client that opens it: another is `WrongStore`, a second one at
-        the same time `StoreInUse`."""
+        """Open the store for a client.
+
+        A store belongs to the first client that opens it. Raise `WrongStore` for any other client, and `StoreInUse` if
+        the store is already open.
+        """
 
     @abstractmethod
     def close(self) -> None: ...
@@ -38,52 +41,58 @@ class ClientStore(ABC):
 
     @abstractmethod
     def follow(self, names: Sequence[str]) -> Facts:
-        """Add partitions. Those that a fresh store begins with are covered by its cursor, 0; later ones have to be
-        fetched from 0 first. Known ones stay as they are."""
+        """Add partitions; those that are already followed do not change.
+
+        The cursor of an empty store, which is 0, covers its first partitions. The history of later ones has to be
+        fetched first.
+        """
 
     # Drafts
 
     @abstractmethod
     def add_drafts(self, drafts: Sequence[Draft]) -> list[Found | SyncClientError]:
-        """Keep drafts, each with the next clock, in one transaction.
+        """Store drafts in one transaction, each with the next clock, and return one result per draft.
 
-        An id that is known with the same content gives what is known of it; with other content, or when there is no
-        place, the error is in its place and the others are kept.
+        If the id is known with the same content, the result is what the store has. A rejected draft with other content
+        is replaced. For any other id in use, and if a limit is reached, the result is an error; the other drafts are
+        stored.
         """
 
     @abstractmethod
     def drafts(self, after: int, items_max: int, bytes_max: int) -> list[Draft]:
-        """The first drafts behind a clock, in its order. The first one is given even if it is larger than the bytes."""
+        """Return the first drafts after a clock, in order; at least one, even if it is larger than `bytes_max`."""
 
     @abstractmethod
     def find(self, id_: str) -> Found | None:
-        """What is known of an id."""
+        """Return what the store has under an id."""
 
     @abstractmethod
-    def rejections(self, limit: int) -> list[Rejection]:
-        """The oldest first."""
+    def rejections(self, limit: int) -> list[RejectedDraft]:
+        """Return the rejected drafts, oldest first."""
 
     @abstractmethod
     def dismiss(self, ids: Sequence[str]) -> int:
-        """Forget rejections; how many there were."""
+        """Discard rejections, and return how many there were."""
 
     # The committed copy
 
     @abstractmethod
     def apply(self, updates: Sequence[StoreUpdate]) -> Applied:
-        """Apply all in one transaction; what was applied before changes nothing.
+        """Apply updates in one transaction. Applying an update again changes nothing.
 
-        An event that contradicts the copy raises `Diverged`, and then nothing has changed.
+        Raise `Diverged`, and change nothing, if an event contradicts the copy.
         """
 
     @abstractmethod
     def events(self, partitions: Sequence[str] | None, after: int, until: int | None, limit: int) -> list[Committed]:
-        """Events of any of these partitions (None: of all that are followed) with after < committed id <= until, in
-        order."""
+        """Return the events with after < committed id <= until, in order.
+
+        An event counts if it is in any of the partitions; None stands for all that are followed.
+        """
 
     @abstractmethod
     def snapshots(self, partitions: Sequence[str] | None) -> list[Snapshot]:
-        """What the server sent in place of pruned history, by partition."""
+        """Return the snapshots that the server sent in place of pruned history, ordered by partition."""
 
     # Views
 
@@ -92,4 +101,4 @@ class ClientStore(ABC):
 
     @abstractmethod
     def save_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Replace a view's checkpoint: its state and the id up to which it counts, together."""
+        """Replace the checkpoint of a view."""

@@ -1,4 +1,4 @@
-"""One store, one client: a lock beside the file, which the kernel lets go of when its holder dies."""
+"""One client per store: a lock file beside the store, which the kernel releases when its owner dies."""
 
 import fcntl
 import os
@@ -16,14 +16,14 @@ class StoreLock:
         try:
             file = os.open(f"{self.store}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            hint = "Check the path and its rights; the directory must exist."
+            hint = "Check the path and its permissions; the directory must exist."
             raise WrongStore(f"cannot use {self.store}: {error.strerror}", hint=hint) from None
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = os.read(file, 32).decode("ascii", "replace").strip() or "unknown"
             os.close(file)
-            raise StoreInUse(f"{self.store} is used by another client (process {holder})") from None
+            raise StoreInUse(f"another client is using {self.store} (process {holder})") from None
         os.ftruncate(file, 0)
         os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
         self._file = file

@@ -1,4 +1,4 @@
-"""A store in memory, for tests and for clients that need not survive a restart."""
+"""A store in memory, for tests and for clients that do not have to survive a restart."""
 
 from bisect import bisect_right, insort
 from collections.abc import Mapping, Sequence
@@ -14,18 +14,24 @@ from mainstem.client.offline.core.records import (
     Facts,
     Followed,
     Refusal,
-    Rejection,
+    RejectedDraft,
     Snapshot,
     StoreUpdate,
     is_stale,
 )
-from mainstem.client.offline.core.rules import check_capacity, is_same, resolve_known, visible_partitions
+from mainstem.client.offline.core.rules import (
+    check_capacity,
+    is_same,
+    replaces_rejection,
+    resolve_known,
+    visible_partitions,
+)
 from mainstem.client.offline.stores.contract import ClientStore, Found
 from mainstem.client.sync_protocol.errors import SyncClientError
 
 
 class MemoryClientStore(ClientStore):
-    """It keeps its content while the object lives: open it again, and it is like a restart."""
+    """Keeps its content as long as the object exists. Opening it again simulates a restart."""
 
     def __init__(self) -> None:
         self._client_id: str | None = None
@@ -34,7 +40,7 @@ class MemoryClientStore(ClientStore):
         self._clock = 0
         self._partitions: dict[str, int | None] = {}
         self._drafts: dict[str, Draft] = {}
-        self._rejections: dict[str, Rejection] = {}
+        self._rejections: dict[str, RejectedDraft] = {}
         self._events: dict[int, Committed] = {}
         self._order: list[int] = []
         self._places: dict[str, int] = {}
@@ -44,7 +50,7 @@ class MemoryClientStore(ClientStore):
 
     def open(self, client_id: str) -> None:
         if self._is_open:
-            raise StoreInUse("this store is used by another client")
+            raise StoreInUse("another client is using this store")
         if self._client_id not in (None, client_id):
             raise WrongStore(f"this store belongs to the client {self._client_id!r}, not to {client_id!r}")
         self._client_id = client_id
@@ -70,12 +76,14 @@ class MemoryClientStore(ClientStore):
 
     def _add_draft(self, draft: Draft) -> Found | SyncClientError:
         known = self.find(draft.id)
-        if known is not None:
+        replaces = replaces_rejection(draft, known)
+        if known is not None and not replaces:
             return resolve_known(draft, known)
         size = sum(len(waiting.event) for waiting in self._drafts.values())
-        error = check_capacity(len(self._drafts), size, len(self._rejections), draft)
+        error = check_capacity(len(self._drafts), size, len(self._rejections) - replaces, draft)
         if error is not None:
             return error
+        self._rejections.pop(draft.id, None)
         self._clock += 1
         kept = Draft(self._clock, draft.id, draft.partitions, draft.event, draft.digest)
         self._drafts[draft.id] = kept
@@ -97,7 +105,7 @@ class MemoryClientStore(ClientStore):
             return self._events[self._places[id_]]
         return self._drafts.get(id_) or self._rejections.get(id_)
 
-    def rejections(self, limit: int) -> list[Rejection]:
+    def rejections(self, limit: int) -> list[RejectedDraft]:
         return list(self._rejections.values())[:limit]
 
     def dismiss(self, ids: Sequence[str]) -> int:
@@ -118,7 +126,7 @@ class MemoryClientStore(ClientStore):
         return applied
 
     def _check(self, updates: Sequence[StoreUpdate]) -> None:
-        """Find contradictions before anything is changed."""
+        """Raise `Diverged` for a contradiction before anything changes."""
         places: Mapping[str, int] = self._places
         events: Mapping[int, Committed] = self._events
         new_places: dict[str, int] = {}
@@ -132,7 +140,7 @@ class MemoryClientStore(ClientStore):
                 held = events.get(place)
                 at = new_places.setdefault(id_, places.get(id_, place))
                 if at != place or new_ids.setdefault(place, held.id if held else id_) != id_:
-                    raise Diverged(f"the event {id_} at {place} contradicts the copy")
+                    raise Diverged(f"the event {id_} at committed id {place} contradicts the local copy")
 
     def _apply(self, update: StoreUpdate, applied: Applied) -> None:
         if update.reset:
@@ -219,7 +227,9 @@ class MemoryClientStore(ClientStore):
     def _refuse(self, refusal: Refusal, applied: Applied) -> None:
         draft = self._drafts.pop(refusal.id, None)
         if draft is not None:
-            rejection = Rejection(draft.clock, draft.id, draft.partitions, draft.event, refusal.reason, refusal.errors)
+            rejection = RejectedDraft(
+                draft.clock, draft.id, draft.partitions, draft.event, refusal.reason, refusal.errors
+            )
             self._rejections[draft.id] = rejection
             applied.rejected.append(rejection)
 

@@ -1,12 +1,12 @@
-"""The tables of a client's store, and how an older file becomes a current one."""
+"""The tables of a client's store, and the migrations of older files."""
 
 import apsw
 
 from mainstem.client.offline.core.errors import WrongStore
 
-APPLICATION_ID = 0x4D535443  # "MSTC": other tools can tell whose database it is
+APPLICATION_ID = 0x4D535443  # "MSTC": tools such as file(1) show which program the database belongs to
 
-# Step N brings a file from version N to N + 1. Steps are never edited once released, only added.
+# Step N migrates a file from version N to N + 1. Released steps are never edited; new ones are added.
 STEPS = [
     """
     CREATE TABLE client (
@@ -14,10 +14,10 @@ STEPS = [
         cursor INTEGER NOT NULL
     ) STRICT;
 
-    -- since: NULL once the cursor covers the partition, else how far its history was fetched
+    -- since: NULL once the cursor covers the partition; before that, the committed id up to which it was fetched
     CREATE TABLE partitions (name TEXT PRIMARY KEY, since INTEGER) STRICT, WITHOUT ROWID;
 
-    -- AUTOINCREMENT: a clock is never used again, also when the newest draft has left
+    -- AUTOINCREMENT: a clock is never used again, even if the newest draft was removed
     CREATE TABLE drafts (
         clock INTEGER PRIMARY KEY AUTOINCREMENT,
         id TEXT NOT NULL UNIQUE,
@@ -44,7 +44,7 @@ STEPS = [
         committed_at TEXT NOT NULL
     ) STRICT;
 
-    -- where an event is shown: in followed partitions, above their snapshots
+    -- the partitions that show an event: followed ones whose snapshot does not include it
     CREATE TABLE shown (
         partition TEXT NOT NULL,
         committed_id INTEGER NOT NULL,
@@ -70,14 +70,14 @@ STEPS = [
 
 
 def migrate(db: apsw.Connection, path: str) -> None:
-    """Bring the file to the current version, each step in its own transaction."""
+    """Migrate the file to the current version, with one transaction per step."""
     version, mark = int(db.pragma("user_version")), int(db.pragma("application_id"))
     tables = db.execute("SELECT count(*) FROM sqlite_schema").get
     if mark != APPLICATION_ID and (version or tables):
-        raise WrongStore(f"{path} is a database of something else", hint="Give this client a file of its own.")
+        raise WrongStore(f"{path} is the database of another program", hint="Give this client a file of its own.")
     if version > len(STEPS):
         raise WrongStore(
-            f"{path} has schema version {version}, this program knows {len(STEPS)}", hint="Upgrade mainstem."
+            f"{path} has schema version {version}, and this program supports {len(STEPS)}", hint="Upgrade Mainstem."
         )
     for number, step in enumerate(STEPS[version:], start=version + 1):
         with db:

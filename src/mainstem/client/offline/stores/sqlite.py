@@ -1,4 +1,4 @@
-"""The durable store: one SQLite file, in WAL mode, synced at every commit."""
+"""The durable store: one SQLite file in WAL mode, synced at every commit."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -18,11 +18,11 @@ from mainstem.client.offline.core.records import (
     Draft,
     Facts,
     Followed,
-    Rejection,
+    RejectedDraft,
     Snapshot,
     StoreUpdate,
 )
-from mainstem.client.offline.core.rules import check_capacity, resolve_known
+from mainstem.client.offline.core.rules import check_capacity, replaces_rejection, resolve_known
 from mainstem.client.offline.stores.contract import ClientStore, Found
 from mainstem.client.offline.stores.lock import StoreLock
 from mainstem.client.offline.stores.schema import migrate
@@ -35,6 +35,17 @@ logger = logging.getLogger(__name__)
 
 EVENT = "committed_id, id, client_id, partitions, event, committed_at"
 STATEMENTS_CACHED = 128
+FAILURES: list[tuple[type[apsw.Error], str]] = [
+    (apsw.NotADBError, "the file is not an SQLite database"),
+    (apsw.CorruptError, "the file is corrupt"),
+    (apsw.IOError, "the disk reports an I/O error"),
+    (apsw.ReadOnlyError, "the file is read-only"),
+    (apsw.CantOpenError, "SQLite cannot open the file"),
+    (apsw.PermissionsError, "the file's permissions do not allow it"),
+    (apsw.BusyError, "another program has locked the file"),
+    (apsw.LockedError, "another program has locked the file"),
+    (apsw.NoMemError, "there is not enough memory"),
+]
 
 _encode = msgspec.json.Encoder().encode
 _names = msgspec.json.Decoder(tuple[str, ...]).decode
@@ -55,12 +66,22 @@ def committed_of(row: Any) -> Committed:
     return Committed(committed_id, id_, client_id, _names(partitions), event, committed_at)
 
 
-def rejection_of(row: Any) -> Rejection:
+def rejected_of(row: Any) -> RejectedDraft:
     clock, id_, partitions, event, reason, errors = row
-    return Rejection(clock, id_, _names(partitions), event, reason, _faults(errors))
+    return RejectedDraft(clock, id_, _names(partitions), event, reason, _faults(errors))
+
+
+def describe_failure(error: apsw.Error) -> str:
+    """Return in our own words what SQLite could not do."""
+    for kind, words in FAILURES:
+        if isinstance(error, kind):
+            return words
+    return "SQLite reports an unexpected error"
 
 
 class SqliteClientStore(ClientStore):
+    """A store in one SQLite file; `path.lock` beside it keeps a second client out."""
+
     def __init__(self, path: Path | str, vfs: str | None = None) -> None:
         self.path = Path(path)
         self._vfs = vfs
@@ -84,14 +105,14 @@ class SqliteClientStore(ClientStore):
             self._count()
         except apsw.FullError as error:
             self._lock.release()
-            raise StoreFull(f"cannot open {self.path}: {error}") from error
+            raise StoreFull(f"cannot open {self.path}: the disk is full") from error
         except apsw.Error as error:
             self._lock.release()
-            hint = "Check the path, its rights and the disk; the file must be one of an offline client."
-            raise WrongStore(f"cannot open {self.path}: {error}", hint=hint) from error
+            hint = "Check the path, its permissions and the disk; the file must be the store of an offline client."
+            raise WrongStore(f"cannot open {self.path}: {describe_failure(error)}", hint=hint) from error
         except OSError as error:
             self._lock.release()
-            hint = "Check the path and its rights."
+            hint = "Check the path and its permissions."
             raise WrongStore(f"cannot open {self.path}: {error.strerror}", hint=hint) from None
         except BaseException:
             self._db.close()
@@ -102,7 +123,7 @@ class SqliteClientStore(ClientStore):
     def _connect(self) -> apsw.Connection:
         db = apsw.Connection(str(self.path), vfs=self._vfs, statementcachesize=STATEMENTS_CACHED)
         db.pragma("journal_mode", "wal")
-        # FULL syncs the journal at every commit; NORMAL would lose drafts that submit has promised to keep.
+        # FULL syncs the journal at every commit; with NORMAL, a power loss could lose drafts that submit has returned.
         db.pragma("synchronous", "full")
         db.pragma("journal_size_limit", limits.JOURNAL_BYTES_MAX)
         db.pragma("cache_size", -8 * limits.KIB)
@@ -114,7 +135,7 @@ class SqliteClientStore(ClientStore):
             with self._transaction() as db:
                 db.execute("INSERT INTO client VALUES (?, 0)", (client_id,))
         elif owner != client_id:
-            hint = "A store has the drafts of one client: give each client_id its own."
+            hint = "A store holds the drafts of one client: use one file per client_id."
             raise WrongStore(f"{self.path} belongs to the client {owner!r}, not to {client_id!r}", hint=hint)
         self._client_id = client_id
 
@@ -122,7 +143,7 @@ class SqliteClientStore(ClientStore):
         try:
             self._db.close()
         except apsw.Error:
-            logger.exception("the store did not close cleanly; its journal is replayed when it is opened again")
+            logger.exception("the store did not close cleanly; SQLite recovers it from its journal at the next open")
         self._lock.release()
 
     def _count(self) -> None:
@@ -133,21 +154,20 @@ class SqliteClientStore(ClientStore):
 
     @contextmanager
     def _transaction(self) -> Iterator[apsw.Connection]:
-        """All or nothing. After a write that failed in another way than for space, nothing more is tried: what the disk
-        holds is not known."""
+        """Run a transaction. After any failure but a full disk, refuse further writes: the state on disk is unknown."""
         if self._broken:
-            raise StoreFailed(f"{self.path} takes no writes since: {self._broken}")
+            raise StoreFailed(f"{self.path} accepts no writes since an earlier one failed: {self._broken}")
         try:
             self._db.execute("BEGIN IMMEDIATE")
             yield self._db
             self._db.execute("COMMIT")
         except apsw.FullError as error:
             self._roll_back()
-            raise StoreFull(f"{self.path}: {error}") from error
+            raise StoreFull(f"{self.path}: the disk is full") from error
         except apsw.Error as error:
-            self._broken = f"{type(error).__name__}: {error}"
+            self._broken = describe_failure(error)
             self._roll_back()
-            raise StoreFailed(f"{self.path}: {error}") from error
+            raise StoreFailed(f"{self.path}: {self._broken}") from error
         except BaseException:
             self._roll_back()
             raise
@@ -157,9 +177,9 @@ class SqliteClientStore(ClientStore):
             try:
                 self._db.execute("ROLLBACK")
             except apsw.Error as error:
-                self._broken = self._broken or f"{type(error).__name__}: {error}"
+                self._broken = self._broken or describe_failure(error)
 
-    # Facts
+    # Facts and partitions
 
     def facts(self) -> Facts:
         db = self._db
@@ -180,21 +200,25 @@ class SqliteClientStore(ClientStore):
     # Drafts
 
     def add_drafts(self, drafts: Sequence[Draft]) -> list[Found | SyncClientError]:
-        counts = self._drafts, self._drafts_bytes
+        counts = self._drafts, self._drafts_bytes, self._rejections
         try:
             with self._transaction():
                 return [self._add_draft(draft) for draft in drafts]
         except BaseException:
-            self._drafts, self._drafts_bytes = counts
+            self._drafts, self._drafts_bytes, self._rejections = counts
             raise
 
     def _add_draft(self, draft: Draft) -> Found | SyncClientError:
         known = self.find(draft.id)
-        if known is not None:
+        replaces = replaces_rejection(draft, known)
+        if known is not None and not replaces:
             return resolve_known(draft, known)
-        error = check_capacity(self._drafts, self._drafts_bytes, self._rejections, draft)
+        error = check_capacity(self._drafts, self._drafts_bytes, self._rejections - replaces, draft)
         if error is not None:
             return error
+        if replaces:
+            self._db.execute("DELETE FROM rejections WHERE id = ?", (draft.id,))
+            self._rejections -= 1
         self._db.execute(
             "INSERT INTO drafts (id, partitions, event, digest) VALUES (?, ?, ?, ?)",
             (draft.id, names_text(draft.partitions), draft.event, draft.digest),
@@ -221,12 +245,12 @@ class SqliteClientStore(ClientStore):
         for row in db.execute("SELECT clock, id, partitions, event, digest FROM drafts WHERE id = ?", (id_,)):
             return draft_of(row)
         for row in db.execute("SELECT * FROM rejections WHERE id = ?", (id_,)):
-            return rejection_of(row)
+            return rejected_of(row)
         return None
 
-    def rejections(self, limit: int) -> list[Rejection]:
+    def rejections(self, limit: int) -> list[RejectedDraft]:
         return [
-            rejection_of(row) for row in self._db.execute("SELECT * FROM rejections ORDER BY clock LIMIT ?", (limit,))
+            rejected_of(row) for row in self._db.execute("SELECT * FROM rejections ORDER BY clock LIMIT ?", (limit,))
         ]
 
     def dismiss(self, ids: Sequence[str]) -> int:

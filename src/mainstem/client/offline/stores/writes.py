@@ -1,4 +1,4 @@
-"""Updates of the committed copy as SQL, within one transaction of the durable store."""
+"""Applies updates to the committed copy in SQL, within one transaction of the durable store."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from mainstem.client.offline.core.records import (
     Diverged,
     Draft,
     Refusal,
-    Rejection,
+    RejectedDraft,
     Snapshot,
     StoreUpdate,
     is_stale,
@@ -136,10 +136,10 @@ class UpdateWriter:
             "SELECT committed_id, id FROM events WHERE id = ? OR committed_id = ?", (event.id, event.committed_id)
         ).fetchall()
         if held != [(event.committed_id, event.id)]:
-            raise Diverged(f"the event {event.id} at {event.committed_id} contradicts the copy")
+            raise Diverged(f"the event {event.id} at committed id {event.committed_id} contradicts the local copy")
 
     def _settle(self, event: Committed) -> None:
-        """A draft is over when its event is heard of, by whatever way. Another's event under its id does not count."""
+        """Remove the draft of a committed event. An event of another client with the same id does not count."""
         draft = self._draft(event.id)
         if draft is not None and is_same(draft, event):
             self._drop(draft)
@@ -176,7 +176,7 @@ class UpdateWriter:
             ),
         )
         self.applied.rejected.append(
-            Rejection(draft.clock, draft.id, draft.partitions, draft.event, refusal.reason, refusal.errors)
+            RejectedDraft(draft.clock, draft.id, draft.partitions, draft.event, refusal.reason, refusal.errors)
         )
 
     def _draft(self, id_: str) -> Draft | None:
