@@ -15,13 +15,13 @@ HERE = Path(__file__).parent
 
 @pytest.fixture(scope="module")
 def node() -> list[str]:
-    """The command that runs node, with the client installed."""
+    """The command that runs node, after the packages are installed."""
     return install(HERE)
 
 
-def run(node: list[str], program: str, url: str) -> dict[str, Any]:
-    """What a program of this folder says that it saw."""
-    command = [*node, str(HERE / program)]
+def run(node: list[str], program: str, url: str, *arguments: str) -> dict[str, Any]:
+    """Run a program of this folder, and return what it prints that it saw."""
+    command = [*node, str(HERE / program), *arguments]
     environment = os.environ | {"MAINSTEM_URL": url}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
@@ -34,7 +34,7 @@ def run(node: list[str], program: str, url: str) -> dict[str, Any]:
 def test_the_javascript_client_works_unchanged(start_server, node):
     server = start_server()
     seen = run(node, "official_client.mjs", server.url)
-    assert seen.pop("fenced") >= 1  # the producer that was replaced hears of it
+    assert seen.pop("fenced") >= 1  # the producer that was replaced gets an error
     assert seen == {
         "text": "grüße zwei",
         "resumed": "",
@@ -60,7 +60,7 @@ def test_the_javascript_client_works_unchanged(start_server, node):
 @pytest.mark.slow
 @pytest.mark.timeout(360)
 def test_large_appends_that_the_client_gathers_are_all_stored(start_server, node):
-    """It sends what waits as one body, however large that is: here up to 29 MB."""
+    """The client sends everything that waits as one body, however large that is: here up to 29 MB."""
     server = start_server()
     seen = run(node, "concurrent_appends.mjs", server.url)
     assert seen["refused"] == []
