@@ -19,8 +19,8 @@ def run_page(tmp_path, start_server):
     """Runs the marked blocks of a page, with a server if one is spoken to."""
     sessions = []
 
-    def run(text):
-        blocks = find_blocks(text)
+    def run(*texts):
+        blocks = [block for text in texts for block in find_blocks(text)]
         spoken_to = any("4437" in block.text for block in blocks)
         server = start_server(data=tmp_path / "server") if spoken_to else None
         (tmp_path / "work").mkdir()
@@ -45,6 +45,11 @@ def with_blocks():
 @pytest.mark.parametrize("page", list(with_blocks()), ids=name)
 def test_the_marked_blocks_of_a_page_do_what_it_says(run_page, page):
     run_page(page.read_text())
+
+
+def test_the_guide_to_the_python_client_works_after_the_tour(run_page):
+    """A reader follows both on one server: they must not use the same streams."""
+    run_page((ROOT / "README.md").read_text(), (ROOT / "docs" / "guides" / "python-client.md").read_text())
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
