@@ -145,7 +145,7 @@ class AsyncStreams:
     ) -> Response:
         """Send any other request, with the same token, retries and errors. `path` is a path of the server: /v1/streams.
 
-        `safe` says whether the request may be sent twice. By default, every method but POST and PATCH is safe.
+        `safe` says whether it may be sent twice. By default, GET, HEAD, PUT, DELETE and OPTIONS are safe.
         """
         return await self.run(self.operations.request(method, path, body, headers, params, safe))
 
