@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 @dataclass
 class _Entry:
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)  # it serves its waiters in order
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)  # asyncio wakes its waiters in order
     users: int = 0
 
 
 class KeyedLock:
-    """Holders of the same key go one after the other, in the order in which they came. Unused keys take no memory."""
+    """Serialises the holders of the same key, in the order of their calls. Unused keys take no memory."""
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}

@@ -1,1 +1,1 @@
-"""The streams client without asyncio: the same names as in `mainstem.client.aio`."""
+"""The streams client for blocking code, with the same modules as `mainstem.client.aio`."""

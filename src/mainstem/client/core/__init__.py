@@ -1,1 +1,1 @@
-"""What both streams clients share, without I/O: operations and their effects, retries, producer state, and results."""
+"""The parts that both streams clients share, without I/O: operations, retries, producer state, and results."""

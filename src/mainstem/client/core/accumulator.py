@@ -1,19 +1,19 @@
-"""The state of an exactly-once producer, without I/O: what to send next, and what each reply means.
+"""The state of an exactly-once producer, without I/O: what to send next, and what each reply changes.
 
-Messages are gathered into batches, in order. A batch gets its seq when it is first sent, and keeps it in every retry,
-so the server stores it once. Several may be in flight, on connections of their own, and arrive in another order: the
-server refuses what comes too early, and it is sent again.
+The accumulator collects messages into batches, in order. A batch gets its seq when it is first sent, and keeps it in
+every retry, so the server stores it once. Several batches may be in flight, each on its own connection, and may arrive
+in another order: the server refuses a batch that arrives too early, and the producer sends it again.
 
     open ──(full, lingered, flushed)──► sealed ──(sent, gets its seq)──► in flight ──(acknowledged)──► settled
                                                        ▲                     │
                                                        └───── waiting ◄──────┘ (lost, refused for now, too early)
 
 Rules:
-1. An acknowledged seq settles every seq below it: the server takes no number before the one that precedes it.
-2. While a batch waits to be sent again, only the first unsettled one is sent: retries go in order.
+1. An acknowledged seq settles every lower seq: the server accepts a number only after the one that precedes it.
+2. While a batch waits for its retry, only the first unsettled batch is sent: retries go in order.
 3. An epoch begins with one request in flight: its seq 0 must arrive first.
-4. A batch is sent when the one before it has left: bodies that were sent side by side would often overtake each other.
-5. Numbers are given anew, for a new epoch or in smaller batches, only when nothing is in flight, and only to what is
+4. A batch is sent after the body of the previous one has left: bodies sent in parallel would often overtake each other.
+5. Batches are renumbered, for a new epoch or when they are split, only while nothing is in flight, and only if they are
    certainly not stored.
 """
 
@@ -34,38 +34,41 @@ from mainstem.client.core.producer_batches import Failed, ProducerBatch, Produce
 from mainstem.client.core.retries import read_retry_after
 from mainstem.client.core.sender import INCONCLUSIVE, was_not_processed
 
-CLAIMS_MAX = 10  # of an epoch, in a row, without storing anything: somebody else claims as often
+CLAIMS_MAX = 10  # epochs claimed in a row without storing anything: another instance keeps claiming too
 
 
 class Accumulator:
-    """Not safe for threads; whoever shares it brings a lock. Times are monotonic seconds, given by the caller."""
+    """The state of one producer. It is not thread-safe: callers that share it must hold a lock.
+
+    Times are monotonic seconds, which the caller passes.
+    """
 
     def __init__(self, config: ProducerConfig, epoch: int, chance: Callable[[], float]) -> None:
         if epoch < 0:
-            raise BadArgument(f"epoch is {epoch}; it must be 0 or more")
+            raise BadArgument(f"epoch is {epoch}; it must be at least 0")
         self.config = config
         self.epoch = epoch
         self.buffered = 0
-        """Bytes that are not settled."""
+        """How many bytes are not settled."""
         self.added = 0
         self.settled = 0
-        """Messages that came in, and those that are stored or have failed."""
+        """How many messages were added, and how many of them are stored or have failed."""
         self.duplicates = 0
-        """Messages that the server knew already, though this producer had not sent them before."""
+        """How many messages the server already had although this producer had not sent them before."""
         self.failures: list[Failed] = []
-        """What has failed since somebody looked last."""
+        """The failures that have not been reported yet."""
         self.ended: ClientError | None = None
-        """Why nothing more is taken."""
+        """Why the producer accepts no more messages."""
         self._chance = chance
         self._open: list[bytes] = []
         self._open_bytes = 0
         self._open_since_s = 0.0
         self._flushing = False
         self._batches: deque[ProducerBatch] = deque()
-        """All that is not settled, in order. Those with a seq come first."""
+        """All batches that are not settled, in order. Those with a seq come first."""
         self._numbered = 0
         self._waiting = 0
-        """How many have a seq, and how many of those are not in flight."""
+        """How many batches have a seq, and how many of those are not in flight."""
         self._in_flight = 0
         self._sending: ProducerBatch | None = None
         self._next_seq = 0
@@ -74,10 +77,10 @@ class Accumulator:
         self._claims = 0
         self._failing: ClientError | None = None
 
-    # Messages in
+    # Adding messages
 
     def add(self, message: bytes, now_s: float) -> bool:
-        """Take a message. True if the sender should look: a batch has begun, or is full."""
+        """Add a message. Return whether to wake the sender: a batch was started, or is full."""
         if self.ended is not None:
             raise self._refusal()
         size = len(message) + 1  # a comma, in a stream of JSON
@@ -106,11 +109,11 @@ class Accumulator:
         return not (self._open or self._batches)
 
     def flush(self) -> None:
-        """Send what has been taken without waiting for more."""
+        """Send what has been added, without waiting for more."""
         self._flushing = bool(self._open)
 
     def close_stream(self, message: bytes | None, now_s: float) -> None:
-        """Close the stream after everything else, with a last message if there is one; take nothing more."""
+        """Close the stream after everything else, with an optional last message, and accept no more messages."""
         if message is not None:
             self.add(message, now_s)
         elif self.ended is not None:
@@ -122,15 +125,15 @@ class Accumulator:
             last.closes = True
         else:
             self._batches.append(ProducerBatch([], 0, closes=True))
-        self.end(ProducerClosed("the stream was closed by this producer"))
+        self.end(ProducerClosed("this producer has closed the stream"))
 
     def end(self, reason: ClientError) -> None:
-        """Take no more messages; those that are here are still sent."""
+        """Accept no more messages. Those that were added are still sent."""
         self.ended = self.ended or reason
 
     def _refusal(self) -> ProducerClosed:
         assert self.ended is not None
-        refusal = ProducerClosed(f"this producer takes no more messages: {self.ended.detail}")
+        refusal = ProducerClosed(f"this producer accepts no more messages: {self.ended.detail}")
         refusal.__cause__ = self.ended
         return refusal
 
@@ -140,10 +143,10 @@ class Accumulator:
         self._open_bytes = 0
         self._flushing = False
 
-    # Batches out
+    # Sending batches
 
     def next(self, now_s: float) -> ProducerBatch | None:
-        """What is to be sent now, if anything."""
+        """Return the batch to send now, if there is one."""
         if self._is_held():
             return None
         if self._claim is not None:
@@ -169,7 +172,7 @@ class Accumulator:
         return self._mark_in_flight(batch)
 
     def wait_s(self, now_s: float) -> float | None:
-        """After how long `next` may give something by the passing of time alone; None if it will not."""
+        """Return after how many seconds `next` may return a batch if nothing else happens; None if it will not."""
         if self._is_held():
             return None
         if self._claim is not None:
@@ -183,7 +186,7 @@ class Accumulator:
         return max(0.0, self._open_since_s + self.config.linger_s - now_s)
 
     def _is_held(self) -> bool:
-        """Whether something else must happen before anything can be sent."""
+        """Return whether something else must happen before anything can be sent."""
         if self._failing is not None or self._sending is not None:
             return True
         if self._claim is not None:
@@ -201,19 +204,19 @@ class Accumulator:
         self._sending = batch
         return batch
 
-    # What came of them
+    # Replies
 
     def mark_sent(self, batch: ProducerBatch) -> None:
-        """All of it is on its way; the next one may follow."""
+        """Note that the whole batch has left, so the next one may follow."""
         if self._sending is batch:
             self._sending = None
 
     def acknowledge(self, batch: ProducerBatch, *, duplicate: bool) -> None:
-        """It is stored, and so is everything before it."""
+        """Settle a batch that is stored, and with it every earlier one."""
         if self._remove_in_flight(batch):
             assert batch.seq is not None
             if duplicate and batch.attempts == 1 and batch.messages:
-                # Nobody but another instance with the same id and epoch can have stored this number.
+                # Only another instance with the same id and epoch can have stored this number.
                 if self.config.auto_claim:
                     self._claim_epoch(self.epoch + 1)
                     return
@@ -225,27 +228,27 @@ class Accumulator:
         self._finish_failing()
 
     def lose(self, batch: ProducerBatch, error: ClientError, *, sent: bool, now_s: float) -> None:
-        """There was no reply."""
+        """Handle a batch that got no reply."""
         if self._remove_in_flight(batch):
             batch.maybe_stored = batch.maybe_stored or sent
             self._try_again(batch, error, 0.0, now_s)
         self._finish_failing()
 
     def refuse(self, batch: ProducerBatch, error: ResponseError, now_s: float) -> None:
-        """The server said no."""
+        """Handle a batch that the server refused."""
         if self._remove_in_flight(batch):
             self._handle_refusal(batch, error, now_s)
         self._finish_failing()
 
     def fail(self, error: ClientError) -> None:
-        """Give up. What is in flight may still succeed; everything else has failed."""
+        """Give up. Batches in flight may still succeed; everything else fails."""
         self._failing = self._failing or error
         self.end(error)
         self._finish_failing()
 
     def _handle_refusal(self, batch: ProducerBatch, error: ResponseError, now_s: float) -> None:
         if isinstance(error, ProducerGap) and not batch.was_first:
-            return  # it came too early: its turn comes again
+            return  # it arrived too early, and will be sent again
         if isinstance(error, StaleEpoch) and self.config.auto_claim and error.current_epoch is not None:
             self._claim_epoch(error.current_epoch + 1)
         elif isinstance(error, BodyTooLarge) and not batch.maybe_stored:
@@ -259,7 +262,7 @@ class Accumulator:
             self.fail(error)
 
     def _remove_in_flight(self, batch: ProducerBatch) -> bool:
-        """It is no longer in flight. False if a later one has settled it meanwhile."""
+        """Note that a batch is no longer in flight. Return False if a later one has already settled it."""
         assert batch.in_flight
         self.mark_sent(batch)
         batch.in_flight = False
@@ -275,7 +278,7 @@ class Accumulator:
         return seq
 
     def _settle_first(self) -> ProducerBatch:
-        """Take the first batch, which has a number, out of what is to be done."""
+        """Settle and remove the first batch, which has a number."""
         batch = self._batches.popleft()
         self._numbered -= 1
         if not batch.in_flight:
@@ -293,15 +296,15 @@ class Accumulator:
             self.fail(error)
 
     def _claim_epoch(self, epoch: int) -> None:
-        """Take over from another instance, once nothing is in flight."""
+        """Take over from another instance as soon as nothing is in flight."""
         self._claim = max(epoch, self._claim or 0)
 
     def _begin_epoch(self, epoch: int) -> None:
-        """Number everything anew. Of what an earlier epoch may have stored nobody can tell, so it is not sent again."""
+        """Renumber everything. Batches that an earlier epoch may have stored are not sent again, but reported."""
         self._claim = None
         self._claims += 1
         if self._claims > CLAIMS_MAX:
-            self.fail(ProducerClosed(f"another producer with this id claimed {CLAIMS_MAX} epochs in a row"))
+            self.fail(ProducerClosed(f"another producer with this id claimed the epoch {CLAIMS_MAX} times in a row"))
             return
         self.epoch = epoch
         self._confirmed = False
@@ -313,14 +316,14 @@ class Accumulator:
                 batch.seq, batch.attempts = None, 0
                 kept.append(batch)
                 continue
-            lost = OutcomeUnknown("its reply was lost, and then another instance took over this producer")
+            lost = OutcomeUnknown("the reply was lost, and then another instance took over this producer")
             self._report(batch, lost)
         self._batches, self._numbered, self._waiting = kept, 0, 0
 
     def _split(self, batch: ProducerBatch, error: BodyTooLarge) -> None:
-        """The server does not take so much at once: send it in halves, or give up a message that is too large alone."""
+        """Split a batch that is too large for the server into halves, or report a single message that is too large."""
         if any(other.maybe_stored for other in self._batches):
-            self.fail(error)  # one of them could still arrive under a number that would now mean another
+            self.fail(error)  # a batch could still arrive with a number that now belongs to another one
             return
         self._next_seq = self._first_seq()
         self._batches.popleft()
@@ -341,7 +344,7 @@ class Accumulator:
         self.failures.append(Failed(batch.messages, error, batch.closes))
 
     def _finish_failing(self) -> None:
-        """Once everything is back, what is left has failed."""
+        """Report everything that is left as failed, once nothing is in flight."""
         if self._failing is None or self._in_flight:
             return
         if self._open:
@@ -349,7 +352,7 @@ class Accumulator:
         for batch in self._batches:
             error = self._failing
             if batch.maybe_stored:
-                error = OutcomeUnknown(f"an attempt may have been stored, and then came: {self._failing.detail}")
+                error = OutcomeUnknown(f"an attempt may have been stored, and then this failed: {self._failing.detail}")
                 error.__cause__ = self._failing
             self._report(batch, error)
         self._batches.clear()

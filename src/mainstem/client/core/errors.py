@@ -1,7 +1,7 @@
-"""What can go wrong, as one tree: a stable code, the status if a server answered, and what to do about it.
+"""The errors of the streams client, as one tree. Each has a stable code, a status if a server answered, and a hint.
 
-`error_of` turns any reply that is no success into one of these. The code in the reply's problem document decides; a
-server that sends none is understood by its status and headers.
+`error_of` turns any reply that is not a success into one of these. It goes by the code in the reply's problem document
+or, if the server sends none, by the status and the headers.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from mainstem.client.core.challenges import read_refusal
 
 
 class ClientError(Exception):
-    """Anything that this client raises on purpose. `retryable` says whether the same call may succeed later."""
+    """The base class of this client's errors. `retryable` says whether the same call may succeed later."""
 
     code: str = "client_error"
     hint: str = ""
@@ -28,18 +28,18 @@ class ClientError(Exception):
             self.hint = hint
 
     def __str__(self) -> str:
-        said = f"{self.detail} ({self.code})" if self.status is None else f"{self.detail} ({self.code}, {self.status})"
-        return f"{said}. {self.hint}" if self.hint else said
+        text = f"{self.detail} ({self.code})" if self.status is None else f"{self.detail} ({self.code}, {self.status})"
+        return f"{text}. {self.hint}" if self.hint else text
 
 
 class BadArgument(ClientError, ValueError):
-    """A value that no server would take; nothing was sent."""
+    """A value that no server would accept. Nothing was sent."""
 
     code = "bad_argument"
 
 
 class ConnectionFailed(ClientError):
-    """The server could not be reached, or the connection broke, and the retries are used up."""
+    """The server could not be reached, or the connection broke, and no retries are left."""
 
     code = "connection_failed"
     retryable = True
@@ -47,43 +47,45 @@ class ConnectionFailed(ClientError):
 
 
 class TimedOut(ConnectionFailed):
+    """The server was silent for longer than `timeout_s`, or connecting took too long."""
+
     code = "timed_out"
-    hint = "The server was silent for longer than timeout_s: call again, or allow more."
+    hint = "Check that the server runs at this address; call again, or pass a larger timeout_s."
 
 
 class InvalidResponse(ClientError):
-    """A reply that does not keep to the protocol: cut, corrupt, or not of such a server at all."""
+    """A reply that breaks the protocol: it was damaged on the way, or it is from another kind of server."""
 
     code = "invalid_response"
     retryable = True
-    hint = "Nothing of it was used. Call again from the same offset; if it stays so, look at what is in between."
+    hint = "The client used no part of it. Call again; if it fails again, check the proxies in between."
 
 
 class TooMuchData(ClientError):
-    """A reply is larger than this client takes into memory."""
+    """A reply is larger than this client loads into memory."""
 
     code = "too_much_data"
-    hint = "Read batch by batch with read(), or allow more with bytes_max."
+    hint = "Read batch by batch with read(), or pass a larger bytes_max."
 
 
 class OutcomeUnknown(ClientError):
-    """A request was sent, and whether it was carried out cannot be told. `__cause__` is what came last."""
+    """A request was sent, and it is unknown whether the server carried it out. `__cause__` is the last error."""
 
     code = "outcome_unknown"
-    hint = "It was carried out once or not at all: read the end of the stream before you repeat it."
+    hint = "It was carried out once or not at all: read the end of the stream before you call again."
 
 
 class ProducerClosed(ClientError):
-    """This producer takes no more messages: it was closed, or it failed and `__cause__` says why."""
+    """This producer accepts no more messages: it was closed, or it failed, and `__cause__` says why."""
 
     code = "producer_closed"
 
 
-# What a server answered
+# Replies of a server
 
 
 class ResponseError(ClientError):
-    """The server said no. `facts` are the further members of its problem document, `headers` those of the reply."""
+    """The server refused a request. `facts` holds the members of its problem document, `headers` those of the reply."""
 
     code = "request_failed"
     default_hint: ClassVar[str] = ""
@@ -126,22 +128,22 @@ class ResponseError(ClientError):
 
 class BadRequest(ResponseError):
     code = "bad_request"
-    hint = "The request itself is wrong, and would be again: change it."
+    hint = "The request is invalid: correct it before you call again."
 
 
 class Unauthorized(ResponseError):
     code = "unauthorized"
-    hint = "Give a valid token, as token= of the client; a callable can give a fresh one for each request."
+    hint = "Pass a valid token as token=; a callable can return a fresh one for each request."
 
 
 class Forbidden(ResponseError):
     code = "forbidden"
-    hint = "The token does not allow this: ask for one that does."
+    hint = "Use a token that allows this."
 
 
 class StaleEpoch(ResponseError):
     code = "stale_epoch"
-    hint = "Another instance took over this producer. Claim a higher epoch only if that is intended."
+    hint = "Another instance has taken over this producer. Use a higher epoch only if you want to take over again."
 
     @property
     def current_epoch(self) -> int | None:
@@ -154,17 +156,17 @@ class NotFound(ResponseError):
 
 
 class StreamGone(NotFound):
-    """The stream was deleted, perhaps while it was followed."""
+    """The stream was deleted, possibly while it was followed."""
 
     code = "stream_gone"
-    hint = "The stream was deleted; its offsets are of no more use."
+    hint = "The stream was deleted. Do not use its offsets for a stream that is created in its place."
 
 
 class OffsetGone(ResponseError):
-    """Retention has removed what was at this offset."""
+    """Retention or pruning has trimmed the data at this offset."""
 
     code = "offset_gone"
-    hint = "Go on from earliest_offset; what lay before it is no longer kept."
+    hint = "Continue from earliest_offset; the data before it is gone."
 
     @property
     def earliest_offset(self) -> str | None:
@@ -178,22 +180,22 @@ class Conflict(ResponseError):
 
 class StreamExists(Conflict):
     code = "stream_exists"
-    hint = "The stream exists with another configuration: use it as it is, or another path."
+    hint = "The stream exists with another configuration: use it as it is, or use another path."
 
 
 class StreamClosed(Conflict):
     code = "stream_closed"
-    hint = "A closed stream takes no more data: use another one."
+    hint = "A closed stream accepts no more data: use another one."
 
 
 class ContentTypeMismatch(Conflict):
     code = "content_type_mismatch"
-    hint = "Append with the stream's own content type; leave content_type out, and the client asks for it."
+    hint = "Append with the stream's content type. If you leave out content_type, the client asks the server for it."
 
 
 class SequenceRegression(Conflict):
     code = "sequence_regression"
-    hint = "Somebody wrote a later seq: read what came, then append with a greater one."
+    hint = "Another writer used a greater seq: read what it wrote, and append with a greater one."
 
 
 class ProducerGap(Conflict):
@@ -211,7 +213,7 @@ class ProducerGap(Conflict):
 
 class TailMoved(ResponseError):
     code = "tail_moved"
-    hint = "The stream has grown: read on to next_offset, decide again, and append with that offset."
+    hint = "The stream has grown: read up to next_offset, decide again, and append with that offset."
 
 
 class BodyTooLarge(ResponseError):
@@ -226,7 +228,7 @@ class BodyTooLarge(ResponseError):
 class RateLimited(ResponseError):
     code = "rate_limited"
     retryable = True
-    hint = "Send fewer requests, or ask the operator for a higher rate."
+    hint = "Send fewer requests, or ask the operator for a higher limit."
 
 
 class ServerFailed(ResponseError):
@@ -322,7 +324,7 @@ def _read_silent_reply(status: int, headers: Mapping[str, str]) -> str:
 
 
 def _guess_kind(status: int, headers: Mapping[str, str]) -> type[ResponseError]:
-    """For replies without a code, as those to HEAD and those of other servers."""
+    """Return the kind of error of a reply without a code, such as a reply to HEAD or of another server."""
     if status == 409:
         if headers.get("stream-closed", "").lower() == "true":
             return StreamClosed
@@ -340,14 +342,14 @@ def _guess_kind(status: int, headers: Mapping[str, str]) -> type[ResponseError]:
 
 
 def _guess_conflict(text: str, seq_sent: bool) -> type[ResponseError]:
-    """What a conflict is about that has no code: other servers say it in words, if at all."""
+    """Return the kind of a conflict without a code. Other servers describe it in text, if at all."""
     if "content type" in text.lower().replace("-", " "):
         return ContentTypeMismatch
     return SequenceRegression if seq_sent else Conflict
 
 
 def _read_text(headers: Mapping[str, str], body: bytes) -> str:
-    """What a reply says in plain words, as one line."""
+    """Return the text of a plain-text reply on one line."""
     if not headers.get("content-type", "").lower().startswith("text/plain"):
         return ""
     text = body[: limits.CLIENT_ERROR_TEXT_BYTES_MAX].decode("utf-8", "replace")
@@ -360,5 +362,5 @@ def _read_problem(headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
     try:
         facts = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return {}  # the status says enough
+        return {}  # the status has to be enough
     return facts if isinstance(facts, dict) else {}

@@ -1,4 +1,4 @@
-"""The batches that a producer sends, those that failed, and the configuration of a producer."""
+"""The batches that a producer sends, the failures that it reports, and its configuration."""
 
 from dataclasses import dataclass, field
 
@@ -9,12 +9,12 @@ from mainstem.client.core.retries import Retries
 
 @dataclass(frozen=True)
 class Failed:
-    """Messages, as they were encoded, that are not stored; with an OutcomeUnknown, perhaps they are."""
+    """Encoded messages that are not stored; if the error is an OutcomeUnknown, they may be."""
 
     messages: list[bytes]
     error: ClientError
     closes: bool = False
-    """The stream was to be closed with them."""
+    """Whether these messages were to close the stream."""
 
 
 @dataclass(eq=False)
@@ -26,9 +26,9 @@ class ProducerBatch:
     in_flight: bool = False
     settled: bool = False
     was_first: bool = False
-    """Everything before it was settled when it was sent last: a gap is then a real one."""
+    """Whether everything before it was settled when it was last sent. Only then is a gap a real one."""
     maybe_stored: bool = False
-    """An attempt may have been stored, and its reply was lost."""
+    """Whether an attempt may have been stored although its reply was lost."""
     failures: int = 0
     attempts: int = 0
     not_before_s: float = 0.0
@@ -44,7 +44,7 @@ class ProducerBatch:
 
 @dataclass(frozen=True, kw_only=True)
 class ProducerConfig:
-    """How a producer gathers and sends."""
+    """How a producer collects and sends messages."""
 
     linger_s: float = limits.PRODUCER_LINGER_S
     batch_bytes: int = limits.PRODUCER_BATCH_BYTES
@@ -56,9 +56,11 @@ class ProducerConfig:
 
     def __post_init__(self) -> None:
         if not self.linger_s >= 0:
-            raise BadArgument(f"linger_s is {self.linger_s}; it must be 0 or more")
+            raise BadArgument(f"linger_s is {self.linger_s}; it must be at least 0")
         for name in ("batch_bytes", "batch_messages", "buffer_bytes", "in_flight_max"):
             if getattr(self, name) < 1:
-                raise BadArgument(f"{name} is {getattr(self, name)}; it must be 1 or more")
+                raise BadArgument(f"{name} is {getattr(self, name)}; it must be at least 1")
         if self.in_flight_max > limits.PRODUCER_IN_FLIGHT_MAX:
-            raise BadArgument(f"in_flight_max is {self.in_flight_max}; the most is {limits.PRODUCER_IN_FLIGHT_MAX}")
+            raise BadArgument(
+                f"in_flight_max is {self.in_flight_max}; it must be at most {limits.PRODUCER_IN_FLIGHT_MAX}"
+            )

@@ -1,8 +1,8 @@
-"""Producer ids for plain appends, so that each of them can be retried without being stored twice.
+"""Producers for plain appends, so that the client can retry each append without storing it twice.
 
-An append in flight holds a producer of its own, an id with the next seq, because the seqs of one producer must arrive
-in order. When the append is done, the next one takes over its producer. So a stream knows as many producers of a client
-as that client ever had appends in flight to it at once.
+An append in flight has a producer to itself, because the seqs of one producer must arrive in order. When the append is
+done, the next one reuses its producer. So a stream knows as many producers of a client as that client ever had appends
+to it in flight at the same time.
 """
 
 from collections import OrderedDict
@@ -22,13 +22,13 @@ class PooledProducer:
         self.seq += 1
 
     def bump_epoch(self) -> None:
-        """Nobody knows whether its last append is stored. A new epoch also fences it, should it still arrive."""
+        """Start a new epoch after an append with an unknown outcome. It fences that append, should it still arrive."""
         self.epoch += 1
         self.seq = 0
 
 
 class ProducerPool:
-    """The idle producers of each stream. Streams that were not written to for longest are forgotten first."""
+    """The idle producers of each stream. The least recently used streams are discarded first."""
 
     def __init__(self, make_id: Callable[[], str], streams_max: int = limits.CLIENT_STREAMS_KNOWN_MAX) -> None:
         self._make_id = make_id
@@ -36,7 +36,7 @@ class ProducerPool:
         self._idle: OrderedDict[str, list[PooledProducer]] = OrderedDict()
 
     def acquire(self, path: str) -> PooledProducer:
-        try:  # without looking first: threads share a client
+        try:  # without a check first, because threads share a client
             return self._idle[path].pop()
         except (KeyError, IndexError):
             return self.make()
@@ -51,8 +51,8 @@ class ProducerPool:
             while len(self._idle) > self._streams_max:
                 self._idle.popitem(last=False)
         except KeyError:
-            return  # another thread was quicker, and a producer that is lost costs nothing
+            return  # another thread removed it; losing an idle producer does no harm
 
     def forget(self, path: str) -> None:
-        """The stream is deleted: one that is created in its place knows no producers."""
+        """Discard the producers of a deleted stream: a stream that is created in its place knows none of them."""
         self._idle.pop(path, None)

@@ -1,4 +1,4 @@
-"""What calls give back: facts about a stream, the receipt of an append, and batches of data with their offsets."""
+"""The results of calls: facts about a stream, the result of an append, and batches of data with their offsets."""
 
 import re
 from dataclasses import dataclass, field
@@ -16,12 +16,12 @@ _raw = msgspec.json.Decoder(list[msgspec.Raw])
 
 @dataclass(frozen=True, kw_only=True)
 class StreamInfo:
-    """Facts about a stream. What a reply does not say is None."""
+    """Facts about a stream. A value that the reply does not contain is None."""
 
     path: str
     content_type: str
     next_offset: str
-    """Where the stream ends: what is appended next begins here."""
+    """The end of the stream: the next append begins here."""
     closed: bool = False
     ttl_s: int | None = None
     expires_at: str | None = None
@@ -34,15 +34,15 @@ class StreamInfo:
     size_bytes: int | None = None
     """In a list of streams: the size of those messages."""
     created: bool | None = None
-    """After create or fork: whether the server made it just now. A retry may find what the call itself made."""
+    """After create or fork: whether the reply says that the stream is new. After a retry it may not be."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Appended:
     next_offset: str
-    """Where the stream ended when the append was answered."""
+    """The end of the stream when the server answered the append."""
     duplicate: bool = False
-    """It was stored before, by an earlier attempt, and was not stored again."""
+    """Whether an earlier attempt was already stored, so that nothing was stored again."""
     closed: bool = False
     producer_epoch: int | None = None
     producer_seq: int | None = None
@@ -50,17 +50,17 @@ class Appended:
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """Some data of a stream, in order. Read on from `offset`."""
+    """A piece of a stream's data. Read on from `offset`."""
 
     data: bytes
-    """As the server stores it; of a JSON stream, an array of messages."""
+    """The data as the server stores it; for a JSON stream, an array of messages."""
     offset: str
-    """Where the data ends, and the next batch begins."""
+    """The offset at which the data ends and the next batch begins."""
     content_type: str
     up_to_date: bool = False
-    """Nothing lay behind it when it was sent."""
+    """Whether there was no data after it when the server sent it."""
     closed: bool = False
-    """It is the last one: the stream is closed, and ends here."""
+    """Whether the stream is closed and this batch is its end."""
     cursor: str | None = field(default=None, repr=False)
 
     @cached_property
@@ -72,18 +72,18 @@ class Batch:
 
     @cached_property
     def raw_messages(self) -> list[bytes]:
-        """The messages of a JSON stream, each byte for byte as it was appended."""
+        """The messages of a JSON stream as bytes, exactly as they were appended."""
         self._require_json()
         return [bytes(message) for message in _raw.decode(self.data)] if self.data else []
 
     @property
     def text(self) -> str:
-        """The data as UTF-8 text. A writer may have cut a character in two: then `data` has to be joined first."""
+        """The data as UTF-8 text. If a writer split a character across appends, join the `data` of batches first."""
         return self.data.decode("utf-8")
 
     @property
     def empty(self) -> bool:
-        """Whether it only tells how far the stream goes."""
+        """Whether the batch has no data and only reports the offset."""
         return not self.data or (is_json(self.content_type) and EMPTY_ARRAY.fullmatch(self.data) is not None)
 
     def _require_json(self) -> None:

@@ -1,6 +1,6 @@
-"""Server-sent events, read piece by piece: bytes in, events out, and events paired into batches.
+"""An incremental parser for server-sent events: bytes in, events out, and events combined into batches.
 
-A line ends with LF, CRLF or CR, wherever the pieces are cut. Nothing else ends one: U+2028 and its like are data.
+A line ends with LF, CRLF or CR, wherever the pieces are cut. Nothing else ends a line: U+2028 and the like are data.
 """
 
 import binascii
@@ -30,7 +30,7 @@ class Control(msgspec.Struct, rename="camel", frozen=True):
 
 
 class EventParser:
-    """Takes the bytes of one response, in pieces of any size."""
+    """Parses the bytes of one response, in pieces of any size."""
 
     def __init__(self, bytes_max: int = limits.CLIENT_RESPONSE_BYTES_MAX) -> None:
         self._bytes_max = bytes_max
@@ -42,25 +42,25 @@ class EventParser:
         self._first = True
 
     def feed(self, piece: bytes) -> Iterator[Event]:
-        """The events that are complete now."""
+        """Yield the events that are complete."""
         for line in self._split(piece):
             event = self._take(line)
             if event is not None:
                 yield event
 
     def _split(self, piece: bytes) -> list[bytes]:
-        """The lines that are complete now, without their ends."""
+        """Return the lines that are complete, without their line ends."""
         if self._skip_lf and piece:
             piece = piece.removeprefix(b"\n")
             self._skip_lf = False
         searched = len(self._rest)
         self._rest += piece
         if self._held + len(self._rest) > self._bytes_max:
-            raise TooMuchData(f"an event is larger than {self._bytes_max} bytes")
+            raise TooMuchData(f"the server sent an event of more than {self._bytes_max} bytes")
         if self._rest.find(b"\n", searched) < 0 and self._rest.find(b"\r", searched) < 0:
             return []
         text = bytes(self._rest)
-        self._skip_lf = text.endswith(b"\r")  # its LF may come with the next piece
+        self._skip_lf = text.endswith(b"\r")  # its LF may arrive with the next piece
         if b"\r" in text:
             text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         *lines, rest = text.split(b"\n")
@@ -79,22 +79,22 @@ class EventParser:
             self._held += len(value)
         elif field == b"event":
             self._name = value.removeprefix(b" ").decode("utf-8", "replace")
-        return None  # a comment, an id, or a field that we do not know
+        return None  # a comment, an id, or an unknown field
 
     def _dispatch(self) -> Event | None:
-        """An event without a data line is none."""
+        """Return the event that an empty line completes. Without a data line there is none."""
         lines, name = self._lines, self._name
         self._lines, self._name, self._held = [], "", 0
         return Event(name or "message", b"\n".join(lines)) if lines else None
 
 
 class BatchParser:
-    """Pairs data events with the control event that follows them: only with it is their offset known."""
+    """Combines data events with the control event that follows them and gives their offset."""
 
     def __init__(self, content_type: str, *, base64: bool) -> None:
         self.content_type = content_type
         self.deleted = False
-        """The server said that the stream is no more."""
+        """Whether the server reported that the stream was deleted."""
         self._base64 = base64
         self._events = EventParser()
         self._data: list[bytes] = []
@@ -107,14 +107,15 @@ class BatchParser:
                 self._data.append(data)
                 self._held += len(data)
                 if self._held > limits.CLIENT_RESPONSE_BYTES_MAX:
-                    raise TooMuchData("data events without a control event grew beyond what is taken")
+                    most = limits.CLIENT_RESPONSE_BYTES_MAX
+                    raise TooMuchData(f"the server sent more than {most} bytes of data without a control event")
             elif event.name == "control":
                 yield self._end_batch(_decode_control(event.data))
             elif event.name == "deleted":
                 self.deleted = True
 
     def _end_batch(self, control: Control) -> Batch:
-        # A server may send several data events before a control event; of JSON each is an array of its own.
+        # A server may send several data events before a control event; in a JSON stream each is an array.
         data = self._data[0] if len(self._data) == 1 else self._join()
         self._data, self._held = [], 0
         return check_batch(
@@ -136,15 +137,15 @@ class BatchParser:
 
 
 def _decode_base64(data: bytes) -> bytes:
-    """A long value may come in several lines."""
+    """Decode base64, which may span several lines."""
     try:
         return b64decode(data.replace(b"\n", b"").replace(b"\r", b""), validate=True)
     except binascii.Error as error:
-        raise InvalidResponse(f"a data event is not base64: {error}") from None
+        raise InvalidResponse("the server sent a data event that is not base64") from error
 
 
 def _decode_control(data: bytes) -> Control:
     try:
         return msgspec.json.decode(data, type=Control)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InvalidResponse(f"a control event cannot be read: {error}") from None
+        raise InvalidResponse("the server sent a malformed control event") from error

@@ -1,1 +1,1 @@
-"""Where an offline client keeps its drafts and its copy of the log: the contract, in memory, and in SQLite."""
+"""The stores of an offline client, for its drafts and its copy of the log: the contract, memory, and SQLite."""
