@@ -1,9 +1,9 @@
-"""Follow a stream with the client, and remember how far one came, also over restarts of this program.
+"""Follow a stream with the client, and remember the offset across restarts of this program.
 
     python examples/follow_stream.py http://127.0.0.1:4437 orders orders.offset
 
-Prints each message of a JSON stream once, and ends when the stream is closed. The client goes on by itself when the
-connection breaks; the file is for when the program itself is started again.
+This prints each message of a JSON stream once, and ends when the stream is closed. The client reconnects automatically
+if the connection breaks; the file is for restarts of the program itself.
 """
 
 import json
@@ -19,7 +19,7 @@ def follow(url: str, path: str, bookmark: Path) -> None:
         for batch in streams.follow(path, offset):
             for message in batch.messages:
                 print(json.dumps(message), flush=True)
-            bookmark.write_text(batch.offset)  # after the work: a crash repeats a batch, and loses none
+            bookmark.write_text(batch.offset)  # after the work: a crash may repeat a batch, but loses none
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Notes that are taken online or not: every run adds one, shows all, and brings them to the server when it is there.
+"""Take notes online or offline: every run adds a note, shows all notes, and syncs them if a server is running.
 
     python examples/offline_notes.py ws://127.0.0.1:4437/v1/sync notes.db "buy milk" [TOKEN]
 
-Run it with the server stopped, a few times, and then with the server running: what was written meanwhile is committed,
-once and in its order. `*` marks what no server has yet.
+Run it a few times without a server, and then with one: the server commits the notes that were written offline, each
+of them once and in order. `*` marks a note that is not committed yet.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ WAIT_S = 3.0
 
 
 def collect(notes: list[dict[str, Any]], event: Event) -> list[dict[str, Any]]:
-    """The view: a list of notes. Drafts come last, and are marked."""
+    """Add a note to the view, a list. Drafts come last, and are marked."""
     notes.append({"text": event.event["text"], "mark": "*" if event.is_draft else " "})
     return notes
 
@@ -25,16 +25,16 @@ def collect(notes: list[dict[str, Any]], event: Event) -> list[dict[str, Any]]:
 async def run(url: str, path: str, text: str, token: str) -> None:
     async with OfflineClient(url, client_id="notes-example", token=token, store=path, partitions=[PARTITION]) as client:
         client.register_view("notes", collect, [])
-        await client.submit([PARTITION], {"text": text})  # durable here when it returns
+        await client.submit([PARTITION], {"text": text})  # on the local disk when this returns
         try:
             async with asyncio.timeout(WAIT_S):
                 await client.synced()
         except TimeoutError:
-            print(f"offline: {client.waiting} to be sent", file=sys.stderr)
+            print(f"offline; notes waiting to be sent: {client.waiting}", file=sys.stderr)
         for note in await client.view("notes"):
             print(f"{note['mark']} {note['text']}")
         for rejection in await client.rejections():
-            print(f"rejected: {rejection.reason} {rejection.event.decode()}", file=sys.stderr)
+            print(f"rejected: {rejection.reason} {rejection.event}", file=sys.stderr)
             await client.dismiss(rejection.id)
 
 

@@ -1,8 +1,8 @@
-"""Append the lines of standard input with a producer: in batches, in order, each one once.
+"""Append the lines of standard input with a producer: in batches, in order, each line once.
 
     seq 1 1000000 | python examples/produce_lines.py http://127.0.0.1:4437 numbers
 
-What could not be stored is written to standard error, and the exit code is 1.
+If lines could not be stored, this reports them on standard error, and exits with 1.
 """
 
 import sys
@@ -18,7 +18,7 @@ def produce(url: str, path: str) -> int:
             for line in sys.stdin.buffer:
                 producer.append(line)
     for failed in failures:
-        print(f"{len(failed.messages)} lines are not stored: {failed.error}", file=sys.stderr)
+        print(f"{len(failed.messages)} lines were not stored: {failed.error}", file=sys.stderr)
     return 1 if failures else 0
 
 

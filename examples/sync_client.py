@@ -2,8 +2,8 @@
 
     python examples/sync_client.py ws://127.0.0.1:4437/v1/sync shopping [TOKEN]
 
-Prints each event of the partition, as the reader sees it. Every run adds three. An event keeps its id when it is sent
-again, so a retry after a lost reply stores nothing twice.
+This prints each event of the partition, as the reader receives it. Every run adds three. An event keeps its id when it
+is sent again, so a retry after a lost reply stores nothing twice.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ class Client:
         await self.socket.send(json.dumps({"type": type_, "payload": payload, "protocol_version": "1.0"}))
 
     async def hear(self, type_: str) -> Json:
-        """The payload of the next message, which must be of this type."""
+        """Return the payload of the next message, which must be of this type."""
         message = json.loads(await self.socket.recv())
         if message["type"] != type_:
             raise SyncFailed(f"expected {type_}, got {message}")
@@ -48,7 +48,7 @@ class Client:
         return results
 
     async def follow(self, partition: str, cursor: int = 0) -> AsyncIterator[Json | None]:
-        """Every event behind the cursor, in committed order; None once, between what was there and what is new."""
+        """Yield every event after the cursor, in order; None marks the point between old events and new ones."""
         request: Json = {"partitions": [partition], "subscription_partitions": [partition]}
         more = True
         while more:
@@ -70,11 +70,11 @@ async def run(url: str, partition: str, token: str) -> None:
         await writer.introduce("example", token)
         await reader.introduce("example", token)
         async for event in reader.follow(partition):
-            if event is None:  # the reader is up to date: now it hears of what the writer adds
+            if event is None:  # the reader is up to date: from here on it receives what the writer submits
                 results = await writer.submit(drafts)
-                assert await writer.submit(drafts) == results  # a retry gets the same answer, and stores nothing
+                assert await writer.submit(drafts) == results  # a retry gets the same reply, and stores nothing
                 if any(result["status"] != "committed" for result in results):
-                    raise SyncFailed(f"not all was accepted: {results}")
+                    raise SyncFailed(f"the server did not commit all events: {results}")
                 continue
             print(event["committed_id"], json.dumps(event["event"]), flush=True)
             waiting.discard(event["id"])

@@ -1,9 +1,9 @@
-"""Follow a stream over SSE with nothing but the standard library, and go on after every disconnect.
+"""Follow a stream over SSE with only the standard library, and reconnect after every disconnect.
 
     python examples/tail_sse.py http://127.0.0.1:4437/v1/stream/orders
 
-Prints each piece of data once, in order, and ends when the stream is closed or deleted. The offset of the last control
-event is all that has to be remembered to go on, also after a restart.
+This prints each piece of data once, in order, and ends when the stream is closed or deleted. To resume, even after a
+restart, a reader only has to remember the offset of the last control event.
 """
 
 import json
@@ -19,7 +19,7 @@ RETRY_S = 1.0
 
 
 def events(url: str) -> Iterator[tuple[str, str]]:
-    """The (name, data) of each event of one response."""
+    """Yield the name and the data of each event of one response."""
     with urlopen(url, timeout=90) as response:
         encoded = response.headers.get("stream-sse-data-encoding") == "base64"
         name, lines = "", []
@@ -37,7 +37,7 @@ def events(url: str) -> Iterator[tuple[str, str]]:
 
 
 def follow(url: str, offset: str = "-1") -> Iterator[str]:
-    """All data from an offset on. A server ends each response after about a minute; that is no end of the stream."""
+    """Yield all data from an offset. A server ends each response after about a minute; the stream goes on."""
     while True:
         try:
             for name, data in events(f"{url}?offset={offset}&live=sse"):
@@ -51,9 +51,9 @@ def follow(url: str, offset: str = "-1") -> Iterator[str]:
                     if control.get("streamClosed"):
                         return
         except HTTPError:
-            raise  # the server answered, and said no
+            raise  # the server refused the request
         except (OSError, HTTPException) as error:
-            print(f"disconnected ({error}), going on at {offset}", file=sys.stderr)
+            print(f"disconnected ({error}), resuming at {offset}", file=sys.stderr)
             time.sleep(RETRY_S)
 
 

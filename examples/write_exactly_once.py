@@ -1,9 +1,9 @@
-"""Append lines to a stream exactly once, however often a request has to be repeated.
+"""Append lines to a stream exactly once, however often a request is retried.
 
     seq 1 100 | python examples/write_exactly_once.py http://127.0.0.1:4437/v1/stream/numbers
 
 Each line carries a producer id, an epoch and the next sequence number. A retry carries the same ones, so the server
-knows it: a reply that got lost on the way never stores a line twice.
+recognises it: a lost reply never stores a line twice.
 """
 
 import sys
@@ -32,7 +32,7 @@ def send(request: Request) -> None:
 
 def write(url: str, lines: list[bytes]) -> None:
     send(Request(url, method="PUT", headers={"content-type": "text/plain"}))
-    producer = uuid4().hex  # a producer that lives on after a restart keeps its id and raises its epoch
+    producer = uuid4().hex  # a producer that continues after a restart keeps its id and uses a higher epoch
     for seq, line in enumerate(lines):
         headers = {
             "content-type": "text/plain",

@@ -177,6 +177,6 @@ def test_offline_notes_are_kept_without_a_server_and_committed_with_one(start_se
     path = str(tmp_path / "notes.db")
     offline = run("offline_notes.py", "ws://127.0.0.1:9/v1/sync", path, "one")
     assert (offline.returncode, offline.stdout) == (0, "* one\n")
-    assert "1 to be sent" in offline.stderr
+    assert "waiting to be sent: 1" in offline.stderr
     online = run("offline_notes.py", start_server("--store", "memory").url, path, "two")
     assert (online.returncode, online.stdout, online.stderr) == (0, "  one\n  two\n", "")

@@ -220,6 +220,7 @@ def test_warnings_about_an_outage_are_rare_and_tell_how_long_it_goes_on(caplog):
         reports(Retry("follow s", "http://h", error, failures, attempts_max, wait_s, remaining_s))
 
     report(1, 0.1)
+    report(2, 0.2, 3, 0.2)
     assert not caplog.records
     report(2, 0.2)
     report(2, 0.2)

@@ -14,8 +14,8 @@ OnRetry = Callable[[Retry], object]
 class RetryReports:
     """Hands each retry of one client to `on_retry`, or logs a warning if there is none.
 
-    The log leaves out a first failure that is retried at once, and holds at most one line per
-    `CLIENT_RETRY_LOG_S` and client: in an outage, all calls of a program fail together.
+    The log omits a first failure that is retried at once, and retries that end within CLIENT_RETRY_LOG_S: the error
+    follows anyway. It has at most one line per CLIENT_RETRY_LOG_S, because all calls fail together in an outage.
     """
 
     def __init__(self, on_retry: OnRetry | None, clock_s: Callable[[], float]) -> None:
@@ -33,7 +33,9 @@ class RetryReports:
             logger.exception("on_retry raised an exception; the client retries all the same")
 
     def _log(self, retry: Retry) -> None:
-        if retry.failures == 1 and retry.wait_s < limits.CLIENT_RETRY_LOG_S:
+        is_first = retry.failures == 1 and retry.wait_s < limits.CLIENT_RETRY_LOG_S
+        is_last = retry.remaining_s is not None and retry.remaining_s < limits.CLIENT_RETRY_LOG_S
+        if is_first or is_last:
             return
         now_s = self._clock_s()
         if self._logged_s is None or now_s - self._logged_s >= limits.CLIENT_RETRY_LOG_S:

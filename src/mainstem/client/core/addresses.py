@@ -48,7 +48,7 @@ def report_web_page(call: str, url: str, status: int) -> InvalidResponse:
     )
 
 
-def name_wrong_server(error: ResponseError, call: str, url: str, target: str) -> None:
+def name_wrong_server(error: ResponseError, call: str, url: str) -> None:
     """Say in the error of a refused request that the URL may be wrong, if the reply looks like that."""
     path = urlsplit(url).path
     if is_web_page(error.headers) and error.status in (400, 404, 405, 501):
@@ -58,7 +58,7 @@ def name_wrong_server(error: ResponseError, call: str, url: str, target: str) ->
     elif error.status in (404, 405) and _is_plain_json(error):
         error.say(f"{call}: {url} answered {error.status} and does not know this request", advise(url))
     elif error.facts.get("code") == "not_found":
-        error.say(f"{call}: the server at {url} serves nothing at {path + target.partition('?')[0]}", advise(url))
+        error.say(f"{call} at {url}: {error.facts.get('detail') or 'the server serves nothing here'}", advise(url))
     elif error.status == 404 and path:
         error.say(error.detail, f"{error.hint} The path {path} in the URL {url} must be where the server is mounted.")
 

@@ -147,8 +147,8 @@ class Operations:
 
     def close(self, path: str, data: Any, content_type: str | None, producer: Producer | None) -> Operation[Appended]:
         if data is not None:
-            options = {"seq": None, "if_match": None, "producer": producer, "close": True, "call": "close"}
-            return (yield from self.append(path, data, content_type, **options))
+            options: dict[str, Any] = {"seq": None, "if_match": None, "producer": producer, "close": True}
+            return (yield from self.append(path, data, content_type, call="close", **options))
         request = self.requests.append(path, b"", None, producer=producer, close=True, call="close")
         response = yield from self.send(request)
         return protocol.read_appended(response, produced=False)

@@ -81,9 +81,7 @@ class Retry:
         until = "retrying until the server answers"
         if self.attempts_max is not None and self.remaining_s is not None:
             following += f" of {self.attempts_max}"
-            until = f"giving up after at most {self.remaining_s:.0f} s"
-            if self.remaining_s < 1:
-                until = "giving up within a second"
+            until = f"giving up after at most {max(1, round(self.remaining_s))} s"
         return f"{reason}; {following} in {self.wait_s:.1f} s, {until}"
 
 

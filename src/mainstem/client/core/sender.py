@@ -123,7 +123,7 @@ class Sender:
                 seq_sent="stream-seq" in request.headers,
             )
             if request.call:
-                name_wrong_server(error, str(request), self.url, request.target)
+                name_wrong_server(error, str(request), self.url)
             if refreshed or not isinstance(error, Unauthorized) or not callable(self.token):
                 raise error
             refreshed = True
