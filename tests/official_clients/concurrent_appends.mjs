@@ -1,4 +1,4 @@
-// Appends that an application starts together: the official client gathers those that wait into one body.
+// Appends that an application starts at the same time: the official client combines waiting ones into one body.
 import { DurableStream, stream } from "@durable-streams/client"
 
 const url = `${process.env.MAINSTEM_URL}/v1/stream/javascript/together`
@@ -12,7 +12,7 @@ const outcomes = await Promise.allSettled([
 ])
 const refused = outcomes.filter((outcome) => outcome.status === "rejected").map((outcome) => String(outcome.reason))
 
-// Without `live: false`, with which this client reads one page only; both calls end when they are up to date.
+// Not with `live: false`, because then this client reads only one page. Both calls end when they are up to date.
 const body = await (await stream({ url: bytes.url })).body()
 const runs = []
 for (let at = 0; at < body.length; at += size) {

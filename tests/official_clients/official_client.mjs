@@ -1,4 +1,4 @@
-// What an application does with the official client, against the server at MAINSTEM_URL. Prints what it saw as JSON.
+// What an application does with the official client, against the server at MAINSTEM_URL. Prints the results as JSON.
 import { DurableStream, IdempotentProducer, stream } from "@durable-streams/client"
 
 const root = `${process.env.MAINSTEM_URL}/v1/stream/javascript`
@@ -29,7 +29,7 @@ const binary = await DurableStream.create({ url: `${root}/binary`, contentType: 
 await binary.append(Uint8Array.from([0, 255, 13, 10]))
 seen.bytes = [...(await (await stream({ url: binary.url, live: false })).body())]
 
-// An idempotent producer, with batches in flight at once, and a second one that takes over
+// An idempotent producer with several batches in flight, and a second one that takes over
 const produced = await DurableStream.create({ url: `${root}/produced`, contentType: "application/json" })
 const errors = []
 const producer = new IdempotentProducer(produced, "producer", { epoch: 0, onError: (error) => errors.push(String(error)) })
@@ -45,7 +45,7 @@ await producer.flush().catch(() => {})
 seen.fenced = errors.length
 seen.after = (await (await stream({ url: produced.url, live: false })).json()).length
 
-// Following by SSE and by long-poll, from the beginning and across an append that comes later
+// Following over SSE and long-poll, from the beginning, including a later append
 for (const live of ["sse", "long-poll"]) {
   const followed = await DurableStream.create({ url: `${root}/${live}`, contentType: "application/json" })
   await followed.append(JSON.stringify("before"))
@@ -55,7 +55,7 @@ for (const live of ["sse", "long-poll"]) {
   seen[live] = await following
 }
 
-// Closing ends those who follow, and is final
+// Closing ends all followers, and is final
 for (const live of ["sse", "long-poll"]) {
   const closing = await DurableStream.create({ url: `${root}/closing-${live}`, contentType: "application/json" })
   await closing.append(JSON.stringify(1))

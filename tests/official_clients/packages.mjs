@@ -1,5 +1,5 @@
 // What an application does with packages that build on the official client, against the server at MAINSTEM_URL.
-// The first argument names the package; prints what it saw as JSON.
+// The first argument names the package. Prints the results as JSON.
 import { DurableStream, stream } from "@durable-streams/client"
 
 const root = `${process.env.MAINSTEM_URL}/v1/stream/packages`

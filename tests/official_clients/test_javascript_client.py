@@ -20,7 +20,7 @@ def node() -> list[str]:
 
 
 def run(node: list[str], program: str, url: str, *arguments: str) -> dict[str, Any]:
-    """Run a program of this folder, and return what it prints that it saw."""
+    """Run a program of this folder, and return the results that it prints."""
     command = [*node, str(HERE / program), *arguments]
     environment = os.environ | {"MAINSTEM_URL": url}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)

@@ -1,7 +1,7 @@
-"""The official clients of Go, Rust and Java, unchanged, against a real server.
+"""The official clients for Go, Rust and Java, unchanged, against a real server.
 
-They are in no registry: the crate of that name is a server, Maven Central has no such group, and not every proxy serves
-the Go module. So these tests are collected only where DURABLE_STREAMS_SOURCE names a checkout of their repository:
+They are in no package registry: the crate of that name is a server, Maven Central has no such group, and not every
+proxy serves the Go module. So pytest collects these tests only if DURABLE_STREAMS_SOURCE names a checkout:
 
     git clone https://github.com/durable-streams/durable-streams
     git -C durable-streams checkout 82f9963ae0b489566352393be9b4796c788c99c2
@@ -65,7 +65,7 @@ def build(command: list[str], folder: Path, **environment: str) -> None:
 
 
 def place(package: Path, program: Path, inside: str) -> tuple[Path, Path]:
-    """A copy of a client with our program in it, and the folder for what is built."""
+    """Copy a client, add our program, and return the copy and the build folder."""
     built = CACHE / "clients" / program.parent.name
     copy = built / "source"
     shutil.copytree(package, copy, dirs_exist_ok=True, ignore=shutil.ignore_patterns("target", "build", "cmd"))
@@ -111,6 +111,6 @@ def test_the_official_client_works_unchanged(start_server, packages, make):
     assert done.returncode == 0, done.stderr + server.stderr
     expected = dict(SEEN)
     if make is make_java:
-        del expected["conflict"]  # its appends take no Stream-Seq
+        del expected["conflict"]  # its appends send no Stream-Seq
     assert json.loads(done.stdout) == expected
     assert "Traceback" not in server.stderr

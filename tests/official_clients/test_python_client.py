@@ -23,7 +23,7 @@ def url(server, path) -> str:
 
 @pytest.fixture
 def http() -> Iterator[httpx.Client]:
-    """The client's own transport, without the proxies of whoever runs the tests."""
+    """The client's own transport, without the proxy settings of the environment."""
     with httpx.Client(trust_env=False, timeout=30) as http:
         yield http
 

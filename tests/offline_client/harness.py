@@ -1,4 +1,4 @@
-"""A session, its store and a pretended server, one step at a time, so that a test can stop anywhere in between."""
+"""A session, its store and a simulated server, one step at a time, so that a test can stop at any point."""
 
 import json
 from collections import deque
@@ -18,7 +18,7 @@ CLIENT = "me"
 
 
 def collect(state: list[Any], event: Any) -> list[Any]:
-    """A reducer for which order and number matter; it changes the state that it gets."""
+    """A reducer whose result depends on the order and number of events; it modifies its state."""
     state.append([event.id, event.event["n"]])
     return state
 
@@ -64,7 +64,7 @@ class Harness:
         self.effects += self.session.open()
 
     def disconnect(self) -> None:
-        """Whatever was on its way is lost, and what was to be done is not."""
+        """Lose everything in transit, and all effects that were not performed."""
         if self.line in self.server.lines:
             self.line.hang_up()
         self.session = self.line = None
@@ -80,7 +80,7 @@ class Harness:
     # One step
 
     def perform(self) -> None:
-        """The next effect."""
+        """Perform the next effect."""
         effect = self.effects.popleft()
         match effect:
             case Save(changes):
@@ -104,12 +104,12 @@ class Harness:
         self.views.invalidate(applied)
 
     def carry_up(self) -> None:
-        """The next text of the client reaches the server."""
+        """Deliver the client's next message to the server."""
         assert self.line is not None
         self.line.hear(self.sent.popleft())
 
     def carry_down(self) -> None:
-        """The next text of the server reaches the client."""
+        """Deliver the server's next message to the client."""
         assert self.session is not None
         assert self.line is not None
         try:
@@ -119,7 +119,7 @@ class Harness:
             self.disconnect()
 
     def step(self) -> bool:
-        """Anything that can be done; False if nothing can."""
+        """Do any possible step; return False if there is none."""
         if self.effects:
             self.perform()
         elif self.sent:
@@ -134,7 +134,7 @@ class Harness:
         return True
 
     def settle(self) -> None:
-        """Until nothing is left to do, which must come."""
+        """Take steps until nothing is left to do."""
         for _ in range(100_000):
             if not self.step():
                 return
@@ -144,13 +144,13 @@ class Harness:
         if self.session is None:
             self.connect()
         self.settle()
-        if self.session is None:  # it was sent away
+        if self.session is None:  # the server refused it
             self.connect()
             self.settle()
         assert self.session is not None
         assert self.session.phase is Phase.LIVE
 
-    # What is there
+    # Inspection
 
     def copy(self) -> list[tuple[int, str]]:
         return [(event.committed_id, event.id) for event in self.store.events(None, 0, None, 1_000_000)]
@@ -164,7 +164,7 @@ class Harness:
         ]
 
     def fold(self, *partitions: str) -> list[Any]:
-        """What a view over the store must show, folded from nothing."""
+        """Return the state of a view, folded from scratch over the store."""
         names = partitions or self.store.facts().names
         events = self.store.events(partitions or None, 0, None, 1_000_000)
         drafts = [

@@ -1,4 +1,4 @@
-"""A server without sockets: the rules of the protocol over a list, and with the habits of older or worse servers."""
+"""A simulated server without sockets: the protocol over a list, with the quirks of older or faulty servers."""
 
 import json
 from collections import deque
@@ -9,11 +9,11 @@ from mainstem.sync.protocol.messages import VERSION
 from mainstem.sync.protocol.partitions import normalise
 
 Json = dict[str, Any]
-PAGE = 2  # a page is small, so that cycles are long
+PAGE = 2  # small pages make long cycles
 
 
 class PretendServer:
-    """`keeps_quiet`: no broadcasts during a cycle, as the newer protocol says. Else they are sent at once."""
+    """With `keeps_quiet`, it sends no broadcasts during a cycle, as the newer protocol says; otherwise at once."""
 
     def __init__(self, *, keeps_quiet: bool = True, page: int = PAGE) -> None:
         self.keeps_quiet = keeps_quiet
@@ -23,7 +23,7 @@ class PretendServer:
         self.lines: list[Line] = []
         self.forbidden: set[str] = set()
         self.complaints: deque[tuple[str, Json]] = deque()
-        """Answers to the next requests, in place of what they ask for."""
+        """Replies to the next requests, in place of regular ones."""
 
     @property
     def head(self) -> int:
@@ -59,7 +59,7 @@ class PretendServer:
         return {"id": draft["id"], "status": "committed", "committed_id": known[0], "status_updated_at": "now"}
 
     def lose_tail(self, keep: int) -> list[str]:
-        """Restored from an old copy: gives the ids that are gone."""
+        """Restore an old backup, and return the ids that are lost."""
         gone = [event["id"] for event in self.log[keep:]]
         del self.log[keep:]
         for id_ in gone:
@@ -68,7 +68,7 @@ class PretendServer:
 
 
 class Line:
-    """One connection: texts go in with `hear`, and come out of `out`."""
+    """One connection: `hear` takes messages, and `out` holds the replies."""
 
     def __init__(self, server: PretendServer) -> None:
         self.server = server

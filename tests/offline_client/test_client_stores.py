@@ -1,4 +1,4 @@
-"""One contract for every store of a client."""
+"""The contract of every client store."""
 
 import json
 import os
@@ -52,7 +52,7 @@ def ids(store: ClientStore, *partitions: str, after: int = 0, until: int | None 
 class StoreContract(ABC):
     @abstractmethod
     def make(self, path: Path) -> ClientStore:
-        """A store; for one path always the same one."""
+        """Return a store; for the same path, always the same one."""
 
     @pytest.fixture
     def store(self, tmp_path: Path) -> Iterator[ClientStore]:

@@ -1,4 +1,4 @@
-"""A client and a real server: offline, online, and between."""
+"""The client with a real server: offline, online, and changing between them."""
 
 import asyncio
 import gc
@@ -40,7 +40,7 @@ from mainstem.client.offline import (
 )
 from tests.offline_client.waiting import next_of, until, until_events, until_offline, until_state
 
-NOWHERE = "ws://127.0.0.1:9/v1/sync"  # the port of the discard service, which nobody runs
+NOWHERE = "ws://127.0.0.1:9/v1/sync"  # the port of the discard service, on which nothing listens
 QUICK = Retries(attempts_max=None, delay_s=0.01, delay_s_max=0.05)
 SECRET = b"an operator's secret of thirty-two bytes or more"
 
@@ -574,7 +574,7 @@ async def test_connect_now_does_not_wait_for_the_next_attempt(start_on_fixed_por
 
 
 async def test_another_log_behind_the_same_address_is_noticed(start_on_fixed_port, tmp_path):
-    """A server on memory forgets everything when it is started again."""
+    """A server with a memory store loses everything at a restart."""
     server = start_on_fixed_port("--store", "memory")
     path = tmp_path / "ada.db"
     async with OfflineClient(server.url, client_id="ada", store=path, partitions=["p"], retries=QUICK) as client:

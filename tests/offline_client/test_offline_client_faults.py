@@ -1,4 +1,4 @@
-"""Killed servers, bad wires, jumping clocks, full disks, killed clients: no event is lost, and none is there twice."""
+"""Killed servers, faulty networks, clock jumps, full disks, killed clients: no event is lost or stored twice."""
 
 import asyncio
 import itertools
@@ -38,7 +38,7 @@ def total(state, event):
 
 
 async def assert_exactly_once(client: OfflineClient, url: str, partition: str, numbers: list[int]) -> None:
-    """The server has each event once, and the client has the server's events in the server's order."""
+    """Assert that the server has each event once, and the client has the same events in the same order."""
     truth = await read_truth(url, partition)
     assert sorted(event["event"]["n"] for event in truth) == sorted(numbers)
     assert len({event["id"] for event in truth}) == len(truth)
@@ -116,14 +116,14 @@ async def test_a_server_that_is_killed_under_a_call_costs_nothing(start_on_fixed
             await client.synced()
         truth = await read_truth(server.url, "p")
         numbers = {event["event"]["n"] for event in truth}
-        if call != "close":  # a submit that meets a closing client says so, and its draft is not kept
+        if call != "close":  # a submit during the close raises an error, and its draft is not stored
             assert set(range(300)) <= numbers
         await assert_exactly_once(client, server.url, "p", sorted(numbers))
         assert (1_000 in numbers) == (call == "submit")
 
 
 async def test_a_result_that_is_lost_with_the_server_is_heard_of_later(start_on_fixed_port, tmp_path):
-    """Killed after the commit and before the reply."""
+    """The server is killed after the commit and before the reply."""
     server = start_on_fixed_port()
     async with Wire(server.address) as wire:
         store = tmp_path / "ada.db"
@@ -149,7 +149,7 @@ async def test_a_result_that_is_lost_with_the_server_is_heard_of_later(start_on_
             await assert_exactly_once(client, server.url, "p", [1])
 
 
-# Bad wires
+# Faulty networks
 
 
 @pytest.mark.parametrize("fault", ["slow", "cut", "corrupt"])
@@ -183,7 +183,7 @@ async def test_a_bad_wire_loses_nothing(shared_server, room, monkeypatch, fault,
 
 
 async def test_a_server_that_accepts_a_connection_and_says_nothing_is_given_up(monkeypatch):
-    """It accepts connections, and that is all."""
+    """The server accepts connections and does nothing else."""
     monkeypatch.setattr(limits, "OFFLINE_OPEN_S_MAX", 0.1)
     held = []
     server = await asyncio.start_server(lambda reader, writer: held.append(writer), "127.0.0.1", 0)
@@ -213,7 +213,7 @@ async def test_silence_in_the_middle_is_noticed(shared_server, room, monkeypatch
                 return False
 
             wire.watch = count_answers
-            for _ in range(12):  # longer than silence is borne: an idle connection stays
+            for _ in range(12):  # longer than the limit for silence: an idle connection must survive
                 await answers.acquire()
             assert wire.connections == connections
             stopped = asyncio.Event()
@@ -233,7 +233,7 @@ async def test_silence_in_the_middle_is_noticed(shared_server, room, monkeypatch
 
 
 async def test_clocks_that_jump_change_nothing(shared_server, room, monkeypatch):
-    """Order comes from the draft clock and the server's log, waiting from the event loop: no wall clock is asked."""
+    """Order comes from the draft clock and the server's log, and delays from the event loop, not the time of day."""
     jumps = itertools.cycle([0.0, 4e9, -1e9, 1.0, 2e9])
     monkeypatch.setattr(time, "time", lambda: 1.7e9 + next(jumps))
     monkeypatch.setattr(time, "time_ns", lambda: int((1.7e9 + next(jumps)) * 1e9))
@@ -347,7 +347,7 @@ async def test_a_store_that_fails_under_the_connection_stops_the_client_and_says
     other = OfflineClient(shared_server.url, client_id=f"{room}-other", store=MemoryClientStore(), partitions=[room])
     async with OfflineClient(shared_server.url, client_id=room, store=store, partitions=[room]) as client, other:
         await client.synced()
-        monkeypatch.setattr(client._connector, "send_drafts", lambda: None)  # so that this draft stays one
+        monkeypatch.setattr(client._connector, "send_drafts", lambda: None)  # so that this stays a draft
         await client.submit([f"{room}-elsewhere"], {"n": 0}, id="lasting")
         waiting = asyncio.create_task(client.outcome("lasting"))
         disk.fail_syncs()
@@ -426,13 +426,13 @@ async def test_a_client_that_is_killed_while_it_submits_and_syncs_loses_nothing(
             await asyncio.to_thread(writer.stdout.readline)
             lines += 1
         writer.send_signal(signal.SIGKILL)
-        rest = await asyncio.to_thread(writer.stdout.read)  # communicate() would pass over what is buffered
+        rest = await asyncio.to_thread(writer.stdout.read)  # communicate() would skip what is buffered
         await asyncio.to_thread(writer.communicate)
         promised += lines - 1 + rest.count("\n")
     async with OfflineClient(server.url, client_id="ada", store=path) as client:
         await client.synced()
         truth = await read_truth(server.url, "p")
-        # Each turn may have kept one more than it could tell of.
+        # Each run may have stored one draft more than it reported.
         assert promised <= len(truth) <= promised + 2
         await assert_exactly_once(client, server.url, "p", [event["event"]["n"] for event in truth])
         assert client.status.state is State.LIVE

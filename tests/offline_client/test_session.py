@@ -1,4 +1,4 @@
-"""The session machine, message by message."""
+"""The session, message by message."""
 
 import json
 
@@ -161,7 +161,7 @@ def test_a_client_that_may_not_follow_its_partitions_says_so_and_still_submits(h
     assert "remove the partition" in str(refused)
     assert harness.session.refused
     assert id_ in server.ids
-    with pytest.raises(ServerRefused):  # after the pause: another connection, with another token
+    with pytest.raises(ServerRefused):  # after the pause: a new connection with a new token
         harness.session.resume()
 
 
@@ -183,7 +183,7 @@ def test_a_log_that_ends_before_the_cursor_is_another_one(harness, server):
 def test_a_page_that_ends_before_its_cursor_is_of_another_log():
     session = Session(Facts(9, 9, (Followed("p"),), 0), "me", "")
     session.open()
-    session.receive(text("connected", {}))  # an older server does not say where its log ends
+    session.receive(text("connected", {}))  # an older server does not report the head of its log
     page = {"events": [], "next_since_committed_id": 9, "sync_to_committed_id": 4, "has_more": False}
     reset, report, again = session.receive(text("sync_response", page))
     assert reset == Save(StoreUpdate(reset=True))
@@ -202,7 +202,7 @@ def test_a_log_that_may_only_lag_behind_is_asked_again():
 
 
 def test_an_id_at_another_place_is_of_another_log(harness, server):
-    """The log was lost and has grown again, so that its end tells nothing."""
+    """The log was lost and has grown again, so its head proves nothing."""
     commit(server, 5)
     harness.come_to_rest()
     commit(server, 1)
@@ -351,7 +351,7 @@ def test_a_server_that_takes_smaller_batches_gets_smaller_batches():
     assert load.items_max == 5
 
 
-# What a server must not send
+# Messages that a server must not send
 
 PAGE = {"events": [], "next_since_committed_id": 0, "sync_to_committed_id": 0, "has_more": False}
 EVENT = {"id": "a", "partitions": ["p"], "committed_id": 1, "event": {}}
@@ -465,7 +465,7 @@ SEEDS = [
 @settings(max_examples=examples(400))
 @given(st.sampled_from(SEEDS), st.lists(st.tuples(st.integers(0, 400), st.integers(-1, 255)), max_size=4))
 def test_whatever_comes_only_errors_of_the_client_are_raised(seed, edits):
-    """A negative value cuts a byte out, another one takes its place."""
+    """A negative value removes a byte; any other value replaces it."""
     data = bytearray(seed)
     for at, value in edits:
         at %= max(1, len(data))
@@ -474,4 +474,4 @@ def test_whatever_comes_only_errors_of_the_client_are_raised(seed, edits):
         try:
             session.receive(bytes(data))
         except SyncClientError:
-            pass  # what a connection is ended by
+            pass  # these errors end a connection

@@ -1,4 +1,4 @@
-"""Results, broadcasts, pages, disconnects and restarts in any order: the copy is the server's log, each event once."""
+"""Results, broadcasts, pages, disconnects and restarts in any order: the copy equals the server's log."""
 
 import tempfile
 from pathlib import Path
@@ -21,12 +21,12 @@ names = st.lists(st.sampled_from(NAMES), min_size=1, max_size=2, unique=True)
 
 
 def seldom(choices):
-    """One of them, or more often nothing, so that connections live long enough for something to happen on them."""
+    """Return one of them or, more often, nothing, so that connections last long enough for something to happen."""
     return st.sampled_from([*choices, *[None] * (6 * len(choices))])
 
 
 class Interleavings(RuleBasedStateMachine):
-    """Each rule is one small step of one side. At the end everything comes to rest, and is compared."""
+    """Each rule is one small step of one side. At the end, everything settles and is compared."""
 
     def make_store(self) -> ClientStore:
         return MemoryClientStore()
@@ -41,7 +41,7 @@ class Interleavings(RuleBasedStateMachine):
         self.bad: set[str] = set()
         self.lost: set[str] = set()
         self.is_rolled_back = False
-        """From a loss of the server's tail until the client has heard of it."""
+        """Whether the server has lost the end of its log and the client does not know it yet."""
 
     # The two sides
 
@@ -78,7 +78,7 @@ class Interleavings(RuleBasedStateMachine):
         if harness.session is not None:
             harness.effects += harness.session.unfollow([name])
 
-    # The way between them
+    # The network
 
     @precondition(lambda self: self.harness.session is None)
     @rule()
@@ -113,7 +113,7 @@ class Interleavings(RuleBasedStateMachine):
     @precondition(lambda self: not self.is_rolled_back)
     @rule()
     def come_to_rest(self) -> None:
-        """Without another connection: what pages and broadcasts brought must be enough, if none was lost."""
+        """Settle without a new connection: pages and broadcasts must be enough if none was lost."""
         harness = self.harness
         if harness.session is None:
             harness.connect()
@@ -128,7 +128,7 @@ class Interleavings(RuleBasedStateMachine):
         if trouble is not None:
             getattr(self.harness, trouble)()
 
-    # Bad habits of servers
+    # Faults of servers
 
     @precondition(lambda self: self.harness.line is not None and self.harness.line.out)
     @rule(at=st.integers(0, 10))
@@ -159,7 +159,7 @@ class Interleavings(RuleBasedStateMachine):
 
     @rule(keep=seldom(range(7)))
     def lose_the_tail_of_the_log(self, keep: int | None) -> None:
-        """The server comes back from an old copy, and the client meets it before it has grown again."""
+        """Restore the server from an old backup, and connect before its log has grown again."""
         harness = self.harness
         if keep is not None and keep < len(harness.server.log):
             harness.disconnect()
@@ -180,11 +180,11 @@ class Interleavings(RuleBasedStateMachine):
             harness.perform()
         self.is_rolled_back = False
 
-    # What always holds
+    # Invariants
 
     @invariant()
     def the_cursor_does_not_lie(self) -> None:
-        """Whatever the server has up to the cursor, in partitions that the cursor covers, is in the copy."""
+        """The copy has every event up to the cursor, in the partitions that the cursor covers."""
         if self.is_rolled_back:
             return
         facts = self.harness.store.facts()

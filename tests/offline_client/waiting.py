@@ -1,4 +1,4 @@
-"""Waiting for something to become so, by what a client tells, without guessing how long it takes."""
+"""Waiting for a condition with the changes that a client reports, without guessing how long it takes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 async def until(client: OfflineClient, check: Callable[[], Awaitable[T | None]]) -> T:
-    """What the check gives, once that is something; it is made again after every change."""
+    """Repeat the check after every change until it returns something, and return that."""
     changes = client.changes()
     async with asyncio.timeout(WAIT_S_MAX):
         while not (found := await check()):
@@ -28,7 +28,7 @@ async def until_state(client: OfflineClient, state: State) -> None:
 
 
 async def until_offline(client: OfflineClient) -> ClientError:
-    """Why the client is offline, once it is so for a reason."""
+    """Wait until the client is offline with an error, and return the error."""
 
     async def failed() -> ClientError | None:
         return client.status.error if client.status.state is State.OFFLINE else None
@@ -37,7 +37,7 @@ async def until_offline(client: OfflineClient) -> ClientError:
 
 
 async def until_events(client: OfflineClient, partition: str, number: int) -> list[int]:
-    """The committed ids of a partition, once there are so many."""
+    """Wait until a partition has this number of events, and return their committed ids."""
 
     async def reached() -> list[int]:
         found = await client.events(partition, drafts=False)

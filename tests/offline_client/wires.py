@@ -1,4 +1,4 @@
-"""A wire between client and server that can be slow, cut, or corrupt what passes, and the truth at its other end."""
+"""A proxy between client and server that delays, cuts off or corrupts data, and the events at the server's end."""
 
 import asyncio
 import random
@@ -8,12 +8,12 @@ from typing import Any, Self
 
 import httpx2
 
-WINDOW_BYTES = 200, 6_000  # after so many bytes from the server a fault happens
+WINDOW_BYTES = 200, 6_000  # a fault happens after this number of bytes from the server
 SLOW_BYTES = 97
 
 
 class Wire:
-    """A TCP proxy. `fault` is what happens to the next connections; each connection has one, at a random byte."""
+    """A TCP proxy. `fault` is what happens to each new connection, once, at a random byte."""
 
     def __init__(self, target: tuple[str, int], seed: int = 0) -> None:
         self.target = target
@@ -21,7 +21,7 @@ class Wire:
         self.faults = 0
         self.connections = 0
         self.watch: Callable[[bytes], bool] | None = None
-        """Sees what comes from the server; if it says True, that and the connection are lost."""
+        """A function that gets the data from the server; if it returns True, the data and the connection are lost."""
         self._chance = random.Random(seed)
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -77,7 +77,7 @@ class Wire:
                     left -= len(data)
                 await self._write(writer, data, slowly=fault == "slow")
         except ConnectionError:
-            pass  # the other side is gone
+            pass  # the other side has closed
         finally:
             for end in both:
                 end.transport.abort()
@@ -95,7 +95,7 @@ class Wire:
 
 
 async def read_truth(url: str, partition: str) -> list[dict[str, Any]]:
-    """All events of a partition as the server tells them over HTTP, which no offline client has touched."""
+    """Return all events of a partition from the server over HTTP, without an offline client."""
     found: list[dict[str, Any]] = []
     offset = "-1"
     async with httpx2.AsyncClient(base_url=url, trust_env=False, timeout=30) as http:

@@ -1,4 +1,4 @@
-"""A peer on a real socket that answers what a test tells it to, byte by byte, and keeps what it was asked."""
+"""A peer on a real socket that sends canned answers, byte by byte, and records the requests that it received."""
 
 import socket
 import threading
@@ -24,7 +24,7 @@ def reply(status: int, headers: dict[str, str] | None = None, body: bytes = b"")
 
 
 class Peer:
-    """Gives its answers in order, and the last one again and again. An empty answer cuts the connection."""
+    """Sends its answers in order, and repeats the last one. An empty answer closes the connection."""
 
     def __init__(self, *answers: Answer) -> None:
         self.asked: list[Asked] = []

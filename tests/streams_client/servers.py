@@ -1,4 +1,4 @@
-"""A server whose requests go wrong on demand, and both clients behind one face."""
+"""A server with injected faults, and both clients behind one interface."""
 
 import asyncio
 import threading
@@ -13,14 +13,14 @@ import pytest
 from mainstem.client import AsyncIdempotentProducer, AsyncStreams, Batch, IdempotentProducer, Retries, Streams
 from mainstem.testing.server import ServerProcess
 
-WAIT_S_MAX = 20.0  # only what never happens takes so long
+WAIT_S_MAX = 20.0  # reached only by something that never happens
 QUICK = Retries(attempts_max=6, delay_s=0.01, delay_s_max=0.05)
 
 names = count()
 
 
 class AsyncInThread:
-    """AsyncStreams, with a loop of its own in another thread, called as if it were Streams."""
+    """AsyncStreams on an event loop in another thread, with the interface of Streams."""
 
     def __init__(self, url: str, **options: Any) -> None:
         self._loop = asyncio.new_event_loop()
@@ -127,7 +127,7 @@ def path() -> str:
 
 @pytest.fixture(params=TWINS)
 def twins(request: pytest.FixtureRequest) -> Iterator[Connect]:
-    """Makes clients, of one kind and then of the other."""
+    """A function that creates clients; each test runs once with blocking and once with asynchronous clients."""
     made: list[Any] = []
 
     def connect(url: str, **options: Any) -> Any:
@@ -164,7 +164,7 @@ def faults(server: ServerProcess) -> Iterator[Faults]:
 
 
 class Follower:
-    """Follows a stream in a thread, and keeps what it gets."""
+    """Follows a stream in a thread, and collects the batches."""
 
     def __init__(self, batches: Iterator[Batch]) -> None:
         self.batches: list[Batch] = []
@@ -179,13 +179,13 @@ class Follower:
                     self.batches.append(batch)
                     self._changed.notify_all()
             self.ended.set_result(None)
-        except Exception as error:  # noqa: BLE001 - the test looks at it
+        except Exception as error:  # noqa: BLE001 - the test inspects it
             self.ended.set_exception(error)
         with self._changed:
             self._changed.notify_all()
 
     def wait_until(self, wanted: Callable[..., Any]) -> list[Batch]:
-        """The batches so far, once they are what is wanted."""
+        """Wait until the batches so far fulfil the condition, and return them."""
         with self._changed:
             came = self._changed.wait_for(lambda: wanted(self.batches) or self.ended.done(), WAIT_S_MAX)
         if self.ended.done():

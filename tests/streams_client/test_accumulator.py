@@ -1,4 +1,4 @@
-"""The producer's state, against a server that keeps the protocol's table and a network that does what it likes."""
+"""The producer's state, against a simulated server that follows the protocol and a network that misbehaves."""
 
 from typing import Any
 
@@ -32,14 +32,14 @@ def make(epoch: int = 0, **rules) -> Accumulator:
 
 
 def take(accumulator: Accumulator, now_s: float = 0.0) -> ProducerBatch:
-    """The next batch, which must be there."""
+    """Return the next batch, which must exist."""
     batch = accumulator.next(now_s)
     assert batch is not None
     return batch
 
 
 class Server:
-    """The real rule for producers, over a list of messages. `largest` is how many messages it takes at once."""
+    """The real rule for producers, over a list of messages. `largest` is the largest batch that it accepts."""
 
     def __init__(self, largest: int = 1_000) -> None:
         self.stored: list[bytes] = []
@@ -48,7 +48,7 @@ class Server:
         self._known: ProducerState | None = None
 
     def receive(self, producer: ProducerTuple, messages: list[bytes], closes: bool):
-        """Status, headers."""
+        """Return the status and the headers of the reply."""
         if len(messages) > self.largest:
             return 413, {}
         if self.closed_by is not None and self.closed_by != producer:
@@ -69,7 +69,7 @@ class Server:
 
 
 class World:
-    """A producer, a server, and requests on their way in between."""
+    """A producer, a server, and requests in transit between them."""
 
     def __init__(self, accumulator: Accumulator, server: Server) -> None:
         self.accumulator = accumulator
@@ -92,7 +92,7 @@ class World:
             self.accumulator.mark_sent(batch)
 
     def arrive(self, index: int) -> None:
-        """One of the requests reaches the server; its reply is on the way."""
+        """Deliver one of the requests to the server; its reply is in transit."""
         batch, numbers, messages, closes = self.sent.pop(index % len(self.sent))
         self.answered.append((batch, *self.server.receive(numbers, messages, closes)))
 
@@ -104,7 +104,7 @@ class World:
             self.accumulator.refuse(batch, error_of("POST s", status, headers, b""), self.now_s)
 
     def break_request(self, index: int, *, arrives: bool) -> None:
-        """The connection breaks while the request is on its way; it may arrive all the same, later."""
+        """Break a connection while the request is in transit; the request may still arrive later."""
         request = self.sent.pop(index % len(self.sent))
         if arrives:
             self.lingering.append(request)
@@ -124,7 +124,7 @@ class World:
         self.accumulator.refuse(batch, error_of("POST s", status, headers, b""), self.now_s)
 
     def finish(self) -> None:
-        """From here on everything works; the clock goes on as far as it has to."""
+        """Stop all faults, and advance the clock until everything is settled."""
         for _ in range(10_000):
             self.send()
             if self.sent:
@@ -201,7 +201,7 @@ def test_parcels_that_are_too_large_are_sent_in_smaller_ones(script, largest, in
     while world.lingering:
         world.arrive_late(0)
     check_outcome(world)
-    if accumulator.ended is None:  # else it gave up, where another numbering could have doubled something
+    if accumulator.ended is None:  # otherwise it gave up because renumbering could have stored something twice
         assert world.server.stored == world.added
 
 
@@ -222,7 +222,7 @@ def test_claiming_an_epoch_doubles_nothing_and_reports_what_it_cannot_know(scrip
 
 
 def check_outcome(world: World) -> None:
-    """Each message is stored, once and in order, or somebody was told that it may not be."""
+    """Each message is stored once and in order, or reported as possibly not stored."""
     stored, accumulator = world.server.stored, world.accumulator
     assert [message for message in world.added if message in set(stored)] == stored
     failed = {message for failed in accumulator.failures for message in failed.messages}
@@ -230,7 +230,7 @@ def check_outcome(world: World) -> None:
     assert (accumulator.settled, accumulator.buffered) == (len(world.added), 0)
 
 
-# Rule by rule
+# Single rules
 
 
 def test_messages_linger_for_others_until_there_are_enough():

@@ -1,4 +1,4 @@
-"""A URL that is not that of a server of streams: the client names it, and says what to change."""
+"""URLs that do not lead to a server of streams: the client names the URL, and says what to change."""
 
 import socket
 import ssl

@@ -1,4 +1,4 @@
-"""Appending: what is sent, in which form, under which conditions, and exactly once."""
+"""Appending: encodings, conditions, and exactly-once."""
 
 import asyncio
 import threading
@@ -197,7 +197,7 @@ async def test_an_append_that_is_cancelled_gives_its_turn_away(server, path, fau
         await streams.create(path, "text/plain")
         faults.inject(path, method="POST", delayMs=300)
         sent, waiting, last = (asyncio.create_task(streams.append(path, seq, seq=seq)) for seq in "123")
-        await asyncio.sleep(0)  # all of them have begun
+        await asyncio.sleep(0)  # all of them have started
         waiting.cancel()
         await asyncio.gather(sent, last)
         with pytest.raises(asyncio.CancelledError):
@@ -211,7 +211,7 @@ async def test_streams_do_not_wait_for_the_turns_of_others(server, path, faults)
             await streams.create(f"{path}/{name}", "text/plain")
         faults.inject(f"{path}/a", method="POST", delayMs=10_000)
         slow = asyncio.create_task(streams.append(f"{path}/a", "x", seq="1"))
-        await asyncio.sleep(0)  # it has begun
+        await asyncio.sleep(0)  # it has started
         await streams.append(f"{path}/b", "y", seq="1")
         assert not slow.done()
         slow.cancel()
@@ -323,7 +323,7 @@ def test_a_refused_append_uses_up_no_number(streams, path):
     with pytest.raises(BadRequest):
         streams.append(path, b"{broken", producer=("p", 0, 0))
     streams.append(path, b"1", producer=("p", 0, 0))
-    for _ in range(2):  # and so it is with the numbers that the client gives by itself
+    for _ in range(2):  # the same holds for the numbers that the client assigns automatically
         with pytest.raises(BadRequest):
             streams.append(path, b"{broken")
         streams.append(path, b"2")
@@ -388,7 +388,7 @@ def test_after_an_unknown_outcome_the_next_append_is_stored_once(streams, path, 
 
 
 def test_what_may_be_stored_is_not_reported_as_refused(twins):
-    """The stream is closed between an append whose reply is lost, and its retry."""
+    """The stream is closed after an append whose reply is lost, and before the retry."""
     with canned(b"", reply(409, {"stream-closed": "true", "stream-next-offset": "9"})) as peer:
         streams = twins(peer.url)
         with pytest.raises(OutcomeUnknown) as caught:

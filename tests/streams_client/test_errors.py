@@ -1,4 +1,4 @@
-"""Replies as errors: by code where there is one, else by status and headers."""
+"""Turning replies into errors: by code if there is one, otherwise by status and headers."""
 
 import json
 
@@ -21,7 +21,7 @@ def every(kind):
 def test_every_error_of_the_client_has_a_code_and_says_what_to_do():
     for kind in every(errors.ClientError):
         if kind.__module__ != errors.__name__:
-            continue  # the offline client has its own
+            continue  # the offline client tests its own
         assert kind.code
         assert (
             kind.hint
@@ -89,7 +89,7 @@ def test_limits_are_told():
     assert found.limit_bytes == 10
 
 
-# Other servers, which send no code
+# Other servers send no code
 
 PLAIN = {"content-type": "text/plain; charset=utf-8"}
 

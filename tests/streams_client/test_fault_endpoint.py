@@ -1,4 +1,4 @@
-"""`--test-endpoints`: what can be asked for, what is refused, and where it may not be."""
+"""`--test-endpoints`: the faults that can be injected, invalid requests, and where the option is refused."""
 
 import httpx2
 import pytest

@@ -1,4 +1,4 @@
-"""Following: catch up, then live, over SSE or long-poll, and on after every disconnect."""
+"""Following: catching up, reading live over SSE or long-poll, and resuming after every disconnect."""
 
 import json
 import socket
@@ -258,7 +258,7 @@ def test_a_control_event_that_cannot_be_read_is_an_error(streams, path, faults, 
     assert b"".join(batch.data for batch in follow.batches) == b"data", "from the catch-up, which is not an event"
 
 
-# When SSE does not come through
+# Where SSE does not work
 
 OPEN = {"content-type": "text/plain", "stream-next-offset": "1", "stream-up-to-date": "true"}
 LAST = reply(200, {**OPEN, "stream-next-offset": "2", "stream-closed": "true"}, b"end")

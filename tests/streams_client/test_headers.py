@@ -1,4 +1,4 @@
-"""Tokens, headers and parameters: sent with every request, asked for anew each time."""
+"""Tokens, headers and parameters: sent with every request, and evaluated each time."""
 
 import itertools
 

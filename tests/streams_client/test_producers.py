@@ -1,4 +1,4 @@
-"""The producer over the wire: batches, order, retries, claims, errors and back-pressure."""
+"""The producer over HTTP: batches, order, retries, claims, errors and back-pressure."""
 
 import asyncio
 import itertools
@@ -37,7 +37,7 @@ def produce(streams):
 
 
 def posts_of(peer):
-    """In the order in which they were sent: they come on several connections, whose threads may overtake each other."""
+    """Return the requests in the order in which they were sent: the threads of connections may overtake each other."""
     posts = [asked for asked in peer.asked if asked.method == "POST"]
     return sorted(posts, key=lambda post: int(post.headers["producer-seq"]))
 
@@ -107,7 +107,7 @@ def test_five_are_in_flight_and_everything_arrives_in_order(streams, path, produ
 
 
 def test_requests_really_overlap(twins):
-    """With one at a time the peer would wait for ever for the third."""
+    """With one request at a time, the peer would wait forever for the third."""
     together = threading.Barrier(3, timeout=15)
     numbers = itertools.count()
 
@@ -123,7 +123,7 @@ def test_requests_really_overlap(twins):
 
 
 def test_closing_waits_for_every_reply(twins):
-    """The reply to a later batch says that the one before it is stored, but that one's request is still on its way."""
+    """The reply to a later batch proves that the previous one is stored, although that request is still in transit."""
     answered = []
     later = threading.Event()
 
@@ -145,7 +145,7 @@ def test_closing_waits_for_every_reply(twins):
 @pytest.mark.parametrize("fault", [{"dropConnection": True}, {"dropReply": True}, {"status": 503}, {"status": 500}])
 def test_faults_lose_and_double_nothing(streams, path, produce, faults, fault):
     streams.create(path, JSON)
-    patient = Retries(attempts_max=30, delay_s=0.01, delay_s_max=0.05)  # all faults may meet the same request
+    patient = Retries(attempts_max=30, delay_s=0.01, delay_s_max=0.05)  # all faults may hit the same request
     with produce(path, batch_messages=5, linger_s=0, retries=patient) as producer:
         for start in range(0, 100, 10):
             faults.inject(path, method="POST", **fault, count=2)
@@ -494,7 +494,7 @@ def test_on_error_may_close_the_producer_and_may_not_wait_for_it():
     with canned(reply(413), reply(200, {"stream-next-offset": "1"})) as peer, Streams(peer.url) as streams:
         options: dict[str, Any] = {"content_type": JSON, "batch_messages": 1, "in_flight_max": 1, "linger_s": 60}
         with IdempotentProducer(streams, "a", on_error=close, **options) as producer:
-            with producer._lock:  # all are there before the first is sent
+            with producer._lock:  # all are added before the first is sent
                 for message in (b"1", b"2", b"3"):
                     producer._accumulator.add(message, 0)
             producer._begin()

@@ -1,4 +1,4 @@
-"""Reading what is there: batches with their offsets, and everything at once."""
+"""Reading existing data: batches with their offsets, and everything at once."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The server is killed and comes back, on the same data and port, under every call."""
+"""The server is killed and restarts with the same data and port, during every call."""
 
 import socket
 import threading
@@ -27,7 +27,7 @@ def fixed(start_server) -> ServerProcess:
 
 @contextmanager
 def killed(server: ServerProcess) -> Iterator[None]:
-    """The server is dead when the block begins, and starts while it runs."""
+    """Kill the server before the block begins, and start it while the block runs."""
     server.kill()
     starting = threading.Timer(0.1, server.start)
     starting.start()
@@ -37,7 +37,7 @@ def killed(server: ServerProcess) -> Iterator[None]:
         starting.join()
 
 
-# What is called on a stream of its own that holds [1, 2], and what must be true afterwards.
+# Calls on a stream that holds [1, 2], and what must be true afterwards.
 CALLS: dict[str, tuple[Callable, Callable]] = {
     "create": (
         lambda streams, path: streams.create(f"{path}/made", "text/plain", body="once"),

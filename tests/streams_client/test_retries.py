@@ -1,4 +1,4 @@
-"""What is tried again, after how long, and what is not."""
+"""Retries: what is retried, after how long, what is not, and how retries are reported."""
 
 import math
 import random
@@ -338,7 +338,7 @@ def test_retries_that_make_no_sense_are_refused_by_name(values):
 
 
 def test_a_clock_that_jumps_changes_nothing(twins, server, path, faults, follower, monkeypatch):
-    """Only monotonic time is used; the time of day may be what it likes."""
+    """Only the monotonic clock counts; the time of day may jump."""
     jumps = random.Random(5)
     monkeypatch.setattr(time, "time", lambda: jumps.uniform(0, 4e9))
     monkeypatch.setattr(time, "time_ns", lambda: jumps.randrange(4 * 10**18))

@@ -1,4 +1,4 @@
-"""The event-stream parser: any cut, any line end, and nothing that is not an event."""
+"""The SSE parser: pieces cut anywhere, all line ends, and input that is not an event."""
 
 import re
 from base64 import b64encode
@@ -53,7 +53,7 @@ def test_what_the_server_encodes_is_what_the_client_reads(batches, places):
         wire += sse.encode_text(text.encode()) + sse.HEARTBEAT
         wire += sse.encode_control(Offset(0, position), "7", True, False)
     found = parse(BatchParser("text/plain", base64=False), cut(wire, places))
-    # Line ends inside text arrive as LF: an event stream has no other way.
+    # Line ends inside text arrive as LF: SSE cannot carry any other.
     unified = [re.sub("\r\n|\r", "\n", text).encode() for text, _ in batches]
     assert [batch.data for batch in found] == unified
     assert [batch.offset for batch in found] == [str(Offset(0, position)) for _, position in batches]

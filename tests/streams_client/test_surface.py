@@ -1,4 +1,4 @@
-"""The public names, their twins, and what importing them costs."""
+"""The public names, the equality of both clients, and the cost of the import."""
 
 import inspect
 import subprocess

@@ -1,4 +1,4 @@
-// What an application does with the official Go client, against the server at MAINSTEM_URL. Prints what it saw as JSON.
+// What an application does with the official Go client, against the server at MAINSTEM_URL. Prints the results as JSON.
 package main
 
 import (
@@ -27,7 +27,7 @@ func create(ctx context.Context, client *streams.Client, name, contentType strin
 	return stream
 }
 
-// follow gives what it reads, one item after another, until the stream is closed or, if it is not live, read.
+// follow sends each item that it reads, until the stream is closed or, without live mode, until it has read everything.
 func follow(ctx context.Context, stream *streams.Stream, live streams.LiveMode) <-chan any {
 	items := make(chan any)
 	go func() {
@@ -47,7 +47,7 @@ func follow(ctx context.Context, stream *streams.Stream, live streams.LiveMode) 
 			for _, item := range batch {
 				items <- item
 			}
-			if chunk.StreamClosed { // by SSE this client goes on until it is told to stop
+			if chunk.StreamClosed { // over SSE this client continues after the end of the stream
 				return
 			}
 		}
@@ -111,7 +111,7 @@ func main() {
 	}
 	seen["produced"] = numbers
 
-	// Following, and an end that those who follow hear of
+	// Following, and a close that followers see
 	for name, live := range map[string]streams.LiveMode{"sse": streams.LiveModeSSE, "long-poll": streams.LiveModeLongPoll} {
 		stream := create(ctx, client, name, "application/json")
 		_, err = stream.Append(ctx, []byte(`"before"`))

@@ -1,4 +1,4 @@
-// What an application does with the official Java client, against the server at MAINSTEM_URL. Prints what it saw as JSON.
+// What an application does with the official Java client, against the server at MAINSTEM_URL. Prints the results as JSON.
 
 import com.durablestreams.ChunkIterator;
 import com.durablestreams.DurableStream;
@@ -31,7 +31,7 @@ public final class OfficialClient {
         return ROOT + name;
     }
 
-    /** The items of a JSON stream, one after another. They have no commas or brackets in them. */
+    /** The items of a JSON stream, one by one. They contain no commas or brackets. */
     private static final class Items {
         private final ChunkIterator chunks;
         private final ArrayDeque<String> waiting = new ArrayDeque<>();
@@ -40,7 +40,7 @@ public final class OfficialClient {
             this.chunks = chunks;
         }
 
-        /** The next one, or null at the end of what can be read. */
+        /** Returns the next item, or null at the end. */
         String next() {
             while (waiting.isEmpty()) {
                 if (!chunks.hasNext()) {
@@ -123,7 +123,7 @@ public final class OfficialClient {
             CLIENT.append(url, bytes("\"after\""));
             found.add(items.next());
         }
-        // Only now: by SSE this client may drop what it has received when its connection ends, or wait a minute more.
+        // Not earlier: over SSE this client may drop received data when its connection ends, or wait another minute.
         CLIENT.close(url);
         note(name, found);
         boolean refused = false;
@@ -150,6 +150,6 @@ public final class OfficialClient {
                 .collect(Collectors.joining(",", "{", "}"));
         System.out.write(bytes(members), 0, bytes(members).length);
         System.out.flush();
-        System.exit(0); // the threads of the HTTP client go on
+        System.exit(0); // the threads of the HTTP client would keep the process alive
     }
 }

@@ -1,4 +1,4 @@
-// What an application does with the official Rust client, against the server at MAINSTEM_URL. Prints what it saw as JSON.
+// What an application does with the official Rust client, against the server at MAINSTEM_URL. Prints the results as JSON.
 use std::error::Error;
 use std::sync::{Arc, Mutex};
 
@@ -18,8 +18,8 @@ async fn create(client: &Client, name: &str, content_type: &str) -> Outcome<Dura
     Ok(stream)
 }
 
-/// Gives what it reads, one item after another, until it has read all or, if it is live, nobody listens any more: this
-/// client does not tell its readers that a stream is closed.
+/// Sends each item that it reads, until it has read everything or, in live mode, until the receiver is dropped: this
+/// client does not report that a stream is closed.
 fn follow(stream: &DurableStream, live: LiveMode) -> mpsc::Receiver<Value> {
     let (sender, receiver) = mpsc::channel(1);
     let reading = stream.read().offset(Offset::Beginning).live(live).build();
@@ -53,7 +53,7 @@ async fn take(items: &mut mpsc::Receiver<Value>, count: usize) -> Vec<Value> {
     found
 }
 
-/// Whether this epoch of the producer was refused as an old one.
+/// Returns whether the server refused this epoch of the producer as stale.
 async fn produce(stream: &DurableStream, epoch: u64, numbers: std::ops::Range<i64>) -> Outcome<bool> {
     let stale = Arc::new(Mutex::new(false));
     let heard = stale.clone();
@@ -102,7 +102,7 @@ async fn main() -> Outcome<()> {
     seen.insert("fenced".into(), json!(produce(&produced, 0, -1..0).await?));
     seen.insert("produced".into(), json!(take(&mut follow(&produced, LiveMode::Off), usize::MAX).await));
 
-    // Following, and an end that those who follow hear of
+    // Following, and a close that followers see
     for (name, live) in [("sse", LiveMode::Sse), ("long-poll", LiveMode::LongPoll)] {
         let stream = create(&client, name, "application/json").await?;
         stream.append("\"before\"").await?;
