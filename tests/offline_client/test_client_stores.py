@@ -126,7 +126,7 @@ class StoreContract(ABC):
         store.apply([StoreUpdate(fetched=(("p", 7),), joined=("p",))])
         assert store.facts().partitions == ()
 
-    def test_leaving_forgets_what_no_other_partition_shows(self, store):
+    def test_removing_a_partition_discards_what_no_other_partition_shows(self, store):
         store.follow(["q"])
         store.apply([StoreUpdate(events=(event(1, "p"), event(2, "p", "q"), event(3, "q")))])
         applied = store.apply([StoreUpdate(left=("p",))])
@@ -284,7 +284,7 @@ class StoreContract(ABC):
         store.apply([StoreUpdate(events=(event(2, id_="e4"),))])
         assert ids(store) == [2]
 
-    def test_a_snapshot_takes_the_place_of_older_events_of_its_partition(self, store):
+    def test_a_snapshot_replaces_older_events_of_its_partition(self, store):
         store.follow(["q"])
         store.apply([StoreUpdate(events=(event(1, "p"), event(2, "p", "q"), event(3, "p")))])
         applied = store.apply([StoreUpdate(snapshots=(Snapshot("p", 2, b"[1]"), Snapshot("z", 2, b"1")))])

@@ -89,7 +89,7 @@ async def test_an_outage_is_logged_once_with_what_is_retried(tmp_path, caplog):
     assert "retrying until the server answers" in warning.getMessage()
 
 
-async def test_a_url_that_is_no_sync_endpoint_is_an_error_and_not_an_endless_wait(tmp_path, shared_server):
+async def test_a_url_that_is_not_a_sync_endpoint_is_an_error_instead_of_an_endless_wait(tmp_path, shared_server):
     url = f"{shared_server.url}/nowhere"
     async with OfflineClient(url, client_id="ada", store=tmp_path / "ada.db") as client:
         with pytest.raises(NotASyncEndpoint, match="answered 403") as caught:
@@ -289,7 +289,7 @@ async def test_more_submits_than_the_queue_holds_wait_for_their_turn(make_client
 # Rejections
 
 
-async def test_a_rejected_draft_leaves_the_view_and_is_told_of(start_on_fixed_port, tmp_path):
+async def test_a_rejected_draft_leaves_the_views_and_is_reported(start_on_fixed_port, tmp_path):
     server = start_on_fixed_port("--sync-validation", "tree")
     good = {"type": "set", "payload": {"target": "a", "value": 1}, "n": 1}
     path = tmp_path / "ada.db"
@@ -451,7 +451,7 @@ async def test_views_are_folded_on_from_where_they_were_stored(make_client, tmp_
         assert len(folded) == 30
 
 
-async def test_a_reducer_may_change_its_state_in_place_and_callers_may_change_what_they_get(make_client, room):
+async def test_a_reducer_may_modify_its_state_and_callers_may_modify_their_copy(make_client, room):
     def collect(state, event):
         state.append(event.event["n"])
         return state
@@ -464,7 +464,7 @@ async def test_a_reducer_may_change_its_state_in_place_and_callers_may_change_wh
         assert await client.view("all") == [1, 2]
 
 
-async def test_a_reducer_that_fails_is_told_of_and_loses_nothing(make_client, room):
+async def test_a_reducer_that_fails_is_reported_and_loses_nothing(make_client, room):
     async with make_client() as client:
         client.register_view("bad", lambda state, event: 1 / 0, 0)
         client.register_view("odd", lambda state, event: object(), 0)
@@ -481,7 +481,7 @@ async def test_a_reducer_that_fails_is_told_of_and_loses_nothing(make_client, ro
             client.register_view("set", total, object())
 
 
-async def test_a_snapshot_of_the_server_takes_the_place_of_pruned_history(make_client, room, shared_server):
+async def test_a_snapshot_of_the_server_replaces_pruned_history(make_client, room, shared_server):
     async with make_client("ada") as ada:
         ids = [await (await ada.submit([room], {"n": n})).committed() for n in range(1, 5)]
     with httpx2.Client(base_url=shared_server.url, trust_env=False) as http:
@@ -502,7 +502,7 @@ async def test_a_snapshot_of_the_server_takes_the_place_of_pruned_history(make_c
         assert (kept.committed_id, json.loads(kept.state)) == (ids[1], {"sum": 3})
 
 
-async def test_history_that_is_gone_is_told_of(make_client, room, shared_server):
+async def test_pruned_history_is_reported(make_client, room, shared_server):
     async with make_client("ada") as ada:
         ids = [await (await ada.submit([room], {"n": n})).committed() for n in range(1, 4)]
     httpx2.post(f"{shared_server.url}/v1/prune", json={"floors": {room: ids[1]}}, trust_env=False).raise_for_status()
@@ -528,7 +528,7 @@ async def test_changes_tell_of_drafts_commits_and_the_connection(make_client, ro
     assert states[-1] is State.LIVE
 
 
-async def test_a_slow_listener_is_told_that_it_missed_something(make_client, room, monkeypatch):
+async def test_a_slow_listener_learns_that_it_missed_something(make_client, room, monkeypatch):
     monkeypatch.setattr(limits, "OFFLINE_CHANGES_MAX", 5)
     async with make_client() as client:
         changes = client.changes()
@@ -573,7 +573,7 @@ async def test_connect_now_does_not_wait_for_the_next_attempt(start_on_fixed_por
             await client.synced()
 
 
-async def test_another_log_behind_the_same_address_is_noticed(start_on_fixed_port, tmp_path):
+async def test_another_log_at_the_same_address_is_noticed(start_on_fixed_port, tmp_path):
     """A server with a memory store loses everything at a restart."""
     server = start_on_fixed_port("--store", "memory")
     path = tmp_path / "ada.db"
@@ -590,7 +590,7 @@ async def test_another_log_behind_the_same_address_is_noticed(start_on_fixed_por
 
 
 @pytest.mark.parametrize("url", ["", "localhost:4437", "ftp://host", "http://"])
-def test_an_address_that_is_none_is_refused(url):
+def test_an_invalid_address_is_refused(url):
     with pytest.raises(BadArgument, match="ws://host:port/v1/sync"):
         OfflineClient(url, client_id="a", store=MemoryClientStore())
 

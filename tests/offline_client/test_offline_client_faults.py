@@ -122,7 +122,7 @@ async def test_a_server_that_is_killed_under_a_call_costs_nothing(start_on_fixed
         assert (1_000 in numbers) == (call == "submit")
 
 
-async def test_a_result_that_is_lost_with_the_server_is_heard_of_later(start_on_fixed_port, tmp_path):
+async def test_a_result_that_is_lost_with_the_server_arrives_later(start_on_fixed_port, tmp_path):
     """The server is killed after the commit and before the reply."""
     server = start_on_fixed_port()
     async with Wire(server.address) as wire:
@@ -277,9 +277,7 @@ async def test_a_server_whose_clock_jumps_changes_nothing(tmp_path, monkeypatch)
 # Full and failing disks
 
 
-async def test_a_full_disk_refuses_drafts_and_goes_on_when_there_is_room(
-    shared_server, room, tmp_path, disk: FaultyDisk
-):
+async def test_a_full_disk_refuses_drafts_until_there_is_space(shared_server, room, tmp_path, disk: FaultyDisk):
     store = SqliteClientStore(tmp_path / "ada.db", vfs=disk.name)
     async with OfflineClient(
         shared_server.url, client_id=room, store=store, partitions=[room], retries=QUICK
@@ -299,9 +297,7 @@ async def test_a_full_disk_refuses_drafts_and_goes_on_when_there_is_room(
         await assert_exactly_once(client, shared_server.url, room, [1, 4])
 
 
-async def test_a_disk_that_fills_up_while_others_write_loses_none_of_it(
-    shared_server, room, tmp_path, disk: FaultyDisk
-):
+async def test_a_disk_that_fills_up_while_others_write_loses_nothing(shared_server, room, tmp_path, disk: FaultyDisk):
     store = SqliteClientStore(tmp_path / "ada.db", vfs=disk.name)
     other = OfflineClient(shared_server.url, client_id=f"{room}-other", store=MemoryClientStore(), partitions=[room])
     client = OfflineClient(shared_server.url, client_id=room, store=store, partitions=[room], retries=QUICK)
@@ -401,7 +397,7 @@ def start_writer(url: str, path: Path) -> "subprocess.Popen[str]":
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-async def test_a_second_process_on_one_store_is_refused_and_the_first_goes_on(tmp_path):
+async def test_a_second_process_on_one_store_is_refused_and_the_first_continues(tmp_path):
     path = tmp_path / "ada.db"
     async with OfflineClient(NOWHERE, client_id="ada", store=path, partitions=["p"]) as client:
         second = start_writer(NOWHERE, path)

@@ -117,7 +117,7 @@ def test_an_added_partition_is_fetched_from_0_and_nothing_else_is(harness, serve
     assert harness.copy() == harness.truth()
 
 
-def test_fetching_a_partition_goes_on_where_it_was_cut(harness, server):
+def test_fetching_a_partition_resumes_where_it_was_interrupted(harness, server):
     commit(server, 1)
     commit(server, 5, "q")
     harness.come_to_rest()
@@ -193,7 +193,7 @@ def test_a_page_that_ends_before_its_cursor_is_of_another_log():
     assert json.loads(again.text)["payload"]["since_committed_id"] == 0
 
 
-def test_a_log_that_may_only_lag_behind_is_asked_again():
+def test_a_log_that_may_only_lag_behind_is_tried_again():
     session = Session(Facts(9, 9, (Followed("p"),), 0), "me", "", is_certain=False)
     session.open()
     with pytest.raises(HistoryBehind, match="tries again") as behind:
@@ -201,7 +201,7 @@ def test_a_log_that_may_only_lag_behind_is_asked_again():
     assert behind.value.retryable
 
 
-def test_an_id_at_another_place_is_of_another_log(harness, server):
+def test_an_event_with_another_committed_id_means_another_log(harness, server):
     """The log was lost and has grown again, so its head proves nothing."""
     commit(server, 5)
     harness.come_to_rest()
@@ -220,7 +220,7 @@ def test_an_id_at_another_place_is_of_another_log(harness, server):
 # Early broadcasts
 
 
-def test_broadcasts_behind_the_end_of_a_cycle_wait_until_it_is_over():
+def test_broadcasts_after_the_end_of_a_cycle_wait_until_it_is_complete():
     session = active()
     early = {"id": "b", "partitions": ["p"], "committed_id": 7, "event": {}}
     assert session.receive(text("event_broadcast", early)) == []

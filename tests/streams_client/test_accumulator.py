@@ -252,7 +252,7 @@ def test_a_flush_does_not_linger():
     assert take(accumulator).messages == [b"a"]
 
 
-def test_a_clock_that_stands_still_holds_nothing_up_for_ever():
+def test_a_clock_that_stands_still_blocks_nothing_forever():
     accumulator = make(linger_s=1.0, batch_messages=2)
     accumulator.add(b"a", 100.0)
     accumulator.add(b"b", 0.0)
@@ -349,7 +349,7 @@ def test_a_claim_does_not_repeat_what_the_old_epoch_may_have_stored():
     assert (failed.messages, type(failed.error)) == ([b"a"], OutcomeUnknown)
 
 
-def test_numbers_are_not_given_anew_while_an_old_one_may_still_arrive():
+def test_batches_are_not_renumbered_while_an_old_number_may_still_arrive():
     world = World(make(batch_messages=3, in_flight_max=3), Server(largest=2))
     world.add(b"first")
     world.accumulator.flush()

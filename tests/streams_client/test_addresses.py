@@ -40,7 +40,7 @@ def test_a_prefix_of_its_own_is_recognised_and_other_servers_may_have_any_path(t
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:4437", "localhost", "ws://127.0.0.1:4437", "http://", "http://h/?a=b"])
-def test_what_is_no_address_is_refused_with_an_example(twins, url):
+def test_an_invalid_address_is_refused_with_an_example(twins, url):
     with pytest.raises(BadArgument, match=r"http://127\.0\.0\.1:4437"):
         twins(url)
 

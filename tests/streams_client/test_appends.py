@@ -41,7 +41,7 @@ def test_all_byte_values_survive(streams, path):
     assert streams.read_bytes(path) == bytes(range(256))
 
 
-def test_an_append_that_is_too_large_is_told_at_once(streams, path):
+def test_an_append_that_is_too_large_is_reported_at_once(streams, path):
     streams.create(path)
     for _ in range(3):
         with pytest.raises(BodyTooLarge):
@@ -115,7 +115,7 @@ def test_the_content_type_is_found_out_and_a_wrong_one_is_refused(streams, path)
     assert streams.read_json(path) == ["x"]
 
 
-def test_a_stream_that_was_made_anew_by_somebody_else_is_appended_to_all_the_same(twins, server, path):
+def test_a_stream_that_another_client_created_again_accepts_appends(twins, server, path):
     mine, other = twins(server.url), twins(server.url)
     mine.create(path, "text/plain")
     for _ in range(3):
@@ -192,7 +192,7 @@ async def test_a_seq_that_comes_too_late_fails_alone(server, path):
         assert await streams.read_text(path) == "abc"
 
 
-async def test_an_append_that_is_cancelled_gives_its_turn_away(server, path, faults):
+async def test_an_append_that_is_cancelled_gives_up_its_turn(server, path, faults):
     async with AsyncStreams(server.url) as streams:
         await streams.create(path, "text/plain")
         faults.inject(path, method="POST", delayMs=300)
@@ -301,7 +301,7 @@ def test_an_epoch_fences_in_its_own_stream_alone(streams, path):
     assert (streams.read_text(f"{path}/x"), streams.read_text(f"{path}/y")) == ("a", "ab")
 
 
-def test_a_stream_that_was_made_anew_knows_no_numbers(streams, path):
+def test_a_stream_that_was_created_again_knows_no_producers(streams, path):
     for data in ("old", "new"):
         streams.create(path, "text/plain")
         assert not streams.append(path, data, producer=("p", 0, 0)).duplicate

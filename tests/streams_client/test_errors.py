@@ -78,11 +78,11 @@ def test_no_reply_is_too_strange_to_be_an_error(status, body, headers):
 
 
 @pytest.mark.parametrize("body", [b"[]", b"null", b"{", b'{"code": 5, "hint": 7}', b'{"detail": ["x"]}'])
-def test_a_problem_that_is_none_still_has_its_status(body):
+def test_a_malformed_problem_still_has_its_status(body):
     assert error_of("GET s", 404, PROBLEM, body).status == 404
 
 
-def test_limits_are_told():
+def test_limits_are_in_the_error():
     error = server_errors.BodyTooLarge("too large", limit_bytes=10)
     found = error_of("POST s", 413, PROBLEM, json.dumps(problem(error)).encode())
     assert isinstance(found, errors.BodyTooLarge)
@@ -110,7 +110,7 @@ def test_a_conflict_after_a_seq_is_a_sequence_conflict_unless_the_reply_says_oth
     assert type(error_of("POST s", 409, headers, body, seq_sent=True)) is kind
 
 
-def test_a_conflict_without_a_seq_is_no_sequence_conflict():
+def test_a_conflict_without_a_seq_is_not_a_sequence_conflict():
     assert type(error_of("POST s", 409, PLAIN, b"Conflict")) is errors.Conflict
 
 

@@ -62,7 +62,7 @@ def test_a_body_is_cut_with_and_without_a_sign(http, stream, path, faults):
 @pytest.mark.parametrize(
     "body", ["[]", "{}", '{"path": "x", "unknown": 1}', '{"path": "x", "count": 0}', '{"path": "x", "status": 99}', "{"]
 )
-def test_what_is_no_fault_is_refused(http, body):
+def test_an_invalid_fault_is_refused(http, body):
     response = http.post("/_test/inject-error", content=body)
     assert response.status_code == 400
     assert "not a fault" in response.json()["detail"]
@@ -72,7 +72,7 @@ def test_other_methods_are_refused(http):
     assert http.get("/_test/inject-error").status_code == 405
 
 
-def test_without_the_flag_there_is_no_such_path(start_server):
+def test_without_the_flag_the_path_does_not_exist(start_server):
     server = start_server()
     response = httpx2.post(f"{server.url}/_test/inject-error", json={"path": "x"}, trust_env=False)
     assert response.status_code == 404

@@ -132,7 +132,7 @@ def test_now_is_an_offset_that_can_be_kept(streams, path, follower, live, conten
 
 
 @pytest.mark.parametrize("offset", ["not-an-offset", "ffffffffffffffff"])
-def test_an_offset_that_is_none_is_refused(streams, path, live, offset):
+def test_an_invalid_offset_is_refused(streams, path, live, offset):
     streams.create(path, "text/plain", body="x")
     with pytest.raises(BadRequest, match="offset") as caught:
         list(streams.follow(path, offset, live=live))
@@ -178,7 +178,7 @@ def test_a_follower_may_leave_whenever_it_likes(streams, path, live):
     assert streams.read_text(path) == "ab"
 
 
-def test_many_batches_behind_are_caught_up_with(streams, path, follower, live):
+def test_a_follower_that_is_many_batches_behind_catches_up(streams, path, follower, live):
     streams.create(path, JSON)
     for _ in range(10):
         streams.append_json(path, *("x" * 100 for _ in range(50)))
@@ -192,7 +192,7 @@ def test_many_batches_behind_are_caught_up_with(streams, path, follower, live):
 
 
 @pytest.mark.parametrize("fault", [{"dropConnection": True}, {"dropReply": True}, {"status": 503}, {"status": 500}])
-def test_a_follower_goes_on_where_it_was(streams, path, faults, follower, live, fault):
+def test_a_follower_resumes_where_it_was(streams, path, faults, follower, live, fault):
     streams.create(path, JSON)
     streams.append(path, 0)
     faults.inject(path, method="GET", **fault, count=3)
@@ -270,7 +270,7 @@ def test_a_server_without_sse_is_followed_by_long_poll(twins):
         assert [asked.target.partition("live=")[2] for asked in peer.asked] == ["", "sse", "long-poll"]
 
 
-def test_who_insists_on_sse_is_told(twins):
+def test_a_caller_that_insists_on_sse_gets_an_error(twins):
     with canned(reply(200, OPEN, b"a"), reply(200, OPEN, b"")) as peer:
         with pytest.raises(InvalidResponse) as caught:
             list(twins(peer.url).follow("s", live="sse"))
@@ -305,7 +305,7 @@ def test_the_cursor_is_sent_back(twins):
         assert "offset=2&" in peer.asked[2].target
 
 
-def test_long_polls_that_end_with_nothing_are_sent_again_and_told_to_nobody(twins):
+def test_long_polls_that_return_nothing_are_repeated_silently(twins):
     nothing = reply(204, {"stream-next-offset": "1", "stream-up-to-date": "true", "stream-cursor": "7"})
     with canned(reply(200, OPEN, b"a"), nothing, nothing, nothing, LAST) as peer:
         batches = list(twins(peer.url).follow("s", live="long-poll"))
@@ -314,7 +314,7 @@ def test_long_polls_that_end_with_nothing_are_sent_again_and_told_to_nobody(twin
         assert all("offset=1&live=long-poll" in asked.target for asked in peer.asked[1:])
 
 
-def test_a_silent_connection_is_given_up_and_made_anew(twins, monkeypatch):
+def test_a_silent_connection_is_closed_and_replaced(twins, monkeypatch):
     monkeypatch.setattr("mainstem.limits.CLIENT_SSE_SILENCE_S", 0.3)
     gone = threading.Event()
 

@@ -125,7 +125,7 @@ def test_a_header_that_is_not_one_line_is_refused(twins, value):
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:4437", "ftp://x", "http://", "http://x?a=b", ""])
-def test_an_address_that_is_none_is_refused(twins, url):
+def test_an_invalid_address_is_refused(twins, url):
     with pytest.raises(BadArgument, match="http://127"):
         twins(url)
 

@@ -225,7 +225,7 @@ def test_a_producer_that_was_never_used_closes_too(produce, path):
     produce(path).close()
 
 
-def test_the_stream_is_closed_behind_the_last_message(streams, path, produce, faults):
+def test_the_stream_is_closed_after_the_last_message(streams, path, produce, faults):
     streams.create(path, JSON)
     producer = produce(path)
     producer.append_all([1, 2])
@@ -276,7 +276,7 @@ def test_a_stale_epoch_fails_unless_it_may_be_claimed(streams, path, produce):
     assert streams.read_text(path) == "other abcdef"
 
 
-def test_a_producer_that_is_fenced_in_between_claims_and_goes_on(streams, path, produce):
+def test_a_producer_that_is_fenced_in_between_claims_an_epoch_and_continues(streams, path, produce):
     streams.create(path, JSON)
     with produce(path, producer_id="shared", auto_claim=True) as producer:
         producer.append(1)
@@ -327,7 +327,7 @@ def test_a_new_instance_that_claims_stores_what_it_was_given(streams, path, prod
 # Errors
 
 
-def test_on_error_hears_of_what_is_not_stored(streams, path, produce):
+def test_on_error_receives_what_is_not_stored(streams, path, produce):
     streams.create(path, "text/plain")
     streams.close(path)
     failures: list[Any] = []
@@ -350,7 +350,7 @@ def test_without_on_error_the_next_flush_or_close_raises(streams, path, produce)
     producer.close()
 
 
-def test_a_stream_that_is_not_there_is_told_at_the_first_append(produce, path):
+def test_a_missing_stream_is_reported_at_the_first_append(produce, path):
     with pytest.raises(NotFound, match=path):
         produce(path).append("a")
 

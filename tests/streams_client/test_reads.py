@@ -7,7 +7,7 @@ from mainstem.client import BadArgument, BadRequest, Batch, NotFound, TooMuchDat
 JSON = "application/json"
 
 
-def test_an_empty_stream_gives_one_empty_batch_that_is_up_to_date(streams, path):
+def test_an_empty_stream_yields_one_empty_batch_that_is_up_to_date(streams, path):
     offset = streams.create(path, "text/plain").next_offset
     (batch,) = streams.read(path)
     assert batch == Batch(data=b"", offset=offset, content_type="text/plain", up_to_date=True)
@@ -58,7 +58,7 @@ def test_any_offset_that_was_given_can_be_read_from(streams, path):
 
 
 @pytest.mark.parametrize("content_type", ["text/plain; charset=utf-8", JSON, "application/x-custom-type"])
-def test_reading_again_gives_the_same(streams, path, content_type):
+def test_reading_again_returns_the_same(streams, path, content_type):
     streams.create(path, content_type)
     streams.append(path, b"1")
     middle = streams.append(path, b"2").next_offset
@@ -114,7 +114,7 @@ def test_only_the_last_batch_of_a_closed_stream_is_closed(streams, path):
     assert [(batch.up_to_date, batch.closed) for batch in batches] == expected
 
 
-def test_now_gives_the_end_and_no_data(streams, path):
+def test_now_returns_the_end_and_no_data(streams, path):
     streams.create(path, JSON, body=[1])
     (batch,) = streams.read(path, "now")
     assert (batch.messages, batch.offset, batch.up_to_date) == ([], streams.head(path).next_offset, True)
@@ -131,7 +131,7 @@ def test_an_offset_serves_another_client(twins, server, path):
 
 
 @pytest.mark.parametrize("offset", ["nonsense", "0", "", "-2"])
-def test_an_offset_that_is_none_is_refused_with_a_reason(streams, path, offset):
+def test_an_invalid_offset_is_refused_with_a_reason(streams, path, offset):
     streams.create(path, "text/plain")
     with pytest.raises(BadRequest, match="offset") as caught:
         list(streams.read(path, offset))

@@ -167,7 +167,7 @@ def test_a_follower_outlives_its_server(twins, fixed, follower):
 
 
 @pytest.mark.slow
-def test_an_orderly_restart_is_no_different(twins, fixed, follower):
+def test_an_orderly_restart_makes_no_difference(twins, fixed, follower):
     streams = twins(fixed.url, retries=PATIENT)
     streams.create("s", JSON)
     follow = follower(streams.follow("s"))

@@ -74,7 +74,7 @@ def test_retries_come_to_an_end(twins, status, kind):
         assert caught.value.retryable
 
 
-def test_one_attempt_is_no_retry(twins):
+def test_one_attempt_means_no_retry(twins):
     with canned(reply(503)) as peer:
         with pytest.raises(Unavailable):
             twins(peer.url, retries=Retries(attempts_max=1)).head("s")
@@ -82,7 +82,7 @@ def test_one_attempt_is_no_retry(twins):
 
 
 @pytest.mark.parametrize("fault", [{"dropConnection": True}, {"dropReply": True}, {"dropAfterBytes": 3}])
-def test_a_broken_connection_is_made_anew(streams, path, faults, fault):
+def test_a_broken_connection_is_replaced(streams, path, faults, fault):
     streams.create(path, "application/json", body=b'["persistent", "data"]')
     faults.inject(path, method="GET", **fault, count=4)
     assert streams.read_json(path) == ["persistent", "data"]
@@ -211,7 +211,7 @@ def test_only_a_server_that_has_answered_once_gets_all_the_retries_unless_they_a
     assert count_attempts(Retries(attempts_max=7), reached=False) == 7
 
 
-def test_warnings_about_an_outage_are_rare_and_tell_how_long_it_goes_on(caplog):
+def test_warnings_about_an_outage_are_rare_and_say_how_long_it_goes_on(caplog):
     now_s = 0.0
     reports = RetryReports(None, lambda: now_s)
     error = ConnectionFailed("follow s: cannot connect to http://h: connection refused")
@@ -270,7 +270,7 @@ def test_a_reply_of_something_else_is_an_error(twins):
             list(streams.list())
 
 
-def test_a_server_that_never_comes_to_an_end_is_not_read_for_ever(twins):
+def test_a_server_that_never_reaches_the_end_is_not_read_forever(twins):
     with canned(reply(200, INFO, b"")) as peer:
         with pytest.raises(InvalidResponse, match="more"):
             twins(peer.url).read_bytes("s", "1")

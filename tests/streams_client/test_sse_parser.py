@@ -42,7 +42,7 @@ def test_events_are_the_same_however_the_bytes_are_cut_and_the_lines_ended(wante
 
 
 @given(st.binary(max_size=200), st.lists(st.integers(0, 200), max_size=8))
-def test_garbage_gives_the_same_however_it_is_cut(data, places):
+def test_garbage_parses_the_same_however_it_is_cut(data, places):
     assert parse(EventParser(), cut(data, places)) == parse(EventParser(), [data])
 
 
@@ -91,11 +91,11 @@ def test_one_space_after_the_colon_is_dropped_and_no_more():
     assert parse(EventParser(), [b"data:  two\ndata: one\ndata:none\n\n"]) == [Event("message", b" two\none\nnone")]
 
 
-def test_a_byte_order_mark_is_no_data():
+def test_a_byte_order_mark_is_not_data():
     assert parse(EventParser(), [b"\xef\xbb\xbf", b"data: x\n\n"]) == [Event("message", b"x")]
 
 
-def test_unknown_events_are_passed_over_and_unfinished_ones_are_none():
+def test_unknown_events_are_skipped_and_unfinished_ones_do_not_count():
     control = sse.encode_control(Offset(0, 3), "7", True, False)
     wire = b"event: later\ndata: {}\n\nevent: data\ndata:abc\n\nevent: x\n\n" + control + b"event: data\ndata:lost\n"
     (batch,) = BatchParser("text/plain", base64=False).feed(wire)
@@ -138,7 +138,7 @@ def test_broken_base64_is_an_error():
         list(BatchParser("a/b", base64=True).feed(b"event: data\ndata: $$$\n\n"))
 
 
-def test_an_event_without_end_is_not_collected_for_ever():
+def test_an_event_without_end_is_not_collected_forever():
     parser = EventParser(bytes_max=1000)
     with pytest.raises(TooMuchData):
         parse(parser, [b"data: " + b"x" * 300] * 4)

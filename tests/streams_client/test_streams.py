@@ -39,7 +39,7 @@ def test_a_content_type_keeps_its_parameters(streams, path):
     assert (batch.content_type, batch.text) == ("text/plain; charset=utf-8", "ü")
 
 
-def test_lifetimes_and_retention_are_sent_and_told(streams, path):
+def test_lifetimes_and_retention_are_sent_and_returned(streams, path):
     streams.create(path, ttl_s=3600, retention="max-messages=10")
     info = streams.head(path)
     assert (info.ttl_s, info.retention, info.earliest_offset) == (3600, "max-messages=10", info.next_offset)
@@ -79,7 +79,7 @@ def test_appending_to_and_closing_what_is_not_there_names_it_too(streams, path):
         streams.close(path)
 
 
-def test_a_deleted_stream_is_gone_and_can_be_created_anew(streams, path):
+def test_a_deleted_stream_is_gone_and_can_be_created_again(streams, path):
     streams.create(path, "text/plain", body="old")
     old = streams.head(path).next_offset
     streams.delete(path)
@@ -182,7 +182,7 @@ def test_a_fork_begins_with_what_its_source_holds(streams, path):
     assert streams.read_json(path) == [1, 2, 3]
 
 
-def test_list_gives_every_stream_of_a_prefix_in_order(streams, path):
+def test_list_yields_every_stream_of_a_prefix_in_order(streams, path):
     made = [f"{path}/{number:04d}" for number in range(7)]
     for name in made:
         streams.create(name, "text/plain")
