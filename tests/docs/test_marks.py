@@ -14,8 +14,6 @@ UNMARKED = {
     "docs/guides/authorisation.md",
     "docs/guides/command-line.md",
     "docs/guides/import-export.md",
-    "docs/guides/offline-first.md",
-    "docs/guides/python-client.md",
     "docs/guides/retention-jobs.md",
     "docs/guides/rollups.md",
     "docs/guides/snapshots.md",

@@ -30,7 +30,7 @@ class StreamInfo:
     created_at: str | None = None
     forked_from: str | None = None
     messages: int | None = None
-    """In a list of streams: the messages that it holds. A fork does not count those that it shares."""
+    """In a list of streams: how many messages the stream holds. A fork does not count those that it shares."""
     size_bytes: int | None = None
     """In a list of streams: the size of those messages."""
     created: bool | None = None
