@@ -215,9 +215,9 @@ FLOORS_MAX: Final = 1_000  # partitions in one prune request
 
 # Clients
 CLIENT_ATTEMPTS: Final = 10  # with the pauses between them 10 to 21 s: a server has restarted by then
-CLIENT_FIRST_ATTEMPTS: Final = 5  # while the server has never answered: a wrong address is reported within 2 s
+CLIENT_FIRST_ATTEMPTS: Final = 5  # while the server has never answered: the client reports a wrong address within 2 s
 CLIENT_RETRY_LOG_S: Final = 1.0  # between warnings about retries: in an outage, all calls of a program fail together
-CLIENT_CONNECT_S: Final = 5.0  # for a TCP connection and TLS; a packet that was lost is sent again after 1 s and 3 s
+CLIENT_CONNECT_S: Final = 5.0  # TCP connection and TLS; TCP sends a lost packet again after 1 s and 3 s
 PRODUCER_ATTEMPTS: Final = 30  # about two minutes: its caller does not wait, so an outage may be longer
 CLIENT_TIMEOUT_S: Final = 30.0  # of silence; an append waits for one fsync, which is far quicker
 CLIENT_RETRY_AFTER_S_MAX: Final = 60.0  # a server that asks for more is asked again earlier

@@ -1,4 +1,4 @@
-"""URLs that do not lead to a server of streams: the client names the URL, and says what to change."""
+"""URLs that do not lead to a Durable Streams server: the client names the URL, and says what to change."""
 
 import socket
 import ssl
@@ -70,7 +70,7 @@ def test_the_page_of_another_web_server_is_recognised(twins, call, arguments, st
             getattr(twins(peer.url), call)("chat/1", *arguments)
         assert len(peer.asked) == 1
     assert caught.value.detail == (
-        f"{call} chat/1: {peer.url} answered {status} with a web page, so it is not a server of streams"
+        f"{call} chat/1: {peer.url} answered {status} with a web page, so it is not a Durable Streams server"
     )
     assert "host and port" in caught.value.hint
 

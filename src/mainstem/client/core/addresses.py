@@ -44,7 +44,7 @@ def is_web_page(headers: Mapping[str, str]) -> bool:
 def report_web_page(call: str, url: str, status: int) -> InvalidResponse:
     """Return the error for a successful reply that is a web page."""
     return InvalidResponse(
-        f"{call}: {url} answered {status} with a web page, so it is not a server of streams", hint=advise(url)
+        f"{call}: {url} answered {status} with a web page, so it is not a Durable Streams server", hint=advise(url)
     )
 
 
@@ -53,7 +53,7 @@ def name_wrong_server(error: ResponseError, call: str, url: str) -> None:
     path = urlsplit(url).path
     if is_web_page(error.headers) and error.status in (400, 404, 405, 501):
         error.say(
-            f"{call}: {url} answered {error.status} with a web page, so it is not a server of streams", advise(url)
+            f"{call}: {url} answered {error.status} with a web page, so it is not a Durable Streams server", advise(url)
         )
     elif error.status in (404, 405) and _is_plain_json(error):
         error.say(f"{call}: {url} answered {error.status} and does not know this request", advise(url))
@@ -71,6 +71,6 @@ def advise(url: str) -> str:
 
 
 def _is_plain_json(error: ResponseError) -> bool:
-    """Web frameworks answer so where they have no route. Servers of streams send a problem document, or text."""
+    """Web frameworks answer so where they have no route. Durable Streams servers send a problem document, or text."""
     is_json = error.headers.get("content-type", "").lower().startswith("application/json")
     return is_json and not {"code", "error"} & error.facts.keys()

@@ -317,7 +317,7 @@ def _read_silent_reply(status: int, headers: Mapping[str, str]) -> str:
     refusal = read_refusal(headers.get("www-authenticate", "")) if status in (401, 403) else ""
     if refusal:
         return refusal
-    # Only a server of streams sends a problem document, so only then does the status concern the stream.
+    # Only a Durable Streams server sends a problem document, so only then does the status concern the stream.
     is_problem = headers.get("content-type", "").startswith("application/problem+json")
     said = SILENT_REPLIES.get(status) if is_problem else None
     return said or f"the server answered {status}"
