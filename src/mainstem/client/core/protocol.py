@@ -166,7 +166,7 @@ def next_offset(response: Response) -> str:
     offset = response.headers.get("stream-next-offset")
     if not offset:
         raise InvalidResponse(
-            f"the reply ({response.status}) has no Stream-Next-Offset header, so it is not from a Durable Streams server"
+            f"the reply ({response.status}) has no Stream-Next-Offset header, so no Durable Streams server sent it"
         )
     return offset
 
