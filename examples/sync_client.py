@@ -27,10 +27,10 @@ class Client:
     def __init__(self, socket: ClientConnection) -> None:
         self.socket = socket
 
-    async def say(self, type_: str, payload: Json) -> None:
+    async def send(self, type_: str, payload: Json) -> None:
         await self.socket.send(json.dumps({"type": type_, "payload": payload, "protocol_version": "1.0"}))
 
-    async def hear(self, type_: str) -> Json:
+    async def receive(self, type_: str) -> Json:
         """Return the payload of the next message, which must be of this type."""
         message = json.loads(await self.socket.recv())
         if message["type"] != type_:
@@ -38,13 +38,13 @@ class Client:
         payload: Json = message["payload"]
         return payload
 
-    async def introduce(self, client_id: str, token: str) -> None:
-        await self.say("connect", {"client_id": client_id, "token": token})
-        await self.hear("connected")
+    async def sign_in(self, client_id: str, token: str) -> None:
+        await self.send("connect", {"client_id": client_id, "token": token})
+        await self.receive("connected")
 
     async def submit(self, drafts: list[Json]) -> list[Json]:
-        await self.say("submit_events", {"events": drafts})
-        results: list[Json] = (await self.hear("submit_events_result"))["results"]
+        await self.send("submit_events", {"events": drafts})
+        results: list[Json] = (await self.receive("submit_events_result"))["results"]
         return results
 
     async def follow(self, partition: str, cursor: int = 0) -> AsyncIterator[Json | None]:
@@ -52,14 +52,14 @@ class Client:
         request: Json = {"partitions": [partition], "subscription_partitions": [partition]}
         more = True
         while more:
-            await self.say("sync", {**request, "since_committed_id": cursor})
-            page = await self.hear("sync_response")
+            await self.send("sync", {**request, "since_committed_id": cursor})
+            page = await self.receive("sync_response")
             for event in page["events"]:
                 yield event
             cursor, more = page["next_since_committed_id"], page["has_more"]
         yield None
         while True:
-            yield await self.hear("event_broadcast")
+            yield await self.receive("event_broadcast")
 
 
 async def run(url: str, partition: str, token: str) -> None:
@@ -67,8 +67,8 @@ async def run(url: str, partition: str, token: str) -> None:
     waiting = {draft["id"] for draft in drafts}
     async with connect(url) as writing, connect(url) as reading:
         writer, reader = Client(writing), Client(reading)
-        await writer.introduce("example", token)
-        await reader.introduce("example", token)
+        await writer.sign_in("example", token)
+        await reader.sign_in("example", token)
         async for event in reader.follow(partition):
             if event is None:  # the reader is up to date: from here on it receives what the writer submits
                 results = await writer.submit(drafts)

@@ -302,7 +302,7 @@ async def test_a_rejected_draft_leaves_the_views_and_is_reported(start_on_fixed_
             await draft.committed()
         assert rejected.value.reason == "validation_failed"
         assert rejected.value.errors
-        assert "Its id is free" in str(rejected.value)
+        assert "The id is free" in str(rejected.value)
         await accepted.committed()
         assert await client.view("total") == 1
         told = await next_of(changes, Rejected)

@@ -148,7 +148,7 @@ class AsyncIdempotentProducer:
                 sending.add_done_callback(self._requests.discard)
             await self._report()
             if accumulator.ended is not None and accumulator.idle:
-                await asyncio.gather(*self._requests)  # a later reply can settle a batch whose own reply has not come
+                await asyncio.gather(*self._requests)  # a later reply can settle a batch whose own reply is missing
                 return
             try:
                 async with asyncio.timeout(accumulator.wait_s(self._clock_s())):

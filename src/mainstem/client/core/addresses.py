@@ -37,7 +37,7 @@ def check_url(url: str, prefix: str) -> str:
 
 
 def is_web_page(headers: Mapping[str, str]) -> bool:
-    """Return whether a reply is an HTML page that does not come out of a stream."""
+    """Return whether a reply is an HTML page that is not the data of a stream."""
     return headers.get("content-type", "").lower().startswith("text/html") and "stream-next-offset" not in headers
 
 

@@ -26,7 +26,7 @@ class DraftRejected(SyncClientError):
     """The server refused this draft. It is no longer part of the views; `rejections()` has it until it is dismissed."""
 
     code = "draft_rejected"
-    hint = "Its id is free: submit a corrected event with the same id or a new one, or dismiss the rejection."
+    hint = "Submit a corrected event or dismiss the rejection. The id is free unless it is already committed."
 
     def __init__(self, draft_id: str, reason: str, errors: tuple[FieldFault, ...]) -> None:
         said = "; ".join(f"{fault.field}: {fault.message}" if fault.field else fault.message for fault in errors)

@@ -212,7 +212,7 @@ class Session:
         return Send(request)
 
     def _continue(self) -> Effects:
-        """Do what comes after a cycle."""
+        """Start the next cycle, or go live."""
         self._cycle = None
         if self._begin_again:
             return self._begin()

@@ -43,7 +43,7 @@ class MemoryClientStore(ClientStore):
         self._rejections: dict[str, RejectedDraft] = {}
         self._events: dict[int, Committed] = {}
         self._order: list[int] = []
-        self._places: dict[str, int] = {}
+        self._positions: dict[str, int] = {}
         self._shown: dict[int, set[str]] = {}
         self._snapshots: dict[str, Snapshot] = {}
         self._checkpoints: dict[str, Checkpoint] = {}
@@ -101,8 +101,8 @@ class MemoryClientStore(ClientStore):
         return found
 
     def find(self, id_: str) -> Found | None:
-        if id_ in self._places:
-            return self._events[self._places[id_]]
+        if id_ in self._positions:
+            return self._events[self._positions[id_]]
         return self._drafts.get(id_) or self._rejections.get(id_)
 
     def rejections(self, limit: int) -> list[RejectedDraft]:
@@ -127,20 +127,20 @@ class MemoryClientStore(ClientStore):
 
     def _check(self, updates: Sequence[StoreUpdate]) -> None:
         """Raise `Diverged` for a contradiction before anything changes."""
-        places: Mapping[str, int] = self._places
+        positions: Mapping[str, int] = self._positions
         events: Mapping[int, Committed] = self._events
-        new_places: dict[str, int] = {}
+        new_positions: dict[str, int] = {}
         new_ids: dict[int, str] = {}
         for update in updates:
             if update.reset:
-                places, events, new_places, new_ids = {}, {}, {}, {}
+                positions, events, new_positions, new_ids = {}, {}, {}, {}
             pairs = [(event.id, event.committed_id) for event in update.events]
             pairs += [(commit.id, commit.committed_id) for commit in update.commits if commit.id in self._drafts]
-            for id_, place in pairs:
-                held = events.get(place)
-                at = new_places.setdefault(id_, places.get(id_, place))
-                if at != place or new_ids.setdefault(place, held.id if held else id_) != id_:
-                    raise Diverged(f"the event {id_} at committed id {place} contradicts the local copy")
+            for id_, position in pairs:
+                held = events.get(position)
+                at = new_positions.setdefault(id_, positions.get(id_, position))
+                if at != position or new_ids.setdefault(position, held.id if held else id_) != id_:
+                    raise Diverged(f"the event {id_} at committed id {position} contradicts the local copy")
 
     def _apply(self, update: StoreUpdate, applied: Applied) -> None:
         if update.reset:
@@ -166,7 +166,7 @@ class MemoryClientStore(ClientStore):
         applied.truncated += update.truncated
 
     def _reset(self, applied: Applied) -> None:
-        for held in (self._events, self._order, self._places, self._shown, self._snapshots, self._checkpoints):
+        for held in (self._events, self._order, self._positions, self._shown, self._snapshots, self._checkpoints):
             held.clear()
         self._cursor = 0
         self._partitions = dict.fromkeys(self._partitions)
@@ -184,32 +184,32 @@ class MemoryClientStore(ClientStore):
         applied.touch(name, 0)
 
     def _hide(self, name: str, until: int | None) -> None:
-        for place in [place for place in self._order if until is None or place <= until]:
-            names = self._shown[place]
+        for position in [position for position in self._order if until is None or position <= until]:
+            names = self._shown[position]
             if name in names:
                 names.discard(name)
                 if not names:
-                    self._order.remove(place)
-                    del self._shown[place], self._places[self._events.pop(place).id]
+                    self._order.remove(position)
+                    del self._shown[position], self._positions[self._events.pop(position).id]
 
     def _insert(self, event: Committed, applied: Applied) -> None:
-        place = event.committed_id
-        held = self._events.get(place)
+        position = event.committed_id
+        held = self._events.get(position)
         covered = {name: snapshot.committed_id for name, snapshot in self._snapshots.items()}
         names = visible_partitions(event, self._partitions, covered)
         draft = self._drafts.get(event.id)
         if draft is not None and is_same(draft, event):
             del self._drafts[event.id]
-            applied.settled.append((event.id, place))
+            applied.settled.append((event.id, position))
         if held is None and (names or event.client_id == self._client_id):
-            self._events[place] = event
-            self._places[event.id] = place
-            self._shown[place] = set()
-            insort(self._order, place)
-        fresh = [name for name in names if name not in self._shown[place]]
+            self._events[position] = event
+            self._positions[event.id] = position
+            self._shown[position] = set()
+            insort(self._order, position)
+        fresh = [name for name in names if name not in self._shown[position]]
         if fresh:
-            self._shown[place].update(fresh)
-            applied.show(place, fresh)
+            self._shown[position].update(fresh)
+            applied.show(position, fresh)
 
     def _commit(self, commit: Commit, applied: Applied) -> None:
         draft = self._drafts.get(commit.id)
@@ -242,12 +242,12 @@ class MemoryClientStore(ClientStore):
 
     def events(self, partitions: Sequence[str] | None, after: int, until: int | None, limit: int) -> list[Committed]:
         found: list[Committed] = []
-        for place in self._order[bisect_right(self._order, after) :]:
-            if len(found) == limit or (until is not None and place > until):
+        for position in self._order[bisect_right(self._order, after) :]:
+            if len(found) == limit or (until is not None and position > until):
                 break
-            names = self._shown[place]
+            names = self._shown[position]
             if names and (partitions is None or not names.isdisjoint(partitions)):
-                found.append(self._events[place])
+                found.append(self._events[position])
         return found
 
     def snapshots(self, partitions: Sequence[str] | None) -> list[Snapshot]:

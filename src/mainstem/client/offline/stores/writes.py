@@ -110,26 +110,35 @@ class UpdateWriter:
             self.applied.touch(name, 0)
 
     def _insert(self, event: Committed) -> None:
-        db, place = self._db, event.committed_id
+        db, position = self._db, event.committed_id
         if self._has_drafts:
             self._settle(event)
         names = visible_partitions(event, self._followed, self._covered)
         if names or event.client_id == self._client_id:
             db.execute(
                 "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                (place, event.id, event.client_id, _encode(event.partitions).decode(), event.event, event.committed_at),
+                (
+                    position,
+                    event.id,
+                    event.client_id,
+                    _encode(event.partitions).decode(),
+                    event.event,
+                    event.committed_at,
+                ),
             )
             if not db.changes():
                 self._compare(event)
-        elif db.execute("SELECT EXISTS (SELECT 1 FROM events WHERE id = ? OR committed_id = ?)", (event.id, place)).get:
+        elif db.execute(
+            "SELECT EXISTS (SELECT 1 FROM events WHERE id = ? OR committed_id = ?)", (event.id, position)
+        ).get:
             self._compare(event)
         fresh: list[str] = []
         for name in names:
-            db.execute("INSERT INTO shown VALUES (?, ?) ON CONFLICT DO NOTHING", (name, place))
+            db.execute("INSERT INTO shown VALUES (?, ?) ON CONFLICT DO NOTHING", (name, position))
             if db.changes():
                 fresh.append(name)
         if fresh:
-            self.applied.show(place, fresh)
+            self.applied.show(position, fresh)
 
     def _compare(self, event: Committed) -> None:
         held = self._db.execute(
