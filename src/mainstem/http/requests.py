@@ -19,6 +19,7 @@ from mainstem.errors import (
 )
 from mainstem.http.asgi import Headers, Receive, Scope
 from mainstem.http.headers import SINGLE_HEADERS
+from mainstem.json_errors import explain_json_error
 
 T = TypeVar("T")
 
@@ -113,7 +114,7 @@ def decode_json(body: bytes, type_: type[T], error: type[MainstemError] = BadReq
     try:
         return msgspec.json.decode(body, type=type_)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as reason:
-        raise error(f"the body is not as it should be: {reason}") from None
+        raise error(explain_json_error(reason)) from None
 
 
 async def read_body(headers: Headers, receive: Receive, bytes_max: int) -> bytes:

@@ -1,0 +1,70 @@
+"""Our own words for JSON that cannot be decoded: the decoder's text is for programmers, and never shown to people."""
+
+import re
+from typing import Final
+
+import msgspec
+
+KINDS: Final = {
+    "array": "an array",
+    "bool": "true or false",
+    "bytes": "a base64 string",
+    "float": "a number",
+    "int": "a whole number",
+    "null": "null",
+    "object": "an object",
+    "str": "a string",
+}
+COMPARISONS: Final = {"<=": "at most", ">=": "at least", "<": "less than", ">": "more than"}
+UNITS: Final = {"str": "characters", "array": "items", "object": "members", "bytes": "bytes"}
+
+_PATH: Final = re.compile(r"(.*?)(?: - at `(.+)`)?", re.DOTALL)
+_WRONG_KIND: Final = re.compile(r"Expected `(.+?)`, got `(.+?)`")
+_WRONG_LENGTH: Final = re.compile(r"Expected `(\w+)` of length (<=|>=|<|>) (\d+)")
+_OUT_OF_RANGE: Final = re.compile(r"Expected `(?:int|float)` (<=|>=|<|>) (\S+)")
+_MISSING: Final = re.compile(r"Object missing required field `(.+?)`")
+_UNKNOWN: Final = re.compile(r"Object contains unknown field `(.+?)`")
+_MALFORMED: Final = re.compile(r"JSON is malformed: .+ \(byte (\d+)\)", re.DOTALL)
+
+
+def explain_json_error(error: Exception, whole: str = "the body") -> str:
+    """Return why JSON could not be decoded, as the end of a sentence; `whole` names the value as a whole.
+
+    `error` is what msgspec raises: a `MsgspecError`, a `UnicodeDecodeError` or a `RecursionError`.
+    """
+    if isinstance(error, RecursionError):
+        return f"{whole} is nested too deeply"
+    if isinstance(error, UnicodeDecodeError):
+        return f"{whole} is not UTF-8"
+    found = _PATH.fullmatch(str(error))
+    assert found is not None
+    text, path = found[1], found[2] or "$"
+    where = whole if path == "$" else path.removeprefix("$").removeprefix(".")
+    if not isinstance(error, msgspec.ValidationError):
+        malformed = _MALFORMED.fullmatch(text)
+        return f"{whole} is not valid JSON" + (f" (see byte {malformed[1]})" if malformed else " (it ends too early)")
+    return _explain_value(text, where, whole)
+
+
+def _explain_value(text: str, where: str, whole: str) -> str:
+    if found := _WRONG_KIND.fullmatch(text):
+        return f"{where} must be {_name_kinds(found[1])}, not {_name_kinds(found[2])}"
+    if found := _WRONG_LENGTH.fullmatch(text):
+        return f"{where} must have {COMPARISONS[found[2]]} {found[3]} {UNITS.get(found[1], 'items')}"
+    if found := _OUT_OF_RANGE.fullmatch(text):
+        return f"{where} must be {COMPARISONS[found[1]]} {found[2]}"
+    if found := _MISSING.fullmatch(text):
+        return f"{_within(found[1], where, whole)} is missing"
+    if found := _UNKNOWN.fullmatch(text):
+        return f"{_within(found[1], where, whole)} is not a known field"
+    if text == "Number out of range":
+        return f"{where} is a number out of range"
+    return f"{where} has a value that is not allowed"
+
+
+def _within(field: str, where: str, whole: str) -> str:
+    return field if where == whole else f"{where}.{field}"
+
+
+def _name_kinds(kinds: str) -> str:
+    return " or ".join(KINDS.get(kind, "another kind of value") for kind in kinds.split(" | "))
