@@ -45,7 +45,7 @@ def test_the_help_of_serve_names_every_setting():
         (["--store", "punched-cards"], {}, "store"),
         (["--nonsense"], {}, "--nonsense"),
         (["--config", "/nowhere/mainstem.toml"], {}, "/nowhere/mainstem.toml"),
-        ([], {"MAINSTEM_LONG_POLL_MS": "-5"}, "long_poll_ms"),
+        ([], {"MAINSTEM_LONG_POLL_MS": "-5"}, "MAINSTEM_LONG_POLL_MS"),
         ([], {"MAINSTEM_CONFIG": "/nowhere/mainstem.toml"}, "/nowhere/mainstem.toml"),
         (["--host", "0.0.0.0"], {}, "--insecure"),
         (["--host", "192.0.2.1", "--insecure"], {}, "192.0.2.1"),

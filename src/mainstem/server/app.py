@@ -4,10 +4,8 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, MutableMapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+from typing import Any, Unpack
 from urllib.parse import quote
-
-import msgspec
 
 from mainstem.access import EVERYBODY, Identity
 from mainstem.errors import MainstemError, NotFound, SettingsError, Unavailable
@@ -30,7 +28,7 @@ from mainstem.server.log_api.http import LogHttp
 from mainstem.server.origins import READ_ONLY, open_origins
 from mainstem.server.proxies import open_proxies
 from mainstem.server.routes import ADMIN_PATHS, SYNC, SYNC_CORE, Endpoints, find_route
-from mainstem.server.settings import Settings
+from mainstem.server.settings import Settings, SettingsKeywords, make_settings
 from mainstem.shares import Share, Shares
 from mainstem.streams.http.handler import StreamsHttp
 from mainstem.streams.http.listing import StreamsListing, SubscriptionsListing
@@ -54,19 +52,27 @@ def wall_clock_us() -> int:
     return time.time_ns() // 1000
 
 
-def create_app(settings: Settings | None = None, *, validate: Validator | None = None, **values: Any) -> "Mainstem":
-    """The server as an ASGI app. Settings come as an object or as keywords: `create_app(data="./log")`.
+def create_app(
+    settings: Settings | None = None, *, validate: Validator | None = None, **values: Unpack[SettingsKeywords]
+) -> "Mainstem":
+    """Return the server as an ASGI app.
 
-    `validate` checks sync events in place of what `sync_validation` names, for example
-    `model_validator({"task": check_task})` with callables of your own.
+    Pass a `Settings` object, or its fields as keywords: `create_app(data="./log")`.
 
-    Mounted in another app, it must be started and stopped by that app's lifespan: see `Mainstem.lifespan`.
+    `validate` checks sync events, in place of the validation that `sync_validation` names. It may be
+    `model_validator({"task": check_task})`, with callables of your own.
+
+    If you mount the app in another one, run `Mainstem.lifespan` in the lifespan of that app, to open and close the log.
+
+    Raises `SettingsError` for an unknown keyword or a wrong value.
     """
     if settings is not None and values:
-        raise TypeError("give a Settings object or keywords, not both")
-    settings = settings or msgspec.convert(values, Settings)
+        raise SettingsError("pass create_app either a Settings object or keywords, not both")
+    settings = settings or make_settings(values)
     if settings.test_endpoints:
-        raise SettingsError("test_endpoints works with `mainstem serve` only: here the connections are the host's")
+        raise SettingsError(
+            "test_endpoints needs `mainstem serve`: an embedded app cannot break its host's connections"
+        )
     return Mainstem(settings, validate=validate)
 
 

@@ -1,12 +1,25 @@
+import re
+from pathlib import Path
+from typing import get_type_hints
+
 import pytest
 from click import Option
 
 from mainstem import limits
 from mainstem.cli.serve import serve
 from mainstem.errors import SettingsError
-from mainstem.server.settings import ENVIRONMENT_PREFIX, Settings, load_settings
+from mainstem.server.app import create_app
+from mainstem.server.settings import (
+    ENVIRONMENT_PREFIX,
+    Settings,
+    SettingsKeywords,
+    describe_values,
+    find_unknown_variables,
+    load_settings,
+)
 
 FIELDS = Settings.__struct_fields__
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -99,26 +112,134 @@ def test_a_switch_in_the_environment_is_true_or_false(text, value):
 def test_a_bad_value_is_refused_by_name(name, value):
     with pytest.raises(SettingsError) as caught:
         load_settings({}, {ENVIRONMENT_PREFIX + name.upper(): value})
-    assert name in caught.value.detail
+    assert caught.value.detail.startswith(f"{ENVIRONMENT_PREFIX}{name.upper()} must be ")
 
 
-def test_an_unknown_key_of_the_file_is_refused_by_name(config):
-    with pytest.raises(SettingsError, match="prot"):
-        load_settings({}, {}, config("prot = 4437\n"))
+def refusal(flags, environment=None, config=None):
+    with pytest.raises(SettingsError) as caught:
+        load_settings(flags, environment or {}, config)
+    return caught.value.detail
 
 
-def test_a_variable_that_is_no_setting_is_left_alone():
-    assert load_settings({}, {"MAINSTEM_URL": "http://x", "PATH": "/bin", "PORT": "1"}) == Settings()
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("port", 70_000, "--port must be a whole number from 0 to 65535, not 70000"),
+        ("log_level", "loud", "--log-level must be debug, info, warning or error, not 'loud'"),
+        ("sync_ids", "", "--sync-ids must be any or uuid, not nothing"),
+        (
+            "store",
+            "punched-cards",
+            "--store must be sqlite, memory, or a URL like postgresql://user@host:5432/database",
+        ),
+        ("data", "x" * 200, None),
+    ],
+)
+def test_a_bad_flag_is_named_with_the_values_that_it_accepts(name, value, expected):
+    if expected is None:
+        assert load_settings({name: value}, {}).data == value
+    else:
+        assert refusal({name: value}) == expected
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_every_setting_says_which_values_it_accepts(name):
+    default = getattr(Settings(), name)
+    said = describe_values(name)
+    if isinstance(default, bool):
+        assert said == "true or false"
+    elif isinstance(default, int):
+        assert re.fullmatch(r"a whole number from \d+ to \d+", said)
+    else:
+        assert said == "text" or " or " in said or name == "fd"
+
+
+def test_a_bad_line_of_the_file_is_named_with_what_is_expected(config):
+    file = config('# comment\nhost = "127.0.0.1"\n\nport = "http"\n')
+    assert refusal({}, config=file) == f"{file}, line 4: port must be a whole number from 0 to 65535, not 'http'"
+    assert refusal({}, config=config("port = 99999\n")).endswith(
+        "line 1: port must be a whole number from 0 to 65535, not 99999"
+    )
+    assert refusal({}, config=config('insecure = "yes"\n')).endswith("insecure must be true or false, not 'yes'")
+    assert refusal({}, config=config("data = 5\n")).endswith("line 1: data must be text, not 5")
+    assert refusal({}, config=config('port = 1\n"log_level" = "loud"\n')).endswith(
+        "line 2: log_level must be debug, info, warning or error, not 'loud'"
+    )
+    assert refusal({}, config=config('\nstream_prefix = "v1"\n')).startswith(
+        f"{file}, line 2: stream_prefix: 'v1' cannot"
+    )
+
+
+def test_a_password_in_a_misspelt_store_is_not_shown(config):
+    for said in (
+        refusal({"store": "postgre://user:hunter2@host/db"}),
+        refusal({}, {"MAINSTEM_STORE": "postgre://user:hunter2@host/db"}),
+        refusal({}, config=config('store = "postgre://user:hunter2@host/db"\n')),
+    ):
+        assert "must be sqlite, memory, or a URL" in said
+        assert "hunter2" not in said
+
+
+def test_an_unknown_key_of_the_file_is_named_with_its_line_and_a_suggestion(config):
+    file = config('host = "127.0.0.1"\nprot = 4437\n')
+    assert refusal({}, config=file) == f"{file}, line 2: there is no setting 'prot'; did you mean port?"
+    assert refusal({}, config=config("zzzzzz = 1\n")).endswith("line 1: there is no setting 'zzzzzz'")
+    assert refusal({}, config=config("[server]\nport = 1\n")).endswith(
+        "line 1: there is no table [server]; settings are top-level keys, such as port = 4437"
+    )
 
 
 def test_a_file_that_is_missing_or_broken_is_named(config, tmp_path):
     missing = str(tmp_path / "missing.toml")
-    with pytest.raises(SettingsError, match=r"missing\.toml"):
-        load_settings({}, {}, missing)
-    with pytest.raises(SettingsError, match=r"mainstem\.toml"):
-        load_settings({}, {}, config("port = = 1"))
-    with pytest.raises(SettingsError):
-        load_settings({}, {}, str(tmp_path))
+    assert refusal({}, config=missing) == f"cannot read the configuration file {missing}: No such file or directory"
+    assert refusal({}, config=config("port = 1\nport = = 1")).endswith(
+        'line 2: this is not valid TOML; write key = value, with text in quotes, such as data = "./log"'
+    )
+    assert refusal({}, config=config("port = 1\nport = 1\n")).endswith("line 2: this key is set twice")
+    assert refusal({}, config=str(tmp_path)).startswith(f"cannot read the configuration file {tmp_path}")
+    (tmp_path / "latin.toml").write_bytes(b'data = "\xe9"\n')
+    assert refusal({}, config=str(tmp_path / "latin.toml")).endswith("latin.toml is not UTF-8")
+
+
+def test_kubernetes_variables_of_a_service_with_our_name_are_explained():
+    assert "enableServiceLinks: false" in refusal({}, {"MAINSTEM_PORT": "tcp://10.0.0.1:80"})
+    assert find_unknown_variables({"MAINSTEM_SERVICE_HOST": "10.0.0.1", "MAINSTEM_PORT_80_TCP_ADDR": "10.0.0.1"}) == []
+
+
+def test_a_variable_that_nothing_reads_is_warned_about_with_a_suggestion():
+    environment = {"MAINSTEM_PROT": "1", "MAINSTEM_ZZZZZZZZ": "1", "PATH": "/bin", "PORT": "1", "MAINSTEM_URL": "x"}
+    assert load_settings({}, environment) == Settings()
+    assert find_unknown_variables(environment) == [
+        "MAINSTEM_PROT is not a setting, and is ignored; did you mean MAINSTEM_PORT?",
+        "MAINSTEM_ZZZZZZZZ is not a setting, and is ignored",
+    ]
+
+
+def test_every_variable_that_the_project_reads_is_known():
+    read = re.compile(r"\bMAINSTEM_[A-Z][A-Z_]*[A-Z]\b")
+    folders = [ROOT / "src", ROOT / "examples"]
+    found = {name for folder in folders for file in folder.rglob("*.py") for name in read.findall(file.read_text())}
+    assert {"MAINSTEM_URL", "MAINSTEM_TOKEN", "MAINSTEM_CONFIG", "MAINSTEM_SPARK_MASTER"} <= found
+    assert find_unknown_variables(dict.fromkeys(found, "x")) == []
+
+
+def test_the_keywords_of_create_app_are_the_settings():
+    keywords = get_type_hints(SettingsKeywords)
+    plain = get_type_hints(Settings)  # without the bounds
+    assert keywords == plain
+    assert not SettingsKeywords.__required_keys__
+
+
+def test_create_app_takes_keywords_and_refuses_others_with_a_suggestion():
+    assert create_app(store="memory", page_bytes=77).settings == Settings(store="memory", page_bytes=77)
+    with pytest.raises(SettingsError, match=r"^there is no setting 'dta'; did you mean data\?$"):
+        create_app(dta="./log")
+    with pytest.raises(SettingsError, match=r"^page_bytes must be a whole number from 1 to 67108864, not 'many'$"):
+        create_app(page_bytes="many")
+    with pytest.raises(SettingsError, match=r"^store must be sqlite, memory, or a URL"):
+        create_app(store="punched-cards")
+    with pytest.raises(SettingsError, match="not both"):
+        create_app(Settings(), data="./log")
 
 
 def flags():
