@@ -3,6 +3,7 @@
 Rules and stores raise these where the fault is known; `problem` is the one place that turns them into a reply.
 """
 
+import re
 from functools import cache
 from typing import Any, ClassVar, Final
 
@@ -11,27 +12,32 @@ import msgspec
 from mainstem import limits
 
 RETRY_AFTER: Final = {"Retry-After": str(limits.RETRY_AFTER_S)}
-"""The headers of an error that a client should meet by trying again after a while."""
+"""The headers of an error after which a client should wait and try again."""
 
 
 class MainstemError(Exception):
-    """Something went wrong that the caller should hear about. Subclasses fix the code and the status."""
+    """An error that the caller should know about. Subclasses set the code and the status."""
 
     code: ClassVar[str] = "internal_error"
     status: ClassVar[int] = 500
     title: ClassVar[str] = "Internal error"
     retryable: ClassVar[bool] = False
-    hint: ClassVar[str] = ""
+    hint: str = ""
+    """What to do about it. One that depends on the request can be given to the instance."""
 
-    def __init__(self, detail: str, *, headers: dict[str, str] | None = None, **facts: Any) -> None:
+    def __init__(
+        self, detail: str, *, headers: dict[str, str] | None = None, hint: str | None = None, **facts: Any
+    ) -> None:
         super().__init__(detail)
         self.detail = detail
         self.headers = headers or {}
+        if hint is not None:
+            self.hint = hint
         self.facts = facts
 
 
 def problem(error: MainstemError) -> dict[str, Any]:
-    """The RFC 9457 body of an error: `code` is the stable part, `detail` is for people."""
+    """Return the RFC 9457 body of an error: `code` is stable, `detail` is for people."""
     body: dict[str, Any] = {
         "type": "about:blank",
         "title": error.title,
@@ -46,14 +52,24 @@ def problem(error: MainstemError) -> dict[str, Any]:
     return body
 
 
+NOT_PRINTABLE_ASCII: Final = re.compile(r"[^\x20-\x7e]")
+
+
+def bearer_challenge(detail: str, error: str | None) -> str:
+    """Return the WWW-Authenticate value of RFC 6750, which gives the reason even in a reply to HEAD."""
+    text = NOT_PRINTABLE_ASCII.sub("?", detail.replace('"', "'").replace("\\", "/"))
+    code = "" if error is None else f'error="{error}", '
+    return f'Bearer {code}error_description="{text[: limits.ERROR_DESCRIPTION_BYTES_MAX]}"'
+
+
 def error_class(code: str) -> type[MainstemError]:
-    """The class of an error that another process has reported by its code."""
+    """Return the class of an error that another process has reported by its code."""
     return _classes_by_code().get(code, MainstemError)
 
 
 @cache
 def _classes_by_code() -> dict[str, type[MainstemError]]:
-    """Without the errors of the sync protocol, which share codes, and of subscriptions, which take other arguments."""
+    """Leave out the errors of the sync protocol, which share codes, and of subscriptions, whose arguments differ."""
     found: dict[str, type[MainstemError]] = {}
     left: list[type[MainstemError]] = [MainstemError]
     while left:
@@ -64,7 +80,7 @@ def _classes_by_code() -> dict[str, type[MainstemError]]:
     return found
 
 
-# 400: the request itself is wrong, and will be wrong again
+# 400: the request itself is wrong, and a retry will fail, too
 
 
 class BadRequest(MainstemError):
@@ -76,13 +92,13 @@ class BadRequest(MainstemError):
 class BadPath(BadRequest):
     code = "invalid_path"
     title = "Invalid stream path"
-    hint = "Use 1 to 1024 bytes of UTF-8, without control characters and without '.', '..' or empty segments."
+    hint = "Use 1 to 1024 bytes of UTF-8, without control characters and without empty, '.' or '..' segments."
 
 
 class BadOffset(BadRequest):
     code = "invalid_offset"
     title = "Invalid offset"
-    hint = "Use -1, now, or a value that this server sent in Stream-Next-Offset."
+    hint = "Use -1, now, or an offset that this server has sent as Stream-Next-Offset."
 
 
 class BadHeader(BadRequest):
@@ -92,7 +108,7 @@ class BadHeader(BadRequest):
 
 class RepeatedHeader(BadRequest):
     code = "repeated_header"
-    title = "A header was sent more than once"
+    title = "Repeated header"
 
 
 class BadQuery(BadRequest):
@@ -108,23 +124,24 @@ class BadJson(BadRequest):
 class EmptyBody(BadRequest):
     code = "empty_body"
     title = "Empty body"
-    hint = "Send data, or Stream-Closed: true to close the stream."
+    hint = "Send data, or close the stream with Stream-Closed: true."
 
 
 class EmptyArray(BadRequest):
     code = "empty_array"
     title = "Empty JSON array"
-    hint = "An append must carry at least one message."
+    hint = "Send at least one message."
 
 
 class MissingContentType(BadRequest):
     code = "missing_content_type"
     title = "Missing Content-Type"
+    hint = "Send the content type of the stream, for example Content-Type: application/json."
 
 
 class BadEpochStart(BadRequest):
     code = "epoch_must_start_at_zero"
-    title = "A new producer epoch starts at seq 0"
+    title = "A new producer epoch must start at sequence number 0"
 
 
 class BodyCutShort(BadRequest):
@@ -132,53 +149,60 @@ class BodyCutShort(BadRequest):
     title = "The request body ended early"
 
 
-# 401 and 403: who asks, and what they may
+# 401 and 403: who the caller is, and what the caller may do
 
 
 class Unauthorized(MainstemError):
     code = "unauthorized"
     status = 401
-    title = "A valid token is needed"
-    hint = "Send a token of this server's issuer as Authorization: Bearer."
+    title = "A valid token is required"
+    hint = "Send a token that this server accepts, as Authorization: Bearer TOKEN."
 
-    def __init__(self, detail: str, **facts: Any) -> None:
-        super().__init__(detail, headers={"WWW-Authenticate": "Bearer"}, **facts)
+    def __init__(self, detail: str, *, sent: bool = True, **facts: Any) -> None:
+        """`sent` is whether the request had a token: RFC 6750 wants no error code if it had none."""
+        challenge = bearer_challenge(detail, "invalid_token" if sent else None)
+        super().__init__(detail, headers={"WWW-Authenticate": challenge}, **facts)
 
 
 class Forbidden(MainstemError):
     code = "forbidden"
     status = 403
     title = "The token does not allow this"
+    hint = "Ask the issuer for a token that grants it."
+
+    def __init__(self, detail: str, **facts: Any) -> None:
+        challenge = bearer_challenge(detail, "insufficient_scope")
+        super().__init__(detail, headers={"WWW-Authenticate": challenge}, **facts)
 
 
 class OriginNotAllowed(MainstemError):
     code = "origin_not_allowed"
     status = 403
-    title = "Pages of this origin may not do this"
-    hint = "Without tokens, only local pages may. Name the origin with --allow-origin, or ask for tokens."
+    title = "Web pages of this origin may not do this"
+    hint = "A server without tokens allows only local pages. Allow the origin with --allow-origin, or require tokens."
 
 
 class HostNotAllowed(MainstemError):
     code = "host_not_allowed"
     status = 421
-    title = "The server is not known by this name"
-    hint = "Use its address, or name the URL that clients use with --allow-origin https://this.name."
+    title = "The server does not serve this host name"
+    hint = "Use the server's address, or allow the name with --allow-origin https://that.name."
 
 
 class TokenInUrl(BadRequest):
     code = "token_in_url"
-    title = "A token does not belong into a URL"
-    hint = "URLs end up in logs. Send the token as Authorization: Bearer."
+    title = "A token does not belong in a URL"
+    hint = "URLs end up in logs. Send the token as Authorization: Bearer TOKEN."
 
 
-# 403 to 431: the request is well-formed, but not now, not here, or not so much
+# 403 to 431: the request is well-formed, but it conflicts with the current state, or exceeds a limit
 
 
 class StaleEpoch(MainstemError):
     code = "stale_epoch"
     status = 403
     title = "A newer epoch of this producer is active"
-    hint = "Another instance took over. Claim a higher epoch, from seq 0, only if that is intended."
+    hint = "Another instance of this producer has taken over. Claim a higher epoch, from seq 0, only if you mean to."
 
 
 class NotFound(MainstemError):
@@ -190,7 +214,7 @@ class NotFound(MainstemError):
 class StreamNotFound(NotFound):
     code = "stream_not_found"
     title = "No such stream"
-    hint = "Create it with PUT first."
+    hint = "Create the stream first, with PUT."
 
 
 class MethodNotAllowed(MainstemError):
@@ -203,13 +227,13 @@ class NotAcceptable(MainstemError):
     code = "not_acceptable"
     status = 406
     title = "Not acceptable"
-    hint = "Ask for one of the formats that the reference names, in Accept."
+    hint = "Name a format that the server supports in Accept; the reference lists them."
 
 
 class ArrowMissing(NotAcceptable):
     code = "arrow_missing"
     title = "Arrow is not installed"
-    hint = "Install mainstem[arrow] beside the server, or ask for application/x-ndjson."
+    hint = "Install mainstem[arrow] on the server, or accept application/x-ndjson."
 
 
 class RequestTimeout(MainstemError):
@@ -227,17 +251,26 @@ class Conflict(MainstemError):
 
 class StreamExists(Conflict):
     code = "stream_exists"
-    title = "The stream exists with another configuration"
+    title = "The stream exists with a different configuration"
+    hint = "Send the configuration that the stream has, use another path, or delete the stream first."
 
 
 class StreamClosed(Conflict):
     code = "stream_closed"
     title = "The stream is closed"
+    hint = "A closed stream accepts no more data. Append to another stream."
 
 
 class ContentTypeMismatch(Conflict):
     code = "content_type_mismatch"
     title = "The content type differs from the stream's"
+
+    def __init__(self, detail: str, *, stream_content_type: str | None = None, **facts: Any) -> None:
+        if stream_content_type is not None:
+            # People meet this with `curl -d`, which sends a type of its own.
+            facts["stream_content_type"] = stream_content_type
+            facts["hint"] = f"Send the stream's content type. With curl: -H 'Content-Type: {stream_content_type}'"
+        super().__init__(detail, **facts)
 
 
 class SequenceRegression(Conflict):
@@ -247,8 +280,8 @@ class SequenceRegression(Conflict):
 
 class ProducerGap(Conflict):
     code = "producer_gap"
-    title = "A producer sequence number is missing"
-    hint = "Send the expected sequence number first."
+    title = "A producer sequence number was skipped"
+    hint = "Send the append with the expected sequence number first."
 
 
 class SourceDeleted(Conflict):
@@ -265,14 +298,14 @@ class StreamGone(MainstemError):
 class OffsetGone(MainstemError):
     code = "offset_gone"
     status = 410
-    title = "The data at this offset is gone"
-    hint = "Read again from the earliest offset that the reply names."
+    title = "The data at this offset is no longer kept"
+    hint = "Read from the earliest offset, which the reply names."
 
 
 class TailMoved(MainstemError):
     code = "tail_moved"
     status = 412
-    title = "The stream has grown since"
+    title = "The stream has grown since you read it"
     hint = "Read from your offset to the new end, then decide again."
 
 
@@ -280,26 +313,27 @@ class BodyTooLarge(MainstemError):
     code = "body_too_large"
     status = 413
     title = "The request body is too large"
+    hint = "Send less data per request; limit_bytes is the limit."
 
 
 class ExpectationFailed(MainstemError):
     code = "expectation_failed"
     status = 417
-    title = "The server does not meet this expectation"
-    hint = "Leave the Expect header out, or send Expect: 100-continue."
+    title = "The server does not support this expectation"
+    hint = "Leave out the Expect header, or send Expect: 100-continue."
 
 
 class MessageTooLarge(MainstemError):
     code = "message_too_large"
     status = 413
     title = "A JSON message is too large"
-    hint = "Split it into several messages, or use a stream of bytes."
+    hint = "Split it into several messages, or use a byte stream."
 
 
 class TooManyMessages(MainstemError):
     code = "too_many_messages"
     status = 413
-    title = "The append holds too many messages"
+    title = "Too many messages in one append"
     hint = "Split the array into several appends."
 
 
@@ -307,7 +341,7 @@ class RecordTooLarge(MainstemError):
     code = "record_too_large"
     status = 400
     title = "A record of the log is too large for one page"
-    hint = "Ask with position=0, and go on with Log-Next as after and Log-Position as position."
+    hint = "Send position=0, and continue with Log-Next as `after` and Log-Position as `position`."
 
 
 class HeadTooLarge(MainstemError):
@@ -321,15 +355,15 @@ class RateLimited(MainstemError):
     status = 429
     title = "Too many requests"
     retryable = True
-    hint = "Wait for Retry-After. The operator sets the rate with max_requests_per_second."
+    hint = "Wait for the seconds in Retry-After. The operator sets the rate with max_requests_per_second."
 
 
 class ShareExceeded(MainstemError):
     code = "share_exceeded"
     status = 429
-    title = "One client holds too much at once"
+    title = "This client uses too many resources at once"
     retryable = True
-    hint = "End some of what you hold, or wait until it ends. The operator sets the shares of a client."
+    hint = "Close some of them, or wait. The operator sets how many one client may use."
 
 
 class TooManyReaders(MainstemError):
@@ -337,13 +371,14 @@ class TooManyReaders(MainstemError):
     status = 429
     title = "Too many live readers"
     retryable = True
+    hint = "Wait for the seconds in Retry-After, or read without live."
 
 
-# Subscriptions: the public protocol names these codes itself, in `error.code`
+# Subscriptions: the public protocol defines their codes, in `error.code`
 
 
 class SubscriptionError(MainstemError):
-    """An error of the subscription APIs; `facts["error"]` is the body that the public protocol asks for."""
+    """An error of the subscription APIs; `facts["error"]` is the body that the public protocol requires."""
 
     public_code: ClassVar[str] = "INVALID_REQUEST"
 
@@ -362,7 +397,7 @@ class WebhookUrlRejected(SubscriptionError):
     public_code = "WEBHOOK_URL_REJECTED"
     status = 400
     title = "This webhook URL is not allowed"
-    hint = "Use https to a public address; --allow-local-webhooks allows http to this machine, for development."
+    hint = "Use https and a public address. For development, --allow-local-webhooks allows http to this machine."
 
 
 class InvalidOffset(SubscriptionError):
@@ -376,7 +411,11 @@ class TokenInvalid(SubscriptionError):
     code = "token_invalid"
     public_code = "TOKEN_INVALID"
     status = 401
-    title = "The token is missing or not one of this server"
+    title = "The token is missing or invalid"
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail)
+        self.headers = {"WWW-Authenticate": bearer_challenge(detail, "invalid_token")}
 
 
 class SubscriptionNotFound(SubscriptionError):
@@ -390,21 +429,23 @@ class SubscriptionExists(SubscriptionError):
     code = "subscription_exists"
     public_code = "SUBSCRIPTION_ALREADY_EXISTS"
     status = 409
-    title = "The subscription exists with another configuration"
+    title = "The subscription exists with a different configuration"
+    hint = "Send the configuration that it has, use another name, or delete the subscription first."
 
 
 class Fenced(SubscriptionError):
     code = "fenced"
     public_code = "FENCED"
     status = 409
-    title = "The wake is over"
+    title = "The lease has ended or another worker holds it"
+    hint = "Stop working on this wake. The server wakes a worker again if work is left."
 
 
 class NoPendingWork(SubscriptionError):
     code = "no_pending_work"
     public_code = "NO_PENDING_WORK"
     status = 409
-    title = "Nothing is pending"
+    title = "No work is pending"
 
 
 class AlreadyClaimed(SubscriptionError):
@@ -417,16 +458,16 @@ class AlreadyClaimed(SubscriptionError):
         super().__init__(f"{holder!r} holds the lease", current_holder=holder, generation=generation)
 
 
-# The sync protocol: the code goes into an `error` message, and `closes` says whether the connection ends with it
+# The sync protocol: the code goes into an `error` message; `closes` says whether the server then closes the connection
 
 
 class SyncError(MainstemError):
-    """An error of the sync protocol; `facts` become its details."""
+    """An error of the sync protocol; its `facts` become the details of the `error` message."""
 
     code = "server_error"
     closes: ClassVar[bool] = True
     msg_id: str | int | None = None
-    """The message that it answers, where that is known before the message is."""
+    """The message that it answers, if its id could be read although the message could not."""
 
 
 class SyncAuthFailed(SyncError):
@@ -470,7 +511,7 @@ class SyncRateLimited(SyncError):
     retryable = True
 
 
-# 503: the request was fine; the server cannot take it now
+# 503: the request is valid, but the server cannot serve it now
 
 
 class Unavailable(MainstemError):
@@ -482,39 +523,41 @@ class Unavailable(MainstemError):
 
 class Overloaded(Unavailable):
     code = "overloaded"
-    title = "Too many writes are waiting"
+    title = "The server is overloaded"
+    hint = "Wait for the seconds in Retry-After, then send the request again."
 
 
 class StoreFull(Unavailable):
     code = "store_full"
     title = "The disk is full"
-    hint = "Nothing was stored. Free space on the data volume; writes then go on by themselves."
+    hint = "Nothing was stored. Free space on the data volume; writes then resume automatically."
 
 
 class StoreFailed(Unavailable):
     code = "store_failed"
     title = "The store cannot make writes durable"
-    hint = "Reads go on. Writes are refused until the server has been restarted on a healthy disk."
+    hint = "Reads still work. The server refuses writes until it is restarted on a healthy disk."
 
 
 class StoreUnreachable(Unavailable):
     code = "store_unreachable"
     title = "The database cannot be reached"
-    hint = "Send it again: the server reconnects by itself. With a producer id a repeated append is stored once."
+    hint = "Send it again: the server reconnects automatically. With a producer id, a repeated append is stored once."
 
 
 class StoreBusy(Unavailable):
     code = "store_busy"
     title = "The database did not answer in time"
-    hint = "Nothing was stored. Send it again; if it stays so, look at the locks and the load of the database."
+    hint = "Nothing was stored. Send it again; if this persists, look at the locks and the load of the database."
 
 
 class ShuttingDown(Unavailable):
     code = "shutting_down"
     title = "The server is shutting down"
+    hint = "Send it again: the server may be restarting."
 
 
-# Errors of starting up; they never reach a client
+# Start-up errors, which never reach a client
 
 
 class SettingsError(MainstemError):
@@ -524,7 +567,12 @@ class SettingsError(MainstemError):
 
 class StoreLocked(MainstemError):
     code = "store_locked"
-    title = "Another server uses this data directory"
+    title = "Another process uses this data directory"
+    hint = "Only one process may use a data directory: run one worker, stop the other process, or set another --data."
+
+    def __str__(self) -> str:
+        """Include the hint: an ASGI server with several workers shows nothing but this text."""
+        return f"{self.detail}. {self.hint}"
 
 
 class StoreUnusable(MainstemError):
@@ -532,9 +580,15 @@ class StoreUnusable(MainstemError):
     title = "The data directory cannot be used"
 
 
+class StoreCorrupt(StoreUnusable):
+    code = "store_corrupt"
+    title = "The store is corrupt"
+    hint = "Examine it with `mainstem check`, and replace it with a backup: `mainstem restore`."
+
+
 class StoreTooNew(MainstemError):
     code = "store_too_new"
-    title = "The data was written by a newer version"
+    title = "A newer version of Mainstem has written this data"
 
 
 # Errors of `mainstem backup` and `restore`
@@ -547,21 +601,24 @@ class BackupFailed(MainstemError):
 
 class BackupTargetFull(BackupFailed):
     code = "backup_target_full"
-    title = "There is no space for the copy"
+    title = "There is not enough space for the copy"
 
 
-# The Spark pipeline; they are raised in its driver and workers
+# Errors of the Spark pipeline, raised in its driver and workers
 
 
 CODE_NOTE: Final = "mainstem error "
-"""The beginning of the note of a `PipelineError`. Its code and facts follow, as one line of JSON."""
+"""The beginning of the note on a `PipelineError`; its code and facts follow, as one line of JSON."""
 
 
 class PipelineError(MainstemError):
-    """Spark reports an error of a worker as the text of its traceback: its hint is in the text, its code in a note."""
+    """An error of the pipeline.
+
+    Spark passes on only the traceback of a worker, so the text holds the hint, and a note holds the code.
+    """
 
     code = "pipeline_failed"
-    title = "The pipeline cannot go on"
+    title = "The pipeline cannot continue"
 
     def __init__(self, detail: str, **facts: Any) -> None:
         super().__init__(detail, **facts)
@@ -586,7 +643,7 @@ class MissingJava(PipelineError):
 class JobFailed(MainstemError):
     code = "job_failed"
     title = "A job of the pipeline failed"
-    hint = "--verbose shows where. Run it again: it goes on where it stopped."
+    hint = "Run it again, and it continues where it stopped. --verbose shows where it failed."
 
 
 class ReducerFailed(PipelineError):
@@ -596,12 +653,12 @@ class ReducerFailed(PipelineError):
 
 class BadPolicy(SettingsError):
     code = "invalid_policy"
-    title = "A retention policy cannot be followed"
+    title = "Invalid retention policy"
 
 
 class BadOption(PipelineError):
     code = "invalid_option"
-    title = "An option of the format is missing or wrong"
+    title = "An option of the format is missing or invalid"
 
 
 class ServerUnreachable(PipelineError):
@@ -609,8 +666,8 @@ class ServerUnreachable(PipelineError):
     title = "The server does not answer"
     retryable = True
     hint = (
-        "Start it, then run this again: it goes on where it stopped. "
-        "retrySeconds, or --retry of a job, sets how long it is tried."
+        "Start it, then run this again: it continues where it stopped. "
+        "retrySeconds, or --retry of a job, sets how long it keeps trying."
     )
 
 
@@ -621,17 +678,17 @@ class RequestRefused(PipelineError):
 
 class HistoryLost(PipelineError):
     code = "history_lost"
-    title = "The log was pruned beyond the place where this query stopped"
+    title = "The log was pruned beyond the position where this query stopped"
     hint = (
-        "To go on with what is left, set failOnDataLoss=false, or --accept-loss of a job. "
-        "To begin anew, give another checkpoint, and an export another place."
+        "To continue with the data that is left, set failOnDataLoss=false, or --accept-loss of a job. "
+        "To start from scratch, use a new checkpoint; an export also needs a new target."
     )
 
 
 class OtherLog(HistoryLost):
     code = "other_log"
-    title = "The log is shorter than what was read of it"
-    hint = "Give the server that the checkpoint is of, or begin anew with another checkpoint."
+    title = "The log is shorter than the part that was already read"
+    hint = "Use the server that the checkpoint belongs to, or start from scratch with a new checkpoint."
 
 
 class BadRow(PipelineError):
@@ -642,4 +699,4 @@ class BadRow(PipelineError):
 class StageLost(PipelineError):
     code = "stage_lost"
     title = "Staged rows are gone"
-    hint = "All executors and the driver must share stagingLocation, and nothing else may clear it."
+    hint = "The driver and all executors must share stagingLocation, and nothing else may delete files there."

@@ -178,6 +178,7 @@ RETIRED_KEYS_MAX: Final = 8  # old keys still published; each for a day
 
 # Authorisation
 TOKEN_BYTES_MAX: Final = 8 * KIB
+ERROR_DESCRIPTION_BYTES_MAX: Final = 256  # the reason of a 401 or 403 in WWW-Authenticate; a path in it may be longer
 TOKENS_KNOWN_MAX: Final = 10_000  # verified tokens that are remembered; about 2 KB each
 JWKS_REFRESH_S: Final = 600.0  # how long a key that its issuer withdrew may still count
 JWKS_RETRY_S_MIN: Final = 30.0  # unknown key ids fetch again, but strangers must not make us hammer the issuer

@@ -1,9 +1,11 @@
 """Every endpoint with every kind of caller."""
 
+import re
 import time
 
 import pytest
 
+from mainstem import limits
 from tests.auth.conftest import wrong_tokens
 from tests.auth.endpoints import GUARDED, OPEN, ROOT, SUBSCRIPTIONS, TEXT, by_name, make_stream
 from tests.support.issuers import Issuer, bearer
@@ -63,7 +65,9 @@ RIGHTS = {
 def test_without_a_valid_token_nothing_is_served(client, refused, path, endpoint, wrong):
     reply = endpoint.call(client, path, refused[wrong])
     assert reply.status_code == 401
-    assert reply.headers["www-authenticate"] == "Bearer"
+    challenge = reply.headers["www-authenticate"]
+    assert re.fullmatch(r'Bearer (error="invalid_token", )?error_description="[^"\\]+"', challenge)
+    assert ("invalid_token" in challenge) == bool(refused[wrong])
     assert reply.headers["content-type"] == "application/problem+json"
     assert reply.headers["cache-control"] == "no-store"
     if endpoint.method != "HEAD":
@@ -84,7 +88,36 @@ def test_a_token_allows_what_its_claims_say_and_no_more(admin, client, callers, 
         else:
             assert reply.status_code == 403
             assert reply.headers["content-type"] == "application/problem+json"
+            assert 'Bearer error="insufficient_scope", error_description="' in reply.headers["www-authenticate"]
             assert endpoint.method == "HEAD" or reply.json()["code"] == "forbidden"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ("no token", "this server needs a token, and the request has none"),
+        ("bad signature", "the token is not signed with a key that this server trusts"),
+        ("expired", "the token has expired"),
+        ("early", "the token is not valid yet"),
+        ("not a token", "the token is not a signed JWT"),
+        ("another scheme", "the Authorization header must be one Bearer token"),
+    ],
+)
+def test_a_refusal_of_head_gives_its_reason_in_a_header(client, refused, path, wrong, reason):
+    """A reply to HEAD has no body."""
+    reply = client.head(ROOT + path, headers=refused[wrong])
+    assert (reply.status_code, reply.content) == (401, b"")
+    assert f'error_description="{reason}"' in reply.headers["www-authenticate"]
+
+
+def test_a_forbidden_head_names_the_stream_in_a_header(client, callers):
+    reply = client.head(ROOT + "a%22%5C%C3%A9" + "x" * 500, headers=bearer(callers["nothing"]))
+    assert (reply.status_code, reply.content) == (403, b"")
+    challenge = reply.headers["www-authenticate"]
+    found = re.fullmatch(r'Bearer error="insufficient_scope", error_description="([ -!#-\[\]-~]+)"', challenge)
+    assert found is not None, challenge
+    assert "does not allow" in found[1]
+    assert len(found[1]) == limits.ERROR_DESCRIPTION_BYTES_MAX
 
 
 @pytest.mark.parametrize("caller", ["other", "nothing"])
@@ -113,6 +146,7 @@ def test_a_wake_is_answered_with_its_own_token_and_no_other(client, callers, pat
     assert client.put(url, json=make, headers=bearer(callers["both"])).status_code == 201
     reply = client.post(f"{url}/{action}", json=body, headers=bearer(callers[caller]))
     assert (reply.status_code, reply.json()["code"]) == (401, "token_invalid")
+    assert reply.headers["www-authenticate"].startswith('Bearer error="invalid_token", error_description="')
 
 
 def test_a_worker_claims_with_its_token_and_goes_on_with_the_one_of_the_wake(admin, client, callers, path):

@@ -128,6 +128,16 @@ def test_an_append_says_what_it_is(client, text_stream):
     assert client.get(text_stream).content == b""
 
 
+def test_a_form_sent_to_a_json_stream_names_the_header_to_add(client, path):
+    """`curl -d` sends this type unless it gets another one."""
+    assert client.put(path, headers=JSON).status_code == 201
+    form = {"content-type": "application/x-www-form-urlencoded"}
+    refused = client.post(path, headers=form, content=b'{"n":1}')
+    assert (refused.status_code, refused.json()["code"]) == (409, "content_type_mismatch")
+    assert refused.json()["stream_content_type"] == "application/json"
+    assert "-H 'Content-Type: application/json'" in refused.json()["hint"]
+
+
 def test_a_stream_seq_must_rise_byte_by_byte(client, text_stream):
     def send(seq):
         return client.post(text_stream, headers=TEXT | {"stream-seq": seq}, content=seq.encode())

@@ -1,7 +1,7 @@
-"""Authentication: who sent a token, once its signature and its time have been checked.
+"""Authentication: turning a token into an identity, after checking its signature and its validity period.
 
-A verified token is remembered, so that the next request with it costs a look into a dict; its time is checked again at
-each use, and a change of the keys forgets all of them.
+Verified tokens are cached, so that the next request with one costs a dict lookup. Their validity period is checked at
+each use, and a change of the keys empties the cache.
 """
 
 import asyncio
@@ -38,16 +38,18 @@ class KnownToken(NamedTuple):
 
 
 def configure_authenticator(settings: Settings, clock_us: Clock) -> "Authenticator | None":
-    """What the settings ask for; None if they leave the server open."""
+    """Return the authenticator that the settings ask for; None if the server needs no tokens."""
     if not settings.authenticates:
         if settings.jwt_issuer is not None or settings.jwt_audience is not None:
-            raise SettingsError("jwt_issuer and jwt_audience mean nothing without jwt_secret_file or jwks")
+            raise SettingsError(
+                "jwt_issuer and jwt_audience have no effect without jwt_secret_file or jwks: set one of these, too"
+            )
         return None
     return Authenticator(settings, clock_us)
 
 
 class Authenticator:
-    """Turns tokens into identities. `start` and `stop` follow a JWKS as it changes."""
+    """Turns tokens into identities. Between `start` and `stop` it reloads its JWKS periodically."""
 
     def __init__(self, settings: Settings, clock_us: Clock) -> None:
         self._clock_us = clock_us
@@ -67,7 +69,7 @@ class Authenticator:
             self._prepare_jwks(self._jwks)
 
     def _prepare_jwks(self, location: str) -> None:
-        """A file must be good at the start; a web server may come up later than we do."""
+        """Load a JWKS file, which must be valid now; a web server may start later than we do."""
         if keys.is_url(location):
             keys.check_location(location)
             return
@@ -76,7 +78,9 @@ class Authenticator:
         except JwksUnreadable as error:
             raise SettingsError(f"cannot use the JWKS {location}: {error}") from None
         if not self._public:
-            raise SettingsError(f"the JWKS {location} has no key that can verify tokens (EdDSA, RS256, ES256)")
+            raise SettingsError(
+                f"the JWKS {location} has no key that can verify tokens; it needs one for EdDSA, RS256 or ES256"
+            )
 
     async def start(self) -> None:
         if self._jwks is not None:
@@ -94,7 +98,7 @@ class Authenticator:
     # Tokens
 
     def known(self, token: str) -> Identity | None:
-        """Who sent a token that was verified before and is still good. None says nothing: ask `identify`."""
+        """Return the identity of a cached token that is still valid. None is no verdict: call `identify`."""
         known = self._known.get(token)
         if known is None:
             return None
@@ -105,7 +109,7 @@ class Authenticator:
         return known.identity
 
     async def identify(self, token: str) -> Identity:
-        """Who sent this token. Raises Unauthorized, with as much of a reason as its sender may know."""
+        """Return the identity of a token. Raises `Unauthorized`, with the reason as far as its sender may know it."""
         identity = self.known(token)
         if identity is not None:
             return identity
@@ -119,7 +123,7 @@ class Authenticator:
         return identity
 
     def _check_time(self, claims: Claims, identity: Identity) -> float:
-        """When the token's time began; it must be now."""
+        """Return when the token became valid. Raises `Unauthorized` if it is not valid now."""
         now_us = self._clock_us()
         valid_from_us = 0.0 if claims.nbf is UNSET else claims.nbf * 1_000_000
         if identity.has_expired(now_us):
@@ -140,7 +144,7 @@ class Authenticator:
     # Keys
 
     async def _look_for_new_keys(self, header: TokenHeader) -> bool:
-        """Whether it is worth to try again: the issuer may have begun to use a key that we have not seen."""
+        """Reload the JWKS if the token may be signed with a new key, and return whether it is worth trying again."""
         if self._jwks is None or header.alg not in keys.ANY_PUBLIC_ALGORITHM:
             return False
         if header.kid is not None and any(key.kid == header.kid for key in self._public):
@@ -152,13 +156,13 @@ class Authenticator:
                 await self.refresh()
         if self._jwks_data is None:
             raise Unavailable(
-                "the keys of the tokens' issuer cannot be had at present",
+                "the server has not been able to load the keys of the token issuer yet",
                 headers={"Retry-After": str(int(JWKS_RETRY_S_MIN))},
             )
         return self._public is not before
 
     def _may_ask(self) -> bool:
-        # A clock that was set back must not lock new keys out.
+        # If the clock was set back, new keys must still be accepted.
         return self._asked_us is None or not 0 <= self._clock_us() - self._asked_us < JWKS_RETRY_S_MIN * 1_000_000
 
     async def _follow_jwks(self) -> None:
@@ -167,29 +171,29 @@ class Authenticator:
             await self.refresh()
 
     async def refresh(self) -> None:
-        """Load the JWKS again. What cannot be loaded leaves the keys as they were."""
+        """Load the JWKS again. If that fails, the current keys stay in use."""
         assert self._jwks is not None
         try:
             async with asyncio.timeout(keys.JWKS_WAIT_S_MAX):
                 data = await asyncio.to_thread(keys.load_jwks, self._jwks)
             self._use_jwks(data)
         except TimeoutError:
-            logger.warning("the JWKS was not loaded within %g s; its last keys stay", keys.JWKS_WAIT_S_MAX)
+            logger.warning("the JWKS was not loaded within %g s; the current keys stay in use", keys.JWKS_WAIT_S_MAX)
         except JwksUnreadable as error:
-            logger.warning("the JWKS could not be loaded, its last keys stay: %s", error)
+            logger.warning("the JWKS could not be loaded, and the current keys stay in use: %s", error)
 
     def _use_jwks(self, data: bytes) -> None:
         if data == self._jwks_data:
             return
         self._public = keys.parse_jwks(data)
         self._jwks_data = data
-        self._known.clear()  # a key may have been withdrawn, and what it had signed with it
+        self._known.clear()  # tokens that a withdrawn key has signed must not stay valid
         if not self._public:
-            logger.warning("the JWKS has no key that can verify tokens: all of its tokens are refused")
+            logger.warning("the JWKS has no key that can verify tokens; all tokens of this issuer are refused")
 
 
 def read_header(token: str) -> TokenHeader:
-    """What the token says of itself; it must at least look like a signed token."""
+    """Return the header of a token. Raises `Unauthorized` for anything that is not a signed JWT."""
     if len(token) > TOKEN_BYTES_MAX:
         raise Unauthorized(f"the token is longer than {TOKEN_BYTES_MAX} bytes")
     if not token.isascii() or token.count(".") != 2:

@@ -1,4 +1,4 @@
-"""The claims of a token and what they grant. A claim of the wrong kind spoils the token: it is never ignored."""
+"""The claims of a token and what they grant. A claim of the wrong type invalidates the token; it is never ignored."""
 
 from typing import Any
 from unicodedata import normalize
@@ -10,6 +10,7 @@ from mainstem import limits
 from mainstem.access import Identity
 from mainstem.errors import BadRequest, Unauthorized
 from mainstem.globs import check_glob
+from mainstem.json_errors import explain_json_error
 
 
 class StreamGrants(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -18,16 +19,16 @@ class StreamGrants(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
 
 
 class Claims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Absent is not null: a token with `"exp": null` was meant to end some time."""
+    """Absent is not null: the issuer of a token with `"exp": null` meant it to expire, so that token is refused."""
 
     client_id: str | UnsetType = UNSET
     sub: Any = UNSET
-    """Whom the token is about, if it names no client. Issuers put many things here, so only text counts."""
+    """The subject, used if the token names no client. Issuers put many things here; only text counts."""
     admin: bool = False
     allowed_partitions: tuple[str, ...] = ()
     allowed_partition_prefixes: tuple[str, ...] = ()
     streams: tuple[str, ...] | StreamGrants = ()
-    """Globs, for reading and writing alike or for each."""
+    """Globs, either for both reading and writing or for each of them."""
     iss: str | UnsetType = UNSET
     aud: str | tuple[str, ...] | UnsetType = UNSET
     iat: float | UnsetType = UNSET
@@ -36,29 +37,30 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def parse_claims(payload: bytes) -> Claims:
+    """Return the claims in the payload of a token. Raises `Unauthorized` if they are malformed."""
     try:
         claims = msgspec.json.decode(payload, type=Claims)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise Unauthorized(f"the token's claims are not as they should be: {error}") from None
+        raise Unauthorized(f"the token is not valid: {explain_json_error(error, 'its payload')}") from None
     if claims.client_id is not UNSET and not 1 <= len(claims.client_id.encode()) <= limits.CLIENT_ID_BYTES_MAX:
-        raise Unauthorized(f"the token's client_id is not 1 to {limits.CLIENT_ID_BYTES_MAX} bytes")
+        raise Unauthorized(f"the token is not valid: its client_id must have 1 to {limits.CLIENT_ID_BYTES_MAX} bytes")
     return claims
 
 
 def grant(claims: Claims) -> Identity:
-    """The caller that the claims describe."""
+    """Return the caller that the claims describe."""
     streams = claims.streams
     grants = streams if isinstance(streams, StreamGrants) else StreamGrants(streams, streams)
     for pattern in (*grants.read, *grants.write):
         try:
             check_glob(pattern)
         except BadRequest as error:
-            raise Unauthorized(f"the token's streams claim has a bad glob: {error.detail}") from None
+            raise Unauthorized(f"the token is not valid: its streams claim has a bad glob: {error.detail}") from None
     return Identity(
         client_id=_given(claims.client_id),
         subject=_subject(claims.sub),
         admin=claims.admin,
-        # Names of partitions are compared in this form everywhere (sync protocol: NFC first).
+        # Partition names are always compared in this form (sync protocol: NFC first).
         partitions=frozenset(normalize("NFC", name) for name in claims.allowed_partitions),
         partition_prefixes=tuple(normalize("NFC", prefix) for prefix in claims.allowed_partition_prefixes),
         stream_reads=grants.read,
@@ -68,9 +70,9 @@ def grant(claims: Claims) -> Identity:
 
 
 def check_addressee(claims: Claims, issuer: str | None, audience: str | None) -> None:
-    """Whether the token comes from the issuer, and is meant for the audience, that the operator named."""
+    """Raise `Unauthorized` unless the token names the issuer and the audience that the operator has configured."""
     if issuer is not None and claims.iss != issuer:
-        raise Unauthorized("the token is of another issuer")
+        raise Unauthorized("the token comes from another issuer")
     audiences = (claims.aud,) if isinstance(claims.aud, str) else claims.aud
     if audience is not None and (audiences is UNSET or audience not in audiences):
         raise Unauthorized("the token is for another audience")

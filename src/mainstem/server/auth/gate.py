@@ -1,7 +1,7 @@
-"""The gate: every HTTP request passes it once, and leaves it with an identity or with a refusal.
+"""The gate: every HTTP request passes it once, and either gets an identity or is refused.
 
-What the identity may do is decided where a stream is named, since only there one knows which. A path that needs no
-token passes as nobody, so that a mistake here opens nothing.
+What the identity may do is decided where the stream is known. A request to a path that needs no token gets the identity
+of nobody, so that a mistake here grants nothing.
 """
 
 import re
@@ -22,13 +22,13 @@ NOBODY: Final = Identity()
 HEALTH_PATHS: Final = frozenset([b"/healthz", b"/readyz"])
 DESCRIPTION_PATHS: Final = frozenset([b"/openapi.json", b"/asyncapi.json"])
 JWKS_PATH: Final = b"/jwks.json"
-# Their bearer token is the one of the wake, which the subscription itself checks.
+# These carry the token of a wake, which the subscription itself checks.
 WAKE_PATH = re.compile(rb"/subscriptions/[^/]+/(?:callback|ack|release)")
 TOKEN_PARAMETERS: Final = frozenset(["token", "access_token", "jwt", "authorization"])
 
 
 def open_gate(settings: Settings, clock_us: Clock) -> "Gate | None":
-    """The gate that the settings ask for; None if everybody may do everything, as often as they like."""
+    """Return the gate that the settings ask for; None if there are neither tokens nor a rate limit."""
     authenticator = configure_authenticator(settings, clock_us)
     rates = RateLimits(settings.max_requests_per_second, clock_us) if settings.max_requests_per_second else None
     if authenticator is None and rates is None:
@@ -43,9 +43,9 @@ class Gate:
         self._rates = rates
 
     async def admit(self, scope: Scope, path: bytes, send: Send) -> Send:
-        """Put the identity into the scope, and return the way on which to answer it. Raises what refuses it."""
+        """Put the identity into the scope, and return the `send` to reply with. Raises an error if it refuses."""
         method: str = scope["method"]
-        if method != "OPTIONS":  # a preflight carries no token, and does nothing
+        if method != "OPTIONS":  # a preflight carries no token, and changes nothing
             self.check_url(scope)
         if method == "OPTIONS" or path in HEALTH_PATHS:
             scope["mainstem.identity"] = NOBODY if self.authenticator else EVERYBODY
@@ -57,7 +57,7 @@ class Gate:
         return send if self.authenticator is None or identity is NOBODY else keep_private(send)
 
     def admit_known(self, headers: Headers, client: tuple[str, int] | None) -> Identity | None:
-        """The same without waiting, for whoever was here before. None: let the ordinary way decide."""
+        """Return the identity for a token that was verified before, without waiting. None: call `admit` instead."""
         identity: Identity | None = EVERYBODY
         if self.authenticator is not None:
             token = read_bearer(headers.get(b"authorization", b""))
@@ -67,16 +67,18 @@ class Gate:
         return identity
 
     def admit_socket(self, scope: Scope) -> None:
-        """A WebSocket's handshake is a request like any other. Its token comes later, so it counts for its address."""
+        """Check the handshake of a WebSocket. Its token comes later, so the rate limit counts it for its address."""
         self.check_url(scope)
         self._count(NOBODY, scope.get("client"))
 
     def check_url(self, scope: Scope) -> None:
-        """A token in a URL ends up in logs and histories: refuse it, so that nobody gets used to it."""
+        """Refuse a token in the query, even a valid one: URLs end up in logs and browser histories."""
         if self.authenticator is not None and scope["query_string"]:
             for name, _ in parse_query(scope):
                 if name.lower() in TOKEN_PARAMETERS:
-                    raise TokenInUrl(f"the query parameter {name!r} is not for tokens, and means nothing else here")
+                    raise TokenInUrl(
+                        f"the query parameter {name!r} looks like a token, and this server accepts no tokens in URLs"
+                    )
 
     async def _identify(self, scope: Scope, method: str, path: bytes, client: Any) -> Identity:
         if self.authenticator is None:
@@ -97,7 +99,7 @@ class Gate:
 
 
 def needs_no_token(method: str, path: bytes) -> bool:
-    """`path` is what follows the reserved segment."""
+    """Return whether a control path is open to everybody; `path` is the part after the reserved segment."""
     if path == JWKS_PATH:
         return method in ("GET", "HEAD")
     return method == "POST" and WAKE_PATH.fullmatch(path) is not None
@@ -106,10 +108,10 @@ def needs_no_token(method: str, path: bytes) -> bool:
 def find_bearer(scope: Scope) -> str:
     values = [value for name, value in scope["headers"] if name == b"authorization"]
     if not values:
-        raise Unauthorized("this server needs a token")
+        raise Unauthorized("this server needs a token, and the request has none", sent=False)
     token = read_bearer(values[0])
     if token is None or len(values) > 1:
-        raise Unauthorized("send one token, as Authorization: Bearer")
+        raise Unauthorized("the Authorization header must be one Bearer token")
     return token
 
 
@@ -119,7 +121,7 @@ def read_bearer(value: bytes) -> str | None:
 
 
 def keep_private(send: Send) -> Send:
-    """Answers to a token are for its holder: no shared cache may give them to others."""
+    """Wrap `send` so that no shared cache stores the reply: it is for the holder of the token alone."""
 
     async def send_privately(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":

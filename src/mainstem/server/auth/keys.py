@@ -1,11 +1,12 @@
 """The keys that tokens are verified with: a shared secret, and the public keys of a JWKS.
 
-A key fixes its algorithms by its own type. What a token says of its algorithm only picks among keys that are there, so
-neither `none` nor a public key used as a secret can pass.
+The type of a key decides its algorithms. The algorithm that a token names only selects among the keys that the server
+has, so neither `none` nor a public key used as a secret is accepted.
 """
 
 import logging
 import re
+import ssl
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from joserfc.jwk import ECKey, Key, OctKey, OKPKey, RSAKey
 
 from mainstem import limits
 from mainstem.errors import SettingsError
+from mainstem.json_errors import explain_json_error
 from mainstem.server.addresses import is_loopback
 from mainstem.streams.rules.base64url import decode_base64url
 
@@ -35,22 +37,22 @@ JWKS_WAIT_S_MAX: Final = limits.JWKS_WAIT_S_MAX
 RSA_BITS_MIN: Final = 2048  # RFC 7518 3.3
 
 SECRET_ALGORITHMS: Final = frozenset(["HS256"])
-# RFC 9864 calls by their curve what RFC 8037 called EdDSA; issuers send both.
+# RFC 9864 names by curve what RFC 8037 called EdDSA; issuers send both names.
 PUBLIC_ALGORITHMS: Final = {
     ("RSA", None): frozenset(["RS256"]),
     ("EC", "P-256"): frozenset(["ES256"]),
     ("OKP", "Ed25519"): frozenset(["EdDSA", "Ed25519"]),
 }
-# Everything else of a JWK stays out: private parts above all.
+# All other members of a JWK are dropped, above all the private ones.
 PUBLIC_MEMBERS: Final = {"RSA": ("kty", "n", "e"), "EC": ("kty", "crv", "x", "y"), "OKP": ("kty", "crv", "x")}
 ANY_PUBLIC_ALGORITHM: Final = frozenset[str]().union(*PUBLIC_ALGORITHMS.values())
 
-# A file with a key pair or a public key is no secret: whoever has the public half could sign tokens.
+# A key pair or a public key is not a secret: anybody with the public half could sign tokens.
 KEY_FILE = re.compile(rb"---- ?BEGIN |ssh-(?:rsa|dss|ed25519) |ecdsa-sha2-")
 
 
 class JwksUnreadable(Exception):
-    """The keys could not be had; the message says why."""
+    """The JWKS could not be loaded or parsed; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +63,16 @@ class VerificationKey:
 
 
 class TokenHeader(msgspec.Struct, frozen=True):
-    """What a token says of its own signature, before anything of it is believed."""
+    """The header of a token, which names its algorithm and key. Nothing in it is trusted yet."""
 
     alg: str
     kid: str | None = None
 
 
 class Signatures(jws.JWSRegistry):
-    """joserfc's rules, with its warning about the name EdDSA left out and other people's header fields let through."""
+    """The rules of joserfc, without its warning about the name EdDSA, and with unknown header fields allowed."""
 
-    max_header_length = 4096  # some issuers send their certificates along
+    max_header_length = 4096  # some issuers include their certificates
 
     def __init__(self, algorithms: frozenset[str]) -> None:
         super().__init__(algorithms=algorithms, strict_check_header=False)
@@ -82,7 +84,7 @@ class Signatures(jws.JWSRegistry):
 
 
 def verify_signature(token: str, keys: Iterable[VerificationKey], header: TokenHeader) -> bytes | None:
-    """The claims of a token, if one of these keys has signed it."""
+    """Return the payload of a token that one of these keys has signed; None if none has."""
     for key in keys:
         if header.alg in key.algorithms and (key.kid == header.kid or key.kid is None or header.kid is None):
             try:
@@ -96,27 +98,31 @@ def verify_signature(token: str, keys: Iterable[VerificationKey], header: TokenH
 
 
 def read_secret(path: str) -> bytes:
-    """The content of a secret file, without the line break that editors leave at its end."""
+    """Return the content of a secret file, without the line break that editors leave at its end."""
     try:
         secret = Path(path).read_bytes().rstrip(b"\r\n")
     except OSError as error:
         raise SettingsError(f"cannot read the secret file {path}: {error.strerror}") from None
     if len(secret) < SECRET_BYTES_MIN:
-        raise SettingsError(f"the secret in {path} is shorter than {SECRET_BYTES_MIN} bytes")
+        raise SettingsError(
+            f"the secret in {path} is shorter than {SECRET_BYTES_MIN} bytes; `mainstem token --new-secret` makes one"
+        )
     if KEY_FILE.search(secret):
-        raise SettingsError(f"{path} holds a key of a key pair, not a secret; give public keys as --jwks")
+        raise SettingsError(f"{path} holds a key of a key pair, not a secret; pass public keys with --jwks")
     return secret
 
 
 def import_secret(secret: bytes) -> VerificationKey:
     try:
         return VerificationKey(OctKey.import_key(secret), SECRET_ALGORITHMS)
-    except ValueError as error:
-        raise SettingsError(f"the secret cannot be used: {error}") from None
+    except ValueError:
+        raise SettingsError(
+            "the secret cannot be used as an HS256 key; make one with `mainstem token --new-secret FILE`"
+        ) from None
 
 
 def sign_with_secret(payload: bytes, secret: bytes) -> str:
-    """A token with these claims, for development and tests."""
+    """Return a token with this payload, for development and tests."""
     return jws.serialize_compact({"alg": "HS256", "typ": "JWT"}, payload, OctKey.import_key(secret))
 
 
@@ -128,11 +134,11 @@ class JwkSet(msgspec.Struct):
 
 
 def parse_jwks(data: bytes) -> tuple[VerificationKey, ...]:
-    """The keys of a set that can verify tokens. Others, as for encryption, are left out."""
+    """Return the keys of a set that can verify tokens. Other keys, such as those for encryption, are skipped."""
     try:
         found = msgspec.json.decode(data, type=JwkSet).keys
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise JwksUnreadable(f"it is not a JSON Web Key Set: {error}") from None
+        raise JwksUnreadable(f"it is not a JSON Web Key Set: {explain_json_error(error, 'the document')}") from None
     if len(found) > JWKS_KEYS_MAX:
         raise JwksUnreadable(f"it has more than {JWKS_KEYS_MAX} keys")
     return tuple(key for key in map(_import_public, found) if key is not None)
@@ -149,17 +155,17 @@ def _import_public(jwk: dict[str, Any]) -> VerificationKey | None:
         public = {name: jwk[name] for name in PUBLIC_MEMBERS[str(kind)]}
         if kind == "RSA":
             if int.from_bytes(decode_base64url(public["n"])).bit_length() < RSA_BITS_MIN:
-                logger.warning("a key of the JWKS is left out: RSA with less than %d bits", RSA_BITS_MIN)
+                logger.warning("skipped a key of the JWKS: RSA keys need at least %d bits", RSA_BITS_MIN)
                 return None
             return VerificationKey(RSAKey.import_key(public), algorithms, kid)
         family = ECKey if kind == "EC" else OKPKey
         return VerificationKey(family.import_key(public), algorithms, kid)
-    except (KeyError, TypeError, ValueError, JoseError) as error:
-        logger.warning("a key of the JWKS is left out: %s", error)
+    except (KeyError, TypeError, ValueError, JoseError):
+        logger.warning("skipped a key of the JWKS: its members do not form a valid %s key", kind)
         return None
 
 
-# Where they come from
+# Locations
 
 
 def is_url(location: str) -> bool:
@@ -167,21 +173,21 @@ def is_url(location: str) -> bool:
 
 
 def check_location(url: str) -> None:
-    """Keys must come over a channel that nobody can change: https, or this very machine."""
+    """Raise `SettingsError` unless keys come over a channel that nobody can tamper with: https, or this machine."""
     try:
         parts = urlsplit(url)
         local = is_loopback(parts.hostname or "")
         bad = not parts.hostname or parts.port == 0
     except ValueError:
-        raise SettingsError(f"{url!r} is not a URL") from None
+        raise SettingsError(f"jwks: {url!r} is not a URL") from None
     if bad or parts.username is not None or not url.isascii() or not url.isprintable() or " " in url:
-        raise SettingsError(f"{url!r} is not a URL of a web server")
+        raise SettingsError(f"jwks: {url!r} is not the URL of a web server")
     if parts.scheme != "https" and not local:
-        raise SettingsError("a JWKS is fetched over https; http is only for this machine")
+        raise SettingsError("jwks: fetch the keys over https; http is allowed for this machine only")
 
 
 def load_jwks(location: str) -> bytes:
-    """The bytes of a key set, out of a file or from a URL. This blocks, for a bounded time."""
+    """Return the bytes of a key set, from a file or a URL. This blocks, for a bounded time."""
     return _fetch(location) if is_url(location) else _read(location)
 
 
@@ -197,7 +203,7 @@ def _read(path: str) -> bytes:
 
 class _NoRedirect(HTTPRedirectHandler):
     def redirect_request(self, *_: Any) -> None:
-        """The operator named one place; another one must not take over its word."""
+        """Refuse the redirect: the operator trusts one location, and not those that it names."""
 
 
 def _fetch(url: str) -> bytes:
@@ -215,12 +221,22 @@ def _fetch(url: str) -> bytes:
                     raise JwksUnreadable(f"it took more than {JWKS_WAIT_S_MAX:g} s")
     except HTTPError as error:
         with error:
-            raise JwksUnreadable(f"the server answered {error.code}") from None
+            raise JwksUnreadable(f"the server replied with status {error.code}") from None
     except URLError as error:
-        raise JwksUnreadable(str(error.reason)) from None
+        raise JwksUnreadable(_describe_failure(error.reason)) from None
     except (OSError, HTTPException) as error:
-        raise JwksUnreadable(str(error) or type(error).__name__) from None
+        raise JwksUnreadable(_describe_failure(error)) from None
     return bytes(data)
+
+
+def _describe_failure(reason: object) -> str:
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        return f"the certificate of the server was not accepted: {reason.verify_message}"
+    if isinstance(reason, TimeoutError):
+        return f"the server did not reply within {JWKS_WAIT_S_MAX:g} s"
+    if isinstance(reason, OSError) and reason.strerror:
+        return f"the server cannot be reached: {reason.strerror}"
+    return "the server did not send a valid HTTP reply"
 
 
 def _check_size(size: int) -> None:

@@ -1,4 +1,4 @@
-"""Rate limits: a token bucket for each caller, in a table that cannot grow without bound."""
+"""Rate limits: one token bucket per caller, in a table of bounded size."""
 
 import math
 from collections import OrderedDict
@@ -20,7 +20,7 @@ class Bucket:
 
 
 class RateLimits:
-    """Each caller has so many requests a second, and may save up those of one second."""
+    """Allows each caller a number of requests per second. A caller may save up one second's worth."""
 
     def __init__(self, per_second: int, clock_us: Callable[[], int]) -> None:
         self._per_second = per_second
@@ -28,7 +28,7 @@ class RateLimits:
         self._buckets: OrderedDict[str, Bucket] = OrderedDict()
 
     def take(self, caller: str) -> float:
-        """Count a request. Returns 0, or the seconds until there is room: then nothing was counted."""
+        """Count a request and return 0, or return how many seconds to wait, without counting it."""
         now_us = self._clock_us()
         bucket = self._buckets.get(caller)
         if bucket is None:
@@ -46,10 +46,11 @@ class RateLimits:
         return 0.0
 
     def require(self, caller: str) -> None:
+        """Count a request. Raises `RateLimited` if the caller is over its rate."""
         wait_s = self.take(caller)
         if wait_s:
             raise RateLimited(
-                f"more than {self._per_second} requests a second",
+                f"the rate limit is {self._per_second} requests per second",
                 headers={"Retry-After": str(math.ceil(wait_s))},
                 limit_requests_per_second=self._per_second,
             )

@@ -1,8 +1,8 @@
 """Fault injection for tests of clients: `mainstem serve --test-endpoints`, on a loopback address only.
 
-`POST /_test/inject-error` injects a fault into the next requests to a path; `DELETE` removes all faults that wait.
-The names of the fields are those of the public client suite. Without the flag none of this runs: the app of this
-module replaces the ordinary one.
+`POST /_test/inject-error` injects a fault into the next requests to a path; `DELETE` removes all pending faults. The
+fields have the names that the public client suite uses. Without the flag none of this code runs: only with it does
+`FaultInjectingMainstem` replace the ordinary app.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from mainstem.errors import BadRequest, MainstemError, MethodNotAllowed
 from mainstem.http.asgi import HeaderList, Receive, Scope, Send
 from mainstem.http.requests import collect_headers, read_body
 from mainstem.http.responses import respond, respond_problem
+from mainstem.json_errors import explain_json_error
 from mainstem.server.app import Mainstem
 from mainstem.server.edge.request_cycle import RequestCycle
 
@@ -34,10 +35,10 @@ class SseEvent(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
 
 
 class Fault(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
-    """A fault to inject. Several things may go wrong at once."""
+    """A fault to inject. It may combine several kinds of failure."""
 
     path: str
-    """Of a stream, with or without its prefix, or of anything else that is served."""
+    """The path of a stream, with or without the prefix, or any other path of the server."""
     method: str | None = None
     count: Count = 1
     probability: Annotated[float, msgspec.Meta(ge=0, le=1)] = 1.0
@@ -46,13 +47,13 @@ class Fault(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=
     delay_ms: Milliseconds = 0
     jitter_ms: Milliseconds = 0
     drop_connection: bool = False
-    """Before the request is looked at."""
+    """Drop the connection before the request is processed."""
     drop_reply: bool = False
-    """After it was carried out: the client cannot know."""
+    """Drop the connection after the request was carried out, so that the client does not learn the outcome."""
     drop_after_bytes: Bytes | None = None
-    """In the middle of the body of the reply."""
+    """Drop the connection after this much of the reply's body."""
     truncate_body_bytes: Bytes | None = None
-    """The body is shorter, and nothing says so."""
+    """Shorten the body to this size, in a reply that looks complete."""
     corrupt_body: bool = False
     inject_sse_event: SseEvent | None = None
 
@@ -62,7 +63,7 @@ class Fault(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=
 
 
 class FaultInjectingMainstem(Mainstem):
-    """The app, with the faults that tests have injected."""
+    """The app, with the faults that tests inject."""
 
     faults: list[Fault]
 
@@ -71,7 +72,7 @@ class FaultInjectingMainstem(Mainstem):
         self.faults = []
 
     def try_fast_append(self, cycle: RequestCycle) -> None:
-        """Every request goes through ASGI, where faults are injected."""
+        """Return None, so that every request goes through ASGI, where faults are injected."""
         return None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -100,20 +101,22 @@ class FaultInjectingMainstem(Mainstem):
             elif scope["method"] == "DELETE":
                 self.faults.clear()
             else:
-                raise MethodNotAllowed("POST injects a fault, DELETE forgets all", headers={"Allow": "POST, DELETE"})
+                raise MethodNotAllowed(
+                    "POST injects a fault, DELETE removes all of them", headers={"Allow": "POST, DELETE"}
+                )
             await respond(send, 204, [])
         except MainstemError as error:
             await respond_problem(send, error)
 
     def _add_fault(self, body: bytes) -> None:
         if len(self.faults) >= limits.INJECTED_FAULTS_MAX:
-            raise BadRequest(f"{limits.INJECTED_FAULTS_MAX} faults wait already: DELETE {PATH} forgets them")
+            raise BadRequest(f"{limits.INJECTED_FAULTS_MAX} faults are pending already; remove them with DELETE {PATH}")
         try:
-            # The public suite sends null for what it does not set.
+            # The public suite sends null for fields that it does not set.
             given = {name: value for name, value in msgspec.json.decode(body, type=dict).items() if value is not None}
             self.faults.append(msgspec.convert(given, Fault))
         except msgspec.DecodeError as error:
-            raise BadRequest(f"this is not a fault: {error}") from None
+            raise BadRequest(f"this is not a fault: {explain_json_error(error)}") from None
 
     def _take_fault(self, scope: Scope) -> Fault | None:
         for fault in self.faults:
@@ -161,7 +164,7 @@ class FaultInjectingSend:
         self._events = (b"content-type", b"text/event-stream") in headers
         if self._fault.truncate_body_bytes is None:
             return headers
-        # Without a length the body is sent in chunks, and its end looks like one.
+        # Without Content-Length the body is chunked, so the shortened body looks complete.
         return [header for header in headers if header[0] != b"content-length"]
 
     async def _send_body(self, message: MutableMapping[str, Any]) -> None:
@@ -192,7 +195,7 @@ class FaultInjectingSend:
 
 
 async def respond_with_status(fault: Fault, status: int, scope: Scope, send: Send) -> None:
-    """Answer with the status of the fault, and a problem document."""
+    """Reply with the status of the fault and a problem document."""
     facts = {"status": status, "code": "injected_fault", "title": "Injected fault", "detail": "a test asked for this"}
     headers: HeaderList = [(b"content-type", b"application/problem+json"), (b"cache-control", b"no-store")]
     if fault.retry_after is not None:
