@@ -580,12 +580,6 @@ class StoreUnusable(MainstemError):
     title = "The data directory cannot be used"
 
 
-class StoreCorrupt(StoreUnusable):
-    code = "store_corrupt"
-    title = "The store is corrupt"
-    hint = "Examine it with `mainstem check`, and replace it with a backup: `mainstem restore`."
-
-
 class StoreTooNew(MainstemError):
     code = "store_too_new"
     title = "A newer version of Mainstem has written this data"

@@ -17,7 +17,10 @@ def test_a_second_server_on_the_same_data_refuses_to_start_and_says_why(start_se
         with pytest.raises(ServerNotReady):
             second.start()
         assert second.wait() == 2
-        assert f"{first.data} is in use by another server (process {first.pid})" in second.stderr
+        assert (
+            f"{first.data} is in use by process {first.pid}. Only one process may use a data directory: run one worker"
+            in second.stderr
+        )
         assert "Traceback" not in second.stderr
     finally:
         second.close()
@@ -39,7 +42,10 @@ def test_a_port_in_use_is_reported_and_the_data_is_not_changed(tmp_path: Path) -
             with pytest.raises(ServerNotReady):
                 second.start()
             assert second.wait() == 2
-            assert f"cannot listen on 127.0.0.1 port {port}" in second.stderr
+            assert (
+                f"port {port} on 127.0.0.1 is in use; stop the other server, or choose another port with --port"
+                in second.stderr
+            )
         finally:
             second.close()
     assert not (tmp_path / "never").exists()

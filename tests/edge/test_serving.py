@@ -80,7 +80,7 @@ def test_it_serves_a_socket_that_was_opened_for_it(tmp_path):
 
 @pytest.mark.parametrize("fd", ["7", "0"])
 def test_what_is_no_socket_is_refused_in_one_sentence(tmp_path, fd):
-    message = f"cannot listen on the file descriptor {fd}"
+    message = f"--fd {fd}: this file descriptor is not an open socket"
     with pytest.raises(ServerNotReady, match=message), ServerProcess(tmp_path / "data", "--fd", fd):
         pass
 

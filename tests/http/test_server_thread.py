@@ -19,5 +19,5 @@ def test_it_serves_between_start_and_stop_and_may_be_stopped_twice():
 
 def test_a_server_that_cannot_start_says_why(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(ServerNotReady, match="cannot use the data directory"):
+    with pytest.raises(ServerNotReady, match="a part of its path is a file"):
         ServerThread(Settings(port=0, data=str(tmp_path / "file" / "data"))).start()

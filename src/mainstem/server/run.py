@@ -1,8 +1,9 @@
-"""Running the server: sockets, signals, the ready line, and an orderly end."""
+"""Running the server: sockets, signals, the ready line, and an orderly shutdown."""
 
 import asyncio
 import gc
 import logging
+import shlex
 import signal
 import socket
 import sys
@@ -16,13 +17,13 @@ from mainstem.server.app import Mainstem, describe_store
 from mainstem.server.edge.listeners import describe_listener, load_tls, open_listener
 from mainstem.server.edge.server import EdgeServer
 from mainstem.server.logs import configure_logs
-from mainstem.server.settings import Settings
+from mainstem.server.settings import Settings, find_unknown_variables
 
 logger = logging.getLogger(__name__)
 
 
 class Server:
-    """A Mainstem on a listening socket, from its start to its end."""
+    """A Mainstem on a listening socket, from start to stop."""
 
     def __init__(self, app: Mainstem, listener: socket.socket) -> None:
         self.app = app
@@ -34,7 +35,7 @@ class Server:
         self._task: asyncio.Task[None] | None = None
 
     def stop(self) -> None:
-        """End it, also while it starts: a database may be waited for then. Call it on the event loop."""
+        """Stop the server, even while it is starting and waits for a database. Call this on the event loop."""
         self._stopping.set()
         if not self.started and self._task is not None:
             self._task.cancel()
@@ -44,7 +45,7 @@ class Server:
             self._loop.call_soon_threadsafe(self.stop)
 
     async def serve(self) -> None:
-        """Open the log, serve until `stop`, answer what was asked, and close the log."""
+        """Open the log, serve until `stop` is called, finish open requests, and close the log."""
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
         edge = EdgeServer(
@@ -63,15 +64,18 @@ class Server:
                 raise
 
     def announce(self) -> None:
-        """Called when it serves."""
+        """Called once the server accepts connections."""
 
 
 class ConsoleServer(Server):
-    """The server of the command line: it says when it is ready, and signals end it."""
+    """The server of the command line: it prints a line when it is ready, and stops on SIGINT or SIGTERM."""
 
     def announce(self) -> None:
-        where = describe_listener(self.listener, secure=self.tls is not None)
-        print(f"Mainstem is ready on {where} ({describe_store(self.app.settings)})", flush=True)
+        url = describe_listener(self.listener, secure=self.tls is not None)
+        settings = self.app.settings
+        print(f"Mainstem is ready on {url} ({describe_store(settings)})", flush=True)
+        if settings.log_format == "text":  # in JSON, every line of standard error is one object
+            print(suggest_requests(url, settings), file=sys.stderr, flush=True)
 
     async def serve(self) -> None:
         loop = asyncio.get_running_loop()
@@ -80,22 +84,39 @@ class ConsoleServer(Server):
         await super().serve()
 
 
+def suggest_requests(url: str, settings: Settings) -> str:
+    """Return what to try first: commands that create a stream and read it."""
+    options = ' -H "Authorization: Bearer $TOKEN"' if settings.authenticates else ""
+    if url.startswith("unix:"):
+        options += f" --unix-socket {shlex.quote(url.removeprefix('unix:'))}"
+        url = "http://localhost"
+    stream = f"{url}{settings.stream_prefix}/hello"
+    return (
+        "Try it from another terminal:\n"
+        f"  curl -i{options} -X PUT {stream} -H 'Content-Type: application/json' -d '[{{\"text\": \"hello\"}}]'\n"
+        f"  curl{options} {stream}\n"
+        "Press Ctrl-C to stop the server."
+    )
+
+
 def check_exposure(settings: Settings, address: str | None = None) -> None:
-    """Refuse a public address without authentication, unless the operator insists, and always with fault injection."""
+    """Refuse a public address without authentication, unless `insecure` is set, and always with fault injection."""
     if settings.unix_socket is not None:
-        return  # its file decides who may connect
+        return  # the mode of its file decides who may connect
     host = address or settings.host
     if settings.test_endpoints and not is_loopback(host):
-        raise SettingsError(f"--test-endpoints lets anybody break requests, so it needs a loopback address, not {host}")
+        raise SettingsError(
+            f"--test-endpoints lets anybody break requests, so it works on a loopback address only, and not on {host}"
+        )
     if not (is_loopback(host) or settings.authenticates or settings.insecure):
         raise SettingsError(
-            f"{host} is not a loopback address, and anybody who reaches it could read and write everything; "
-            "ask for tokens with --jwt-secret-file or --jwks, or insist with --insecure"
+            f"{host or 'an empty host'} is not a loopback address, so anybody who can reach it could read and write "
+            "everything; require tokens with --jwt-secret-file or --jwks, or allow it with --insecure"
         )
 
 
 def make_app(settings: Settings) -> Mainstem:
-    """The app; with --test-endpoints, the one into which faults can be injected."""
+    """Return the app; with --test-endpoints, one that injects faults."""
     if not settings.test_endpoints:
         return Mainstem(settings, guard_hosts=True)
     from mainstem.server.endpoints.fault_injection import FaultInjectingMainstem
@@ -104,8 +125,10 @@ def make_app(settings: Settings) -> Mainstem:
 
 
 def run(settings: Settings) -> int:
-    """Serve until a signal comes. Returns the exit code."""
+    """Serve until SIGINT or SIGTERM. Returns the exit code."""
     configure_logs(settings)
+    for warning in find_unknown_variables():
+        logger.warning("%s", warning)
     try:
         if settings.fd is None:
             check_exposure(settings)
@@ -117,6 +140,12 @@ def run(settings: Settings) -> int:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(server.serve())
     except MainstemError as error:
-        print(f"mainstem: {error.detail}", file=sys.stderr)
+        print(f"mainstem: {error.detail}{f'. {error.hint}' if error.hint else ''}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        pass  # a signal before the event loop could handle it
+    if settings.log_format == "text":
+        print("mainstem: stopped", file=sys.stderr)
+    else:
+        logger.info("stopped")
     return 0

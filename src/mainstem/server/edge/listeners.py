@@ -1,5 +1,6 @@
 """Where the server listens: an address, a Unix socket, or a socket that was opened for it."""
 
+import errno
 import os
 import socket
 import ssl
@@ -14,6 +15,7 @@ UNIX_SOCKET_MODE = 0o660  # a proxy reaches it through its group
 
 
 def open_listener(settings: Settings) -> socket.socket:
+    """Return the listening socket that the settings ask for. Raises `SettingsError` if it cannot be opened."""
     if settings.fd is not None:
         return _adopt(settings.fd)
     if settings.unix_socket is not None:
@@ -22,7 +24,7 @@ def open_listener(settings: Settings) -> socket.socket:
 
 
 def describe_listener(listener: socket.socket, *, secure: bool) -> str:
-    """The address for the ready line, as a URL."""
+    """Return the address as a URL, for the ready line."""
     name = listener.getsockname()
     if isinstance(name, str | bytes):
         return f"unix:{os.fsdecode(name)}"
@@ -31,17 +33,24 @@ def describe_listener(listener: socket.socket, *, secure: bool) -> str:
 
 
 def load_tls(settings: Settings) -> ssl.SSLContext | None:
-    """TLS from files; None without it."""
+    """Return the TLS context for the certificate in the settings; None without one."""
     if settings.tls_cert is None:
         if settings.tls_key is not None:
-            raise SettingsError("tls_key needs tls_cert, the certificate that it belongs to")
+            raise SettingsError("tls_key needs tls_cert, the certificate that the key belongs to")
         return None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.set_alpn_protocols(["http/1.1"])
     try:
         context.load_cert_chain(settings.tls_cert, settings.tls_key)
-    except (OSError, ssl.SSLError) as error:
-        raise SettingsError(f"cannot load the TLS certificate {settings.tls_cert}: {error}") from None
+    except ssl.SSLError:
+        files = " and ".join(filter(None, [settings.tls_cert, settings.tls_key]))
+        raise SettingsError(
+            f"cannot load the TLS certificate from {files}: the server needs a certificate chain and its key, "
+            "both as PEM and without a password"
+        ) from None
+    except OSError as error:
+        missing = settings.tls_key if Path(settings.tls_cert).is_file() else settings.tls_cert
+        raise SettingsError(f"cannot read the TLS certificate or key {missing}: {error.strerror}") from None
     return context
 
 
@@ -53,14 +62,24 @@ def _bind_tcp(host: str, port: int) -> socket.socket:
         listener.bind((host, port))
     except OSError as error:
         listener.close()
-        raise SettingsError(f"cannot listen on {host} port {port}: {error.strerror}") from None
+        raise SettingsError(_explain_bind_error(host, port, error)) from None
     listener.listen(limits.LISTEN_BACKLOG)
     return listener
 
 
+def _explain_bind_error(host: str, port: int, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} on {host} is in use; stop the other server, or choose another port with --port"
+    if error.errno == errno.EACCES:
+        return f"port {port} needs more privileges; choose one from 1024 on with --port"
+    if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+        return f"{host} is not an address of this machine; choose another one with --host"
+    return f"cannot listen on {host}, port {port}: {error.strerror}"
+
+
 def _set_up_tcp(listener: socket.socket) -> None:
     if hasattr(socket, "TCP_USER_TIMEOUT"):
-        # Accepted sockets inherit it: a reader that takes nothing for this long is dropped by the kernel.
+        # Accepted sockets inherit it: the kernel drops a client that receives nothing for this long.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(limits.SEND_STALL_S_MAX * 1000))
 
 
@@ -73,13 +92,16 @@ def _bind_unix(path: str) -> socket.socket:
         Path(path).chmod(UNIX_SOCKET_MODE)
     except OSError as error:
         listener.close()
-        raise SettingsError(f"cannot listen on the Unix socket {path}: {error.strerror or error}") from None
+        reason = error.strerror or "the path is too long"
+        if error.errno == errno.EADDRINUSE:
+            reason = "the path is in use; stop the server that listens there, or choose another path with --unix-socket"
+        raise SettingsError(f"cannot listen on the Unix socket {path}: {reason}") from None
     listener.listen(limits.LISTEN_BACKLOG)
     return listener
 
 
 def _is_stale_socket(path: Path) -> bool:
-    """Whether a socket is left over from a server that is gone. A live one, or any other file, is not touched."""
+    """Return whether a server that no longer runs has left this socket. A live socket, or any other file, is kept."""
     try:
         if not stat.S_ISSOCK(path.lstat().st_mode):
             return False
@@ -94,13 +116,13 @@ def _is_stale_socket(path: Path) -> bool:
 
 
 def _adopt(fd: int) -> socket.socket:
-    """A socket that whoever started this process has opened, for example systemd (its first is 3)."""
+    """Return the socket that the parent process has opened, for example systemd, whose first one is 3."""
     try:
         listener = socket.socket(fileno=fd)
-        if listener.type != socket.SOCK_STREAM:
-            raise OSError("it is not a stream socket")
-    except OSError as error:
-        raise SettingsError(f"cannot listen on the file descriptor {fd}: {error}") from None
+    except OSError:
+        raise SettingsError(f"--fd {fd}: this file descriptor is not an open socket") from None
+    if listener.type != socket.SOCK_STREAM:
+        raise SettingsError(f"--fd {fd}: this socket is not a stream socket (TCP or Unix)")
     if listener.family != socket.AF_UNIX:
         _set_up_tcp(listener)
     listener.listen(limits.LISTEN_BACKLOG)

@@ -50,10 +50,7 @@ class DirectoryLock:
         except BlockingIOError:
             holder = os.read(file, 32).decode("ascii", "replace").strip() or "unknown"
             os.close(file)
-            raise StoreLocked(
-                f"the data directory {self.path.parent} is in use by another server (process {holder}); "
-                "stop that server, or choose another directory with --data"
-            ) from None
+            raise StoreLocked(f"the data directory {self.path.parent} is in use by process {holder}") from None
         os.ftruncate(file, 0)
         os.write(file, f"{os.getpid()}\n".encode())
         self._file = file

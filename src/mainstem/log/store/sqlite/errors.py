@@ -1,5 +1,6 @@
 """SQLite's errors in plain words, without the text of the library."""
 
+import errno
 from typing import Final
 
 import apsw
@@ -25,6 +26,21 @@ def explain(error: Exception) -> str:
         if isinstance(error, kind):
             return reason
     return f"SQLite failed with {type(error).__name__}"
+
+
+def explain_directory(error: OSError) -> str:
+    """Return why a data directory cannot be used, and the way out."""
+    if isinstance(error, FileExistsError):
+        reason = "it is a file"
+    elif isinstance(error, NotADirectoryError):
+        reason = "a part of its path is a file"
+    elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        reason = "this user may not write to it"
+    elif error.errno in (errno.ENOSPC, errno.EDQUOT):
+        reason = "the disk is full"
+    else:
+        reason = error.strerror or "it cannot be opened"
+    return f"{reason}; choose another one with --data"
 
 
 def explain_unusable(error: Exception) -> str:

@@ -24,7 +24,7 @@ from mainstem.log.store.base import Store
 from mainstem.log.store.cache import StateCache
 from mainstem.log.store.sqlite import queries
 from mainstem.log.store.sqlite.connections import DirectoryLock, open_reader, open_writer
-from mainstem.log.store.sqlite.errors import explain, explain_unusable
+from mainstem.log.store.sqlite.errors import explain, explain_directory, explain_unusable
 from mainstem.log.store.sqlite.reserve import Reserve
 from mainstem.log.store.sqlite.schema import migrate
 from mainstem.log.store.sqlite.writer import WriterThread
@@ -90,14 +90,9 @@ class SqliteStore(Store):
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock.acquire()
             prepare_database(self.path)
-        except (FileExistsError, NotADirectoryError) as error:
-            reason = "it is a file" if isinstance(error, FileExistsError) else "a part of its path is a file"
-            raise StoreUnusable(
-                f"cannot use the data directory {self.directory}: {reason}; choose another one with --data"
-            ) from None
         except OSError as error:
             self._lock.release()
-            raise StoreUnusable(f"cannot use the data directory {self.directory}: {error.strerror}") from None
+            raise StoreUnusable(f"cannot use the data directory {self.directory}: {explain_directory(error)}") from None
         try:
             self._db = open_writer(self.path, self._vfs)
             migrate(self._db)
@@ -108,7 +103,7 @@ class SqliteStore(Store):
             return queries.head(self._db)
         except OSError as error:
             self._lock.release()
-            raise StoreUnusable(f"cannot use the data directory {self.directory}: {error.strerror}") from None
+            raise StoreUnusable(f"cannot use the data directory {self.directory}: {explain_directory(error)}") from None
         except apsw.Error as error:
             self._lock.release()
             raise StoreUnusable(f"cannot open {self.path}: {explain_unusable(error)}") from error
@@ -144,7 +139,10 @@ class SqliteStore(Store):
         if db is None:
             db = self._reader.db = open_reader(self.path, self._vfs)
             self._readers.append(db)
-        return job(db, *args)
+        try:
+            return job(db, *args)
+        except (apsw.CorruptError, apsw.NotADBError) as error:
+            raise StoreUnusable(f"cannot read {self.path}: {explain_unusable(error)}") from error
 
     # For the committer
 
