@@ -1,10 +1,12 @@
-"""Mainstem inside a FastAPI app: its streams live under /log, next to the app's own routes.
+"""Mainstem inside a FastAPI app: its streams are under /log, next to the app's own routes.
 
-pip install "mainstem" fastapi
+pip install mainstem fastapi uvicorn
 python examples/embed_fastapi.py
 curl -X PUT http://127.0.0.1:8000/log/v1/stream/orders -H 'content-type: application/json'
 curl -X POST http://127.0.0.1:8000/log/v1/stream/orders -H 'content-type: application/json' -d '{"item": "tea"}'
 curl http://127.0.0.1:8000/log/v1/stream/orders
+
+Only one process may use a data directory, so run one worker. PORT=8002 starts another copy, with a directory of its own.
 """
 
 import os
@@ -14,10 +16,11 @@ from fastapi import FastAPI
 
 from mainstem.server import create_app
 
-log = create_app(data=os.environ.get("DATA", "./mainstem-data"))
+port = int(os.environ.get("PORT", "8000"))
+log = create_app(data=os.environ.get("DATA", f"./embedded-data-{port}"))
 
-# The lifespan opens the log before the first request and closes it after the last one. An app that has a lifespan of
-# its own enters `log.lifespan(app)` there with `async with`.
+# The lifespan opens the log before the first request and closes it after the last one. If your app has a lifespan of its
+# own, enter `log.lifespan(app)` in it with `async with`.
 app = FastAPI(lifespan=log.lifespan)
 app.mount("/log", log)
 
@@ -28,4 +31,4 @@ async def home() -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    uvicorn.run(app, port=int(os.environ.get("PORT", "8000")), timeout_graceful_shutdown=5)
+    uvicorn.run(app, port=port, timeout_graceful_shutdown=5)

@@ -1,8 +1,10 @@
 """Mainstem inside a Starlette app that has a lifespan of its own.
 
-pip install "mainstem" starlette
+pip install mainstem starlette uvicorn
 python examples/embed_starlette.py
-curl http://127.0.0.1:8000/log/healthz
+curl http://127.0.0.1:8001/log/healthz
+
+Only one process may use a data directory, so run one worker. PORT=8002 starts another copy, with a directory of its own.
 """
 
 import os
@@ -17,12 +19,13 @@ from starlette.routing import Mount, Route
 
 from mainstem.server import create_app
 
-log = create_app(data=os.environ.get("DATA", "./mainstem-data"))
+port = int(os.environ.get("PORT", "8001"))
+log = create_app(data=os.environ.get("DATA", f"./embedded-data-{port}"))
 
 
 @asynccontextmanager
 async def lifespan(app: Starlette) -> AsyncIterator[None]:
-    # What the app opens for itself comes here, before or after the log.
+    # Open whatever else your app needs here, before or after the log.
     async with log.lifespan(app):
         yield
 
@@ -34,4 +37,4 @@ async def home(request: Request) -> JSONResponse:
 app = Starlette(routes=[Route("/", home), Mount("/log", log)], lifespan=lifespan)
 
 if __name__ == "__main__":
-    uvicorn.run(app, port=int(os.environ.get("PORT", "8000")), timeout_graceful_shutdown=5)
+    uvicorn.run(app, port=port, timeout_graceful_shutdown=5)

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from mainstem.server.settings import Settings
 from tests.support.waits import eventually
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -19,10 +21,11 @@ TEXT = {"content-type": "text/plain"}
 
 
 @contextmanager
-def running(example, **environment):
+def running(example, cwd=None, **environment):
     """The example as a process that serves on a free port; gives its URL."""
     process = subprocess.Popen(
         [sys.executable, EXAMPLES / example],
+        cwd=cwd,
         env=os.environ | {"PORT": "0"} | environment,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -79,6 +82,55 @@ def test_a_mounted_mainstem_keeps_its_data_over_a_restart(example, tmp_path):
             httpx2.put(f"{url}/log/v1/stream/s", headers=TEXT, trust_env=False)
             httpx2.post(f"{url}/log/v1/stream/s", headers=TEXT, content=b"x", trust_env=False)
             assert httpx2.get(f"{url}/log/v1/stream/s", trust_env=False).content == expected
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return str(free.getsockname()[1])
+
+
+def test_copies_of_the_examples_beside_a_server_do_not_collide(start_server, tmp_path):
+    """All of them in one folder, with the directories that they choose themselves."""
+    start_server(data=tmp_path / "mainstem-data")
+    with (
+        running("embed_fastapi.py", tmp_path, PORT=free_port()) as first,
+        running("embed_fastapi.py", tmp_path, PORT=free_port()) as second,
+        running("embed_starlette.py", tmp_path, PORT=free_port()) as third,
+    ):
+        for url in (first, second, third):
+            assert httpx2.put(f"{url}/log/v1/stream/s", headers=TEXT, trust_env=False).status_code == 201
+    assert len([*tmp_path.glob("embedded-data-*")]) == 3
+
+
+def test_the_examples_choose_different_ports_and_directories():
+    """What they use when nothing else is said, beside the port and directory of `mainstem serve`."""
+    ports = {re.search(r'"PORT", "(\d+)"', (EXAMPLES / example).read_text())[1] for example in EMBEDDED}
+    assert len(ports | {str(Settings().port)}) == 3
+    assert all('f"./embedded-data-{port}"' in (EXAMPLES / example).read_text() for example in EMBEDDED)
+
+
+@pytest.mark.parametrize("arguments", [["--workers", "2"], []], ids=["two workers", "beside a server"])
+def test_a_second_process_on_the_same_data_is_told_to_run_one_worker(start_server, tmp_path, arguments):
+    data = tmp_path / "data"
+    if not arguments:
+        start_server(data=data)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "uvicorn", "embed_fastapi:app", "--port", "0", *arguments],
+        cwd=EXAMPLES,
+        env=os.environ | {"DATA": str(data)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stderr is not None
+        wanted = re.compile(
+            rf"{data} is in use by process \d+\. Only one process may use a data directory: run one worker"
+        )
+        assert any(wanted.search(line) for line in process.stderr)
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
 
 
 def test_tail_sse_prints_everything_once_and_ends_with_the_stream(start_server):
