@@ -13,6 +13,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from mainstem.server.run import check_exposure
 from mainstem.server.settings import Settings, load_settings
 from mainstem.testing.server import ServerProcess, start_process
 from tests.support.requirements import miss
@@ -32,6 +33,30 @@ def load_all(*names: str) -> dict[str, dict[str, Any]]:
     return {item["kind"]: item for item in objects}
 
 
+class Override(yaml.SafeLoader):
+    """Compose's tag for a list that replaces the one of an earlier file."""
+
+
+Override.add_constructor("!override", lambda loader, node: loader.construct_sequence(node))
+
+
+def load_compose(*names: str) -> dict[str, Any]:
+    """The compose files, merged as `docker compose -f ... -f ...` merges them, as far as ours need it."""
+    merged: dict[str, Any] = {}
+    for name in names:
+        loaded = yaml.load((DEPLOY / name).read_text(), Override)  # noqa: S506 (a SafeLoader)
+        merged.setdefault("volumes", {}).update(loaded.get("volumes", {}))
+        merged.setdefault("secrets", {}).update(loaded.get("secrets", {}))
+        for service, values in loaded["services"].items():
+            known = merged.setdefault("services", {}).setdefault(service, {})
+            environment = known.get("environment", {}) | values.get("environment", {})
+            volumes = {
+                volume.split(":")[1]: volume for volume in [*known.get("volumes", []), *values.get("volumes", [])]
+            }
+            known.update(values | {"environment": environment, "volumes": [*volumes.values()]})
+    return merged
+
+
 def check_environment(environment: dict[str, str]) -> None:
     """Check that each variable is a setting, and that the known values are accepted."""
     for name in environment:
@@ -44,11 +69,16 @@ def test_every_file_is_yaml():
     files = [*DEPLOY.rglob("*.yaml")]
     assert len(files) >= 5
     for file in files:
-        assert all(yaml.safe_load_all(file.read_text())), file.name
+        assert all(yaml.load_all(file.read_text(), Override)), file.name
 
 
-def test_compose_starts_nodes_that_reach_the_database_and_a_proxy_that_reaches_the_nodes():
-    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+@pytest.mark.parametrize(
+    ("files", "configuration"),
+    [(["compose.yaml"], "nginx-http.conf"), (["compose.yaml", "compose.tls.yaml"], "nginx.conf")],
+    ids=["to try it out", "with TLS"],
+)
+def test_compose_starts_nodes_that_reach_the_database_and_a_proxy_that_reaches_the_nodes(files, configuration):
+    compose = load_compose(*files)
     services = compose["services"]
     nodes = {name: service for name, service in services.items() if service.get("image") == "mainstem"}
     assert len(nodes) >= 2
@@ -60,9 +90,9 @@ def test_compose_starts_nodes_that_reach_the_database_and_a_proxy_that_reaches_t
         assert node["environment"]["PGPASSWORD"] == services["postgres"]["environment"]["POSTGRES_PASSWORD"]
         assert node["depends_on"]["postgres"]["condition"] == "service_healthy"
         assert f"127.0.0.1:{PORT}/readyz" in node["healthcheck"]["test"][-1]
-        assert set(node["secrets"]) <= set(compose["secrets"])
+        assert set(node.get("secrets", [])) <= set(compose["secrets"])
         assert (DEPLOY / node["build"]["context"] / node["build"]["dockerfile"]).exists()
-    upstreams = re.findall(r"server (\S+):(\d+)", (DEPLOY / "nginx.conf").read_text())
+    upstreams = re.findall(r"server (\S+):(\d+)", (DEPLOY / configuration).read_text())
     assert {host for host, _ in upstreams} == {link.partition(":")[2] for link in services["proxy"]["links"]}
     assert {int(port) for _, port in upstreams} == {PORT}
     assert (
@@ -72,6 +102,45 @@ def test_compose_starts_nodes_that_reach_the_database_and_a_proxy_that_reaches_t
     )
     volumes = [volume.split(":")[0] for service in services.values() for volume in service.get("volumes", [])]
     assert {volume for volume in volumes if not volume.startswith(".")} == set(compose["volumes"])
+    assert f"./{configuration}:/etc/nginx/conf.d/default.conf:ro" in services["proxy"]["volumes"]
+
+
+def test_compose_to_try_it_out_needs_no_file_and_no_variable_of_yours():
+    text = (DEPLOY / "compose.yaml").read_text()
+    assert ":?" not in text  # a variable without which Compose refuses to start
+    compose = load_compose("compose.yaml")
+    assert compose["secrets"] == {}
+    for service in compose["services"].values():
+        for volume in service.get("volumes", []):
+            source = volume.split(":")[0]
+            assert not source.startswith(".") or (DEPLOY / source).is_file(), source
+    assert compose["services"]["proxy"]["ports"] == ["127.0.0.1:8080:80"]  # without tokens, for this machine only
+    for name in ("node-1", "node-2"):
+        settings = load_settings({}, compose["services"][name]["environment"])
+        check_exposure(settings)
+        assert not settings.authenticates
+        assert "ports" not in compose["services"][name]
+
+
+def test_compose_with_tls_needs_tokens_and_files_that_it_explains():
+    compose = load_compose("compose.yaml", "compose.tls.yaml")
+    for name in ("node-1", "node-2"):
+        settings = load_settings({}, compose["services"][name]["environment"])
+        assert settings.authenticates
+        assert not settings.insecure
+    explained = (DEPLOY / "compose.tls.yaml").read_text().partition("\n\n")[0]
+    wanted = [volume.split(":")[0] for volume in compose["services"]["proxy"]["volumes"]]
+    missing = [name for name in [*wanted, compose["secrets"]["token"]["file"]] if name.startswith("../")]
+    assert len(missing) == 3
+    for name in missing:
+        assert Path(name).name in explained
+
+
+def test_the_proxies_with_and_without_tls_differ_in_nothing_else():
+    _, _, tls = (DEPLOY / "nginx.conf").read_text().partition("\n\n")
+    _, _, plain = (DEPLOY / "nginx-http.conf").read_text().partition("\n\n")
+    lines = [line for line in tls.splitlines() if not re.match(r" *(?:server_name|ssl_certificate)", line)]
+    assert plain.splitlines() == [line.replace("listen 443 ssl;", "listen 80;") for line in lines]
 
 
 def test_kubernetes_objects_agree_with_each_other():
@@ -115,6 +184,12 @@ def test_kubernetes_nodes_get_settings_and_secrets_that_exist():
     (mount,) = container["volumeMounts"]
     assert item["key"] in secret["stringData"]
     assert environment["MAINSTEM_JWT_SECRET_FILE"] == f"{mount['mountPath']}/{item['path']}"
+
+
+def test_kubernetes_does_not_overwrite_the_port():
+    """A service named mainstem would set MAINSTEM_PORT in each pod, to something like tcp://10.0.0.1:80."""
+    assert load_all("service.yaml")["Service"]["metadata"]["name"] == "mainstem"
+    assert load_all("deployment.yaml")["Deployment"]["spec"]["template"]["spec"]["enableServiceLinks"] is False
 
 
 def test_the_image_runs_the_command_that_the_manifests_expect():
