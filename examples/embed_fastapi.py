@@ -6,7 +6,7 @@ curl -X PUT http://127.0.0.1:8000/log/v1/stream/orders -H 'content-type: applica
 curl -X POST http://127.0.0.1:8000/log/v1/stream/orders -H 'content-type: application/json' -d '{"item": "tea"}'
 curl http://127.0.0.1:8000/log/v1/stream/orders
 
-Only one process may use a data directory, so run one worker. PORT=8002 starts another copy, with a directory of its own.
+Only one process may use a data directory, so run one worker. PORT=8002 starts another copy with its own directory.
 """
 
 import os
@@ -19,8 +19,8 @@ from mainstem.server import create_app
 port = int(os.environ.get("PORT", "8000"))
 log = create_app(data=os.environ.get("DATA", f"./embedded-data-{port}"))
 
-# The lifespan opens the log before the first request and closes it after the last one. If your app has a lifespan of its
-# own, enter `log.lifespan(app)` in it with `async with`.
+# The lifespan opens the log before the first request and closes it after the last one. If your app has a lifespan of
+# its own, enter `log.lifespan(app)` in it with `async with`.
 app = FastAPI(lifespan=log.lifespan)
 app.mount("/log", log)
 

@@ -4,7 +4,7 @@ pip install mainstem starlette uvicorn
 python examples/embed_starlette.py
 curl http://127.0.0.1:8001/log/healthz
 
-Only one process may use a data directory, so run one worker. PORT=8002 starts another copy, with a directory of its own.
+Only one process may use a data directory, so run one worker. PORT=8002 starts another copy with its own directory.
 """
 
 import os

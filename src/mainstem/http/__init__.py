@@ -1,1 +1,1 @@
-"""HTTP without a protocol: ASGI types, parsing requests, and making responses."""
+"""HTTP independent of our protocols: ASGI types, parsing requests, and building responses."""

@@ -1,4 +1,4 @@
-"""Types of the ASGI interface, and of headers."""
+"""Types of the ASGI interface and of headers."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any

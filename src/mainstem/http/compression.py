@@ -1,4 +1,4 @@
-"""Content-Encoding: which one a client takes, and the encoders."""
+"""Content-Encoding: choosing one that the client accepts, and the encoders."""
 
 import sys
 import zlib
@@ -32,12 +32,12 @@ def _zstd(data: bytes) -> bytes:
     return encoded
 
 
-# The server's order of preference: what is smallest for its time comes first.
+# In the order of the server's preference: the best ratio of size to time first.
 ENCODERS: dict[str, Callable[[bytes], bytes]] = {"zstd": _zstd, "br": _brotli, "gzip": _gzip, "deflate": _deflate}
 
 
 def choose_encoding(accept_encoding: str, size: int) -> str | None:
-    """The encoding for a body of this size; None leaves it as it is."""
+    """Return the encoding for a body of this size; None for no encoding."""
     if not accept_encoding or size < limits.COMPRESS_BYTES_MIN:
         return None
     weights = dict(_parse(accept_encoding))

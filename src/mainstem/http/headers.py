@@ -1,6 +1,6 @@
-"""Every header with a rule of its own, one row each: whether a request may repeat it, and what CORS says about it.
+"""Every header with a rule of its own, one row each: whether a request may repeat it, and its CORS rules.
 
-The values are parsed where they mean something: those of streams in `mainstem.streams.http.headers`.
+Their values are parsed where they are used: those of streams in `mainstem.streams.http.headers`.
 """
 
 from enum import Flag, auto
@@ -8,23 +8,23 @@ from typing import Final, NamedTuple
 
 
 class Api(Flag):
-    """Whose replies expose a header to web pages of other origins."""
+    """The API whose replies expose a header to web pages of other origins."""
 
     NONE = 0
     STREAMS = auto()
-    """Everything but the log."""
+    """All of them except the log."""
     LOG = auto()
-    """`/v1/log` and what lies under it."""
+    """`/v1/log` and the paths below it."""
 
 
 class Header(NamedTuple):
     name: str
     single: bool = False
-    """Whether a request with two of them is refused: it would be left to chance which one counts. Others are joined."""
+    """Whether to refuse a request that repeats it, since it would be unclear which one counts. Others are joined."""
     cors_request: bool = False
     """Whether a page of another origin may send it (Access-Control-Allow-Headers)."""
     exposed: Api = Api.NONE
-    """Whose replies let a page of another origin read it (Access-Control-Expose-Headers)."""
+    """The APIs whose replies let a page of another origin read it (Access-Control-Expose-Headers)."""
 
 
 HEADERS: Final = (
@@ -74,5 +74,5 @@ CORS_REQUEST_HEADERS: Final = ", ".join(header.name for header in HEADERS if hea
 
 
 def list_exposed(api: Api) -> bytes:
-    """The value of Access-Control-Expose-Headers."""
+    """Return the value of Access-Control-Expose-Headers."""
     return ", ".join(header.name for header in HEADERS if api in header.exposed).encode()

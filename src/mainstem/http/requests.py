@@ -1,4 +1,4 @@
-"""A request's headers, query and body as typed values. Whatever is malformed or repeated is refused here."""
+"""The headers, query and body of a request as typed values. Malformed and repeated ones are refused here."""
 
 import re
 from collections.abc import Iterable, MutableMapping
@@ -25,13 +25,13 @@ T = TypeVar("T")
 
 
 def collect_headers(pairs: Iterable[tuple[bytes, bytes]]) -> Headers:
-    """The headers of a request by name. Raises `RepeatedHeader` for a second one of those that come once."""
+    """Return the headers of a request by name. Raises `RepeatedHeader` if one that must be single is repeated."""
     headers: Headers = {}
     for name, value in pairs:
         if name not in headers:
             headers[name] = value
         elif name in SINGLE_HEADERS:
-            raise RepeatedHeader(f"{name.decode('latin-1')} was sent more than once")
+            raise RepeatedHeader(f"the header {name.decode('latin-1')} appears more than once")
         else:
             headers[name] += b", " + value
     return headers
@@ -43,9 +43,9 @@ SCHEMES = frozenset([b"http", b"https"])
 
 
 def request_origin(scope: Scope, headers: Headers) -> str:
-    """Scheme and host as the client addressed them; behind a proxy, as the outermost one was addressed.
+    """Return the scheme and host that the client has used; behind proxies, those of the outermost one.
 
-    They end up in URLs that others follow, so what is not plainly a scheme or a host counts as not sent.
+    They end up in URLs that others follow, so anything but a plain scheme or host is ignored.
     """
     scheme = _outermost(headers, b"x-forwarded-proto").lower()
     host = _outermost(headers, b"x-forwarded-host")
@@ -57,30 +57,30 @@ def request_origin(scope: Scope, headers: Headers) -> str:
 
 
 def _outermost(headers: Headers, name: bytes) -> bytes:
-    """The first of the values that proxies have put one after another."""
+    """Return the first of the values in a header to which each proxy appends one."""
     return headers.get(name, b"").partition(b",")[0].strip()
 
 
 def text_header(headers: Headers, name: bytes, bytes_max: int) -> str | None:
-    """A header as text; None if it is not there."""
+    """Return a header as text; None if it is absent."""
     value = headers.get(name)
     if value is None:
         return None
     if len(value) > bytes_max:
-        raise BadHeader(f"{name.decode()} is longer than {bytes_max} bytes")
+        raise BadHeader(f"the header {name.decode()} is longer than {bytes_max} bytes")
     try:
         return value.decode("utf-8")
     except UnicodeDecodeError:
-        raise BadHeader(f"{name.decode()} is not UTF-8") from None
+        raise BadHeader(f"the header {name.decode()} is not UTF-8") from None
 
 
 def is_true(headers: Headers, name: bytes) -> bool:
-    """Only `true`, in any case, counts (protocol 4.1); everything else is as if it were absent."""
+    """Return whether a header is `true`, in any case; any other value counts as absent (protocol 4.1)."""
     return headers.get(name, b"").lower() == b"true"
 
 
 def parse_query(scope: Scope) -> list[tuple[str, str]]:
-    """The query parameters in order, percent-decoded."""
+    """Return the query parameters in order, percent-decoded."""
     raw: bytes = scope["query_string"]
     if not raw:
         return []
@@ -93,24 +93,24 @@ SINGLE_PARAMETERS: Final = frozenset(["offset", "live", "cursor", "tail", "prefi
 
 
 def read_query(scope: Scope) -> dict[str, str]:
-    """The query parameters by name. Raises `BadQuery` for a second one of those with a meaning."""
+    """Return the query parameters by name. Raises `BadQuery` if one that the server uses is repeated."""
     query: dict[str, str] = {}
     for name, value in parse_query(scope):
         if name in query and name in SINGLE_PARAMETERS:
-            raise BadQuery(f"{name} was given more than once")
+            raise BadQuery(f"the query parameter {name} appears more than once")
         query[name] = value
     return query
 
 
 def parse_count(text: str, name: str, most: int) -> int:
-    """The value of a query parameter that counts something."""
+    """Return the value of a query parameter that is a count, from 1 to `most`."""
     if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= most):
-        raise BadQuery(f"{name} is a whole number from 1 to {most}")
+        raise BadQuery(f"{name} must be a whole number from 1 to {most}")
     return int(text)
 
 
 def decode_json(body: bytes, type_: type[T], error: type[MainstemError] = BadRequest) -> T:
-    """A JSON body as a value of this type; anything else raises `error`."""
+    """Decode a JSON body as a value of this type. Raises `error` for anything else."""
     try:
         return msgspec.json.decode(body, type=type_)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as reason:
@@ -118,10 +118,10 @@ def decode_json(body: bytes, type_: type[T], error: type[MainstemError] = BadReq
 
 
 async def read_body(headers: Headers, receive: Receive, bytes_max: int) -> bytes:
-    """The whole body, or an error before it grows beyond the limit."""
+    """Return the whole body. Raises `BodyTooLarge` before it exceeds the limit."""
     declared = headers.get(b"content-length")
     if declared is not None and int(declared) > bytes_max:
-        if b"expect" not in headers:  # else the client waits with its body for our word
+        if b"expect" not in headers:  # otherwise the client waits for 100 Continue before it sends its body
             await _discard({"type": "http.request", "more_body": True}, receive)
         raise _too_large(bytes_max)
     message = await receive()
@@ -138,7 +138,7 @@ async def _gather(message: MutableMapping[str, Any], receive: Receive, bytes_max
     size = 0
     while True:
         if message["type"] == "http.disconnect":
-            raise BodyCutShort("the client left before its body was complete")
+            raise BodyCutShort("the client disconnected before its body was complete")
         part = message.get("body", b"")
         parts.append(part)
         size += len(part)
@@ -151,7 +151,7 @@ async def _gather(message: MutableMapping[str, Any], receive: Receive, bytes_max
 
 
 async def _discard(message: MutableMapping[str, Any], receive: Receive) -> None:
-    """Take in what is left of a body, up to a bound: many clients look for the answer when all of it is sent."""
+    """Read and drop the rest of a body, up to a limit: many clients read the reply only after sending all of it."""
     left = limits.BODY_DISCARD_BYTES_MAX
     while left > 0 and message["type"] == "http.request" and message.get("more_body", False):
         left -= len(message.get("body", b""))

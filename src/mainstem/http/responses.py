@@ -1,4 +1,4 @@
-"""Responses: the headers that every reply carries, problems, and sending them."""
+"""Responses: the headers that every reply carries, problem documents, and sending them."""
 
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ CORS_HEADERS: HeaderList = [
     *SECURITY_HEADERS,
     (b"access-control-allow-origin", b"*"),
     (b"access-control-expose-headers", list_exposed(Api.STREAMS)),
-    (b"content-security-policy", b"sandbox"),  # whatever is stored, its scripts do not run as this server's
+    (b"content-security-policy", b"sandbox"),  # scripts in stored data must not run with this server's origin
 ]
 JSON_HEADERS: HeaderList = [*CORS_HEADERS, JSON_CONTENT, NO_STORE]
 PREFLIGHT_HEADERS: HeaderList = [
@@ -34,12 +34,12 @@ PREFLIGHT_HEADERS: HeaderList = [
 
 
 def base_headers(headers: Headers) -> HeaderList:
-    """What a reply that no cache keeps must carry; only a browser on another origin needs the CORS part."""
+    """Return the headers of a reply that no cache stores; only browsers on another origin need the CORS headers."""
     return CORS_HEADERS if b"origin" in headers else SECURITY_HEADERS
 
 
 def make_private(headers: HeaderList) -> HeaderList:
-    """The same headers, such that a cache which serves many callers keeps nothing of it."""
+    """Return the headers changed so that no shared cache stores the reply."""
     directives = next((value for name, value in headers if name == b"cache-control"), b"no-store")
     if b"no-store" in directives:
         return headers
@@ -50,12 +50,12 @@ def make_private(headers: HeaderList) -> HeaderList:
 
 
 async def respond_json(send: Send, body: Any, status: int = 200, headers: HeaderList = JSON_HEADERS) -> None:
-    """`headers` are all but the length."""
+    """Send a JSON body. `headers` are all headers except Content-Length."""
     await respond(send, status, headers, msgspec.json.encode(body))
 
 
 async def respond_head(send: Send, headers: HeaderList) -> None:
-    """Answer a HEAD request without saying how long the body would be."""
+    """Reply to a HEAD request without Content-Length."""
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": b""})
 
@@ -68,7 +68,7 @@ async def respond(send: Send, status: int, headers: HeaderList, body: bytes = b"
 
 
 def method_not_allowed(method: str, allow: str) -> MethodNotAllowed:
-    return MethodNotAllowed(f"{method} means nothing here", headers={"Allow": allow})
+    return MethodNotAllowed(f"{method} is not supported here; use one of: {allow}", headers={"Allow": allow})
 
 
 def problem_headers(error: MainstemError) -> HeaderList:

@@ -1,4 +1,4 @@
-"""Assembly: settings, the ASGI app, health, logs, and running it all."""
+"""The server: settings, the ASGI app, its endpoints, logging, and running it."""
 
 from mainstem.server.app import Mainstem, create_app
 from mainstem.server.settings import Settings

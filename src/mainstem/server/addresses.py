@@ -1,4 +1,4 @@
-"""Which host names lead to this machine alone."""
+"""Which host names are addresses, and which ones are this machine's loopback."""
 
 import ipaddress
 

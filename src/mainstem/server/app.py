@@ -85,20 +85,20 @@ def open_store(settings: Settings) -> Store:
         from mainstem.log.store.postgres.store import PostgresStore
     except ModuleNotFoundError as error:
         raise SettingsError(
-            f"a PostgreSQL store needs {error.name}: install it with pip install 'mainstem[postgres]'"
+            f"a PostgreSQL store needs the package {error.name}; install it with: pip install 'mainstem[postgres]'"
         ) from None
     return PostgresStore(settings.store)
 
 
 def describe_store(settings: Settings) -> str:
-    """Where the log is kept, for the ready line. A URL's password is not shown."""
+    """Return where the log is stored, for the ready line, without the password of a URL."""
     if settings.store == "memory":
-        return "memory only: nothing is kept"
+        return "in memory: nothing is kept"
     return f"sqlite in {settings.data}" if settings.store == "sqlite" else describe_url(settings.store)
 
 
 def choose_validator(settings: Settings) -> Validator | None:
-    """The domain validation that the settings ask for; None takes any object."""
+    """Return the validation of sync events that the settings ask for; None accepts any object."""
     if settings.sync_validation == "model":
         if not settings.sync_schemas:
             raise SettingsError("sync_validation = model needs sync_schemas, a directory of JSON Schemas")
@@ -122,7 +122,7 @@ class Mainstem:
         validate: Validator | None = None,
         guard_hosts: bool = False,
     ) -> None:
-        """`guard_hosts` is for a server of its own: which names lead to an embedding app is that app's affair."""
+        """`guard_hosts` refuses unknown host names, for `mainstem serve`: an embedded app cannot know its names."""
         self.settings = settings
         self.proxies = open_proxies(settings)
         self.origins = open_origins(settings, guard_hosts=guard_hosts)
@@ -133,7 +133,7 @@ class Mainstem:
         self.validate = validate
         self._guard_hosts = guard_hosts
         self.endpoints: Endpoints | None = None
-        """None until the log is open."""
+        """None while the log is not open."""
         self.shares = Shares(
             {
                 Share.LIVE_READERS: settings.max_live_readers_per_client,
@@ -145,7 +145,7 @@ class Mainstem:
 
     @asynccontextmanager
     async def lifespan(self, app: object = None) -> AsyncIterator[None]:
-        """Open the log, serve, close it. Fits Starlette's and FastAPI's `lifespan=` argument."""
+        """Open the log on entry and close it on exit. Pass it to Starlette or FastAPI as `lifespan=`."""
         async with AsyncExitStack() as stack:
             await self.store.open()
             stack.push_async_callback(self.store.close)
@@ -161,7 +161,7 @@ class Mainstem:
         self.endpoints = None
 
     async def _open_endpoints(self, log: CommitLog, stack: AsyncExitStack) -> Endpoints:
-        """Start what works in the background, and make what answers requests."""
+        """Start the background work, and create the handlers of requests."""
         settings = self.settings
         streams = Streams(log, settings.page_bytes)
         reaper = Reaper(streams)
@@ -222,13 +222,13 @@ class Mainstem:
         return await self.gate.authenticator.identify(token)
 
     def release_readers(self) -> None:
-        """Let every live reader end its response: the server is about to stop."""
+        """End the responses of all live readers, because the server is about to stop."""
         self.live.release()
         if self.endpoints is not None:
             self.endpoints.sync.release()
 
     def try_fast_append(self, cycle: RequestCycle) -> AppendHandler | None:
-        """The fast path of `mainstem serve`: answers an append without a task. None leaves the request to ASGI."""
+        """Return a handler that serves an append without a task; None leaves the request to ASGI."""
         if self.endpoints is None or not is_fast_append(cycle.head, self.endpoints.streams):
             return None
         try:
@@ -237,7 +237,7 @@ class Mainstem:
                 self.origins.check_host(headers.get(b"host"))
                 self.origins.check_command(headers.get(b"origin"), headers.get(b"host"))
         except MainstemError:
-            return None  # ASGI answers it
+            return None  # ASGI replies with the error
         identity = EVERYBODY
         if self.gate is not None:
             client = self.proxies.client_of(cycle.connection.client, headers.get(b"x-forwarded-for"))
@@ -271,11 +271,11 @@ class Mainstem:
             return
         endpoints = self.endpoints
         if endpoints is None:
-            await respond_problem(send, Unavailable("the log is not open (was the lifespan run?)"))
+            await respond_problem(send, Unavailable("the log is not open: run the lifespan of the Mainstem app"))
         elif path.startswith(self.mount.root):
             await endpoints.streams(scope, receive, send, path[len(self.mount.root) :])
         elif scope["method"] == "OPTIONS" and path.startswith(b"/v1/"):
-            await respond(send, 204, PREFLIGHT_HEADERS)  # browsers ask before they send a token anywhere
+            await respond(send, 204, PREFLIGHT_HEADERS)  # browsers ask before they send a token
         else:
             await self._serve_route(endpoints, path, scope, receive, send)
 
@@ -283,15 +283,14 @@ class Mainstem:
         try:
             route = find_route(scope["method"], path)
             if route is None:
-                where = f"streams are served under {self.mount.prefix}/"
-                raise NotFound(f"nothing is served at this path; {where}")
+                raise NotFound(f"nothing is served at this path; streams are under {self.mount.prefix}/")
             scope["mainstem.subpath"] = path[len(route.path) :]
             await route.endpoint(endpoints)(scope, receive, send)
         except MainstemError as error:
             await respond_problem(send, error)
 
     def _check_origin(self, scope: Scope, path: bytes) -> None:
-        """Refuse what a page of another site asks for, where no token protects the server."""
+        """Refuse requests from pages of other sites if no token protects the server."""
         if self.origins is None:
             return
         found = {name: value for name, value in scope["headers"] if name in (b"host", b"origin")}
@@ -315,12 +314,12 @@ class Mainstem:
         await self.endpoints.sync(scope, receive, send, core=path == SYNC_CORE)
 
     async def _run_lifespan(self, receive: Receive, send: Send) -> None:
-        """The ASGI lifespan, for when this app is the one that the server runs."""
+        """Run the ASGI lifespan protocol, for a server that runs this app directly."""
         await receive()
         lifespan = self.lifespan()
         try:
             await lifespan.__aenter__()
-        except Exception as error:  # noqa: BLE001 - whoever runs the server tells of it
+        except Exception as error:  # noqa: BLE001 - the ASGI server reports it
             await send({"type": "lifespan.startup.failed", "message": str(error)})
             return
         await send({"type": "lifespan.startup.complete"})
@@ -335,7 +334,7 @@ class Mainstem:
 
 
 def as_handshake_denial(send: Send) -> Send:
-    """Answers a WebSocket's handshake with an ordinary response (the ASGI extension for it)."""
+    """Wrap `send` to reply to a WebSocket handshake with an HTTP response (an ASGI extension)."""
 
     async def send_denial(message: MutableMapping[str, Any]) -> None:
         await send({**message, "type": "websocket." + message["type"]})

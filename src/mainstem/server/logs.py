@@ -1,4 +1,4 @@
-"""Log lines: one event a line, as text for people or as JSON for machines, on standard error."""
+"""Log lines on standard error: one event per line, as text for people or as JSON for machines."""
 
 import logging
 import sys
@@ -24,7 +24,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """Strangers choose names that stand in messages: they must not begin a line of their own, nor steer a terminal."""
+    """Escapes control characters: names chosen by strangers must not start a new line or control a terminal."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         record.message = escape_line(record.message)

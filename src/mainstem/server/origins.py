@@ -1,8 +1,8 @@
-"""Which web pages may command a server that asks for no token.
+"""Which web pages may change data on a server without tokens.
 
-A browser lets any page send requests to a server on the same machine or network. A token protects from that, because a
-page does not have it. Without tokens, the `Origin` header tells whose page it is, and the `Host` header tells whether
-the page's own name was pointed at this server (DNS rebinding).
+A browser lets any page send requests to a server on the same machine or network. Tokens protect against that, because
+the page does not have one. Without tokens, the `Origin` header names the site of the page, and the `Host` header shows
+whether the page has pointed a name of its own at this server (DNS rebinding).
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ READ_ONLY: Final = frozenset(["GET", "HEAD", "OPTIONS"])
 
 
 class Origins:
-    """`allowed` are origins such as https://app.example.com, which may do everything; their hosts may name us too."""
+    """`allowed` are origins such as https://app.example.com, which may do everything, under their host names, too."""
 
     def __init__(self, allowed: Iterable[str], host: str, *, guard_hosts: bool) -> None:
         self._allowed = frozenset(_parse_origin(text) for text in allowed)
@@ -27,12 +27,12 @@ class Origins:
         self._is_known_host = lru_cache(maxsize=256)(self._names_this_server)
 
     def check_host(self, host: bytes | None) -> None:
-        """Refuse a request whose page may have pointed a name of its own at this server."""
+        """Refuse a request to a host name that somebody else may have pointed at this server."""
         if self._guard_hosts and host and not self._is_known_host(host):
-            raise HostNotAllowed(f"this server is not known as {host.decode('latin-1')!r}")
+            raise HostNotAllowed(f"this server does not serve the host name {host.decode('latin-1')!r}")
 
     def check_command(self, origin: bytes | None, host: bytes | None) -> None:
-        """Refuse a command that some other site's page sent."""
+        """Refuse a command from a page of another site."""
         if origin is None:
             return
         text = origin.decode("latin-1").lower()
@@ -41,16 +41,16 @@ class Origins:
         parts = urlsplit(text)
         same_host = host is not None and parts.netloc == host.decode("latin-1").lower()
         if parts.scheme not in ("http", "https") or not (same_host or _is_local(parts.hostname or "")):
-            raise OriginNotAllowed(f"pages of {text[:128]!r} may not command this server")
+            raise OriginNotAllowed(f"pages of {text[:128]!r} may not send commands to this server")
 
     def _names_this_server(self, host: bytes) -> bool:
-        """An address, a name of this machine or without a dot, which no stranger can own, or one that was allowed."""
+        """Return whether a host is allowed, an address, or a name that no stranger can own (local, or without a dot)."""
         name = (urlsplit("//" + host.decode("latin-1").lower()).hostname or "").removesuffix(".")
         return "." not in name or name in self._hosts or name.endswith(".localhost") or is_address(name)
 
 
 def open_origins(settings: Settings, *, guard_hosts: bool) -> Origins | None:
-    """None where tokens decide."""
+    """Return the rules for web pages; None if the server requires tokens."""
     if settings.authenticates:
         return None
     allowed = [text.strip() for text in (settings.allow_origin or "").split(",") if text.strip()]

@@ -1,4 +1,4 @@
-"""Proxies in front of the server: whose word counts about who a client is and how it addressed the server."""
+"""Proxies in front of the server: which ones may say who the client is and how it has addressed the server."""
 
 import ipaddress
 from functools import lru_cache
@@ -16,14 +16,14 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class Proxies:
-    """The headers of a trusted proxy are used; those that anybody else sends are dropped."""
+    """Uses the X-Forwarded headers of trusted proxies, and drops those that anybody else sends."""
 
     def __init__(self, networks: tuple[Network, ...]) -> None:
         self._networks = networks
         self.trusts = lru_cache(maxsize=4096)(self._trusts)
 
     def resolve(self, scope: Scope) -> None:
-        """Put the real client into the scope, or take out headers that only claim to come from a proxy."""
+        """Put the real client into the scope, or drop the headers if no trusted proxy has sent them."""
         if not any(name.startswith(b"x-forwarded-") for name, _ in scope["headers"]):
             return
         client = scope.get("client")
@@ -36,14 +36,14 @@ class Proxies:
             scope["client"] = (address, 0)
 
     def client_of(self, client: Any, hops: bytes | None) -> Any:
-        """The same for a request that has no scope."""
+        """Return the real client of a request that has no scope; `hops` is its X-Forwarded-For."""
         if hops is None or (client is not None and not self.trusts(client[0])):
             return client
         address = self.find_client(hops.decode("latin-1"))
         return client if address is None else (address, 0)
 
     def find_client(self, hops: str) -> str | None:
-        """The last address that no trusted proxy has: what stands before it, the client may have made up."""
+        """Return the last address that is not a trusted proxy: the client may have made up those before it."""
         found = None
         for hop in reversed([hop.strip() for hop in hops.split(",")]):
             address = _parse(hop)
@@ -66,12 +66,12 @@ def open_proxies(settings: Settings) -> Proxies:
             networks += [ipaddress.ip_network(network) for network in GROUPS.get(text, (text,))]
         except ValueError:
             known = ", ".join(GROUPS)
-            raise SettingsError(f"trusted_proxies: {text!r} is not an address, a network, or one of {known}") from None
+            raise SettingsError(f"trusted_proxies: {text!r} must be an address, a network, or one of {known}") from None
     return Proxies(tuple(networks))
 
 
 def _parse(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """An address, with or without a port."""
+    """Return the address in a text that may have a port; None if there is none."""
     if text.startswith("["):
         text = text[1:].partition("]")[0]
     elif text.count(":") == 1:

@@ -1,4 +1,4 @@
-"""Every path that the server serves, one row each. Streams are elsewhere: their prefix is a setting (`Mount`)."""
+"""Every path that the server serves, one row each, except streams, whose prefix is a setting (`Mount`)."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
@@ -18,7 +18,7 @@ Endpoint = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class Endpoints(NamedTuple):
-    """What answers requests while the log is open."""
+    """The handlers of requests while the log is open."""
 
     streams: StreamsHttp
     streams_listing: StreamsListing
@@ -34,12 +34,12 @@ class Endpoints(NamedTuple):
 
 class Route(NamedTuple):
     path: bytes
-    """With a slash at its end it stands for everything below; what follows it is `scope["mainstem.subpath"]`."""
+    """With a slash at the end, it matches every path below, and `scope["mainstem.subpath"]` is the rest."""
     endpoint: Callable[[Endpoints], Endpoint]
     methods: frozenset[str] | None = None
-    """Other methods are 404. None leaves it to the endpoint, which answers 405 to what it does not serve."""
+    """Other methods get 404. None leaves methods to the endpoint, which replies with 405 to those it does not serve."""
     admin: bool = False
-    """Whether reading it is for administrators, so that pages of other sites may not, where no token decides."""
+    """Whether even reading is for administrators, so that without tokens, pages of other sites may not."""
 
 
 def _not_served(endpoints: Endpoints) -> Endpoint:
@@ -65,12 +65,12 @@ ROUTES: Final = (
     Route(b"/readyz", lambda endpoints: endpoints.health.ready),
     Route(b"/openapi.json", lambda endpoints: endpoints.descriptions.openapi),
     Route(b"/asyncapi.json", lambda endpoints: endpoints.descriptions.asyncapi),
-    # Answered by endpoints/fault_injection.py before it comes to this table, and only with --test-endpoints.
+    # endpoints/fault_injection.py serves it before this table is used, and only with --test-endpoints.
     Route(b"/_test/", _not_served, frozenset(), admin=True),
 )
 SYNC: Final = b"/v1/sync"
 SYNC_CORE: Final = b"/v1/sync/core"
-"""WebSockets."""
+"""Paths of WebSockets."""
 
 ADMIN_PATHS: Final = tuple(route.path for route in ROUTES if route.admin)
 _EXACT: Final = {route.path: route for route in ROUTES if not route.path.endswith(b"/")}
@@ -78,6 +78,6 @@ _BELOW: Final = tuple(route for route in ROUTES if route.path.endswith(b"/"))
 
 
 def find_route(method: str, path: bytes) -> Route | None:
-    """The route of a request; None is a 404. An exact path goes before what lies below another one."""
+    """Return the route of a request; None means 404. An exact path wins over a prefix."""
     route = _EXACT.get(path) or next((route for route in _BELOW if path.startswith(route.path)), None)
     return None if route is None or (route.methods is not None and method not in route.methods) else route

@@ -1,4 +1,4 @@
-"""Runs an ASGI app for requests: the request's body goes in as messages, the app's messages become the reply."""
+"""Runs an ASGI app for requests: passes the body in as messages, and turns the app's messages into the reply."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ VERSION = {"version": "3.0", "spec_version": "2.4"}
 
 
 def make_scope(connection: "Connection", head: RequestHead) -> Scope:
-    """The part of the ASGI scope that requests and handshakes have in common."""
+    """Return the part of the ASGI scope that requests and WebSocket handshakes share."""
     path = head.path.decode("ascii")
     return {
         "asgi": VERSION,
@@ -31,7 +31,7 @@ def make_scope(connection: "Connection", head: RequestHead) -> Scope:
         "path": unquote(path) if "%" in path else path,
         "raw_path": head.path,
         "query_string": head.query,
-        "headers": head.headers.copy(),  # a head may be shared, and an app may change its scope
+        "headers": head.headers.copy(),  # heads are cached and shared, and an app may change its scope
     }
 
 
@@ -51,7 +51,7 @@ class AsgiHandler:
         self._head = b""
         self._waiter: asyncio.Future[None] | None = None
 
-    # From the connection
+    # Called by the connection
 
     def receive_data(self, data: bytes) -> None:
         self._pieces.append(data)
@@ -83,25 +83,25 @@ class AsgiHandler:
         try:
             await self._app(scope, self.receive, self.send)
         except Exception:
-            logger.exception("a request failed unexpectedly")
+            logger.exception("an unexpected error occurred while handling a request")
             self._fail()
         else:
             if cycle.complete or cycle.lost:
                 return
             if self._left:
-                cycle.abort()  # it closed its half, and the app took that for its end
+                cycle.abort()  # the client closed its half, and the app took that for a disconnect
             else:
-                logger.error("the app returned without a whole reply")
+                logger.error("the app returned before its reply was complete")
                 self._fail()
 
     def _fail(self) -> None:
-        """The app is at fault. Say so, unless its reply has begun."""
+        """Reply with an internal error, or abort the connection if the app's reply has begun."""
         if self.cycle.lost or self.cycle.complete:
             return
         if self.cycle.started or self._head:
             self.cycle.abort()
         else:
-            self.cycle.respond_problem(MainstemError("something unexpected went wrong"))
+            self.cycle.respond_problem(MainstemError("an unexpected error occurred; see the log of the server"))
 
     async def receive(self) -> Message:
         self.cycle.ask_for_body()

@@ -1,4 +1,4 @@
-"""Bodies that come in chunks (RFC 9112, section 7.1): strict, and bounded in everything that is not data."""
+"""Chunked bodies (RFC 9112, section 7.1): strict parsing, with a limit on everything that is not data."""
 
 import re
 from enum import Enum, auto
@@ -16,7 +16,7 @@ SIZE_LINE_BEGUN = re.compile(rb"[0-9A-Fa-f]{0,15}(?:;[\t -~\x80-\xff]*)?\r?")
 
 
 class Part(Enum):
-    """What comes next."""
+    """The part of the body that comes next."""
 
     SIZE = auto()
     DATA = auto()
@@ -26,7 +26,7 @@ class Part(Enum):
 
 
 class ChunkedBody:
-    """Takes bytes, gives the data in them. What follows the body is left over."""
+    """Takes bytes, and returns the data in them. The bytes after the body are kept for `take_rest`."""
 
     __slots__ = ("_buffer", "_excess", "_left", "_part", "_trailer_bytes")
 
@@ -46,7 +46,7 @@ class ChunkedBody:
         return len(self._buffer)
 
     def feed(self, data: bytes) -> tuple[bytes, bool]:
-        """The data of some chunks, and whether more is to be had without new bytes: call again with b"" then."""
+        """Return the data of some chunks, and whether more data can follow without new bytes: then call `feed(b"")`."""
         data = self._buffer + data if self._buffer else data
         pieces: list[bytes] = []
         at = 0
@@ -62,12 +62,12 @@ class ChunkedBody:
         return (pieces[0] if len(pieces) == 1 else b"".join(pieces)), more
 
     def take_rest(self) -> bytes:
-        """What came after the body."""
+        """Return the bytes after the body."""
         rest, self._buffer = self._buffer, b""
         return rest
 
     def _step(self, data: bytes, at: int, pieces: list[bytes]) -> int:
-        """Take one part of a chunk, if it is there. Returns where the next one begins."""
+        """Consume one part of a chunk, if it has arrived. Returns where the next one begins."""
         if self._part is Part.DATA:
             piece = data[at : at + self._left]
             if piece:
@@ -79,7 +79,7 @@ class ChunkedBody:
         if self._part is Part.DATA_END:
             if len(data) - at >= 2:
                 if data[at : at + 2] != CRLF:
-                    raise BadRequest("a chunk does not end where its size says")
+                    raise BadRequest("a chunk is longer than its size")
                 self._part = Part.SIZE
                 return at + 2
             return at
@@ -102,14 +102,14 @@ class ChunkedBody:
         if match is None:
             raise BadRequest("a chunk header is malformed")
         self._left = int(match[1], 16)
-        # Sizes and extensions around a few bytes of data would make work for nothing.
+        # Sizes and extensions around a few bytes of data would cost work for no gain.
         self._excess = max(0, self._excess + len(line) - 16 - 2 * self._left)
         if self._excess > limits.CHUNK_EXCESS_BYTES_MAX:
             raise BadRequest("the chunked body has more extensions than data")
         self._part = Part.DATA if self._left else Part.TRAILER
 
     def _take_trailer(self, line: bytes) -> None:
-        """Trailers are checked and dropped: a field after the body must not change what the head said."""
+        """Check a trailer and drop it: a field after the body must not change the head."""
         if not line:
             self._part = Part.NOTHING
             return
@@ -117,4 +117,4 @@ class ChunkedBody:
             raise BadRequest("a trailer must not change the framing of the request")
         self._trailer_bytes += len(line) + 2
         if self._trailer_bytes > limits.TRAILER_BYTES_MAX:
-            raise BadRequest(f"trailers are at most {limits.TRAILER_BYTES_MAX} bytes")
+            raise BadRequest(f"the trailers have more than {limits.TRAILER_BYTES_MAX} bytes")

@@ -1,4 +1,4 @@
-"""A client's connection: moves bytes between its socket, the machine and the handlers, and keeps its deadlines."""
+"""The connection of a client: moves bytes between its socket, the machine and the handlers, and keeps deadlines."""
 
 import asyncio
 from typing import TYPE_CHECKING, cast
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Connection(asyncio.Protocol):
-    """One request and its reply at a time. What the client sends meanwhile waits in a bounded buffer."""
+    """Processes one request and its reply at a time. What the client sends meanwhile waits in a bounded buffer."""
 
     __slots__ = (
         "_admitted",
@@ -48,23 +48,23 @@ class Connection(asyncio.Protocol):
         self.local: tuple[str, int | None] | None = None
         self.secure = False
         self.closing = False
-        """The reply to the current request is the last one."""
+        """Whether the connection closes after the reply to the current request."""
         self.deadline: float | None = None
-        """When patience ends, on the loop's clock; the server looks at it now and then."""
+        """When to give up waiting for the client, on the clock of the event loop; the server checks it periodically."""
         self._began: float | None = None
-        """When the first byte of the current request came, while it is not complete."""
+        """When the first byte of the current request arrived; None unless a request is incomplete."""
         self._advancing = False
         self._scheduled = False
         self._paused = False
         self.write_paused = False
-        """The client does not take what it is sent: wait with more until it is drained."""
+        """Whether the client does not read its replies: send nothing more until the buffer is drained."""
         self._drained: asyncio.Future[None] | None = None
         self._lingering = False
         self._dropped = 0
         self._held = False
         self._admitted = False
 
-    # From the transport
+    # Called by the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
@@ -98,7 +98,7 @@ class Connection(asyncio.Protocol):
         self._advance()
 
     def eof_received(self) -> bool:
-        """A client may close its half and still wait for the reply to what it sent; nothing else keeps the socket."""
+        """Keep the socket open only for a client that has closed its half and still waits for a reply."""
         if self._lingering or self.machine.reading is Reading.ENDED:
             return False
         self.machine.receive_eof()
@@ -122,9 +122,9 @@ class Connection(asyncio.Protocol):
     # Requests
 
     def _advance(self) -> None:
-        """Take what the buffer holds, as far as the current request allows, without holding up the event loop."""
+        """Process the buffer as far as the current request allows, without blocking the event loop for long."""
         if self._advancing:
-            return  # a handler answered at once: the loop below goes on
+            return  # a handler replied immediately: the loop below continues
         self._advancing = True
         machine = self.machine
         turns = limits.REQUESTS_AT_ONCE
@@ -159,7 +159,7 @@ class Connection(asyncio.Protocol):
             self._advance()
 
     def _begin(self, head: RequestHead) -> None:
-        """Hand a request to whoever answers it."""
+        """Pass a request to the handler that replies to it."""
         self.machine.write(Write.BEGIN)
         if head.websocket:
             self.machine.write(Write.SWITCH)
@@ -168,7 +168,7 @@ class Connection(asyncio.Protocol):
         self.cycle = cycle = RequestCycle(self, head)
         handler = self.server.fast_path(cycle) or self.server.serve(cycle)
         if self.cycle is not cycle:
-            return  # it was answered at once
+            return  # the handler has replied already
         cycle.handler = handler
         if head.length:
             body = self.machine.take_whole_body()
@@ -189,7 +189,7 @@ class Connection(asyncio.Protocol):
     def _receive_body(self, data: bytes) -> None:
         cycle = self.cycle
         if cycle is None or cycle.handler is None:
-            self._drop(len(data))  # of a request that is answered already
+            self._drop(len(data))  # the request already has its reply
             return
         cycle.received += len(data)
         cycle.handler.receive_data(data)
@@ -207,18 +207,18 @@ class Connection(asyncio.Protocol):
             self.transport.write(data)
 
     async def drain(self) -> None:
-        """Wait until the client has taken most of what was sent."""
+        """Wait until the client has received most of what was sent."""
         if not self.transport.is_closing():
             if self._drained is None:
                 self._drained = self.server.loop.create_future()
             await asyncio.shield(self._drained)
 
     def body_taken(self) -> None:
-        """The handler has taken what it held back: more may come."""
+        """Resume reading: the handler has consumed its backlog."""
         self._settle()
 
     def reply_completed(self, close: bool) -> None:
-        """The reply is complete; the request may not be."""
+        """Called when the reply is complete, even if the request is not."""
         self.cycle = None
         machine = self.machine
         if close or self.closing or machine.reading is Reading.ENDED:
@@ -238,7 +238,7 @@ class Connection(asyncio.Protocol):
         self.deadline = self.server.loop.time() + limits.KEEP_ALIVE_S
 
     def _refuse(self, error: MainstemError) -> None:
-        """Answer with an error in place of the reply, and close. A reply that has begun cannot be put right."""
+        """Send an error in place of the reply, and close. If a reply has begun, just close."""
         self._leave()
         if self.machine.writing in (Writing.IDLE, Writing.PENDING):
             self.machine.write(Write.ERROR)
@@ -249,14 +249,16 @@ class Connection(asyncio.Protocol):
             self.transport.close()
 
     def _leave(self) -> None:
-        """End the current cycle: tell its handler that the client is gone."""
+        """End the current cycle, and notify its handler that the client is gone."""
         cycle, self.cycle = self.cycle, None
         if cycle is not None and cycle.handler is not None:
             cycle.handler.client_disconnected()
 
     def _linger(self) -> None:
-        """Take in for a moment what is still on its way: closing over unread data would reset the connection, and the
-        client might never see the reply."""
+        """Read and drop what is still in transit for a moment, then close.
+
+        Closing with unread data would reset the connection, and the client might never see the reply.
+        """
         self._lingering = True
         self._dropped = 0
         if self.transport.can_write_eof():
@@ -266,7 +268,7 @@ class Connection(asyncio.Protocol):
         self._resume()
 
     def _drop(self, size: int) -> None:
-        """Count what is read for nothing."""
+        """Count bytes that are read and dropped, and abort if they are too many."""
         self._dropped += size
         most = limits.LINGER_BYTES_MAX if self._lingering else limits.BODY_DISCARD_BYTES_MAX
         if self._dropped > most:
@@ -276,19 +278,19 @@ class Connection(asyncio.Protocol):
         self.transport.abort()
 
     def release(self) -> None:
-        """It counts no more among the connections of its client."""
+        """Stop counting this connection for its client."""
         if self._admitted:
             self._admitted = False
             self.server.release(self.client)
 
-    # Bounds
+    # Limits
 
     def _settle(self) -> None:
-        """Decide whether to go on reading, until when to wait, and what this connection holds in memory."""
+        """Decide whether to read on, set the deadline, and report the memory that this connection holds."""
         machine, cycle = self.machine, self.cycle
         if machine.reading is Reading.COMPLETE and not (
             machine.buffered or self._paused or self._held or self.write_paused
-        ):  # the usual case: a request that came whole is being answered
+        ):  # the common case: a complete request waits for its reply
             self._began = self.deadline = None
             return
         if self._lingering or machine.reading is Reading.SWITCHED or self.transport.is_closing():
@@ -306,11 +308,11 @@ class Connection(asyncio.Protocol):
         else:
             self._began = None
             if cycle is not None:
-                self.deadline = None  # how long an answer may take is for its handler to decide
+                self.deadline = None  # the handler decides how long a reply may take
         self._count_memory()
 
     def expire(self) -> None:
-        """The deadline has passed."""
+        """Called by the server when the deadline has passed."""
         self.deadline = None
         if self.machine.in_request:
             self._refuse(RequestTimeout(f"the request was not complete after {limits.REQUEST_WAIT_S_MAX:g} s"))
@@ -318,7 +320,7 @@ class Connection(asyncio.Protocol):
             self.transport.close()
 
     def finish_soon(self) -> None:
-        """The server stops: answer what was asked, and close."""
+        """Finish the current request and close: the server is stopping."""
         self.closing = True
         if self.cycle is None and not self._lingering:
             self.transport.close()
@@ -332,13 +334,13 @@ class Connection(asyncio.Protocol):
         if self.write_paused or self.transport.is_closing():
             self.abort()
         else:
-            self._refuse(Overloaded("the server holds too many unfinished requests", headers=RETRY_AFTER))
+            self._refuse(Overloaded("the server holds too many unfinished requests in memory", headers=RETRY_AFTER))
 
     def _count_memory(self) -> None:
         cycle = self.cycle
         size = self.machine.buffered
         if cycle is not None and (cycle.received > limits.READ_AHEAD_BYTES or self.machine.in_request):
-            size += cycle.received  # a large body counts until it is answered; a small one is soon a command
+            size += cycle.received  # a large body counts until its reply; a small one soon becomes a command
         if self.write_paused:
             size += self.transport.get_write_buffer_size()
         if size or self._held:
@@ -357,5 +359,5 @@ class Connection(asyncio.Protocol):
 
 
 def _address(name: object) -> tuple[str, int] | None:
-    """Host and port of one end; None for a Unix socket."""
+    """Return the host and port of one end; None for a Unix socket."""
     return (str(name[0]), int(name[1])) if isinstance(name, tuple) else None

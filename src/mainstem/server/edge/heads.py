@@ -1,7 +1,7 @@
-"""Request heads: strict parsing, and how the body is framed.
+"""Request heads: strict parsing, and the framing of the body.
 
-A head that could be read in two ways is refused (RFC 9112, sections 2 to 7): whoever sits between a client and this
-server must see the same requests that the server sees.
+A head that could be read in two ways is refused (RFC 9112, sections 2 to 7): a proxy between a client and this server
+must see the same requests as the server.
 """
 
 import re
@@ -25,13 +25,13 @@ HOST = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=%-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9
 ABSOLUTE = re.compile(rb"https?://([^/?#]+)([/?].*)?", re.IGNORECASE)
 LENGTH = re.compile(rb"[0-9]{1,18}")
 CONTROLS: Final = bytes([*range(9), 11, 12, *range(14, 32), 127])
-"""Bytes that no head contains, apart from tab, CR and LF."""
+"""Bytes that a head must not contain: all controls except tab, CR and LF."""
 ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
 UNRESERVED: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
-# What this module itself must know of a request.
+# The headers that decide the framing of a request.
 FRAMING: Final = frozenset([b"host", b"content-length", b"transfer-encoding", b"connection", b"upgrade", b"expect"])
 UNKNOWN_LENGTH: Final = -1
-"""The length of a body that comes in chunks."""
+"""The length of a chunked body."""
 
 
 class RequestHead(msgspec.Struct, gc=False):
@@ -39,24 +39,24 @@ class RequestHead(msgspec.Struct, gc=False):
 
     method: bytes
     path: bytes
-    """Percent-encoded, but never where it need not be: `%5F` is `_`."""
+    """Percent-encoded, but only where it is necessary: `%5F` becomes `_`."""
     query: bytes
     minor: int
-    """Of the HTTP version: 1 for HTTP/1.1."""
+    """The minor HTTP version: 1 for HTTP/1.1."""
     headers: list[Field]
     fields: dict[bytes, bytes] | None = None
-    """The headers by name, unless a name comes more than once."""
+    """The headers by name; None if a name is repeated."""
     length: int = 0
-    """Of the body: a number of bytes, or UNKNOWN_LENGTH."""
+    """The length of the body in bytes, or UNKNOWN_LENGTH."""
     keep_alive: bool = True
     websocket: bool = False
-    """Whether it asks for a WebSocket. Any other Upgrade is ignored, as RFC 9110 section 7.8 allows."""
+    """Whether it is a WebSocket handshake. Any other Upgrade is ignored, as RFC 9110 section 7.8 allows."""
     expects_continue: bool = False
     raw: bytes = b""
 
 
 def parse_head(raw: bytes) -> RequestHead:
-    """A head from its very bytes, without the empty line at its end. It may be shared: do not change it."""
+    """Return the head in these bytes, which exclude the empty line at the end. It is shared: do not change it."""
     return parse_known_head(raw) if len(raw) <= HEAD_REMEMBERED_BYTES else parse_new_head(raw)
 
 
@@ -66,7 +66,7 @@ def parse_new_head(raw: bytes) -> RequestHead:
     if raw.count(b"\n") != breaks or raw.count(b"\r") != breaks:
         raise BadRequest(LINE_ENDS)
     if breaks > limits.REQUEST_HEADERS_MAX:
-        raise HeadTooLarge(f"more than {limits.REQUEST_HEADERS_MAX} headers")
+        raise HeadTooLarge(f"the request has more than {limits.REQUEST_HEADERS_MAX} headers")
     line = lines.pop(0)
     short = len(line) <= LINE_REMEMBERED_BYTES
     method, minor, path, query, authority = parse_known_start(line) if short else parse_start(line)
@@ -81,7 +81,7 @@ def parse_new_head(raw: bytes) -> RequestHead:
 
 
 def parse_start(line: bytes) -> tuple[bytes, int, bytes, bytes, bytes | None]:
-    """The request line: method, minor version, path, query and, of an absolute target, the authority."""
+    """Return method, minor version, path, query and, for an absolute target, the authority of a request line."""
     method, target, minor = parse_request_line(line)
     return method, minor, *parse_target(method, target)
 
@@ -89,7 +89,7 @@ def parse_start(line: bytes) -> tuple[bytes, int, bytes, bytes, bytes | None]:
 def parse_request_line(line: bytes) -> tuple[bytes, bytes, int]:
     match = REQUEST_LINE.fullmatch(line)
     if match is None:
-        raise BadRequest("the request line is malformed; it should look like: GET /path HTTP/1.1")
+        raise BadRequest("the request line is malformed; it must look like this: GET /path HTTP/1.1")
     method, target, minor = match.groups()
     if method not in METHODS:
         raise BadRequest(f"unknown method; use one of {', '.join(sorted(known.decode() for known in METHODS))}")
@@ -104,8 +104,8 @@ def split_field(line: bytes) -> Field:
     return name.lower(), value.strip(b" \t")
 
 
-# Clients send the same head, or at least the same lines, again and again.
-# What is remembered is short, so that nobody can fill the memory with it.
+# Clients send the same head, or at least the same lines, again and again. Only short ones are cached, so that nobody
+# can fill the memory with them.
 HEAD_REMEMBERED_BYTES: Final = 512
 LINE_REMEMBERED_BYTES: Final = 128
 parse_known_head = lru_cache(maxsize=4096)(parse_new_head)
@@ -114,7 +114,7 @@ parse_field = lru_cache(maxsize=4096)(split_field)
 
 
 def parse_target(method: bytes, target: bytes) -> tuple[bytes, bytes, bytes | None]:
-    """The path, the query and, of an absolute target, the authority (RFC 9112, section 3.2)."""
+    """Return the path, the query and, for an absolute target, the authority (RFC 9112, section 3.2)."""
     authority = None
     if b"#" in target:
         raise BadRequest("the request target must not contain a fragment (#)")
@@ -132,8 +132,10 @@ def parse_target(method: bytes, target: bytes) -> tuple[bytes, bytes, bytes | No
 
 
 def normalise_path(path: bytes) -> bytes:
-    """The same path with escapes only where they are needed (RFC 3986, section 6.2.2.2), so that one path has one
-    spelling for every rule that looks at it."""
+    """Return the path with escapes only where they are needed (RFC 3986, section 6.2.2.2).
+
+    A path then has one spelling, for every rule that looks at it.
+    """
     return ESCAPE.sub(_unescape, path) if b"%" in path else path
 
 
@@ -143,7 +145,7 @@ def _unescape(match: re.Match[bytes]) -> bytes:
 
 
 def join_framing(headers: list[Field]) -> dict[bytes, bytes]:
-    """What decides about the framing, of headers with repeated names."""
+    """Return the headers that decide the framing, of a head with repeated names."""
     seen: dict[bytes, bytes] = {}
     for name, value in headers:
         if name in FRAMING:
@@ -159,7 +161,7 @@ def join_framing(headers: list[Field]) -> dict[bytes, bytes]:
 
 
 def frame(request: RequestHead, seen: dict[bytes, bytes], authority: bytes | None) -> None:
-    """Read what decides where the request ends, and what becomes of the connection."""
+    """Set the fields of the head that say where the request ends, and what happens to the connection."""
     _check_host(request, seen.get(b"host"), authority)
     length, coding = seen.get(b"content-length"), seen.get(b"transfer-encoding")
     if coding is not None:
@@ -192,7 +194,7 @@ def _check_host(request: RequestHead, host: bytes | None, authority: bytes | Non
             raise BadRequest("the Host header is missing")
     elif not is_host(host):
         raise BadRequest("the Host header is malformed")
-    if authority is not None:  # of an absolute target: it counts, and Host does not (RFC 9112, section 3.2.2)
+    if authority is not None:  # an absolute target overrides Host (RFC 9112, section 3.2.2)
         if not is_host(authority):
             raise BadRequest("the host of the request target is malformed")
         request.headers = [field for field in request.headers if field[0] != b"host"]
@@ -207,7 +209,7 @@ def _asks_for_websocket(request: RequestHead, upgrade: bytes) -> bool:
 
 
 def check_beginning(data: bytes, start: int) -> None:
-    """Refuse what can no longer become a head. `data[start:]` is new: what was looked at is not looked at again."""
+    """Refuse bytes that cannot become a head any more. Only `data[start:]` is new, and only that is checked."""
     new = data[max(start - 1, 0) :]
     if len(new.translate(None, CONTROLS)) != len(new):
         raise BadRequest("the request head contains control characters")

@@ -10,7 +10,7 @@ from mainstem.server.edge.states import Read, Reading, Write, Writing, after_rea
 
 
 class EndOfRequest:
-    """The event that the current request is complete."""
+    """The event after the last byte of a request."""
 
 
 END_OF_REQUEST: Final = EndOfRequest()
@@ -18,10 +18,10 @@ Event = RequestHead | bytes | EndOfRequest
 
 
 class Machine:
-    """`feed` it what arrives, and ask for events until there are none.
+    """Call `feed` with the bytes that arrive, then `next_event` until it returns None.
 
-    The events of a request are its head, pieces of its body and END_OF_REQUEST. The next request's come after
-    `start_next_cycle`. Bad input raises a `MainstemError`, once: the connection is to be closed after it is answered.
+    The events of a request are its head, pieces of its body, and END_OF_REQUEST. Those of the next request follow after
+    `start_next_cycle`. Bad input raises a `MainstemError`, once: reply with it, and close the connection.
     """
 
     __slots__ = ("_buffer", "_checked", "_chunked", "_left", "_skipped", "more", "reading", "writing")
@@ -30,7 +30,7 @@ class Machine:
         self.reading = Reading.HEAD
         self.writing = Writing.IDLE
         self.more = False
-        """There are events to come that need no new bytes, but the loop should have its turn first."""
+        """Whether more events can follow without new bytes; other connections should have their turn first."""
         self._buffer = b""
         self._checked = 0
         self._skipped = False
@@ -39,24 +39,24 @@ class Machine:
 
     @property
     def buffered(self) -> int:
-        """Bytes that have arrived and are not part of any event yet."""
+        """The number of bytes that have arrived and are not part of an event yet."""
         return len(self._buffer) + (0 if self._chunked is None else self._chunked.buffered)
 
     @property
     def in_request(self) -> bool:
-        """Whether a request has begun and is not complete."""
+        """Whether a request has begun and is incomplete."""
         return self.reading is Reading.BODY or (self.reading is Reading.HEAD and bool(self._buffer))
 
     def feed(self, data: bytes) -> None:
         self._buffer = self._buffer + data if self._buffer else data
 
     def take_rest(self) -> bytes:
-        """What came after a request that hands the connection over."""
+        """Return the bytes after a request that switches the protocol."""
         rest, self._buffer = self._buffer, b""
         return rest
 
     def next_event(self) -> Event | None:
-        """The next event; None if it takes more bytes, or the current request is not answered yet."""
+        """Return the next event; None if it needs more bytes, or if the current request has no reply yet."""
         try:
             if self.reading is Reading.HEAD:
                 return self._read_head() if self._buffer else None
@@ -70,7 +70,7 @@ class Machine:
 
     def _read_head(self) -> RequestHead | None:
         buffer = self._buffer
-        if not self._skipped and buffer.startswith(b"\r\n"):  # RFC 9112, section 2.2: one empty line is forgiven
+        if not self._skipped and buffer.startswith(b"\r\n"):  # RFC 9112, section 2.2: ignore one empty line
             self._skipped = True
             self._checked = 0
             buffer = self._buffer = buffer[2:]
@@ -79,7 +79,7 @@ class Machine:
         end = buffer.find(END, max(self._checked - 3, 0), limits.REQUEST_HEAD_BYTES_MAX + 4)
         if end < 0:
             if len(buffer) > limits.REQUEST_HEAD_BYTES_MAX:
-                raise HeadTooLarge(f"more than {limits.REQUEST_HEAD_BYTES_MAX} bytes")
+                raise HeadTooLarge(f"the request line and headers have more than {limits.REQUEST_HEAD_BYTES_MAX} bytes")
             check_beginning(buffer, self._checked)
             self._checked = len(buffer)
             return None
@@ -97,7 +97,7 @@ class Machine:
         return head
 
     def take_whole_body(self) -> bytes | None:
-        """All of the body at once, if it has arrived: the usual case. Then the request is complete."""
+        """Return the whole body, and complete the request, if all of it has arrived, as is common; else None."""
         left, buffer = self._left, self._buffer
         if self._chunked is not None or len(buffer) < left or self.reading is not Reading.BODY:
             return None
@@ -137,12 +137,12 @@ class Machine:
         return self._read_chunks(body) if body.complete else None
 
     def receive_eof(self) -> None:
-        """The client has said its last. A request that is complete can still be answered."""
+        """Note that the client will send nothing more. A complete request can still get its reply."""
         self.reading = after_read(self.reading, Read.EOF)
         self._buffer = b""
 
     def write(self, event: Write) -> None:
-        """Note what is about to be written, or handed over."""
+        """Record an event of the writing direction, just before it happens."""
         self.writing = after_write(self.writing, event)
         if event is Write.SWITCH:
             self.reading = after_read(self.reading, Read.SWITCH)

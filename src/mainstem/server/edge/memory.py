@@ -1,4 +1,4 @@
-"""What all connections together may hold: bodies that are not complete, messages in fragments, pages nobody reads."""
+"""The memory of all connections together: incomplete bodies, fragmented messages, and replies that nobody reads."""
 
 from typing import Protocol
 
@@ -6,36 +6,39 @@ from mainstem import limits
 
 
 class Holder(Protocol):
-    """A connection, as far as its memory is concerned."""
+    """A connection that holds memory."""
 
     @property
     def stalls(self) -> bool:
-        """Whether it is the client that the held bytes wait for."""
+        """Whether the held bytes wait for the client."""
 
     def shed(self) -> None:
-        """Give everything up: there is not enough memory for all."""
+        """Close the connection and free its memory: there is not enough for all."""
 
 
 class MemoryBudget:
-    """Counts what each connection holds. When it is too much, whoever has held something for the longest time, and
-    whose client is the one to be waited for, is shed."""
+    """Counts the bytes that each connection holds.
+
+    Above the limit, it sheds the connection that has held bytes for the longest time among those that wait for their
+    client.
+    """
 
     def __init__(self) -> None:
         self.bytes_max = limits.CONNECTION_BYTES_TOTAL_MAX
         self.total = 0
         self.shed_count = 0
-        self._held: dict[Holder, int] = {}  # in the order in which they began to hold something
+        self._held: dict[Holder, int] = {}  # in the order in which they began to hold bytes
 
     def hold(self, holder: Holder, size: int) -> None:
-        """Note what a connection holds now; 0 when it holds nothing any more."""
+        """Record how many bytes a connection holds now; 0 if it holds none."""
         before = self._held.pop(holder, 0) if size == 0 else self._held.get(holder, 0)
         if size:
             self._held[holder] = size
         self.total += size - before
         if self.total > self.bytes_max and size > before:
-            self._make_room(holder)
+            self._shed_until_within_limit(holder)
 
-    def _make_room(self, newest: Holder) -> None:
+    def _shed_until_within_limit(self, newest: Holder) -> None:
         while self.total > self.bytes_max:
             victim = next((holder for holder in self._held if holder.stalls), newest)
             self.total -= self._held.pop(victim, 0)

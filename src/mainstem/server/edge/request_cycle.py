@@ -1,4 +1,4 @@
-"""One request and its reply: what a handler is given, and how a reply is framed."""
+"""One request and its reply: the object that a handler works with, and the framing of the reply."""
 
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
@@ -21,30 +21,30 @@ WITHOUT_BODY: Final = frozenset([204, 304])
 
 
 class Handler(Protocol):
-    """Who answers a request. It is called on the event loop, and must not wait there."""
+    """Replies to a request. Its methods are called on the event loop and must not block."""
 
     @property
     def backlog(self) -> int:
-        """Bytes of the body that it holds and has no use for yet: above a bound the socket is not read."""
+        """Bytes of the body that the handler holds and cannot use yet. Above a limit, the socket is not read."""
 
     def receive_data(self, data: bytes) -> None:
-        """A piece of the body."""
+        """Receive a piece of the body."""
 
     def receive_end(self) -> None:
-        """The request is complete."""
+        """Called when the request is complete."""
 
     def client_disconnected(self) -> None:
-        """Nothing more will come: the client disconnected, or closed its half of the connection."""
+        """Called when the client has disconnected, or closed its half of the connection."""
 
 
 FastPath = Callable[["RequestCycle"], Handler | None]
-"""Answers some requests without a task; None leaves the request to the ASGI app."""
+"""Returns a handler for a request that needs no task; None leaves the request to the ASGI app."""
 
 
 class RequestCycle:
-    """A request and its reply, which is written with `respond`, or in parts with `start`, `write` and `end`.
+    """A request and its reply. Write the reply with `respond`, or in parts with `start`, `write` and `end`.
 
-    Once the client is gone, what is written goes nowhere.
+    Once the client is gone, writing has no effect.
     """
 
     __slots__ = ("_chunked", "_close", "_continued", "_left", "_silent", "connection", "handler", "head", "received")
@@ -54,7 +54,7 @@ class RequestCycle:
         self.head = head
         self.handler: Handler | None = None
         self.received = 0
-        """Bytes of the body that have arrived."""
+        """How many bytes of the body have arrived."""
         self._chunked = False
         self._close = not head.keep_alive
         self._continued = not head.expects_continue
@@ -71,17 +71,17 @@ class RequestCycle:
 
     @property
     def lost(self) -> bool:
-        """Whether nothing that is written can reach the client."""
+        """Whether the client is gone, so that writing has no effect."""
         connection = self.connection
         return connection.cycle is not self or connection.machine.writing is Writing.ENDED
 
     def ask_for_body(self) -> None:
-        """Tell a client that waits for it to send the body (100 Continue)."""
+        """Send 100 Continue to a client that waits for it before it sends the body."""
         if not self._continued and not self.started and not self.lost:
             self._continued = True
             self.connection.send(b"HTTP/1.1 100 Continue\r\n\r\n")
 
-    # The whole reply
+    # A reply in one piece
 
     def respond(self, status: int, headers: Iterable[Field], body: bytes = b"") -> None:
         if self.lost:
@@ -101,10 +101,10 @@ class RequestCycle:
     def respond_problem(self, error: MainstemError, headers: Iterable[Field] = ()) -> None:
         self.respond(error.status, [*headers, *problem_fields(error)], msgspec.json.encode(problem(error)))
 
-    # The reply in parts
+    # A reply in parts
 
     def start(self, status: int, headers: Iterable[Field]) -> bytes:
-        """The head of a reply, to be sent with the first part of its body."""
+        """Return the head of the reply, to pass to the first `write`."""
         self.connection.machine.write(Write.HEAD)
         kept: list[Field] = []
         for name, value in headers:
@@ -128,7 +128,7 @@ class RequestCycle:
         return b"".join(parts)
 
     def write(self, head: bytes, data: bytes) -> None:
-        """A part of the body, after the head if it is the first one."""
+        """Send a part of the body, after the head if it is the first one."""
         if self.lost:
             return
         assert self.connection.machine.writing is Writing.BODY, "a reply begins with its head"
@@ -157,11 +157,11 @@ class RequestCycle:
         self.connection.reply_completed(self._close)
 
     def abort(self) -> None:
-        """Break the connection: the client must not take a part of a reply for the whole."""
+        """Abort the connection, so that the client does not mistake a part of the reply for all of it."""
         if not self.lost:
             self.connection.abort()
 
-    # How a reply begins
+    # Framing
 
     def _head(self, status: int, headers: Iterable[Field]) -> list[bytes]:
         parts = [STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status, self.connection.server.date_line]
@@ -170,16 +170,16 @@ class RequestCycle:
         return parts
 
     def _closes(self) -> bool:
-        """Whether the connection ends with this reply."""
+        """Return whether the connection closes after this reply."""
         if not self._continued and self.connection.machine.reading is Reading.BODY:
-            self._close = True  # a client that was never asked for its body may send it or not
+            self._close = True  # it is unknown whether the client will still send its body
         if self.connection.closing:
             self._close = True
         return self._close
 
 
 def problem_fields(error: MainstemError) -> list[Field]:
-    """The headers of an error that is found before any protocol is known."""
+    """Return the headers of an error that is found before the request reaches the app."""
     return [
         (b"content-type", b"application/problem+json"),
         (b"cache-control", b"no-store"),
@@ -189,7 +189,7 @@ def problem_fields(error: MainstemError) -> list[Field]:
 
 
 def error_reply(error: MainstemError, date_line: bytes) -> bytes:
-    """The last reply of a connection."""
+    """Return an error as the last reply of a connection."""
     body = msgspec.json.encode(problem(error))
     fields = b"".join(b"%b: %b\r\n" % field for field in problem_fields(error))
     status = STATUS_LINES[error.status]

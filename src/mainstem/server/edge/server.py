@@ -1,4 +1,4 @@
-"""Accepts connections, looks after their deadlines, and stops in an orderly way."""
+"""Accepts connections, enforces their deadlines, and shuts down in an orderly way."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class Client(Protocol):
-    """An HTTP connection or a WebSocket, as far as the server looks after it."""
+    """An HTTP connection or a WebSocket, as the server sees it."""
 
     deadline: float | None
 
@@ -33,7 +33,7 @@ class Client(Protocol):
 
 
 class EdgeServer:
-    """Serves an ASGI app on listening sockets. `fast_path` may take requests that need no task."""
+    """Serves an ASGI app on listening sockets. `fast_path` may handle requests that need no task."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class EdgeServer:
         self._tasks: set[asyncio.Task[None]] = set()
         self._servers: list[asyncio.AbstractServer] = []
         self._ended = asyncio.Event()
-        """Set whenever a connection or a task has ended."""
+        """Set whenever a connection or a task ends."""
         self._sweeper: asyncio.Task[None] | None = None
 
     async def start(self, listener: socket.socket, tls: ssl.SSLContext | None = None) -> None:
@@ -65,7 +65,7 @@ class EdgeServer:
         self._servers.append(await self.loop.create_server(make, sock=listener, ssl=tls, backlog=limits.LISTEN_BACKLOG))
 
     async def stop(self) -> None:
-        """Take no new connections, answer what was asked, and close. Whoever takes too long is cut off."""
+        """Accept no new connections, finish open requests, and close. Connections that take too long are aborted."""
         for server in self._servers:
             server.close()
         for client in list(self.clients):
@@ -76,7 +76,7 @@ class EdgeServer:
                     self._ended.clear()
                     await self._ended.wait()
         except TimeoutError:
-            logger.warning("%d connections were cut off after %g s", len(self.clients), limits.SHUTDOWN_S_MAX)
+            logger.warning("aborted %d connections that were open after %g s", len(self.clients), limits.SHUTDOWN_S_MAX)
         for client in list(self.clients):
             client.abort()
         for task in self._tasks:
@@ -86,15 +86,15 @@ class EdgeServer:
             self._sweeper.cancel()
             await asyncio.gather(self._sweeper, return_exceptions=True)
 
-    # For connections
+    # Called by connections
 
     def add(self, client: Client) -> None:
         self.clients.add(client)
 
     def admit(self, address: tuple[str, int] | None) -> None:
-        """Count a new connection, in total and for its address; raises if there are too many."""
+        """Count a new connection, in total and for its address. Raises an error if there are too many."""
         if len(self.clients) > limits.CONNECTIONS_MAX:
-            raise Overloaded(f"{limits.CONNECTIONS_MAX} connections are open already", headers=RETRY_AFTER)
+            raise Overloaded(f"the server has {limits.CONNECTIONS_MAX} open connections already", headers=RETRY_AFTER)
         if address is not None:
             self.shares.take(name_address(address[0]), Share.CONNECTIONS)
 
@@ -107,13 +107,13 @@ class EdgeServer:
         self._ended.set()
 
     def serve(self, cycle: RequestCycle) -> Handler:
-        """Answer a request by the app."""
+        """Pass a request to the ASGI app, and return its handler."""
         handler = AsgiHandler(self.app, cycle)
         self.run(handler.run())
         return handler
 
     def upgrade(self, connection: Connection, head: RequestHead, rest: bytes) -> None:
-        """Hand a connection over to a WebSocket."""
+        """Turn an HTTP connection into a WebSocket."""
         websocket = WebSocketConnection(self, connection, head)
         self.add(websocket)
         connection.transport.set_protocol(websocket)
@@ -128,10 +128,10 @@ class EdgeServer:
         self._tasks.discard(task)
         self._ended.set()
 
-    # Now and then
+    # Periodic work
 
     async def _sweep(self) -> None:
-        """One look at all deadlines costs less than a timer for each request."""
+        """Check all deadlines periodically, which costs less than a timer per request."""
         while True:
             await asyncio.sleep(limits.DEADLINE_CHECK_S)
             self._set_date()

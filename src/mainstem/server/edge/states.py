@@ -1,19 +1,20 @@
-"""What may happen next on a connection.
+"""Which events are legal on a connection, as two state machines.
 
-A connection carries one request cycle at a time: a request is read, and its reply is written. Each of the two
-directions is a small state machine. The tables below are all that there is: an event that the table does not list for
-a state is a bug in the edge, never a matter of what a client sent, and raises `IllegalEvent`.
+A connection carries one request cycle at a time: the server reads a request, and writes its reply. Each of the two
+directions is a small state machine, given completely by the tables below. An event that the table does not list for a
+state is a bug in the edge, whatever the client sent, and raises `IllegalEvent`.
 
 How they work together:
 
-- A request is handed to its handler when its head is complete (`BEGIN`), once. The reply may begin before the body has
-  been read.
-- The next request is looked at only when both directions are `COMPLETE` (`NEXT`). Until then its bytes wait in a
-  bounded buffer and the socket is not read. So replies leave in the order of their requests, and an error further on
-  in the input is answered after them.
-- A reply can be complete before its request is: then the rest of the body is read and dropped (`DATA`, `END`).
-- Bad input ends the reading (`BAD`). The error is the reply if none has begun (`ERROR`); then the connection closes.
-- A handshake for a WebSocket hands both directions over (`SWITCH`), and nothing here happens any more.
+- A request goes to its handler once, when its head is complete (`BEGIN`). The reply may begin before the body has been
+  read.
+- The next request is parsed only when both directions are `COMPLETE` (`NEXT`). Until then its bytes wait in a bounded
+  buffer, and the server does not read the socket. So replies leave in the order of their requests, and an error in a
+  later request is reported after them.
+- A reply can be complete before its request is. Then the rest of the body is read and dropped (`DATA`, `END`).
+- Bad input ends the reading direction (`BAD`). The error is the reply if none has begun (`ERROR`); then the connection
+  closes.
+- A WebSocket handshake switches both directions to another protocol (`SWITCH`), and these machines stop.
 """
 
 from enum import IntEnum, auto
@@ -21,26 +22,26 @@ from typing import Final
 
 
 class IllegalEvent(AssertionError):
-    """The edge did something that its own rules exclude."""
+    """An event that the tables do not allow: a bug in the edge."""
 
 
 class Reading(IntEnum):
-    """What comes from the client. (Numbers, because tables with them are looked up quickly.)"""
+    """States of the direction from the client. They are numbers because these make fast dict keys."""
 
     HEAD = auto()
-    """The head of the next request, of which there may be some bytes already."""
+    """Waiting for the head of the next request, of which some bytes may have arrived."""
     BODY = auto()
     COMPLETE = auto()
     SWITCHED = auto()
     ENDED = auto()
-    """Nothing more is looked at: the input was bad, or the client has said its last."""
+    """Nothing more is read: the input was bad, or the client has closed its half of the connection."""
 
 
 class Read(IntEnum):
     HEAD = auto()
-    """A head whose body follows."""
+    """A head that is followed by a body."""
     HEAD_ONLY = auto()
-    """A head without a body, or with all of it: the whole request."""
+    """A head without a body: the whole request."""
     DATA = auto()
     END = auto()
     NEXT = auto()
@@ -50,13 +51,13 @@ class Read(IntEnum):
 
 
 class Writing(IntEnum):
-    """What goes to the client."""
+    """States of the direction to the client."""
 
     IDLE = auto()
     PENDING = auto()
-    """A handler has the request, and has not answered yet."""
+    """A handler has the request, and has not begun its reply."""
     BODY = auto()
-    """The head of the reply is written."""
+    """The head of the reply has been written."""
     COMPLETE = auto()
     SWITCHED = auto()
     ENDED = auto()
@@ -71,7 +72,7 @@ class Write(IntEnum):
     NEXT = auto()
     SWITCH = auto()
     ERROR = auto()
-    """An error in place of a reply."""
+    """An error instead of the handler's reply."""
     CLOSE = auto()
 
 

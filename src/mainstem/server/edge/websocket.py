@@ -1,4 +1,4 @@
-"""A WebSocket: frames by the sans-I/O protocol of `websockets`, messages to and from an ASGI app."""
+"""A WebSocket: the sans-I/O protocol of `websockets` parses frames, and an ASGI app handles the messages."""
 
 import asyncio
 import logging
@@ -21,17 +21,18 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 FRAME_HEAD_BYTES_MAX = 14
-# What the library has to say of single connections is for debugging it.
+# What the library logs about single connections only helps to debug the library.
 quiet = logging.getLogger("mainstem.server.edge.frames")
 quiet.setLevel(logging.CRITICAL)
 
 
 class WebSocketConnection(asyncio.Protocol):
-    """One message at a time: while the app has one to take, the socket is not read.
+    """Delivers one message at a time: while one waits for the app, the socket is not read.
 
-    Beyond ASGI, text arrives as bytes with the key `mainstem.text` (it is parsed as JSON from there, and bad UTF-8 can
-    be answered), and a message that is too large as `mainstem.oversize`, so that the app answers before it closes. The
-    scope's extension `mainstem.frames` takes frames that are encoded already.
+    It extends ASGI in three ways. Text arrives as bytes with the key `mainstem.text`, because it is parsed as JSON from
+    bytes, and so that the app can report invalid UTF-8. A message that is too large arrives as `mainstem.oversize`, so
+    that the app can reply before it closes. The extension `mainstem.frames` of the scope sends frames that are already
+    encoded.
     """
 
     def __init__(self, server: "EdgeServer", connection: "Connection", head: RequestHead) -> None:
@@ -49,7 +50,7 @@ class WebSocketConnection(asyncio.Protocol):
         self._scheduled = False
         self._paused = False
         self._parsing_bytes = 0
-        """About as much of a frame as the protocol holds until it is whole."""
+        """Roughly how many bytes of an incomplete frame the protocol holds."""
         self._fragments: list[bytes] = []
         self._fragment_bytes = 0
         self._binary = False
@@ -59,13 +60,13 @@ class WebSocketConnection(asyncio.Protocol):
         self._refused = False
         self._last = b""
         self._over = False
-        """Nothing more is sent."""
+        """Whether the connection is closed for sending."""
         self._held = False
 
-    # The handshake
+    # Handshake
 
     def begin(self, rest: bytes) -> None:
-        """Check the handshake, and let the app decide about it."""
+        """Check the handshake, and let the app accept or reject it."""
         self._protocol.receive_data(self._head.raw + END)
         requests = [event for event in self._protocol.events_received() if isinstance(event, Request)]
         if requests:
@@ -90,7 +91,7 @@ class WebSocketConnection(asyncio.Protocol):
         try:
             await self.server.app(scope, self.receive, self.send)
         except Exception:
-            logger.exception("a WebSocket failed unexpectedly")
+            logger.exception("an unexpected error occurred while handling a WebSocket")
             self._fail(CloseCode.INTERNAL_ERROR, "")
         if not self._over:
             if self._response is not None:
@@ -106,13 +107,13 @@ class WebSocketConnection(asyncio.Protocol):
         self._read_on()
 
     def _reject(self, status: int, reply: bytes = b"") -> None:
-        """The app wants no WebSocket."""
+        """Reject the handshake, as the app has decided."""
         self._response = None
         fallback = STATUS_LINES[status] + self.server.date_line + b"content-length: 0\r\nconnection: close\r\n\r\n"
         self.transport.write(reply or fallback)
         self._close()
 
-    # From the transport
+    # Called by the transport
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.server.remove(self)
@@ -140,7 +141,7 @@ class WebSocketConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._heard = True
         if self._refused or self._over:
-            return  # unread until the connection is closed
+            return  # dropped until the connection is closed
         self._pending += data
         if self._response is None:
             self._read_on()
@@ -148,7 +149,7 @@ class WebSocketConnection(asyncio.Protocol):
             self._pause()
 
     def _read_on(self) -> None:
-        """Parse what has come, a little at a time: a flood of tiny frames must not keep the loop."""
+        """Parse the pending bytes in small steps: a flood of tiny frames must not block the event loop."""
         if self._scheduled or self._queue or self._refused or self._over or not self.writable.is_set():
             self._settle()
             return
@@ -197,7 +198,7 @@ class WebSocketConnection(asyncio.Protocol):
             self._fail(CloseCode.POLICY_VIOLATION, "too many fragments")
 
     def _refuse(self) -> None:
-        """The client broke the rules. What came whole before it counts; an oversized message is answered by the app."""
+        """Refuse input that violates the protocol. Messages before it count; the app replies to an oversized one."""
         close = self._protocol.close_sent
         self._refused = True
         self._pending = b""
@@ -218,7 +219,7 @@ class WebSocketConnection(asyncio.Protocol):
         self._deliver({"type": "websocket.disconnect", "code": int(code), "reason": reason})
         self._close()
 
-    # The app
+    # Called by the app
 
     async def receive(self) -> Message:
         while not self._queue:
@@ -257,7 +258,7 @@ class WebSocketConnection(asyncio.Protocol):
             raise AssertionError(f"unexpected ASGI message {kind!r}")
 
     def _decide(self, kind: str, message: Any) -> None:
-        """What the app says to the handshake."""
+        """Accept or reject the handshake, as the app says."""
         if kind == "websocket.accept":
             self._accept()
         elif kind == "websocket.close":
@@ -274,7 +275,7 @@ class WebSocketConnection(asyncio.Protocol):
             raise AssertionError(f"unexpected ASGI message {kind!r}")
 
     def write_frames(self, data: bytes) -> None:
-        """Frames that somebody has encoded already, many receivers' in the same bytes."""
+        """Send frames that are already encoded; many receivers may share the same bytes."""
         if not self._over:
             self.transport.write(data)
 
@@ -283,11 +284,13 @@ class WebSocketConnection(asyncio.Protocol):
         if data and not self._over:
             self.transport.write(data)
 
-    # Its end
+    # Closing
 
     def _close(self) -> None:
-        """Send what is last, and take in unread what is still on its way: closing over it would reset the connection
-        and lose the answer."""
+        """Send the last bytes, then drop what is still in transit for a moment, and close.
+
+        Closing with unread data would reset the connection, and the client might never see the reply.
+        """
         if self._over:
             return
         if self._last:
@@ -303,13 +306,13 @@ class WebSocketConnection(asyncio.Protocol):
         self._deliver({"type": "websocket.disconnect", "code": 1000, "reason": ""})
 
     def finish_soon(self) -> None:
-        """The server stops. Connections are ended by the app, which was told so."""
+        """Do nothing: the app closes its WebSockets when the server stops."""
 
     def abort(self) -> None:
         self.transport.abort()
 
     def expire(self) -> None:
-        """Time to ask whether the client is still there, or it was asked and said nothing."""
+        """Ping a client that was silent, or abort if it has not replied to the last ping."""
         if not self._heard:
             self.abort()
             return
@@ -318,7 +321,7 @@ class WebSocketConnection(asyncio.Protocol):
         self._protocol.send_ping(b"")
         self._flush()
 
-    # Bounds
+    # Limits
 
     def _settle(self) -> None:
         if self.transport.is_closing():

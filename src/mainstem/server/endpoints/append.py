@@ -1,8 +1,8 @@
 """Appends without a task: the fast path of `mainstem serve`.
 
 An append that fits in memory needs no coroutine of its own: its request is parsed when its last byte arrives, the
-command waits in the log, and the committer answers it. Everything else, and every append under another ASGI server,
-goes through ASGI. Both share the parsing, the command and the reply.
+command waits in the queue of the log, and the committer replies. All other requests, and every append under another
+ASGI server, go through ASGI. Both paths share the parsing, the command and the reply.
 """
 
 import msgspec
@@ -21,7 +21,7 @@ from mainstem.streams.rules import paths
 
 
 def is_fast_append(head: RequestHead, http: StreamsHttp) -> bool:
-    """Whether a request is an append that can wait for its last byte in memory."""
+    """Return whether a request is an append that is small enough to be collected in memory."""
     return (
         head.method == b"POST"
         and 0 <= head.length <= min(limits.FAST_APPEND_BYTES_MAX, http.body_bytes_max)
@@ -33,7 +33,7 @@ def is_fast_append(head: RequestHead, http: StreamsHttp) -> bool:
 
 
 class AppendHandler:
-    """One append. To the connection it is a request's handler, to the log it is a waiting caller."""
+    """One append: a handler to the connection, and a waiting caller to the log."""
 
     __slots__ = ("_complete", "_cycle", "_headers", "_http", "_identity", "_pieces")
 
@@ -47,13 +47,13 @@ class AppendHandler:
         self._pieces: list[bytes] = []
         self._complete = False
 
-    # From the connection
+    # Called by the connection
 
     def receive_data(self, data: bytes) -> None:
         self._pieces.append(data)
 
     def receive_end(self) -> None:
-        """The request is complete: put its command into the queue of the log."""
+        """Enqueue the command: the request is complete."""
         self._complete = True
         pieces = self._pieces
         body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
@@ -70,11 +70,11 @@ class AppendHandler:
         return paths.parse_path(self._cycle.head.path[len(self._http.mount.root) :])
 
     def client_disconnected(self) -> None:
-        """A complete append counts also without its client; an incomplete one does not."""
+        """Drop an incomplete append. A complete one is committed even if its client is gone."""
         if not self._complete:
             self._cycle.abort()
 
-    # What the log needs of a waiting caller
+    # Called by the log
 
     def cancelled(self) -> bool:
         return False
@@ -89,5 +89,5 @@ class AppendHandler:
 
     def set_exception(self, error: BaseException) -> None:
         if not isinstance(error, MainstemError):
-            error = MainstemError("the append failed unexpectedly")
+            error = MainstemError("an unexpected error occurred; see the log of the server")
         self._cycle.respond(error.status, problem_headers(error), msgspec.json.encode(problem(error)))

@@ -1,4 +1,4 @@
-"""`/healthz` and `/readyz`: whether the process runs, and whether it takes writes."""
+"""`/healthz` and `/readyz`: whether the process runs, and whether it accepts writes."""
 
 from mainstem.errors import StoreFull, Unavailable
 from mainstem.http.asgi import Receive, Scope, Send
@@ -19,7 +19,7 @@ class Health:
         if self._live.closing:
             raise Unavailable("the server is shutting down")
         if self.store.broken:
-            raise Unavailable(f"writes are refused: {self.store.broken}")
+            raise Unavailable(f"the server refuses writes: {self.store.broken}")
         if self.store.full:
-            raise StoreFull(f"writes are refused: {self.store.full}")
+            raise StoreFull(f"the server refuses writes: {self.store.full}")
         await respond_json(send, {"status": "ready", "head": self.store.head})

@@ -1,4 +1,4 @@
-"""Partitions of the sync protocol over HTTP: read with the rules of streams, and tended by an administrator.
+"""Partitions of the sync protocol over HTTP: anybody with access reads them like streams; administrators prune them.
 
 GET, HEAD /v1/partition/<name>          catch-up, long-poll and SSE; an offset is a committed id
 PUT, GET, HEAD /v1/snapshot/<name>      {"committed_id": 7, "state": ...}
@@ -47,11 +47,11 @@ class SnapshotRequest(msgspec.Struct):
 class PruneRequest(msgspec.Struct):
     floors: dict[str, int] = {}
     streams: dict[str, str] = {}
-    """Path -> the offset before which history is given up."""
+    """From a path to the offset before which to discard the history."""
 
 
 class PartitionSource:
-    """A partition as something to be read live. It is never closed, and exists as soon as it is named."""
+    """A partition as a source of live reads. It is never closed, and every partition exists."""
 
     content_type = json_mode.JSON
 
@@ -103,7 +103,7 @@ class PartitionsHttp:
             raise method_not_allowed(scope["method"], ALLOW)
         name = parse_name(scope["mainstem.subpath"])
         if not identity.may_use(name):
-            raise Forbidden(f"this token does not allow partition {name!r}")
+            raise Forbidden(f"the token does not allow the partition {name!r}")
         await self._read(name, headers, scope, receive, send)
 
     async def snapshot(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -147,17 +147,17 @@ class PartitionsHttp:
         if offset is Sentinel.NOW:
             return Offset(0, max(tail.position, state.floor))
         if offset.read_seq != 0 or offset.position > self.hub.head:
-            raise BadOffset(f"{offset} lies beyond the end of the log")
+            raise BadOffset(f"{offset} is beyond the end of the log")
         if offset.position < state.floor:
             earliest = str(Offset(0, state.floor))
             raise OffsetGone(
-                f"history up to {earliest} was pruned",
+                f"the history up to {earliest} has been pruned",
                 headers={"Stream-Earliest-Offset": earliest},
                 earliest_offset=earliest,
             )
         return offset
 
-    # Tending
+    # Snapshots and pruning
 
     async def _put_snapshot(self, name: str, headers: Headers, receive: Receive, send: Send) -> None:
         body = await read_body(headers, receive, limits.SNAPSHOT_BYTES_MAX)
@@ -166,7 +166,7 @@ class PartitionsHttp:
         await respond(send, 204, CORS_HEADERS)
 
     async def _get_snapshot(self, name: str, head: bool, send: Send) -> None:
-        """HEAD tells where the snapshot ends without fetching it. Both tell the floor, also if there is none."""
+        """Send a snapshot, or for HEAD only where it ends. Both send the floor, even if there is no snapshot."""
         state: PartitionState = await self.log.store.get(partition_key(name)) or PartitionState()
         floor = str(state.floor)
         facts = [(b"partition-floor", floor.encode()), (b"snapshot-committed-id", str(state.snapshot_id).encode())]
@@ -176,7 +176,7 @@ class PartitionsHttp:
             return
         snapshot: Snapshot | None = await self.log.store.get(snapshot_key(name))
         if snapshot is None:
-            raise NotFound(f"there is no snapshot of {name!r}", headers={"Partition-Floor": floor})
+            raise NotFound(f"the partition {name!r} has no snapshot", headers={"Partition-Floor": floor})
         if head:
             await respond_head(send, about)
             return
@@ -193,7 +193,7 @@ class PartitionsHttp:
         body = await read_body(headers, receive, limits.CONTROL_BODY_BYTES_MAX)
         request = decode_json(body, PruneRequest)
         if not 1 <= len(request.floors) + len(request.streams) <= limits.FLOORS_MAX:
-            raise BadRequest(f"name 1 to {limits.FLOORS_MAX} partitions and streams")
+            raise BadRequest(f"floors and streams must name 1 to {limits.FLOORS_MAX} partitions and streams together")
         floors = tuple((check_name(name), floor) for name, floor in request.floors.items())
         offsets = [(path, Offset.parse(text)) for path, text in request.streams.items()]
         if floors:

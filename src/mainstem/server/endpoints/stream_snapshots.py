@@ -1,4 +1,4 @@
-"""Snapshots of JSON streams over HTTP: put by an administrator, read by whoever may read the stream.
+"""Snapshots of JSON streams over HTTP: administrators store them; anybody who may read the stream may read them.
 
 PUT, GET, HEAD /v1/stream-snapshot/<path>    {"committed_id": 7, "offset": "...", "state": ...}
 """
@@ -64,7 +64,7 @@ class StreamSnapshots:
         await respond(send, 204, CORS_HEADERS)
 
     async def _get(self, path: str, head: bool, send: Send) -> None:
-        """Both tell which part of the stream is kept, also if there is no snapshot."""
+        """Send a snapshot, or for HEAD only its headers. Both name the part of the stream that is still kept."""
         stream: StreamState = await self.streams.find(path)
         kept = {
             "Stream-Earliest-Offset": str(stream.earliest_offset),
@@ -73,7 +73,7 @@ class StreamSnapshots:
         found = await self.streams.log.store.get(stream_snapshot_key(path))
         snapshot = current_snapshot(stream, found)
         if snapshot is None:
-            raise NotFound(f"there is no snapshot of {path!r}", headers=kept)
+            raise NotFound(f"the stream {path!r} has no snapshot", headers=kept)
         offset = str(Offset(stream.read_seq, snapshot.position))
         about = [*CORS_HEADERS, JSON_CONTENT, NO_STORE]
         about += [(name.lower().encode(), value.encode()) for name, value in kept.items()]

@@ -1,1 +1,1 @@
-"""The log over HTTP: every message of both protocols as one ordered table, for Spark and other readers."""
+"""The log over HTTP: the messages of both protocols as one ordered table, for Spark and other readers."""

@@ -1,4 +1,4 @@
-"""Who makes the pages: processes beside the server for the embedded store, a thread for the other stores."""
+"""What encodes the pages: worker processes for the embedded store, a thread for the other stores."""
 
 import asyncio
 import sys
@@ -13,20 +13,20 @@ from mainstem.server.log_api.pages import EncodedPage, LogPages, encode
 from mainstem.server.log_api.selection import Selection
 from mainstem.server.log_api.worker import LENGTH, PageRequest, decode_reply, encode_message
 
-# A process group of its own: Ctrl-C is for the server, which then ends its workers. A session would be too much:
-# Linux shares the processor among sessions first, and priorities count within one only.
+# A process group of its own: Ctrl-C goes to the server, which then ends its workers. A session of its own would be too
+# much: Linux divides the processor among sessions first, and priorities count only within a session.
 PROGRAM = "import os; os.setpgrp(); from mainstem.server.log_api.worker import main; main()"
 
 
 class PageRefused(Exception):
-    """The worker is well, but there is no such page."""
+    """The worker has refused the request, and can take the next one."""
 
     def __init__(self, error: MainstemError) -> None:
         self.error = error
 
 
 class Exporters:
-    """Makes a bounded number of pages at once; a few more may wait."""
+    """Encodes a limited number of pages at once; a limited number of further requests may wait."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -38,7 +38,7 @@ class Exporters:
 
     async def page(self, selection: Selection, format_: str) -> EncodedPage:
         if self._waiting >= limits.LOG_READS_WAITING_MAX:
-            raise Overloaded(f"{self._waiting} readers of the log wait already", headers=RETRY_AFTER)
+            raise Overloaded(f"{self._waiting} readers of the log are waiting already", headers=RETRY_AFTER)
         head = self.store.head
         self._waiting += 1
         try:
@@ -62,7 +62,7 @@ class Exporters:
         except PageRefused as refusal:
             self._keep(worker)
             raise refusal.error from None
-        except BaseException:  # also when this reader was cancelled: half a page is left in the pipe
+        except BaseException:  # even when this reader was cancelled: half a page is left in the pipe
             worker.end()
             raise
         self._keep(worker)
@@ -81,7 +81,7 @@ class Exporters:
 
 
 class Worker:
-    """One process; see worker.py. It makes one page at a time."""
+    """One process, see worker.py. It encodes one page at a time."""
 
     def __init__(self, process: Process) -> None:
         self.process = process
@@ -105,7 +105,7 @@ class Worker:
             reply = decode_reply(await stdout.readexactly(size))
             page = await stdout.readexactly(reply.body_bytes)
         except (OSError, EOFError) as error:
-            raise Unavailable("the process that reads the log ended; ask again", headers=RETRY_AFTER) from error
+            raise Unavailable("the process that reads the log has ended; try again", headers=RETRY_AFTER) from error
         if reply.error:
             raise PageRefused(error_class(reply.error)(reply.detail))
         return EncodedPage(page, reply.next, reply.rows, reply.position)

@@ -1,4 +1,4 @@
-"""Rows as bytes: an Arrow IPC stream for those who analyse, NDJSON for those who look."""
+"""Rows as bytes: an Arrow IPC stream for programs, NDJSON for people."""
 
 from base64 import b64encode
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ def encode_rows(rows: Rows, format_: str, columns: Sequence[str]) -> bytes:
     return encode_arrow(rows, columns) if format_ == ARROW else encode_ndjson(rows, columns)
 
 
-# Arrow. Everything that has one value a row runs in Arrow's own code; Python only sees values a record.
+# Arrow. Work per row runs in Arrow's own code; Python only works per record.
 
 
 def arrow_schema(columns: Sequence[str] = COLUMNS) -> "pa.Schema":
@@ -52,7 +52,7 @@ def encode_arrow(rows: Rows, columns: Sequence[str] = COLUMNS) -> bytes:
 
 
 def write_arrow_stream(columns: "Sequence[pa.Array]", schema: "pa.Schema") -> bytes:
-    """An Arrow IPC stream with these columns as its only batch; with none if they are empty."""
+    """Return an Arrow IPC stream with these columns as its only batch, or without a batch if they are empty."""
     import pyarrow as pa
 
     sink = pa.BufferOutputStream()
@@ -64,7 +64,7 @@ def write_arrow_stream(columns: "Sequence[pa.Array]", schema: "pa.Schema") -> by
 
 
 def _of_records(rows: Rows, array: "pa.Array") -> "pa.Array":
-    """A column with one value a record as one with a value a row."""
+    """Turn a column with one value per record into one with one value per row."""
     return array if isinstance(rows.record, range) else array.take(rows.record_array)
 
 
@@ -78,7 +78,7 @@ def _column(name: str, type_: str) -> Callable[[Rows], "pa.Array"]:
 
 
 def _of_topics(rows: Rows, describe: Callable[[int], str | None]) -> "pa.Array":
-    """A column that depends on the topic alone: few values, repeated by Arrow."""
+    """Return a column that depends on the topic alone: few values, which Arrow repeats."""
     import pyarrow as pa
 
     topics = list(dict.fromkeys(rows.topic))
@@ -111,7 +111,7 @@ def _kind(rows: Rows) -> "pa.Array":
 
 
 def _source_of(events: bool) -> Callable[[Rows], "pa.Array"]:
-    """Who wrote it: a producer in streams, a client in events."""
+    """Return the column of the writer: the producer for streams, or the client for events."""
 
     def build(rows: Rows) -> "pa.Array":
         import pyarrow as pa
@@ -168,7 +168,7 @@ _ARROW_COLUMNS: Final[dict[str, Callable[[Rows], Any]]] = {
 
 
 def encode_ndjson(rows: Rows, columns: Sequence[str] = COLUMNS) -> bytes:
-    """One object a line. `data` is a string, so that JSON stays the exact bytes; what is not UTF-8 is `data_base64`."""
+    """Return one object per line. `data` is a string, to keep the exact bytes; what is not UTF-8 is `data_base64`."""
     wanted = set(columns)
     step = limits.LOG_LINES_AT_ONCE
     return b"".join(

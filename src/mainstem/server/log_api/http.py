@@ -1,4 +1,4 @@
-"""`/v1/log`, `/v1/log/head`, `/v1/log/bounds`, `/v1/log/index`: for whoever may see everything."""
+"""`/v1/log`, `/v1/log/head`, `/v1/log/bounds` and `/v1/log/index`, for administrators."""
 
 import asyncio
 from collections.abc import Mapping
@@ -40,24 +40,24 @@ class LogHttp:
     def __init__(self, log: CommitLog) -> None:
         self.log = log
         self.exporters = Exporters(log.store)
-        self._index_turn = asyncio.Semaphore(1)  # one page of an index at a time: its thread is the server's
+        self._index_turn = asyncio.Semaphore(1)  # one page of an index at a time: its thread slows down the server
 
     async def stop(self) -> None:
         await self.exporters.stop()
 
     async def _admit(self, scope: Scope) -> None:
-        """What comes before every read of the log."""
+        """Check the caller and the method, and catch up with other nodes, before any read of the log."""
         identity: Identity = scope["mainstem.identity"]
         identity.require_admin()
         if scope["method"] != "GET":
             raise method_not_allowed(scope["method"], "GET, OPTIONS")
-        await self.log.catch_up()  # another node may have told the caller of something newer
+        await self.log.catch_up()  # the caller may know a newer head from another node
 
     async def refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._admit(scope)
-        raise NotFound("the log is at /v1/log, /v1/log/head, /v1/log/bounds and /v1/log/index")
+        raise NotFound("nothing is served here; the log is at /v1/log, /v1/log/head, /v1/log/bounds and /v1/log/index")
 
-    # About the log
+    # Facts about the log
 
     async def read_head(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._admit(scope)
@@ -70,7 +70,7 @@ class LogHttp:
     async def describe(self, query: Mapping[str, str]) -> dict[str, Any]:
         check_parameters(query, "counts")
         if query.get("counts", "false") not in ("true", "false"):
-            raise BadQuery("counts is true or false")
+            raise BadQuery("counts must be true or false")
         store = self.log.store
         first = await store.read_log(CommittedId(0), store.head, 1)
         pruned: Pruned | None = await store.get(PRUNED_KEY)
@@ -84,11 +84,11 @@ class LogHttp:
         return about
 
     async def bounds(self, query: Mapping[str, str]) -> dict[str, Any]:
-        """How far a reader may go that wants about so many rows, or bytes."""
+        """Return how far a reader may read to get about so many rows or bytes."""
         check_parameters(query, "after", "until", "rows", "bytes")
         numbers = {name: parse_number(name, text) for name, text in query.items()}
         if not (numbers.get("rows") or numbers.get("bytes")):
-            raise BadQuery("give rows, or bytes, as a whole number above 0")
+            raise BadQuery("rows or bytes is required, as a whole number above 0")
         head = self.log.store.head
         extent = await self.log.store.measure(
             CommittedId(numbers.get("after", 0)),
@@ -144,11 +144,11 @@ class LogHttp:
 
 
 def choose_format(accept: str) -> str:
-    """The first that we have; whoever does not care gets the one that can be read as it is."""
+    """Return the first format in Accept that the server has; NDJSON, which people can read, for any."""
     for item in accept.split(","):
         media = item.partition(";")[0].strip().lower()
         if media in (ARROW, NDJSON):
             return media
         if media in ("", "*/*", "application/*"):
             return NDJSON
-    raise NotAcceptable(f"the log comes as {ARROW} or as {NDJSON}")
+    raise NotAcceptable(f"the log is available as {ARROW} and as {NDJSON}")

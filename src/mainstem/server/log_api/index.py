@@ -1,4 +1,4 @@
-"""`/v1/log/index`: what the server remembers beside the log (event ids, streams, producers), for whoever audits it."""
+"""`/v1/log/index`: the states that the server keeps besides the log (event ids, streams, producers), for audits."""
 
 from collections.abc import Callable, Mapping
 from operator import itemgetter
@@ -17,18 +17,18 @@ from mainstem.streams.states import PRODUCERS, STREAMS, StreamState
 from mainstem.sync.states import EVENT_IDS
 
 Entry = tuple[str, Any]
-"""A name, and the state under it."""
+"""A name, and the state with that name."""
 
 
 class Column(NamedTuple):
     name: str
     type: str
-    """Arrow's name for it."""
+    """The name of the type in Arrow."""
     read: Callable[[Entry], Any]
 
 
 class Index(NamedTuple):
-    """One kind of state: where it is kept, and what is shown of it."""
+    """One kind of state: the space that holds it, and the columns that show it."""
 
     space: Space[Any]
     columns: tuple[Column, ...]
@@ -43,7 +43,7 @@ class IndexQuery(msgspec.Struct, frozen=True):
 class IndexPage(NamedTuple):
     found: list[Entry]
     next: str | None
-    """The name to go on after; None at the end."""
+    """The name to continue after; None at the end."""
 
 
 def _digest(entry: Entry) -> str:
@@ -52,7 +52,7 @@ def _digest(entry: Entry) -> str:
 
 
 def _begins(entry: Entry) -> int:
-    """Where a stream's own data begins: behind what it has inherited, and behind what is no longer kept."""
+    """Return where a stream's own data begins: after what it has inherited, and after what is no longer kept."""
     state: StreamState = entry[1]
     return max(state.earliest, state.lineage[-1].end if state.lineage else 0)
 
@@ -63,7 +63,7 @@ def _is_trimmed(entry: Entry) -> bool:
 
 
 def _of_name(part: int) -> Callable[[Entry], str]:
-    """A producer's name is its stream's path, NUL, and its id."""
+    """Return a function for one part of a producer's name, which is the path of its stream, NUL, and its id."""
     return lambda entry: entry[0].split("\0", 1)[part]
 
 
@@ -107,13 +107,13 @@ def parse_index_query(query: Mapping[str, str]) -> IndexQuery:
     check_parameters(query, "of", "after", "limit")
     of = query.get("of", "")
     if of not in INDEXES:
-        raise BadQuery(f"of is one of {', '.join(INDEXES)}")
+        raise BadQuery(f"of must be one of {', '.join(INDEXES)}")
     limit = parse_count(query.get("limit", str(limits.SCAN_PAGE)), "limit", limits.INDEX_PAGE_MAX)
     return IndexQuery(of, query.get("after", ""), limit)
 
 
 async def find_index(store: Store, query: IndexQuery) -> IndexPage:
-    """A page by name, as it is durable now. The store decodes it off the event loop where it reads from a disk."""
+    """Return a page of states, sorted by name. A store on disk decodes them off the event loop."""
     index = INDEXES[query.of]
     found = await store.scan(index.space, "", query.after, query.limit)
     return IndexPage(found, found[-1][0] if len(found) == query.limit else None)
@@ -131,7 +131,7 @@ def encode_index(page: IndexPage, of: str, format_: str) -> bytes:
     try:
         import pyarrow as pa
     except ModuleNotFoundError:
-        raise ArrowMissing("this server was installed without Arrow; ask for application/x-ndjson") from None
+        raise ArrowMissing("this server was installed without Arrow") from None
     schema = pa.schema([pa.field(column.name, pa.type_for_alias(column.type), nullable=False) for column in columns])
     arrays = [pa.array(column, field.type) for column, field in zip(values, schema, strict=True)]
     return write_arrow_stream(arrays, schema)

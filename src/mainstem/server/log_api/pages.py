@@ -1,4 +1,4 @@
-"""Pages of the log from any store: records that pass the filters, named, and encoded."""
+"""Pages of the log from any store: find the records that pass the filters, name their streams, and encode them."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -21,25 +21,25 @@ _description = msgspec.json.Decoder(CreateDescription)
 
 
 class Found(NamedTuple):
-    """What a page is made of."""
+    """The records of a page, before they are encoded."""
 
     records: list[Record]
     names: Names
     next: int
-    """Everything up to this id was looked at."""
+    """Every id up to this one was examined."""
 
 
 class EncodedPage(NamedTuple):
     body: bytes
     next: int
-    """Everything up to this id was looked at."""
+    """Every id up to this one was examined."""
     rows: int
     position: int = 0
-    """How many messages of the record after that are in this page too."""
+    """How many messages of the record after `next` this page holds, too."""
 
 
 class LogPages:
-    """Finds pages. It remembers what topics are called, which never changes."""
+    """Finds pages. It caches the names of topics, which never change."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -62,7 +62,7 @@ class LogPages:
         return Found(records, names, reached)
 
     async def _of_log(self, selection: Selection, until: int) -> tuple[list[Record], int]:
-        """Pages of the store until there is enough, or nothing more."""
+        """Read pages of the store until the page is full, or the log ends."""
         kinds = selection.kinds
         topics = await self._topics(selection)
         found: list[Record] = []
@@ -87,7 +87,7 @@ class LogPages:
         return records, last if more else until
 
     async def _topics(self, selection: Selection) -> Sequence[TopicId] | None:
-        """The topics that can hold rows, so that the store can leave out the others; None if there are too many."""
+        """Return the topics that can have rows, so that the store can skip the others; None if there are too many."""
         if not selection.names_streams:
             return (NO_TOPIC,) if selection.kinds == (Kind.EVENT,) else None
         topics: list[TopicId] = []
@@ -123,7 +123,7 @@ def _is_data(page: Sequence[Record]) -> bool:
 
 
 def _prefixes(selection: Selection) -> list[str]:
-    """What the paths that are asked for begin with, none within another."""
+    """Return the prefixes of the selected paths, none of which is a prefix of another."""
     prefix = selection.prefix
     literals = [pattern.partition("*")[0].removesuffix("/") for pattern in selection.streams] or [prefix]
     wanted = {max(literal, prefix, key=len) for literal in literals if literal.startswith(prefix[: len(literal)])}
@@ -131,7 +131,7 @@ def _prefixes(selection: Selection) -> list[str]:
 
 
 def encode(found: Found, selection: Selection, resume_points: ResumePoints, format_: str) -> EncodedPage:
-    """The page, which may end before what was found does."""
+    """Return the encoded page, which may end before the last record that was found."""
     taken = take_page(found.records, found.names, selection, resume_points)
     rows = Rows(taken.records, found.names, taken.first_position)
     try:
@@ -139,10 +139,10 @@ def encode(found: Found, selection: Selection, resume_points: ResumePoints, form
     except ModuleNotFoundError as error:
         if error.name != "pyarrow":
             raise
-        raise ArrowMissing("this server was installed without Arrow; ask for application/x-ndjson") from None
+        raise ArrowMissing("this server was installed without Arrow") from None
     return EncodedPage(body, found.next if taken.next is None else taken.next, len(rows), taken.position)
 
 
 def is_up_to_date(selection: Selection, page: EncodedPage, head: int) -> bool:
-    """Whether nothing follows the page yet, or ever."""
+    """Return whether nothing follows the page, now or in the selection as a whole."""
     return page.next >= min(selection.until, head)

@@ -1,5 +1,7 @@
-"""Which records make a page of the log: it ends before a record that would make it too long, or within one that is
-too long itself."""
+"""Which records form a page of the log.
+
+A page ends before a record that would make it too long, or within a record that is too long itself.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,18 +18,18 @@ from mainstem.streams.rules.content_types import is_json
 
 ResumePoints = dict[CommittedId, tuple[int, int]]
 """Where pages ended within records that were split: the number of the next message, and the byte where it begins.
-This saves the next page from counting all messages before it; without an entry they are counted."""
+With an entry, the next page need not count all messages before it."""
 
 
 class PageRecords(NamedTuple):
     records: list[Record]
-    """The last one may be the beginning of a record, and the first one the rest of one."""
+    """The last one may be only the beginning of a record, and the first one only the rest."""
     first_position: int
-    """Of the first message of the first record."""
+    """The position of the first message of the first record."""
     next: int | None
-    """The id up to which all was taken, if that is not the end of what was given."""
+    """The id up to which the page is complete; None if it holds all the records that were given."""
     position: int
-    """How many messages of the record after that one were taken too."""
+    """How many messages of the record after `next` the page holds, too."""
 
 
 def take_page(
@@ -38,8 +40,11 @@ def take_page(
     rows_max: int = limits.LOG_PAGE_ROWS,
     bytes_min: int = limits.LOG_PAGE_BYTES,
 ) -> PageRecords:
-    """The beginning of these records that makes a page. A record is divided only if it is the first one, and only for
-    a reader that asks with a position: who knows of none would read its rows again and again."""
+    """Return as many of these records as form a page.
+
+    A record is split only if it is the first one, and only for a reader that sends a position: any other reader would
+    read its rows again and again.
+    """
     taken = list(records)
     first_position = 0
     if taken and selection.position is not None:
@@ -54,8 +59,8 @@ def take_page(
             first_position = skipped if part is not None else 0
     elif taken and taken[0].messages > limits.LOG_RECORD_ROWS_MAX:
         raise RecordTooLarge(
-            f"record {taken[0].committed_id} holds {taken[0].messages} messages, and is divided only for who asks with "
-            "a position"
+            f"record {taken[0].committed_id} holds {taken[0].messages} messages, and is split only for requests with a "
+            "position"
         )
     rows = 0
     for number, record in enumerate(taken):
@@ -72,9 +77,9 @@ def _is_divisible(record: Record, names: Names) -> bool:
 def split_record(
     record: Record, position: int, resume_points: ResumePoints, rows_max: int, bytes_max: int
 ) -> tuple[Record | None, int | None]:
-    """The messages of a record from a position on, as many as fit, but one at least; and the position of the next one.
+    """Return the messages of a record from a position on, as many as fit but at least one, and the next position.
 
-    There is no record if it has no more messages, and no position if these are its last.
+    The record is None if no messages are left, and the position is None if these are the last.
     """
     if record.messages <= 1:
         return (None if position else record), None
@@ -98,7 +103,7 @@ def split_record(
                 number += 1
                 at += len(part) + 1
     except DAMAGED:
-        return (None if position else record), None  # it is shown whole, and once
+        return (None if position else record), None  # a corrupt record is shown whole, and once
     return (None if start < 0 else _slice(record, start, len(record.data), rows)), None
 
 

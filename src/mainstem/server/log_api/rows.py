@@ -1,4 +1,4 @@
-"""From records to rows: one row a message, column by column, since that is how Arrow wants them."""
+"""From records to rows: one row per message, stored by column, as Arrow needs them."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Names = Mapping[TopicId, CreateDescription]
-"""What each topic is called: what its CREATE record says."""
+"""The name and content type of each topic, from its CREATE record."""
 
 DAMAGED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 WITH_COMMA = (1).__add__
-"""How far the next message begins behind one of this length: a comma follows each. No Python runs for it."""
+"""From the length of a message to the start of the next: a comma follows each. It runs without Python bytecode."""
 
 
 class Rows:
-    """Messages in committed order. What the messages of one record share stands once, at `record[i]` for row i.
+    """Messages in committed order. Values that all messages of a record share are stored once: `record[i]` for row i.
 
-    The first record may be the rest of one: `first_position` is that of its first message.
+    The first record may be only the rest of one: `first_position` is the position of its first message.
     """
 
     def __init__(self, records: Sequence[Record], names: Names, first_position: int = 0) -> None:
@@ -60,13 +60,13 @@ class Rows:
 
     @cached_property
     def record_array(self) -> "pa.Array":
-        """`record` for Arrow, which most columns need."""
+        """`record` as an Arrow array, which most columns need."""
         import pyarrow as pa
 
         return pa.array(self.record, pa.int32())
 
     def _take_singles(self, records: Sequence[Record], in_json: dict[TopicId, bool]) -> bool:
-        """Records of one message each, the usual case: column by column. False if one of them is damaged."""
+        """Take records of one message each, the common case, column by column. Returns False if one is corrupt."""
         if any(self.is_event):
             try:
                 events = [decode_stored(record.data) if record.kind is Kind.EVENT else None for record in records]
@@ -85,14 +85,14 @@ class Rows:
         return True
 
     def _take_apart(self, records: Sequence[Record], in_json: dict[TopicId, bool]) -> None:
-        """Records of several messages into their messages, and events out of their envelopes."""
+        """Split records into their messages, and take events out of their envelopes."""
         numbers: list[int] = []
         for number, record in enumerate(records):
             try:
                 parts = self._parts(number, record, in_json)
-            except DAMAGED as error:
-                # A damaged record must not keep everybody from all that come after it. It is shown as it is, whole.
-                logger.error("record %d cannot be taken apart (%s): audit this log", record.committed_id, error)
+            except DAMAGED:
+                # A corrupt record must not make all later ones unreadable. It is shown as it is, whole.
+                logger.error("record %d is corrupt; examine the store with mainstem check", record.committed_id)
                 parts = [record.data]
             numbers.extend(repeat(number, len(parts)))
             self.position.extend(range(len(parts)))

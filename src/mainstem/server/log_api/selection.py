@@ -1,4 +1,4 @@
-"""Which rows of the log a reader asks for, and what it wants to see of them."""
+"""Which rows and columns of the log a reader selects."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Final
@@ -31,16 +31,16 @@ KINDS: Final = {"stream": Kind.APPEND, "event": Kind.EVENT}
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """Rows with `after` < committed_id <= `until`, as far as they pass every filter; empty filters pass everything."""
+    """The rows with `after` < committed_id <= `until` that pass every filter. An empty filter passes everything."""
 
     after: int = 0
     position: int | None = None
-    """How many messages of the record right behind `after` are left out. None: records are not to be divided."""
+    """How many messages of the record after `after` to skip. None: do not split records."""
     until: int = limits.INTEGER_MAX
     bytes_max: int = limits.LOG_PAGE_BYTES
     kind: str | None = None
     streams: tuple[str, ...] = ()
-    """Globs; a path without a star is one too."""
+    """Globs; a path without a star is one, too."""
     prefix: str = ""
     partitions: tuple[str, ...] = ()
     since_us: int | None = None
@@ -49,7 +49,7 @@ class Selection(msgspec.Struct, frozen=True):
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """A filter on streams leaves out the events, and one on partitions the streams."""
+        """The kinds of records that can match: filtering by stream excludes events, and by partition excludes streams."""
         wanted = set(KINDS.values()) if self.kind is None else {KINDS[self.kind]}
         if self.names_streams:
             wanted.discard(Kind.EVENT)
@@ -73,16 +73,16 @@ class Selection(msgspec.Struct, frozen=True):
 
 
 def parse_selection(scope: Scope) -> Selection:
-    """The query of `/v1/log`. What is not known or makes no sense is refused: a filter must not be lost by a typo."""
+    """Parse the query of `/v1/log`. Raises `BadQuery` for an unknown parameter: a typo must not drop a filter."""
     values: dict[str, Any] = {}
     lists: dict[str, list[str]] = {"stream": [], "partition": []}
     for name, text in parse_query(scope):
         if name in lists:
             lists[name].append(text)
         elif name not in PARAMETERS:
-            raise BadQuery(f"there is no parameter {name[:64]!r} here")
+            raise _unknown_parameter(name, [*PARAMETERS, *lists])
         elif name in values:
-            raise BadQuery(f"{name} was given more than once")
+            raise BadQuery(f"{name} appears more than once")
         else:
             values[name] = PARAMETERS[name](name, text)
     for pattern in lists["stream"]:
@@ -101,9 +101,9 @@ def parse_selection(scope: Scope) -> Selection:
         columns=values.get("columns", COLUMNS),
     )
     if selection.names_streams and selection.partitions:
-        raise BadQuery("no row is of a stream and of a partition: ask for one of them")
+        raise BadQuery("a row belongs to a stream or to partitions: filter by one of them")
     if not selection.kinds:
-        raise BadQuery(f"kind={selection.kind} excludes what the other filters ask for")
+        raise BadQuery(f"kind={selection.kind} excludes everything that the other filters select")
     return selection
 
 
@@ -119,31 +119,35 @@ def check_partitions(names: list[str]) -> tuple[str, ...]:
 def check_parameters(query: Iterable[str], *known: str) -> None:
     for name in query:
         if name not in known:
-            raise BadQuery(f"there is no parameter {name[:64]!r} here")
+            raise _unknown_parameter(name, known)
+
+
+def _unknown_parameter(name: str, known: Iterable[str]) -> BadQuery:
+    return BadQuery(f"there is no query parameter {name[:64]!r} here; there are: {', '.join(sorted(known))}")
 
 
 def parse_number(name: str, text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 16 and int(text) <= limits.INTEGER_MAX):
-        raise BadQuery(f"{name} is a whole number from 0 to 2^53-1")
+        raise BadQuery(f"{name} must be a whole number from 0 to 2^53-1")
     return int(text)
 
 
 def _kind(name: str, text: str) -> str:
     if text not in KINDS:
-        raise BadQuery("kind is stream or event")
+        raise BadQuery("kind must be stream or event")
     return text
 
 
 def _columns(name: str, text: str) -> tuple[str, ...]:
     wanted = text.split(",")
     if not set(wanted) <= set(COLUMNS) or len(set(wanted)) != len(wanted):
-        raise BadQuery(f"columns is a list of: {', '.join(COLUMNS)}")
+        raise BadQuery(f"columns must be a comma-separated list of: {', '.join(COLUMNS)}")
     return tuple(column for column in COLUMNS if column in wanted)
 
 
 def _live(name: str, text: str) -> str:
     if text != "sse":
-        raise BadQuery("live is sse")
+        raise BadQuery("live must be sse")
     return text
 
 

@@ -1,4 +1,4 @@
-"""The live tail of the log: its rows as server-sent events."""
+"""The live tail of the log: its rows as server-sent events (SSE)."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from mainstem.streams.rules import sse
 
 
 class LogFeed:
-    """The events of a selection of the log for one reader."""
+    """Encodes a selection of the log as SSE events for one reader."""
 
     def __init__(self, log: CommitLog, exporters: Exporters, selection: Selection) -> None:
         self._log = log
@@ -26,7 +26,7 @@ class LogFeed:
             position=selection.position or 0,
         )
         self._sent: tuple[int, int] | None = None
-        """Where the last event ended: the committed id, and the position in the next record."""
+        """Where the last event ended: the committed id, and the position in the record after it."""
 
     async def next_events(self) -> tuple[bytes, Progress]:
         if self._log.live.closing:
@@ -55,7 +55,7 @@ class LogFeed:
 
 
 def resume(selection: Selection, last_event_id: str) -> Selection:
-    """The selection from where the event with this id ended; an empty id is none."""
+    """Return the selection after the event with this id; an empty id changes nothing."""
     if not last_event_id:
         return selection
     after, position = parse_event_id(last_event_id)
@@ -63,6 +63,6 @@ def resume(selection: Selection, last_event_id: str) -> Selection:
 
 
 def parse_event_id(text: str) -> tuple[int, int]:
-    """The id of an event as this server sent it: up to where everything was sent, and how much of the next record."""
+    """Return what an event id of this server stands for: the last complete committed id, and the position after it."""
     after, _, position = text.partition(":")
     return parse_number("Last-Event-ID", after), parse_number("Last-Event-ID", position or "0")

@@ -1,7 +1,7 @@
-"""A process beside the server that reads and encodes pages of the embedded store, so that writers keep the server.
+"""A worker process that reads and encodes pages of the embedded store, so that the server stays free for writers.
 
-Requests come on stdin and pages leave on stdout, each behind its length. It ends when stdin does, so it never outlives
-the server, however that ends.
+Requests arrive on stdin and pages leave on stdout, each preceded by its length. The process ends when stdin does, so it
+never outlives the server, not even one that is killed.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from mainstem.server.log_api.pages import LogPages, encode
 from mainstem.server.log_api.selection import Selection
 
 LENGTH = struct.Struct(">Q")
-NICENESS = 5  # whoever waits for a commit comes first
+NICENESS = 5  # commits come first
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class PageRequest(msgspec.Struct, frozen=True):
 
 
 class PageReply(msgspec.Struct, frozen=True):
-    """What goes before the body. `error` is the code of an error, or empty."""
+    """Precedes the body. `error` is the code of an error, or empty."""
 
     next: int = 0
     rows: int = 0
@@ -53,14 +53,16 @@ async def answer(pages: LogPages, request: PageRequest) -> tuple[PageReply, byte
         return PageReply(page.next, page.rows, page.position, len(page.body)), page.body
     except MainstemError as error:
         return PageReply(error=error.code, detail=error.detail), b""
-    except Exception as error:
-        logger.exception("a page of the log could not be made")
-        return PageReply(error=Unavailable.code, detail=f"the page could not be made: {type(error).__name__}"), b""
+    except Exception:
+        logger.exception("a page of the log could not be encoded")
+        return PageReply(error=Unavailable.code, detail="the page could not be encoded; see the log of the server"), b""
 
 
 def serve(directory: str, requests: BinaryIO, replies: BinaryIO) -> None:
     pages = LogPages(ReadOnlySqliteStore(directory))
-    loop = asyncio.new_event_loop()  # not a Runner: it sets signal handlers anew for each page, at a surprising cost
+    loop = (
+        asyncio.new_event_loop()
+    )  # not a Runner, which sets signal handlers again for each page, at a surprising cost
     while head := requests.read(LENGTH.size):
         request = decode_request(requests.read(*LENGTH.unpack(head)))
         reply, body = loop.run_until_complete(answer(pages, request))
@@ -76,4 +78,4 @@ def main() -> None:
     try:
         serve(sys.argv[1], sys.stdin.buffer, sys.stdout.buffer)
     except BrokenPipeError:
-        os._exit(0)  # the server is gone, and nobody waits for the rest
+        os._exit(0)  # the server is gone
