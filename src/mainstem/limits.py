@@ -1,4 +1,7 @@
-"""Every bound of the server in one place: the unit comes last in the name, the reason stands beside it."""
+"""Every limit in one place. The unit comes last in the name; the docstring below gives the reason.
+
+docs/reference/limits.md is made from this file: run `python -m tests.docs.limits_page` after a change.
+"""
 
 from typing import Final
 
@@ -6,355 +9,670 @@ KIB: Final = 1024
 MIB: Final = 1024 * KIB
 
 # Requests
-BODY_BYTES_MAX: Final = 64 * MIB  # clients gather waiting appends into one body without bound; held in memory meanwhile
-BODY_DISCARD_BYTES_MAX: Final = (
-    128 * MIB
-)  # read and dropped of a body that is too large, so that its client sees the 413
-PARSE_INLINE_BYTES_MAX: Final = 256 * KIB  # JSON up to here is checked in under half a millisecond
-REQUEST_HEAD_BYTES_MAX: Final = 64 * KIB  # curl and browsers stay far below
-REQUEST_HEADERS_MAX: Final = 200  # each costs about a microsecond of the event loop
-HOST_BYTES_MAX: Final = 262  # a name of 255 bytes, a colon and a port
-FAST_APPEND_BYTES_MAX: Final = 64 * KIB  # larger appends go through ASGI, with flow control
-READ_AHEAD_BYTES: Final = 64 * KIB  # of a connection, while its current request is not answered or its body not taken
-WRITE_JOINED_BYTES_MAX: Final = 16 * KIB  # a larger body is written after its head instead of copied to it
-REQUESTS_AT_ONCE: Final = 16  # pipelined requests answered before other connections have their turn
-CHUNKS_AT_ONCE: Final = 1_000  # parts of a chunked body parsed before other connections have their turn: half a ms
-CHUNK_LINE_BYTES_MAX: Final = 8 * KIB  # a chunk's size and extensions, or one trailer
-CHUNK_EXCESS_BYTES_MAX: Final = 16 * KIB  # of chunk extensions that little data pays for
-TRAILER_BYTES_MAX: Final = 8 * KIB  # they are checked and dropped
-JSON_MESSAGE_BYTES_MAX: Final = 16 * MIB  # the parser takes a message in one go, about 4 ms per MiB of the event loop
-APPEND_MESSAGES_MAX: Final = 100_000  # messages in one JSON array; each becomes a row for whoever reads the log
-REQUEST_WAIT_S_MAX: Final = 120.0  # from connecting, or from the first byte, until a request is complete
-BODY_BYTES_S_MIN: Final = 64 * KIB  # every so many bytes of a body give it another second
-LINGER_S: Final = 1.0  # how long a refused client may go on sending, unread, before its connection is closed
-DEADLINE_CHECK_S: Final = 0.5  # how late a deadline of a connection may be noticed
-LISTEN_BACKLOG: Final = 2_048  # connections that the kernel has accepted before us
-CONNECTIONS_MAX: Final = 50_000  # HTTP and WebSocket together; above this new ones are closed at once
-CONNECTION_BYTES_TOTAL_MAX: Final = 512 * MIB  # incomplete bodies and messages, and replies that nobody reads, together
-WEBSOCKET_FRAGMENTS_MAX: Final = 1_024  # of one message
-WEBSOCKET_PING_S: Final = 20.0  # of silence, after which a client is asked for a sign of life, and then closed
-FRAMES_AT_ONCE_BYTES: Final = (
-    4 * KIB
-)  # of WebSocket frames parsed before other connections have their turn: 700 at most
-LINGER_BYTES_MAX: Final = 4 * MIB  # and how much of it, so that a flood is cut off
-KEEP_ALIVE_S: Final = 75  # an idle connection; above the usual 60 s of proxies, so that they close first
-STREAM_PREFIX_BYTES_MAX: Final = 128  # it stands in every URL of a stream
-STREAM_PATH_BYTES_MAX: Final = 1024  # a path is a database key and stands in every ETag
-JSON_DEPTH_MAX: Final = 500  # far below what the parser's stack allows
+BODY_BYTES_MAX: Final = 64 * MIB
+"""A request body, which the server holds in memory until it is stored. Some clients collect all pending appends in one
+body. A larger body gets 413."""
+BODY_DISCARD_BYTES_MAX: Final = 128 * MIB
+"""The part of an oversized body that the server reads and drops, so that its client sees the 413."""
+PARSE_INLINE_BYTES_MAX: Final = 256 * KIB
+"""JSON up to this size is validated on the event loop, in less than half a millisecond; larger bodies in a thread."""
+REQUEST_HEAD_BYTES_MAX: Final = 64 * KIB
+"""The request line and all headers; curl and browsers stay far below. More gets 431."""
+REQUEST_HEADERS_MAX: Final = 200
+"""Headers of one request; each costs about a microsecond of the event loop. More get 431."""
+HOST_BYTES_MAX: Final = 262
+"""A `Host` header: a name of 255 bytes, a colon, and a port. A longer one gets 400."""
+FAST_APPEND_BYTES_MAX: Final = 64 * KIB
+"""Larger appends go through ASGI, with flow control."""
+READ_AHEAD_BYTES: Final = 64 * KIB
+"""Read from a connection while its current request has no reply yet, or its body has not been consumed."""
+WRITE_JOINED_BYTES_MAX: Final = 16 * KIB
+"""A larger body is written after its head, instead of being copied to it."""
+REQUESTS_AT_ONCE: Final = 16
+"""Pipelined requests of one connection that are served before other connections get their turn."""
+CHUNKS_AT_ONCE: Final = 1_000
+"""Parts of a chunked body that are parsed before other connections get their turn: half a millisecond."""
+CHUNK_LINE_BYTES_MAX: Final = 8 * KIB
+"""The size and extensions of a chunk, or one trailer."""
+CHUNK_EXCESS_BYTES_MAX: Final = 16 * KIB
+"""Chunk extensions beyond what the amount of data justifies."""
+TRAILER_BYTES_MAX: Final = 8 * KIB
+"""Trailers are validated and dropped."""
+JSON_MESSAGE_BYTES_MAX: Final = 16 * MIB
+"""One JSON message, alone or in an array: it is parsed in one go, at about 4 ms of the event loop per MiB. A larger one
+gets 413 `message_too_large`."""
+APPEND_MESSAGES_MAX: Final = 100_000
+"""Messages in one JSON array; each becomes a row for readers of the log. More get 413 `too_many_messages`."""
+REQUEST_WAIT_S_MAX: Final = 120.0
+"""From the connection, or from the first byte of a request, until the request is complete; then 408."""
+BODY_BYTES_S_MIN: Final = 64 * KIB
+"""The slowest rate at which a body may arrive: each such amount extends the deadline by a second."""
+LINGER_S: Final = 1.0
+"""How long a client whose request was refused may keep sending, unread, before its connection is closed."""
+DEADLINE_CHECK_S: Final = 0.5
+"""How often the server checks the deadlines of its connections."""
+LISTEN_BACKLOG: Final = 2_048
+"""Connections that the kernel has accepted and the server has not."""
+CONNECTIONS_MAX: Final = 50_000
+"""HTTP and WebSocket connections together; beyond this, new ones are refused."""
+CONNECTION_BYTES_TOTAL_MAX: Final = 512 * MIB
+"""Incomplete bodies and messages, and unread replies, of all connections together. Beyond this, the server closes the
+connections that have stalled for the longest time."""
+WEBSOCKET_FRAGMENTS_MAX: Final = 1_024
+"""Fragments of one message."""
+WEBSOCKET_PING_S: Final = 20.0
+"""Silence after which the server pings a client; after the same time again it closes the connection."""
+FRAMES_AT_ONCE_BYTES: Final = 4 * KIB
+"""WebSocket frames that are parsed before other connections get their turn: at most 700 frames."""
+LINGER_BYTES_MAX: Final = 4 * MIB
+"""How much a refused client may keep sending, unread, so that a flood is cut off."""
+KEEP_ALIVE_S: Final = 75
+"""An idle connection; above the usual 60 s of proxies, so that they close first."""
+STREAM_PREFIX_BYTES_MAX: Final = 128
+"""The prefix is part of every URL of a stream."""
+STREAM_PATH_BYTES_MAX: Final = 1024
+"""A path is a database key, and part of every ETag."""
+JSON_DEPTH_MAX: Final = 500
+"""Levels of nesting; far below what the stack of the parser allows, so that every reader can parse stored data."""
 CONTENT_TYPE_BYTES_MAX: Final = 256
+"""It is stored with every stream."""
 STREAM_SEQ_BYTES_MAX: Final = 256
+"""It is stored with every stream."""
 PRODUCER_ID_BYTES_MAX: Final = 256
+"""It is part of a database key."""
 QUERY_BYTES_MAX: Final = 16 * KIB
-INTEGER_MAX: Final = 2**53 - 1  # what a JavaScript client can hold exactly
-TTL_S_MAX: Final = 100 * 365 * 86_400  # a century: later sums stay far below 2^63 microseconds
+"""Enough for a stream set with its token."""
+INTEGER_MAX: Final = 2**53 - 1
+"""The largest integer that a JavaScript client can hold exactly, 2^53-1."""
+TTL_S_MAX: Final = 100 * 365 * 86_400
+"""A century of 365-day years; sums stay far below 2^63 microseconds."""
+RETRY_AFTER_S: Final = 1
+"""The pause that a 503 or 429 asks for in `Retry-After`."""
+INJECTED_FAULTS_MAX: Final = 1_000
+"""Pending faults that tests have injected, with `--test-endpoints`; held by the server."""
 
 # Reads
-PAGE_BYTES: Final = MIB  # one catch-up response, unless a single record is larger
+PAGE_BYTES: Final = MIB
+"""One catch-up response, unless a single record is larger."""
 PAGE_BYTES_MAX: Final = 64 * MIB
-LARGE_RECORD_BYTES_MIN: Final = MIB  # smaller ones are read again for each piece
-LARGE_RECORDS_BYTES_MAX: Final = 128 * MIB  # large records held for readers that take them in pieces
-ENCODE_INLINE_BYTES_MAX: Final = MIB  # larger pages are made off the event loop: 64 MiB are copied in some 30 ms
-LOG_PAGE_BYTES: Final = 4 * MIB  # one response of /v1/log; larger ones only cost memory
+"""The largest value of `page_bytes`."""
+LARGE_RECORD_BYTES_MIN: Final = MIB
+"""A smaller append is read from the store again for each page or event."""
+LARGE_RECORDS_BYTES_MAX: Final = 128 * MIB
+"""Larger appends that are kept in memory for readers that read them in pieces."""
+ENCODE_INLINE_BYTES_MAX: Final = MIB
+"""Larger pages and events are encoded in a thread: copying 64 MiB takes about 30 ms."""
+LOG_PAGE_BYTES: Final = 4 * MIB
+"""One response of `/v1/log`, unless the request sets another size; larger ones only cost memory."""
 LOG_PAGE_BYTES_MAX: Final = 64 * MIB
-LOG_PAGE_ROWS: Final = 100_000  # rows of one response of /v1/log, unless a record has more and may not be divided
-LOG_RECORD_ROWS_MAX: Final = 1_000_000  # messages of a record that is not divided: about 500 MB while it is encoded
-LOG_RESUME_POINTS_MAX: Final = 1_000  # records that readers are within, whose next message is remembered
-LOG_LINES_AT_ONCE: Final = 1_000  # rows that are Python objects while they are written as JSON
-LOG_EVENT_BYTES: Final = 256 * KIB  # one event of a tail of the log
-LOG_SCAN_IDS_MAX: Final = 2_000_000  # ids looked at for one page, however few of them pass the filters
-LOG_TAGGED_MAX: Final = 20_000  # events of one page that is filtered by partition
-LOG_TOPICS_MAX: Final = 10_000  # streams that a filter names; beyond this the log is read whole and filtered after
-LOG_NAMES_MAX: Final = 100_000  # names of streams remembered while reading the log
-LOG_EXPORTERS: Final = 2  # pages of the log made at once; each takes a core
-LOG_EXPORTER_IDLE_S: Final = 60.0  # a process that makes pages holds about 80 MB, so it ends when nobody reads
+"""The largest size that a request to `/v1/log` can set; it is held in memory while it is sent."""
+LOG_PAGE_ROWS: Final = 100_000
+"""Rows in one response of `/v1/log`, unless a single record has more and the reader sends no `position`."""
+LOG_RECORD_ROWS_MAX: Final = 1_000_000
+"""Messages of a record that is read without `position`: about 500 MB while it is encoded. More get 400
+`record_too_large`."""
+LOG_RESUME_POINTS_MAX: Final = 1_000
+"""Positions within records that are cached, so that the next page need not count messages."""
+LOG_LINES_AT_ONCE: Final = 1_000
+"""Rows that are Python objects while they are encoded as JSON."""
+LOG_EVENT_BYTES: Final = 256 * KIB
+"""One event of a tail of the log."""
+LOG_SCAN_IDS_MAX: Final = 2_000_000
+"""Ids that are examined for one page of the log, however few of them pass the filters."""
+LOG_TAGGED_MAX: Final = 20_000
+"""Events in one page of the log that is filtered by partition."""
+LOG_TOPICS_MAX: Final = 10_000
+"""Streams that match a filter; beyond this, the whole log is read and filtered afterwards."""
+LOG_NAMES_MAX: Final = 100_000
+"""Stream names that are cached while the log is read."""
+LOG_EXPORTERS: Final = 2
+"""Pages of the log that are encoded at once; each needs a core."""
+LOG_EXPORTER_IDLE_S: Final = 60.0
+"""A worker process that encodes pages holds about 80 MB, so it ends when nobody reads."""
 LOG_READS_WAITING_MAX: Final = 64
-INDEX_PAGE_MAX: Final = 10_000  # entries of one page of /v1/log/index: some 20 ms of a thread
-LOG_PIPE_BYTES: Final = MIB  # what the server reads ahead of that process before it pauses it
-MEASURE_PAGE_BYTES: Final = 4 * MIB  # what is held at once of a log that is only counted
-SSE_EVENT_BYTES: Final = 64 * KIB  # a stalled SSE reader holds one event, so keep events small
+"""Readers of the log that are being served or are waiting; more get 503."""
+INDEX_PAGE_MAX: Final = 10_000
+"""Entries in one page of `/v1/log/index`: about 20 ms of a thread."""
+LOG_PIPE_BYTES: Final = MIB
+"""Read ahead from a worker process before the server pauses it."""
+MEASURE_PAGE_BYTES: Final = 4 * MIB
+"""Held at once of a log whose rows are only counted."""
+SSE_EVENT_BYTES: Final = 64 * KIB
+"""A stalled SSE reader holds one event, so events are small."""
 LONG_POLL_MS: Final = 30_000
+"""How long a long-poll waits for data."""
 LONG_POLL_MS_MAX: Final = 600_000
-SSE_LIFETIME_S: Final = 60.0  # protocol 5.8: close about every minute, so that proxies can collapse readers
-SSE_HEARTBEAT_S: Final = 15.0  # below the idle time-outs of common proxies (30 s and more)
-SEND_STALL_S_MAX: Final = 60.0  # a reader that takes nothing for this long is let go
-LIVE_READERS_MAX: Final = 20_000  # long-poll and SSE together; one costs about 15 KB
-LIVE_READERS_PER_CLIENT_MAX: Final = 15_000  # a quarter is left for all others; behind a proxy all may be one address
-CONNECTIONS_PER_CLIENT_MAX: Final = 20_000  # behind a proxy all may come from one address
+"""The largest value of `long_poll_ms`."""
+SSE_LIFETIME_S: Final = 60.0
+"""SSE responses end about every minute, give or take 10 %, so that proxies can collapse readers (protocol 5.8)."""
+SSE_HEARTBEAT_S: Final = 15.0
+"""Below the idle time-outs of common proxies, which are 30 s and more."""
+SEND_STALL_S_MAX: Final = 60.0
+"""A reader that receives nothing for this long is disconnected."""
+LIVE_READERS_MAX: Final = 20_000
+"""Long-poll and SSE readers together, of streams and partitions, at about 15 KB each; each stream of a set counts. More
+get 429."""
+LIVE_READERS_PER_CLIENT_MAX: Final = 15_000
+"""Live readers of one client, or of one address without tokens; a quarter stays free for all others. More get 429."""
+CONNECTIONS_PER_CLIENT_MAX: Final = 20_000
+"""Connections of one address. Behind a proxy, all clients may share one address."""
 
 TAIL_MESSAGES_MAX: Final = 10_000
+"""The largest value of `tail`."""
 LISTED_STREAMS: Final = 100
+"""Streams in one page of the list of streams."""
 LISTED_STREAMS_MAX: Final = 1_000
-DESCRIPTIONS_KEPT_MAX: Final = 16  # /openapi.json and /asyncapi.json, one per path at which the app is mounted
-SET_STREAMS_MAX: Final = 100  # streams over one connection
+"""The largest `limit` of that list."""
+SET_STREAMS_MAX: Final = 100
+"""Streams in one stream set, over one connection."""
+DESCRIPTIONS_KEPT_MAX: Final = 16
+"""Copies of `/openapi.json` and `/asyncapi.json`, one per path at which the app is mounted."""
 
 # Compression
-COMPRESS_BYTES_MIN: Final = KIB  # below this the header costs more than it saves
-COMPRESS_INLINE_BYTES_MAX: Final = 16 * KIB  # larger bodies are compressed off the event loop
+COMPRESS_BYTES_MIN: Final = KIB
+"""For smaller bodies, the header costs more than compression saves."""
+COMPRESS_INLINE_BYTES_MAX: Final = 16 * KIB
+"""Larger bodies are compressed in a thread."""
 
 # Group commit
-COMMANDS_WAITING_MAX: Final = 20_000  # beyond this a writer is told to come back (503)
+COMMANDS_WAITING_MAX: Final = 20_000
+"""Commands in the queue of the log; beyond this, writers get 503."""
 COMMAND_BYTES_WAITING_MAX: Final = 256 * MIB
-BATCH_COMMANDS_MAX: Final = 2_000  # bounds how long one fsync keeps its first caller waiting
-BATCH_BYTES_MAX: Final = 32 * MIB  # a larger command is a batch of its own
+"""The same, by size."""
+BATCH_COMMANDS_MAX: Final = 2_000
+"""Commands in one batch; bounds how long the first caller waits for the sync."""
+BATCH_BYTES_MAX: Final = 32 * MIB
+"""The same, by size; a larger append is a batch of its own."""
 
 # Memory
-GC_ALLOCATIONS: Final = 20_000  # requests leave no cycles: Python's 700 would look for them thousands of times a second
+GC_ALLOCATIONS: Final = 20_000
+"""New objects until `mainstem serve` looks for garbage cycles. Requests leave none, and Python's default of 700 would
+look thousands of times per second."""
 
 # Live tail
 TOPICS_HOT_MAX: Final = 4_096
+"""Streams whose newest data is kept in memory."""
 TOPIC_HOT_BYTES_MAX: Final = 256 * KIB
+"""How much data of one stream is kept in memory."""
 HOT_BYTES_MAX: Final = 32 * MIB
-TOPIC_FRAMES_MAX: Final = 16  # readers that fell behind by different amounts encode for themselves
+"""How much data of all streams is kept in memory."""
+TOPIC_FRAMES_MAX: Final = 16
+"""SSE frames of a stream that readers share; readers at other positions encode their own."""
 
 # Stores
-STATES_CACHED_MAX: Final = 65_536  # about 500 bytes each
-READERS: Final = 2  # threads that read the embedded store; more only queue on the same cores
-UNMERGED_APPENDS_MAX: Final = 4_096  # 15 pages: a commit writes them all if it must; more streams need more at a time
-WAL_PAGES: Final = 4_000  # checkpoint after about 16 MB: short stalls, and a bounded journal
-JOURNAL_BYTES_MAX: Final = 64 * MIB  # what a journal is cut back to after a checkpoint
-RESERVE_BYTES: Final = 32 * MIB  # set aside on the disk: a journal to be checkpointed, and as much for deletes
-FREE_BYTES_MIN: Final = 8 * MIB  # in the database itself, with which writes go on although the disk has no room
-ROOM_CHECK_S: Final = 1.0  # how soon a store notices that a full disk has room again
-BACKUP_STEP_PAGES: Final = 2_000  # about 8 MB: progress is seen, and an interrupt heard, between two steps
-CHECK_FINDINGS_MAX: Final = 1_000  # a store with more than this is beyond a list
-CHECK_CACHE_BYTES: Final = 64 * MIB  # a check goes through the whole file, and looks many things up
-CHECK_SCAN_ROWS: Final = 1_000  # what a check fetches at once of PostgreSQL's rows, which are small then
-CHECK_BATCH_MAX: Final = 200  # what a check looks up at once
-CHECK_SNAPSHOTS_MAX: Final = 8  # the same for snapshots of partitions, which are large
-CHECK_BATCH_BYTES_MAX: Final = 4 * MIB  # values that a check holds at once, but at least one
+STATES_CACHED_MAX: Final = 65_536
+"""States in the cache, at about 500 bytes each."""
+READERS: Final = 2
+"""Threads that read the embedded store; more would only queue on the same cores."""
+UNMERGED_APPENDS_MAX: Final = 4_096
+"""Appends in the small index before they are merged into the large one: about 15 pages, which one commit can write."""
+WAL_PAGES: Final = 4_000
+"""A checkpoint after about 16 MB of journal: short stalls, and a bounded journal."""
+JOURNAL_BYTES_MAX: Final = 64 * MIB
+"""The size to which the journal is truncated after a checkpoint."""
+RESERVE_BYTES: Final = 32 * MIB
+"""Reserved on the disk for when it is full: for a journal that must be checkpointed, and as much for deletes and
+pruning."""
+FREE_BYTES_MIN: Final = 8 * MIB
+"""Free space within the database with which writes continue although the disk is full."""
+ROOM_CHECK_S: Final = 1.0
+"""How soon a store notices that a full disk has space again."""
+BACKUP_STEP_PAGES: Final = 2_000
+"""About 8 MB: a copy reports progress, and can be interrupted, between two steps."""
+CHECK_FINDINGS_MAX: Final = 1_000
+"""Faults that a check lists; nobody reads a longer list."""
+CHECK_CACHE_BYTES: Final = 64 * MIB
+"""A check reads the whole file, and looks up many entries."""
+CHECK_SCAN_ROWS: Final = 1_000
+"""Rows that a check fetches from PostgreSQL at once, without their data."""
+CHECK_BATCH_MAX: Final = 200
+"""States and records that a check looks up at once."""
+CHECK_SNAPSHOTS_MAX: Final = 8
+"""The same for snapshots of partitions, which are large."""
+CHECK_BATCH_BYTES_MAX: Final = 4 * MIB
+"""Values that a check holds at once, but at least one."""
 
 # PostgreSQL
-POSTGRES_READERS: Final = 4  # connections that read; each is a process there
-STATEMENT_S_MAX: Final = 30.0  # one statement
-COMMAND_S_MAX: Final = 40.0  # the same, counted here: a database that says nothing any more is given up
-HEAD_WAIT_S_MAX: Final = 10.0  # for the other nodes' commits before one's own
-HEAD_HOLD_S_MAX: Final = 10.0  # a node that holds the log and does nothing with it is cut off
-CONNECT_S_MAX: Final = 5.0  # one attempt
-RECONNECT_S_MAX: Final = 5.0  # how long a request waits for the database to come back before it is told to retry
+POSTGRES_READERS: Final = 4
+"""Connections for reads; each is a process of the database."""
+STATEMENT_S_MAX: Final = 30.0
+"""One statement, as the database measures it."""
+COMMAND_S_MAX: Final = 40.0
+"""One statement, as the node measures it: a database that does not reply any more counts as lost."""
+HEAD_WAIT_S_MAX: Final = 10.0
+"""How long a node waits for the commits of other nodes before its own."""
+HEAD_HOLD_S_MAX: Final = 10.0
+"""A node that holds the lock of the head without using it is disconnected."""
+CONNECT_S_MAX: Final = 5.0
+"""One attempt to connect."""
+RECONNECT_S_MAX: Final = 5.0
+"""How long a request waits for the database to come back before it gets 503."""
 RECONNECT_PAUSE_S: Final = 0.1
-OUTCOME_S_MAX: Final = 20.0  # to find out what became of a commit whose connection broke
-DATABASE_START_S_MAX: Final = 60.0  # for the database to be there when a node starts
-FULL_TOLD_S: Final = 10.0  # how long a node is not ready after a write that found the database's disk full
-FOLLOW_POLL_S: Final = 1.0  # looks for other nodes' commits, should a notification be lost
-FOLLOW_YIELD_S_MAX: Final = 0.005  # news are left to a committer that waits for its turn; readers must not wait with it
-FOLLOW_BYTES_MAX: Final = 4 * MIB  # other nodes' records told at once
-ALONE_S: Final = 1.0  # without other nodes' commits for so long, a node commits without locking the head before
-SAVES_KEPT_S: Final = 120.0  # how long a node may be cut off before it must forget all states that it remembers
-SAVES_DROPPED_MAX: Final = 5_000  # old notes of commits removed in one statement
-LEADER_CHECK_S: Final = 1.0  # how soon another node takes over the background work of one that died
-CLOCK_STEP_US: Final = 20_000  # smaller differences to the database's clock are the network's
+"""Between two attempts to connect."""
+OUTCOME_S_MAX: Final = 20.0
+"""To find out whether a commit whose connection broke has succeeded."""
+DATABASE_START_S_MAX: Final = 60.0
+"""How long a starting node waits for the database."""
+FULL_TOLD_S: Final = 10.0
+"""How long `/readyz` replies with 503 after a write that found the disk of the database full."""
+FOLLOW_POLL_S: Final = 1.0
+"""How often a node looks for the commits of other nodes, in case a notification was lost."""
+FOLLOW_YIELD_S_MAX: Final = 0.005
+"""A committer that waits for its turn reads the news itself; readers wait no longer than this for it."""
+FOLLOW_BYTES_MAX: Final = 4 * MIB
+"""Records of other nodes that are read at once."""
+ALONE_S: Final = 1.0
+"""After this long without commits of other nodes, a node commits without locking the head first."""
+SAVES_KEPT_S: Final = 120.0
+"""How long a node may be disconnected before it must drop its cached states."""
+SAVES_DROPPED_MAX: Final = 5_000
+"""Old notes of commits that one statement removes."""
+LEADER_CHECK_S: Final = 1.0
+"""How soon another node takes over the background work of one that died."""
+CLOCK_STEP_US: Final = 20_000
+"""Smaller differences from the clock of the database are due to the network."""
 
 # Subscriptions
 SUBSCRIPTION_ID_BYTES_MAX: Final = 256
-SUBSCRIPTION_DESCRIPTION_BYTES_MAX: Final = KIB  # it is held in memory and written again with every wake
-SUBSCRIPTIONS_PER_CLIENT_MAX: Final = 10_000  # each is held in memory, about 1 KB, and looked at for each wake
-SUBSCRIPTION_STREAMS_MAX: Final = 1_000  # explicit streams in one request
+"""An id is a database key; the name of a worker has the same limit."""
+SUBSCRIPTION_DESCRIPTION_BYTES_MAX: Final = KIB
+"""It is held in memory, and written again with every wake."""
+SUBSCRIPTIONS_PER_CLIENT_MAX: Final = 10_000
+"""Subscriptions of one client, or of all that have no owner; each takes about 1 KB of memory, and is checked at each
+wake. More get 429."""
+SUBSCRIPTION_STREAMS_MAX: Final = 1_000
+"""Explicit streams in one request."""
 CONTROL_BODY_BYTES_MAX: Final = MIB
-LEASE_MS_MIN: Final = 1_000  # protocol 6.2
+"""A request to the subscription APIs, or to prune."""
+LEASE_MS_MIN: Final = 1_000
+"""The limit of the public protocol (6.2)."""
 LEASE_MS_MAX: Final = 600_000
+"""The limit of the public protocol (6.2)."""
 LEASE_CHECK_S: Final = 0.25
-WAKE_STREAMS_MAX: Final = 500  # streams in one wake; the others come with the next
-WAKES_AT_ONCE: Final = 200  # subscriptions woken by one round of commands
-PENDING_REVIEW_S: Final = 10.0  # how often a node that wakes nobody forgets streams that another one has settled
-MATCHED_PATHS_MAX: Final = 100_000  # beyond this, appends to further streams are looked at one by one
-GLOB_SEGMENTS_MAX: Final = 32  # of a subscription's pattern; it is tried on every path that changes
-GLOB_ANY_MAX: Final = 4  # segments ** in it
-GLOB_STARS_MAX: Final = 32  # stars within its segments
-GLOB_TRIES_AT_ONCE: Final = 20  # patterns tried on paths in one turn of the event loop; the worst take 1 ms each
-GLOB_ANSWERS_MAX: Final = 65_536  # paths whose patterns are remembered
-GLOB_PAIRS_MAX: Final = 8_192  # of a pattern and a path, whose answer is remembered; up to 2 KB each
+"""How often the server looks for leases that have ended, and for retries that are due."""
+WAKE_STREAMS_MAX: Final = 500
+"""Streams in one wake; the others follow in the next."""
+WAKES_AT_ONCE: Final = 200
+"""Subscriptions that one round of commands wakes."""
+PENDING_REVIEW_S: Final = 10.0
+"""How often a node that is not the leader drops streams that the leader has dealt with."""
+MATCHED_PATHS_MAX: Final = 100_000
+"""Paths that are known to be matched; appends to other streams are examined one by one."""
+GLOB_SEGMENTS_MAX: Final = 32
+"""Segments of a subscription's pattern, which is matched against every path that changes. More get 400."""
+GLOB_ANY_MAX: Final = 4
+"""`**` segments in such a pattern."""
+GLOB_STARS_MAX: Final = 32
+"""Stars within the other segments of such a pattern."""
+GLOB_TRIES_AT_ONCE: Final = 20
+"""Patterns that are matched in one turn of the event loop; the worst take a millisecond each."""
+GLOB_ANSWERS_MAX: Final = 65_536
+"""Paths for which the matching patterns are cached."""
+GLOB_PAIRS_MAX: Final = 8_192
+"""Pairs of a pattern and a path for which the result is cached, at up to 2 KB each."""
 LISTED_LINKS_MAX: Final = 10_000
+"""Links in the description of a subscription."""
 WEBHOOK_URL_BYTES_MAX: Final = 2_048
-WEBHOOK_S_MAX: Final = 15.0  # connecting, sending and reading the answer together
+"""It is stored with the subscription."""
+WEBHOOK_S_MAX: Final = 15.0
+"""Connecting, sending, and reading the reply together."""
 WEBHOOK_ANSWER_BYTES_MAX: Final = 64 * KIB
-WEBHOOK_BACKOFF_S: Final = 1.0  # protocol 7.1: from 1 s up to 60 s, with 20 % jitter
+"""A reply is a status, and perhaps `{"done": true}`."""
+WEBHOOK_BACKOFF_S: Final = 1.0
+"""The first pause after a failed call; it doubles each time, with 20 % jitter (protocol 7.1)."""
 WEBHOOK_BACKOFF_S_MAX: Final = 60.0
+"""The longest such pause."""
 WEBHOOKS_AT_ONCE: Final = 1_000
-WEBHOOKS_PER_OWNER_AT_ONCE: Final = 250  # the others wait in turn, so that slow receivers hold up their owner alone
-WEBHOOKS_PER_HOST_AT_ONCE: Final = 100  # a receiver that is slow, or is being flooded by somebody's subscriptions
-SIGNING_KEY_US_MAX: Final = 90 * 86_400 * 1_000_000  # a signing key is replaced after 90 days
+"""Webhook calls in progress."""
+WEBHOOKS_PER_OWNER_AT_ONCE: Final = 250
+"""Calls in progress for the subscriptions of one owner; the others wait, so that slow receivers delay only their
+owner."""
+WEBHOOKS_PER_HOST_AT_ONCE: Final = 100
+"""Calls in progress to one host, which may be slow, or flooded by somebody's subscriptions."""
+SIGNING_KEY_US_MAX: Final = 90 * 86_400 * 1_000_000
+"""The age at which the server replaces a signing key."""
 SIGNING_KEY_CHECK_S: Final = 3_600.0
-RETIRED_KEYS_MAX: Final = 8  # old keys still published; each for a day
+"""How often the server checks that age, besides each start."""
+RETIRED_KEYS_MAX: Final = 8
+"""Old keys that are still published, each for a day."""
 
 # Authorisation
 TOKEN_BYTES_MAX: Final = 8 * KIB
-ERROR_DESCRIPTION_BYTES_MAX: Final = 256  # the reason of a 401 or 403 in WWW-Authenticate; a path in it may be longer
-TOKENS_KNOWN_MAX: Final = 10_000  # verified tokens that are remembered; about 2 KB each
-JWKS_REFRESH_S: Final = 600.0  # how long a key that its issuer withdrew may still count
-JWKS_RETRY_S_MIN: Final = 30.0  # unknown key ids fetch again, but strangers must not make us hammer the issuer
+"""A longer token is refused unread."""
+ERROR_DESCRIPTION_BYTES_MAX: Final = 256
+"""The reason for a 401 or 403 in `WWW-Authenticate`, where proxies limit the size of headers."""
+TOKENS_KNOWN_MAX: Final = 10_000
+"""Verified tokens in the cache, at about 2 KB each."""
+JWKS_REFRESH_S: Final = 600.0
+"""How often the server reloads a JWKS: how long a key that its issuer has withdrawn may still be accepted."""
+JWKS_RETRY_S_MIN: Final = 30.0
+"""An unknown key id makes the server reload the JWKS, but not more often than this, so that strangers cannot flood the
+issuer."""
 JWKS_BYTES_MAX: Final = 256 * KIB
-JWKS_KEYS_MAX: Final = 100  # a token without a key id is tried with each
-JWKS_WAIT_S_MAX: Final = 10.0  # connecting and reading together
-SECRET_BYTES_MIN: Final = 32  # RFC 7518 3.2: an HS256 key is at least as long as its hash
-CALLERS_MAX: Final = 10_000  # whose rate is counted; the one that was silent longest is forgotten first
+"""A larger key set is refused."""
+JWKS_KEYS_MAX: Final = 100
+"""Keys in one set; a token without a key id is tried with each."""
+JWKS_WAIT_S_MAX: Final = 10.0
+"""Connecting and reading together."""
+SECRET_BYTES_MIN: Final = 32
+"""An HS256 key must be at least as long as its hash (RFC 7518, section 3.2)."""
+CALLERS_MAX: Final = 10_000
+"""Callers whose rate is counted; the one that was silent for the longest time is dropped first."""
 
-# Sync protocol (the first ones are advertised in `connected`)
+# Sync protocol
 SYNC_MESSAGE_BYTES_MAX: Final = MIB
+"""A message is held in memory as a whole."""
 SYNC_BATCH_ITEMS_MAX: Final = 100
-SYNC_DRAFTS_MAX: Final = 200  # items of one client that wait for their commit; with more its sockets are not read
-SYNC_MESSAGES_S_MAX: Final = 20_000  # a connection's message rate, averaged over a second; faster ones are slowed down
-SYNC_INLINE_BYTES_MAX: Final = 32 * KIB  # larger messages are examined off the event loop; hostile ones take 8 ms here
-SYNC_MESSAGES_AT_ONCE: Final = 32  # messages of one connection in one turn of the event loop
-SYNC_REPLIES_WAITING_MAX: Final = 1_000  # replies that wait for one before them; then the socket is not read
+"""Events in one submit."""
+SYNC_DRAFTS_MAX: Final = 200
+"""Events of one client that wait for their commit, on all of its connections; with more, its sockets are not read."""
+SYNC_MESSAGES_S_MAX: Final = 20_000
+"""Messages per second of one connection, averaged over a second; a faster one is read more slowly."""
+SYNC_INLINE_BYTES_MAX: Final = 32 * KIB
+"""Larger messages are validated in a thread; hostile ones of this size take 8 ms of the event loop."""
+SYNC_MESSAGES_AT_ONCE: Final = 32
+"""Messages of one connection that are handled before the others get their turn."""
+SYNC_REPLIES_WAITING_MAX: Final = 1_000
+"""Replies of one connection that wait for an earlier one; with more, its socket is not read."""
 SYNC_PAGE_MIN: Final = 50
+"""The smallest effective `limit` of a `sync`."""
 SYNC_PAGE: Final = 500
+"""Events in one page without `limit`."""
 SYNC_PAGE_MAX: Final = 1_000
-SYNC_PAGE_BYTES_MAX: Final = 4 * MIB  # a page ends here too, so that large events do not make a huge message
-PARTITION_NAME_BYTES_MAX: Final = 128  # seed 003, after NFC
-EVENT_PARTITIONS_MAX: Final = 64  # seed 003
-FILTER_PARTITIONS_MAX: Final = 1_024  # of one list in a sync request; each name costs an index lookup
+"""The largest effective `limit`; also a page of a partition over HTTP."""
+SYNC_PAGE_BYTES_MAX: Final = 4 * MIB
+"""The size at which a page ends, so that large events do not make a huge message."""
+PARTITION_NAME_BYTES_MAX: Final = 128
+"""The name of a partition, after NFC normalisation."""
+EVENT_PARTITIONS_MAX: Final = 64
+"""Partitions of one event."""
+FILTER_PARTITIONS_MAX: Final = 1_024
+"""Names in one list of a sync request; each costs an index lookup."""
 EVENT_ID_BYTES_MAX: Final = 256
+"""An id is a database key, and is kept for ever."""
 CLIENT_ID_BYTES_MAX: Final = 256
-CONNECT_WAIT_S_MAX: Final = 10.0  # from the handshake to `connect`
-SEND_QUEUE_BYTES_MAX: Final = 256 * KIB  # beyond this a connection is fed from the log, at its own pace
-GOODBYE_S_MAX: Final = 5.0  # for the last messages of a connection that is being closed
+"""It is stored with every event."""
+CONNECT_WAIT_S_MAX: Final = 10.0
+"""From the handshake to `connect`."""
+SEND_QUEUE_BYTES_MAX: Final = 256 * KIB
+"""Beyond this, a connection is fed from the log, at its own pace."""
+GOODBYE_S_MAX: Final = 5.0
+"""For the last messages of a connection that is being closed."""
 SYNC_CONNECTIONS_MAX: Final = 20_000
-FEED_EVENTS: Final = 200  # events read at once for a connection that is behind
-PRUNE_EVENTS_MAX: Final = 500  # events pruned in one transaction
+"""More are refused in the handshake."""
+FEED_EVENTS: Final = 200
+"""Events that are read at once for a connection that is behind."""
+PRUNE_EVENTS_MAX: Final = 500
+"""Events that one transaction prunes."""
 SNAPSHOT_BYTES_MAX: Final = 16 * MIB
-FLOORS_MAX: Final = 1_000  # partitions in one prune request
+"""A snapshot is held in memory as a whole, and sent in one message."""
+FLOORS_MAX: Final = 1_000
+"""Partitions and streams in one prune request."""
 
-# Clients
-CLIENT_ATTEMPTS: Final = 10  # with the pauses between them 10 to 21 s: a server has restarted by then
-CLIENT_FIRST_ATTEMPTS: Final = 5  # while the server has never answered: the client reports a wrong address within 2 s
-CLIENT_RETRY_LOG_S: Final = 1.0  # between warnings about retries: in an outage, all calls of a program fail together
-CLIENT_CONNECT_S: Final = 5.0  # TCP connection and TLS; TCP sends a lost packet again after 1 s and 3 s
-PRODUCER_ATTEMPTS: Final = 30  # about two minutes: its caller does not wait, so an outage may be longer
-CLIENT_TIMEOUT_S: Final = 30.0  # of silence; an append waits for one fsync, which is far quicker
-CLIENT_RETRY_AFTER_S_MAX: Final = 60.0  # a server that asks for more is asked again earlier
-CLIENT_SSE_SILENCE_S: Final = 20.0  # a heartbeat that did not come
-CLIENT_SSE_FAILURES: Final = 3  # event streams in a row that end before their first event, before long-poll is taken
-CLIENT_LONG_POLL_S: Final = 90.0  # three times what servers wait by default; then it is asked again
-CLIENT_ERROR_TEXT_BYTES_MAX: Final = 500  # of a reply in plain words, in the text of an error
-CLIENT_RESPONSE_BYTES_MAX: Final = 128 * MIB  # the largest page, with base64 around it
-CLIENT_READ_BYTES_MAX: Final = 256 * MIB  # what read_bytes and its like collect unless told otherwise
-CLIENT_CONNECTIONS_MAX: Final = 1_000  # each follow holds one
-CLIENT_KEEP_ALIVE_S: Final = 60.0  # below the server's 75 s, so that the client closes first
+# Streams client
+CLIENT_ATTEMPTS: Final = 10
+"""With the pauses between them, 10 to 21 s: long enough for a server to restart."""
+CLIENT_FIRST_ATTEMPTS: Final = 5
+"""While the server has never answered: the client reports a wrong address within 2 s."""
+CLIENT_RETRY_LOG_S: Final = 1.0
+"""Between warnings about retries: in an outage, all calls of a program fail together."""
+CLIENT_CONNECT_S: Final = 5.0
+"""TCP connection and TLS; TCP sends a lost packet again after 1 s and 3 s."""
+PRODUCER_ATTEMPTS: Final = 30
+"""About two minutes: the caller of a producer does not wait, so an outage may be longer."""
+CLIENT_TIMEOUT_S: Final = 30.0
+"""Silence of the server; an append waits for one sync, which is far quicker."""
+CLIENT_RETRY_AFTER_S_MAX: Final = 60.0
+"""If a server asks for a longer pause, the client still retries after this one."""
+CLIENT_SSE_SILENCE_S: Final = 20.0
+"""A heartbeat is overdue; the follower connects again."""
+CLIENT_SSE_FAILURES: Final = 3
+"""SSE responses in a row that end before their first event, before the client switches to long-poll."""
+CLIENT_LONG_POLL_S: Final = 90.0
+"""Three times the default of the server; then the client sends the request again."""
+CLIENT_ERROR_TEXT_BYTES_MAX: Final = 500
+"""A plain-text error of another server, in the message of an exception."""
+CLIENT_RESPONSE_BYTES_MAX: Final = 128 * MIB
+"""The largest page, encoded as base64."""
+CLIENT_READ_BYTES_MAX: Final = 256 * MIB
+"""What `read_bytes` and similar methods collect by default."""
+CLIENT_CONNECTIONS_MAX: Final = 1_000
+"""Each follower holds one."""
+CLIENT_KEEP_ALIVE_S: Final = 60.0
+"""Below the 75 s of the server, so that the client closes first."""
 CLIENT_REDIRECTS_MAX: Final = 5
-CLIENT_STREAMS_KNOWN_MAX: Final = 10_000  # content types, and producers of plain appends, that are remembered
-PRODUCER_BATCH_BYTES: Final = 240 * KIB  # below what the server parses without a thread
+"""Redirects that one request follows; more are a loop."""
+CLIENT_STREAMS_KNOWN_MAX: Final = 10_000
+"""Content types, and producers of plain appends, that are cached."""
+PRODUCER_BATCH_BYTES: Final = 240 * KIB
+"""One batch; below the size that the server validates without a thread."""
 PRODUCER_BATCH_MESSAGES_MAX: Final = 10_000
-PRODUCER_BUFFER_BYTES: Final = 32 * MIB  # beyond this append() waits
-PRODUCER_LINGER_S: Final = 0.005  # about one fsync
-PRODUCER_IN_FLIGHT: Final = 5  # seed 004
-PRODUCER_IN_FLIGHT_MAX: Final = 100  # each has a connection of its own, and in `Streams` a thread
-INJECTED_FAULTS_MAX: Final = 1_000  # injected by tests, with --test-endpoints
+"""Messages in one batch; far below what the server accepts in one append."""
+PRODUCER_BUFFER_BYTES: Final = 32 * MIB
+"""Beyond this, `append` waits."""
+PRODUCER_LINGER_S: Final = 0.005
+"""How long a batch waits for more messages: about one sync."""
+PRODUCER_IN_FLIGHT: Final = 5
+"""Requests of one producer at once."""
+PRODUCER_IN_FLIGHT_MAX: Final = 100
+"""Each has a connection of its own and, in `Streams`, a thread."""
 
-# Offline client (`mainstem.client.offline`)
-OFFLINE_DRAFTS_MAX: Final = 100_000  # what may wait for a connection; beyond this submit is refused
-OFFLINE_DRAFTS_BYTES_MAX: Final = 512 * MIB  # the same by size
-OFFLINE_REJECTIONS_MAX: Final = 10_000  # kept until the application has dismissed them; then submit is refused
-OFFLINE_WAITING_MAX: Final = 1_000  # submits in one transaction; further callers wait for their turn
-OFFLINE_PAGE: Final = 1_000  # events asked for at once; halved, down to SYNC_PAGE_MIN, when a page takes too long
-OFFLINE_MESSAGE_BYTES_MAX: Final = 64 * MIB  # a page with some snapshots of 16 MiB
-OFFLINE_INBOX_MAX: Final = 64  # messages that were read and not yet applied; then the socket is not read
-OFFLINE_EARLY_EVENTS_MAX: Final = 10_000  # broadcasts that came during a cycle; lost ones are fetched again
+# Offline client
+OFFLINE_DRAFTS_MAX: Final = 100_000
+"""Drafts that wait for a connection; beyond this, `submit` raises `QueueFull`."""
+OFFLINE_DRAFTS_BYTES_MAX: Final = 512 * MIB
+"""The same, by size."""
+OFFLINE_REJECTIONS_MAX: Final = 10_000
+"""Rejections are kept until the application dismisses them; beyond this, `submit` raises `RejectionsFull`."""
+OFFLINE_WAITING_MAX: Final = 1_000
+"""Submits in one transaction; further callers wait for their turn."""
+OFFLINE_PAGE: Final = 1_000
+"""Events requested at once; halved, down to `SYNC_PAGE_MIN`, if the server was silent for too long."""
+OFFLINE_MESSAGE_BYTES_MAX: Final = 64 * MIB
+"""A page with some snapshots of 16 MiB."""
+OFFLINE_INBOX_MAX: Final = 64
+"""Messages that have been read and not applied; with more, the socket is not read."""
+OFFLINE_EARLY_EVENTS_MAX: Final = 10_000
+"""Broadcasts that arrive during a sync cycle; any beyond this are fetched again."""
 OFFLINE_EARLY_BYTES_MAX: Final = 32 * MIB
-OFFLINE_RENEW_EVENTS: Final = 2_000  # received live until the cursor is moved: what a reconnect fetches again
-OFFLINE_CHANGES_MAX: Final = 1_000  # that wait for one listener; then it learns that it missed some
-OFFLINE_EVENTS_MAX: Final = 10_000  # of one read of a partition, held in memory
-OFFLINE_FOLD_EVENTS: Final = 1_000  # read at once for a view
-OFFLINE_VIEWS_MAX: Final = 100  # each holds its state in memory
-OFFLINE_VIEW_EVENTS: Final = 5_000  # folded until a view's state is stored: what an opening folds again
-OFFLINE_VIEW_BYTES_MAX: Final = 64 * MIB  # a view's state, which is stored as a whole
-OFFLINE_OPEN_S_MAX: Final = 10.0  # for connecting and the handshake
-OFFLINE_HEARTBEAT_S: Final = 20.0  # of silence, after which the server is asked for a sign of life
-OFFLINE_SILENCE_S_MAX: Final = 60.0  # without any message; a page of 4 MiB passes in it at 70 KiB/s
-OFFLINE_BACKOFF_S: Final = 0.2  # before the second attempt to connect; it doubles
+"""The same, by size."""
+OFFLINE_RENEW_EVENTS: Final = 2_000
+"""Events received live before a sync cycle moves the cursor: about what a reconnect fetches again."""
+OFFLINE_CHANGES_MAX: Final = 1_000
+"""Changes that wait for one listener; beyond this, it receives `Missed`."""
+OFFLINE_EVENTS_MAX: Final = 10_000
+"""Events of one read of a partition, held in memory."""
+OFFLINE_FOLD_EVENTS: Final = 1_000
+"""Events that are read at once for a view."""
+OFFLINE_VIEWS_MAX: Final = 100
+"""Each holds its state in memory."""
+OFFLINE_VIEW_EVENTS: Final = 5_000
+"""Events that are folded before the state of a view is stored: at most so many are folded again when it is opened."""
+OFFLINE_VIEW_BYTES_MAX: Final = 64 * MIB
+"""The state of a view, which is stored as a whole."""
+OFFLINE_OPEN_S_MAX: Final = 10.0
+"""For connecting and the handshake."""
+OFFLINE_HEARTBEAT_S: Final = 20.0
+"""Silence after which the client sends a heartbeat."""
+OFFLINE_SILENCE_S_MAX: Final = 60.0
+"""Silence after which the client reconnects; a page of 4 MiB arrives in this time at 70 KiB/s."""
+OFFLINE_BACKOFF_S: Final = 0.2
+"""Before the second attempt to connect; it doubles each time."""
 OFFLINE_BACKOFF_S_MAX: Final = 30.0
-OFFLINE_REFUSED_S: Final = 30.0  # until a partition that was not allowed is asked for again, with a new token
-OFFLINE_MISMATCHES: Final = 3  # connections in a row that find the log too short: one node may lag behind another
-OFFLINE_CLOSE_S_MAX: Final = 2.0  # for closing a connection in order
+"""The longest such pause."""
+OFFLINE_REFUSED_S: Final = 30.0
+"""How long until the client requests a forbidden partition again, with a new token."""
+OFFLINE_MISMATCHES: Final = 3
+"""Connections in a row that find the log of the server too short, before the local copy is dropped: one node may lag
+behind another."""
+OFFLINE_CLOSE_S_MAX: Final = 2.0
+"""For an orderly close of a connection."""
 
 # Background work
 SCAN_PAGE: Final = 1_000
+"""States in one step of a scan."""
 REAP_EVERY_S: Final = 1.0
-REAP_STREAMS_MAX: Final = 500  # expired streams ended in one round
-TOUCHES_FLUSH_S: Final = 5.0  # how much of a sliding TTL's last reads a crash may forget
+"""How often the server looks for expired and deleted streams."""
+REAP_STREAMS_MAX: Final = 500
+"""Expired streams that are deleted in one round."""
+TOUCHES_FLUSH_S: Final = 5.0
+"""How much of the last reads, for a sliding TTL, a crash may lose."""
 TOUCHES_MAX: Final = 100_000
-EXPIRY_GRACE_S: Final = 3.0  # with many nodes: until a read at another one is known, and its stream is not erased
-RETENTION_EVERY_S: Final = 5.0  # how far a stream may overshoot its retention
-RETENTION_STREAMS_MAX: Final = 200  # streams trimmed in one round
-ERASE_RECORDS_MAX: Final = 1_000  # records of a deleted stream removed in one transaction
+"""Reads that are remembered; beyond this, they are written earlier."""
+EXPIRY_GRACE_S: Final = 3.0
+"""With many nodes, how long until a read at another node is known, so that its stream is not erased."""
+RETENTION_EVERY_S: Final = 5.0
+"""By how much time a stream may exceed its retention."""
+RETENTION_STREAMS_MAX: Final = 200
+"""Streams that are trimmed in one round."""
+ERASE_RECORDS_MAX: Final = 1_000
+"""Records that one transaction removes."""
 GARBAGE_TOPICS_MAX: Final = 100
+"""Deleted streams that are erased in one round."""
 SHUTDOWN_S_MAX: Final = 10.0
+"""How long a stopping server waits for open requests."""
 
 # Spark pipeline
-JAVA_VERSION_S_MAX: Final = 10.0  # for `java -version`, where no `release` file tells it
-CLASS_ARCHIVE_S_MAX: Final = 120.0  # for Java to write its classes to a file; seconds on an idle machine
-PIPELINE_WAIT_S_MAX: Final = 60.0  # for one answer of the server, connecting included
-PIPELINE_RETRY_S: Final = 120.0  # how long a server may be away; a restart with recovery takes seconds
+JAVA_VERSION_S_MAX: Final = 10.0
+"""For `java -version`, if no `release` file names the version."""
+CLASS_ARCHIVE_S_MAX: Final = 120.0
+"""For Java to write its classes to an archive; it takes seconds on an idle machine."""
+PIPELINE_WAIT_S_MAX: Final = 60.0
+"""For one reply of the server, including the connection."""
+PIPELINE_RETRY_S: Final = 120.0
+"""How long the server may be unavailable (`retrySeconds`); a restart with recovery takes seconds."""
 PIPELINE_RETRY_S_MAX: Final = 86_400.0
-PIPELINE_SILENT_S: Final = 2.0  # so long a job waits for its server without a word: a busy one takes that long
-JOB_REASON_CHARS_MAX: Final = 1000  # of what another library says went wrong: one line on a terminal, not a page
-SAME_LOG_IDS: Final = 100  # around the end of a table, looked at if its last row is gone from the log
-SAME_LOG_SKEW_US: Final = 60_000_000  # by so much a clock may have been set right between two commits of one log
-PIPELINE_BACKOFF_S: Final = 0.1  # between two attempts; it doubles
+"""The largest value of `retrySeconds`."""
+PIPELINE_SILENT_S: Final = 2.0
+"""How long a job waits for its server before it says so: a busy one takes this long."""
+JOB_REASON_CHARS_MAX: Final = 1000
+"""Characters of the reason that another library gives for a failure: a line on a terminal, not a page."""
+SAME_LOG_IDS: Final = 100
+"""Ids around the end of a table that are compared if its last row is no longer in the log."""
+SAME_LOG_SKEW_US: Final = 60_000_000
+"""By how much a clock may have been corrected between two commits of one log."""
+PIPELINE_BACKOFF_S: Final = 0.1
+"""Between two attempts; it doubles each time."""
 PIPELINE_BACKOFF_S_MAX: Final = 5.0
-LOG_READ_BYTES: Final = (
-    8 * MIB
-)  # one page of the log in a Spark task, held in memory as a whole so that it can be retried
-BATCH_SPLITS: Final = 8  # tasks of one batch read: enough that uneven shares even out, while each costs about 20 ms
-STREAM_SPLITS: Final = 4  # tasks of one micro-batch
+"""The longest such pause."""
+LOG_READ_BYTES: Final = 8 * MIB
+"""One page of the log in a Spark task (`pageBytes`), held as a whole so that it can be retried."""
+BATCH_SPLITS: Final = 8
+"""Tasks of one batch read (`splits`): enough to even out uneven shares, while each costs about 20 ms."""
+STREAM_SPLITS: Final = 4
+"""Tasks of one micro-batch (`splits`)."""
 SPLITS_MAX: Final = 10_000
-PUSHED_BYTES_MAX: Final = 8 * KIB  # stream names of one filter that go into the URL; more are compared by Spark
-SINK_CHUNK_BYTES: Final = MIB  # one append of the sink; also bounds what the server holds for it
+"""The largest value of `splits`."""
+PUSHED_BYTES_MAX: Final = 8 * KIB
+"""Stream names of one filter that go into the URL; Spark compares the rest."""
+SINK_CHUNK_BYTES: Final = MIB
+"""One append of the sink (`chunkBytes`); also bounds what the server holds for it."""
 SINK_CHUNK_BYTES_MAX: Final = 16 * MIB
-SINK_BUFFER_BYTES_MAX: Final = 64 * MIB  # rows of many streams in one task, until they are staged
-SINK_SUBMIT_BYTES: Final = 512 * KIB  # events in one message; half of what the server takes
-SINK_SUBMITS_MAX: Final = 2  # messages under way; together the drafts that a client may have waiting
-SINK_PARTITIONS_KNOWN_MAX: Final = 10_000  # lists of partitions that a task has checked already
-SINK_CONNECTIONS: Final = 8  # connections over which the driver appends to many streams
-SINK_ENDS_KEPT: Final = 8  # ends of streams or partitions noted in a mark, to tell later whether they are still there
-SINK_CONNECTION_CHUNKS_MAX: Final = 4  # chunks that wait for one of them
-COPY_ROWS: Final = 1_000_000  # of the log in one commit of an archive or export: some seconds, which a kill may cost
-COPY_BYTES: Final = 256 * MIB  # the same, for large messages
-COPY_TASK_ROWS_MIN: Final = 20_000  # a task for fewer rows takes longer to start than to run
-COPY_TASKS_MAX: Final = 1_000  # of one commit
-PARQUET_GROUP_ROWS: Final = 128_000  # rows that a task holds until they are a row group
-PARQUET_GROUP_BYTES: Final = 64 * MIB
-COMPACT_FILES: Final = 16  # small files in one partition of an archive, from which on they are made into larger ones
-COMPACT_SMALL_BYTES: Final = 4 * MIB  # first into files of this size,
-COMPACT_LARGE_BYTES: Final = 32 * MIB  # then of this: a row is written again two or three times, not with every round
-COMPACT_TASKS_MAX: Final = 2  # files rewritten at a time, each in the memory of the driver
-IMPORT_FILES_MAX: Final = 100_000  # of one import; its plan is a document that is held and written as a whole
-IMPORT_GROUP_FILES: Final = 64  # files in one write of the sink: each is a scan in one plan of Spark
-IMPORT_GROUP_BYTES: Final = 256 * MIB  # the same, of larger files; they are staged on disk until they are sent
-IMPORT_SPLIT_BYTES: Final = 32 * MIB  # of a file in one task
-ROLLUP_ROWS: Final = 1_000_000  # one micro-batch of a rollup: what a kill makes it do again
-AUDIT_TASK_IDS: Final = (
-    50_000  # committed ids that one task of an audit examines: a second or less, and what a kill undoes
-)
-AUDIT_BUFFER_ROWS: Final = 10_000  # findings that a task holds before it writes them
-AUDIT_RUNS_OPEN_MAX: Final = 100_000  # streams that a task follows at once; beyond this it begins new runs
-AUDIT_EXAMPLES: Final = 5  # faults of each kind that are shown
-AUDIT_EXAMPLES_MAX: Final = 1_000  # they are held by the driver
+"""The largest value of `chunkBytes`, and the largest message."""
+SINK_BUFFER_BYTES_MAX: Final = 64 * MIB
+"""Rows of many streams in one task, until they are staged."""
+SINK_SUBMIT_BYTES: Final = 512 * KIB
+"""Events in one message; half of what the server accepts."""
+SINK_SUBMITS_MAX: Final = 2
+"""Messages in flight: together, the drafts that a client may have pending."""
+SINK_PARTITIONS_KNOWN_MAX: Final = 10_000
+"""Lists of partitions that a task has validated."""
+SINK_CONNECTIONS: Final = 8
+"""Connections over which the driver appends to many streams."""
+SINK_ENDS_KEPT: Final = 8
+"""Ends of streams or partitions that a finished write records, to check later that they still exist."""
+SINK_CONNECTION_CHUNKS_MAX: Final = 4
+"""Chunks that wait for one of these connections."""
 
-FOLD_TASK_IDS: Final = 100_000  # ids of the log that one task of snapshot or retain reads
-FOLD_TASK_IDS_MIN: Final = 2_000  # a smaller task costs more to begin than it does
-TARGETS_KNOWN_MAX: Final = 100_000  # partitions and streams for which a task remembers whether they are chosen
-COMBINED_KEYS_MAX: Final = 100_000  # entries that a task holds before it hands them on
+# Pipeline jobs
+COPY_ROWS: Final = 1_000_000
+"""Rows of the log in one commit of an archive or export: a few seconds of work, which a kill may cost."""
+COPY_BYTES: Final = 256 * MIB
+"""The same, for large messages."""
+COPY_TASK_ROWS_MIN: Final = 20_000
+"""A task for fewer rows takes longer to start than to run."""
+COPY_TASKS_MAX: Final = 1_000
+"""Tasks of one commit."""
+PARQUET_GROUP_ROWS: Final = 128_000
+"""Rows that a task holds before it writes them as a row group."""
+PARQUET_GROUP_BYTES: Final = 64 * MIB
+"""The same, for large messages."""
+COMPACT_FILES: Final = 16
+"""Small files in one partition of an archive from which on they are merged into larger ones."""
+COMPACT_SMALL_BYTES: Final = 4 * MIB
+"""The size of merged files at first."""
+COMPACT_LARGE_BYTES: Final = 32 * MIB
+"""The size of files that are merged again: a row is rewritten two or three times, not in every round."""
+COMPACT_TASKS_MAX: Final = 2
+"""Files that are rewritten at once, each in the memory of the driver."""
+IMPORT_FILES_MAX: Final = 100_000
+"""Files of one import; its plan is a document that is held and written as a whole."""
+IMPORT_GROUP_FILES: Final = 64
+"""Files in one write of the sink; each is a scan in one Spark plan."""
+IMPORT_GROUP_BYTES: Final = 256 * MIB
+"""The same, for larger files; they are staged on disk until they are sent."""
+IMPORT_SPLIT_BYTES: Final = 32 * MIB
+"""The part of a file that one task reads."""
+ROLLUP_ROWS: Final = 1_000_000
+"""Rows in one micro-batch of a rollup: what a kill makes it repeat."""
+AUDIT_TASK_IDS: Final = 50_000
+"""Committed ids that one task of an audit examines: a second or less, which a kill may cost."""
+AUDIT_BUFFER_ROWS: Final = 10_000
+"""Findings that a task holds before it writes them."""
+AUDIT_RUNS_OPEN_MAX: Final = 100_000
+"""Streams that a task follows at once; beyond this, it starts new runs."""
+AUDIT_EXAMPLES: Final = 5
+"""Faults of each kind that are shown (`--examples`)."""
+AUDIT_EXAMPLES_MAX: Final = 1_000
+"""The largest value of `--examples`; the driver holds them."""
+
+FOLD_TASK_IDS: Final = 100_000
+"""Ids of the log that one task of snapshot or retain reads."""
+FOLD_TASK_IDS_MIN: Final = 2_000
+"""A smaller task takes longer to start than to run."""
+TARGETS_KNOWN_MAX: Final = 100_000
+"""Partitions and streams for which a task remembers whether they are selected."""
+COMBINED_KEYS_MAX: Final = 100_000
+"""Entries that a task holds before it passes them on."""
 COMBINED_BYTES_MAX: Final = 64 * MIB
-SNAPSHOTS_BEHIND_MAX: Final = 1_000  # targets that could not be folded and are caught up by name; more repeat the round
-PROBLEMS_TOLD_MAX: Final = 20  # of one round, in its summary
-POLICIES_MAX: Final = 1_000  # of one file; each glob is tried for each name
+"""The same, by size."""
+SNAPSHOTS_BEHIND_MAX: Final = 1_000
+"""Partitions and streams that could not be folded and are caught up by name; with more, the round is repeated."""
+PROBLEMS_TOLD_MAX: Final = 20
+"""Problems in the summary of one round."""
+POLICIES_MAX: Final = 1_000
+"""Retention policies in one file; each glob is matched against each name."""
 POLICY_FILE_BYTES_MAX: Final = MIB
-PRUNED_TOLD_MAX: Final = 1_000  # partitions and streams in the list of what would go
+"""A file of retention policies."""
+PRUNED_TOLD_MAX: Final = 1_000
+"""Partitions and streams in the list of a dry run of retain."""
 
 # Command line
-CLI_ATTEMPTS: Final = 3  # of a first request, within half a second: a server that is not there is told at once
-CLI_RETRY_NOTICE_S: Final = 1.0  # of an unreachable server, before a command says that it retries; people wait for 2 s
-CLI_LOG_TAIL_IDS_MAX: Final = 1_000_000  # how far back `log tail -n` looks for messages; with filters it may find few
-CLI_APPEND_BYTES: Final = 256 * KIB  # input is sent in pieces of this size: one page in memory, and few requests
-CLI_APPEND_MESSAGES_MAX: Final = 1_000  # JSON messages in one append
-CLI_LINE_BYTES_MAX: Final = MIB  # a longer line of a stream is shown in pieces
-CLI_WHOLE_BYTES_MAX: Final = 64 * MIB  # one message, or one append as a whole; more could not be stored anyway
-CLI_SUBMIT_BYTES: Final = 512 * KIB  # drafts in one message, well below what a message may be
-CLI_SYNC_WAIT_S: Final = 30.0  # for one answer over the WebSocket
-CLI_SYNC_MESSAGE_BYTES_MAX: Final = 64 * MIB  # a page with the largest snapshots
-BENCH_APPENDS_MAX: Final = 1_000_000  # a bench is a small load, not an attack
+CLI_ATTEMPTS: Final = 3
+"""Attempts of a first request, within half a second: an unreachable server is reported immediately."""
+CLI_RETRY_NOTICE_S: Final = 1.0
+"""How long a server is unreachable before a command says that it retries: people notice a wait of 2 s."""
+CLI_LOG_TAIL_IDS_MAX: Final = 1_000_000
+"""Committed ids in which `log tail -n` looks for messages; with a narrow filter it may find fewer than requested."""
+CLI_APPEND_BYTES: Final = 256 * KIB
+"""Input is sent in pieces of this size: little memory, and few requests."""
+CLI_APPEND_MESSAGES_MAX: Final = 1_000
+"""JSON messages in one append."""
+CLI_LINE_BYTES_MAX: Final = MIB
+"""A longer line of a stream is shown in pieces."""
+CLI_WHOLE_BYTES_MAX: Final = 64 * MIB
+"""One message, or one append as a whole; the server would not store more."""
+CLI_SUBMIT_BYTES: Final = 512 * KIB
+"""Drafts in one message, well below the limit of a message."""
+CLI_SYNC_WAIT_S: Final = 30.0
+"""For one reply over the WebSocket."""
+CLI_SYNC_MESSAGE_BYTES_MAX: Final = 64 * MIB
+"""A page with the largest snapshots."""
+BENCH_APPENDS_MAX: Final = 1_000_000
+"""A bench is a small load, not an attack."""
 BENCH_S_MAX: Final = 600.0
+"""The same, in time."""
 BENCH_STREAMS_MAX: Final = 1_000
-BENCH_CONNECTIONS_MAX: Final = 64  # each is a thread of the bench
-
-RETRY_AFTER_S: Final = 1  # what a 503 tells a client to wait
+"""The same, in streams."""
+BENCH_CONNECTIONS_MAX: Final = 64
+"""Each is a thread of the bench."""

@@ -70,7 +70,7 @@ async def test_the_clients_take_the_prefix(start_thread, streams):
 
 @pytest.mark.parametrize("prefix", ["v1/streams", "/v1/streams/", "/", "/a//b", "/a/../b", "/a?b", "/ä"])
 def test_what_cannot_be_a_prefix_is_refused(prefix):
-    with pytest.raises(SettingsError, match="stream_prefix"):
+    with pytest.raises(SettingsError, match="--stream-prefix"):
         load_settings({"stream_prefix": prefix}, {})
     with pytest.raises(BadArgument):
         Streams("http://127.0.0.1:1", prefix=prefix)

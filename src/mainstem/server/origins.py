@@ -44,7 +44,7 @@ class Origins:
             raise OriginNotAllowed(f"pages of {text[:128]!r} may not send commands to this server")
 
     def _names_this_server(self, host: bytes) -> bool:
-        """Return whether a host is allowed, an address, or a name that no stranger can own (local, or without a dot)."""
+        """Return whether a host is allowed, an address, or a name that no stranger can own: local, or without a dot."""
         name = (urlsplit("//" + host.decode("latin-1").lower()).hostname or "").removesuffix(".")
         return "." not in name or name in self._hosts or name.endswith(".localhost") or is_address(name)
 

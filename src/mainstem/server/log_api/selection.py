@@ -49,7 +49,7 @@ class Selection(msgspec.Struct, frozen=True):
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """The kinds of records that can match: filtering by stream excludes events, and by partition excludes streams."""
+        """The kinds of records that can match: filters by stream exclude events, and filters by partition streams."""
         wanted = set(KINDS.values()) if self.kind is None else {KINDS[self.kind]}
         if self.names_streams:
             wanted.discard(Kind.EVENT)

@@ -65,4 +65,4 @@ def test_a_damaged_event_is_shown_whole_and_hides_nothing(caplog: pytest.LogCapt
     first, damaged, last = rows(page("event", "damaged", "event"))
     assert damaged == (2, True, 0, "who", None, None, 0, 200, b'{"id":"d"')
     assert (first[4], last[4]) == ("e", "e")
-    assert "record 2 cannot be taken apart" in caplog.text
+    assert "record 2 is corrupt" in caplog.text
