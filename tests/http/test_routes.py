@@ -1,11 +1,14 @@
 """Which methods each path of the server takes, and how it refuses the others."""
 
+from pathlib import Path
+
 import pytest
 
 from mainstem.server.routes import ROUTES, SYNC, SYNC_CORE
 from mainstem.streams.rules.paths import TAKEN, check_prefix
 from tests.support.plain_http import exchange, head
 
+ROOT = Path(__file__).parents[2]
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "TRACE")
 CODES = {
     400: {"bad_request", "invalid_query", "invalid_path"},
@@ -83,3 +86,10 @@ def test_streams_cannot_be_served_at_the_path_of_a_route():
             with pytest.raises(ValueError, match="conflicts with"):
                 check_prefix(path.decode().rstrip("/"))
     assert len(set(TAKEN)) == len(TAKEN)
+
+
+def test_the_guide_says_what_each_path_needs():
+    table = (ROOT / "docs" / "guides" / "authorisation.md").read_text().partition("## What each endpoint needs")[2]
+    table = table.partition("\n## ")[0]
+    for path in [route.path.decode() for route in ROUTES] + [SYNC.decode()]:
+        assert any(f"`{start}" in table for start in (path, path.rpartition("/")[0])), path
