@@ -1,6 +1,6 @@
 """The whole error tree: a stable code, its HTTP status, whether a retry can help, and what to do about it.
 
-Rules and stores raise these where the fault is known; `problem` is the one place that turns them into a reply.
+Rules and stores raise these where the fault is known; only `problem` turns them into a reply.
 """
 
 import re

@@ -104,13 +104,14 @@ def test_copies_of_the_examples_beside_a_server_do_not_collide(start_server, tmp
 
 def test_the_examples_choose_different_ports_and_directories():
     """What they use when nothing else is said, beside the port and directory of `mainstem serve`."""
-    ports = {re.search(r'"PORT", "(\d+)"', (EXAMPLES / example).read_text())[1] for example in EMBEDDED}
+    programs = [(EXAMPLES / example).read_text() for example in EMBEDDED]
+    ports = {port for program in programs for port in re.findall(r'"PORT", "(\d+)"', program)}
     assert len(ports | {str(Settings().port)}) == 3
-    assert all('f"./embedded-data-{port}"' in (EXAMPLES / example).read_text() for example in EMBEDDED)
+    assert all('f"./embedded-data-{port}"' in program for program in programs)
 
 
 @pytest.mark.parametrize("arguments", [["--workers", "2"], []], ids=["two workers", "beside a server"])
-def test_a_second_process_on_the_same_data_is_told_to_run_one_worker(start_server, tmp_path, arguments):
+def test_a_second_process_on_the_same_data_must_run_one_worker(start_server, tmp_path, arguments):
     data = tmp_path / "data"
     if not arguments:
         start_server(data=data)

@@ -33,10 +33,8 @@ def load_all(*names: str) -> dict[str, dict[str, Any]]:
     return {item["kind"]: item for item in objects}
 
 
-class Override(yaml.SafeLoader):
-    """Compose's tag for a list that replaces the one of an earlier file."""
-
-
+# Compose's tag for a list that replaces the one of an earlier file.
+Override: Any = type("Override", (yaml.SafeLoader,), {})
 Override.add_constructor("!override", lambda loader, node: loader.construct_sequence(node))
 
 

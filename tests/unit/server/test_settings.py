@@ -233,9 +233,9 @@ def test_the_keywords_of_create_app_are_the_settings():
 def test_create_app_takes_keywords_and_refuses_others_with_a_suggestion():
     assert create_app(store="memory", page_bytes=77).settings == Settings(store="memory", page_bytes=77)
     with pytest.raises(SettingsError, match=r"^there is no setting 'dta'; did you mean data\?$"):
-        create_app(dta="./log")
+        create_app(dta="./log")  # type: ignore[call-arg]  # mypy knows the keywords, too
     with pytest.raises(SettingsError, match=r"^page_bytes must be a whole number from 1 to 67108864, not 'many'$"):
-        create_app(page_bytes="many")
+        create_app(page_bytes="many")  # type: ignore[arg-type]
     with pytest.raises(SettingsError, match=r"^store must be sqlite, memory, or a URL"):
         create_app(store="punched-cards")
     with pytest.raises(SettingsError, match="not both"):

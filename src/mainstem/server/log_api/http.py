@@ -84,7 +84,7 @@ class LogHttp:
         return about
 
     async def bounds(self, query: Mapping[str, str]) -> dict[str, Any]:
-        """Return how far a reader may read to get about so many rows or bytes."""
+        """Return how far to read to get about the requested number of rows or bytes."""
         check_parameters(query, "after", "until", "rows", "bytes")
         numbers = {name: parse_number(name, text) for name, text in query.items()}
         if not (numbers.get("rows") or numbers.get("bytes")):

@@ -66,13 +66,13 @@ class LogPages:
         kinds = selection.kinds
         topics = await self._topics(selection)
         found: list[Record] = []
-        after, room = selection.after, selection.bytes_max
-        while after < until and room > 0:
-            page = await self.store.read_log(CommittedId(after), CommittedId(until), room, topics)
+        after, left = selection.after, selection.bytes_max
+        while after < until and left > 0:
+            page = await self.store.read_log(CommittedId(after), CommittedId(until), left, topics)
             if not page:
                 return found, until
             after = page[-1].committed_id
-            room -= sum(len(record.data) + RECORD_BYTES for record in page)
+            left -= sum(len(record.data) + RECORD_BYTES for record in page)
             found += page if kinds == EVERYTHING and _is_data(page) else [r for r in page if r.kind in kinds]
         return found, after
 
