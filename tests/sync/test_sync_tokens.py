@@ -76,7 +76,11 @@ async def test_a_connect_without_a_token_is_auth_failed_and_closes(guarded):
     async with Peers(guarded.address) as peers:
         peer = await peers.dial()
         await peer.send("connect", {"client_id": "c"})
-        assert (await peer.next_error())["code"] == "auth_failed"
+        error = await peer.next_error()
+        assert (error["code"], error["message"]) == (
+            "auth_failed",
+            "this server needs a token, and the request has none",
+        )
         assert await peer.close_code() == 1008
 
 

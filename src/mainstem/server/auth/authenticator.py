@@ -29,6 +29,8 @@ TOKENS_KNOWN_MAX: Final = limits.TOKENS_KNOWN_MAX
 JWKS_REFRESH_S: Final = limits.JWKS_REFRESH_S
 JWKS_RETRY_S_MIN: Final = limits.JWKS_RETRY_S_MIN
 
+NO_TOKEN: Final = "this server needs a token, and the request has none"
+
 Clock = Callable[[], int]
 
 
@@ -194,6 +196,8 @@ class Authenticator:
 
 def read_header(token: str) -> TokenHeader:
     """Return the header of a token. Raises `Unauthorized` for anything that is not a signed JWT."""
+    if not token:  # a sync client that connects without one
+        raise Unauthorized(NO_TOKEN, sent=False)
     if len(token) > TOKEN_BYTES_MAX:
         raise Unauthorized(f"the token is longer than {TOKEN_BYTES_MAX} bytes")
     if not token.isascii() or token.count(".") != 2:

@@ -13,7 +13,7 @@ from mainstem.errors import TokenInUrl, Unauthorized
 from mainstem.http.asgi import Headers, Scope, Send
 from mainstem.http.requests import parse_query
 from mainstem.http.responses import make_private
-from mainstem.server.auth.authenticator import Authenticator, Clock, configure_authenticator
+from mainstem.server.auth.authenticator import NO_TOKEN, Authenticator, Clock, configure_authenticator
 from mainstem.server.auth.rates import RateLimits
 from mainstem.server.settings import Settings
 from mainstem.streams.rules.paths import Mount
@@ -108,7 +108,7 @@ def needs_no_token(method: str, path: bytes) -> bool:
 def find_bearer(scope: Scope) -> str:
     values = [value for name, value in scope["headers"] if name == b"authorization"]
     if not values:
-        raise Unauthorized("this server needs a token, and the request has none", sent=False)
+        raise Unauthorized(NO_TOKEN, sent=False)
     token = read_bearer(values[0])
     if token is None or len(values) > 1:
         raise Unauthorized("the Authorization header must be one Bearer token")
