@@ -214,7 +214,7 @@ class NotFound(MainstemError):
 class StreamNotFound(NotFound):
     code = "stream_not_found"
     title = "No such stream"
-    hint = "Create the stream first, with PUT."
+    hint = "Create it with PUT first."
 
 
 class MethodNotAllowed(MainstemError):
