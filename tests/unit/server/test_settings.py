@@ -166,7 +166,7 @@ def test_a_bad_line_of_the_file_is_named_with_what_is_expected(config):
         "line 2: log_level must be debug, info, warning or error, not 'loud'"
     )
     assert refusal({}, config=config('\nstream_prefix = "v1"\n')).startswith(
-        f"{file}, line 2: stream_prefix: 'v1' cannot"
+        f"{file}, line 2: stream_prefix: 'v1' is not a valid prefix"
     )
 
 
