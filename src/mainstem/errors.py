@@ -269,7 +269,7 @@ class ContentTypeMismatch(Conflict):
         if stream_content_type is not None:
             # People meet this with `curl -d`, which sends a type of its own.
             facts["stream_content_type"] = stream_content_type
-            facts["hint"] = f"With curl, add -H 'Content-Type: {stream_content_type}'."
+            facts["hint"] = f"Send the content type of the stream; with curl: -H 'Content-Type: {stream_content_type}'."
         super().__init__(detail, **facts)
 
 
