@@ -62,6 +62,20 @@ def test_a_refused_token_is_explained_under_the_name_of_the_call(twins, call, ar
     assert "token=" in caught.value.hint
 
 
+@pytest.mark.parametrize(("token", "reason"), [(None, "token"), ("not.a.token", "token")])
+def test_a_real_server_gives_the_same_reason_to_head_as_to_get(twins, start_server, tmp_path, token, reason):
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"an operator's secret of thirty-two bytes or more")
+    streams = twins(start_server("--jwt-secret-file", str(secret)).url, token=token)
+    with pytest.raises(Unauthorized) as head:
+        streams.head("chat/1")
+    with pytest.raises(Unauthorized) as get:
+        streams.read_bytes("chat/1")
+    assert head.value.detail.removeprefix("head chat/1: ") == get.value.detail.removeprefix("read_bytes chat/1: ")
+    assert head.value.detail.startswith("head chat/1: ")
+    assert reason in head.value.detail
+
+
 def test_a_follower_and_a_producer_name_their_calls(twins):
     with canned(reply(401, {"www-authenticate": EXPIRED})) as peer:
         streams = twins(peer.url)
