@@ -17,12 +17,14 @@ from typing import Any
 from mainstem.testing.server import ServerProcess
 
 from .jobs import JobFailed, Jobs, stop_spark
-from .lag import LagSampler
+from .lag import EVERY_S, LagSampler
+from .picture import write_picture
 from .report import Findings, write_report
 from .traffic import Traffic
+from .transcript import Transcript
 
-ROLLED = "demo/per-second"
-ROLLUP = ("--into", ROLLED, "--window", "1s", "--late", "1s", "--by", "stream,partition,type")
+COUNTS = "demo/per-second"
+ROLLUP = ("--into", COUNTS, "--window", "1s", "--late", "1s", "--by", "stream,partition,type")
 SNAPSHOT = ("lww", "--partitions", "board-*", "--key", "key")
 SECONDS = 20.0
 SECONDS_MAX = 600.0
@@ -30,18 +32,21 @@ OURS = ("data", "lake", "checkpoints")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser("demo", description="A server, live traffic, pipeline jobs, and a report.")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="of traffic (%(default)s)")
-    parser.add_argument("--folder", type=Path, default=Path("demo"), help="where everything goes (./%(default)s)")
+    parser = argparse.ArgumentParser(
+        "demo", description="Start a server, send it live traffic, run pipeline jobs, and write a report with charts."
+    )
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="how long the traffic lasts (%(default)g)")
+    parser.add_argument("--folder", type=Path, default=Path("demo"), help="the folder for all files (%(default)s)")
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="also draw the run as an animated SVG")
     arguments = parser.parse_args()
     if not 1 <= arguments.seconds <= SECONDS_MAX:
-        parser.error(f"--seconds is between 1 and {SECONDS_MAX:.0f}")
+        parser.error(f"--seconds must be between 1 and {SECONDS_MAX:.0f}")
     signal.signal(signal.SIGTERM, _interrupt)
-    logging.getLogger().addHandler(logging.NullHandler())  # py4j tells of calls that Ctrl-C has cut short
+    logging.getLogger().addHandler(logging.NullHandler())  # py4j logs the calls that Ctrl-C has cut short
     try:
-        run(arguments.folder, arguments.seconds)
+        run(arguments.folder, arguments.seconds, arguments.picture)
     except KeyboardInterrupt:
-        say("\nStopped, and the server with it.")
+        print("\nStopped, and the server with it.", flush=True)
         os._exit(130)  # threads may still wait for the server, which Ctrl-C has stopped as well
     except JobFailed as error:
         print(f"A job failed: {error}", file=sys.stderr)
@@ -49,55 +54,76 @@ def main() -> int:
     return 0
 
 
-def run(folder: Path, seconds: float) -> Path:
-    """The whole tour; whatever it starts is stopped when it ends."""
+def run(folder: Path, seconds: float, picture: Path | None = None) -> Path:
+    """Run the whole demo and return the path of its report. Everything that it starts is stopped when it ends."""
     for name in OURS:
         shutil.rmtree(folder / name, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
-    begun_s = time.monotonic()
+    out = Transcript()
     with ServerProcess(folder / "data") as server:
-        say(f"A server runs on {server.url}, its log is in {folder / 'data'}.")
+        out.say(f"A server is running on {server.url}, with its log in {folder / 'data'}.")
+        os.environ["MAINSTEM_URL"] = server.url
+        out.say(f"$ export MAINSTEM_URL={server.url}")
         try:
-            findings = _tour(Jobs(server.url, folder / "checkpoints"), server.url, folder, seconds)
+            findings = _tour(out, Jobs(folder / "checkpoints"), server.url, folder, seconds)
         finally:
             stop_spark()
-    report = (folder / "report.html").resolve()
+    report = folder / "report.html"
     write_report(findings, report)
-    say(f"Done in {time.monotonic() - begun_s:.0f} s. The server is stopped. Open the report:\n\n  {report.as_uri()}\n")
+    out.say(f"Done in {out.elapsed_s:.0f} s. The server has stopped. Open {report} in a browser.")
+    if picture is not None:
+        write_picture(out.lines, findings, picture)
+    print(f"\n  {report.resolve().as_uri()}\n", flush=True)
     return report
 
 
-def _tour(jobs: Jobs, url: str, folder: Path, seconds: float) -> Findings:
+def _tour(out: Transcript, jobs: Jobs, url: str, folder: Path, seconds: float) -> Findings:
     done: list[tuple[str, dict[str, Any]]] = []
 
-    def job(name: str, *arguments: str) -> dict[str, Any]:
+    def announce(name: str, *arguments: str) -> str:
         command = shlex.join(["mainstem", *jobs.command(name, *arguments)])
-        say(f"$ {command}")
+        out.say(f"$ {command}")
+        return command
+
+    def job(name: str, *arguments: str) -> dict[str, Any]:
+        command = announce(name, *arguments)
         summary = jobs.run(name, *arguments)
         done.append((command, summary))
         return summary
 
+    out.say("Spark is starting.")
+    jobs.run("rollup", *ROLLUP)  # the log is still empty: this round only starts Spark and its query
     with LagSampler(url) as sampler:
+        out.say(f"Traffic for {seconds:g} s: producers append over HTTP, sync clients submit over WebSocket.")
+        command = announce("rollup", *ROLLUP)
+        began_s = out.elapsed_s
         with Traffic(url, seconds) as traffic:
-            say(f"Traffic for {seconds:g} s: producers over HTTP, sync clients over WebSocket. Spark starts beside it.")
-            say(f"$ {shlex.join(['mainstem', *jobs.command('rollup', *ROLLUP)])}")
             while traffic.flowing:
-                sampler.reach(jobs.run("rollup", *ROLLUP)["committed_id"])
+                round_ = jobs.run("rollup", *ROLLUP)
+                sampler.reach(round_["committed_id"])
+                out.say(f"  {round_['rows']:,} rows read in {round_['seconds']:.1f} s")
             sent = traffic.wait()
-        say(f"{sent.messages:,} messages and {sent.events:,} events were committed.")
+        sampler.end_traffic()
+        out.say(f"{sent.messages:,} messages and {sent.events:,} events are committed. One more round counts the rest.")
         _end_windows(url)
-        rolled = job("rollup", *ROLLUP)
-        sampler.reach(rolled["committed_id"])
-        time.sleep(0.5)  # for one more sample, at the end
+        last = jobs.run("rollup", *ROLLUP)
+        sampler.reach(last["committed_id"])
+        done.append((command, last))
+        out.say(f"  {last['rows']:,} rows read in {last['seconds']:.1f} s")
+        time.sleep(2 * EVERY_S)  # for a last sample
     archive = job("archive", str(folder / "lake"))
-    job("snapshot", *SNAPSHOT)
+    out.say(f"  {archive['rows']:,} rows archived in {archive['files']} Parquet files, {archive['seconds']:.1f} s")
+    snapshot = job("snapshot", *SNAPSHOT)
+    out.say(
+        f"  {snapshot['rows']:,} events folded into {snapshot['partitions']} snapshots, {snapshot['seconds']:.1f} s"
+    )
     audit = job("audit", "--archive", str(folder / "lake"))
-    say(f"{archive['rows']:,} rows are archived; the audit of log and archive found {audit['faults']} faults.")
-    return Findings(url, _read(url, ROLLED), sampler.samples, done)
+    out.say(f"  {audit['rows']:,} rows audited, {audit['faults']} faults, {audit['seconds']:.1f} s")
+    return Findings(url, _read(url, COUNTS), sampler.samples, done, began_s)
 
 
 def _end_windows(url: str) -> None:
-    """A window is written when something newer has passed its end: this is it."""
+    """Append one message later than the traffic: the rollup writes a window once a newer row has passed its end."""
     time.sleep(2.5)
     stream = f"{url}/v1/stream/demo/end"
     _call("PUT", stream, None)
@@ -105,7 +131,7 @@ def _end_windows(url: str) -> None:
 
 
 def _read(url: str, stream: str) -> list[dict[str, Any]]:
-    """Every message of a JSON stream."""
+    """Return all messages of a JSON stream."""
     found: list[dict[str, Any]] = []
     offset = "-1"
     while True:
@@ -121,10 +147,6 @@ def _call(method: str, url: str, body: bytes | None) -> tuple[bytes, dict[str, s
     request = urllib.request.Request(url, body, {"Content-Type": "application/json"}, method=method)
     with opener.open(request, timeout=30) as reply:
         return reply.read(), {name.lower(): value for name, value in reply.headers.items()}
-
-
-def say(text: str) -> None:
-    print(text, flush=True)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""Runs `mainstem pipeline ...` within this process, so that all jobs share one Spark, and reads what it prints."""
+"""Runs `mainstem pipeline ...` in this process, so that all jobs share one Spark, and returns their summaries."""
 
 import io
 import json
@@ -19,22 +19,20 @@ class JobFailed(Exception):
 
 
 class Jobs:
-    """The jobs of one server. `folder` keeps their places in the log."""
+    """The jobs of the server that `MAINSTEM_URL` names. `folder` holds their checkpoints."""
 
-    def __init__(self, url: str, folder: Path) -> None:
-        self._url = url
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def command(self, job: str, *arguments: str) -> list[str]:
-        """What a person would type after `mainstem`."""
-        checkpoint = str(self._folder / job)
-        return ["pipeline", job, *arguments, "--url", self._url, "--checkpoint", checkpoint]
+        """Return what a person would type after `mainstem`."""
+        return ["pipeline", job, *arguments, "--checkpoint", str(self._folder / job)]
 
     def run(self, job: str, *arguments: str) -> dict[str, Any]:
-        """The summary of one round. A round that has found faults has one too."""
-        said = io.TextIOWrapper(io.BytesIO(), "utf-8")
+        """Run one round and return its summary, even if the round has found faults."""
+        printed = io.TextIOWrapper(io.BytesIO(), "utf-8")
         try:
-            with redirect_stdout(said):
+            with redirect_stdout(printed):
                 code = main([*self.command(job, *arguments), "--json"], prog_name="mainstem", standalone_mode=False)
         except click.Abort:
             raise KeyboardInterrupt from None
@@ -42,16 +40,16 @@ class Jobs:
             if error.exit_code == INTERRUPTED:
                 raise KeyboardInterrupt from None
             raise JobFailed(f"{job}: {error.format_message()}") from None
-        said.flush()
-        text = said.buffer.getvalue()
+        printed.flush()
+        text = printed.buffer.getvalue()
         if not text:
             raise JobFailed(f"{job} ended with {code}")
-        found: dict[str, Any] = json.loads(text)
-        return found
+        summary: dict[str, Any] = json.loads(text)
+        return summary
 
 
 def stop_spark() -> None:
-    """End the Spark of this process, if one was started."""
+    """Stop the Spark of this process, if it has started one."""
     sql = sys.modules.get("pyspark.sql")
     session = None if sql is None else sql.SparkSession.getActiveSession()
     if session is not None:

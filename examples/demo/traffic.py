@@ -1,4 +1,4 @@
-"""Live traffic over both protocols, in a thread of its own: producers append to streams, sync clients submit events."""
+"""Live traffic over both protocols, in its own thread: producers append to streams, sync clients submit events."""
 
 import asyncio
 import math
@@ -15,7 +15,7 @@ from mainstem.client.offline import MemoryClientStore, OfflineClient
 TICK_S = 0.05
 SETTLE_S_MAX = 30.0
 
-# How much of the traffic each gets.
+# The share of the traffic that each one gets.
 STREAMS = {"orders/eu": 8, "orders/us": 5, "orders/asia": 3, "clicks/web": 12, "clicks/app": 7, "sensors/hall": 4}
 PARTITIONS = {"board-red": 6, "board-blue": 3, "board-green": 2, "chat": 4}
 CLIENTS = ("laptop", "phone")
@@ -28,7 +28,7 @@ class Sent:
 
 
 class Traffic:
-    """Use it as `with Traffic(url, seconds) as traffic`; `wait` returns when everything is committed."""
+    """Use it as `with Traffic(url, seconds) as traffic`. `wait` returns once everything is committed."""
 
     def __init__(self, url: str, seconds: float, seed: int = 1) -> None:
         self.sent = Sent()
@@ -46,7 +46,7 @@ class Traffic:
     def __exit__(self, type_: type[BaseException] | None, *_: object) -> None:
         self._stop.set()
         if type_ is None:
-            self._thread.join(SETTLE_S_MAX)  # after Ctrl-C the server is gone too, and nobody waits for it
+            self._thread.join(SETTLE_S_MAX)  # after Ctrl-C the server has stopped too: do not wait for it
 
     @property
     def flowing(self) -> bool:
@@ -57,13 +57,13 @@ class Traffic:
         if self._error is not None:
             raise self._error
         if self._thread.is_alive():
-            raise TimeoutError("the traffic did not come to its end")
+            raise TimeoutError(f"the traffic has not ended within {self._seconds + SETTLE_S_MAX:g} s")
         return self.sent
 
     def _run(self) -> None:
         try:
             asyncio.run(self._flow())
-        except Exception as error:  # noqa: BLE001 - it is raised again where somebody waits
+        except Exception as error:  # noqa: BLE001 - `wait` raises it again
             self._error = error
 
     async def _flow(self) -> None:
@@ -87,7 +87,7 @@ class Traffic:
     async def _make(self, producers: Sequence[AsyncIdempotentProducer], clients: Sequence[OfflineClient]) -> None:
         begun_s = time.monotonic()
         while (passed_s := time.monotonic() - begun_s) < self._seconds and not self._stop.is_set():
-            # Two waves and a little noise, so that there is something to see.
+            # Two overlapping waves give the chart a shape.
             strength = 1.2 + math.sin(passed_s / 2.5) * 0.6 + math.sin(passed_s * 1.7) * 0.3
             for producer, (path, share) in zip(producers, STREAMS.items(), strict=True):
                 for _ in range(self._draw(share * strength / 3)):
