@@ -12,7 +12,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Time(click.ParamType[int]):
-    """A time as microseconds since 1970; without a zone it is UTC."""
+    """Parses a time into microseconds since 1970. A time without a zone is UTC."""
 
     name = "TIME"
 
@@ -22,35 +22,46 @@ class Time(click.ParamType[int]):
         try:
             found = datetime.fromisoformat(str(value))
         except ValueError:
-            self.fail(f"{value!r} is not a time like 2026-01-31 or 2026-01-31T12:00:00Z", parameter, context)
+            self.fail(f"{value!r} is not a time; write it like 2026-01-31 or 2026-01-31T12:00:00Z", parameter, context)
         found = found if found.tzinfo else found.replace(tzinfo=UTC)
         return (found - EPOCH) // timedelta(microseconds=1)
 
 
 @click.command()
 @click.argument("output")
-@click.option("--format", "format_", type=click.Choice(FORMATS), default="parquet", show_default=True)
-@click.option("--stream", "streams", multiple=True, metavar="GLOB", help="Only these streams; may be repeated.")
-@click.option("--partition", "partitions", multiple=True, metavar="NAME", help="Only events of these; may be repeated.")
-@click.option("--kind", type=click.Choice(["stream", "event"]), help="Only messages of streams, or only events.")
-@click.option("--from-id", type=click.IntRange(min=1), default=1, help="From this committed id on.  [default: 1]")
-@click.option("--to-id", type=click.IntRange(min=1), help="Up to and with this one.  [default: the end]")
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(FORMATS),
+    default="parquet",
+    show_default=True,
+    help="The format of the files.",
+)
+@click.option("--stream", "streams", multiple=True, metavar="GLOB", help="Only these streams; can be repeated.")
+@click.option(
+    "--partition", "partitions", multiple=True, metavar="NAME", help="Only events of this partition; can be repeated."
+)
+@click.option("--kind", type=click.Choice(["stream", "event"]), help="Only stream messages, or only events.")
+@click.option(
+    "--from-id", type=click.IntRange(min=1), default=1, metavar="ID", help="The first committed id.  [default: 1]"
+)
+@click.option(
+    "--to-id", type=click.IntRange(min=1), metavar="ID", help="The last committed id.  [default: the head of the log]"
+)
 @click.option("--since", type=Time(), help="Committed at this time or later.")
 @click.option("--before", type=Time(), help="Committed before this time.")
-@click.option("--columns", metavar="NAMES", default="", help="Only these columns, with commas between them.")
-@click.option("--schema", metavar="DDL", help='Typed columns out of JSON messages: "n INT, shop STRING".')
-@click.option("--messages", is_flag=True, help="Only the messages, one a line, as they were sent; with ndjson.")
+@click.option("--columns", metavar="NAMES", default="", help="Only these columns, separated by commas.")
+@click.option("--schema", metavar="DDL", help='Extract typed columns from JSON messages: "n INT, shop STRING".')
+@click.option("--messages", is_flag=True, help="Only the messages as they were sent, one per line; for ndjson.")
 @click.option(
     "--commit-rows",
     type=click.IntRange(min=1),
     default=limits.COPY_ROWS,
     show_default=True,
     metavar="ROWS",
-    help="Rows of the log that are looked at in one step, which a kill may cost.",
+    help="Rows of the log per step; a killed job repeats at most these.",
 )
-@click.option(
-    "--accept-loss", is_flag=True, help="Go on with what is left if the log was pruned before it was exported."
-)
+@click.option("--accept-loss", is_flag=True, help="Continue even if the log was pruned before it was exported.")
 @job_options(changes=True)
 def export(
     output: str,
@@ -71,8 +82,8 @@ def export(
 ) -> None:
     """Write rows of the log into the directory OUTPUT, each exactly once.
 
-    Files appear whole, and are named by the committed ids in them; _SUCCESS is there when all are. Run the same command
-    again to go on, after a kill or with what was committed since.
+    Files appear complete, and their names contain their first and last committed ids. _SUCCESS marks a complete export.
+    Run the same command again to continue after a kill, or to add what was committed since.
     """
     from mainstem.pipeline.jobs.export import ExportOptions, make_export
     from mainstem.pipeline.log_reader import Selection

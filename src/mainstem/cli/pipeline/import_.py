@@ -9,24 +9,39 @@ FORMATS = ("parquet", "delta", "ndjson", "csv")
 
 @click.command("import")
 @click.argument("source")
-@click.option("--format", "format_", type=click.Choice(FORMATS), help="What SOURCE is.  [default: by its name]")
-@click.option("--stream", metavar="PATH", help="Append to this stream.")
-@click.option("--stream-column", metavar="NAME", help="Append each row to the stream that this column names.")
 @click.option(
-    "--partition", "partitions", multiple=True, metavar="NAME", help="Events of this partition; may be repeated."
+    "--format", "format_", type=click.Choice(FORMATS), help="The format of SOURCE.  [default: from the file names]"
 )
-@click.option("--partition-column", metavar="NAME", help="Events of the partitions that this column names.")
-@click.option("--id-column", metavar="NAME", help="The ids of events.  [default: made of the file and the row]")
-@click.option("--value-column", metavar="NAME", help="The message as it is.  [default: all columns as a JSON object]")
-@click.option("--content-type", metavar="TYPE", help="Of streams.  [default: application/json]")
-@click.option("--client-id", metavar="ID", help="Who submits the events.")
-@click.option("--skip-rejected", is_flag=True, help="Leave out events that the server's validation rejects.")
-@click.option("--header/--no-header", default=True, help="Whether the first line of CSV has names.  [default: header]")
-@click.option("--infer-types", is_flag=True, help="Numbers, times and booleans in CSV; else all is text.")
+@click.option("--stream", metavar="PATH", help="Append to this stream.")
+@click.option("--stream-column", metavar="NAME", help="Append each row to the stream named in this column.")
+@click.option(
+    "--partition", "partitions", multiple=True, metavar="NAME", help="Submit events to this partition; can be repeated."
+)
+@click.option("--partition-column", metavar="NAME", help="Submit events to the partitions named in this column.")
+@click.option("--id-column", metavar="NAME", help="The column with event ids.  [default: derived from file and row]")
+@click.option(
+    "--value-column", metavar="NAME", help="The column with the message.  [default: all columns as a JSON object]"
+)
+@click.option("--content-type", metavar="TYPE", help="Content type of the streams.  [default: application/json]")
+@click.option("--client-id", metavar="ID", help="The client id of the events.")
+@click.option("--skip-rejected", is_flag=True, help="Skip events that the server rejects.")
+@click.option(
+    "--header/--no-header", default=True, help="Whether CSV files begin with column names.  [default: header]"
+)
+@click.option(
+    "--infer-types", is_flag=True, help="Recognise numbers, times and booleans in CSV; otherwise all is text."
+)
 @click.option("--schema", metavar="DDL", help='The columns of CSV or Parquet: "n INT, shop STRING".')
-@click.option("--table-version", type=click.IntRange(min=0), help="Of a Delta table.  [default: the newest]")
-@click.option("--name", default="", metavar="NAME", help="Tells this import from another one of the same files.")
-@click.option("--group-files", type=click.IntRange(min=1), metavar="N", help="Files in one write.  [default: 64]")
+@click.option(
+    "--table-version",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="The version of a Delta table.  [default: the newest]",
+)
+@click.option(
+    "--name", default="", metavar="NAME", help="Distinguishes this import from another one of the same files."
+)
+@click.option("--group-files", type=click.IntRange(min=1), metavar="N", help="Files per write.  [default: 64]")
 @job_options(changes=True)
 def import_(
     source: str,
@@ -48,18 +63,16 @@ def import_(
     group_files: int | None,
     runner: Runner,
 ) -> None:
-    """Bring SOURCE into a stream or into partitions, each row exactly once.
+    """Import SOURCE into streams or partitions, each row exactly once.
 
-    SOURCE is a file, a directory, a glob, or a Delta table. Run the same command again to go on, after a kill or with
-    files that came since; what was imported is not imported again.
+    SOURCE is a file, a directory, a glob, or a Delta table. Run the same command again to continue after a
+    kill, or to import new files. Nothing is imported twice.
     """
     from mainstem.pipeline.jobs.import_ import make_import
     from mainstem.pipeline.lake.import_source import ImportSource, guess_format
 
     if sum(map(bool, (stream, stream_column, partitions, partition_column))) != 1:
-        raise click.UsageError(
-            "say where rows go with one of --stream, --stream-column, --partition, --partition-column"
-        )
+        raise click.UsageError("give exactly one of --stream, --stream-column, --partition, --partition-column")
     given = {
         "stream": stream,
         "streamColumn": stream_column,

@@ -7,27 +7,27 @@ from mainstem.errors import BadOption
 
 
 @click.command()
-@click.option("--into", required=True, metavar="STREAM", help="Where the counts go; the stream is made if need be.")
-@click.option("--window", default="1m", metavar="LENGTH", show_default=True, help="How long a window is: 30s, 1m, 2h.")
+@click.option(
+    "--into", required=True, metavar="STREAM", help="The stream for the counts; created if it does not exist."
+)
+@click.option("--window", default="1m", metavar="LENGTH", show_default=True, help="Length of a window: 30s, 1m, 2h.")
 @click.option(
     "--late",
     default="10s",
     metavar="LENGTH",
     show_default=True,
-    help="How long a window waits for rows that come late.",
+    help="How long a window waits for late rows.",
 )
 @click.option(
-    "--by", default="stream", metavar="LIST", show_default=True, help="Any of stream, partition, client, type."
+    "--by", default="stream", metavar="LIST", show_default=True, help="Group by any of stream, partition, client, type."
 )
-@click.option("--time", metavar="FIELD", help="Take the time from this JSON field.  [default: when it was committed]")
+@click.option("--time", metavar="FIELD", help="The JSON field with the time.  [default: the commit time]")
 @click.option(
     "--type", "type_", default="type", metavar="FIELD", show_default=True, help="The JSON field for --by type."
 )
-@click.option("--streams", metavar="LIST", help="Only these streams: paths, or globs.")
-@click.option("--partitions", metavar="LIST", help="Only events of these partitions.")
-@click.option(
-    "--accept-loss", is_flag=True, help="Go on with what is left if the log was pruned before it was counted."
-)
+@click.option("--streams", metavar="LIST", help="Only these streams: paths or globs, separated by commas.")
+@click.option("--partitions", metavar="LIST", help="Only events of these partitions, separated by commas.")
+@click.option("--accept-loss", is_flag=True, help="Continue even if the log was pruned before it was counted.")
 @job_options()
 def rollup(
     into: str,
@@ -41,9 +41,9 @@ def rollup(
     accept_loss: bool,
     runner: Runner,
 ) -> None:
-    """Count messages and bytes by time window, and write each count once into a stream.
+    """Count messages and bytes per time window, and append each count to a stream exactly once.
 
-    A window is written when the log has passed its end by --late; run the same command again to go on.
+    The job writes a window once the log has passed its end by --late. Run the same command again to continue.
     """
     from mainstem.pipeline.jobs.rollup import RollupOptions, make_rollup
 

@@ -1,4 +1,4 @@
-"""What all jobs share on the command line: where the server is, how often to run, what is shown."""
+"""What all jobs share on the command line: the server, how often to run, and what to show."""
 
 import functools
 import logging
@@ -17,7 +17,7 @@ from mainstem import limits
 from mainstem.cli.addresses import Address
 from mainstem.cli.failures import ExitCode, is_verbose, note_request
 from mainstem.cli.options import server
-from mainstem.cli.output import write_facts
+from mainstem.cli.pipeline.summaries import write_summary
 from mainstem.cli.progress import is_visible
 from mainstem.escaping import escape_text
 from mainstem.pipeline.http_client import ServerOptions
@@ -27,7 +27,7 @@ from mainstem.pipeline.jobs.runner import run_every, run_once
 
 @dataclass(frozen=True)
 class Runner:
-    """Runs a job as the options of its command say."""
+    """Runs a job with the options of its command."""
 
     server: ServerOptions
     name: str
@@ -38,7 +38,7 @@ class Runner:
     as_json: bool
 
     def run(self, job: Job) -> None:
-        """One round, or round after round. The exit code is 1 if a single round has found faults."""
+        """Run one round, or with --every round after round. Exit with 1 if a single round has found faults."""
         self.checkpoint.mkdir(parents=True, exist_ok=True)
         quiet = not is_verbose(click.get_current_context())
         with silence_spark(quiet), show_progress(self.name, shown=is_visible(self.as_json)) as progress:
@@ -60,29 +60,33 @@ class Runner:
 
     def report(self, summary: Summary) -> None:
         """Print the summary of a round."""
-        write_facts(msgspec.to_builtins(summary), self.as_json)
+        write_summary(msgspec.to_builtins(summary), self.as_json)
         sys.stdout.flush()
 
 
 def warn(text: str) -> None:
-    """A line on standard error, above the bar if there is one: whoever draws it has put itself into `sys.stderr`."""
+    """Print a line on standard error. It appears above the progress bar, which has replaced `sys.stderr`."""
     print(f"mainstem: {escape_text(text)}", file=sys.stderr, flush=True)
 
 
 def job_options(*, changes: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The options of every job; the command gets a `runner`. A job that `changes` something has --dry-run."""
+    """Add the options of every job to a command, which receives a `runner`. With `changes`, add --dry-run too."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        @click.option("--token-file", metavar="FILE", help="Read the token from here, again for every request.")
+        @click.option("--token-file", metavar="FILE", help="Read the token from this file, again for every request.")
         @click.option("--master", metavar="MASTER", help="Spark's master, or sc://host:port.  [default: local[*]]")
         @click.option(
             "--checkpoint",
             type=click.Path(file_okay=False, path_type=Path),
-            help="Where the job keeps its place.  [default: ./mainstem-pipeline/JOB]",
+            help="Where the job records its progress.  [default: ./mainstem-pipeline/JOB]",
         )
-        @click.option("--once", is_flag=True, help="One round up to the end of the log, then end; the default.")
+        @click.option("--once", is_flag=True, help="Run one round up to the head of the log, then exit; the default.")
         @click.option(
-            "--every", "every_s", type=click.FloatRange(min=0.1), metavar="SECONDS", help="Round after round."
+            "--every",
+            "every_s",
+            type=click.FloatRange(min=0.1),
+            metavar="SECONDS",
+            help="Run again and again, with this pause.",
         )
         @click.option(
             "--retry",
@@ -91,7 +95,7 @@ def job_options(*, changes: bool = False) -> Callable[[Callable[..., Any]], Call
             metavar="SECONDS",
             default=int(limits.PIPELINE_RETRY_S),
             show_default=True,
-            help="How long a server that does not answer is waited for.",
+            help="How long to wait for a server that does not answer.",
         )
         @functools.wraps(function)
         def wrapped(
@@ -108,7 +112,7 @@ def job_options(*, changes: bool = False) -> Callable[[Callable[..., Any]], Call
             **options: Any,
         ) -> Any:
             if once and every_s is not None:
-                raise click.UsageError("--once and --every exclude each other")
+                raise click.UsageError("--once and --every exclude each other; give one of them")
             name = click.get_current_context().info_name or function.__name__
             runner = Runner(
                 ServerOptions(
@@ -129,7 +133,9 @@ def job_options(*, changes: bool = False) -> Callable[[Callable[..., Any]], Call
             return function(*args, runner=runner, **options)
 
         if changes:
-            wrapped = click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")(wrapped)
+            wrapped = click.option("--dry-run", is_flag=True, help="Show what would be done, and change nothing.")(
+                wrapped
+            )
         return server(wrapped)
 
     return decorate
@@ -139,7 +145,7 @@ def job_options(*, changes: bool = False) -> Callable[[Callable[..., Any]], Call
 def silence_spark(quiet: bool) -> Iterator[None]:
     """Hide what Spark and its Java write to standard error, unless --verbose asks for it.
 
-    The Java process inherits the file descriptor, so that is redirected; this program keeps a copy of it.
+    The Java process inherits the file descriptor, so the descriptor is redirected. This program keeps a copy of it.
     """
     if not quiet:
         yield
@@ -164,6 +170,7 @@ def silence_spark(quiet: bool) -> Iterator[None]:
 
 @contextmanager
 def show_progress(name: str, *, shown: bool) -> Iterator[Progress]:
+    """Draw a progress bar on standard error while the block runs, if `shown`."""
     if not shown:
         yield NoProgress()
         return

@@ -1,0 +1,80 @@
+"""Summaries of jobs: readable for people, raw as JSON."""
+
+import io
+import json
+import sys
+
+import pytest
+
+from mainstem.cli.pipeline.summaries import show_size, write_summary
+
+SUMMARY = {
+    "job": "retain",
+    "rows": 1_220,
+    "committed_id": 123_456,
+    "seconds": 12.3456,
+    "given_up_bytes": 2_984_089,
+    "erased": None,
+    "archived": {},
+    "policies": {"rooms": 1_217, "logs": 3},
+    "problems": [],
+    "targets": [],
+    "dry_run": False,
+}
+
+
+@pytest.fixture
+def printed(monkeypatch):
+    """Returns what was printed."""
+    out = io.TextIOWrapper(io.BytesIO(), "utf-8")
+    monkeypatch.setattr(sys, "stdout", out)
+
+    def read() -> str:
+        out.flush()
+        return out.buffer.getvalue().decode()
+
+    return read
+
+
+def test_people_see_no_empty_values_and_formatted_numbers(printed):
+    write_summary(SUMMARY, as_json=False)
+    assert printed().splitlines() == [
+        "job             retain",
+        "rows            1,220",
+        "committed id    123,456",
+        "seconds         12.3",
+        "given up bytes  2,984,089 (3.0 MB)",
+        "policies        rooms: 1,217",
+        "                logs: 3",
+    ]
+
+
+def test_objects_are_a_table_below_the_facts(printed):
+    target = {"kind": "partition", "name": "room", "committed_id": 1_220, "bytes": 812}
+    write_summary({"job": "retain", "targets": [target], "problems": ["a: b", "c: d"]}, as_json=False)
+    assert printed().splitlines() == [
+        "job       retain",
+        "problems  a: b",
+        "          c: d",
+        "",
+        "kind       name  committed id  bytes",
+        "partition  room  1,220         812",
+    ]
+
+
+def test_a_dry_run_says_so(printed):
+    write_summary({"job": "archive", "dry_run": True}, as_json=False)
+    assert "dry run  yes" in printed()
+
+
+def test_json_keeps_everything_as_it_is(printed):
+    write_summary(SUMMARY, as_json=True)
+    assert json.loads(printed()) == SUMMARY
+
+
+@pytest.mark.parametrize(
+    ("size", "shown"),
+    [(1_000, "1.0 kB"), (999_949, "999.9 kB"), (999_950, "1.0 MB"), (9_363_191, "9.4 MB"), (10**18, "1000.0 PB")],
+)
+def test_sizes_have_decimal_units(size, shown):
+    assert show_size(size) == shown
