@@ -1,4 +1,4 @@
-"""Spark imports every module named `pyspark_*` and registers its `DefaultSource`: here, the format `mainstem`."""
+"""Registers the format `mainstem`: Spark imports every module named `pyspark_*` and uses its `DefaultSource`."""
 
 from mainstem.pipeline.datasource.data_source import MainstemDataSource as DefaultSource
 

@@ -219,7 +219,7 @@ def test_files_of_the_archive_that_are_lost_or_damaged_are_found(log, context, a
         for example in done.examples
         if example["rule"] == "archive_file"
     }
-    assert "is not there" in told[str(lost)]
+    assert "is missing" in told[str(lost)]
     assert "cannot be read" in told[str(damaged)]
 
 

@@ -90,7 +90,7 @@ def test_messages_alone_are_lines_as_they_were_sent(log, context, output):
 
 def test_bytes_are_no_lines(log, context, output):
     log.append_bytes("blob", b"\xff\x00")
-    with pytest.raises(BadRow, match="no line of JSON"):
+    with pytest.raises(BadRow, match="not a line of JSON"):
         export(context, output, "ndjson", messages=True)
     with pytest.raises(BadOption, match="ndjson"):
         export(context, output, "csv", messages=True)
@@ -156,7 +156,7 @@ def test_delta_is_a_table_that_goes_on(log, context, output):
     uris = DeltaTable(output).file_uris()
     found = sorted(places(row for uri in uris for row in pq.ParquetFile(uri).read().to_pylist()))
     assert found == log.places(kind="stream")
-    with pytest.raises(BadOption, match="place of its own"):
+    with pytest.raises(BadOption, match="give another location"):
         export(context, output, "delta", Selection(kind="event"))
 
 
@@ -172,9 +172,9 @@ def test_a_dry_run_counts_and_writes_nothing(log, context, output):
 # Faults
 
 
-def test_what_is_wrong_with_the_schema_is_told_before_the_directory_is_taken(log, context, output):
+def test_an_invalid_schema_is_reported_before_the_directory_is_claimed(log, context, output):
     log.append("a", [{"n": 1}])
-    with pytest.raises(BadOption, match="does not understand the schema"):
+    with pytest.raises(BadOption, match=r"the schema is not valid|Spark has no type"):
         export(context, output, schema="n NUMBER OF SORTS")
     assert export(context, output, schema="n INT").rows == 1
 
@@ -222,7 +222,7 @@ def _encode(journal) -> bytes:
     return msgspec.json.encode(journal)
 
 
-def test_what_was_pruned_between_two_rounds_is_told(log, context, output):
+def test_pruning_between_two_rounds_is_an_error(log, context, output):
     log.submit("room", [{"n": number} for number in range(3)])
     export(context, output)
     log.submit("room", [{"n": number} for number in range(3)], client="second")

@@ -138,7 +138,7 @@ def test_one_that_cannot_be_folded_is_a_fault_and_the_others_go_on(context, log,
     log.http.put("/v1/snapshot/bad", json={"committed_id": 0, "state": [1]}).raise_for_status()
     done = take(context, LWW, partitions=["**"])
     assert (done.partitions, done.faults) == (1, 1)
-    assert done.problems[0].startswith("partition bad: its present snapshot is not one of the reducer lww")
+    assert done.problems[0].startswith("partition bad: its present snapshot was not made by the reducer lww")
     assert of_partition(log, "good")["state"] == {"a": 1}
     # It is not forgotten: once it can be folded, nothing of it is missing.
     log.submit("bad", [{"k": "b", "v": 2}], client="later")
@@ -154,11 +154,11 @@ def test_a_state_that_is_too_large_is_a_fault(context, log):
     log.append("large", [{"k": n, "v": piece} for n in range(limits.SNAPSHOT_BYTES_MAX // len(piece) + 1)], at_once=5)
     done = take(context, LWW, partitions=["**"], streams=["**"])
     assert (done.faults, done.partitions, done.streams) == (1, 1, 0)
-    assert "a snapshot has at most" in done.problems[0]
+    assert "the limit of a snapshot is" in done.problems[0]
     assert of_stream(log, "large") is None
 
 
-def test_a_history_that_was_pruned_without_a_snapshot_is_told(context, log):
+def test_a_history_that_was_pruned_without_a_snapshot_is_a_fault(context, log):
     log.submit("room", [{"k": "a", "v": 1}, {"k": "b", "v": 2}])
     first = log.rows(partition="room")[0]["committed_id"]
     log.http.post("/v1/prune", json={"floors": {"room": first}}).raise_for_status()

@@ -1,4 +1,4 @@
-"""What does not fit the server or the files of a job is reported before Spark starts."""
+"""A job that does not match its server or its files is refused before Spark starts."""
 
 import json
 from pathlib import Path
@@ -27,7 +27,7 @@ from tests.support.log_client import LogClient
 
 @pytest.fixture
 def context(log: LogClient, tmp_path: Path, monkeypatch) -> JobContext:
-    """Of a server with one message. Spark must not start."""
+    """The context of a server with one message, in which Spark must not start."""
     log.append("a", [1])
     monkeypatch.setattr(JobContext, "spark", property(lambda self: pytest.fail("Spark was started")))
     return JobContext(ServerOptions(log.url), tmp_path / "checkpoint")
@@ -38,9 +38,9 @@ def refuse(job, context: JobContext, said: str, error=BadOption) -> None:
         run_once(job, context)
 
 
-def test_an_archive_that_somebody_else_has_written(context, tmp_path):
+def test_an_archive_of_another_program(context, tmp_path):
     write_deltalake(tmp_path / "table", pa.table({"n": [1]}))
-    refuse(make_archive(str(tmp_path / "table")), context, "place of its own")
+    refuse(make_archive(str(tmp_path / "table")), context, "give another location")
 
 
 def test_an_audit_of_no_archive(context, tmp_path):
@@ -54,12 +54,12 @@ def test_a_directory_that_is_not_an_export(context, tmp_path):
 
 def test_a_delta_table_that_is_not_an_export(context, tmp_path):
     write_deltalake(tmp_path / "table", pa.table({"n": [1]}))
-    refuse(make_export(str(tmp_path / "table"), ExportOptions("delta")), context, "place of its own")
+    refuse(make_export(str(tmp_path / "table"), ExportOptions("delta")), context, "give another location")
 
 
 @pytest.mark.parametrize(
     ("exported", "until", "said"),
-    [(ExportOptions("csv"), 10_000, "another server's"), (ExportOptions("csv", from_id=2), 1, "something else")],
+    [(ExportOptions("csv"), 10_000, "another server"), (ExportOptions("csv", from_id=2), 1, "other options")],
 )
 def test_an_export_of_another_log_or_of_other_rows(context, tmp_path, exported, until, said):
     (tmp_path / "out").mkdir()
@@ -68,7 +68,7 @@ def test_an_export_of_another_log_or_of_other_rows(context, tmp_path, exported, 
     refuse(make_export(str(tmp_path / "out"), ExportOptions("csv")), context, said)
 
 
-@pytest.mark.parametrize(("format_", "said"), [("csv", "there is nothing at"), ("delta", "no Delta table")])
+@pytest.mark.parametrize(("format_", "said"), [("csv", "there are no files at"), ("delta", "no Delta table")])
 def test_an_import_of_nothing(context, tmp_path, format_, said):
     source = ImportSource(str(tmp_path / "none"), format_)
     refuse(make_import(source, {"stream": "a"}), context, said)
@@ -92,4 +92,4 @@ def test_a_checkpoint_of_other_snapshots_or_of_another_log(context):
     (context.checkpoint / "place.json").write_text(json.dumps(checkpoint))
     refuse(make_snapshot(options), context, "other snapshots")
     (context.checkpoint / "place.json").write_text(json.dumps(checkpoint | {"plan": options.describe()}))
-    refuse(make_snapshot(options), context, "another server's")
+    refuse(make_snapshot(options), context, "another server")

@@ -103,7 +103,7 @@ def test_a_server_that_stays_away_ends_the_query_and_the_next_run_goes_on(
     query = writing(reading(spark, log), log, tmp_path, chunkBytes=100, retrySeconds=1).start()
     eventually(lambda: log.head_id() > before + 10)
     server.kill()
-    with pytest.raises(StreamingQueryException, match="did not do POST"):
+    with pytest.raises(StreamingQueryException, match="did not answer POST"):
         query.awaitTermination(90)
     server.start()
     assert 0 < len(log.read("out")) < ROWS

@@ -117,7 +117,7 @@ def test_typed_fields_that_have_a_name_of_the_log_go_into_a_struct(spark, shared
         read(spark, shared, streams=name, schema="id STRING").collect()
     frame = read(spark, shared, streams=name, schema="id STRING, data INT", schemaColumn="value")
     assert frame.select("value.*").collect() == [("x", 1)]
-    with pytest.raises(PySparkException, match="give schema too"):
+    with pytest.raises(PySparkException, match="needs the option schema"):
         read(spark, shared, streams=name, schemaColumn="value").collect()
 
 
@@ -126,7 +126,7 @@ def test_columns_and_a_schema_of_ones_own(spark, filled, name):
     reader = spark.read.format("mainstem").option("url", filled.url).schema("n BIGINT, committed_id BIGINT")
     rows = reader.load(name).orderBy("n").collect()
     assert [row.n for row in rows] == list(range(1_000))
-    with pytest.raises(PySparkException, match="there is no 'dta'"):
+    with pytest.raises(PySparkException, match="there is no column 'dta'"):
         read(spark, filled, columns="dta")
 
 
@@ -136,7 +136,7 @@ def test_messages_that_are_not_json_have_null_columns(spark, shared, name):
     assert (row.n, bytes(row.data)) == (None, b'{"n": 1}')
 
 
-def test_a_wrong_option_is_told_in_words(spark, shared):
+def test_an_unknown_option_is_named(spark, shared):
     with pytest.raises(PySparkException, match="unknown option 'stream'"):
         read(spark, shared, stream="a")
 

@@ -46,7 +46,7 @@ class Done:
     def complaints(self) -> str:
         """What it said on standard error, except that it waited for a server that comes back slowly."""
         lines = self.errors.splitlines(keepends=True)
-        return "".join(line for line in lines if not line.startswith("mainstem: waiting for http"))
+        return "".join(line for line in lines if not line.startswith("mainstem: waiting up to"))
 
     def fails(self, code: int, *said: str) -> None:
         """One clear line on standard error, and the exit code that the reference documents."""

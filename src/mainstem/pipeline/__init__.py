@@ -1,4 +1,4 @@
-"""The log in Spark: a data source, jobs over the whole log, and a session that is set up for them."""
+"""The log in Spark: a data source, jobs over the whole log, and a session that is configured for them."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ __all__ = ["read_archive", "session"]
 
 
 def __getattr__(name: str) -> Any:
-    """What needs Arrow and Spark is imported when it is used: the command line wants none of them to show its help."""
+    """Import what needs Arrow and Spark on first use, so that the command line shows its help without them."""
     if name == "read_archive":
         from mainstem.pipeline.lake.archive_table import read_archive
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 def user_cache_dir(*parts: str) -> Path:
-    """A directory under `$XDG_CACHE_HOME/mainstem` (or `~/.cache/mainstem`), created if it is missing."""
+    """Return a directory under `$XDG_CACHE_HOME/mainstem` (or `~/.cache/mainstem`), created if it is missing."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     directory = Path(base, "mainstem", *parts)
     directory.mkdir(parents=True, exist_ok=True)

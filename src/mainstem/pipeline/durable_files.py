@@ -1,4 +1,4 @@
-"""Local files that a crash leaves with all of their new content, or with none of it."""
+"""Local files that, after a crash, have either all of their new content or none of it."""
 
 import os
 import uuid
@@ -6,14 +6,14 @@ from pathlib import Path
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Write a file that appears, or changes, all at once and is on disk afterwards."""
+    """Write a file atomically, and make it durable."""
     new = _write_beside(path, data)
     os.replace(new, path)
     fsync(path.parent)
 
 
 def create_file(path: Path, data: bytes) -> None:
-    """The same, but a file that exists already stays as it is, even if two processes create it at the same time."""
+    """Do the same, but keep a file that exists already, even if two processes create it at the same time."""
     new = _write_beside(path, data)
     try:
         os.link(new, path)

@@ -1,9 +1,10 @@
-"""HTTP to a Mainstem server with the standard library alone, as Spark workers have it: retried until a deadline."""
+"""An HTTP client for a Mainstem server. It needs only the standard library, and retries until a deadline."""
 
 from __future__ import annotations
 
 import http.client
 import json
+import socket
 import ssl
 import time
 from collections.abc import Callable, Mapping
@@ -17,11 +18,13 @@ from mainstem.errors import BadOption, RequestRefused, ServerUnreachable
 from mainstem.streams.rules.paths import PREFIX
 
 RETRIED = frozenset({408, 429, 502, 503, 504})
+NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"})
+"""What OpenSSL reports when the server answers in plain HTTP."""
 
 
 @dataclass(frozen=True)
 class ServerOptions:
-    """Which server, with which token, and how long to retry. It is pickled and sent to Spark's workers."""
+    """The server, the token, and how long to retry. It is pickled and sent to Spark's workers."""
 
     url: str
     token: str | None = field(default=None, repr=False)
@@ -30,11 +33,11 @@ class ServerOptions:
     stream_prefix: str = PREFIX
 
     def stream_url(self, path: str) -> str:
-        """The URL path of a stream."""
+        """Return the URL path of a stream."""
         return f"{self.stream_prefix}/{quote(path, safe='/')}"
 
     def read_token(self) -> str | None:
-        """The token to send now. A token file is read for every request, so that it can be renewed meanwhile."""
+        """Return the token to send now. A token file is read for every request, so that the token can be renewed."""
         if self.token_file is None:
             return self.token
         try:
@@ -51,7 +54,7 @@ class Reply:
 
     @property
     def problem(self) -> dict[str, Any]:
-        """The error document, or an empty one if the body is something else."""
+        """The problem document of an error, or an empty one if the body is something else."""
         try:
             found = json.loads(self.body)
         except ValueError:
@@ -60,19 +63,22 @@ class Reply:
 
 
 class HttpClient:
-    """One connection, opened when it is needed and again after it broke. It may send any request more than once."""
+    """One connection, opened when it is needed and reopened after it broke. It may send a request more than once."""
 
     def __init__(self, server: ServerOptions, on_wait: Callable[[str], None] | None = None) -> None:
-        """`on_wait` is called once per request that has to wait for the server, with a message for people."""
+        """Call `on_wait` once per request that has to wait for the server, with a message for people."""
         self.server = server
         self._on_wait = on_wait
         try:
             parts = urlsplit(server.url)
             self._host, self._port = parts.hostname or "", parts.port
-        except ValueError:  # of the port, or of a bracket
+        except ValueError:  # an invalid port, or a bracket that is not closed
             parts, self._host = urlsplit(""), ""
         if parts.scheme not in ("http", "https") or not self._host:
             raise BadOption(f"url must be like http://127.0.0.1:4437, not {server.url!r}")
+        if parts.path.rstrip("/").endswith(server.stream_prefix):
+            base = server.url.rstrip("/").removesuffix(server.stream_prefix)
+            raise BadOption(f"url must not end in {server.stream_prefix}: give {base}")
         self._secure = parts.scheme == "https"
         self._base = parts.path.rstrip("/")
         self._connection: http.client.HTTPConnection | None = None
@@ -94,7 +100,7 @@ class HttpClient:
             found: dict[str, Any] = json.loads(reply.body)
         except ValueError:
             raise RequestRefused(
-                f"{self.server.url} answers {path} with something that is not JSON: is it a Mainstem server?"
+                f"{self.server.url} answered {path} with something other than JSON: is it a Mainstem server?"
             ) from None
         return found
 
@@ -108,7 +114,7 @@ class HttpClient:
         body: bytes | None = None,
         allowed: frozenset[int] = frozenset(),
     ) -> Reply:
-        """The reply, if its status is a success or `allowed`. Temporary failures are retried until the deadline."""
+        """Return the reply if its status is a success or `allowed`. Retry temporary failures until the deadline."""
         target = f"{self._base}{path}" + (f"?{urlencode(query)}" if query else "")
         deadline_s = time.monotonic() + self.server.retry_s
         pause_s = limits.PIPELINE_BACKOFF_S
@@ -124,17 +130,18 @@ class HttpClient:
                     return reply
                 failure = self._check_refusal(reply, method, path)
                 if reply.status == 401 and token != refused_token:
-                    refused_token, wait_s = token, 0.0  # the file may hold a newer one by now
+                    refused_token, wait_s = token, 0.0  # the file may hold a newer token by now
                 wait_s = max(wait_s, _retry_after(reply))
             if time.monotonic() + wait_s > deadline_s:
                 if reply is not None and reply.status == 401:
                     raise RequestRefused(
-                        f"{method} {path} at {self.server.url}: {failure}. The token in {self.server.token_file} was "
-                        f"not renewed within {self.server.retry_s:g} s: put a valid one there, and run this again",
+                        f"{method} {path} at {self.server.url}: {failure}. Nobody renewed the token in "
+                        f"{self.server.token_file} within {self.server.retry_s:g} s: put a valid one there, and run "
+                        "this again",
                         refused=401,
                     )
                 raise ServerUnreachable(
-                    f"{self.server.url} did not do {method} {path} within {self.server.retry_s:g} s: {failure}"
+                    f"{self.server.url} did not answer {method} {path} within {self.server.retry_s:g} s: {failure}"
                 )
             if not notified and time.monotonic() + wait_s > silent_until_s:
                 notified = True
@@ -145,7 +152,7 @@ class HttpClient:
     def _notify_of_wait(self, deadline_s: float, failure: str) -> None:
         left_s = deadline_s - time.monotonic()
         assert self._on_wait is not None
-        self._on_wait(f"waiting for {self.server.url}, {left_s:.0f} s at most: {failure}")
+        self._on_wait(f"waiting up to {left_s:.0f} s for {self.server.url}: {failure}")
 
     def _attempt(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes | None, token: str | None
@@ -160,10 +167,14 @@ class HttpClient:
             reply = Reply(response.status, response.headers, response.read())  # type: ignore[arg-type]
         except ssl.SSLCertVerificationError as error:
             self.close()
-            raise BadOption(f"{self.server.url} has a certificate that is not trusted here: {error}") from None
+            raise BadOption(
+                f"this machine does not trust the certificate of {self.server.url}: {error.verify_message}"
+            ) from None
         except (OSError, http.client.HTTPException) as error:
             self.close()
-            return None, f"{type(error).__name__}: {error}"
+            if isinstance(error, ssl.SSLError) and error.reason in NO_TLS:
+                raise BadOption(f"{self.server.url} does not use TLS: write its url with http://") from None
+            return None, describe_failure(error)
         return reply, ""
 
     def _connect(self) -> http.client.HTTPConnection:
@@ -173,21 +184,40 @@ class HttpClient:
         return self._connection
 
     def _check_refusal(self, reply: Reply, method: str, path: str) -> str:
-        """The text of a refusal that is worth a retry; raises for any other."""
+        """Return the text of a refusal that is worth a retry. Raise `RequestRefused` for any other."""
         problem = reply.problem
-        text = f"{reply.status} {problem.get('code', '')}: {problem.get('detail', reply.body[:200])}"
+        text = f"{reply.status} {problem.get('code', '')}: {problem.get('detail', '')}".rstrip(": ")
+        if "code" not in problem and reply.status not in RETRIED:
+            text = f"{reply.status} without a Mainstem error: is it a Mainstem server?"
         if reply.status in RETRIED or problem.get("retryable"):
             return text
         if reply.status == 401 and self.server.token_file is not None:
             return text
         if reply.status == 401:
             text += (
-                ". Run it again with a valid token: it goes on where it stopped. A token in a file (tokenFile, or "
-                "--token-file of a job) is read for each request"
+                ". Run this again with a valid token: it continues where it stopped. A token in a file (tokenFile, or "
+                "--token-file of a job) is read for every request, so it can be renewed meanwhile"
             )
         raise RequestRefused(
             f"{method} {path} at {self.server.url}: {text}", refusal=problem.get("code"), refused=reply.status
         )
+
+
+def describe_failure(error: Exception) -> str:
+    """Return in words why no reply came."""
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
+    if isinstance(error, socket.gaierror):
+        return "its host name is unknown"
+    if isinstance(error, TimeoutError):
+        return "no reply in time"
+    if isinstance(error, http.client.RemoteDisconnected | ConnectionError | http.client.IncompleteRead):
+        return "the connection broke"
+    if isinstance(error, http.client.HTTPException):
+        return "the reply is not HTTP"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror[:1].lower() + error.strerror[1:]
+    return type(error).__name__
 
 
 def _retry_after(reply: Reply) -> float:

@@ -1,4 +1,4 @@
-"""Reads ranges of the log as Arrow batches, page by page. A page that was cut off is requested again as a whole."""
+"""Reads ranges of the log as Arrow batches, page by page. A page that was cut off is requested again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ARROW = "application/vnd.apache.arrow.stream"
 
 @dataclass(frozen=True)
 class Selection:
-    """Which rows of a range are wanted. Empty means all."""
+    """A filter on the rows of a range. An empty field selects all."""
 
     streams: tuple[str, ...] = ()
     prefix: str = ""
@@ -27,7 +27,7 @@ class Selection:
 
     @property
     def matches_nothing(self) -> bool:
-        """No row is of a stream and of a partition."""
+        """Whether the filters contradict each other: no row belongs to a stream and to a partition."""
         of_streams = bool(self.streams or self.prefix or self.kind == "stream")
         of_partitions = bool(self.partitions or self.kind == "event")
         return of_streams and of_partitions
@@ -48,12 +48,13 @@ class Head:
 
 
 def read_head(client: HttpClient) -> Head:
+    """Ask the server for the head of its log."""
     found = client.get_json("/v1/log/head")
     return Head(int(found["head"]), int(found["pruned"]))
 
 
 def read_bound(client: HttpClient, after: int, until: int, rows: int | None, size: int | None = None) -> int:
-    """The id that is about so many rows, and at most so many bytes, after `after`; always at least one further."""
+    """Return the id about `rows` rows, and at most `size` bytes, after `after`; it is at least `after` + 1."""
     query = [("after", str(after)), ("until", str(until))]
     if rows is not None:
         query.append(("rows", str(rows)))
@@ -66,13 +67,13 @@ def read_bound(client: HttpClient, after: int, until: int, rows: int | None, siz
 def read_range(
     server: ServerOptions, selection: Selection, columns: tuple[str, ...], after: int, until: int, page_bytes: int
 ) -> Iterator[pa.RecordBatch]:
-    """The rows with `after` < committed_id <= `until`, each exactly once, also if the server restarts meanwhile."""
+    """Yield the rows of `after` < committed_id <= `until`, each exactly once, even if the server restarts."""
     if selection.matches_nothing or after >= until:
         return
     fixed = [*selection.as_query(), ("until", str(until)), ("max_bytes", str(page_bytes))]
     if len(columns) < len(LOG_COLUMNS):
         fixed.append(("columns", ",".join(columns)))
-    position = 0  # a large record comes in several pages
+    position = 0  # a large record spans several pages
     with HttpClient(server) as client:
         while after < until:
             start = [("after", str(after)), ("position", str(position))]
@@ -81,22 +82,23 @@ def read_range(
                 yield from (batch for batch in batches if batch.num_rows)
             following = int(reply.headers["Log-Next"]), int(reply.headers.get("Log-Position") or 0)
             if following <= (after, position):
-                raise OtherLog(f"the log at {server.url} ends at {after}, but {until} was there before")
+                raise OtherLog(f"the log at {server.url} ends at committed id {after}, but it reached {until} before")
             after, position = following
 
 
 def check_head(head: Head, after: int) -> None:
-    """Raise if the log ends before `after`: a log never gets shorter."""
+    """Raise `OtherLog` if the log ends before `after`: a log never gets shorter."""
     if head.head < after:
         raise OtherLog(
-            f"the log ends at {head.head}, but this had come to {after}: it is another server, or an older backup"
+            f"the log ends at committed id {head.head}, but this query had read up to {after}: the url is that of "
+            "another server, or the server was restored from an older backup"
         )
 
 
 def check_history(head: Head, known_pruned: int, after: int) -> None:
-    """Raise if anything after `after` was pruned, except for what was known to be pruned."""
+    """Raise `HistoryLost` if anything after `after` was pruned, except for what was known to be pruned."""
     if head.pruned > max(after, known_pruned):
         raise HistoryLost(
-            f"the log was pruned up to committed id {head.pruned}, but this had come to {after} only: rows are lost, "
-            "unless those that went are of streams or partitions that it does not read"
+            f"the log was pruned up to committed id {head.pruned}, but this query had only read up to {after}: rows "
+            "are lost, unless all pruned rows belong to streams or partitions that it does not read"
         )

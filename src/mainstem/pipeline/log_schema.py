@@ -21,11 +21,11 @@ LOG_COLUMNS = {
     "data": "BINARY NOT NULL",
     "committed_at": "TIMESTAMP NOT NULL",
 }
-"""Name -> Spark's type, in the order in which the server sends them."""
+"""Names and Spark types, in the order in which the server sends the columns."""
 
 
 def log_struct(names: tuple[str, ...]) -> StructType:
-    """These columns as Spark's type, without Spark's own parser, which needs Java."""
+    """Return these columns as a Spark type, without Spark's own parser, which needs Java."""
     from pyspark.sql import types as t
 
     types = {

@@ -1,4 +1,4 @@
-"""Checks of options that the server would refuse too, but only after Spark has started."""
+"""Checks options that the server would refuse as well, but only after Spark has started."""
 
 from collections.abc import Sequence
 
@@ -8,6 +8,7 @@ from mainstem.sync.protocol.partitions import normalise
 
 
 def check_globs(option: str, patterns: Sequence[str]) -> None:
+    """Raise `BadOption`, which names the option, for an invalid pattern."""
     for pattern in patterns:
         try:
             check_glob(pattern)
@@ -16,7 +17,7 @@ def check_globs(option: str, patterns: Sequence[str]) -> None:
 
 
 def check_partitions(option: str, names: Sequence[str]) -> None:
-    """An empty list is allowed."""
+    """Raise `BadOption` for invalid partition names. An empty list is allowed."""
     try:
         if names:
             normalise(names)

@@ -1,4 +1,4 @@
-"""Batches of the log in the schema that Spark asks for: the log's own columns, and typed fields of JSON messages."""
+"""Converts batches of the log to the schema that Spark expects: columns of the log, and typed fields of messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class BatchConverter:
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise BadOption(
-                f"the column {twice[0]!r} is there twice: the log has one of this name; "
+                f"there are two columns {twice[0]!r}, since the log has one of this name; "
                 "set schemaColumn=value to get the typed fields as one struct column instead"
             )
         self.arrow = to_arrow_schema(schema, timezone="UTC")
@@ -31,7 +31,7 @@ class BatchConverter:
         self._struct = next((field for field in typed if field.name == schema_column), None)
         if self._struct is not None:
             if len(typed) > 1 or not isinstance(self._struct.dataType, StructType):
-                raise BadOption(f"schemaColumn {schema_column!r} must be the only typed column, and a struct")
+                raise BadOption(f"schemaColumn: {schema_column!r} must be the only typed column, and a struct")
             self._parser: JsonColumns | None = JsonColumns(self._struct.dataType)
         else:
             self._parser = JsonColumns(StructType(typed)) if typed else None
@@ -40,7 +40,7 @@ class BatchConverter:
         self._passes = self._parser is None and self.log_names == list(self.columns)
 
     def _wanted(self) -> tuple[str, ...]:
-        """What the server has to send, in its order."""
+        """Return the columns that the server must send, in its order."""
         wanted = set(self.log_names)
         if self._parser is not None:
             wanted |= {"kind", "content_type", "data"}
@@ -61,7 +61,7 @@ class BatchConverter:
 
 
 def _json_flags(batch: pa.RecordBatch) -> list[bool] | None:
-    """Which rows hold JSON: all events, and streams of that type. None stands for all of them."""
+    """Return which rows hold JSON: all events, and the messages of JSON streams. None means all rows."""
     types = batch.column("content_type")
     of_json = pc.fill_null(pc.match_substring_regex(types, JSON_TYPE), False)
     flags = pc.or_(of_json, pc.equal(batch.column("kind"), "event"))

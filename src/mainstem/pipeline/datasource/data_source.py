@@ -1,4 +1,4 @@
-"""The format `mainstem`: what Spark asks first, and who answers the rest."""
+"""The entry point of the format `mainstem`: its schema, readers and writers."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class MainstemDataSource(DataSource):
         options = parse_read_options(self.options)
         for name in options.columns:
             if name not in LOG_COLUMNS:
-                raise BadOption(f"columns: there is no {name!r}; there are: {', '.join(LOG_COLUMNS)}")
+                raise BadOption(f"columns: there is no column {name!r}; the columns are {', '.join(LOG_COLUMNS)}")
         if options.schema_column is not None and options.schema is None:
-            raise BadOption("schemaColumn is the column of the fields that schema names: give schema too")
+            raise BadOption("schemaColumn needs the option schema, which names its fields")
         chosen = options.columns or tuple(LOG_COLUMNS)
         columns = [f"`{name}` {LOG_COLUMNS[name]}" for name in chosen]
         if options.schema is not None and options.schema_column is not None:
@@ -57,4 +57,4 @@ class MainstemDataSource(DataSource):
 
 def _check_append(overwrite: bool) -> None:
     if overwrite:
-        raise BadOption('a log is only appended to: use mode("append") or outputMode("append")')
+        raise BadOption('the log is append-only: use mode("append") or outputMode("append")')

@@ -1,4 +1,4 @@
-"""Sends a staged batch from the driver: its requests in order, as an idempotent producer that may repeat each."""
+"""Sends a staged batch from the driver: its requests in order, as an idempotent producer that may repeat them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REFUSALS = frozenset({403, 404, 409})
 def deliver(
     options: WriteOptions, staging: StagingDirectory, manifest: Manifest, producer: str, epoch: int
 ) -> dict[str, str]:
-    """Send everything; the end offsets of some streams. It may be repeated: the server skips what it has already."""
+    """Send everything, and return the end offsets of some streams. It may be repeated: the server skips duplicates."""
     frames = (frame for file in manifest.files for frame in staging.read_frames(file))
     if options.into_events:
         return submit_events(options, frames, options.client_id or f"spark-{producer}")
@@ -34,7 +34,7 @@ def deliver(
 
 
 def is_still_stored(options: WriteOptions, manifest: Manifest) -> bool:
-    """Whether the server still has a batch that is done. It may be another server by now, or a stream was deleted."""
+    """Return whether the server still has a batch that is done. A stream may be deleted, or the server replaced."""
     with HttpClient(options.server) as client:
         for name, end in manifest.reached.items():
             partition = f"/v1/partition/{quote(name, safe='')}"
@@ -47,7 +47,7 @@ def is_still_stored(options: WriteOptions, manifest: Manifest) -> bool:
 
 
 class Appender:
-    """Appends to streams over one connection. The sequence number of a chunk counts the chunks of its stream."""
+    """Appends to streams over one connection. The sequence number of a chunk is its number within its stream."""
 
     def __init__(self, options: WriteOptions, producer: str, epoch: int) -> None:
         self._content_type = options.content_type
@@ -95,10 +95,10 @@ def _explain(reply: Reply, stream: str, producer: str, epoch: int) -> RequestRef
     code = reply.problem.get("code")
     advice = {
         "stale_epoch": "The checkpoint is older than what was written: it was restored, or two queries use copies of "
-        "it. Begin with a new checkpoint",
-        "producer_gap": "The stream was deleted and made again while it was written. Begin with a new checkpoint",
-        "stream_closed": "Write into another stream",
-        "content_type_mismatch": "Set the content type to that of the stream",
+        "it. Start with a new checkpoint",
+        "producer_gap": "The stream was deleted and created again during the write. Start with a new checkpoint",
+        "stream_closed": "Write to another stream",
+        "content_type_mismatch": "Set contentType to that of the stream",
     }.get(str(code), "")
     text = f"{reply.status} {code}: {reply.problem.get('detail', '')}"
     return RequestRefused(
@@ -109,7 +109,7 @@ def _explain(reply: Reply, stream: str, producer: str, epoch: int) -> RequestRef
 
 
 def _append_concurrently(options: WriteOptions, frames: Iterator[Frame], producer: str, epoch: int) -> dict[str, str]:
-    """Streams share a few connections. All chunks of a stream go over the same one, which keeps their order."""
+    """Append over a few connections. All chunks of a stream use the same one, which keeps their order."""
     threads = [_AppendThread(options, producer, epoch) for _ in range(limits.SINK_CONNECTIONS)]
     try:
         for frame in frames:
@@ -150,7 +150,7 @@ class _AppendThread:
         with self._appender as appender:
             while (frame := self._frames.get()) is not None:
                 if self._error is not None:
-                    continue  # keep taking frames, so that `put` does not block
+                    continue  # keep draining the queue, so that `put` does not block
                 try:
                     appender.append(frame)
                 except MainstemError as error:

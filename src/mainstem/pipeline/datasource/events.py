@@ -1,4 +1,4 @@
-"""Staged events over the sync protocol. An event keeps its id, so what was committed before is recognised."""
+"""Submits staged events over the sync protocol. Each event keeps its id, so the server recognises a repetition."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 import msgspec
-from websockets.exceptions import WebSocketException
+from websockets.exceptions import InvalidStatus, WebSocketException
 
 from mainstem import limits
 from mainstem.client.sync_connection import SyncConnection
@@ -23,11 +23,12 @@ from mainstem.client.sync_protocol.urls import endpoint_url
 from mainstem.errors import BadRow, RequestRefused, ServerUnreachable
 from mainstem.pipeline.datasource.options import WriteOptions
 from mainstem.pipeline.datasource.staging_directory import Frame
+from mainstem.pipeline.http_client import describe_failure
 from mainstem.streams.rules.offsets import Offset
 
 
 def submit_events(options: WriteOptions, frames: Iterator[Frame], client_id: str) -> dict[str, str]:
-    """Submit every frame, and return when each of their events is committed: where some of the partitions ended."""
+    """Submit every frame and wait until its events are committed. Return the ends of some partitions."""
     in_flight: deque[Frame] = deque()
     reached: dict[str, str] = {}
     deadline_s = time.monotonic() + options.server.retry_s
@@ -41,17 +42,26 @@ def submit_events(options: WriteOptions, frames: Iterator[Frame], client_id: str
                 _pump(options, connection, frames, in_flight, progress, reached)
                 return reached
         except (OSError, WebSocketException, ServerRefused) as error:
-            reason = f"{type(error).__name__}: {error}"
+            reason = _describe(error)
             if isinstance(error, ServerRefused):
                 _check_temporary(error, options)
-                reason = f"{type(error).__name__}: {error.code}: {error.message}"
+                reason = f"{error.code}: {error.message}"
                 time.sleep(min(error.retry_after_s or 0.0, limits.PIPELINE_BACKOFF_S_MAX))
             if progress.made:
                 deadline_s, pause_s = time.monotonic() + options.server.retry_s, limits.PIPELINE_BACKOFF_S
             if time.monotonic() + pause_s > deadline_s:
-                raise ServerUnreachable(f"{options.server.url}/v1/sync: {reason}") from None
+                raise ServerUnreachable(
+                    f"{options.server.url}/v1/sync did not accept the events within {options.server.retry_s:g} s: "
+                    f"{reason}"
+                ) from None
             time.sleep(pause_s)
             pause_s = min(pause_s * 2, limits.PIPELINE_BACKOFF_S_MAX)
+
+
+def _describe(error: Exception) -> str:
+    if isinstance(error, InvalidStatus):
+        return f"the server refused the connection with status {error.response.status_code}"
+    return "the connection broke" if isinstance(error, WebSocketException) else describe_failure(error)
 
 
 class _Progress:
@@ -68,7 +78,7 @@ def _pump(
 ) -> None:
     while True:
         while len(in_flight) < limits.SINK_SUBMITS_MAX and (frame := next(frames, None)) is not None:
-            in_flight.append(frame)  # before it is sent: if that fails, it is sent again
+            in_flight.append(frame)  # before it is sent, so that a failed send is repeated
             _send(connection, frame)
         if not in_flight:
             return
@@ -100,14 +110,14 @@ def _send(connection: SyncConnection, frame: Frame) -> None:
 
 
 def _check_temporary(refusal: ServerRefused, options: WriteOptions) -> None:
-    """Raise unless another connection may succeed. A token file may hold a newer token by then."""
+    """Raise `RequestRefused` unless another attempt may succeed. A token file may hold a newer token by then."""
     if not (refusal.retryable or (refusal.code == "auth_failed" and options.server.token_file is not None)):
         text = f"{options.server.url}/v1/sync: {refusal.code}: {refusal.message}"
         raise RequestRefused(text, refusal=refusal.code) from None
 
 
 def _note_end(frame: Frame, results: Sequence[SubmitResult], reached: dict[str, str]) -> None:
-    """The last committed event of a frame, under its first partition, as an offset of that partition."""
+    """Record the last committed event of a frame as an offset of its first partition."""
     last = max(results, key=lambda result: result.committed_id or 0)
     if last.committed_id is None:
         return
@@ -127,7 +137,8 @@ def _check(results: Sequence[SubmitResult], options: WriteOptions) -> None:
     rejected = [result for result in results if result.status != "committed"]
     if rejected and not options.skip_rejected:
         first = rejected[0]
-        errors = [msgspec.structs.asdict(error) for error in first.errors]
+        details = "; ".join(f"{error.field}: {error.message}" for error in first.errors)
         raise BadRow(
-            f"event {first.id!r} was rejected ({first.reason}): {errors}; skipRejected=true leaves such events out"
+            f"the server rejected event {first.id!r} ({first.reason}): {details}. Set skipRejected=true, or "
+            "--skip-rejected of an import, to skip such events"
         )

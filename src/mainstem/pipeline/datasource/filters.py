@@ -1,4 +1,4 @@
-"""Filters that the server can apply: ids, streams, kinds, partitions and times. The others stay with Spark."""
+"""Filters that the server can apply: ids, streams, kinds, partitions and times. Spark applies the others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 @dataclass(frozen=True)
 class Scan:
-    """A range of ids, and which of its rows to read. It matches nothing if the filters contradict each other."""
+    """A range of ids, and a selection of its rows. It matches nothing if the filters contradict each other."""
 
     after: int
     until: int
@@ -37,7 +37,7 @@ class Scan:
 
 
 def push_filters(scan: Scan, filters: Iterable[Filter]) -> tuple[Scan, list[Filter]]:
-    """The narrowed scan, and the filters that Spark must still apply."""
+    """Return the narrowed scan, and the filters that Spark must still apply."""
     left = []
     for filter_ in filters:
         narrowed = _push_one(scan, filter_)
@@ -51,7 +51,7 @@ def push_filters(scan: Scan, filters: Iterable[Filter]) -> tuple[Scan, list[Filt
 
 
 def _push_one(scan: Scan, filter_: Filter) -> tuple[Scan, bool] | None:
-    """The narrowed range, and whether the server's filter says exactly the same; None if it has none like it."""
+    """Return the narrowed scan, and whether it is exactly the filter; None if the server has no such filter."""
     attribute = getattr(filter_, "attribute", None)
     if attribute is None or len(attribute) != 1:
         return None
@@ -135,7 +135,7 @@ def _push_stream(scan: Scan, filter_: Filter, value: Any) -> tuple[Scan, bool] |
     else:
         return None
     if sum(len(quote(one)) for one in values) > limits.PUSHED_BYTES_MAX or any("*" in one for one in values):
-        return None  # too long for a URL, or a glob there
+        return None  # too long for a URL, or the server would take it for a glob
     kept = tuple(one for one in values if _may_match(selection, one))
     if not kept:
         return replace(scan, matches_nothing=True), True
@@ -153,7 +153,7 @@ def _push_kind(scan: Scan, value: str) -> Scan:
 
 
 def _push_partitions(scan: Scan, value: Any) -> tuple[Scan, bool] | None:
-    """Whoever has exactly these partitions has the first of them."""
+    """Narrow to the first of these partitions, which every matching event has."""
     if not value or not all(isinstance(one, str) and one for one in value):
         return None
     return replace(scan, selection=replace(scan.selection, partitions=(value[0],))), False

@@ -1,7 +1,7 @@
-"""Typed columns out of JSON messages: `schema` names the fields, and what does not fit becomes null.
+"""Extracts typed columns from JSON messages. `schema` names the fields, and a value that does not fit becomes null.
 
-Messages are decoded by msgspec into structs of the wanted fields, which is strict and fast. Only a message that does
-not fit is decoded again, field by field. (Arrow's own JSON reader ends the process on a top-level `null`.)
+msgspec decodes messages into structs of these fields, which is strict and fast. Only a message that does not fit is
+decoded again, field by field. (Arrow's own JSON reader crashes on a top-level `null`.)
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class JsonColumns:
     def __init__(self, schema: t.StructType) -> None:
         self.fields = schema.fields
         self._types = [_python_type(field.dataType, field.name) for field in self.fields]
-        # Spark's names may be anything, so the attributes are numbered and the names are those in JSON.
+        # Spark allows any name, so the attributes are numbered, and renamed in JSON.
         self._row = msgspec.defstruct(
             "Row",
             [(f"f{number}", type_ | None, None) for number, type_ in enumerate(self._types)],
@@ -52,7 +52,7 @@ class JsonColumns:
         self._nothing = self._row()
 
     def parse(self, messages: pa.Array, is_json: list[bool] | None) -> list[pa.Array]:
-        """One column per field. `is_json` says which messages are JSON at all; None means all."""
+        """Return one column per field. `is_json` says which messages are JSON; None means all."""
         raw = messages.to_pylist()
         if is_json is None:
             rows = [self._parse_row(message) for message in raw]
@@ -61,7 +61,7 @@ class JsonColumns:
         return [self._column(number, rows) for number in range(len(self.fields))]
 
     def parse_struct(self, messages: pa.Array, is_json: list[bool] | None) -> pa.Array:
-        """The same as one column of structs, null where the message is no JSON object."""
+        """Return the fields as one column of structs, with null for a message that is not a JSON object."""
         raw = messages.to_pylist()
         flags = is_json if is_json is not None else [True] * len(raw)
         rows = [self._parse_row(message) if ok else None for message, ok in zip(raw, flags, strict=True)]
@@ -84,7 +84,7 @@ class JsonColumns:
             return self._parse_loosely(message)
 
     def _parse_loosely(self, message: bytes) -> Any:
-        """What fits of a message, or None if it is no JSON object."""
+        """Return the fields of a message that fit, or None if it is not a JSON object."""
         try:
             found = msgspec.json.decode(message)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -99,7 +99,7 @@ def _convert(value: Any, type_: Any) -> Any:
     if value is None:
         return None
     if type_ is str and not isinstance(value, str):
-        return msgspec.json.encode(value).decode()  # as Spark's from_json does it
+        return msgspec.json.encode(value).decode()  # as in Spark's from_json
     try:
         return msgspec.convert(value, type_, strict=False)
     except (msgspec.ValidationError, ValueError, ArithmeticError):
@@ -119,11 +119,11 @@ def _python_type(type_: t.DataType, where: str) -> Any:
         fields = [(f"f{n}", _python_type(f.dataType, f.name) | None, None) for n, f in enumerate(type_.fields)]
         names = {f"f{n}": f.name for n, f in enumerate(type_.fields)}
         return msgspec.defstruct("Inner", fields, rename=names, gc=False)
-    raise BadOption(f"schema: {where} has the type {type_.simpleString()}, which cannot be read from JSON here")
+    raise BadOption(f"schema: {where} has the type {type_.simpleString()}, which cannot be read from JSON")
 
 
 def _finish(type_: t.DataType) -> Finish | None:
-    """What makes a decoded value into one that Arrow takes, where the two differ."""
+    """Return a function that turns a decoded value into one that Arrow accepts, or None if it does already."""
     if isinstance(type_, t.DecimalType):
         step, most = decimal.Decimal(1).scaleb(-type_.scale), type_.precision
         return lambda value: _fit_decimal(value, step, most)

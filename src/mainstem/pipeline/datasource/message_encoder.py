@@ -1,4 +1,4 @@
-"""Rows of a DataFrame as messages: one JSON object a row, or the bytes of one column, a whole Arrow batch at a time."""
+"""Encodes rows as messages, one Arrow batch at a time: one JSON object per row, or the bytes of one column."""
 
 from __future__ import annotations
 
@@ -23,56 +23,56 @@ NEEDS_ESCAPE = r'["\\\x00-\x1f]'
 
 
 class Chunk(NamedTuple):
-    """Some messages of one stream, as the body of an append holds them."""
+    """Some messages of one stream, encoded as in the body of an append."""
 
     data: memoryview
     rows: int
 
 
 class MessageEncoder:
-    """Which columns make the message, and how."""
+    """Makes messages of the columns that the options choose."""
 
     def __init__(self, names: list[str], types: list[pa.DataType], options: WriteOptions) -> None:
         self._json = options.json
         aside = {options.stream_column, options.partition_column, options.id_column} - {None}
         for name in sorted(name for name in aside if name is not None):
             if name not in names:
-                raise BadOption(f"there is no column {name!r}; there are: {', '.join(names)}")
+                raise BadOption(f"there is no column {name!r}; the columns are {', '.join(names)}")
         left = [name for name in names if name not in aside]
         self._value = options.value_column
         if self._value is None and len(left) == 1 and left[0] == "value" and _is_text(types[names.index("value")]):
             self._value = "value"
         if self._value is not None and self._value not in names:
-            raise BadOption(f"there is no column {self._value!r} for valueColumn; there are: {', '.join(names)}")
+            raise BadOption(f"there is no column {self._value!r} for valueColumn; the columns are {', '.join(names)}")
         if self._value is not None and not _is_text(types[names.index(self._value)]):
-            raise BadOption(f"the column {self._value!r} of valueColumn must be a string or binary")
+            raise BadOption(f"valueColumn: the column {self._value!r} must be of the type string or binary")
         if self._value is None and not self._json:
             raise BadOption(
-                f"rows become JSON objects, but the content type is {options.content_type}: give valueColumn"
+                f"rows become JSON objects, but the content type is {options.content_type}: set valueColumn"
             )
         if not left:
-            raise BadOption("no column is left for the message")
+            raise BadOption("no column is left for the message: select at least one more")
         self._columns = left
 
     @property
     def raw(self) -> bool:
-        """Whether messages come ready-made, so that nobody has looked at them yet."""
+        """Whether messages come from a column as they are, so that their JSON has not been checked yet."""
         return self._value is not None
 
     def encode(self, batch: pa.RecordBatch) -> pa.Array:
-        """One message a row, as large binary."""
+        """Return one message per row, as large binary."""
         if self._value is not None:
             messages = batch.column(self._value)
             if messages.null_count:
-                raise BadRow(f"the column {self._value!r} holds nulls: leave those rows out")
+                raise BadRow(f"the column {self._value!r} contains nulls: filter those rows out")
             return messages.cast(pa.large_binary())
         fields = [_encode_field(name, batch.column(name)) for name in self._columns]
-        # Nulls are left out, as Spark's to_json does it.
+        # Nulls are left out, as in Spark's to_json.
         inside = pc.binary_join_element_wise(*fields, pa.scalar(",", TEXT), null_handling="skip")
         return _wrap("{", inside, "}").cast(pa.large_binary())
 
     def chunk(self, messages: pa.Array, chunk_bytes: int) -> Iterator[Chunk]:
-        """The messages one after another, in JSON mode with a comma after each, split between them."""
+        """Split the messages into chunks. In JSON mode, a comma follows each message."""
         if self._json:
             comma = pa.scalar(b",", pa.large_binary())
             messages = pc.binary_join_element_wise(messages, comma, pa.scalar(b"", pa.large_binary()))
@@ -85,7 +85,7 @@ class MessageEncoder:
             last = min(last, first + limits.APPEND_MESSAGES_MAX)
             found = Chunk(buffer[start : int(ends[last])], last - first)
             if len(found.data) > limits.SINK_CHUNK_BYTES_MAX - 2:
-                raise BadRow(f"a message of {len(found.data)} bytes is larger than {limits.SINK_CHUNK_BYTES_MAX}")
+                raise BadRow(f"a message has {len(found.data)} bytes; the limit is {limits.SINK_CHUNK_BYTES_MAX}")
             if self._json and self.raw:
                 check_json(found, messages.slice(first, found.rows))
             yield found
@@ -93,19 +93,19 @@ class MessageEncoder:
 
 
 def check_json(chunk: Chunk, messages: pa.Array) -> None:
-    """Check by the server's own rule: what is staged must not be refused when it is sent."""
+    """Raise `BadRow` for a message that the server would refuse later, after it was staged."""
     error = _find_json_error(bytes(chunk.data[:-1]), chunk.rows)
     if error is None:
         return
-    for message in messages:  # find the one that is wrong; each ends with a comma
+    for message in messages:  # find the invalid one; each ends with a comma
         data = message.as_py()[:-1]
         if (its_error := _find_json_error(data, 1)) is not None:
-            raise BadRow(f"a message is not JSON: {data[:80]!r} ({its_error})")
-    raise BadRow(f"messages are not JSON: {error}")
+            raise BadRow(f"a message is not JSON, {its_error}: {data[:80].decode(errors='replace')!r}")
+    raise BadRow(f"some messages are not JSON: {error}")
 
 
 def _find_json_error(values: bytes, number: int) -> str | None:
-    """What is wrong with so many JSON values, with commas between them."""
+    """Return what is wrong with this number of JSON values, which commas separate."""
     try:
         return (
             None
@@ -114,8 +114,8 @@ def _find_json_error(values: bytes, number: int) -> str | None:
         )
     except EmptyArray:
         return "it is empty"
-    except BadJson as error:
-        return error.detail
+    except BadJson:
+        return "it is malformed"
 
 
 def _ends(messages: pa.Array) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -133,13 +133,13 @@ def _is_text(type_: pa.DataType) -> bool:
 
 
 def _encode_field(name: str, column: pa.Array) -> pa.Array:
-    """`"name":value` for each row, null where the value is."""
+    """Return `"name":value` for each row, and null where the value is null."""
     key = json.dumps(name, ensure_ascii=False) + ":"
     return _wrap(key, encode_values(column, name), "")
 
 
 def encode_values(column: pa.Array, name: str) -> pa.Array:
-    """Each value as JSON text."""
+    """Return each value as JSON text."""
     type_ = column.type
     if pa.types.is_boolean(type_) or pa.types.is_integer(type_) or pa.types.is_decimal(type_):
         return column.cast(TEXT)
@@ -154,7 +154,7 @@ def encode_values(column: pa.Array, name: str) -> pa.Array:
     if pa.types.is_date(type_):
         return _wrap('"', column.cast(pa.string()).cast(TEXT), '"')
     if pa.types.is_binary(type_) or pa.types.is_large_binary(type_):
-        raise BadOption(f"the column {name!r} is binary: name it as valueColumn, cast it, or leave it out")
+        raise BadOption(f"the column {name!r} is binary: make it the valueColumn, cast it, or leave it out")
     return _encode_one_by_one(column, name)
 
 
@@ -174,16 +174,16 @@ def _wrap(before: str, text: pa.Array, after: str) -> pa.Array:
 
 
 def _encode_one_by_one(column: pa.Array, name: str) -> pa.Array:
-    """Arrays, structs and maps: they go through Python objects."""
+    """Encode arrays, structs and maps, which takes Python objects."""
     if pa.types.is_map(column.type):
         values = [None if value is None else dict(value) for value in column.to_pylist()]
     else:
         values = column.to_pylist()
     try:
         texts = [None if value is None else msgspec.json.encode(value, enc_hook=_encode_odd) for value in values]
-    except (TypeError, NotImplementedError) as error:
+    except (TypeError, NotImplementedError):
         raise BadOption(
-            f"the column {name!r} cannot be written as JSON ({error}): use to_json or leave it out"
+            f"the column {name!r} of the type {column.type} has no JSON form: cast it, or leave it out"
         ) from None
     return pa.array(texts, pa.large_binary()).cast(TEXT)
 

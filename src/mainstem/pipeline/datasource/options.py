@@ -25,14 +25,14 @@ SPARK_OPTIONS = ("path", "checkpointLocation", "queryName", "outputMode")
 
 
 class OptionParser:
-    """Takes values out of Spark's options, by their names in any case."""
+    """Parses Spark's options, whose names are case-insensitive."""
 
     def __init__(self, options: Mapping[str, str], known: tuple[str, ...]) -> None:
         self._options = {name.lower(): value for name, value in options.items()}
         names = {name.lower() for name in (*SERVER_OPTIONS, *known, *SPARK_OPTIONS)}
         unknown = sorted(set(self._options) - names)
         if unknown:
-            raise BadOption(f"unknown option {unknown[0]!r}; there are: {', '.join((*SERVER_OPTIONS, *known))}")
+            raise BadOption(f"unknown option {unknown[0]!r}; the options are {', '.join((*SERVER_OPTIONS, *known))}")
 
     def text(self, name: str) -> str | None:
         return self._options.get(name.lower()) or None
@@ -57,7 +57,7 @@ class OptionParser:
     def server(self) -> ServerOptions:
         url = self.text("url")
         if url is None:
-            raise BadOption("the option url is missing, for example http://127.0.0.1:4437")
+            raise BadOption("the option url is missing; set it to the server, like http://127.0.0.1:4437")
         retry_s = self.number("retrySeconds", 0, int(limits.PIPELINE_RETRY_S_MAX))
         token_file = self.text("tokenFile")
         if token_file and self.text("token"):
@@ -77,13 +77,13 @@ class OptionParser:
 
 
 def split_names(text: str | None) -> tuple[str, ...]:
-    """The names in a list that is separated by commas."""
+    """Return the names in a comma-separated list."""
     return tuple(part.strip() for part in (text or "").split(",") if part.strip())
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What is read, and how much of it at once."""
+    """What to read, and how much at once."""
 
     server: ServerOptions
     streams: tuple[str, ...]
@@ -105,7 +105,7 @@ class ReadOptions:
 def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
     parser = OptionParser(options, READ_OPTIONS)
     if parser.text("streams") and parser.text("path"):
-        raise BadOption("load(path) is short for the option streams: give one of them")
+        raise BadOption("load(path) is short for the option streams: give only one of them")
     streams = parser.names("streams") or parser.names("path")
     check_globs("streams", streams)
     partitions = parser.names("partitions")
@@ -137,7 +137,7 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """Where rows go, and what a message is made of."""
+    """The target of the rows, and how messages are made from them."""
 
     server: ServerOptions
     stream: str | None
@@ -163,7 +163,7 @@ class WriteOptions:
 
     @property
     def target(self) -> str:
-        """In words, where the rows go: a producer id belongs to one target."""
+        """A description of the target. A producer id belongs to one target."""
         if self.into_events:
             return f"partitions {','.join(self.partitions) or f'of column {self.partition_column}'}"
         return f"stream {self.stream}" if self.stream else f"streams of column {self.stream_column}"
@@ -174,7 +174,7 @@ def parse_write_options(options: Mapping[str, str], *, streaming: bool) -> Write
     stream = parser.text("stream") or parser.text("path")
     targets = [stream, parser.text("streamColumn"), parser.text("partitions"), parser.text("partitionColumn")]
     if sum(target is not None for target in targets) != 1:
-        raise BadOption("say where rows go with one of: stream, streamColumn, partitions, partitionColumn")
+        raise BadOption("give exactly one of stream, streamColumn, partitions, partitionColumn")
     if stream is not None:
         try:
             check_path(stream)
@@ -183,13 +183,13 @@ def parse_write_options(options: Mapping[str, str], *, streaming: bool) -> Write
     partitions = parser.names("partitions")
     check_partitions("partitions", partitions)
     if streaming and parser.text("producerId"):
-        raise BadOption("producerId is for batch writes; a streaming query's own id is its producer id")
+        raise BadOption("producerId is for batch writes; a streaming query uses its own id")
     staging = parser.text("stagingLocation")
     if streaming:
         staging = staging or parser.text("checkpointLocation")
         if staging is None:
             raise BadOption(
-                "give checkpointLocation as an option of this writer, or stagingLocation: rows are staged there first"
+                "set checkpointLocation as an option of this writer, or stagingLocation: rows are staged there first"
             )
     return WriteOptions(
         server=parser.server(),

@@ -1,4 +1,4 @@
-"""Spark's two readers of the log: one batch of a range, and a stream of micro-batches."""
+"""Spark's two readers of the log: for one batch, and for a stream of micro-batches."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Offset = dict[str, int]
-"""`committed_id`: read up to and with it. `pruned`: the highest id that was gone already when the query looked."""
+"""`committed_id` is the last id that was read. `pruned` is the highest id that was already pruned at that time."""
 
 
 class Range(InputPartition):
@@ -45,7 +45,7 @@ class Range(InputPartition):
 def plan_partitions(
     after: int, until: int, shares: int, selection: Selection, known_pruned: int
 ) -> list[InputPartition]:
-    """Ranges of about equally many ids. That needs no request, and appends of different sizes even out across them."""
+    """Return ranges with about the same number of ids. That needs no request, and differences in size even out."""
     count = max(min(shares, until - after), 1)
     ends = [after + (until - after) * share // count for share in range(count + 1)]
     return [Range(first, last, selection, known_pruned) for first, last in itertools.pairwise(ends)]
@@ -59,10 +59,10 @@ class RangeReader:
         self.schema = schema
         self.selection = Selection(streams=options.streams, partitions=options.partitions, kind=options.kind)
         if self.selection.matches_nothing:
-            raise BadOption("no row is of a stream and of a partition: streams, partitions and kind exclude each other")
-        BatchConverter(
-            schema, options.schema_column
-        )  # raises now, on the driver, if something is wrong with the schema
+            raise BadOption(
+                "streams, partitions and kind exclude each other: no row belongs to a stream and to a partition"
+            )
+        BatchConverter(schema, options.schema_column)  # raises now, on the driver, if the schema is invalid
 
     def read_batches(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Range)
@@ -73,17 +73,17 @@ class RangeReader:
         )
         yield from (converter.convert(batch) for batch in rows)
         if options.fail_on_data_loss and partition.after < partition.until:
-            with HttpClient(options.server) as client:  # it may have been pruned while it was read
+            with HttpClient(options.server) as client:  # the range may have been pruned while it was read
                 check_history(read_head(client), partition.known_pruned, partition.after)
 
 
 class LogReader(RangeReader, DataSourceReader):
-    """One read of the log as it is now, or of a range of it."""
+    """Reads the log as it is now, or a range of it."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         super().__init__(options, schema)
         until = limits.INTEGER_MAX if options.ending_id is None else options.ending_id
-        # Rows *from* startingId on are scan, while `after` is the last one that is not.
+        # startingId is the first id to read, and `after` is the last one not to read.
         self.scan = Scan(max((options.starting_id or 0) - 1, 0), until, self.selection)
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
@@ -108,7 +108,7 @@ class LogReader(RangeReader, DataSourceReader):
 
 
 class LogStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The log as it grows. The checkpoint holds one committed id for all streams and partitions."""
+    """Follows the log. The checkpoint holds one committed id for all streams and partitions."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         super().__init__(options, schema)
@@ -158,7 +158,7 @@ class LogStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvaila
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         size = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
         if rows is not None:
-            size = self.options.bytes_max  # Spark knows one limit at a time, the options may have both
+            size = self.options.bytes_max  # Spark passes one limit, but the options may set both
         if rows is not None or size is not None:
             until = read_bound(self.client, after, until, rows, size)
         return _offset(until, head.pruned)
@@ -168,7 +168,7 @@ class LogStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvaila
         return _offset(head.head, head.pruned)
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        """From the two offsets alone: a replay must see the same rows, whatever came since."""
+        """Plan from the two offsets alone, so that a replay reads the same rows."""
         known = max(start.get("pruned", 0), end.get("pruned", 0))
         shares = self.options.splits or limits.STREAM_SPLITS
         return plan_partitions(start["committed_id"], end["committed_id"], shares, self.selection, known)

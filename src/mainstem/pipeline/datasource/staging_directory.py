@@ -1,7 +1,7 @@
 """The staging directory: files that tasks write and the driver sends, and one manifest per batch.
 
-A manifest fixes which files make a batch, and in which order, before the first of them is sent. Whoever replays the
-batch finds it and sends those files again, whatever its own tasks have made of the rows this time.
+A manifest fixes which files make up a batch, and in which order, before the first of them is sent. A replay of the
+batch finds the manifest and sends the same files again, whatever its own tasks have staged this time.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Frame(NamedTuple):
 
 
 class StagedFile(msgspec.Struct, frozen=True):
-    """What a task has staged."""
+    """A file that a task has staged."""
 
     path: str
     size: int
@@ -44,13 +44,13 @@ class StagedFile(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """The files of a batch in the order in which they are sent. It is stored as JSON."""
+    """The files of a batch, in the order in which they are sent. It is stored as JSON."""
 
     target: str
     files: list[StagedFile]
     done: bool = False
     reached: dict[str, str] = {}
-    """When it is done: where some of the streams or partitions ended, to tell whether the server still has it."""
+    """When the batch is done: the ends of some streams or partitions, to check later that the server still has it."""
 
 
 class StagingDirectory:
@@ -67,13 +67,13 @@ class StagingDirectory:
     # Tasks
 
     def open_writer(self, batch: int, partition: int) -> StagedFileWriter:
-        """A file of its own for each attempt of a task: what a failed one has left is never sent."""
+        """Open a separate file for each attempt of a task, so that the file of a failed attempt is never sent."""
         folder = self.batch_folder(batch)
         self._fs.create_dir(folder, recursive=True)
         path = f"{folder}/{partition:06d}-{uuid.uuid4().hex}.frames"
         return StagedFileWriter(self._fs.open_output_stream(path), path, self._local)
 
-    # The driver
+    # Driver
 
     def read_manifest(self, batch: int) -> Manifest | None:
         path = self._manifest_path(batch)
@@ -83,27 +83,27 @@ class StagingDirectory:
             return msgspec.json.decode(file.read(), type=Manifest)
 
     def write_manifest(self, batch: int, manifest: Manifest) -> Manifest:
-        """The manifest that counts: this one, or the one that another driver wrote first."""
+        """Write the manifest, and return the one that counts: this one, or one that another driver wrote first."""
         self._write(self._manifest_path(batch), msgspec.json.encode(manifest), replace=False)
         found = self.read_manifest(batch)
         assert found is not None
         return found
 
     def mark_done(self, batch: int, manifest: Manifest, reached: dict[str, str] | None = None) -> None:
-        """Note that the whole batch is sent. The note stays until the next batch is done."""
+        """Record that the whole batch was sent. The record stays until the next batch is done."""
         done = Manifest(manifest.target, [], done=True, reached=reached or {})
         self._write(self._manifest_path(batch), msgspec.json.encode(done), replace=True)
 
     def delete_manifest(self, batch: int) -> None:
-        """Forget that the batch was sent, since the server does not have it any more."""
+        """Forget that the batch was sent, because the server no longer has it."""
         self.discard(self._manifest_path(batch))
 
     def read_frames(self, file: StagedFile) -> Iterator[Frame]:
-        """The frames of a file, one at a time."""
+        """Yield the frames of a file."""
         try:
             stream = self._fs.open_input_stream(file.path)
         except FileNotFoundError:
-            raise StageLost(f"{file.path} is not there") from None
+            raise StageLost(f"{file.path} is missing") from None
         with stream:
             for _ in range(file.frames):
                 name_size, rows, size = FRAME.unpack(_read_exactly(stream, FRAME.size, file.path))
@@ -111,7 +111,7 @@ class StagingDirectory:
                 yield Frame(name, rows, _read_exactly(stream, size, file.path))
 
     def clean(self, batch: int) -> None:
-        """Remove what no replay can need: files of a batch that is done, and all of earlier batches."""
+        """Remove what no replay can need: the files of a batch that is done, and all earlier batches."""
         for entry in self._list(self.folder):
             number = Path(entry.path).name
             if number.isdigit() and int(number) < batch:
@@ -139,7 +139,7 @@ class StagingDirectory:
         return list(self._fs.get_file_info(fs.FileSelector(folder, allow_not_found=True)))
 
     def _write(self, path: str, data: bytes, *, replace: bool) -> None:
-        """All at once or not at all, and on disk. Object stores do that by themselves."""
+        """Write a file atomically and durably. Object stores guarantee that."""
         if self._local:
             (replace_file if replace else create_file)(Path(path), data)
             return
@@ -170,7 +170,7 @@ class StagedFileWriter:
         self._rows += rows
 
     def close(self) -> StagedFile:
-        """What was written, on disk."""
+        """Flush the file to disk, and describe it."""
         self._file.close()
         if self._local:
             fsync(self._path)
@@ -180,5 +180,5 @@ class StagedFileWriter:
 def _read_exactly(stream: pa.NativeFile, size: int, path: str) -> bytes:
     data: bytes = stream.read(size)
     if len(data) != size:
-        raise StageLost(f"{path} is cut short")
+        raise StageLost(f"{path} is truncated")
     return data

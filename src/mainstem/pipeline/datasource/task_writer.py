@@ -1,4 +1,4 @@
-"""What a task does with its rows: encode them, cut them into requests, and put those into its file."""
+"""What a task does with its rows: it encodes them, splits them into requests, and writes these into its file."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from mainstem.streams.rules.paths import check_path
 from mainstem.sync.protocol.partitions import normalise
 
 EVENT_ID_NAMESPACE = uuid.UUID("5ad2ea0e-2f70-5e6c-9c1e-6f0d4c1f7b0a")
-"""Of the ids of events that come without one."""
+"""The namespace of generated event ids."""
 
 
 def check_columns(schema: StructType, options: WriteOptions) -> None:
-    """Raise on the driver, before any task runs, if something is wrong with the columns."""
+    """Raise `BadOption` on the driver, before any task runs, if the columns do not fit the options."""
     arrow = to_arrow_schema(schema, timezone="UTC")
     encoder = MessageEncoder(arrow.names, arrow.types, options)
     empty = pa.RecordBatch.from_arrays([pa.array([], field.type) for field in arrow], schema=arrow)
@@ -51,7 +51,7 @@ def stage_rows(
 
 
 class AppendBuffer:
-    """Collects rows of one stream until they make up a request."""
+    """Collects rows of one stream until they fill a request."""
 
     def __init__(self, name: str, options: WriteOptions, writer: StagedFileWriter) -> None:
         self._name = name
@@ -80,12 +80,12 @@ class AppendBuffer:
 
 
 def _stage_streams(batches: Iterator[pa.RecordBatch], options: WriteOptions, writer: StagedFileWriter) -> None:
-    """Group the rows by stream, in their order. What is buffered for all streams together is bounded."""
+    """Group the rows by stream, in their order. The buffers of all streams together are bounded."""
     buffers: dict[str, AppendBuffer] = {}
     for batch in batches:
         names = batch.column(options.stream_column)
         if names.null_count:
-            raise BadRow(f"the column {options.stream_column!r} of streamColumn holds nulls: leave those rows out")
+            raise BadRow(f"the column {options.stream_column!r} of streamColumn contains nulls: filter those rows out")
         order = pc.sort_indices(names)
         batch, names = batch.take(order), names.take(order)
         encoder = MessageEncoder(batch.schema.names, batch.schema.types, options)
@@ -104,7 +104,7 @@ def _stage_streams(batches: Iterator[pa.RecordBatch], options: WriteOptions, wri
 
 
 def _runs(names: pa.Array) -> Iterator[tuple[str, int, int]]:
-    """Each name of a sorted column, where it begins, and how often it is there."""
+    """Yield each name of a sorted column, its first row, and its number of rows."""
     ends = pc.run_end_encode(names)
     first = 0
     for name, end in zip(ends.values.to_pylist(), ends.run_ends.to_pylist(), strict=True):
@@ -116,14 +116,14 @@ def _check_stream(name: str) -> str:
     try:
         check_path(name)
     except BadPath as error:
-        raise BadRow(f"streamColumn holds {name[:80]!r}: {error.detail}") from None
+        raise BadRow(f"streamColumn contains {name[:80]!r}: {error.detail}") from None
     return name
 
 
 def _stage_events(
     batches: Iterator[pa.RecordBatch], options: WriteOptions, writer: StagedFileWriter, task_name: str
 ) -> None:
-    """Items of `submit_events`, as many in a frame as the server takes at once."""
+    """Write items of `submit_events`, as many per frame as the server accepts at once."""
     number = size = 0
     items: dict[str, bytes] = {}
     for batch in batches:
@@ -133,7 +133,7 @@ def _stage_events(
         partitions = _partitions(batch, options)
         for row, event in enumerate(events):
             if not event.lstrip()[:1] == b"{" or (encoder.raw and not _is_json(event)):
-                raise BadRow(f"an event is a JSON object, not {event[:80]!r}")
+                raise BadRow(f"an event must be a JSON object, not {event[:80].decode(errors='replace')!r}")
             id_ = (
                 str(uuid.uuid5(EVENT_ID_NAMESPACE, f"{task_name}/{number}"))
                 if ids is None
@@ -142,7 +142,7 @@ def _stage_events(
             number += 1
             item = b'{"id":%b,"partitions":%b,"event":%b}' % (msgspec.json.encode(id_), partitions[row], event)
             full = size + len(item) > limits.SINK_SUBMIT_BYTES or len(items) >= limits.SYNC_BATCH_ITEMS_MAX
-            if full or id_ in items:  # an id must not come twice in one message
+            if full or id_ in items:  # a message must not contain an id twice
                 _flush_events(items, writer)
                 size = 0
             items[id_] = item
@@ -157,7 +157,7 @@ def _flush_events(items: dict[str, bytes], writer: StagedFileWriter) -> None:
 
 
 def _partitions(batch: pa.RecordBatch, options: WriteOptions) -> list[bytes]:
-    """The list of partitions of each row, as JSON."""
+    """Return the list of partitions of each row, as JSON."""
     if options.partition_column is None:
         return [_check_partitions(list(options.partitions))] * batch.num_rows
     known: dict[Any, bytes] = {}
@@ -166,7 +166,7 @@ def _partitions(batch: pa.RecordBatch, options: WriteOptions) -> list[bytes]:
         names = [value] if isinstance(value, str) else value
         if not isinstance(names, list):
             raise BadRow(
-                f"partitionColumn {options.partition_column!r} holds {names!r}: give a string or an array of them"
+                f"partitionColumn {options.partition_column!r} contains {names!r}: use a string or an array of strings"
             )
         key = tuple(names)
         if key not in known:
@@ -187,7 +187,8 @@ def _check_partitions(names: list[str]) -> bytes:
 def _check_id(value: Any, options: WriteOptions) -> str:
     if not isinstance(value, str) or not 0 < len(value.encode()) <= limits.EVENT_ID_BYTES_MAX:
         raise BadOption(
-            f"idColumn {options.id_column!r} must hold strings of 1 to {limits.EVENT_ID_BYTES_MAX} bytes, not {value!r}"
+            f"idColumn {options.id_column!r} must contain strings of 1 to {limits.EVENT_ID_BYTES_MAX} bytes, "
+            f"not {value!r}"
         )
     return value
 

@@ -1,4 +1,4 @@
-"""Spark's two writers: tasks staging their rows, the driver sends them. See docs/adr/0011-exactly-once-sink.md."""
+"""Spark's two writers: tasks stage their rows, and the driver sends them. See docs/adr/0011-exactly-once-sink.md."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class StagedCommitMessage(WriterCommitMessage):
-    """What a task reports to the driver: whose rows it has staged, and where."""
+    """A task's report to the driver: the producer, and the file with its staged rows."""
 
     producer: str
     partition: int
@@ -34,7 +34,7 @@ class StagedCommitMessage(WriterCommitMessage):
 
 
 class LogStreamWriter(DataSourceStreamArrowWriter):
-    """The producer is the query, the epoch is the micro-batch; both stay the same when it is replayed."""
+    """Writes a stream. The producer is the query and the epoch is the micro-batch, so a replay repeats both."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         self.options = options
@@ -47,7 +47,9 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
         assert task is not None
         query, batch = task.getLocalProperty("sql.streaming.queryId"), task.getLocalProperty("streaming.sql.batchId")
         if query is None or batch is None:
-            raise BadOption("this Spark does not tell its tasks the query and batch they work for")
+            raise BadOption(
+                "this version of Spark does not tell its tasks their query and batch: use Spark 4.2.1 or newer"
+            )
         return _write(self.options, query, int(batch), task.partitionId(), iterator)
 
     def commit(self, messages: CommitMessages, batchId: int) -> None:
@@ -58,7 +60,7 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
 
 
 class LogWriter(DataSourceArrowWriter):
-    """The producer is `producerId`. Without one each write is new, and only its own tasks may retry."""
+    """Writes a batch. The producer is `producerId`; without one, each write has a new producer."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         self.options = options
@@ -82,7 +84,7 @@ class LogWriter(DataSourceArrowWriter):
 
 
 def open_staging(options: WriteOptions, producer: str) -> StagingDirectory:
-    """Without a `stagingLocation`, in a directory per server: what was sent to one server is unknown to another."""
+    """Open the staging directory. The default has one directory per server, since servers do not share writes."""
     server = hashlib.sha256(options.server.url.encode()).hexdigest()[:16]
     return StagingDirectory(options.staging or str(user_cache_dir("staging", server)), producer)
 
@@ -118,18 +120,20 @@ def _commit(options: WriteOptions, messages: CommitMessages, batch: int) -> None
             staging.mark_done(batch, manifest, deliver(options, staging, manifest, staged[0].producer, batch))
         except StageLost:
             now = staging.read_manifest(batch)
-            if now is None or not now.done:  # else a driver that was thought dead has finished the same batch
+            if now is None or not now.done:  # otherwise another driver has finished the same batch
                 raise
     staging.clean(batch)
 
 
 def _check_target(options: WriteOptions, manifest: Manifest) -> None:
     if manifest.target != options.target:
-        raise BadOption(f"producerId {options.producer_id!r} has written to {manifest.target}: take another one")
+        raise BadOption(
+            f"producerId {options.producer_id!r} has already written to {manifest.target}: choose another producerId"
+        )
 
 
 def _abort(options: WriteOptions, messages: CommitMessages, batch: int) -> None:
-    """Forget what was staged, unless some of it may have been sent: then the next attempt must find it."""
+    """Discard the staged rows, unless some may have been sent: the next attempt must find those."""
     for one in messages:
         if isinstance(one, StagedCommitMessage):
             staging = open_staging(options, one.producer)

@@ -25,7 +25,7 @@ class ArchiveSummary(Summary, kw_only=True):
     bytes: int = 0
     commits: int = 0
     compacted: int = 0
-    """Small files that were merged into larger ones."""
+    """The number of small files that were merged into larger ones."""
     vacuumed: int = 0
     dry_run: bool = False
 
@@ -44,6 +44,7 @@ DEFAULTS = ArchiveOptions()
 
 
 def make_archive(location: str, options: ArchiveOptions = DEFAULTS) -> Job:
+    """Return a job that copies the log into the Delta table at `location`."""
     return partial(_archive, table=open_archive(location), options=options)
 
 
@@ -74,13 +75,13 @@ def _archive(context: JobContext, table: LogTable, options: ArchiveOptions) -> A
 def _check_complete(head: Head, after: int) -> None:
     if head.pruned > after:
         raise HistoryLost(
-            f"rows up to committed id {head.pruned} were pruned, but the archive has come to {after} only: some of "
-            "them are lost"
+            f"the log was pruned up to committed id {head.pruned}, but the archive only reaches {after}: the rows "
+            "between them are lost"
         )
 
 
 def _estimate(context: JobContext, done: ArchiveSummary, head: int, rows_max: int) -> ArchiveSummary:
-    """What a dry run reports, from the server's counts alone."""
+    """Fill in what a dry run reports, from the server's counts alone."""
     with context.open_client() as client:
         while done.committed_id < head:
             batch = plan_batch(client, done.committed_id, head, rows_max, 1)

@@ -1,4 +1,4 @@
-"""Rows of jobs that work per target, to Arrow batches and back."""
+"""Converts the rows of jobs that work per target to Arrow batches, and back."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ def to_batch(rows: list[Any], schema: pa.Schema) -> pa.RecordBatch:
 
 
 def iter_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[object, ...]]:
-    """The rows of Arrow batches, as tuples in the order of their columns."""
+    """Yield the rows of Arrow batches as tuples, in the order of their columns."""
     for batch in batches:
         yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)

@@ -1,4 +1,6 @@
-"""What a job gets and gives: the server, Spark, a checkpoint directory and progress in, a summary out."""
+"""The interface of a job: it receives the server, Spark, a checkpoint directory and a progress display, and returns a
+summary.
+"""
 
 import threading
 import time
@@ -26,7 +28,7 @@ class Progress(Protocol):
     """Shows how far a round has come."""
 
     def show(self, *, rows: int, committed_id: int, head: int, phase: str = "") -> None:
-        """`rows` done so far in this round, the committed id reached, and the head of the log."""
+        """Show the rows of this round so far, the committed id that it has reached, and the head of the log."""
 
 
 class NoProgress:
@@ -37,21 +39,21 @@ class NoProgress:
 
 
 class Summary(msgspec.Struct, kw_only=True):
-    """What one round has done. Each job adds its own numbers; all are printed by name."""
+    """What one round has done. Each job adds its own fields, and the command prints all of them."""
 
     job: str
     rows: int = 0
     committed_id: int = 0
-    """Up to where the log was read."""
+    """The committed id up to which the log was read."""
     lag: int = 0
-    """How many ids the log has grown beyond that meanwhile."""
+    """How many ids the log has grown since then."""
     seconds: float = 0.0
     faults: int = 0
-    """Above 0, the command exits with 1."""
+    """If above 0, the command exits with 1."""
 
 
 class JobContext:
-    """What a job works with: the server, Spark, and a directory that it finds again after a restart."""
+    """What a job works with: the server, Spark, and a directory that outlives restarts."""
 
     def __init__(
         self,
@@ -63,7 +65,7 @@ class JobContext:
         progress: Progress | None = None,
         on_wait: Callable[[str], None] | None = None,
     ) -> None:
-        """`on_wait` is called with a message when a request has to wait for the server."""
+        """Call `on_wait` with a message when a request has to wait for the server."""
         self.server = server
         self.checkpoint = checkpoint
         self.master = master
@@ -74,7 +76,7 @@ class JobContext:
 
     @cached_property
     def spark(self) -> "SparkSession":
-        """Started on first use: a job that finds nothing to do does not wait for it."""
+        """The session, started on first use: a job that finds nothing to do does not wait for it."""
         return session("mainstem pipeline", self.master, work=self.checkpoint / "spark", short_lived=True)
 
     @property
@@ -89,20 +91,20 @@ class JobContext:
         return HttpClient(self.server, self._on_wait)
 
     def read_head(self) -> int:
-        """The committed id of the newest record."""
+        """Ask the server for the committed id of its newest record."""
         with self.open_client() as client:
             self._head = int(client.get_json("/v1/log/head")["head"])
         return self._head
 
     def check(self) -> None:
-        """Check without Spark that the server answers and accepts the token, and that there is a Java."""
+        """Check, without Spark, that the server answers and accepts the token, and that Java is installed."""
         master = choose_master(self.master)
         self.read_head()
         if not master.startswith("sc://"):
             find_java()
 
     def await_query(self, query: "StreamingQuery") -> int:
-        """Wait for a query that ends by itself (availableNow) and show its progress; the number of rows it read."""
+        """Wait for an availableNow query and show its progress. Return the number of rows that it has read."""
         seen: set[tuple[str, int]] = set()
         rows = 0
         while True:
@@ -115,13 +117,13 @@ class JobContext:
                     reached = max((_committed_id(source["endOffset"]) for source in report["sources"]), default=0)
                     self.progress.show(rows=rows, committed_id=reached, head=max(reached, self._head))
             if not active:
-                query.awaitTermination()  # it raises what went wrong
+                query.awaitTermination()  # raises the error of a failed query
                 return rows
             time.sleep(POLL_S)
 
 
 def _committed_id(offset: Any) -> int:
-    """The committed id in a source's offset, which a progress report holds as a document or as its JSON text."""
+    """Return the committed id of a source's offset, which a progress report holds as an object or as JSON text."""
     if isinstance(offset, str):
         offset = msgspec.json.decode(offset)
     return int(offset.get("committed_id", 0)) if isinstance(offset, dict) else 0
@@ -129,7 +131,7 @@ def _committed_id(offset: Any) -> int:
 
 @contextmanager
 def poll_while(update: Callable[[], None]) -> Iterator[None]:
-    """Call `update` a few times a second, in a thread, while the block runs."""
+    """Call `update` a few times per second, in a thread, while the block runs."""
     ended = threading.Event()
 
     def poll() -> None:
@@ -146,4 +148,4 @@ def poll_while(update: Callable[[], None]) -> Iterator[None]:
 
 
 Job = Callable[[JobContext], Summary]
-"""Does one round: from where the checkpoint stands to the end of the log as it is now."""
+"""Runs one round: from the checkpoint to the current head of the log."""

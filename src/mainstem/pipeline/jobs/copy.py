@@ -1,7 +1,7 @@
-"""Copies the log into files, one bounded batch after another, for archive and export.
+"""Copies the log into files for archive and export, in bounded batches.
 
-The driver plans a batch; Spark's tasks read its rows from the server's Arrow pages and write them straight into files.
-No row passes through Java or the driver.
+The driver plans a batch. Spark's tasks read its rows from the server's Arrow pages and write them straight into files,
+so that no row passes through Java or the driver.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class CopyBatch:
     after: int
     until: int
     rows: int
-    """Before any filter."""
+    """The number of rows before any filter."""
     splits: tuple[Split, ...]
 
 
@@ -66,7 +66,7 @@ class CopySource:
     selection: Selection
     columns: tuple[str, ...]
     known_pruned: int | None
-    """What was pruned when the copy began; None if lost rows are accepted."""
+    """The highest id that was pruned when the copy began; None accepts lost rows."""
 
 
 class CopyCounts(Protocol):
@@ -83,7 +83,7 @@ def copy_batches(
 ) -> Iterator[tuple[CopyBatch, list[WrittenFile]]]:
     """Copy from `done.committed_id` up to `until`. The caller commits the files of each batch before it takes the next.
 
-    In a dry run rows are counted, but no files.
+    A dry run counts the rows, but no files.
     """
     while done.committed_id < until:
         context.progress.show(rows=done.rows, committed_id=done.committed_id, head=until)
@@ -100,7 +100,7 @@ def copy_batches(
 
 
 def plan_batch(client: HttpClient, after: int, head: int, rows_max: int, tasks: int) -> CopyBatch:
-    """The next batch after `after`: of bounded size, in splits of about equally many rows."""
+    """Return the next batch after `after`: of bounded size, in splits with about the same number of rows."""
     rows, until = _measure(client, after, head, rows_max)
     share = max(-(-rows // max(tasks, 1)), limits.COPY_TASK_ROWS_MIN)
     ends = [after]
@@ -112,14 +112,14 @@ def plan_batch(client: HttpClient, after: int, head: int, rows_max: int, tasks: 
 
 
 def _measure(client: HttpClient, after: int, until: int, rows: int) -> tuple[int, int]:
-    """How many rows there are up to the id that is at most so many rows away, and that id."""
+    """Return the number of rows up to the id that is at most `rows` rows away, and that id."""
     query = [("after", after), ("until", until), ("rows", rows), ("bytes", limits.COPY_BYTES)]
     found = client.get_json("/v1/log/bounds", [(name, str(value)) for name, value in query])
     return int(found["rows"]), min(max(int(found["until"]), after + 1), until)
 
 
 def copy_batch(spark: SparkSession, source: CopySource, batch: CopyBatch, open_writer: OpenWriter) -> list[WrittenFile]:
-    """Have Spark's tasks copy a batch. Files of a failed or killed task are not in the result, and so in no table."""
+    """Copy a batch with Spark's tasks. The result omits files of failed tasks, so they never become visible."""
     count = len(batch.splits)
     copier = _SplitCopier(source, batch.splits, open_writer)
     written = spark.range(0, count, 1, count).mapInArrow(copier.copy, "written binary").collect()
@@ -129,7 +129,7 @@ def copy_batch(spark: SparkSession, source: CopySource, batch: CopyBatch, open_w
 
 @dataclass(frozen=True)
 class _SplitCopier:
-    """What a task runs; it is pickled and sent to the workers."""
+    """The code of a task. It is pickled and sent to the workers."""
 
     source: CopySource
     splits: tuple[Split, ...]
@@ -150,6 +150,6 @@ class _SplitCopier:
             writer.write(batch)
         written = writer.close()
         if source.known_pruned is not None:
-            with HttpClient(source.server) as client:  # it may have been pruned while it was read
+            with HttpClient(source.server) as client:  # the range may have been pruned while it was read
                 check_history(read_head(client), source.known_pruned, split.after)
         return written

@@ -9,8 +9,8 @@ DURATION = re.compile(rf"([0-9]{{1,9}})\s*({'|'.join(UNITS)})")
 
 
 def parse_interval(text: str, name: str, *, least: int = 1) -> str:
-    """A duration as a Spark interval. `name` is the option that an error names."""
+    """Return a duration as a Spark interval. An error names the option `name`."""
     found = DURATION.fullmatch(text.strip())
     if found is None or int(found[1]) < least:
-        raise BadOption(f"{name} is a number and one of {', '.join(UNITS)}, as in 30s or 1m; not {text!r}")
+        raise BadOption(f"{name} must be a number with a unit ({', '.join(UNITS)}), like 30s or 1m, not {text!r}")
     return f"{int(found[1])} {UNITS[found[2]]}"

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 Format = Literal["parquet", "delta", "ndjson", "csv"]
 APP = "mainstem-export"
 CHANGEABLE = ("commit_rows", "accept_loss")
-"""Options that may change from round to round: they do not decide which rows there are."""
+"""Options that may change between rounds, since they do not affect which rows are exported."""
 ALWAYS_READ = ("committed_id", "committed_at")
-"""Files are named by the ids in them."""
+"""Columns that are always read, since the ids are part of the file names."""
 
 
 class ExportSummary(Summary, kw_only=True):
@@ -48,7 +48,7 @@ class ExportSummary(Summary, kw_only=True):
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """What is exported, and as what."""
+    """Which rows are exported, and in which format."""
 
     format: Format
     selection: Selection = field(default_factory=Selection)
@@ -58,28 +58,28 @@ class ExportOptions:
     schema: str | None = None
     """Typed fields of JSON messages, as Spark DDL."""
     messages: bool = False
-    """Only the messages themselves, one per line."""
+    """Write only the messages themselves, one per line."""
     commit_rows: int = limits.COPY_ROWS
     accept_loss: bool = False
-    """Go on with what is left if the log was pruned before it was exported."""
+    """Continue even if the log was pruned before it was exported."""
 
     @property
     def request(self) -> str:
-        """The options that make it another export if they change. It is kept in the journal of the export."""
+        """The options that identify the export, as JSON. The journal keeps them: with others, it is another export."""
         fixed = {name: value for name, value in asdict(self).items() if name not in CHANGEABLE}
         return msgspec.json.encode(fixed).decode()
 
 
 def make_export(location: str, options: ExportOptions) -> Job:
     if options.messages and (options.format != "ndjson" or options.columns or options.schema):
-        raise BadOption("--messages is for ndjson, without --columns and --schema")
+        raise BadOption("--messages is for ndjson, and excludes --columns and --schema")
     for name in options.columns:
         if name not in LOG_COLUMNS:
-            raise BadOption(f"--columns: there is no {name!r}; there are: {', '.join(LOG_COLUMNS)}")
+            raise BadOption(f"--columns: there is no column {name!r}; the columns are {', '.join(LOG_COLUMNS)}")
     check_globs("--stream", options.selection.streams)
     check_partitions("--partition", options.selection.partitions)
     if options.selection.matches_nothing:
-        raise BadOption("no row is of a stream and of a partition: the filters exclude each other")
+        raise BadOption("the filters exclude each other: no row belongs to a stream and to a partition")
     if options.format == "delta":
         return partial(_export_delta, location=location, options=options)
     return partial(_export_files, output=ExportDirectory(location, options.format), options=options)
@@ -91,7 +91,7 @@ def _export_files(context: JobContext, output: ExportDirectory, options: ExportO
         head = read_head(client)
     if journal is None:
         if options.schema:
-            _schema(context, options)  # raises, if it is wrong, before the directory is taken
+            _schema(context, options)  # raises, if it is invalid, before the directory is claimed
         journal = Journal(options.request, options.from_id - 1, head.pruned)
         if not context.dry_run:
             output.start(journal)
@@ -100,8 +100,8 @@ def _export_files(context: JobContext, output: ExportDirectory, options: ExportO
     until = _end(options, head.head)
     if journal.until > head.head:
         raise BadOption(
-            f"{output.location} has come to committed id {journal.until}, but the log of {context.server.url} ends at "
-            f"{head.head}: it is another server's, or an older copy"
+            f"{output.location} has reached committed id {journal.until}, but the log of {context.server.url} ends at "
+            f"{head.head}: that is another server, or one that was restored from an older backup"
         )
     if journal.last_commit is not None:
         check_last_commit(output.location, journal.last_commit, context.server)
@@ -157,7 +157,7 @@ def _copy(
 
 
 def _schema(context: JobContext, options: ExportOptions) -> StructType:
-    """The columns, as the data source has them. Only typed columns need Spark, to parse their types."""
+    """Return the columns as in the data source. Only typed columns need Spark, which parses their types."""
     columns = ("content_type", "data") if options.messages else options.columns
     if options.schema is None:
         return log_struct(columns or tuple(LOG_COLUMNS))
@@ -166,7 +166,7 @@ def _schema(context: JobContext, options: ExportOptions) -> StructType:
 
 
 class OneFileWriter:
-    """Writes the rows of a split into one file, or into none if no row of it is wanted."""
+    """Writes the rows of a split into one file, or no file if no row is selected."""
 
     def __init__(self, open_file: Callable[[pa.Schema], FileWriter], converter: BatchConverter | None) -> None:
         self._open_file = open_file

@@ -1,8 +1,8 @@
-"""import: writes files into a stream or into partitions, each row exactly once, some files at a time.
+"""import: writes files into streams or partitions, each row exactly once, one group of files at a time.
 
-The plan is stored first: which files, in which order and which groups. A group is one Spark write by a producer whose
-id is derived from what is in it. So a group that was under way when the job was killed is written again, and the server
-recognises what it has.
+The job first stores a plan: which files, in which order and in which groups. A group is one Spark write by a producer
+whose id is derived from the contents of the group. If the job is killed during a group, the next round writes the group
+again, and the server recognises what it has already.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ SPLIT_CONF = {
     "spark.sql.files.openCostInBytes": "0",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
 }
-"""What decides how rows are split into requests: the same on every machine, so that a repeated request is the same."""
+"""Settings that decide how rows are split into requests. They are fixed, so that a repeated request is identical."""
 
 
 LINE_COLUMNS = ("streamColumn", "idColumn", "partitionColumn")
-"""Options of the writer that name a field in lines of JSON."""
+"""Options of the writer that name a field of a JSON line."""
 
 
 class ImportSummary(Summary, kw_only=True):
-    """What a round has brought in."""
+    """What a round has imported."""
 
     source: str
     target: str
@@ -58,7 +58,7 @@ class ImportSummary(Summary, kw_only=True):
 
 
 class ImportRequest(msgspec.Struct, frozen=True):
-    """What makes it another import if it changes. It names the import's directory in the checkpoint."""
+    """Identifies an import. Its hash names the import's directory in the checkpoint."""
 
     source: ImportSource
     target: dict[str, str]
@@ -68,18 +68,19 @@ class ImportRequest(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """Kept in the checkpoint."""
+    """The files of an import in groups. It is stored in the checkpoint."""
 
     request: ImportRequest = msgspec.field(name="asked")
     schema: str | None
     groups: list[list[SourceFile]]
     done: int = 0
-    """How many groups are in the log."""
+    """How many groups have been written."""
 
 
 def make_import(
     source: ImportSource, target: Mapping[str, str], *, name: str = "", group_files: int | None = None
 ) -> Job:
+    """Return a job that imports `source`. `target` has options of the writer of `format("mainstem")`."""
     _check_target(source, target)
     most = group_files or limits.IMPORT_GROUP_FILES
     return partial(_import, source=source, target=dict(target), name=name, group_files=most)
@@ -91,7 +92,7 @@ def _check_target(source: ImportSource, target: Mapping[str, str]) -> None:
     for option in LINE_COLUMNS:
         name = target.get(option, "")
         if source.format == "ndjson" and (not name.isprintable() or "'" in name):
-            raise BadOption(f"{option} {name!r} cannot be looked up in lines of JSON")
+            raise BadOption(f"{option}: {name!r} cannot be looked up in JSON lines")
 
 
 def _import(
@@ -119,7 +120,7 @@ def _import(
             _count(done, group, _write(context, plan_file, plan, group, producer))
         plan = msgspec.structs.replace(plan, done=number)
         plan_file.write(plan)
-        # Not before: a repeated write looks there for what was sent.
+        # Not earlier: a repeated write looks in this directory for what it has sent.
         StagingDirectory(str(plan_file.folder), producer).discard_all()
         done.committed_id = context.read_head()
     return done
@@ -132,15 +133,15 @@ def _count(done: ImportSummary, group: list[SourceFile], rows: int) -> None:
 
 
 def _extend_plan(context: JobContext, plan: Plan | None, request: ImportRequest, group_files: int) -> Plan:
-    """The plan with the files that came since it was made; those that are in it are not looked at again."""
+    """Return the plan with the files that are new since it was made."""
     source = request.source
     if plan is not None and source.format == "delta":
-        return plan  # it is of one version, whatever was written since
+        return plan  # it is for one version of the table
     known = {file.path: file.size for group in plan.groups for file in group} if plan is not None else {}
     found = list_files(source)
     for file in found:
         if known.get(file.path, file.size) != file.size:
-            raise BadOption(f"{file.path} has changed since it was planned: put what is new into a file of its own")
+            raise BadOption(f"{file.path} has changed since it was planned: put new rows into a new file")
     new = [file for file in found if file.path not in known]
     if plan is not None:
         return msgspec.structs.replace(plan, groups=[*plan.groups, *_group(new, group_files)])
@@ -161,7 +162,7 @@ def _group(files: list[SourceFile], files_max: int) -> list[list[SourceFile]]:
 
 
 def _read(context: JobContext, plan: Plan, group: list[SourceFile]) -> DataFrame:
-    """The rows of the files, one file after the other."""
+    """Return the rows of the files, one file after the other."""
     source = plan.request.source
     rows = reduce(
         lambda before, after: before.unionAll(after),
@@ -172,7 +173,7 @@ def _read(context: JobContext, plan: Plan, group: list[SourceFile]) -> DataFrame
 
 @contextmanager
 def _fixed_splits(spark: SparkSession) -> Iterator[None]:
-    """Set `SPLIT_CONF` for the block only, since others may share the session."""
+    """Set `SPLIT_CONF` during the block only, since other code may share the session."""
     before = {name: spark.conf.get(name, None) for name in SPLIT_CONF}
     for name, value in SPLIT_CONF.items():
         spark.conf.set(name, value)
@@ -187,7 +188,7 @@ def _fixed_splits(spark: SparkSession) -> Iterator[None]:
 
 
 def _extract_columns(lines: DataFrame, target: Mapping[str, str]) -> DataFrame:
-    """The lines as they are, with the columns that the writer needs of each."""
+    """Return the lines unchanged, with the columns that the writer needs."""
     from pyspark.sql import functions as f
 
     columns = [f.col("value").cast("binary").alias("value")]
@@ -218,13 +219,13 @@ def _write(context: JobContext, plan_file: PlanFile, plan: Plan, group: list[Sou
 
 
 def _make_producer_id(context: JobContext, request: ImportRequest, group: list[SourceFile]) -> str:
-    """Derived from what is written and how it is split: the same id stands for the same requests."""
+    """Derive the id from what is written and how it is split, so that the same id means the same requests."""
     facts = [msgspec.to_builtins(request), msgspec.to_builtins(group), SPLIT_CONF, context.spark.version]
     return f"import-{hashlib.sha256(msgspec.json.encode(facts)).hexdigest()[:32]}"
 
 
 class PlanFile:
-    """The file with the plan of an import, in a directory of its own below the checkpoint."""
+    """The file with the plan of an import, in a separate directory below the checkpoint."""
 
     def __init__(self, checkpoint: Path, request: ImportRequest) -> None:
         name = hashlib.sha256(msgspec.json.encode(request)).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""The log as a DataFrame: each task reads one range of it from the server, and Spark gets what it makes of the rows."""
+"""The log as a DataFrame: each task reads one range from the server and transforms its rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Transform = Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 
 
 def split_range(after: int, until: int, slots: int) -> list[tuple[int, int]]:
-    """Ranges of ids, one per task: enough of them for all task slots, none of them large."""
+    """Return ranges of ids, one per task: enough for all task slots, and none of them large."""
     share = -(-(until - after) // max(slots, 1))
     step = max(min(share, limits.FOLD_TASK_IDS), limits.FOLD_TASK_IDS_MIN)
     ends = [*range(after, until, step), until]
@@ -35,7 +35,7 @@ def map_ranges(
     make_transform: Callable[[], Transform],
     schema: pa.Schema,
 ) -> DataFrame:
-    """What `make_transform()` makes of the rows of each range, as one DataFrame. Each task reads one range."""
+    """Return the rows of all ranges as one DataFrame, transformed by `make_transform()`. Each task reads one range."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     from mainstem.pipeline.log_reader import read_range
@@ -56,7 +56,7 @@ def map_ranges(
 
 @contextmanager
 def show_task_progress(context: JobContext, until: int, phase: str) -> Iterator[None]:
-    """Show how many of Spark's tasks are done while an action runs. A Spark Connect server does not report that."""
+    """Show how many of Spark's tasks are done while an action runs. Spark Connect does not report that."""
     spark_context = getattr(context.spark, "_sc", None)
     if spark_context is None:
         yield

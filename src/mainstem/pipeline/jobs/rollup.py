@@ -1,4 +1,4 @@
-"""rollup: messages and bytes by time window and by who wrote where, each window written once into a stream."""
+"""rollup: counts messages and bytes per time window and dimension, and writes each count once into a stream."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ class RollupSummary(Summary, kw_only=True):
 
     into: str
     windows: int = 0
-    """Counts that were written: one for each window and combination."""
+    """The number of counts that were written: one per window and combination of dimensions."""
     open: int = 0
-    """Counts that wait until the log has passed the end of their window."""
+    """The number of counts that wait until the log has passed the end of their window."""
     late: int = 0
-    """Additions to windows that were written already, which are lost. Spark may have summed up several rows in one."""
+    """The number of updates to windows that were already written, which are lost. One may stand for several rows."""
 
 
 class RollupOptions(msgspec.Struct, frozen=True):
-    """What is counted. It belongs to the checkpoint: another one cannot go on with the counts of this one."""
+    """What is counted. The checkpoint keeps these options: a rollup with others cannot continue its counts."""
 
     into: str
     window: str = "1m"
     late: str = "10s"
     by: tuple[str, ...] = ("stream",)
     time: str | None = None
-    """A field of JSON messages with the time of the event; without one it is when it was committed."""
+    """The field of JSON messages that holds their time; None takes the time of the commit."""
     type: str = "type"
     """The field that holds a message's type."""
     streams: str | None = None
@@ -59,7 +59,7 @@ class Windows:
 
 
 def make_rollup(options: RollupOptions, *, accept_loss: bool = False) -> Job:
-    """`accept_loss`: go on with what is left if the log was pruned before it was counted."""
+    """Return a job that counts. With `accept_loss` it continues even if the log was pruned before it was counted."""
     windows = check_options(options)
 
     def rollup(context: JobContext) -> RollupSummary:
@@ -69,16 +69,18 @@ def make_rollup(options: RollupOptions, *, accept_loss: bool = False) -> Job:
 
 
 def check_options(options: RollupOptions) -> Windows:
-    """Raise `BadOption` for anything that can be wrong, before Spark starts."""
+    """Raise `BadOption` for an invalid option, before Spark starts."""
     try:
         check_path(options.into)
     except BadPath as error:
         raise BadOption(f"--into: {error.detail}") from None
     unknown = [name for name in options.by if name not in DIMENSIONS]
     if unknown or len(set(options.by)) != len(options.by):
-        raise BadOption(f"--by is a list of {', '.join(DIMENSIONS)}, each once; not {','.join(options.by)!r}")
+        raise BadOption(
+            f"--by must be a list of {', '.join(DIMENSIONS)}, each at most once, not {','.join(options.by)!r}"
+        )
     if options.streams and options.partitions:
-        raise BadOption("no row is of a stream and of a partition: give --streams or --partitions")
+        raise BadOption("give --streams or --partitions, not both: no row belongs to a stream and to a partition")
     check_globs("--streams", split_names(options.streams))
     check_partitions("--partitions", split_names(options.partitions))
     return Windows(parse_interval(options.window, "--window"), parse_interval(options.late, "--late", least=0))
@@ -107,7 +109,8 @@ def _keep_options(path: Path, options: RollupOptions) -> None:
         before = msgspec.json.decode(path.read_bytes(), type=RollupOptions)
         if before != options:
             raise BadOption(
-                f"{path.parent} belongs to a rollup with other options ({_describe(before)}): give another --checkpoint"
+                f"{path.parent} is the checkpoint of a rollup with other options ({_describe(before)}): give another "
+                "--checkpoint"
             )
         return
     replace_file(path, msgspec.json.encode(options))
@@ -131,7 +134,7 @@ def _add_counts(done: RollupSummary, query: StreamingQuery) -> None:
 
 
 def read(context: JobContext, options: RollupOptions, accept_loss: bool) -> DataFrame:
-    """The log without the stream that is written: what was counted is not counted again."""
+    """Return the log without the stream of the counts, which are not counted themselves."""
     given = {"streams": options.streams, "partitions": options.partitions}
     chosen = {name: value for name, value in given.items() if value}
     chosen["failOnDataLoss"] = "false" if accept_loss else "true"
@@ -166,7 +169,7 @@ def count(rows: DataFrame, options: RollupOptions, windows: Windows) -> DataFram
 
 
 def _field(name: str) -> Column:
-    """A field of JSON messages as text; null in all others."""
+    """Return a field of JSON messages as text, and null for other messages."""
     from pyspark.sql import functions as f
 
     is_json = (f.col("kind") == "event") | f.col("content_type").rlike("(?i)^application/json *(;|$)")
@@ -174,7 +177,7 @@ def _field(name: str) -> Column:
 
 
 def _time_of(name: str) -> Column:
-    """ISO 8601 text, or a number of milliseconds since 1970."""
+    """Return the time in a field: ISO 8601 text, or milliseconds since 1970."""
     from pyspark.sql import functions as f
 
     text = _field(name)

@@ -1,4 +1,4 @@
-"""Runs a job once, or again and again until it is asked to stop."""
+"""Runs a job once, or again and again until a signal stops it."""
 
 import signal
 import threading
@@ -12,7 +12,7 @@ from mainstem.pipeline.spark.errors import explain
 
 
 def run_once(job: Job, context: JobContext) -> Summary:
-    """One round, timed. Whatever goes wrong in Spark is raised as one error of `mainstem.errors`."""
+    """Run one round and time it. Failures of Spark are raised as errors of `mainstem.errors`."""
     context.check()
     begun_s = time.monotonic()
     try:
@@ -21,7 +21,7 @@ def run_once(job: Job, context: JobContext) -> Summary:
         raise
     except Exception as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise  # a file or disk of this machine, and it says which
+            raise  # it names the file of this machine
         raise explain(error) from error
     summary.seconds = round(time.monotonic() - begun_s, 3)
     summary.lag = max(0, context.read_head() - summary.committed_id)
@@ -29,15 +29,15 @@ def run_once(job: Job, context: JobContext) -> Summary:
 
 
 def run_every(job: Job, context: JobContext, every_s: float, report: Callable[[Summary], None]) -> None:
-    """Round after round until SIGINT or SIGTERM, with a call of `report` after each.
+    """Run round after round until SIGINT or SIGTERM, and call `report` after each.
 
-    A round that has begun is finished, unless the signal comes again.
+    The current round is finished first, unless a second signal arrives.
     """
     stop = threading.Event()
 
     def ask_to_stop(number: int, frame: FrameType | None) -> None:
         stop.set()
-        signal.signal(number, before[signal.Signals(number)])  # whoever asks again does not want to wait for the round
+        signal.signal(number, before[signal.Signals(number)])  # a second signal does not wait for the round
 
     before = {number: signal.signal(number, ask_to_stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -1,4 +1,4 @@
-"""Gets the snapshot of a target from the server, and puts the next one."""
+"""Fetches the snapshot of a target from the server, and stores the next one."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _array = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class TargetGone(Exception):
-    """The stream was deleted, or created anew, after its rows were written, so it needs no snapshot of them."""
+    """The stream was deleted or created again after its rows were written, so they need no snapshot."""
 
 
 class Superseded(Exception):
-    """Somebody else has put a newer snapshot in the meantime."""
+    """Another client has stored a newer snapshot meanwhile."""
 
 
 class SnapshotRefused(Exception):
@@ -33,17 +33,17 @@ class SnapshotRefused(Exception):
 
 
 class StoredSnapshot(NamedTuple):
-    """What the server has of a target."""
+    """The snapshot of a target on the server, and what is left of its history."""
 
     state: bytes | None
-    """None: there is no snapshot."""
+    """None if there is no snapshot."""
     committed_id: int
     position: int
-    """Of a stream: where the snapshot ends."""
+    """For a stream, the position at which the snapshot ends."""
     floor: int
-    """What is pruned: of a partition the ids up to this one, of a stream the positions below it."""
+    """What was pruned: the ids of a partition up to this one, or the positions of a stream below it."""
     truncated: bool
-    """Messages are pruned that no snapshot covers."""
+    """Whether messages were pruned that no snapshot covers."""
 
 
 class _Partition(msgspec.Struct):
@@ -69,7 +69,7 @@ class SnapshotClient:
         self._client = client
 
     def fetch(self, target: Target, *, whole: bool = True) -> StoredSnapshot:
-        """The stored snapshot. Without `whole`, its state is not loaded and is empty, but not None."""
+        """Return the stored snapshot. Without `whole`, its state is not loaded: it is empty, but not None."""
         reply = self._client.request("GET" if whole else "HEAD", snapshot_url(target), allowed=MISSING)
         return self._read_partition(reply) if target.kind == PARTITION else self._read_stream(reply, target)
 
@@ -107,7 +107,7 @@ class SnapshotClient:
             body = b'{"committed_id":%d,"offset":"%b","state":%b}' % (committed_id, offset, state)
         if len(body) > limits.SNAPSHOT_BYTES_MAX:
             raise SnapshotRefused(
-                f"its state takes {len(body)} bytes; a snapshot has at most {limits.SNAPSHOT_BYTES_MAX}"
+                f"its state takes {len(body)} bytes; the limit of a snapshot is {limits.SNAPSHOT_BYTES_MAX}"
             )
         reply = self._client.request("PUT", snapshot_url(target), body=body, allowed=REFUSED)
         if reply.status < 400:
@@ -118,7 +118,7 @@ class SnapshotClient:
         raise SnapshotRefused(f"the server refused it: {reply.status} {reply.problem.get('detail', '')}")
 
     def read_inherited(self, target: Target, start: int, until: int) -> Iterator[bytes]:
-        """The messages of a fork between two positions that it has from its source: they are in no row of its own."""
+        """Yield the messages between two positions that a fork has from its source. They are not rows of the fork."""
         at = start
         while at < until:
             query = [("offset", str(Offset(target.read_seq, at)))]

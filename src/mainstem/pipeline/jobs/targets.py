@@ -1,4 +1,4 @@
-"""Targets of a job: the partitions and streams that its globs select, and the rows of the log that belong to them."""
+"""The targets of a job: the partitions and streams that its globs select, and their rows of the log."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ class Target(NamedTuple):
     kind: str
     name: str
     read_seq: int = 0
-    """Which of the streams that had this path one after another (`Offset.read_seq`); 0 for partitions."""
+    """Tells apart the streams that had this path one after another (`Offset.read_seq`); 0 for partitions."""
 
 
 class TargetRow(NamedTuple):
-    """One message of one target. An event of several partitions is a row of each."""
+    """One message of one target. An event in several partitions is one row for each of them."""
 
     target: Target
     committed_id: int
     position: int
     start: int
     end: int
-    """Where a stream's message begins and ends; 0 for events."""
+    """The positions at which a stream's message begins and ends; 0 for events."""
     data: bytes
     row_number: int
     """Its index in the batch."""
@@ -45,7 +45,7 @@ class TargetRow(NamedTuple):
 
 @dataclass(frozen=True)
 class TargetSelector:
-    """Selects partitions and streams by globs. With `only`, it selects none but these."""
+    """Selects partitions and streams by globs. `only` restricts the selection further."""
 
     partitions: tuple[str, ...] = ()
     streams: tuple[str, ...] = ()
@@ -53,7 +53,9 @@ class TargetSelector:
 
     def check(self) -> None:
         if not self.partitions and not self.streams:
-            raise BadOption("choose partitions or streams by globs: --partitions 'room-*', --streams 'orders/**'")
+            raise BadOption(
+                "choose partitions or streams with globs, like --partitions 'room-*' or --streams 'orders/**'"
+            )
         check_globs("--partitions", self.partitions)
         check_globs("--streams", self.streams)
 
@@ -64,7 +66,7 @@ class TargetSelector:
         return any(matches(pattern, name) for pattern in patterns)
 
     def selection(self) -> Selection:
-        """The part of the selection that the server can apply."""
+        """Return the part of the selection that the server can apply."""
         from mainstem.pipeline.log_reader import Selection
 
         if not self.partitions:

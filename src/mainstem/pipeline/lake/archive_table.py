@@ -38,7 +38,7 @@ ARCHIVE_SCHEMA = pa.schema(
     ]
 )
 FILE_SCHEMA = pa.schema([field for field in ARCHIVE_SCHEMA if field.name not in PARTITIONED_BY])
-"""What is in a file: the rest is in its path."""
+"""The columns in a file. The others are in its path."""
 
 
 def open_archive(location: str) -> LogTable:
@@ -55,11 +55,11 @@ def read_archive(
     version: int | None = None,
     accept_loss: bool = False,
 ) -> DataFrame:
-    """The archive, followed by what is only in the log yet: every row once, up to one committed id.
+    """Return the archive and the rows that are only in the log so far: every row once, up to one committed id.
 
-    That id is the end of the log at the time of this call, however often the rows are read later. Without a `url`
-    it is the end of the archive. `version` reads the archive as it was then. A log that was pruned beyond the archive
-    is an error, unless `accept_loss` takes what is left.
+    That id is the head of the log at the time of this call, however often the rows are read later. Without a `url`, the
+    result ends with the archive. `version` reads an older version of the archive. If the log was pruned beyond the
+    archive, this raises `HistoryLost`, unless `accept_loss` allows the gap.
     """
     archive = open_archive(table)
     found = archive.load(version)

@@ -1,14 +1,17 @@
 """Delta tables that hold the log, committed by delta-rs. See docs/adr/0012-archive-with-delta-rs.md.
 
-A table's own transaction log records up to which committed id it holds the log, in the same commit that adds the files.
-Nothing else records it, so nothing can disagree.
+The table's own transaction log records the committed id that the table has reached, in the same commit that adds the
+files. Nothing else records it, so nothing can contradict it.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,7 +20,7 @@ import pyarrow as pa
 from mainstem import limits
 from mainstem.errors import BadOption, JobFailed, MissingSpark
 from mainstem.pipeline.durable_files import fsync
-from mainstem.pipeline.filesystems import open_location
+from mainstem.pipeline.filesystems import check_scheme, open_location
 from mainstem.pipeline.lake.files import WrittenFile
 from mainstem.timestamps import format_time_exactly
 
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class LastCommit(msgspec.Struct, frozen=True):
-    """The last id that has rows in a table or export, and between which times these were committed."""
+    """The last committed id that has rows in a table or export, and the time range of the file that holds it."""
 
     committed_id: int
     since_us: int
@@ -37,7 +40,8 @@ class LastCommit(msgspec.Struct, frozen=True):
 class LogTable:
     """A Delta table that follows the log.
 
-    `app` identifies its writer in Delta's transactions; the version of its last transaction is the id it has reached.
+    `app` identifies its writer in Delta's transactions. The version of the writer's last transaction is the committed
+    id that the table has reached.
     """
 
     def __init__(self, location: str, app: str, schema: pa.Schema, partition_by: tuple[str, ...] = ()) -> None:
@@ -47,39 +51,43 @@ class LogTable:
         self.partition_by = partition_by
 
     def load(self, version: int | None = None) -> DeltaTable:
-        """The table as it is now, or was. Raises `BadOption` if there is none."""
+        """Load the current or an older version of the table. Raise `BadOption` if there is no table."""
         return load_table(self.location, version)
 
     @property
     def exists(self) -> bool:
         deltalake = _import_deltalake()
-        return bool(deltalake.DeltaTable.is_deltatable(self.location))
+        with _explained("read", self.location):
+            return bool(deltalake.DeltaTable.is_deltatable(self.location))
 
     def create(self) -> DeltaTable:
-        """The table, created if there is none. Raises if somebody else's table is there."""
+        """Return the table, and create it first if there is none. Raise `BadOption` if another program's is there."""
         deltalake = _import_deltalake()
         if not self.exists:
-            deltalake.DeltaTable.create(
-                self.location, self.schema, mode="ignore", partition_by=list(self.partition_by) or None
-            )
+            if "://" not in self.location:
+                os.makedirs(self.location, exist_ok=True)  # its errors name the path; those of delta-rs may not
+            with _explained("create", self.location):
+                deltalake.DeltaTable.create(
+                    self.location, self.schema, mode="ignore", partition_by=list(self.partition_by) or None
+                )
         table = self.load()
         found, wanted = [field.name for field in table.schema().fields], self.schema.names
         if found != wanted:
             raise BadOption(
-                f"the Delta table at {self.location} has other columns ({', '.join(found)}): give a place of its own"
+                f"the Delta table at {self.location} has other columns ({', '.join(found)}): give another location"
             )
         if table.transaction_version(self.app) is None and table.file_uris():
-            raise BadOption(f"the Delta table at {self.location} was written by somebody else: give a place of its own")
+            raise BadOption(f"another program has written the Delta table at {self.location}: give another location")
         return table
 
     def reached_id(self, table: DeltaTable | None = None) -> int:
-        """The committed id up to which the table holds the log."""
+        """Return the committed id up to which the table holds the log."""
         if table is None and not self.exists:
             return 0
         return (table or self.load()).transaction_version(self.app) or 0
 
     def commit(self, files: list[WrittenFile], after: int, until: int) -> None:
-        """Add the rows of `after` < committed_id <= `until`, all at once, if nobody else has done so meanwhile."""
+        """Add the rows of `after` < committed_id <= `until` in one commit. Raise if another job has added them."""
         from deltalake import CommitProperties, Transaction
         from deltalake.exceptions import CommitFailedError
 
@@ -87,7 +95,7 @@ class LogTable:
         found = self.reached_id(table)
         if found != after:
             raise JobFailed(
-                f"another job has brought {self.location} to committed id {found} meanwhile: run one at a time"
+                f"another job has extended {self.location} to committed id {found} meanwhile: run one job at a time"
             )
         properties = CommitProperties(
             app_transactions=[Transaction(self.app, until)],
@@ -101,13 +109,13 @@ class LogTable:
                 partition_by=list(self.partition_by) or None,
                 commit_properties=properties,
             )
-        except CommitFailedError as error:
-            # Of two jobs that began at the same id only one may add its files; those of the other are ignored.
-            raise JobFailed(f"another job writes into {self.location} ({error}): run one at a time") from None
+        except CommitFailedError:
+            # Of two jobs that began at the same id, only one may add its files.
+            raise JobFailed(f"another job is writing into {self.location}: run one job at a time") from None
         self._sync_log()
 
     def read_last_commit(self) -> LastCommit | None:
-        """The newest rows in the table, by the statistics of its files."""
+        """Return where the newest rows of the table are, from the statistics of its files."""
         known = pa.table(self.load().get_add_actions(flatten=True))
         if not known.num_rows or not {"max.committed_id", *TIME_STATS} <= set(known.column_names):
             return None
@@ -119,7 +127,7 @@ class LogTable:
         return LastCommit(last.column("max.committed_id")[0].as_py(), *times)
 
     def compact(self) -> int:
-        """Make small files into larger ones where they pile up; how many went. Readers keep what they are reading."""
+        """Merge small files where there are many, and return how many were replaced. Readers are not disturbed."""
         gone = 0
         for target in (limits.COMPACT_LARGE_BYTES, limits.COMPACT_SMALL_BYTES):
             for partition in self._find_crowded_partitions(target):
@@ -134,7 +142,7 @@ class LogTable:
         return gone
 
     def _find_crowded_partitions(self, target: int) -> list[tuple[tuple[str, str], ...]]:
-        """Partitions with many files that are smaller than the target."""
+        """Return the partitions with many files that are smaller than the target."""
         known = pa.table(self.load().get_add_actions(flatten=True)).to_pylist()
         small = Counter(
             tuple((name, str(file[f"partition.{name}"])) for name in self.partition_by)
@@ -144,12 +152,12 @@ class LogTable:
         return [partition for partition, count in small.items() if count >= limits.COMPACT_FILES]
 
     def vacuum(self, hours: int) -> int:
-        """Delete files that the table has not used for so many hours, also those that killed jobs have left."""
+        """Delete files that the table has not used for this many hours, including those that killed jobs left."""
         gone = self.load().vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
         return len(gone)
 
     def _sync_log(self) -> None:
-        """delta-rs leaves a local commit in the page cache, but retention prunes the log by it: make it durable."""
+        """Make a local commit durable: delta-rs leaves it in the page cache, but retention relies on it."""
         if "://" in self.location:
             return
         folder = os.path.join(self.location, "_delta_log")
@@ -157,6 +165,7 @@ class LogTable:
         fsync(folder)
 
 
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
 TIME_STATS = ("min.committed_at", "max.committed_at")
 
 
@@ -167,16 +176,36 @@ def load_table(location: str, version: int | None = None) -> DeltaTable:
     except deltalake.exceptions.TableNotFoundError:
         raise BadOption(f"there is no Delta table at {location}") from None
     except deltalake.exceptions.DeltaError as error:
-        raise BadOption(f"the Delta table at {location} cannot be read: {first_line(error)}") from None
+        raise BadOption(f"cannot read the Delta table at {location}: {last_cause(error)}") from None
     return table
 
 
+@contextmanager
+def _explained(verb: str, location: str) -> Iterator[None]:
+    """Turn the errors of delta-rs into a `BadOption` that names the table."""
+    deltalake = _import_deltalake()
+    try:
+        yield
+    except deltalake.exceptions.DeltaError as error:
+        raise BadOption(f"cannot {verb} the Delta table at {location}: {last_cause(error)}") from None
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        raise BadOption(
+            f"cannot {verb} the Delta table at {location}, check the address and your credentials: {last_cause(error)}"
+        ) from None
+
+
 def absolute_location(location: str) -> str:
-    return location if "://" in location else open_location(location)[1]
+    """Return a URI as it is, and a path as an absolute path. Raise `BadOption` for a scheme that is unknown."""
+    if "://" not in location:
+        return open_location(location)[1]
+    check_scheme(location)
+    return location
 
 
 def read_files(spark: SparkSession, root: str, files: list[str], ddl: str | None) -> DataFrame:
-    """Parquet files of a table, the columns that are in their paths included."""
+    """Return the rows of a table's Parquet files, including the columns that are encoded in their paths."""
     if not files:
         return spark.createDataFrame([], ddl or "value STRING")
     reader = spark.read.option("basePath", root)
@@ -205,8 +234,10 @@ def _make_add_action(file: WrittenFile, schema: pa.Schema) -> Any:
     )
 
 
-def first_line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+def last_cause(error: Exception) -> str:
+    """Return the innermost cause, which delta-rs and Arrow print last, without the colours of a terminal."""
+    lines = [line.strip() for line in ANSI.sub("", str(error)).replace("\u21b3", "\n").splitlines() if line.strip()]
+    return lines[-1].rstrip(".") if lines else type(error).__name__
 
 
 def _import_deltalake() -> Any:

@@ -1,8 +1,8 @@
-"""The directory that an export writes: files appear in it whole, each once, and it records how far the export is.
+"""The directory of an export: complete files, each exactly once, and a journal that records the progress.
 
-The tasks of a batch write into `_temporary`. A journal, written in one atomic step, then says which of these files
-count, and only after that they are moved to their names. After a kill, the next round finishes the moves of the
-journal and deletes the rest.
+The tasks of a batch write into `_temporary`. Then one atomic step writes a journal that says which of these files
+count, and after that the files are moved to their final names. After a kill, the next round finishes the moves of the
+journal and deletes all other temporary files.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ TEMPORARY = "_temporary"
 
 
 class Journal(msgspec.Struct, frozen=True):
-    """What is exported, up to which committed id it is, and which files are still to be moved. It is stored as JSON."""
+    """What is exported, the committed id that it has reached, and the files to be moved. It is stored as JSON."""
 
     request: str = msgspec.field(name="asked")
-    """The options that decide which rows there are."""
+    """The options that decide which rows are exported."""
     until: int
     pruned: int
-    """What the log had lost already when the export began."""
+    """The highest committed id that was pruned when the export began."""
     rows: int = 0
     moves: dict[str, str] = {}
     last_commit: LastCommit | None = msgspec.field(default=None, name="place")
@@ -47,21 +47,21 @@ class ExportDirectory:
         self.location = location if "://" in location else self._root
 
     def open(self, request: str) -> Journal | None:
-        """The journal of this export, or None if it begins now. Raises if the directory belongs to something else."""
+        """Return the journal of this export, or None for a new one. Raise if the directory holds something else."""
         found = self._list("")
         journal = self._read_journal()
         if journal is None:
             if found:
-                raise BadOption(f"{self.location} is not empty, and no export of mainstem: give a directory of its own")
+                raise BadOption(f"{self.location} is not empty, and is not an export: give an empty directory")
             return None
         if journal.request != request:
             raise BadOption(
-                f"{self.location} holds an export of something else ({journal.request}): give a directory of its own"
+                f"{self.location} holds an export with other options ({journal.request}): give another directory"
             )
         return journal
 
     def recover(self, journal: Journal) -> Journal:
-        """Finish the moves of a killed round, and delete what its journal does not have."""
+        """Finish the moves of a killed round, and delete its other temporary files."""
         journal = self._move(journal)
         if self._fs.get_file_info(self._path(TEMPORARY)).type != fs.FileType.NotFound:
             self._fs.delete_dir(self._path(TEMPORARY))
@@ -102,7 +102,7 @@ class ExportDirectory:
             return msgspec.json.decode(file.read(), type=Journal)
 
     def start(self, journal: Journal) -> Journal:
-        """The first journal, before anything is written."""
+        """Write the first journal, before any rows."""
         self._write(JOURNAL, msgspec.json.encode(journal))
         return journal
 
@@ -114,7 +114,7 @@ class ExportDirectory:
         return posixpath.join(self._root, name)
 
     def _write(self, name: str, data: bytes) -> None:
-        """All at once, and on disk. Object stores do that by themselves."""
+        """Write a file atomically and durably. Object stores guarantee that."""
         if self._local:
             replace_file(Path(self._path(name)), data)
             return

@@ -1,4 +1,4 @@
-"""What is common to the files of all formats: a writer of one file, and what it reports of the file."""
+"""What the files of all formats share: the interface of a writer, and its report."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import pyarrow.compute as pc
 
 
 class WrittenFile(msgspec.Struct, frozen=True):
-    """What a task reports of a file that it has written."""
+    """A file that a task has written."""
 
     path: str
-    """Relative to the directory or table that the file is for."""
+    """The path relative to the directory or table."""
     size: int
     rows: int
     first: int
     """The lowest committed id in it."""
     last: int
     since_us: int
-    """The earliest time of a commit in it."""
+    """The earliest commit time in it."""
     until_us: int
     partition: dict[str, str] = {}
 
@@ -29,10 +29,10 @@ class FileWriter(Protocol):
     """Writes one file."""
 
     def write(self, batch: pa.RecordBatch, ids: pa.Array, times: pa.Array) -> None:
-        """Rows in the schema of the file, with their ids and times, which may not be columns of it."""
+        """Write rows in the schema of the file. Their ids and times come separately, since the schema may lack them."""
 
     def close(self) -> WrittenFile:
-        """Flush everything to disk."""
+        """Flush everything to disk, and describe the file."""
 
 
 class FileStats:

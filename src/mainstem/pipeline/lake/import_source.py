@@ -1,4 +1,4 @@
-"""The files of an import: which there are, in a stable order, and the DataFrames that read them."""
+"""The files of an import: listed in a stable order, and read as DataFrames."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ENDINGS: dict[str, Format] = {
 }
 COMPRESSED = (".gz", ".bz2", ".zst")
 CSV_OPTIONS = {"mode": "FAILFAST", "escape": '"', "multiLine": "true", "enforceSchema": "false"}
-"""RFC 4180: quotes are doubled, quoted fields may hold line breaks. A line or header that does not fit is an error."""
+"""RFC 4180: quotes are doubled, and quoted fields may hold line breaks. A line that does not fit is an error."""
 UNSUPPORTED_FEATURES = ("deletionVectors", "columnMapping", "v2Checkpoint", "typeWidening")
 
 
@@ -51,11 +51,11 @@ class ImportSource(msgspec.Struct, frozen=True):
     infer: bool = False
     schema: str | None = None
     version: int | None = None
-    """Of a Delta table."""
+    """The version of a Delta table; None is the newest."""
 
 
 def guess_format(location: str) -> Format:
-    """By the ending of a file, or of the files in a directory."""
+    """Return the format, judging by the extension of a file or of the files in a directory."""
     system, root = open_location(location)
     names = [root]
     if system.get_file_info(root).type == fs.FileType.Directory:
@@ -65,7 +65,7 @@ def guess_format(location: str) -> Format:
     found = {_format_of(name) for name in names}
     if len(found) == 1 and (format_ := found.pop()) is not None:
         return format_
-    raise BadOption(f"the names of the files at {location} do not tell what they are: give --format")
+    raise BadOption(f"the file names at {location} do not show the format: give --format")
 
 
 def _format_of(name: str) -> Format | None:
@@ -76,10 +76,12 @@ def _format_of(name: str) -> Format | None:
 
 
 def list_files(source: ImportSource) -> list[SourceFile]:
-    """In the order in which they are imported: by name, and those of a Delta table as they were added."""
+    """Return the files in the order of import: by name, or for a Delta table by the time they were added."""
     files = _list_delta(source) if source.format == "delta" else _list_plain(source)
     if len(files) > limits.IMPORT_FILES_MAX:
-        raise BadOption(f"{source.location} has {len(files)} files, more than {limits.IMPORT_FILES_MAX}: import parts")
+        raise BadOption(
+            f"{source.location} has {len(files)} files, more than {limits.IMPORT_FILES_MAX}: import it in parts"
+        )
     return files
 
 
@@ -93,13 +95,13 @@ def _list_plain(source: ImportSource) -> list[SourceFile]:
     else:
         found = system.get_file_info(sorted(glob.glob(root, recursive=True)))
     if not found:
-        raise BadOption(f"there is nothing at {source.location}")
+        raise BadOption(f"there are no files at {source.location}")
     files = [SourceFile(file.path, file.size, file.mtime_ns) for file in found if file.is_file and file.size]
     return sorted(files, key=lambda file: file.path)
 
 
 def _walk(system: fs.FileSystem, root: str) -> list[Any]:
-    """Files below, but for those that Spark too takes for hidden."""
+    """Return the files below a directory, except for those that Spark regards as hidden, too."""
     found = system.get_file_info(fs.FileSelector(root, recursive=True))
     kept = [file for file in found if file.is_file and not _is_hidden(file.path.removeprefix(root))]
     return sorted(kept, key=lambda file: file.path)
@@ -115,7 +117,7 @@ def _list_delta(source: ImportSource) -> list[SourceFile]:
     for feature in UNSUPPORTED_FEATURES:
         if feature in features:
             raise BadOption(
-                f"the Delta table at {source.location} uses {feature}, which is not read here: copy it first"
+                f"the Delta table at {source.location} uses {feature}, which this job cannot read: copy the table first"
             )
     actions = pa.table(table.get_add_actions(flatten=True)).select(["path", "size_bytes", "modification_time"])
     rows = sorted(actions.to_pylist(), key=lambda row: (row["modification_time"], row["path"]))
@@ -125,17 +127,17 @@ def _list_delta(source: ImportSource) -> list[SourceFile]:
 
 
 def check_files(source: ImportSource, schema: str | None, files: list[SourceFile]) -> None:
-    """What was planned must be what is read, and no column of it may get lost."""
+    """Raise `BadOption` if a file has changed since it was planned, or has columns that would be lost."""
     for file in files:
         system, path = open_location(file.path)
         about = system.get_file_info(path)
         if about.type != fs.FileType.File:
-            raise BadOption(f"{file.path} is gone since the import was planned: bring it back")
+            raise BadOption(f"{file.path} has disappeared since the import was planned: restore it")
         changed = source.format != "delta" and about.mtime_ns != file.changed_ns
         if about.size != file.size or changed:
-            raise BadOption(f"{file.path} has changed since the import was planned: begin anew with another --name")
+            raise BadOption(f"{file.path} has changed since the import was planned: start again with another --name")
         if source.format == "parquet" and source.schema is None and schema is not None:
-            _check_columns(file, pq.read_schema(path, filesystem=system).names, schema)
+            _check_columns(file, read_parquet_schema(system, path).names, schema)
 
 
 def _check_columns(file: SourceFile, names: list[str], schema: str) -> None:
@@ -144,12 +146,19 @@ def _check_columns(file: SourceFile, names: list[str], schema: str) -> None:
     if more:
         raise BadOption(
             f"{file.path} has the column {more[0]!r}, which the first file does not have: name all columns with "
-            "--schema, or import it apart"
+            "--schema, or import the file separately"
         )
 
 
+def read_parquet_schema(system: fs.FileSystem, path: str) -> pa.Schema:
+    try:
+        return pq.read_schema(path, filesystem=system)
+    except pa.ArrowException:
+        raise BadOption(f"{path} is not a Parquet file, or it is damaged") from None
+
+
 def infer_schema(spark: SparkSession, source: ImportSource, files: list[SourceFile]) -> str | None:
-    """As JSON, once and for all files: each of them must make the same messages whenever it is read."""
+    """Return one schema for all files, as JSON, so that a file yields the same messages whenever it is read."""
     if source.format == "ndjson":
         return None
     if source.format == "delta" and source.schema is None:
@@ -163,6 +172,7 @@ def infer_schema(spark: SparkSession, source: ImportSource, files: list[SourceFi
             [escape_glob(file.path) for file in files]
         )
     else:
+        read_parquet_schema(*open_location(files[0].path))  # raises an error that names the file, before Spark does
         reader = spark.read.option("basePath", _base(source))
         found = (reader.schema(source.schema) if source.schema else reader).parquet(escape_glob(files[0].path))
     return found.schema.json()
@@ -182,7 +192,7 @@ def read_file(spark: SparkSession, source: ImportSource, schema: str | None, fil
 
 
 def _base(source: ImportSource) -> str:
-    """Below which the directories of a path name columns (`date=2026-01-31`)."""
+    """Return the directory below which directory names are columns (`date=2026-01-31`)."""
     system, root = open_location(source.location)
     if "://" in source.location:
         return source.location
@@ -190,5 +200,5 @@ def _base(source: ImportSource) -> str:
 
 
 def escape_glob(path: str) -> str:
-    """Spark takes every path as a glob."""
+    """Escape a path, since Spark treats every path as a glob."""
     return re.sub(r"([*?\[\]{}\\])", r"\\\1", path)

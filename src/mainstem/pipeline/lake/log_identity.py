@@ -1,4 +1,4 @@
-"""Checks that a table or export goes on with the log that it was made of."""
+"""Checks that a table or export continues with the log that it was made from."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ STATS_US = 1_000  # Delta rounds the times in its statistics down to millisecond
 
 
 def check_same_log(table: LogTable, server: ServerOptions, head: int) -> None:
-    """Raise unless the table was made of the log of this server: ids of another log mean other rows."""
+    """Raise `BadOption` unless the table was made from this server's log: another log has other rows for its ids."""
     reached = table.reached_id()
     if reached > head:
         raise BadOption(
-            f"{table.location} holds the log up to committed id {reached}, but that of {server.url} ends at {head}: "
-            "it is another server's, or an older copy"
+            f"{table.location} has reached committed id {reached}, but the log of {server.url} ends at {head}: that is "
+            "another server, or one that was restored from an older backup"
         )
     last_commit = table.read_last_commit() if reached else None
     if last_commit is not None:
@@ -27,24 +27,24 @@ def check_same_log(table: LogTable, server: ServerOptions, head: int) -> None:
 
 
 def check_last_commit(location: str, last_commit: LastCommit, server: ServerOptions) -> None:
-    """The log must have the last row that was taken from it; if that is gone, its neighbours must fit in time."""
+    """Raise unless the log has the last copied row or, if that was deleted since, has neighbours of a matching time."""
     with HttpClient(server) as client:
         query = [("after", last_commit.committed_id - 1), ("until", last_commit.committed_id), ("max_bytes", 1)]
         query_text = [(name, str(value)) for name, value in query] + [("columns", "committed_id,committed_at")]
         reply = client.request("GET", "/v1/log", query=query_text, headers={"Accept": ARROW})
     found = pa.ipc.open_stream(pa.py_buffer(reply.body)).read_all().column("committed_at").cast(pa.int64())
-    for time_us in found.to_pylist():  # none if it was pruned or deleted since
+    for time_us in found.to_pylist():  # empty if the row was pruned or deleted since
         if not last_commit.since_us <= time_us < last_commit.until_us + STATS_US:
             raise BadOption(
-                f"{location} was made of another log: its last row has committed id {last_commit.committed_id}, which "
-                f"{server.url} committed at another time"
+                f"{location} was made from another log: its last row has committed id {last_commit.committed_id}, "
+                f"which {server.url} committed at another time"
             )
     if not len(found):
         _check_neighbours(location, last_commit, server)
 
 
 def _check_neighbours(location: str, last_commit: LastCommit, server: ServerOptions) -> None:
-    """Nothing below the last commit was committed later than it, and nothing above it earlier."""
+    """Raise if a lower id was committed later than the last commit, or a higher id earlier."""
     columns = ("committed_id", "committed_at")
     first, last = max(last_commit.committed_id - limits.SAME_LOG_IDS, 0), last_commit.committed_id + limits.SAME_LOG_IDS
     with HttpClient(server) as client:
@@ -56,6 +56,6 @@ def _check_neighbours(location: str, last_commit: LastCommit, server: ServerOpti
             gap_us = time_us - last_commit.until_us if below else last_commit.since_us - time_us
             if gap_us > limits.SAME_LOG_SKEW_US:
                 raise BadOption(
-                    f"{location} was made of another log: it ends with committed id {last_commit.committed_id}, but "
+                    f"{location} was made from another log: it ends with committed id {last_commit.committed_id}, but "
                     f"{server.url} committed {committed_id} {'later' if below else 'earlier'} than that"
                 )

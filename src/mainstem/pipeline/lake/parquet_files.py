@@ -1,4 +1,4 @@
-"""Parquet files, under names that are never used again."""
+"""Parquet files with unique names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mainstem.pipeline.filesystems import open_location
 from mainstem.pipeline.lake.files import FileStats, WrittenFile
 
 DICTIONARY_COLUMNS = ("stream", "producer_id", "client_id", "content_type", "partitions.list.element")
-"""Columns in which few values come again and again; for the others a dictionary is a waste of time."""
+"""Columns with few distinct values. For the others, a dictionary only costs time."""
 ENCODINGS = {
     "committed_id": "DELTA_BINARY_PACKED",
     "position": "DELTA_BINARY_PACKED",

@@ -1,4 +1,4 @@
-"""Text files: NDJSON as the log API has it, messages alone, and CSV."""
+"""Text files: NDJSON as in the log API, plain messages, and CSV."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mainstem.pipeline.filesystems import open_location
 from mainstem.pipeline.lake.files import FileStats, WrittenFile
 from mainstem.streams.rules.content_types import is_json
 
-Lines = Any  # bytes, or a buffer of Arrow, which has no types
+Lines = Any  # bytes, or a buffer of Arrow, which has no type hints
 
 
 class TextFileWriter:
@@ -53,7 +53,7 @@ class TextFileWriter:
 
 
 def encode_ndjson(batch: pa.RecordBatch) -> bytes:
-    """One object a row. Bytes that are text are text; others come in base64, under a name that says so."""
+    """Encode one object per row. Bytes that are not UTF-8 become base64, under a name that ends in _base64."""
     encode = msgspec.json.Encoder().encode_lines
     return encode([_object(row) for row in batch.to_pylist()])
 
@@ -79,24 +79,24 @@ def _text_or_base64(value: bytes) -> tuple[str | None, str | None]:
 
 
 def encode_messages(batch: pa.RecordBatch) -> bytes:
-    """The messages themselves, one a line, as they were sent."""
+    """Encode the messages themselves as they were sent, one per line."""
     kinds = pc.unique(batch.column("content_type")).to_pylist()
     for kind in kinds:
         if kind is None or not is_json(kind):
-            raise BadRow(f"a message of {kind} is no line of JSON: leave --messages out, or choose other streams")
+            raise BadRow(f"a {kind} message is not a line of JSON: leave out --messages, or choose other streams")
     return b"".join(_lines(batch.column("data").to_pylist()))
 
 
 def _lines(messages: list[bytes]) -> Iterator[bytes]:
     for message in messages:
-        if b"\n" in message or b"\r" in message:  # only white space between tokens: strings hold them escaped
+        if b"\n" in message or b"\r" in message:  # they can only be white space, since strings escape them
             message = message.replace(b"\n", b" ").replace(b"\r", b" ")
         yield message
         yield b"\n"
 
 
 def encode_csv(batch: pa.RecordBatch) -> pa.Buffer:
-    """Lines without a header. What is not flat is JSON; bytes that are no text are in a column of their own."""
+    """Encode lines without a header. Nested values become JSON; bytes that are not UTF-8 get a separate column."""
     arrays: dict[str, pa.Array] = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if pa.types.is_binary(column.type):

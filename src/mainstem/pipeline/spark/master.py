@@ -1,4 +1,4 @@
-"""Which Spark master to use. It is checked before Java starts, since Java does not name a wrong one."""
+"""Chooses the Spark master. It is checked before Java starts, since Java's error does not name it."""
 
 import os
 import re
@@ -6,17 +6,17 @@ import re
 from mainstem.errors import BadOption
 
 MASTER_VARIABLE = "MAINSTEM_SPARK_MASTER"
-"""The environment variable that names the master when the caller does not."""
+"""The environment variable for the master, used if the caller does not name one."""
 
 KNOWN = re.compile(r"local|local\[(\*|\d+)(, *\d+)?\]|local-cluster\[.+\]|yarn|(spark|k8s|sc)://.+")
 
 
 def choose_master(given: str | None) -> str:
-    """The master that was given, that of the environment, or all cores of this machine."""
+    """Return the given master, or that of the environment, or all cores of this machine."""
     master = given or os.environ.get(MASTER_VARIABLE) or "local[*]"
     if not KNOWN.fullmatch(master):
         raise BadOption(
-            f"{master!r} is no master of Spark: give local[*], local[2], spark://host:7077, k8s://..., yarn, or "
+            f"{master!r} is not a Spark master: give local[*], local[2], spark://host:7077, k8s://..., yarn, or "
             "sc://host:15002"
         )
     return master

@@ -1,4 +1,4 @@
-"""Makes the class archive, by running a local Spark that does a little of everything that jobs do."""
+"""Writes the class archive by running a local Spark that does a little of everything that jobs do."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def make_class_archive() -> Path:
-    """Write the archive anew; its path. No Spark may run in this process."""
+    """Write a new archive and return its path. No Spark may be running in this process."""
     prepare_environment()
     java_home = Path(os.environ["JAVA_HOME"])
     archive = class_archive_path(java_home, find_jars())
@@ -29,7 +29,9 @@ def make_class_archive() -> Path:
         with tempfile.TemporaryDirectory(prefix="mainstem-prepare-") as folder:
             _run_spark(options, Path(folder))
         if not unfinished.is_file():
-            raise JobFailed("this Java wrote no archive of its classes; with SPARK_CONF_DIR set it cannot")
+            raise JobFailed(
+                "this Java has not written an archive of its classes; unset SPARK_CONF_DIR if it is set, and try again"
+            )
         os.replace(unfinished, archive)
     finally:
         unfinished.unlink(missing_ok=True)
@@ -50,7 +52,7 @@ def _run_spark(options: dict[str, str], folder: Path) -> None:
 
 
 def _run_workload(spark: SparkSession, folder: Path) -> None:
-    """Rows from Python, an aggregate, files, and a streaming query with a state."""
+    """Run rows from Python, an aggregate, files, and a streaming query with state."""
     rows = spark.range(0, 1_000, 1, 2).mapInArrow(_pass_on, "id LONG")
     rows = rows.selectExpr("id", "id % 7 AS key", "timestamp_seconds(id) AS at", "to_json(struct(id)) AS text")
     files = str(folder / "rows")

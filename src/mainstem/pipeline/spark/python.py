@@ -1,4 +1,4 @@
-"""The Python that a local Spark runs its workers with."""
+"""The Python that runs the workers of a local Spark."""
 
 import hashlib
 import os
@@ -28,9 +28,9 @@ exec {python} "$@"
 
 
 def worker_python(environment: Mapping[str, str] = os.environ) -> str:
-    """A program that runs this very Python with the installed pyspark.
+    """Return a program that runs this Python with the installed pyspark.
 
-    With `SPARK_HOME` set it is this Python itself: Spark may be another version there, and its workers need its zip.
+    If `SPARK_HOME` is set, return this Python itself: that Spark may have another version, whose workers need its zip.
     """
     if environment.get("SPARK_HOME") or os.name != "posix":
         return sys.executable

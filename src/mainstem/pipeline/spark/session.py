@@ -1,4 +1,4 @@
-"""A SparkSession that is set up for the log, on this machine or on a cluster."""
+"""A SparkSession that is configured for the log, on this machine or on a cluster."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 SQL_CONFS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    "spark.sql.python.filterPushdown.enabled": "true",  # without it Spark refuses a source that can push filters down
+    "spark.sql.python.filterPushdown.enabled": "true",  # without it, Spark refuses sources that push filters down
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
-    # Else a query that was killed while its first batch was planned could never start again.
+    # Otherwise a query that was killed while its first batch was planned could never start again.
     "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
 }
 LOCAL_CONFS = {
-    "spark.driver.bindAddress": "127.0.0.1",  # nobody outside has any business with it
+    "spark.driver.bindAddress": "127.0.0.1",  # no other machine needs to reach it
     "spark.driver.host": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -42,10 +42,10 @@ LOCAL_CONFS = {
 }
 JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
 SHORT_LIVED_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
-"""Java compiles at once and not as well as it could: in a few minutes its better compiler takes more than it gives."""
+"""Use only Java's quick compiler: in a process of a few minutes, the better one costs more than it gains."""
 
 NICENESS = 12
-"""Of a local Spark: it takes what is left over when the server on the same machine, or anybody else, has work."""
+"""The niceness of a local Spark: it gets the time that a server on the same machine, or other programs, leave."""
 NICENESS_MAX = 19
 NICENESS_VARIABLE = "MAINSTEM_SPARK_NICENESS"
 
@@ -58,11 +58,11 @@ def session(
     conf: Mapping[str, str] | None = None,
     short_lived: bool = False,
 ) -> SparkSession:
-    """The running session, or a new one.
+    """Return the running session, or start a new one.
 
-    `master` is `local[*]` unless given here or in `MAINSTEM_SPARK_MASTER`: a master of Spark's own, or `sc://host:port`
-    for Spark Connect. `work` is where a local Spark keeps its scratch files and its warehouse. `conf` overrides every
-    choice made here. A local Spark that is `short_lived` is up to speed sooner, and does not get as fast in the end.
+    `master` is a Spark master, or `sc://host:port` for Spark Connect. The default is `MAINSTEM_SPARK_MASTER`, or else
+    `local[*]`. `work` is the directory in which a local Spark keeps its scratch files and warehouse. `conf` overrides
+    every setting made here. A `short_lived` local Spark warms up sooner, but is slower in the long run.
     """
     try:
         from pyspark.sql import SparkSession
@@ -82,21 +82,21 @@ def session(
     for name, value in chosen.items():
         builder = builder.config(name, value)
     made = builder.getOrCreate()
-    # Of this thread: where it has none, Spark does not find a sink that is written in Python.
+    # In a thread without an active session, Spark does not find sinks that are written in Python.
     SparkSession._get_j_spark_session_class(made._jvm).setActiveSession(made._jsparkSession)
     made.sparkContext.setLogLevel("ERROR" if local else "WARN")
     return made
 
 
 def count_task_slots(spark: SparkSession) -> int:
-    """How many tasks can run at the same time. A Spark Connect server does not report it, and gets a fixed number."""
+    """Return how many tasks can run at the same time; for Spark Connect, which does not report it, a fixed number."""
     spark_context = getattr(spark, "_sc", None)
     slots = limits.BATCH_SPLITS if spark_context is None else int(spark_context.defaultParallelism)
     return min(slots, limits.COPY_TASKS_MAX)
 
 
 def prepare_environment(*, local: bool = True) -> None:
-    """What Spark's launcher and workers look up: which Java, and that workers run this very Python."""
+    """Set the environment variables that Spark reads: which Java to use, and that workers run this Python."""
     python = worker_python() if local else sys.executable
     os.environ.setdefault("PYSPARK_PYTHON", python)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", python)
@@ -104,7 +104,7 @@ def prepare_environment(*, local: bool = True) -> None:
 
 
 def _connect(app_name: str, url: str, conf: Mapping[str, str]) -> SparkSession:
-    """A session on a Spark Connect server. Its Java and its workers are the server's; only SQL settings can be set."""
+    """Return a session on a Spark Connect server, which has its own Java and workers. Only SQL settings apply."""
     from pyspark.sql import SparkSession
 
     made = SparkSession.builder.appName(app_name).remote(url).getOrCreate()
@@ -114,7 +114,7 @@ def _connect(app_name: str, url: str, conf: Mapping[str, str]) -> SparkSession:
 
 
 def find_jars() -> Path:
-    """Spark's, of this installation or of the one that `SPARK_HOME` names."""
+    """Return the directory of Spark's jars, from `SPARK_HOME` or from the installed package."""
     import pyspark
 
     return Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent, "jars")
@@ -124,15 +124,16 @@ def _java_confs(short_lived: bool) -> dict[str, str]:
     jars = find_jars()
     archive = class_archive_path(Path(os.environ["JAVA_HOME"]), jars) if jars.is_dir() else None
     options = [SHORT_LIVED_OPTIONS] if short_lived else []
-    if archive and is_usable(archive):  # of `mainstem pipeline prepare`
+    if archive and is_usable(archive):  # `mainstem pipeline prepare` has written it
         options.append(use_options(archive))
     return {JAVA_OPTIONS: " ".join(options)} if options else {}
 
 
 def _start_java(confs: Mapping[str, str]) -> None:
-    """Start Java, unless it runs already, at a lower priority than this program.
+    """Start Java, unless it is running, at a lower priority than this program.
 
-    On Linux a priority belongs to a thread and is inherited, so one of its own is what it takes to change no other.
+    On Linux each thread has its own priority, which child processes inherit. A separate thread leaves the others as
+    they are.
     """
     from pyspark import SparkConf, SparkContext
 
@@ -151,12 +152,12 @@ def _start_java(confs: Mapping[str, str]) -> None:
 def read_niceness() -> int:
     text = os.environ.get(NICENESS_VARIABLE, str(NICENESS))
     if not (text.isdecimal() and int(text) <= NICENESS_MAX):
-        raise BadOption(f"{NICENESS_VARIABLE} is {text!r}; it must be a number from 0 to {NICENESS_MAX}")
+        raise BadOption(f"{NICENESS_VARIABLE} must be a number from 0 to {NICENESS_MAX}, not {text!r}")
     return int(text)
 
 
 def stop_java() -> None:
-    """End the Java of this process, whose sessions have been stopped, and wait for it: it may have files to write."""
+    """Stop the Java of this process after its sessions, and wait until it has written its files."""
     from pyspark import SparkContext
 
     gateway = SparkContext._gateway
@@ -181,7 +182,7 @@ def _work_confs(work: Path | str | None) -> dict[str, str]:
 
 
 def _sweep(scratch: Path) -> None:
-    """A killed Spark leaves its scratch files behind; each process has a folder named by its id."""
+    """Remove the scratch files of killed processes. Each process has a directory named after its id."""
     for folder in scratch.iterdir():
         if folder.name.isdigit() and not Path("/proc", folder.name).exists() and Path("/proc").exists():
             shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Small shell programs in the user's cache that Spark starts in place of Java and Python."""
+"""Small shell scripts in the user's cache that Spark starts instead of Java and Python."""
 
 import os
 import stat
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def install_shim(path: Path, text: str) -> None:
-    """Write the program unless it is there already. It appears all at once: another process may be starting it."""
+    """Write the script unless it exists. It is replaced atomically, since another process may be starting it."""
     if path.exists() and path.read_text("utf-8") == text:
         return
     with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:

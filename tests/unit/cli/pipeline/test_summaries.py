@@ -1,6 +1,5 @@
 """Summaries of jobs: readable for people, raw as JSON."""
 
-import io
 import json
 import sys
 
@@ -24,14 +23,12 @@ SUMMARY = {
 
 
 @pytest.fixture
-def printed(monkeypatch):
+def printed(capsysbinary):
     """Returns what was printed."""
-    out = io.TextIOWrapper(io.BytesIO(), "utf-8")
-    monkeypatch.setattr(sys, "stdout", out)
 
     def read() -> str:
-        out.flush()
-        return out.buffer.getvalue().decode()
+        sys.stdout.flush()
+        return capsysbinary.readouterr().out.decode()
 
     return read
 

@@ -1,4 +1,4 @@
-"""Rows as messages: what JSON they become, and where they are cut."""
+"""Rows as messages: the JSON that they become, and the chunks that they are cut into."""
 
 import datetime
 import json
@@ -63,7 +63,7 @@ def test_a_row_is_a_json_object_of_its_columns_without_nulls():
     st.lists(st.tuples(st.text(), st.integers(-(2**63), 2**63 - 1), st.floats() | st.none()), max_size=20),
     st.text(min_size=1),
 )
-def test_any_text_and_number_is_written_as_the_json_that_it_is(rows, name):
+def test_any_text_and_number_is_written_as_equal_json(rows, name):
     batch = pa.record_batch(
         {
             name + "s": pa.array([row[0] for row in rows], pa.string()),
@@ -88,7 +88,7 @@ def test_a_lone_value_column_is_the_message_itself():
     assert encode(batch, valueColumn="value") == [b"x"]
 
 
-def test_columns_that_say_where_are_not_in_the_message():
+def test_columns_that_name_the_target_are_not_in_the_message():
     batch = pa.record_batch({"room": pa.array(["a"]), "key": pa.array(["i"]), "n": pa.array([1])})
     given = {"stream": "", "partitionColumn": "room", "idColumn": "key"}
     assert encode(batch, **given) == [b'{"n":1}']
@@ -98,14 +98,14 @@ def test_columns_that_say_where_are_not_in_the_message():
     ("batch", "given", "said"),
     [
         ({"n": [1]}, {"valueColumn": "v"}, "no column 'v'"),
-        ({"n": [1]}, {"valueColumn": "n"}, "must be a string"),
+        ({"n": [1]}, {"valueColumn": "n"}, "must be of the type string"),
         ({"n": [b"x"]}, {}, "is binary"),
-        ({"n": [1]}, {"contentType": "text/plain"}, "give valueColumn"),
+        ({"n": [1]}, {"contentType": "text/plain"}, "set valueColumn"),
         ({"n": [1]}, {"stream": "", "streamColumn": "m"}, "no column 'm'"),
         ({"m": ["s"]}, {"stream": "", "streamColumn": "m"}, "no column is left"),
     ],
 )
-def test_columns_that_cannot_be_written_are_told(batch, given, said):
+def test_columns_that_cannot_be_written_are_refused(batch, given, said):
     with pytest.raises(BadOption, match=said):
         encode(pa.record_batch(batch), **given)
 
@@ -142,10 +142,10 @@ def test_a_chunk_holds_no_more_messages_than_the_server_takes_in_one_append():
 )
 def test_what_the_server_would_refuse_is_never_staged(value):
     good = b"1" if isinstance(value, bytes) else "1"
-    with pytest.raises(BadRow, match="is not JSON: b'"):
+    with pytest.raises(BadRow, match="a message is not JSON, it is "):
         chunks([good, value, good], 100)
 
 
 def test_a_message_beyond_what_an_append_may_hold_is_refused():
-    with pytest.raises(BadRow, match="larger than"):
+    with pytest.raises(BadRow, match="the limit is"):
         chunks(["x" * (limits.SINK_CHUNK_BYTES_MAX + 1)], 100, contentType="text/plain")

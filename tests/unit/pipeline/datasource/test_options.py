@@ -1,4 +1,4 @@
-"""Options: a typo, a missing or a wrong one is told with what is right."""
+"""Options: errors about a typo, a missing or an invalid value name the correct ones."""
 
 import pytest
 
@@ -12,14 +12,14 @@ URL = {"url": "http://localhost:4437/"}
     ("given", "said"),
     [
         ({}, "url is missing"),
-        (URL | {"stream": "a"}, "unknown option 'stream'; there are: .*streams"),
+        (URL | {"stream": "a"}, "unknown option 'stream'; the options are .*streams"),
         (URL | {"kind": "both"}, "kind must be"),
         (URL | {"startingId": "-1"}, "startingId must be a whole number from 0"),
         (URL | {"endingId": "latest"}, "endingId must be"),
         (URL | {"maxRowsPerTrigger": "0"}, "from 1"),
         (URL | {"failOnDataLoss": "perhaps"}, "true or false"),
         (URL | {"streams": "a**b"}, "segment of its own"),
-        (URL | {"streams": "a", "path": "b"}, "give one of them"),
+        (URL | {"streams": "a", "path": "b"}, "give only one of them"),
         (URL | {"token": "a", "tokenFile": "b"}, "not both"),
         (URL | {"retrySeconds": "9999999"}, "retrySeconds"),
     ],
@@ -38,7 +38,7 @@ def test_names_are_taken_in_any_case_and_lists_with_commas():
 @pytest.mark.parametrize(
     ("given", "streaming", "said"),
     [
-        (URL, False, "say where"),
+        (URL, False, "give exactly one of"),
         (URL | {"stream": "a", "partitions": "b"}, False, "one of"),
         (URL | {"stream": "../a"}, False, "segment"),
         (URL | {"stream": "a"}, True, "checkpointLocation"),

@@ -1,4 +1,4 @@
-"""The staging: what is in the manifest first stays, and what nobody can need any more goes."""
+"""The staging directory: the first manifest counts, and files that no replay can need are removed."""
 
 import os
 
@@ -32,7 +32,7 @@ def test_the_first_manifest_counts(tmp_path):
     assert staging.write_manifest(0, Manifest("t", [second])).files == [first]
 
 
-def test_a_batch_that_is_done_keeps_its_mark_until_a_later_one_is(tmp_path):
+def test_a_batch_stays_marked_as_done_until_a_later_one_is_done(tmp_path):
     staging = StagingDirectory(str(tmp_path), "query")
     for batch in (8, 9, 10):
         manifest = staging.write_manifest(batch, Manifest("t", [stage_file(staging, batch, 0, ("a", 1, b"x"))]))
@@ -44,21 +44,21 @@ def test_a_batch_that_is_done_keeps_its_mark_until_a_later_one_is(tmp_path):
         assert staging.read_manifest(batch) == Manifest("t", [], done=True)
 
 
-def test_producers_do_not_meet_whatever_their_names(tmp_path):
+def test_producers_have_separate_directories_whatever_their_names(tmp_path):
     one, other = StagingDirectory(str(tmp_path), "../a/b"), StagingDirectory(str(tmp_path), "a%2Fb")
     assert one.folder != other.folder
     assert os.path.dirname(one.folder) == os.path.dirname(other.folder) == str(tmp_path / "mainstem-sink")
 
 
-def test_a_file_that_is_gone_or_cut_short_is_told(tmp_path):
+def test_a_missing_or_truncated_file_is_an_error(tmp_path):
     staging = StagingDirectory(str(tmp_path), "query")
     file = stage_file(staging, 0, 0, ("a", 1, b"12345"))
     os.truncate(file.path, file.size - 1)
-    with pytest.raises(StageLost, match="cut short"):
+    with pytest.raises(StageLost, match="is truncated"):
         list(staging.read_frames(file))
     staging.discard(file.path)
     staging.discard(file.path)
-    with pytest.raises(StageLost, match="not there"):
+    with pytest.raises(StageLost, match="is missing"):
         list(staging.read_frames(file))
 
 
@@ -67,6 +67,6 @@ def test_sparks_spellings_of_a_local_path(location):
     assert open_location(location)[1] == "/a/b"
 
 
-def test_a_place_that_cannot_be_opened_is_told():
-    with pytest.raises(BadOption, match="stagingLocation"):
+def test_a_location_that_cannot_be_opened_is_refused():
+    with pytest.raises(BadOption, match="scheme 'dbfs' is unknown"):
         open_location("dbfs:/a/b")

@@ -13,6 +13,6 @@ def test_masters_of_spark_are_passed_on(master, monkeypatch):
 
 
 @pytest.mark.parametrize("master", ["nonsense", "local[x]", "local[]", "http://h:1", "spark://"])
-def test_other_masters_are_told_before_java_starts(master):
-    with pytest.raises(BadOption, match="no master of Spark"):
+def test_an_invalid_master_is_refused_before_java_starts(master):
+    with pytest.raises(BadOption, match="is not a Spark master"):
         choose_master(master)

@@ -1,4 +1,4 @@
-"""Compares the archive with the log: ranges of ids by a fingerprint first, and row by row only where they differ."""
+"""Compares the archive with the log: first a fingerprint per range of ids, then row by row where they differ."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from mainstem.pipeline.jobs.audit.rules import Bounds, Tables
 from mainstem.pipeline.jobs.context import JobContext
 from mainstem.pipeline.lake.archive_table import ARCHIVE_DDL, open_archive
-from mainstem.pipeline.lake.delta import first_line, read_files
+from mainstem.pipeline.lake.delta import last_cause, read_files
 from mainstem.pipeline.log_schema import LOG_COLUMNS
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ ROW_KEY = ("committed_id", "position")
 
 
 class ArchiveCheck:
-    """Compares one archive with the log, as far as both the archive and the audit have come."""
+    """Compares one archive with the log, up to the committed id that both the archive and the audit have reached."""
 
     def __init__(self, context: JobContext, location: str, audited: int) -> None:
         archive = open_archive(location)
@@ -38,11 +38,11 @@ class ArchiveCheck:
         return self.rows.count()
 
     def check_files(self) -> list[tuple[str, int, str, str]]:
-        """Files that would fail the whole audit in Spark. Their rows are also reported, as missing."""
+        """Return the violations of files that Spark could not read. Their rows are reported too, as missing."""
         return [("archive_file", 0, file, f"the file {file} {why}") for file, why in self.unreadable.items()]
 
     def check(self, tables: Tables, bounds: Bounds) -> DataFrame | None:
-        """The violations, or None if both hold the same rows. Pruned rows may be in the archive alone."""
+        """Return the violations, or None if both hold the same rows. Pruned rows may be in the archive only."""
         differing = self._differing_ranges()
         if differing is None:
             return None
@@ -81,7 +81,7 @@ class ArchiveCheck:
                 format_string('message %d of %d ', position, committed_id),
                 coalesce(concat('in stream ', stream), concat('of event ', id)), CASE rule
                     WHEN 'archive_missing' THEN ' is in the log, but not in the archive'
-                    WHEN 'archive_changed' THEN ' is another one in the archive than in the log'
+                    WHEN 'archive_changed' THEN ' differs between the archive and the log'
                     WHEN 'archive_duplicate' THEN format_string(' is in the archive %d times', times)
                     ELSE ' is in the archive, but not in the log' END) AS detail
             FROM checked WHERE rule IS NOT NULL
@@ -109,20 +109,20 @@ class ArchiveCheck:
 
 
 def find_unreadable(files: list[str]) -> dict[str, str]:
-    """Local files that are not there, or are no Parquet files (any more), and why."""
+    """Return the local files that are missing or not valid Parquet, with the reason."""
     found: dict[str, str] = {}
     for file in files:
         try:
             pq.read_metadata(file.removeprefix("file://"))
         except FileNotFoundError:
-            found[file] = "is not there"
+            found[file] = "is missing"
         except (pa.ArrowException, OSError) as error:
-            found[file] = f"cannot be read: {first_line(error)}"
+            found[file] = f"cannot be read: {last_cause(error)}"
     return found
 
 
 def _hash_rows(rows: DataFrame, until: int) -> DataFrame:
-    """The key of each row, what it belongs to, and one hash of all its columns."""
+    """Return the key of each row, its stream or event, and one hash of all its columns."""
     from pyspark.sql import functions as f
 
     row_hash = f.xxhash64(*LOG_COLUMNS)

@@ -1,4 +1,4 @@
-"""Findings on disk: each task writes Parquet files of its own, under names that a repeated task writes again."""
+"""Findings on disk: each task writes its own Parquet files, and a repeated task overwrites them."""
 
 from __future__ import annotations
 
@@ -57,17 +57,19 @@ SCHEMAS = {
         ]
     ),
 }
-"""What the scan finds in the log (events, runs, appends, faults), and copies of the server's indexes (index_*)."""
+"""The findings of the scan (events, runs, appends, faults), and copies of the server's indexes (index_*)."""
 
 
 class FindingsWriter:
-    """Writes one file of one kind. The file appears under its name when it is closed."""
+    """Writes one file of one kind. The file gets its name when it is closed."""
 
     def __init__(self, folder: Path, kind: str, name: str) -> None:
         self.schema = SCHEMAS[kind]
         self._path = folder / kind / f"{name}.parquet"
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._new = self._path.with_name(f".{self._path.name}.{uuid.uuid4().hex}")  # Spark passes over dotted names
+        self._new = self._path.with_name(
+            f".{self._path.name}.{uuid.uuid4().hex}"
+        )  # Spark ignores names that begin with a dot
         self._writer: pq.ParquetWriter | None = None
         self._rows: list[tuple[Any, ...]] = []
 
@@ -86,7 +88,7 @@ class FindingsWriter:
         elif self._writer is not None:
             os.replace(self._new, self._path)
         else:
-            self._path.unlink(missing_ok=True)  # of an attempt that did not come to its end
+            self._path.unlink(missing_ok=True)  # left by an attempt that did not finish
 
     def add(self, *row: Any) -> None:
         self._rows.append(row)

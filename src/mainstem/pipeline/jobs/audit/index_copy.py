@@ -14,7 +14,7 @@ from mainstem.pipeline.log_reader import ARROW
 
 
 def copy_index(scan: ScanOptions, of: str) -> int:
-    """Copy an index; the number of its entries."""
+    """Copy an index, and return the number of its entries."""
     rows = 0
     after = ""
     with FindingsWriter(scan.folder, f"index_{of}", of) as found, HttpClient(scan.server) as client:

@@ -1,4 +1,4 @@
-"""audit: recompute what the log promises, and compare it with the server's indexes and with an archive."""
+"""audit: recomputes what the log guarantees, and compares it with the server's indexes and with an archive."""
 
 from __future__ import annotations
 
@@ -29,34 +29,34 @@ VIOLATIONS_DDL = "rule STRING, committed_id BIGINT, name STRING, detail STRING"
 
 
 class AuditSummary(Summary, kw_only=True):
-    """What was looked at, and what is wrong with it."""
+    """What was examined, and the faults in it."""
 
     events: int = 0
     bytes: int = 0
     streams: int = 0
     producers: int = 0
     event_ids: int = 0
-    """Entries of the index of ids, those of pruned events included."""
+    """The number of entries in the index of event ids, including those of pruned events."""
     archived: int = 0
-    """Rows of the archive that were compared."""
+    """The number of archived rows that were compared."""
     found: dict[str, int] = msgspec.field(default_factory=dict)
-    """Faults by rule; empty is well."""
+    """The number of faults per rule; empty if there are none."""
     examples: list[dict[str, Any]] = msgspec.field(default_factory=list)
-    """The first few of each: rule, committed_id, name, detail."""
+    """The first few faults of each rule: rule, committed_id, name, detail."""
 
 
 @dataclass(frozen=True)
 class AuditOptions:
     archive: str | None = None
     sample: float = 1.0
-    """The share of events whose hash is computed again."""
+    """The share of events whose hash is recomputed."""
     skew_s: float = 1.0
-    """Clocks are set right now and then: by so much a time may go back."""
+    """How far a time may step back, since clocks are corrected now and then."""
     examples: int = limits.AUDIT_EXAMPLES
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What an audit has set out to do. A later one that finds it goes on with it."""
+    """The scope of an audit. A later audit that finds it continues it."""
 
     url: str
     until: int
@@ -65,6 +65,8 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def make_audit(options: AuditOptions) -> Job:
+    """Return a job that checks the log."""
+
     def audit(context: JobContext) -> AuditSummary:
         return _audit(context, options)
 
@@ -78,7 +80,7 @@ def _audit(context: JobContext, options: AuditOptions) -> AuditSummary:
     from mainstem.pipeline.lake.delta import absolute_location, load_table
 
     if options.archive is not None:
-        load_table(absolute_location(options.archive))  # raises now, not after the whole log was read
+        load_table(absolute_location(options.archive))  # raises now, not only after the whole log was read
     folder = context.checkpoint / "findings"
     plan = Plan(context.server.url, context.read_head(), round(options.sample * SAMPLE_OF), round(options.skew_s * 1e6))
     plan = _resume(folder, plan)
@@ -89,7 +91,7 @@ def _audit(context: JobContext, options: AuditOptions) -> AuditSummary:
     done.events = sum(span.events for span in spans)
     done.bytes = sum(span.bytes for span in spans)
     context.progress.show(rows=done.rows, committed_id=plan.until, head=plan.until, phase="comparing")
-    # The states of producers before those of streams: so a stream that has not changed has no newer producers.
+    # Copy producers before streams, so that a stream that has not changed has no newer producers.
     done.producers = copy_index(scan, "producers")
     done.streams = copy_index(scan, "streams")
     with context.open_client() as client:
@@ -112,7 +114,7 @@ def _audit(context: JobContext, options: AuditOptions) -> AuditSummary:
 
 
 def _resume(folder: Path, plan: Plan) -> Plan:
-    """The plan of an audit that was interrupted, if it was the same but for where the log ended; else this one."""
+    """Return the plan of an interrupted audit with the same options, or else start with the given plan."""
     path = folder / "plan.json"
     if path.exists():
         before = msgspec.json.decode(path.read_bytes(), type=Plan)
@@ -136,7 +138,7 @@ class Task:
 
 
 def _scan_log(context: JobContext, scan: ScanOptions, until: int) -> tuple[list[Span], int]:
-    """Scan the whole log, and copy the index of event ids at the same time, since its entries never change."""
+    """Scan the whole log, and meanwhile copy the index of event ids, whose entries never change."""
     from mainstem.pipeline.jobs.audit.scan import Span
 
     ends = [*range(0, until, limits.AUDIT_TASK_IDS), until]
@@ -148,7 +150,7 @@ def _scan_log(context: JobContext, scan: ScanOptions, until: int) -> tuple[list[
 
 
 def _run_tasks(context: JobContext, scan: ScanOptions, tasks: list[Task]) -> list[int]:
-    """Have Spark run them; the number of rows that each has read."""
+    """Run the tasks on Spark, and return the number of rows that each has read."""
     count = len(tasks)
 
     def work(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -174,7 +176,7 @@ def _run_task(scan: ScanOptions, task: Task) -> int:
 
 @contextmanager
 def _show_progress(context: JobContext, spans: Path, until: int) -> Iterator[None]:
-    """Show how many ranges are done while others are still being read."""
+    """Show how many ranges are done while the others are read."""
     rows = reached = 0
     seen: set[str] = set()
 
@@ -192,11 +194,11 @@ def _show_progress(context: JobContext, spans: Path, until: int) -> Iterator[Non
         yield
 
 
-# The report
+# Report
 
 
 def _report(done: AuditSummary, violations: DataFrame, examples: int) -> None:
-    """Counts, and the first few of each rule: nothing else comes to the driver."""
+    """Fill in the counts and the first few violations of each rule. The driver collects nothing else."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 

@@ -1,4 +1,4 @@
-"""The rules that need more than one range, or the server's indexes. Each returns a table of violations."""
+"""Rules that need more than one range, or the server's indexes. Each returns a table of violations."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 BUCKETS = 4096
-"""Event ids are compared by one fingerprint per bucket first, and one by one only where the two sides differ."""
+"""Event ids are compared by one fingerprint per bucket first, then one by one in the buckets that differ."""
 
 
 class Bounds(NamedTuple):
-    """What the comparison is about: the log up to `until`, of which retention has erased something up to `pruned`."""
+    """The scope of the comparison: the log up to `until`, in which retention may have erased ids up to `pruned`."""
 
     until: int
     pruned: int
@@ -41,12 +41,12 @@ class Tables:
         return self.spark.read.schema(schema).parquet((self.folder / kind).resolve().as_uri())
 
     def __contains__(self, kind: str) -> bool:
-        """Whether there is anything in it: a rule about nothing need not run."""
+        """Whether the table has rows. Rules about empty tables are skipped."""
         return any((self.folder / kind).glob("[!.]*.parquet"))
 
 
 def check_tables(tables: Tables, bounds: Bounds) -> Iterator[DataFrame]:
-    """The violations of every rule: rule, committed_id, name, detail."""
+    """Yield the violations of every rule: rule, committed_id, name, detail."""
     if "faults" in tables:
         yield tables["faults"]
     if "runs" in tables:
@@ -62,7 +62,7 @@ def check_tables(tables: Tables, bounds: Bounds) -> Iterator[DataFrame]:
 
 
 def check_spans(spans: list[Span], skew_us: int) -> list[tuple[str, int, str | None, str]]:
-    """Times from one range to the next; there are few ranges."""
+    """Compare the times of adjacent ranges."""
     violations: list[tuple[str, int, str | None, str]] = []
     filled = [span for span in sorted(spans, key=lambda span: span.after) if span.rows]
     for before, span in itertools.pairwise(filled):
@@ -74,7 +74,7 @@ def check_spans(spans: list[Span], skew_us: int) -> list[tuple[str, int, str | N
 
 
 def check_runs(tables: Tables) -> DataFrame:
-    """A stream's data has no gaps and no overlaps. What retention or a deletion took away since is no gap."""
+    """Check that a stream's data has no gaps or overlaps. Data that was trimmed or deleted since is not a gap."""
     return tables.spark.sql(
         """
         WITH neighbours AS (
@@ -82,7 +82,7 @@ def check_runs(tables: Tables) -> DataFrame:
             FROM {runs}
         )
         SELECT 'offset' AS rule, first_id AS committed_id, stream AS name,
-            format_string('stream %s: a message of %d begins at %d, but what comes before it ends at %d',
+            format_string('stream %s: a message of %d begins at position %d, but the data before it ends at %d',
                 stream, first_id, first_start, end_before) AS detail
         FROM neighbours JOIN {streams} AS state
             ON state.path = neighbours.stream AND state.read_seq = neighbours.read_seq AND NOT state.deleted
@@ -94,9 +94,9 @@ def check_runs(tables: Tables) -> DataFrame:
 
 
 def check_streams(tables: Tables, bounds: Bounds) -> DataFrame:
-    """Where a stream begins and ends, and how many messages it has, is what its state says.
+    """Check that each stream begins, ends and counts its messages as its state says.
 
-    A state that is newer than the audit (`last_id` beyond `until`) can only be ahead of the log.
+    A state that is newer than the audit (`last_id` beyond `until`) may be ahead of the audited rows.
     """
     return tables.spark.sql(
         """
@@ -107,16 +107,16 @@ def check_streams(tables: Tables, bounds: Bounds) -> DataFrame:
         ), checked AS (
             SELECT path AS name, coalesce(newest, last_id) AS committed_id, CASE
                 WHEN last_end > tail OR (last_id <= {until} AND tail > begins AND coalesce(last_end, begins) < tail)
-                    THEN format_string('ends at %d, but its data at %d', tail, coalesce(last_end, begins))
+                    THEN format_string('should end at %d, but its data ends at %d', tail, coalesce(last_end, begins))
                 WHEN first_start > begins AND tail > begins
-                    THEN format_string('keeps data from %d on, but it begins at %d', begins, first_start)
+                    THEN format_string('should begin at %d, but its data begins at %d', begins, first_start)
                 WHEN last_id BETWEEN 1 AND {until} AND NOT trimmed AND counted <> state.messages
-                    THEN format_string('counts %d messages, but %d are there', state.messages, counted)
+                    THEN format_string('should have %d messages, but has %d', state.messages, counted)
                 END AS detail
             FROM {streams} AS state LEFT JOIN data ON data.stream = path AND data.read_seq = state.read_seq
             WHERE NOT deleted
             UNION ALL
-            SELECT stream, newest, format_string('has data in its life %d, which the server does not know',
+            SELECT stream, newest, format_string('has data of read_seq %d, which the server does not know',
                 data.read_seq)
             FROM data LEFT JOIN {streams} AS state ON path = stream
             WHERE path IS NULL OR data.read_seq > state.read_seq
@@ -131,10 +131,10 @@ def check_streams(tables: Tables, bounds: Bounds) -> DataFrame:
 
 
 def check_producers(tables: Tables, bounds: Bounds) -> DataFrame:
-    """A producer's last sequence number fits the appends that are there.
+    """Check that a producer's last sequence number matches its appends.
 
-    Records do not carry sequence numbers. In epoch 0 a producer has made exactly `last_seq + 1` requests, and with
-    later epochs at least as many; the request that closed the stream may have brought no data.
+    Records do not carry sequence numbers. In epoch 0 a producer has made exactly `last_seq + 1` requests, and in
+    later epochs at least as many. The request that closed the stream may have held no data.
     """
     return tables.spark.sql(
         """
@@ -153,11 +153,11 @@ def check_producers(tables: Tables, bounds: Bounds) -> DataFrame:
         ), checked AS (
             SELECT stream, present.producer_id, last_id, CASE
                 WHEN producer.id IS NULL OR producer.topic <> present.topic
-                    THEN format_string('has made %d appends, but is not remembered', appends)
+                    THEN format_string('has made %d appends, but the server does not know it', appends)
                 WHEN epoch = 0 AND appends > last_seq + 1
-                    THEN format_string('has made %d appends, but is remembered with seq %d', appends, last_seq)
+                    THEN format_string('has made %d appends, but its last sequence number is %d', appends, last_seq)
                 WHEN last_id <= {until} AND NOT trimmed AND appends < last_seq + 1 - CAST(closed AS INT)
-                    THEN format_string('is remembered with seq %d of epoch %d, but only %d appends are there',
+                    THEN format_string('has the last sequence number %d in epoch %d, but only %d appends',
                         last_seq, epoch, appends)
                 END AS detail
             FROM present LEFT JOIN {producers} AS producer
@@ -175,7 +175,7 @@ def check_producers(tables: Tables, bounds: Bounds) -> DataFrame:
 
 
 def check_events(tables: Tables, bounds: Bounds) -> DataFrame | None:
-    """Each event is in the index of ids, once, at its place and with its hash; each id that was not pruned is there."""
+    """Check that each event is in the index once, with its committed id and hash, and that no indexed event is lost."""
     log, index = tables["events"], tables["index_events"].where(f"committed_id <= {bounds.until}")
     buckets = _differing_buckets(log, index, bounds)
     if not buckets and not bounds.pruned:
@@ -198,12 +198,14 @@ def check_events(tables: Tables, bounds: Bounds) -> DataFrame | None:
             FROM counted FULL OUTER JOIN {index} AS known ON counted.id = known.id
         )
         SELECT rule, committed_id, name, CASE rule
-            WHEN 'lost_event' THEN format_string('event %s was committed as %d, and is not there', name, committed_id)
-            WHEN 'duplicate_id' THEN format_string('event %s is there as %d and as %d', name, first_id, committed_id)
-            WHEN 'hash' THEN format_string('event %s (%d) is not what was committed: another hash', name, committed_id)
+            WHEN 'lost_event' THEN format_string('event %s was committed as %d, but is missing', name, committed_id)
+            WHEN 'duplicate_id' THEN
+                format_string('event %s is in the log twice, as %d and as %d', name, first_id, committed_id)
+            WHEN 'hash' THEN
+                format_string('event %s (%d) has another hash than when it was committed', name, committed_id)
             ELSE IF(known_id IS NULL,
-                format_string('event %s (%d) is not in the index of ids', name, committed_id),
-                format_string('event %s is there as %d, but was committed as %d', name, committed_id, known_id))
+                format_string('event %s (%d) is not in the index of event ids', name, committed_id),
+                format_string('event %s is in the log as %d, but was committed as %d', name, committed_id, known_id))
             END AS detail
         FROM checked WHERE rule IS NOT NULL
         """,
@@ -214,7 +216,7 @@ def check_events(tables: Tables, bounds: Bounds) -> DataFrame | None:
 
 
 def _differing_buckets(log: DataFrame, index: DataFrame, bounds: Bounds) -> list[int]:
-    """Buckets of ids whose entries beyond `pruned` are not the same on both sides; none, if there are no violations."""
+    """Return the buckets of ids whose entries beyond `pruned` differ between the log and the index."""
     from pyspark.sql import functions as f
 
     def fingerprint(table: DataFrame) -> DataFrame:

@@ -1,4 +1,4 @@
-"""Scans one range of the log: hashes of events, runs of streams, appends of producers, and violations."""
+"""Scans one range of the log for hashes of events, runs of streams, appends of producers, and violations."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ScanOptions:
     server: ServerOptions
     folder: Path
     sample: int = SAMPLE_OF
-    """How many of a thousand events are hashed. Their committed ids decide which, so that all tasks agree."""
+    """How many of a thousand events are hashed. The committed id decides which, so that all tasks agree."""
     skew_us: int = 0
     """How far a clock may step back."""
 
@@ -60,7 +60,7 @@ class Span(msgspec.Struct, frozen=True):
 
 
 def scan_range(options: ScanOptions, after: int, until: int) -> Span:
-    """Scan `after` < committed_id <= `until`, and write what is to be compared into the findings."""
+    """Scan `after` < committed_id <= `until`, and write the findings to compare."""
     name = f"{after:016d}-{until:016d}"
     done = options.folder / "spans" / f"{name}.json"
     if done.exists():
@@ -90,7 +90,7 @@ class Run:
 
 
 class RangeScanner:
-    """Takes the batches of a range in order."""
+    """Scans the batches of one range, which come in order."""
 
     def __init__(self, options: ScanOptions, found: dict[str, FindingsWriter]) -> None:
         self.options = options
@@ -127,7 +127,7 @@ class RangeScanner:
     def _add_violation(self, rule: str, committed_id: Any, name: str | None, detail: str) -> None:
         self.found["faults"].add(rule, int(committed_id), name, detail)
 
-    # The one order
+    # Order
 
     def _check_order(self, batch: pa.RecordBatch) -> None:
         ids = _numbers(batch.column("committed_id"))
@@ -156,7 +156,7 @@ class RangeScanner:
 
     def _add_events(self, events: pa.RecordBatch) -> None:
         for number in events.filter(pc.is_null(events.column("id"))).column("committed_id").to_pylist():
-            self._add_violation("json", number, None, f"the event at {number} cannot be taken apart")
+            self._add_violation("json", number, None, f"the event with committed id {number} cannot be decoded")
         events = events.filter(pc.is_valid(events.column("id")))
         self.events += events.num_rows
         try:
@@ -167,7 +167,7 @@ class RangeScanner:
         self.found["events"].add_batch(pa.RecordBatch.from_arrays(columns, schema=self.found["events"].schema))
 
     def _hash_all(self, events: pa.RecordBatch) -> list[str | None]:
-        """The quick way, which takes most of an audit's time; it raises if one of them has no canonical form."""
+        """Hash a whole batch, which takes most of an audit's time. Raise if an event has no canonical form."""
         pairs = zip(_lists(events.column("partitions")), events.column("data").to_pylist(), strict=True)
         if self.options.sample >= SAMPLE_OF:
             return [content_hash(partitions, event).hex() for partitions, event in pairs]
@@ -203,9 +203,9 @@ class RangeScanner:
         for row, value in enumerate(values):
             try:
                 _decode_value(value)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 number, stream = json_rows.column("committed_id")[row].as_py(), json_rows.column("stream")[row].as_py()
-                self._add_violation("json", number, stream, f"a message of {number} in {stream!r} is not JSON: {error}")
+                self._add_violation("json", number, stream, f"a message of {number} in {stream!r} is not valid JSON")
 
     def _add_runs(self, rows: pa.RecordBatch) -> None:
         names = rows.column("stream").dictionary_encode()
@@ -241,7 +241,7 @@ class RangeScanner:
         self.found["runs"].add(*key, run.first_id, run.first_start, run.last_id, run.last_end, run.messages)
 
     def _add_appends(self, rows: pa.RecordBatch) -> None:
-        """Appends, not messages: the first message of each stands for it."""
+        """Count appends, not messages: only the first message of each append counts."""
         wanted = pc.and_(pc.equal(rows.column("position"), 0), pc.is_valid(rows.column("producer_id")))
         rows = rows.filter(wanted)
         if not rows.num_rows:
@@ -259,7 +259,7 @@ def _numbers(column: pa.Array) -> Numbers:
 
 
 def _lists(column: pa.Array) -> Iterator[list[str]]:
-    """A column of lists as Python lists; by way of its flat values, which is several times quicker than to_pylist."""
+    """Yield a column of lists as Python lists. Via its flat values this is several times faster than to_pylist."""
     flat = column.flatten().to_pylist()
     first = 0
     for size in pc.list_value_length(column).to_pylist():
@@ -275,7 +275,7 @@ def _json_flags(content_types: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
 
 
 def _parse_offsets(offsets: pa.Array) -> tuple[Numbers, Numbers]:
-    """The read_seq and the position of each offset: `Offset.parse` for a whole column."""
+    """Return the read_seq and the position of each offset: `Offset.parse` for a whole column."""
     read_seqs = pc.utf8_slice_codeunits(offsets, 0, 16).cast(pa.int64())
     starts = pc.utf8_slice_codeunits(offsets, 17, 33).cast(pa.int64())
     return _numbers(read_seqs), _numbers(starts)

@@ -1,1 +1,1 @@
-"""The retain job: retention policies, and the floors that follow from them."""
+"""The retain job: retention policies, and the floors that result from them."""

@@ -1,4 +1,4 @@
-"""retain: computes by policy what each partition and stream gives up of its history, and has the server prune it."""
+"""retain: computes from policies what to prune of each partition and stream, and tells the server to prune it."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ COLUMNS = ("committed_id", "stream", "offset", "partitions", "content_type", "co
 
 
 class RetainSummary(Summary, kw_only=True):
-    """What a round has given up, or would give up."""
+    """What a round has pruned, or in a dry run would prune."""
 
     partitions: int = 0
-    """Whose floor has risen."""
+    """The number of partitions whose floor has risen."""
     streams: int = 0
     given_up: int = 0
-    """Events and messages, each counted for every partition that has given it up."""
+    """The number of events and messages below the floors. An event counts once per partition that has pruned it."""
     given_up_bytes: int | None = None
-    """Of those; only if a policy counts bytes, or in a dry run."""
+    """Their size. It is known if a policy has max_bytes, or in a dry run."""
     erased: int | None = None
-    """In a dry run: what would really go, since every partition of it has given it up."""
+    """In a dry run, the number that the server would erase: those that every one of their partitions has pruned."""
     erased_bytes: int | None = None
     held: int = 0
-    """Streams that would give up something, but forks read it."""
+    """The number of streams that keep everything because forks read it."""
     gone: int = 0
-    """Streams that were deleted meanwhile."""
+    """The number of streams that were deleted meanwhile."""
     archived: dict[str, int] = msgspec.field(default_factory=dict)
-    """Up to which committed id each archive has the log."""
+    """The committed id that each archive has reached."""
     policies: dict[str, int] = msgspec.field(default_factory=dict)
-    """What each policy has given up."""
+    """The number of events and messages that each policy has pruned."""
     targets: list[dict[str, Any]] = msgspec.field(default_factory=list)
-    """In a dry run, the largest: kind, name, policy, messages, bytes, floor."""
+    """In a dry run, the targets that would lose most: kind, name, policy, messages, bytes, floor."""
     problems: list[str] = msgspec.field(default_factory=list)
     dry_run: bool = False
 
@@ -57,6 +57,7 @@ class RetainOptions:
 
 
 def make_retain(options: RetainOptions) -> Job:
+    """Return a job that prunes history according to the policies."""
     return partial(_retain, options=options)
 
 
@@ -77,7 +78,7 @@ def _retain(context: JobContext, options: RetainOptions) -> RetainSummary:
         records = records.persist(StorageLevel.DISK_ONLY)
     floors = _find_floors(context, policies, records, done.archived, options.clock_s()).persist(StorageLevel.DISK_ONLY)
     try:
-        with show_task_progress(context, until, "looking" if context.dry_run else "pruning"):
+        with show_task_progress(context, until, "estimating" if context.dry_run else "pruning"):
             _count(floors, policies, measured, done)
         if context.dry_run:
             _estimate(records, floors, policies, done)
@@ -93,7 +94,7 @@ def _archived_until(table: str, context: JobContext, head: int) -> int:
 
     archive = open_archive(table)
     if not archive.exists:
-        raise BadPolicy(f"there is no archive at {table}: nothing is pruned before `mainstem pipeline archive` made it")
+        raise BadPolicy(f"there is no archive at {table}: run `mainstem pipeline archive` first")
     check_same_log(archive, context.server, head)
     return archive.reached_id()
 
@@ -114,7 +115,7 @@ def _read(context: JobContext, policies: Policies, until: int, measured: bool) -
 def _find_floors(
     context: JobContext, policies: Policies, records: DataFrame, archived: dict[str, int], now_s: float
 ) -> DataFrame:
-    """`policies.find_floor` for all targets at once: what no bound keeps, then what the requirements let go of it."""
+    """Compute `policies.find_floor` for all targets at once: first the bounds, then the requirements."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
     from pyspark.sql.pandas.types import from_arrow_schema
@@ -189,7 +190,7 @@ def _count(floors: DataFrame, policies: Policies, measured: bool, done: RetainSu
 
 
 def _estimate(records: DataFrame, floors: DataFrame, policies: Policies, done: RetainSummary) -> None:
-    """What the server would erase, and which targets give up most."""
+    """Fill in what the server would erase, and which targets would lose most."""
     from pyspark.sql import functions as f
 
     passed = records.join(floors.select(*TARGET, "reached"), list(TARGET)).where("committed_id <= reached")

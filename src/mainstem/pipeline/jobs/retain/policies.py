@@ -1,4 +1,4 @@
-"""Retention policies: a TOML file, and the rule which messages of a partition or stream it keeps."""
+"""Retention policies: the TOML file, and the rule that decides which messages of a partition or stream stay."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ BYTES = {
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """What is kept of the partitions or streams that its globs match.
+    """What to keep of the partitions or streams that its globs match.
 
-    A message goes when any of the bounds does not keep it. The requirements hold it back: it stays until a snapshot,
-    or an archive, has it. With requirements alone, everything goes that they do not hold back.
+    A message is pruned when it exceeds any of the bounds. The requirements delay that until a snapshot or an archive
+    has the message. With requirements and no bound, every message that fulfils them is pruned.
     """
 
     name: str
     kind: str
     globs: tuple[str, ...]
     keep: bool = False
-    """Keep everything: an exception from the policies that follow."""
+    """Keep everything: an exception to the policies that follow."""
     max_age_s: int | None = None
     max_events: int | None = None
     max_bytes: int | None = None
@@ -51,14 +51,14 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Policies:
-    """Policies in the order of their file: the first one that matches a name is the one that counts."""
+    """Policies in the order of their file. The first one that matches a name applies."""
 
     def __init__(self, policies: Sequence[Policy]) -> None:
         self.all = tuple(policies)
         self._known: dict[tuple[str, str], int | None] = {}
 
     def find(self, kind: str, name: str) -> int | None:
-        """The number of the policy for a partition or stream; None if all of it is kept."""
+        """Return the index of the policy for a partition or stream, or None if nothing of it may be pruned."""
         key = (kind, name)
         if key not in self._known:
             if len(self._known) >= limits.TARGETS_KNOWN_MAX:
@@ -77,7 +77,7 @@ class Policies:
 
 
 class Record(NamedTuple):
-    """One record of a target: an append to a stream is kept or pruned as a whole."""
+    """One record of a target. An append to a stream is kept or pruned as a whole."""
 
     committed_id: int
     committed_at_us: int
@@ -86,10 +86,10 @@ class Record(NamedTuple):
 
 
 def find_floor(policy: Policy, records: Iterable[Record], now_us: int, cap: int) -> int:
-    """The newest id that goes, given a target's records in committed order; 0 if none does.
+    """Return the newest committed id to prune, given a target's records in committed order; 0 if there is none.
 
-    History is pruned from its beginning: nothing after the first record that is kept goes, whatever its age. Of a
-    stream the newest record stays. Spark computes the same for all targets at once (`jobs/retain/job.py`).
+    History is pruned from its beginning: nothing after the first record that stays is pruned, whatever its age. The
+    newest record of a stream always stays. Spark computes the same for all targets at once (`jobs/retain/job.py`).
     """
     ordered = list(records)
     messages, size = sum(record.messages for record in ordered), sum(record.size for record in ordered)
@@ -108,13 +108,13 @@ def find_floor(policy: Policy, records: Iterable[Record], now_us: int, cap: int)
     return floor
 
 
-# The file
+# The policy file
 
 
 def load_policies(path: Path) -> Policies:
     try:
         if path.stat().st_size > limits.POLICY_FILE_BYTES_MAX:
-            raise BadPolicy(f"{path} is larger than {limits.POLICY_FILE_BYTES_MAX} bytes")
+            raise BadPolicy(f"{path} is larger than {limits.POLICY_FILE_BYTES_MAX} bytes, the limit of a policy file")
         text = path.read_text("utf-8")
     except OSError as error:
         raise BadPolicy(f"cannot read {path}: {error.strerror}") from None
@@ -127,14 +127,14 @@ def parse_policies(text: str, source: str = "the policy file") -> Policies:
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise BadPolicy(f"{source} is not TOML: {error}") from None
+        raise BadPolicy(f"{source} is not valid TOML: {error}") from None
     given = document.pop("policy", [])
     if document:
-        raise BadPolicy(f"{source}: there is no {next(iter(document))!r}; a policy begins with [[policy]]")
+        raise BadPolicy(f"{source}: unknown key {next(iter(document))!r}; a policy begins with [[policy]]")
     if not isinstance(given, list) or not all(isinstance(table, dict) for table in given):
         raise BadPolicy(f"{source}: write [[policy]] with two brackets")
     if not 1 <= len(given) <= limits.POLICIES_MAX:
-        raise BadPolicy(f"{source} has {len(given)} policies; it needs 1 to {limits.POLICIES_MAX}")
+        raise BadPolicy(f"{source} has {len(given)} policies; it must have 1 to {limits.POLICIES_MAX}")
     policies = []
     for number, table in enumerate(given, 1):
         try:
@@ -153,7 +153,7 @@ KEYS = (
 def _parse_policy(table: dict[str, Any], number: int) -> Policy:
     kinds = [kind for kind in (PARTITION, STREAM) if kind + "s" in table]
     if len(kinds) != 1:
-        raise BadPolicy("say which by one of: partitions, streams")
+        raise BadPolicy("give either partitions or streams")
     [kind] = kinds
     policy = Policy(
         name=_take(table, "name", str) or f"policy {number}",
@@ -167,13 +167,13 @@ def _parse_policy(table: dict[str, Any], number: int) -> Policy:
         require_archive=_take(table, "require_archive", str),
     )
     if table:
-        raise BadPolicy(f"there is no {next(iter(table))!r}; there are: {', '.join(KEYS)}")
+        raise BadPolicy(f"unknown key {next(iter(table))!r}; the keys are {', '.join(KEYS)}")
     required = policy.require_snapshot or policy.require_archive is not None
     if policy.keep and (policy.bounded or required):
-        raise BadPolicy("keep = true keeps everything: it takes no bounds and no requirements")
+        raise BadPolicy("keep = true keeps everything: remove the bounds and requirements, or keep")
     if not (policy.keep or policy.bounded or required):
         raise BadPolicy(
-            "it says nothing: give max_age, max_events, max_bytes, require_snapshot, require_archive, or keep = true"
+            "it has no effect: give max_age, max_events, max_bytes, require_snapshot, require_archive, or keep = true"
         )
     return policy
 
@@ -185,13 +185,13 @@ def _take(table: dict[str, Any], name: str, type_: type) -> Any:
     return value
 
 
-TYPES = {str: "a text in quotes", bool: "true or false", int: "a whole number"}
+TYPES = {str: "a string in quotes", bool: "true or false", int: "a whole number"}
 
 
 def _globs(value: Any) -> tuple[str, ...]:
     globs = [value] if isinstance(value, str) else value
     if not isinstance(globs, list) or not globs or not all(isinstance(glob, str) for glob in globs):
-        raise BadPolicy("partitions or streams is a glob in quotes, or a list of them")
+        raise BadPolicy("partitions or streams must be a glob in quotes, or a list of globs")
     for glob in globs:
         try:
             check_glob(glob)

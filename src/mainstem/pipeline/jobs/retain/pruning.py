@@ -1,4 +1,4 @@
-"""What workers do for retention: records of each target out of the log's rows, and floors back to the server."""
+"""The work of Spark's workers for retention: they extract records per target from the log, and send floors back."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _RECORD_FIELDS = ("committed_at", "messages", "size", "start", "shares")
 RECORDS = pa.schema(
     [*TARGET_COLUMNS, ("policy", pa.int32()), ("committed_id", pa.int64()), *((n, pa.int64()) for n in _RECORD_FIELDS)]
 )
-"""One row a record and target. `shares`: to how many partitions an event belongs."""
+"""One row per record and target. `shares` is the number of partitions of an event."""
 _FLOOR_COLUMNS = [("policy", pa.int32()), ("status", pa.string()), ("floor", pa.int64()), ("reached", pa.int64())]
 FLOORS = pa.schema(
     [*TARGET_COLUMNS, *_FLOOR_COLUMNS, ("messages", pa.int64()), ("size", pa.int64()), ("detail", pa.string())]
@@ -33,25 +33,25 @@ REQUEST_BYTES = limits.CONTROL_BODY_BYTES_MAX // 2
 
 
 class Floor(NamedTuple):
-    """The floor of one target, and what became of it."""
+    """The floor of one target, and its outcome."""
 
     kind: str
     name: str
     read_seq: int
     policy: int
     status: str
-    """pruned, unchanged, held (forks read it), gone, or fault."""
+    """pruned, unchanged, held (forks read it), gone, or failed."""
     floor: int
-    """The newest id that goes."""
+    """The newest committed id to prune."""
     reached: int
-    """The newest id that is pruned now, by this round or before."""
+    """The newest committed id that is pruned, by this round or earlier."""
     messages: int
     size: int
     detail: str | None
 
 
 def extract_records(policies: Policies, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The records that any policy looks at. All messages of one record are in one batch."""
+    """Yield the records that any policy applies to. All messages of one record are in one batch."""
     for batch in batches:
         times = batch.column("committed_at").cast(pa.int64()).to_pylist()
         names = ("committed_id", "stream", "offset", "partitions", "content_type")
@@ -88,7 +88,7 @@ def _event_records(
 
 
 def _sizes(batch: pa.RecordBatch) -> list[int]:
-    """0 if nobody has asked for the data."""
+    """Return the sizes of the messages, or zeros if the data was not requested."""
     if "data" not in batch.schema.names:
         return [0] * batch.num_rows
     import pyarrow.compute as pc
@@ -98,16 +98,16 @@ def _sizes(batch: pa.RecordBatch) -> list[int]:
 
 @dataclass(frozen=True)
 class Pruner:
-    """Prunes targets by policy. It is pickled and sent to the workers."""
+    """Prunes targets according to policies. It is pickled and sent to the workers."""
 
     server: ServerOptions
     policies: tuple[Policy, ...]
     archived: dict[str, int]
-    """Up to which id each archive has the log."""
+    """The committed id that each archive has reached."""
     dry_run: bool
 
     def prune(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Rows of what no bound keeps, target after target, each in committed order."""
+        """Prune the given rows, which no bound keeps. They come target by target, in committed order."""
         with HttpClient(self.server) as client:
             request = _PruneRequest(client, self.dry_run)
             for key, rows in itertools.groupby(iter_rows(batches), lambda row: row[:3]):
@@ -119,7 +119,7 @@ class Pruner:
                 yield to_batch(request.send(), FLOORS)
 
     def _find_floor(self, snapshots: SnapshotClient, target: Target, rows: Iterator[Any]) -> tuple[Floor, str]:
-        """The floor, and for a stream the offset after it."""
+        """Return the floor, and for a stream the offset after it."""
         first = next(rows)
         number = first[3]
         policy = self.policies[number]
@@ -158,7 +158,7 @@ class _PruneRequest:
 
     def add(self, target: Target, floor: Floor, offset: str) -> None:
         self._pending.append((floor, offset))
-        self._size += len(target.name.encode()) * 6 + 64  # a character may be escaped
+        self._size += len(target.name.encode()) * 6 + 64  # JSON may escape a character
 
     @property
     def pending(self) -> bool:
@@ -169,18 +169,18 @@ class _PruneRequest:
         return len(self._pending) >= limits.FLOORS_MAX or self._size >= REQUEST_BYTES
 
     def send(self) -> list[Floor]:
-        """Send what was added; the result for each target."""
+        """Send the collected floors, and return the result of each target."""
         pending, self._pending, self._size = self._pending, [], 0
         wanted = [one for one in pending if one[0].status == "pruned"]
         if not wanted or self._dry_run:
             return [floor for floor, _ in pending]
         refused = self._post(wanted) is not None
-        # One of them cannot be, for example since its stream was just deleted: the others still can.
+        # One floor may be refused, for example because its stream was just deleted: send the others one by one.
         results = {id(one[0]): self._prune_one(one) if refused else one[0] for one in wanted}
         return [self._check_stream(results.get(id(floor), floor), offset) for floor, offset in pending]
 
     def _check_stream(self, floor: Floor, offset: str) -> Floor:
-        """What a stream has really given up: the server keeps what forks of it read, and does not call that a fault."""
+        """Return what was really pruned of a stream: the server keeps what its forks read, without an error."""
         if floor.kind != STREAM or floor.status != "pruned":
             return floor
         try:
@@ -200,7 +200,7 @@ class _PruneRequest:
         return one[0]._replace(status="gone" if gone else "failed", messages=0, size=0, detail=detail)
 
     def _post(self, wanted: list[tuple[Floor, str]]) -> tuple[int, str] | None:
-        """None if all is given up, else the status and what the server says."""
+        """Return None if the server has accepted all floors, or else its status and reason."""
         body = {
             "floors": {floor.name: floor.floor for floor, _ in wanted if floor.kind == PARTITION},
             "streams": {floor.name: offset for floor, offset in wanted if floor.kind == STREAM},

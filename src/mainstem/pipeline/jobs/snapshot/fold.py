@@ -1,4 +1,4 @@
-"""What Spark's workers do for a snapshot: combine rows by key, or sort them, and fold them onto the stored state."""
+"""The work of Spark's workers for a snapshot: they combine or sort rows, and fold them onto the stored state."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ RESULTS = RESULTS.append(pa.field("detail", pa.string()))
 
 
 class Result(NamedTuple):
-    """What became of one target."""
+    """The outcome for one target."""
 
     kind: str
     name: str
@@ -65,7 +65,7 @@ class Result(NamedTuple):
     status: str
     """put, unchanged, passed, gone, or failed."""
     after: int
-    """The committed id of its snapshot before."""
+    """The committed id of its previous snapshot."""
     messages: int
     ignored: int
     size: int
@@ -76,7 +76,7 @@ class Result(NamedTuple):
 
 
 class Combiner:
-    """The newest entry of each key, as far as one worker has read. Rows come in committed order, so the last one is."""
+    """Keeps the newest entry of each key that a worker has read. Rows come in committed order, so the last one wins."""
 
     def __init__(self, reducer: Keyed, selector: TargetSelector) -> None:
         self._extract = reducer.extract
@@ -126,7 +126,7 @@ class Combiner:
 
 
 def extract_messages(selector: TargetSelector, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Each message with its target, and the fields of a `Message`."""
+    """Yield each message with its target and the fields of a `Message`."""
     router = TargetRouter(selector, json_only=True)
     for batch in batches:
         times = batch.column("committed_at").cast(pa.int64()).to_pylist()
@@ -142,18 +142,18 @@ def extract_messages(selector: TargetSelector, batches: Iterable[pa.RecordBatch]
             yield to_batch(rows, MESSAGES)
 
 
-# After the shuffle: all rows of a target come to one worker, one after another
+# After the shuffle: one worker receives all rows of a target, one after another
 
 
 @dataclass(frozen=True)
 class Fold:
-    """How targets are folded, and where their snapshots go. It is pickled and sent to the workers."""
+    """Folds targets and stores their snapshots. It is pickled and sent to the workers."""
 
     server: ServerOptions
     reducer: Reducer
     until: int
     partial: bool
-    """Also fold what is left of a history that was pruned without a snapshot."""
+    """Whether to fold what is left of a history that was pruned without a snapshot."""
     dry_run: bool
 
     def fold_combined(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -183,7 +183,7 @@ class Fold:
         rows: Iterator[Any],
         fold: Callable[[SnapshotClient, Target, Iterator[Any]], Result],
     ) -> Result:
-        """One target that cannot be folded does not stop the others."""
+        """Fold one target. A target that cannot be folded does not stop the others."""
         try:
             return fold(snapshots, target, rows)
         except TargetGone:
@@ -196,13 +196,12 @@ class Fold:
     def _get_stored(
         self, snapshots: SnapshotClient, target: Target, first: int
     ) -> tuple[StoredSnapshot, Iterator[bytes]]:
-        """The stored snapshot, and for a fork without one the messages that it has from its source."""
+        """Return the stored snapshot, and the messages that a fork without one has from its source."""
         stored = snapshots.fetch(target)
         if stored.truncated and not self.partial:
             what = "committed id" if target.kind != STREAM else "position"
             raise _FoldFailed(
-                f"its history up to {what} {stored.floor} was pruned and no snapshot stands for it; "
-                "--partial folds what is left",
+                f"its history up to {what} {stored.floor} was pruned without a snapshot; --partial folds what is left",
                 stored.committed_id,
             )
         start = max(stored.position, stored.floor)
@@ -237,7 +236,7 @@ class Fold:
             entry = reducer.extract(data)
             if entry is not None:
                 apply_entry(table, entry)
-        cleared = (stored.committed_id, limits.INTEGER_MAX)  # what is in the snapshot is not applied again
+        cleared = (stored.committed_id, limits.INTEGER_MAX)  # skip what the snapshot contains
         for row in rows:
             *_, role, group, key, committed_id, position, value, _, _, _, _ = row
             if (committed_id, position) <= cleared:
@@ -275,12 +274,12 @@ class Fold:
         try:
             event = msgspec.json.decode(data)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            return state, False  # a number beyond all bounds, for example
+            return state, False  # for example a number that is out of range
         message = Message(
             event,
             committed_id,
             position,
-            format_time(time_us).replace("Z", "+00:00"),  # states of users' functions may hold it
+            format_time(time_us).replace("Z", "+00:00"),  # reducer functions may keep it in their states
             event_id,
             client_id,
             tuple(partitions or ()),
@@ -291,8 +290,10 @@ class Fold:
     def _load(self, reducer: Reducer, stored: StoredSnapshot) -> Any:
         try:
             return reducer.begin(stored.state)
-        except (ReducerFailed, msgspec.MsgspecError) as error:
+        except ReducerFailed as error:
             raise _FoldFailed(str(error), stored.committed_id) from None
+        except msgspec.MsgspecError:
+            raise _FoldFailed("its present snapshot is not valid JSON", stored.committed_id) from None
 
 
 class _FoldFailed(Exception):

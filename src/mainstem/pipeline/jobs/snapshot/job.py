@@ -1,4 +1,4 @@
-"""snapshot: fold partitions and JSON streams into their states up to one committed id, and put the states back."""
+"""snapshot: folds partitions and JSON streams into their states up to one committed id, and stores the states."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ ORDERED_COLUMNS = (*COLUMNS, "id", "client_id", "committed_at")
 
 
 class SnapshotSummary(Summary, kw_only=True):
-    """What a round has put."""
+    """What a round has stored."""
 
     partitions: int = 0
     streams: int = 0
     ignored: int = 0
-    """Messages that meant nothing to the reducer."""
+    """The number of messages that the reducer ignored."""
     bytes: int = 0
-    """Of all states that were put."""
+    """The size of all states that were stored."""
     unchanged: int = 0
     passed: int = 0
-    """Targets of which somebody else has put a newer snapshot meanwhile."""
+    """The number of targets for which another client has stored a newer snapshot meanwhile."""
     gone: int = 0
-    """Streams that were deleted meanwhile."""
+    """The number of streams that were deleted meanwhile."""
     problems: list[str] = msgspec.field(default_factory=list)
-    """The first few targets that could not be folded, and why."""
+    """The first few targets that could not be folded, with the reason."""
     dry_run: bool = False
 
 
 @dataclass(frozen=True)
 class SnapshotOptions:
-    """What is folded, and how."""
+    """The targets and the reducer."""
 
     selector: TargetSelector
     reducer: LastWriterWins | StateProtocol | Tree | Function
     partial: bool = False
 
     def describe(self) -> str:
-        """The same text only for what makes the same states of the same log."""
+        """Return a text that is the same only for options that yield the same states from the same log."""
         return f"{self.reducer!r} over partitions {self.selector.partitions} and streams {self.selector.streams}"
 
 
@@ -64,7 +64,7 @@ class LaggingTarget(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SnapshotCheckpoint(msgspec.Struct, frozen=True):
-    """Up to where all targets are folded, except for the lagging ones. It is stored as place.json."""
+    """The committed id up to which all targets are folded, except the lagging ones. It is stored as place.json."""
 
     plan: str
     url: str
@@ -73,6 +73,7 @@ class SnapshotCheckpoint(msgspec.Struct, frozen=True):
 
 
 def make_snapshot(options: SnapshotOptions) -> Job:
+    """Return a job that stores snapshots."""
     options.selector.check()
     return partial(_snapshot, options=options)
 
@@ -95,7 +96,7 @@ def _snapshot(context: JobContext, options: SnapshotOptions) -> SnapshotSummary:
 def _fold(
     context: JobContext, options: SnapshotOptions, checkpoint: SnapshotCheckpoint, until: int, done: SnapshotSummary
 ) -> list[LaggingTarget]:
-    """Fold everything; the targets that could not be folded."""
+    """Fold everything, and return the targets that could not be folded."""
     from pyspark import StorageLevel
 
     from mainstem.pipeline.jobs.ranges import show_task_progress
@@ -138,7 +139,7 @@ def _is_keyed(reducer: Any) -> bool:
 
 
 def _gather(rows: DataFrame, fold: Any) -> DataFrame:
-    """Bring all rows of a target to one task, in order; of each key only the newest."""
+    """Bring all rows of a target to one task, in order, and for keyed reducers only the newest row of each key."""
     from pyspark.sql import functions as f
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -199,15 +200,17 @@ def _load(path: Path, fresh: SnapshotCheckpoint, head: int) -> SnapshotCheckpoin
         return fresh
     try:
         found = msgspec.json.decode(path.read_bytes(), type=SnapshotCheckpoint)
-    except msgspec.MsgspecError as error:
-        raise BadOption(f"{path} is not a place of this job ({error}): give another --checkpoint") from None
+    except msgspec.MsgspecError:
+        raise BadOption(
+            f"{path} is not a checkpoint of this job, or it is damaged: give another --checkpoint"
+        ) from None
     if found.plan != fresh.plan:
-        raise BadOption(f"{path.parent} belongs to other snapshots ({found.plan}): give another --checkpoint")
+        raise BadOption(f"{path.parent} is the checkpoint of other snapshots ({found.plan}): give another --checkpoint")
     if found.url != fresh.url:
-        return fresh  # perhaps the same log at another address: the snapshots themselves tell how far they go
+        return fresh  # perhaps the same log at another address: the stored snapshots show how far they go
     if found.committed_id > head:
         raise BadOption(
-            f"{path.parent} has come to committed id {found.committed_id}, but the log of {fresh.url} ends at {head}: "
-            "it is another server's, or an older copy. Give another --checkpoint"
+            f"{path.parent} has reached committed id {found.committed_id}, but the log of {fresh.url} ends at {head}: "
+            "that is another server, or one that was restored from an older backup. Give another --checkpoint"
         )
     return found

@@ -1,7 +1,7 @@
-"""Reducers: what the messages of a partition or a JSON stream come to. Pure rules, the same in tests and in Spark.
+"""Reducers: pure rules that fold the messages of a partition or JSON stream into a state.
 
-A *keyed* reducer says of each message which entry it sets, so the newest message of each key is all that counts, and
-Spark can find it without any order. An *ordered* one folds message after message.
+A *keyed* reducer extracts from each message the entry that it sets, so only the newest message of each key counts, and
+Spark can find it in any order. An *ordered* reducer folds message after message.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _encode = msgspec.json.Encoder().encode
 ENDS = (b"", b"null")
 
 OPERATIONS = {"insert": True, "update": True, "upsert": True, "delete": False}
-"""Of the State Protocol; True sets the value."""
+"""Operations of the State Protocol; True for those that set the value."""
 CONTROLS = frozenset({"snapshot-start", "snapshot-end", "reset"})
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
-    """One message, as a function of your own gets it: the names are those of the sync client's events."""
+    """One message, as your own function receives it. The names are those of the sync client's events."""
 
     event: Any
-    """What was written, parsed."""
+    """The parsed message."""
     committed_id: int
     position: int
     committed_at: str
@@ -43,7 +43,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
 
 class Entry(NamedTuple):
-    """What a message says: this value under this key, or no value any more."""
+    """The effect of a message: it sets this value under this key, or removes the key."""
 
     group: str
     key: str
@@ -58,26 +58,26 @@ RESET = Reset()
 
 
 class Reducer(Protocol):
-    """Knows the first state, and how a state is written."""
+    """Decodes and encodes states."""
 
     def begin(self, state: bytes | None) -> Any:
-        """The state to fold onto: of a snapshot, or the first one."""
+        """Return the state to fold onto: that of a snapshot, or the initial one."""
 
     def encode(self, state: Any) -> bytes: ...
 
 
 class Ordered(Reducer, Protocol):
     def step(self, state: Any, message: Message) -> tuple[Any, bool]:
-        """The state after a message, and whether the message meant something."""
+        """Return the state after a message, and whether the reducer understood the message."""
 
 
 Table = dict[str, dict[str, bytes]]
-"""Group -> key -> JSON. Last-writer-wins has one group, the State Protocol one for each type."""
+"""Group -> key -> JSON. Last-writer-wins has one group, the State Protocol one per type."""
 
 
 class Keyed(Reducer, Protocol):
     def extract(self, data: bytes) -> Entry | Reset | None:
-        """None says that the message means nothing to this reducer: it is counted, and left out."""
+        """Return the effect of a message, or None if the reducer ignores it."""
 
 
 def apply_entry(table: Table, entry: Entry | Reset) -> None:
@@ -92,18 +92,18 @@ def apply_entry(table: Table, entry: Entry | Reset) -> None:
 
 
 def parse_path(text: str) -> tuple[str, ...]:
-    """`a.b`, `$.a.b`, or `/a/b` as in RFC 6901 where a name holds a dot. `$` and the empty path are the whole."""
+    """Parse `a.b`, `$.a.b`, or `/a/b` (RFC 6901) for names with a dot. `$` and the empty path are the whole message."""
     if text.startswith("/"):
         return tuple(part.replace("~1", "/").replace("~0", "~") for part in text[1:].split("/"))
     text = text.removeprefix("$").removeprefix(".")
     parts = tuple(text.split(".")) if text else ()
     if "" in parts:
-        raise BadOption(f"{text!r} is not a path: write a.b, or /a/b where a name holds a dot")
+        raise BadOption(f"{text!r} is not a path: write a.b, or /a/b if a name contains a dot")
     return parts
 
 
 def _find(outer: dict[str, msgspec.Raw], path: Sequence[str]) -> bytes:
-    """The JSON text at a path below an object, empty if there is none."""
+    """Return the JSON text at a path below an object, or nothing if there is none."""
     found = bytes(outer.get(path[0], b""))
     for name in path[1:]:
         if found[:1] != b"{":
@@ -114,7 +114,7 @@ def _find(outer: dict[str, msgspec.Raw], path: Sequence[str]) -> bytes:
 
 @dataclass(frozen=True)
 class LastWriterWins:
-    """An object of the newest value of each key. A value that is null or missing, or a tombstone, takes it out."""
+    """An object with the newest value of each key. A null or missing value, or a tombstone, removes the key."""
 
     keys: tuple[tuple[str, ...], ...]
     value: tuple[str, ...] = ()
@@ -133,7 +133,7 @@ class LastWriterWins:
                 return Entry("", key, None)
             value = _find(outer, self.value) if self.value else data
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            return None  # no object; or half a surrogate pair: no other program could name this key
+            return None  # not an object, or a key with half a surrogate pair, which no other program could read
         return Entry("", key, None if value in ENDS else value)
 
     def begin(self, state: bytes | None) -> Table:
@@ -146,7 +146,7 @@ class LastWriterWins:
 
 @dataclass(frozen=True)
 class StateProtocol:
-    """An object of types, each an object of entities by their keys, as the State Protocol materialises them."""
+    """An object of types, each an object of entities by key, as the State Protocol materialises them."""
 
     name: str = "state"
 
@@ -190,7 +190,7 @@ _changes = msgspec.json.Decoder(_Change)
 
 @dataclass(frozen=True)
 class Tree:
-    """The state that tree actions come to. An action that does not fit the state is left out, as everywhere."""
+    """The state that tree actions build. An action that does not fit the state is ignored, as in every replay."""
 
     name: str = "tree"
 
@@ -214,12 +214,12 @@ class Tree:
 
 @dataclass(frozen=True)
 class Function:
-    """`package.module:function`, called as `function(state, message)`; the first state is None."""
+    """`package.module:function`, called as `function(state, message)`. The initial state is None."""
 
     name: str
 
     def __reduce__(self) -> tuple[type[Function], tuple[str]]:
-        return Function, (self.name,)  # each worker imports it for itself
+        return Function, (self.name,)  # each worker imports the function
 
     @cached_property
     def call(self) -> Callable[[Any, Message], Any]:
@@ -227,7 +227,9 @@ class Function:
         try:
             found = getattr(importlib.import_module(module), attribute)
         except (ImportError, AttributeError) as error:
-            raise BadOption(f"the reducer {self.name} cannot be imported here: {error}") from None
+            raise BadOption(
+                f"the reducer {self.name} cannot be imported: {error}. Set PYTHONPATH if necessary"
+            ) from None
         if not callable(found):
             raise BadOption(f"the reducer {self.name} is not a function")
         function: Callable[[Any, Message], Any] = found
@@ -248,22 +250,22 @@ class Function:
         try:
             return _encode(state)
         except (TypeError, ValueError, msgspec.MsgspecError) as error:
-            raise ReducerFailed(f"what {self.name} returned is not JSON: {error}") from error
+            raise ReducerFailed(f"{self.name} returned something that is not JSON: {error}") from error
 
 
 def make_reducer(
     name: str, keys: Sequence[str] = (), value: str | None = None, tombstone: str | None = None
 ) -> LastWriterWins | StateProtocol | Tree | Function:
-    """A reducer by its name on the command line. The paths are for `lww` alone."""
+    """Return the reducer of this name on the command line. The paths are for `lww` only."""
     if name == "lww":
         if not keys:
-            raise BadOption("lww needs --key, the path of the field by which messages replace each other")
+            raise BadOption("lww needs --key, the path of the field that identifies an entry")
         paths = tuple(parse_path(key) for key in keys)
         if () in paths:
-            raise BadOption("a key is a field of the message, not the whole of it")
+            raise BadOption("--key must be a field of the message, not the whole message")
         tombstone_path = None if tombstone is None else parse_path(tombstone)
         if tombstone_path == ():
-            raise BadOption("a tombstone is a field of the message, not the whole of it")
+            raise BadOption("--tombstone must be a field of the message, not the whole message")
         return LastWriterWins(paths, parse_path(value or ""), tombstone_path)
     if keys or value is not None or tombstone is not None:
         raise BadOption(f"--key, --value and --tombstone are for lww, not for {name}")
@@ -275,16 +277,16 @@ def make_reducer(
         function = Function(name)
         function.call  # noqa: B018 - raises now, on the driver, if it cannot be imported
         return function
-    raise BadOption(f"there is no reducer {name!r}; there are lww, state, tree and package.module:function")
+    raise BadOption(f"there is no reducer {name!r}; the reducers are lww, state, tree and package.module:function")
 
 
 def _plain(text: bytes) -> str:
-    """A string as it is, anything else by its JSON text."""
+    """Return a string as it is, and anything else as its JSON text."""
     return _text.decode(text) if text[:1] == b'"' else text.decode()
 
 
 def _encode_object(values: dict[str, bytes]) -> bytes:
-    """The members in the order of their keys, so that one state has one text."""
+    """Encode the members in the order of their keys, so that equal states have equal texts."""
     return b"{%b}" % b",".join(b"%b:%b" % (_encode(key), values[key]) for key in sorted(values))
 
 
@@ -297,5 +299,5 @@ def _load(decoder: msgspec.json.Decoder[Any], state: bytes, name: str) -> Any:
 
 def _foreign(name: str) -> ReducerFailed:
     return ReducerFailed(
-        f"its present snapshot is not one of the reducer {name}: put another one by hand, or leave it out"
+        f"its present snapshot was not made by the reducer {name}: replace that snapshot, or exclude the target"
     )
