@@ -3,10 +3,10 @@
     make serve                                        # in one terminal
     python examples/spark_two_minutes.py [URL]        # in another; needs mainstem[spark], but no Java of your own
 
-Prints what each cell finds. A second run goes on where the first one stopped: nothing is counted twice.
+Each cell prints its result. A second run continues where the first one stopped, and stores no row twice.
 """
 
-# %% A Spark that is set up for the log: Java found, workers on this Python, times in UTC
+# %% A Spark session that is configured for the log: it finds Java, its workers run this Python, and times are in UTC
 import json
 import sys
 from urllib.request import Request, urlopen
@@ -21,7 +21,7 @@ WORK = sys.argv[2] if len(sys.argv) > 2 else "./spark-two-minutes"
 spark = session("two-minutes", work=WORK)
 
 
-# %% Something to look at: orders of a shop, appended to a stream as any client would
+# %% Some data: the orders of a shop, appended to a stream over HTTP
 def send(method: str, stream: str, body: object = None) -> None:
     data = None if body is None else json.dumps(body).encode()
     with urlopen(Request(f"{URL}/v1/stream/{stream}", data, {"Content-Type": "application/json"}, method=method)):
@@ -35,19 +35,19 @@ orders = [
 send("PUT", "shop/orders")
 send("POST", "shop/orders", orders)
 
-# %% The stream is a DataFrame. `schema` makes columns of the JSON; the columns of the log are there as well
+# %% The stream is a DataFrame. `schema` extracts columns from JSON, in addition to the columns of the log
 log = spark.read.format("mainstem").option("url", URL)
 frame = log.option("schema", "item STRING, cents BIGINT, at TIMESTAMP").load("shop/orders")
 frame.select("committed_id", "position", "item", "cents", "at").show(3)
 
-# %% Ask it something
+# %% Query it
 frame.groupBy("item").agg(f.count("*").alias("orders"), f.sum("cents").alias("cents")).orderBy("item").show()
 
-# %% Filters on ids, streams, kinds and times are sent to the server, which then sends less
+# %% Spark sends filters on ids, streams, kinds and times to the server, which then sends fewer rows
 first = frame.select("committed_id").orderBy("committed_id").limit(1).collect()[0].committed_id
 print("in the first append:", frame.filter(f"committed_id = {first}").count())
 
-# %% Follow it, and write what comes out back into the log: every row exactly once, whatever is killed meanwhile
+# %% Follow the stream, and write the large orders back into the log: every row exactly once, even across kills
 live = spark.readStream.format("mainstem").option("url", URL)
 large = (
     live.option("schema", "item STRING, cents BIGINT")
@@ -60,7 +60,7 @@ query = (
     .option("url", URL)
     .option("stream", "shop/large-orders")
     .option("checkpointLocation", f"{WORK}/checkpoint")
-    .trigger(availableNow=True)  # all that is there, then stop; processingTime="1 second" goes on
+    .trigger(availableNow=True)  # process everything, then stop; processingTime="1 second" keeps running
     .start()
 )
 query.awaitTermination()

@@ -1,8 +1,8 @@
-"""Runs the pipeline beside this file with `spark-pipelines`, on whatever Java there is.
+"""Runs the pipeline next to this file with `spark-pipelines`.
 
     python examples/declarative_pipeline/run.py [URL] [WORK]
 
-WORK keeps the tables, the catalog and the checkpoints from one run to the next.
+WORK keeps the tables, the catalog and the checkpoints across runs.
 """
 
 import os
@@ -23,7 +23,7 @@ def main() -> int:
     work = Path(sys.argv[2] if len(sys.argv) > 2 else "./declarative-pipeline").resolve()
     work.mkdir(parents=True, exist_ok=True)
     prepare_environment()
-    # The specification can only name files beside it, and storage must be an absolute URI.
+    # The specification can only name files next to it, and storage must be an absolute URI.
     shutil.copytree(HERE / "transformations", work / "transformations", dirs_exist_ok=True)
     specification = work / "spark-pipeline.yml"
     specification.write_text(f"{(HERE / 'spark-pipeline.yml').read_text()}storage: {(work / 'storage').as_uri()}\n")
@@ -34,7 +34,7 @@ def main() -> int:
         "spark.sql.warehouse.dir": (work / "warehouse").as_uri(),
         "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={work / 'catalog'};create=true",
     }
-    # Settings of the command line do not reach the Spark Connect server that `spark-pipelines` starts; a file does.
+    # The Spark Connect server that `spark-pipelines` starts ignores command-line settings, but reads this file.
     (work / "conf").mkdir(exist_ok=True)
     lines = "".join(f"{name} {value}\n" for name, value in settings.items())
     (work / "conf" / "spark-defaults.conf").write_text(lines)
@@ -45,7 +45,7 @@ def main() -> int:
         command, env=environment, cwd=work, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )
     print(done.stdout)
-    # Spark 4.3.0 ends with an error of its own after a run with a Python sink, though every flow has completed.
+    # Spark 4.3.0 exits with an error after a run with a Python sink, although every flow has completed.
     completed = "Run is COMPLETED" in done.stdout
     return 0 if completed else done.returncode or 1
 

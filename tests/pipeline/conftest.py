@@ -1,4 +1,4 @@
-"""A server for each test of the jobs, and the jobs themselves: called, or as processes."""
+"""A server for each test of the jobs, and the jobs themselves: as functions, or as processes."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -19,7 +19,7 @@ MASTER = "local[2]"
 
 @pytest.fixture
 def server(start_on_fixed_port: StartServer) -> ServerProcess:
-    """One of this test's own, empty, which comes back at the same address."""
+    """An empty server for this test, which restarts at the same address."""
     return start_on_fixed_port()
 
 
@@ -30,7 +30,7 @@ def log(server: ServerProcess, open_log: OpenLog) -> LogClient:
 
 @pytest.fixture
 def context(spark, log: LogClient, tmp_path: Path) -> JobContext:
-    """What a job is called with, for this test's server."""
+    """The context of a job, for this test's server."""
     return JobContext(ServerOptions(log.url), tmp_path / "checkpoint", master=MASTER)
 
 

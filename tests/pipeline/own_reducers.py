@@ -1,8 +1,8 @@
-"""Reducers of a user's own, as a file that is brought to Spark's workers."""
+"""A user's own reducers, in a file that Spark copies to its workers."""
 
 
 def collect(state, message):
-    """Not commutative: the order of messages shows."""
+    """Fold in a way that is not commutative, so that the order of messages matters."""
     return [*(state or []), message.event.get("v", message.event)]
 
 

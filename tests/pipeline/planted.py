@@ -1,4 +1,4 @@
-"""Faults for the audit to find, planted into the file of a server that is stopped."""
+"""Faults for the audit to find, planted into the file of a stopped server."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,14 +21,14 @@ class Store:
         self.db = db
 
     def event_id(self, number: int) -> int:
-        """The committed id of the event with this number, from 0."""
+        """Return the committed id of the event with this number, from 0."""
         return self.db.execute(
             f"SELECT committed_id FROM records WHERE kind = {Kind.EVENT:d} ORDER BY committed_id LIMIT 1 OFFSET ?",
             (number,),
         ).get
 
     def appends_to(self, path: str) -> list[int]:
-        """The committed ids of a stream's appends."""
+        """Return the committed ids of a stream's appends."""
         topic = self.state(STREAMS, path).topic
         rows = self.db.execute(
             f"SELECT committed_id FROM records WHERE kind = {Kind.APPEND:d} AND topic = ? ORDER BY committed_id",
@@ -47,7 +47,7 @@ class Store:
         self.db.execute("DELETE FROM records WHERE committed_id = ?", (committed_id,))
 
     def copy(self, committed_id: int, **columns: Any) -> int:
-        """A second record with the same content, at the end of the log."""
+        """Add a second record with the same content at the end of the log."""
         new = self.db.execute("SELECT max(committed_id) + 1 FROM records").get
         self.db.execute(
             'INSERT INTO records SELECT ?, committed_at_us, kind, topic, "start", "end", messages, source, data'

@@ -1,4 +1,4 @@
-"""Random histories for each reducer, and what they come to when they are folded one by one, without Spark."""
+"""Random histories for each reducer, and the states that they fold into without Spark."""
 
 import json
 import random
@@ -44,7 +44,7 @@ def _random_action(chance: random.Random) -> dict:
 
 
 def random_history(log, chance: random.Random, reducer: str, partitions, streams, *, messages: int, client: str):
-    """Messages to random partitions (also to several at once) and streams, one after the other."""
+    """Write messages to random partitions (sometimes several at once) and streams, one after the other."""
     for number in range(messages // 5):
         some = [random_message(chance, reducer) for _ in range(5)]
         if chance.random() < 0.5:
@@ -55,7 +55,7 @@ def random_history(log, chance: random.Random, reducer: str, partitions, streams
 
 
 def fold(reducer, rows: list[dict], state: Any = None) -> Any:
-    """The state after these rows, from the first one or from that of a snapshot."""
+    """Return the state after these rows, starting from the initial state or from that of a snapshot."""
     state = reducer.begin(None if state is None else json.dumps(state).encode())
     for row in rows:
         if hasattr(reducer, "extract"):

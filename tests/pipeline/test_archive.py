@@ -1,4 +1,4 @@
-"""The archive: every row of the log exactly once, in a table that says by itself how far it has come."""
+"""The archive: every row of the log exactly once, in a table that records how far it has come."""
 
 from functools import partial
 from pathlib import Path
@@ -37,7 +37,7 @@ def archive(context: JobContext, table: str, choices: ArchiveOptions | None = No
 
 
 def archived(table: str) -> list[dict]:
-    """The rows of the table as delta-rs knows it, without Spark."""
+    """Return the rows of the table, read by delta-rs without Spark."""
     root = DeltaTable(table)
     rows = []
     for uri in root.file_uris():
@@ -77,13 +77,13 @@ def test_partitions_are_date_and_kind(log, context, table):
     assert folders == {f"date={day}/kind={kind}" for day in today for kind in ("event", "stream")}
 
 
-def test_a_round_goes_on_where_the_last_one_ended(log, context, table):
+def test_a_round_continues_where_the_last_one_ended(log, context, table):
     job = make_archive(table, SMALL)
     first = log.fill()
     assert run_once(job, context).rows == first
     version = DeltaTable(table).version()
     assert run_once(job, context).rows == 0
-    assert DeltaTable(table).version() == version  # nothing to say, so nothing is committed
+    assert DeltaTable(table).version() == version  # nothing new, so no commit
     log.append("more", list(range(250)), at_once=50)
     done = archive(context, table, SMALL)
     assert (done.rows, done.commits) == (250, 3)
@@ -91,7 +91,7 @@ def test_a_round_goes_on_where_the_last_one_ended(log, context, table):
 
 
 def test_a_lost_checkpoint_costs_nothing(log, context, table, tmp_path):
-    """The table itself knows its place, so there is nothing else to lose, restore or copy."""
+    """The table records its own progress, so no other state can be lost."""
     log.fill()
     run_once(make_archive(table), context)
     other = JobContext(context.server, tmp_path / "new-checkpoint", master=context.master)
@@ -122,7 +122,7 @@ def test_of_two_jobs_at_once_only_one_adds_its_rows(log, context, table):
 
 
 def test_of_two_commits_at_the_same_instant_only_one_counts(log, context, table, monkeypatch):
-    """The second one has looked before the first was there; delta-rs refuses it by the transaction's name."""
+    """The second job has read the table before the first commit, so delta-rs refuses its commit."""
     log.fill()
     log_table, late = open_archive(table), open_archive(table)
     log_table.create()
@@ -165,7 +165,7 @@ def test_small_files_are_compacted_and_readers_keep_theirs(log, context, table, 
     assert len(DeltaTable(table).file_uris()) == 1
     assert places(archived(table)) == places(before.collect()) == log.places()
     log.append("orders", [1, 2, 3])
-    assert run_once(job, context).rows == 3  # the place in the log has survived
+    assert run_once(job, context).rows == 3  # compaction keeps the committed id
 
 
 # Reading archive and log together
@@ -182,7 +182,7 @@ def test_archive_and_live_log_meet_without_gap_or_overlap(log, context, table, s
     assert places(both.collect()) == expected
     log.append("even-later", [1])
     run_once(make_archive(table), context)
-    assert places(both.collect()) == expected  # one id, however late it is read, and whatever was archived since
+    assert places(both.collect()) == expected  # up to the same id, however late it is read
     assert both.where("kind = 'event' AND date = current_date()").count() == len(log.rows(kind="event"))
 
 
@@ -193,7 +193,7 @@ def test_an_archive_that_has_everything_needs_no_log(log, context, table, spark)
     assert places(read_archive(spark, table).collect()) == log.places()
 
 
-def test_an_older_version_of_the_archive_meets_the_log_as_well(log, context, table, spark):
+def test_an_older_version_of_the_archive_can_be_combined_with_the_log(log, context, table, spark):
     log.fill(streams=1, messages=20, partitions=0)
     run_once(make_archive(table), context)
     version = DeltaTable(table).version()
@@ -209,7 +209,7 @@ def test_an_archive_without_rows_can_be_read(log, context, table, spark):
     assert read_archive(spark, table, url=log.url).count() == 1
 
 
-def test_reading_what_is_no_archive(spark, tmp_path):
+def test_reading_something_other_than_an_archive(spark, tmp_path):
     with pytest.raises(BadOption, match="no Delta table"):
         read_archive(spark, str(tmp_path / "nothing"))
 
@@ -222,7 +222,7 @@ def test_pruning_before_archiving_is_an_error(log, context, table, spark):
     ids = [row["committed_id"] for row in log.rows()]
     run_once(make_archive(table), context)
     log.prune("room", ids[2])
-    assert run_once(make_archive(table), context).rows == 0  # all that is gone is in the archive
+    assert run_once(make_archive(table), context).rows == 0  # the archive has all pruned rows
     log.submit("room", [{"n": number} for number in range(5)], client="second")
     ids = [row["committed_id"] for row in log.rows()]
     log.prune("room", ids[-2])
@@ -248,7 +248,7 @@ def test_the_log_of_another_server_is_refused(log, context, table, start_server,
         read_archive(spark, table, url=other.url)
 
 
-def test_another_log_is_known_by_its_times_if_it_has_no_row_where_the_table_ends(
+def test_another_log_is_recognised_by_its_times_if_the_last_row_is_gone(
     log, context, table, start_server, open_log, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(limits, "SAME_LOG_SKEW_US", 0)
@@ -267,7 +267,7 @@ def test_another_log_is_known_by_its_times_if_it_has_no_row_where_the_table_ends
             run_once(make_archive(table), JobContext(ServerOptions(other.url), tmp_path / "c", master=context.master))
     log.http.delete("/v1/stream/a").raise_for_status()
     log.append("c", [1])
-    assert run_once(make_archive(table), context).rows == 1  # its own last row may go
+    assert run_once(make_archive(table), context).rows == 1  # the last row of the same log may be deleted
 
 
 def test_an_unreachable_server_is_one_error(server, context, table, log):
@@ -288,7 +288,7 @@ def test_killed_while_it_archives_it_archives_every_row_once(log, context, pipel
     log.submit("room", [{"n": number} for number in range(100)])
     logs = Path(table, "_delta_log")
     arguments = ("archive", table, "--url", log.url, "--master", "local[2]", "--commit-rows", 200)
-    # Some of its commits are there, and the others are still to come.
+    # Some of its commits are done, the others are not.
     wanted = chance.randint(1, 3)
     kill_when(pipeline.spawn(*arguments), lambda: _versions(logs) >= wanted, then_s=chance.random() * 0.3)
     assert len(set(places(archived(table)))) == len(archived(table))
@@ -303,7 +303,7 @@ def _versions(logs: Path) -> int:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_server_that_restarts_meanwhile_is_waited_for(log, server, pipeline, table):
+def test_the_job_waits_for_a_server_that_restarts(log, server, pipeline, table):
     log.append("orders", list(range(2_000)), at_once=10)
     expected = log.places()
     running = pipeline.spawn("archive", table, "--url", log.url, "--master", "local[2]", "--commit-rows", 300, "--json")

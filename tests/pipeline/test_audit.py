@@ -1,4 +1,4 @@
-"""The audit finds what is wrong with a log, names it, and finds nothing in a log that is well."""
+"""The audit finds and names the faults of a log, and finds none in an intact log."""
 
 import json
 import shutil
@@ -54,7 +54,7 @@ def audit(url: str, checkpoint: Path, **options) -> AuditSummary:
 
 @pytest.fixture(scope="module")
 def found(spark, tmp_path_factory) -> Iterator[AuditSummary]:
-    """One audit of a log with a fault of every kind, each in a stream or an event of its own."""
+    """One audit of a log with a fault of every kind, each in a separate stream or event."""
     folder = tmp_path_factory.mktemp("audit")
     with ServerProcess(folder / "data") as server:
         with closing(LogClient(server.url)) as log:
@@ -123,8 +123,8 @@ def test_each_kind_of_fault_is_found_and_named(found, rule, name):
     assert name is None or name in details[0]
 
 
-def test_nothing_else_is_called_a_fault(found):
-    also = {  # what follows from a fault, or is the same seen from the other side
+def test_nothing_else_is_reported(found):
+    also = {  # consequences of a fault, or its other side
         *(("producer", f"s/{name}") for name in ("gap", "end", "beginning", "gone")),
         *(("stream", f"s/{name}") for name in ("gap", "overlap", "broken")),
     }
@@ -134,7 +134,7 @@ def test_nothing_else_is_called_a_fault(found):
     assert set(found.found) == {rule for rule, _ in FAULTS}
 
 
-def test_a_record_that_cannot_be_taken_apart_is_a_fault(spark, server, log, tmp_path):
+def test_a_record_that_cannot_be_decoded_is_a_fault(spark, server, log, tmp_path):
     log.append("broken", [{"n": 1}, {"n": 2}])
     log.submit(["room"], [{"n": 3}])
     event = log.rows(kind="event")[0]["committed_id"]
@@ -146,7 +146,7 @@ def test_a_record_that_cannot_be_taken_apart_is_a_fault(spark, server, log, tmp_
     found = run_once(make_audit(AuditOptions()), context)
     assert isinstance(found, AuditSummary)
     assert found.found["json"] == 2
-    # One message less than was counted, and an id without its event.
+    # One message fewer than counted, and an id without its event.
     assert set(found.found) == {"json", "stream", "lost_event"}
 
 
@@ -157,7 +157,7 @@ def archive(spark, log: LogClient, context: JobContext, tmp_path: Path) -> Path:
     return tmp_path / "lake"
 
 
-def test_a_log_that_is_well_has_no_faults(log, context, archive, tmp_path):
+def test_an_intact_log_has_no_faults(log, context, archive, tmp_path):
     log.create("trimmed", **{"Stream-Retention": "max-messages=3"})
     log.append_bytes("text", "grüß".encode(), "text/plain")
     log.http.put("/v1/stream/fork", headers={"Stream-Forked-From": "/v1/stream/orders/0"}).raise_for_status()
@@ -165,7 +165,7 @@ def test_a_log_that_is_well_has_no_faults(log, context, archive, tmp_path):
     log.append("again", [1], at_once=1)
     log.http.delete("/v1/stream/again").raise_for_status()
     log.append("again", [2, 3], at_once=1)
-    # It is erased later, and counted below.
+    # The server erases it later; it is counted below.
     eventually(lambda: ("again", "1") not in [(row["stream"], row["data"]) for row in log.rows()])
     closing_headers = {"Producer-Id": "q", "Producer-Epoch": "7", "Producer-Seq": "0", "Stream-Closed": "true"}
     log.http.post("/v1/stream/fork", headers=closing_headers).raise_for_status()
@@ -179,7 +179,7 @@ def test_a_log_that_is_well_has_no_faults(log, context, archive, tmp_path):
 
 
 def test_faults_of_the_archive_are_found(log, context, archive, tmp_path):
-    """Rows are changed in the files of the table, behind its back."""
+    """The test changes rows in the files of the table, without a commit."""
     files = [Path(uri.removeprefix("file://")) for uri in open_archive(str(archive)).load().file_uris()]
     for path in files:
         table = pq.read_table(path, partitioning=None)
@@ -223,7 +223,7 @@ def test_files_of_the_archive_that_are_lost_or_damaged_are_found(log, context, a
     assert "cannot be read" in told[str(damaged)]
 
 
-def test_what_was_pruned_or_deleted_since_is_no_fault(log, context, archive, tmp_path):
+def test_pruned_and_deleted_rows_are_not_faults(log, context, archive, tmp_path):
     log.http.delete("/v1/stream/orders/0").raise_for_status()
     floor = log.rows(kind="event")[9]["committed_id"]
     log.http.post("/v1/prune", json={"floors": {"room-0": floor}}).raise_for_status()
@@ -231,7 +231,7 @@ def test_what_was_pruned_or_deleted_since_is_no_fault(log, context, archive, tmp
     assert (done.found, done.archived) == ({}, 140)
 
 
-def test_a_sample_looks_at_fewer_hashes_only(server, log, context, tmp_path):
+def test_a_sample_checks_fewer_hashes_and_everything_else(server, log, context, tmp_path):
     log.submit("room", [{"n": n} for n in range(20)])
     with opened(server) as store:
         store.change_state(EVENT_IDS, "tests-room-5", digest=bytes(32))
@@ -240,12 +240,12 @@ def test_a_sample_looks_at_fewer_hashes_only(server, log, context, tmp_path):
     assert audit(log.url, tmp_path / "audit").found == {"unknown_id": 1, "hash": 1}
 
 
-def test_an_empty_log_is_well(log, context, tmp_path):
+def test_an_empty_log_has_no_faults(log, context, tmp_path):
     assert audit(log.url, tmp_path / "audit").faults == 0
 
 
 def test_ranges_that_were_examined_are_not_examined_again(log, context, tmp_path, monkeypatch):
-    """What a killed audit leaves behind is the plan and the ranges that it had finished."""
+    """A killed audit leaves its plan and the ranges that it had finished."""
     log.fill()
     folder = tmp_path / "audit"
     monkeypatch.setattr(shutil, "rmtree", lambda *arguments, **options: None)
@@ -262,7 +262,7 @@ def test_ranges_that_were_examined_are_not_examined_again(log, context, tmp_path
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_the_command_goes_on_after_a_kill_and_exits_with_1_when_there_are_faults(spark, server, log, pipeline):
+def test_the_command_continues_after_a_kill_and_exits_with_1_if_there_are_faults(spark, server, log, pipeline):
     rows = log.fill()
     findings = pipeline.directory / "mainstem-pipeline" / "audit" / "findings"
     running = pipeline.spawn("audit", "--url", log.url)

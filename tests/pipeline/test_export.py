@@ -1,4 +1,4 @@
-"""Exports: the rows that were asked for, each once, in files that appear whole."""
+"""Exports: the selected rows, each once, in files that appear complete."""
 
 import csv
 import json
@@ -32,7 +32,7 @@ def files(output: Path, ending: str) -> list[Path]:
 
 
 def exported(output: Path) -> list[dict]:
-    """The rows of Parquet files, in the order of their names."""
+    """Return the rows of Parquet files, in the order of the file names."""
     return [row for file in files(output, "parquet") for row in pq.ParquetFile(file).read().to_pylist()]
 
 
@@ -51,7 +51,7 @@ def test_parquet_has_every_row_in_the_order_of_the_log(log, context, output):
     assert done.bytes == sum(file.stat().st_size for file in files(output, "parquet"))
 
 
-def test_ndjson_is_what_the_log_over_http_says(log, context, output):
+def test_ndjson_equals_the_log_over_http(log, context, output):
     log.fill(streams=1, messages=10, partitions=1, events=5)
     log.append_bytes("blob", b"\xff\x00")
     export(context, output, "ndjson")
@@ -76,7 +76,7 @@ def test_csv_has_a_header_and_flat_columns(log, context, output):
     assert [row["committed_at"] for row in rows] == [row["committed_at"] for row in log.rows()]
 
 
-def test_messages_alone_are_lines_as_they_were_sent(log, context, output):
+def test_messages_are_lines_as_they_were_sent(log, context, output):
     log.create("orders")
     sent = b'{"n": 1.0,\n "big": 12345678901234567890}'
     headers = {"Content-Type": "application/json"}
@@ -88,7 +88,7 @@ def test_messages_alone_are_lines_as_they_were_sent(log, context, output):
     assert lines == [sent.replace(b"\n", b" "), b"2"]
 
 
-def test_bytes_are_no_lines(log, context, output):
+def test_bytes_cannot_be_lines(log, context, output):
     log.append_bytes("blob", b"\xff\x00")
     with pytest.raises(BadRow, match="not a line of JSON"):
         export(context, output, "ndjson", messages=True)
@@ -134,7 +134,7 @@ def test_a_range_of_ids_and_times(log, context, output, tmp_path):
     assert exported(tmp_path / "later")[0]["committed_at"] == since
 
 
-def test_the_next_round_adds_what_came_since(log, context, output):
+def test_the_next_round_adds_new_rows(log, context, output):
     log.append("a", [1, 2])
     export(context, output)
     first = files(output, "parquet")
@@ -146,7 +146,7 @@ def test_the_next_round_adds_what_came_since(log, context, output):
     assert (output / SUCCESS).exists()
 
 
-def test_delta_is_a_table_that_goes_on(log, context, output):
+def test_a_delta_export_is_a_table_that_can_be_continued(log, context, output):
     log.fill(streams=2, messages=30, partitions=1, events=10)
     wanted = Selection(kind="stream")
     assert export(context, output, "delta", wanted, commit_rows=25).rows == 60
@@ -189,9 +189,7 @@ def test_the_log_of_another_server_is_refused(log, context, output, start_server
     assert len(exported(output)) == 2
 
 
-def test_a_run_that_died_before_its_journal_is_forgotten_and_one_after_it_is_finished(
-    log, context, output, monkeypatch
-):
+def test_a_batch_without_a_journal_is_discarded_and_one_with_a_journal_is_finished(log, context, output, monkeypatch):
     log.append("a", list(range(40)), at_once=10)
     moves = []
 
@@ -240,7 +238,7 @@ def test_pruning_between_two_rounds_is_an_error(log, context, output):
 def test_killed_while_it_exports_it_exports_every_row_once(spark, log, pipeline, output, chance):
     log.append("orders", list(range(2_000)), at_once=10)
     arguments = ("export", output, "--url", log.url, "--master", "local[2]", "--commit-rows", 200)
-    # Some of the ten groups of rows are there, and the others are still to come.
+    # Some of the ten groups of rows are exported, the others are not.
     wanted = chance.randint(1, 3)
     kill_when(pipeline.spawn(*arguments), lambda: len(files(output, "parquet")) >= wanted, then_s=chance.random() * 0.3)
     assert len(set(places(exported(output)))) == len(exported(output))

@@ -38,7 +38,7 @@ def lines(*values: object) -> str:
     return "".join(json.dumps(value) + "\n" for value in values)
 
 
-def test_lines_of_json_come_in_byte_for_byte(log, context, inbox):
+def test_json_lines_are_imported_byte_for_byte(log, context, inbox):
     sent = ['{"n": 1.0, "big": 12345678901234567890}', '{"text":"grüß"}', "7", '"seven"']
     (inbox / "a.ndjson").write_text("\n".join(sent) + "\n\n")
     done = bring(context, inbox / "a.ndjson")
@@ -46,7 +46,7 @@ def test_lines_of_json_come_in_byte_for_byte(log, context, inbox):
     assert [row["data"] for row in log.rows()] == sent
 
 
-def test_files_come_in_by_name_and_rows_in_their_order(log, context, inbox):
+def test_files_are_imported_by_name_and_rows_in_order(log, context, inbox):
     for number in (3, 1, 2):
         values = [{"file": number, "n": n} for n in range(10 * (4 - number))]
         (inbox / f"{number}.jsonl").write_text(lines(*values))
@@ -72,7 +72,7 @@ def test_directories_name_columns(log, context, inbox):
     assert log.read("orders") == [{"n": n, "shop": shop} for shop in ("a", "b") for n in (1, 2)]
 
 
-def test_csv_is_text_unless_types_are_asked_for(log, context, inbox):
+def test_csv_is_text_unless_types_are_inferred(log, context, inbox):
     (inbox / "x.csv").write_text('code,n,text\n007,1,"a ""b""\nc"\n008,2,\n')
     bring(context, inbox / "x.csv")
     assert log.read("orders") == [{"code": "007", "n": "1", "text": 'a "b"\nc'}, {"code": "008", "n": "2"}]
@@ -82,7 +82,7 @@ def test_csv_is_text_unless_types_are_asked_for(log, context, inbox):
     assert [row["n"] for row in log.read("inferred")] == [1, 2]
 
 
-def test_a_delta_table_comes_in_as_of_one_version(log, context, inbox):
+def test_a_delta_table_is_imported_at_one_version(log, context, inbox):
     table = str(inbox / "table")
     write_deltalake(table, pa.table({"n": [1, 2]}))
     write_deltalake(table, pa.table({"n": [3]}), mode="append")
@@ -93,7 +93,7 @@ def test_a_delta_table_comes_in_as_of_one_version(log, context, inbox):
     assert bring(context, table, {"stream": "first"}, version=0).rows == 2
 
 
-def test_packed_lines(log, context, inbox):
+def test_compressed_lines(log, context, inbox):
     (inbox / "a.ndjson.gz").write_bytes(gzip.compress(lines(1, 2).encode()))
     bring(context, inbox)
     assert log.read("orders") == [1, 2]
@@ -106,7 +106,7 @@ def test_rows_into_the_streams_that_they_name(log, context, inbox):
     assert [row["n"] for row in log.read("us/1")] == [2]
 
 
-def test_events_with_ids_and_partitions_of_their_own(log, context, inbox):
+def test_events_with_ids_and_partitions_from_columns(log, context, inbox):
     first = {"key": "one", "rooms": ["a", "b"], "n": 1}
     second = {"key": "two", "rooms": "a", "n": 2}
     (inbox / "a.ndjson").write_text(lines(first, second))
@@ -136,10 +136,10 @@ def test_an_archive_can_be_imported_again(log, context, tmp_path):
     assert {name: log.read(name) for name in before} == before
 
 
-# Once
+# Exactly once
 
 
-def test_what_was_imported_is_not_imported_again(log, context, inbox):
+def test_nothing_is_imported_twice(log, context, inbox):
     (inbox / "1.ndjson").write_text(lines(1, 2))
     bring(context, inbox)
     assert bring(context, inbox).rows == 0
@@ -150,7 +150,7 @@ def test_what_was_imported_is_not_imported_again(log, context, inbox):
 
 
 def test_a_lost_checkpoint_imports_nothing_twice(log, context, inbox, tmp_path):
-    """Who writes is known by what is written, and the server knows what it has of them."""
+    """The producer id is derived from the files, so the server recognises what it has already."""
     (inbox / "1.ndjson").write_text(lines(*range(5_000)))
     (inbox / "2.ndjson").write_text(lines(*range(5_000, 5_010)))
     bring(context, inbox)
@@ -184,7 +184,7 @@ def test_a_file_that_changed_after_it_was_planned_is_refused(log, context, inbox
     (inbox / "2.ndjson").write_text("{oops\n")
     with pytest.raises(BadRow):
         bring(context, inbox, group_files=1)
-    (inbox / "2.ndjson").write_text(now)  # the first of them is as long as it was
+    (inbox / "2.ndjson").write_text(now)  # one of the variants has the same length as before
     with pytest.raises(BadOption, match="has changed"):
         bring(context, inbox, group_files=1)
     assert log.read("orders") == [1]
@@ -250,7 +250,7 @@ def test_killed_while_it_imports_it_imports_every_row_once(spark, log, pipeline,
         "--group-files",
         1,
     )
-    # Some of the files are in, and the others are still to come.
+    # Some of the files are imported, the others are not.
     wanted = log.head_id() + chance.randint(1, 2)
     kill_when(pipeline.spawn(*arguments), lambda: log.head_id() >= wanted, then_s=chance.random() * 0.4)
     checkpoint = pipeline.directory / "mainstem-pipeline" / "import"

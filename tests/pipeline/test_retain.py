@@ -1,4 +1,4 @@
-"""The job retain: what it gives up, and that it never gives up what a policy keeps."""
+"""The retain job: what it prunes, and that it never prunes what a policy keeps."""
 
 import datetime
 import random
@@ -34,7 +34,7 @@ def begins(log, path):
     return log.http.head(f"/v1/stream-snapshot/{path}").headers["stream-earliest-offset"]
 
 
-def test_events_go_when_every_one_of_their_partitions_has_passed_them(context, log):
+def test_events_are_erased_once_every_partition_has_pruned_them(context, log):
     log.submit(["room-1", "kept"], [{"n": n} for n in range(3)])
     log.submit(["room-1", "room-2"], [{"n": n} for n in range(4)], client="both")
     log.submit("room-1", [{"n": n} for n in range(3)], client="alone")
@@ -62,13 +62,13 @@ def test_the_id_of_a_pruned_event_is_still_known(context, log, open_log):
     assert retain(context, '[[policy]]\npartitions = "**"\nmax_events = 1').given_up == 4
     eventually(lambda: ids(log) == [first[-1]["committed_id"]])
     head = log.head()["head"]
-    log.submit("room", [{"n": n} for n in range(5)])  # the very same ids and contents
+    log.submit("room", [{"n": n} for n in range(5)])  # the same ids and contents
     assert (log.head()["head"], ids(log)) == (head, [first[-1]["committed_id"]])
     with pytest.raises(AssertionError, match="committed with different content"):
         log.submit("room", [{"n": "other"}])
 
 
-def test_streams_give_up_whole_appends_and_keep_the_newest(context, log):
+def test_streams_prune_whole_appends_and_keep_the_newest(context, log):
     log.append("logs/a", list(range(10)), at_once=3)
     log.append("logs/b", [0, 1], at_once=2)
     log.append("other", list(range(10)), at_once=1)
@@ -82,7 +82,7 @@ def test_streams_give_up_whole_appends_and_keep_the_newest(context, log):
     assert (log.read("logs/a"), log.read("logs/b"), log.read("other")) == ([9], [0, 1], [9])
 
 
-def test_age_is_counted_from_the_commit(context, log):
+def test_age_counts_from_the_commit(context, log):
     log.submit("room", [{"n": 0}])
     log.append("s", [0])
     between = time.time()
@@ -102,7 +102,7 @@ def test_bytes_are_those_of_the_messages(context, log):
     eventually(lambda: len(log.rows()) == 3)
 
 
-def test_what_no_snapshot_stands_for_stays(context, log):
+def test_messages_that_no_snapshot_covers_stay(context, log):
     log.submit("room", [{"n": n} for n in range(4)])
     log.submit("bare", [{"n": n} for n in range(4)])
     log.append("s", list(range(4)), at_once=1)
@@ -126,7 +126,7 @@ def test_what_no_snapshot_stands_for_stays(context, log):
     assert log.read("s") == [3]
 
 
-def test_what_is_not_archived_stays(context, log, tmp_path):
+def test_rows_that_are_not_archived_stay(context, log, tmp_path):
     table = tmp_path / "lake"
     policy = f'[[policy]]\npartitions = "**"\nmax_events = 1\nrequire_archive = "{table}"'
     log.submit("room", [{"n": n} for n in range(4)])
@@ -141,7 +141,7 @@ def test_what_is_not_archived_stays(context, log, tmp_path):
     eventually(lambda: ids(log, partition="room") == rows[4:])
 
 
-def test_streams_that_forks_read_or_that_were_deleted_are_left_alone(context, log):
+def test_streams_that_forks_read_or_that_were_deleted_are_not_pruned(context, log):
     log.append("forked", list(range(5)), at_once=1)
     log.http.put("/v1/stream/fork", headers={"Stream-Forked-From": "/v1/stream/forked"}).raise_for_status()
     log.append("again", list(range(5)), at_once=1)
@@ -162,7 +162,7 @@ def test_an_empty_log_or_policies_that_keep_everything_need_no_spark(log, contex
 
 @pytest.mark.slow
 def test_spark_finds_the_same_floors_as_the_rule(context, log):
-    """Random histories and policies; a floor of the server is what `find_floor` says of each target's records."""
+    """With random histories and policies, the floors of the server equal `find_floor` for each target's records."""
     chance = random.Random("retention")
     partitions, streams = [f"p-{n}" for n in range(4)], [f"s/{n}" for n in range(3)]
     for number in range(40):

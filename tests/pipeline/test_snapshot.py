@@ -1,4 +1,4 @@
-"""The job snapshot: what it puts, and that a snapshot with the rest of the log is the whole of it."""
+"""The snapshot job: what it stores, and that a snapshot plus the rest of the log equals the whole history."""
 
 import json
 import random
@@ -20,7 +20,7 @@ LWW = make_reducer("lww", ["k"], "v")
 
 @pytest.fixture(scope="module", autouse=True)
 def own_reducers(spark) -> None:
-    """As a file that Spark brings to its workers."""
+    """The reducers in a file that Spark copies to its workers."""
     spark.sparkContext.addPyFile(str(Path(__file__).with_name("own_reducers.py")))
 
 
@@ -62,7 +62,7 @@ def test_last_writer_wins_by_key(context, log):
     assert of_stream(log, "logs/1") is None
 
 
-def test_what_was_written_is_kept_to_the_letter(context, log):
+def test_values_are_kept_byte_for_byte(context, log):
     body = b'{"k":"\\u00e9","v":{"big":12345678901234567890123,"b":1.0,"a":1e2,"s":"\\ud83d\\ude00"}}'
     log.create("s")
     headers = {"Content-Type": "application/json"}
@@ -85,7 +85,7 @@ def test_a_round_folds_only_what_is_new_onto_the_last_snapshot(context, log):
     assert take(context, LWW, partitions=["**"]).rows == 0
 
 
-def test_the_offset_of_a_stream_s_snapshot_is_where_its_tail_begins(context, log):
+def test_the_offset_of_a_stream_snapshot_is_where_reading_continues(context, log):
     log.append("s", [{"k": "a", "v": 1}, {"k": "b", "v": 2}], at_once=2)
     take(context, LWW, streams=["s"])
     log.append("s", [{"k": "c", "v": 3}])
@@ -94,7 +94,7 @@ def test_the_offset_of_a_stream_s_snapshot_is_where_its_tail_begins(context, log
     assert (found["state"], tail) == ({"a": 1, "b": 2}, [{"k": "c", "v": 3}])
 
 
-def test_a_stream_that_was_made_again_is_folded_from_its_new_beginning(context, log):
+def test_a_stream_that_was_created_again_is_folded_from_its_new_beginning(context, log):
     log.append("s", [{"k": "old", "v": 1}])
     take(context, LWW, streams=["s"])
     log.append("s", [{"k": "older", "v": 1}])
@@ -107,7 +107,7 @@ def test_a_stream_that_was_made_again_is_folded_from_its_new_beginning(context, 
 
 
 @pytest.mark.parametrize("name", ["lww", "function"])
-def test_a_fork_has_the_messages_of_its_source_too(context, log, name):
+def test_the_state_of_a_fork_includes_the_messages_of_its_source(context, log, name):
     reducer = REDUCERS[name]()
     log.append("source", [{"k": "a", "v": 1}, {"k": "b", "v": 2}, {"k": "c", "v": 3}])
     log.http.put("/v1/stream/fork", headers={"Stream-Forked-From": "/v1/stream/source"}).raise_for_status()
@@ -122,7 +122,7 @@ def test_a_fork_has_the_messages_of_its_source_too(context, log, name):
     assert of_stream(log, "fork")["state"] == (expected | {"d": 5} if name == "lww" else [*expected, 5])
 
 
-def test_a_snapshot_of_somebody_else_that_is_newer_is_left_alone(context, log):
+def test_a_newer_snapshot_of_another_client_is_kept(context, log):
     log.submit("room", [{"k": "a", "v": 1}, {"k": "b", "v": 2}])
     head = log.head()["head"]
     log.http.put("/v1/snapshot/room", json={"committed_id": head, "state": {"mine": 1}}).raise_for_status()
@@ -132,7 +132,7 @@ def test_a_snapshot_of_somebody_else_that_is_newer_is_left_alone(context, log):
     assert of_partition(log, "room")["state"] == {"mine": 1, "c": 3}
 
 
-def test_one_that_cannot_be_folded_is_a_fault_and_the_others_go_on(context, log, monkeypatch):
+def test_a_target_that_cannot_be_folded_is_a_fault_and_the_others_continue(context, log, monkeypatch):
     log.submit("good", [{"k": "a", "v": 1}])
     log.submit("bad", [{"k": "a", "v": 1}])
     log.http.put("/v1/snapshot/bad", json={"committed_id": 0, "state": [1]}).raise_for_status()
@@ -140,7 +140,7 @@ def test_one_that_cannot_be_folded_is_a_fault_and_the_others_go_on(context, log,
     assert (done.partitions, done.faults) == (1, 1)
     assert done.problems[0].startswith("partition bad: its present snapshot was not made by the reducer lww")
     assert of_partition(log, "good")["state"] == {"a": 1}
-    # It is not forgotten: once it can be folded, nothing of it is missing.
+    # The job retries it: once it can be folded, nothing of it is missing.
     log.submit("bad", [{"k": "b", "v": 2}], client="later")
     assert take(context, LWW, partitions=["**"]).faults == 1
     log.http.put("/v1/snapshot/bad", json={"committed_id": 0, "state": {}}).raise_for_status()
@@ -165,7 +165,9 @@ def test_a_history_that_was_pruned_without_a_snapshot_is_a_fault(context, log):
     log.append("s", [{"k": "a", "v": 1}, {"k": "b", "v": 2}], at_once=1)
     offset = log.rows(stream="s")[1]["offset"]
     log.http.post("/v1/prune", json={"streams": {"s": offset}}).raise_for_status()
-    eventually(lambda: len(log.rows(stream="s")) + len(log.rows(partition="room")) == 2)  # erased a moment later
+    eventually(
+        lambda: len(log.rows(stream="s")) + len(log.rows(partition="room")) == 2
+    )  # the server erases in the background
     done = take(context, LWW, partitions=["**"], streams=["**"])
     assert (done.faults, done.partitions, done.streams) == (2, 0, 0)
     assert all("--partial" in problem for problem in done.problems)
@@ -174,7 +176,7 @@ def test_a_history_that_was_pruned_without_a_snapshot_is_a_fault(context, log):
     assert of_stream(log, "s")["state"] == {"b": 2}
 
 
-def test_a_history_that_a_snapshot_stands_for_may_be_pruned(context, log):
+def test_a_history_that_a_snapshot_covers_may_be_pruned(context, log):
     log.submit("room", [{"k": "a", "v": 1}, {"k": "b", "v": 2}])
     log.append("s", [{"k": "a", "v": 1}, {"k": "b", "v": 2}], at_once=1)
     take(context, LWW, partitions=["**"], streams=["**"])
@@ -187,7 +189,7 @@ def test_a_history_that_a_snapshot_stands_for_may_be_pruned(context, log):
     assert of_partition(log, "room")["state"] == of_stream(log, "s")["state"] == {"a": 3, "b": 2}
 
 
-def test_a_dry_run_puts_nothing_and_keeps_its_place(context, log):
+def test_a_dry_run_stores_nothing_and_does_not_advance(context, log):
     log.submit("room", [{"k": "a", "v": 1}])
     context.dry_run = True
     done = take(context, LWW, partitions=["**"])
@@ -197,7 +199,7 @@ def test_a_dry_run_puts_nothing_and_keeps_its_place(context, log):
     assert take(context, LWW, partitions=["**"]).partitions == 1
 
 
-def test_a_function_gets_what_is_known_of_a_message(context, log):
+def test_a_function_receives_all_fields_of_a_message(context, log):
     log.submit(["room", "also"], [{"k": "a"}], client="ada")
     log.append("s", [{"n": 1}, {"n": 2}], at_once=2)
     take(context, make_reducer("own_reducers:describe"), partitions=["room"], streams=["s"])
@@ -208,7 +210,7 @@ def test_a_function_gets_what_is_known_of_a_message(context, log):
     assert [(message[3], message[4], message[6]) for message in messages] == [("s", {"n": 1}, 0), ("s", {"n": 2}, 1)]
 
 
-def test_a_function_that_fails_is_a_fault_of_its_target_alone(context, log):
+def test_a_function_that_fails_is_a_fault_of_its_target_only(context, log):
     log.submit("good", [{"v": 1}])
     log.submit("bad", [{"v": "bad"}])
     done = take(context, make_reducer("own_reducers:fail"), partitions=["**"])
@@ -218,8 +220,8 @@ def test_a_function_that_fails_is_a_fault_of_its_target_alone(context, log):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", REDUCERS)
-def test_snapshot_and_tail_are_the_whole_history(context, log, name):
-    """Random histories, in rounds: after each, every target's snapshot with what follows it equals a full replay."""
+def test_snapshot_and_later_messages_equal_the_whole_history(context, log, name):
+    """After each round of a random history, every snapshot plus the later messages equals a full replay."""
     reducer, chance = REDUCERS[name](), random.Random(f"snapshots {name}")
     partitions, streams = ["p-1", "p-2", "q"], ["s/1", "s/2", "t"]
     for target in streams:
@@ -246,8 +248,8 @@ def test_snapshot_and_tail_are_the_whole_history(context, log, name):
     assert of_stream(log, "t") is None
 
 
-def test_random_messages_are_worth_folding():
-    """The histories above would prove nothing if the reducers ignored most of them."""
+def test_random_messages_are_mostly_understood():
+    """The histories above would prove little if the reducers ignored most messages."""
     for name, make in REDUCERS.items():
         chance = random.Random(1)
         rows = [{"committed_id": n, "data": json.dumps(random_message(chance, name))} for n in range(300)]

@@ -1,4 +1,4 @@
-"""The jobs snapshot and retain as processes: killed at any time, without their server, refused."""
+"""The snapshot and retain jobs as processes: killed at any time, without their server, with a refused token."""
 
 import json
 from contextlib import closing
@@ -34,7 +34,7 @@ def fill(log, client, rounds=4):
 
 @pytest.fixture
 def kill(log, pipeline):
-    """Runs a job, and kills it when it asks for something after so many requests of a kind."""
+    """Runs a job, and kills it after a number of requests of one kind."""
 
     def run(*arguments, after):
         with closing(HttpGate(log.url, after)) as gate:
@@ -49,7 +49,7 @@ def snapshot(log, name):
 
 
 def rows_of(log):
-    """The rows of each partition, by its name."""
+    """Return the rows of each partition, by name."""
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in ROOMS}
     for row in log.rows(kind="event"):
         for name in row["partitions"]:
@@ -75,7 +75,7 @@ def test_killed_at_any_time_no_snapshot_is_newer_than_its_data(spark, log, pipel
 
 
 def check_snapshots(log):
-    """Each is what the rows up to its committed id come to."""
+    """Check that each snapshot equals the fold of the rows up to its committed id."""
     head, rows = log.head()["head"], rows_of(log)
     found = []
     for name in ROOMS:
@@ -90,7 +90,7 @@ def check_snapshots(log):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_killed_at_any_time_retain_gives_up_nothing_that_is_kept(spark, log, pipeline, kill, tmp_path):
+def test_killed_at_any_time_retain_prunes_nothing_that_a_policy_keeps(spark, log, pipeline, kill, tmp_path):
     policies = tmp_path / "retention.toml"
     policies.write_text(
         '[[policy]]\npartitions = "room-*"\nmax_events = 3\n[[policy]]\nstreams = "s/*"\nmax_events = 3'
@@ -124,7 +124,7 @@ def floor_of(log, name):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_server_that_restarts_meanwhile_is_waited_for(log, server, pipeline):
+def test_the_job_waits_for_a_server_that_restarts(log, server, pipeline):
     fill(log, "c")
     names = ("--partitions", "room-*", "--streams", "s/*")
     running = pipeline.spawn("snapshot", "state", *names, "--url", log.url, *MASTER, "--json")
@@ -139,7 +139,7 @@ def test_a_server_that_restarts_meanwhile_is_waited_for(log, server, pipeline):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("job", ["snapshot", "retain"])
-def test_what_goes_wrong_is_one_line(start_server, pipeline, tmp_path, job):
+def test_an_error_is_one_line(start_server, pipeline, tmp_path, job):
     policies = tmp_path / "retention.toml"
     policies.write_text('[[policy]]\npartitions = "**"\nmax_events = 3')
     given = {"snapshot": ("snapshot", "state", "--partitions", "**"), "retain": ("retain", policies)}[job]
@@ -174,7 +174,7 @@ def assert_one_line(errors, word):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_faults_make_the_exit_code_1_and_dry_runs_list_what_would_go(log, pipeline, tmp_path):
+def test_faults_exit_with_1_and_dry_runs_list_what_would_be_pruned(log, pipeline, tmp_path):
     log.submit("good", [{"k": "a", "v": n} for n in range(5)])
     log.submit("bad", [{"k": "a", "v": 1}])
     log.http.put("/v1/snapshot/bad", json={"committed_id": 0, "state": []}).raise_for_status()
@@ -182,9 +182,9 @@ def test_faults_make_the_exit_code_1_and_dry_runs_list_what_would_go(log, pipeli
     assert (done.code, done.errors, json.loads(done.text)["faults"]) == (1, "", 1)
     policies = tmp_path / "retention.toml"
     policies.write_text('[[policy]]\nname = "all"\npartitions = "**"\nmax_events = 3')
-    told = pipeline("retain", policies, "--dry-run", "--url", log.url, *MASTER)
-    assert (told.code, told.errors) == (0, "")
-    assert [line.split() for line in told.text.splitlines()][-2:] == [
+    shown = pipeline("retain", policies, "--dry-run", "--url", log.url, *MASTER)
+    assert (shown.code, shown.errors) == (0, "")
+    assert [line.split() for line in shown.text.splitlines()][-2:] == [
         ["kind", "name", "policy", "messages", "bytes", "floor"],
         ["partition", "good", "all", "2", "36", "2"],
     ]

@@ -7,7 +7,7 @@ from tests.support.log_client import LogClient
 
 @pytest.fixture
 def shared(shared_server: ServerProcess, open_log: OpenLog) -> LogClient:
-    """A server for tests that only add to it, each under names of its own."""
+    """A server for tests that only append to it, each under its own names."""
     return open_log(shared_server.url)
 
 

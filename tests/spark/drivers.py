@@ -1,4 +1,4 @@
-"""Spark drivers in processes of their own, to be killed with everything that they started.
+"""Spark drivers in separate processes, which tests kill together with everything that they have started.
 
 As a program: one run of a query from the stream `in` to somewhere else, with what is there. The rows pass a gate: as
 long as the file `gate` is there, the rows of all tasks but the first wait in front of it.
@@ -19,7 +19,7 @@ RUN_S_MAX = 120.0
 
 
 class Driver:
-    """A run of this file. `plan` is what it shall do."""
+    """Runs this file in a process. `plan` says what it does."""
 
     def __init__(self, plan: dict) -> None:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as this object)
@@ -44,11 +44,11 @@ class Driver:
 
     @property
     def ending(self) -> str:
-        """What it said, as a wait that it disappoints tells it."""
+        """Return its output, for the error of a wait that timed out."""
         return self.said
 
     def kill(self) -> None:
-        """SIGKILL to the driver, to Java, and to the workers."""
+        """Send SIGKILL to the driver, Java, and the workers."""
         if self.running:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(30)
@@ -59,7 +59,7 @@ class Driver:
 
 
 def pass_gate(gate: str):
-    """Lets batches of rows through, but not while the gate is shut; only the first task is never held."""
+    """Lets batches of rows through unless the gate is shut. The first task is never held."""
 
     def wait(batches):
         from pyspark import TaskContext
@@ -78,7 +78,7 @@ def pass_gate(gate: str):
 
 
 def turn_around():
-    """The same rows in another order."""
+    """Return the same rows in another order."""
 
     def turn(batches):
         for batch in batches:
@@ -88,7 +88,7 @@ def turn_around():
 
 
 def run(spark, plan: dict) -> None:
-    """One run of the query. Functions that go to workers are made here, so that these need not find this module."""
+    """Run the query once. Functions for workers are defined here, so that the workers need not import this module."""
     reader = spark.readStream.format("mainstem").option("url", plan["url"]).option("streams", "in")
     frame = reader.options(**plan.get("reading", {})).option("schema", "n INT").load().select("n")
     if plan.get("gate"):

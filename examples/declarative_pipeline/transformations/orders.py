@@ -1,4 +1,4 @@
-"""Three datasets: the orders as they come, a summary of them, and large orders back in the log."""
+"""Three datasets: all orders, a summary of them, and large orders written back into the log."""
 
 import os
 
@@ -22,11 +22,11 @@ def orders() -> DataFrame:
 
 @dp.materialized_view
 def sales() -> DataFrame:
-    """What was sold of each item, computed anew with each run."""
+    """Sales per item, recomputed in each run."""
     return spark.read.table("orders").groupBy("item").agg(f.count("*").alias("orders"), f.sum("cents").alias("cents"))
 
 
 @dp.append_flow(target="large_orders")
 def large() -> DataFrame:
-    """Large orders go back into the log."""
+    """Large orders, written back into the log."""
     return spark.readStream.table("orders").filter("cents >= 650").select("item", "cents")

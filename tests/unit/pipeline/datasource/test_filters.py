@@ -1,4 +1,4 @@
-"""Filters go to the server where it has the same ones, and stay with Spark where not."""
+"""The server applies the filters that it has, and Spark applies the others."""
 
 import datetime
 
@@ -48,7 +48,7 @@ def test_ids_become_the_range(filter_, after, until):
     assert (wanted.after, wanted.until, left) == (after, until, [])
 
 
-def test_a_list_of_ids_bounds_the_range_and_spark_picks():
+def test_a_list_of_ids_bounds_the_range_and_spark_filters():
     wanted, left = pushed(filter_ := In(ID, (9, None, 3)))
     assert (wanted.after, wanted.until, left) == (2, 9, [filter_])
 
@@ -72,7 +72,7 @@ def test_times_that_exclude_each_other_leave_nothing():
     assert pushed(GreaterThan(TIME, NOON), LessThan(TIME, NOON))[0].matches_nothing
 
 
-def test_streams_by_name_list_and_beginning():
+def test_streams_by_name_list_and_prefix():
     assert pushed(EqualTo(STREAM, "a/b"))[0].selection.streams == ("a/b",)
     assert pushed(In(STREAM, ("a", None, "b")))[0].selection.streams == ("a", "b")
     assert pushed(StringStartsWith(STREAM, "a/"), StringStartsWith(STREAM, "a/b"))[0].selection.prefix == "a/b"
@@ -95,7 +95,7 @@ def test_a_name_with_a_star_would_be_a_glob_so_spark_compares_it():
     assert pushed(filter_ := EqualTo(STREAM, "a*")) == (ALL, [filter_])
 
 
-def test_more_names_than_a_url_holds_stay_with_spark():
+def test_more_names_than_fit_into_a_url_stay_with_spark():
     assert pushed(filter_ := In(STREAM, tuple(f"stream/{n}" for n in range(5_000)))) == (ALL, [filter_])
 
 
@@ -121,5 +121,5 @@ def test_kinds_and_partitions():
         EqualTo(TIME, NOON.replace(tzinfo=None)),
     ],
 )
-def test_all_else_stays_with_spark(filter_):
+def test_other_filters_stay_with_spark(filter_):
     assert pushed(filter_) == (ALL, [filter_])

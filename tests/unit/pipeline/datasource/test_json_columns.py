@@ -1,4 +1,4 @@
-"""Typed columns: what fits is there, what does not is null, and no message ends the worker."""
+"""Typed columns: values that do not fit are null, and no message crashes the worker."""
 
 import datetime
 import json
@@ -87,22 +87,22 @@ def test_every_type_is_read():
         (b'{"i":1,"i":2}', {"i": 2}),
     ],
 )
-def test_what_does_not_fit_is_null_and_the_rest_is_kept(message, found):
+def test_values_that_do_not_fit_are_null_and_the_others_are_kept(message, found):
     rows = parse([b'{"i":1}', message, b'{"i":2}'])
     assert [present(row) for row in rows] == [{"i": 1}, found, {"i": 2}]
 
 
-def test_messages_that_are_no_json_are_left_alone():
+def test_messages_that_are_not_json_have_nulls():
     assert [present(row) for row in parse([b'{"i":1}', b'{"i":2}'], flags=[False, True])] == [{}, {"i": 2}]
 
 
-def test_as_a_struct_a_message_that_is_no_object_is_null():
+def test_as_a_struct_a_message_that_is_not_an_object_is_null():
     schema = t.StructType([t.StructField("i", t.IntegerType())])
     found = JsonColumns(schema).parse_struct(pa.array([b'{"i":1}', b"5", b"{}"], pa.binary()), None)
     assert found.to_pylist() == [{"i": 1}, None, {"i": None}]
 
 
-def test_a_type_that_json_cannot_give_is_refused():
+def test_a_type_that_json_does_not_have_is_refused():
     with pytest.raises(BadOption, match="binary"):
         JsonColumns(t.StructType([t.StructField("b", t.BinaryType())]))
 

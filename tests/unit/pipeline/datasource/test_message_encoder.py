@@ -132,7 +132,7 @@ def test_chunks_are_cut_between_messages_and_a_large_one_stands_alone():
     assert chunks([], 8) == []
 
 
-def test_a_chunk_holds_no_more_messages_than_the_server_takes_in_one_append():
+def test_a_chunk_holds_no_more_messages_than_the_server_accepts_in_one_append():
     found = chunks(["1"] * (2 * limits.APPEND_MESSAGES_MAX + 5), limits.SINK_CHUNK_BYTES_MAX)
     assert [rows for _, rows in found] == [limits.APPEND_MESSAGES_MAX, limits.APPEND_MESSAGES_MAX, 5]
 
@@ -146,6 +146,6 @@ def test_what_the_server_would_refuse_is_never_staged(value):
         chunks([good, value, good], 100)
 
 
-def test_a_message_beyond_what_an_append_may_hold_is_refused():
+def test_a_message_that_is_too_large_for_an_append_is_refused():
     with pytest.raises(BadRow, match="the limit is"):
         chunks(["x" * (limits.SINK_CHUNK_BYTES_MAX + 1)], 100, contentType="text/plain")

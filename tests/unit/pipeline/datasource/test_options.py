@@ -29,7 +29,7 @@ def test_reading(given, said):
         parse_read_options(given)
 
 
-def test_names_are_taken_in_any_case_and_lists_with_commas():
+def test_names_are_case_insensitive_and_lists_have_commas():
     found = parse_read_options(URL | {"STREAMS": "a/*, b", "startingid": "latest"})
     assert (found.streams, found.starting_latest, found.starting_id) == (("a/*", "b"), True, None)
     assert found.server.url == "http://localhost:4437"

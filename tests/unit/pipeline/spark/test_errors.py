@@ -45,7 +45,7 @@ def report(error: Exception) -> RuntimeError:
         RequestRefused("403 forbidden: no", refused=403, refusal="forbidden"),
     ],
 )
-def test_an_error_of_a_worker_keeps_its_code_and_facts_and_says_its_hint_once(error):
+def test_an_error_of_a_worker_keeps_its_code_and_facts_and_has_its_hint_once(error):
     found = explain(report(error))
     assert type(found) is type(error)
     assert (found.code, found.detail, str(found), found.facts) == (error.code, error.detail, str(error), error.facts)

@@ -1,4 +1,4 @@
-"""Retention policies: the file, which policy counts, and what it keeps."""
+"""Retention policies: the file, which policy applies, and what it keeps."""
 
 import pytest
 from hypothesis import given
@@ -14,7 +14,7 @@ def parse(text):
     return parse_policies(text).all[0]
 
 
-def test_a_policy_says_what_is_kept():
+def test_a_policy_has_bounds_and_requirements():
     policy = parse("""
         [[policy]]
         name = "rooms"
@@ -84,7 +84,7 @@ def test_the_fault_names_file_and_policy(tmp_path):
         load_policies(path)
 
 
-def test_the_first_policy_that_matches_counts():
+def test_the_first_policy_that_matches_applies():
     policies = parse_policies("""
         [[policy]]
         partitions = "room-vip-*"
@@ -129,8 +129,8 @@ def records_of(history):
 
 
 @given(histories, st.sampled_from(["partition", "stream"]), bounds, bounds, bounds, st.integers(0, 40))
-def test_nothing_goes_that_the_policy_keeps(history, kind, age_s, events, size, cap):
-    """Told in the other direction than the rule is written: by what must still be there."""
+def test_nothing_that_the_policy_keeps_is_pruned(history, kind, age_s, events, size, cap):
+    """Check the rule from the other side: by what must stay."""
     policy = Policy(name="p", kind=kind, globs=("**",), max_age_s=age_s, max_events=events, max_bytes=size)
     records = records_of(history)
     floor = find_floor(policy, records, NOW_US, cap)
@@ -163,7 +163,7 @@ def test_a_requirement_only_ever_keeps_more(history, events, cap, more):
 
 
 @given(histories, bounds, bounds)
-def test_giving_up_twice_gives_up_no_more(history, events, size):
+def test_pruning_twice_prunes_no_more(history, events, size):
     policy = Policy(name="p", kind="stream", globs=("**",), max_events=events, max_bytes=size)
     records = records_of(history)
     floor = find_floor(policy, records, NOW_US, 10**6)

@@ -1,4 +1,4 @@
-"""Reducers as pure rules, and the way in which workers combine rows by key."""
+"""Reducers as pure rules, and how workers combine rows by key."""
 
 import json
 import random
@@ -42,7 +42,7 @@ def test_a_path_without_a_name_is_refused(text):
         parse_path(text)
 
 
-def test_the_newest_value_of_a_key_wins_and_null_takes_it_out():
+def test_the_newest_value_of_a_key_wins_and_null_removes_it():
     lww = make_reducer("lww", ["id"], "body.text")
     assert extract(lww, {"id": "a", "body": {"text": "x"}}) == Entry("", "a", b'"x"')
     assert extract(lww, {"id": "a", "body": {"text": None}}) == Entry("", "a", None)
@@ -62,14 +62,14 @@ def test_a_key_of_several_fields_is_their_array():
 
 
 @pytest.mark.parametrize(("mark", "gone"), [(True, True), (1, True), ("now", True), (False, False), (None, False)])
-def test_a_tombstone_takes_the_key_out(mark, gone):
+def test_a_tombstone_removes_the_key(mark, gone):
     lww = make_reducer("lww", ["k"], None, "deleted")
     found = extract(lww, {"k": "a", "deleted": mark})
     assert (found.value is None) is gone
     assert extract(lww, {"k": "a"}).value is not None
 
 
-def test_a_key_that_no_program_could_name_is_left_out():
+def test_a_key_with_half_a_surrogate_pair_is_ignored():
     assert extract(make_reducer("lww", ["k"]), b'{"k":"\\ud800","v":1}') is None
 
 
@@ -113,7 +113,7 @@ def test_a_state_that_is_not_of_this_reducer_is_refused(name):
         reducer.begin(b"[1,2]")
 
 
-def test_an_action_that_does_not_fit_the_tree_is_left_out():
+def test_an_action_that_does_not_fit_the_tree_is_ignored():
     tree = make_reducer("tree")
     assert isinstance(tree, Tree)
     state, known = tree.step({}, Message({"type": "set", "payload": {"target": "a", "value": 1}}, 1, 0, ""))
@@ -150,7 +150,7 @@ def test_an_invalid_reducer_is_refused(name, keys, fault):
         make_reducer(name, keys)
 
 
-# Combining: any cut of the log into tasks, combined and put together again, is the fold in order
+# Combining: however the log is divided into tasks, the combined result equals the fold in order
 
 
 def batch_of(rows):
@@ -168,7 +168,7 @@ def batch_of(rows):
 
 
 @given(st.integers(0, 2**32), st.integers(1, 5))
-def test_the_newest_entry_of_each_key_is_all_that_counts(seed, tasks):
+def test_only_the_newest_entry_of_each_key_counts(seed, tasks):
     chance = random.Random(seed)
     state = make_reducer("state")
     assert isinstance(state, StateProtocol)
