@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
-from mainstem.errors import BadOption, BadRow, JobFailed
+from mainstem.errors import BadOption, BadRow
 from mainstem.pipeline.http_client import ServerOptions
 from mainstem.pipeline.jobs.archive import make_archive
 from mainstem.pipeline.jobs.context import JobContext
@@ -215,13 +215,25 @@ def test_columns_that_came_later_to_a_delta_table(log, context, inbox):
     assert log.read("orders") == [{"n": 1}, {"n": 2, "more": "x"}]
 
 
-@pytest.mark.parametrize("second", ["n,shop\n1,a,too,many\n", "shop,n\na,1\n"])
-def test_csv_that_does_not_fit_is_refused(log, context, inbox, second):
+@pytest.mark.parametrize(
+    ("second", "error", "reason"),
+    [
+        ("n,shop\n1,a,too,many\n", BadRow, r"2\.csv has a line that does not fit its header \(1,a,too,many\)"),
+        ("shop,n\na,1\n", BadOption, r"2\.csv has another header than the first file"),
+    ],
+)
+def test_csv_that_does_not_fit_is_refused(log, context, inbox, second, error, reason):
     (inbox / "1.csv").write_text("n,shop\n1,a\n")
     (inbox / "2.csv").write_text(second)
-    with pytest.raises(JobFailed):
+    with pytest.raises(error, match=reason):
         bring(context, inbox)
     assert log.read("orders") == []
+
+
+def test_a_damaged_parquet_file_is_refused(log, context, inbox):
+    (inbox / "x.parquet").write_bytes(b"no Parquet")
+    with pytest.raises(BadOption, match=r"x\.parquet is not a Parquet file, or it is damaged"):
+        bring(context, inbox)
 
 
 def test_a_missing_column_is_refused(log, context, inbox):
