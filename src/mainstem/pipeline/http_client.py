@@ -204,7 +204,7 @@ class HttpClient:
 
 
 def describe_failure(error: Exception) -> str:
-    """Return in words why no reply came."""
+    """Return the reason why no reply came, for people."""
     if isinstance(error, ConnectionRefusedError):
         return "connection refused"
     if isinstance(error, socket.gaierror):

@@ -1,6 +1,4 @@
-"""The interface of a job: it receives the server, Spark, a checkpoint directory and a progress display, and returns a
-summary.
-"""
+"""The interface of a job: it receives a server, Spark, a checkpoint and a progress display, and returns a summary."""
 
 import threading
 import time
@@ -25,7 +23,7 @@ POLL_S = 0.25
 
 
 class Progress(Protocol):
-    """Shows how far a round has come."""
+    """Shows the progress of a round."""
 
     def show(self, *, rows: int, committed_id: int, head: int, phase: str = "") -> None:
         """Show the rows of this round so far, the committed id that it has reached, and the head of the log."""

@@ -34,7 +34,7 @@ class RollupSummary(Summary, kw_only=True):
     open: int = 0
     """The number of counts that wait until the log has passed the end of their window."""
     late: int = 0
-    """The number of updates to windows that were already written, which are lost. One may stand for several rows."""
+    """The number of updates to windows that were already written, which are lost. One update may combine several rows."""
 
 
 class RollupOptions(msgspec.Struct, frozen=True):
@@ -130,7 +130,7 @@ def _add_counts(done: RollupSummary, query: StreamingQuery) -> None:
             done.open = int(state["numRowsTotal"])
 
 
-# The query
+# Query
 
 
 def read(context: JobContext, options: RollupOptions, accept_loss: bool) -> DataFrame:

@@ -61,7 +61,7 @@ class LogTable:
             return bool(deltalake.DeltaTable.is_deltatable(self.location))
 
     def create(self) -> DeltaTable:
-        """Return the table, and create it first if there is none. Raise `BadOption` if another program's is there."""
+        """Return the table, and create it first if there is none. Raise `BadOption` if it is another program's."""
         deltalake = _import_deltalake()
         if not self.exists:
             if "://" not in self.location:

@@ -27,7 +27,7 @@ def explain(error: Exception) -> MainstemError:
     if STARVED in text:
         return JobFailed(
             "Spark could not start Python within 10 s because other programs use the whole machine. Run the job again "
-            f"when the machine is less busy, or set {NICENESS_VARIABLE}=0, which gives Spark the same priority as them"
+            f"when the machine is less busy, or set {NICENESS_VARIABLE}=0, which gives Spark a normal priority"
         )
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if isinstance(error, OSError):  # delta-rs prints one cause per line

@@ -99,8 +99,8 @@ def find_floor(policy: Policy, records: Iterable[Record], now_us: int, cap: int)
         too_old = policy.max_age_s is not None and record.committed_at_us < now_us - policy.max_age_s * 1_000_000
         too_many = policy.max_events is not None and messages > policy.max_events
         too_large = policy.max_bytes is not None and size > policy.max_bytes
-        goes = not policy.bounded or too_old or too_many or too_large
-        if newest or not goes or record.committed_id > cap:
+        prunable = not policy.bounded or too_old or too_many or too_large
+        if newest or not prunable or record.committed_id > cap:
             return floor
         floor = record.committed_id
         messages -= record.messages
