@@ -34,7 +34,7 @@ class RollupSummary(Summary, kw_only=True):
     open: int = 0
     """The number of counts that wait until the log has passed the end of their window."""
     late: int = 0
-    """The number of updates to windows that were already written, which are lost. One update may combine several rows."""
+    """The number of updates to windows that were already written, which are lost. One may combine several rows."""
 
 
 class RollupOptions(msgspec.Struct, frozen=True):

@@ -67,9 +67,8 @@ class FindingsWriter:
         self.schema = SCHEMAS[kind]
         self._path = folder / kind / f"{name}.parquet"
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._new = self._path.with_name(
-            f".{self._path.name}.{uuid.uuid4().hex}"
-        )  # Spark ignores names that begin with a dot
+        # Spark ignores names that begin with a dot.
+        self._new = self._path.with_name(f".{self._path.name}.{uuid.uuid4().hex}")
         self._writer: pq.ParquetWriter | None = None
         self._rows: list[tuple[Any, ...]] = []
 
