@@ -19,7 +19,7 @@ from mainstem.testing.server import ServerProcess
 from .jobs import JobFailed, Jobs, stop_spark
 from .lag import EVERY_S, LagSampler
 from .picture import write_picture
-from .report import Findings, write_report
+from .report import MARKERS, Findings, write_report
 from .traffic import Traffic
 from .transcript import Transcript
 
@@ -92,7 +92,8 @@ def _tour(out: Transcript, jobs: Jobs, url: str, folder: Path, seconds: float) -
         return summary
 
     out.say("Spark is starting.")
-    jobs.run("rollup", *ROLLUP)  # the log is still empty: this round only starts Spark and its query
+    _mark(url, "begin")
+    jobs.run("rollup", *ROLLUP)  # a round over one message: it starts Spark, and loads all that a round needs
     with LagSampler(url) as sampler:
         out.say(f"Traffic for {seconds:g} s: producers append over HTTP, sync clients submit over WebSocket.")
         command = announce("rollup", *ROLLUP)
@@ -105,7 +106,8 @@ def _tour(out: Transcript, jobs: Jobs, url: str, folder: Path, seconds: float) -
             sent = traffic.wait()
         sampler.end_traffic()
         out.say(f"{sent.messages:,} messages and {sent.events:,} events are committed. One more round counts the rest.")
-        _end_windows(url)
+        time.sleep(2.5)  # so that the marker is newer than the last window, by more than --late
+        _mark(url, "end")
         last = jobs.run("rollup", *ROLLUP)
         sampler.reach(last["committed_id"])
         done.append((command, last))
@@ -119,15 +121,13 @@ def _tour(out: Transcript, jobs: Jobs, url: str, folder: Path, seconds: float) -
     )
     audit = job("audit", "--archive", str(folder / "lake"))
     out.say(f"  {audit['rows']:,} rows audited, {audit['faults']} faults, {audit['seconds']:.1f} s")
-    return Findings(url, _read(url, COUNTS), sampler.samples, done, began_s)
+    return Findings(_read(url, COUNTS), sampler.samples, done, began_s)
 
 
-def _end_windows(url: str) -> None:
-    """Append one message later than the traffic: the rollup writes a window once a newer row has passed its end."""
-    time.sleep(2.5)
-    stream = f"{url}/v1/stream/demo/end"
-    _call("PUT", stream, None)
-    _call("POST", stream, b'{"type":"end"}')
+def _mark(url: str, type_: str) -> None:
+    """Append a marker: the first one gives Spark something to do, and the last one lets the rollup end its windows."""
+    _call("PUT", f"{url}/v1/stream/{MARKERS}", None)
+    _call("POST", f"{url}/v1/stream/{MARKERS}", json.dumps({"type": type_}).encode())
 
 
 def _read(url: str, stream: str) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
+from typing import NamedTuple
 
 from .charts import even_ticks
 from .lag import lag_seconds
@@ -17,8 +18,8 @@ from .report import WINDOW_S, Findings
 from .transcript import Line
 
 WIDTH = 880
-PLAY_S = 16.0
-"""How long the animation takes, whatever the demo took."""
+LEAD_S, PLAY_S = 1.5, 14.0
+"""How long the animation takes until the traffic begins, and in all, whatever the demo took."""
 COLUMNS = 106
 LINE_HEIGHT = 18
 TERMINAL_TOP = 54
@@ -50,12 +51,24 @@ text { fill: var(--text); font: 12.5px ui-monospace, SFMono-Regular, Menlo, Cons
 """
 
 
+class Playback(NamedTuple):
+    """Maps the time of the demo to that of the animation, which shortens the start of Spark."""
+
+    began_s: float
+    last_s: float
+
+    def when(self, second: float) -> float:
+        if second < self.began_s:
+            return second / self.began_s * LEAD_S
+        return LEAD_S + (second - self.began_s) / max(self.last_s - self.began_s, 1.0) * (PLAY_S - LEAD_S)
+
+
 def write_picture(lines: Sequence[Line], findings: Findings, path: Path) -> None:
     shown = _wrap(_thin_out(lines))
-    pace = PLAY_S / max(lines[-1].second, 1.0) if lines else 1.0
+    playback = Playback(findings.began_s, lines[-1].second if lines else 0.0)
     charts_top = TERMINAL_TOP + len(shown) * LINE_HEIGHT + 26
     height = charts_top + CHART_HEIGHT + 66
-    inside = _terminal(shown, pace, charts_top - 16) + _charts(findings, pace, charts_top)
+    inside = _terminal(shown, playback, charts_top - 16) + _charts(findings, playback, charts_top)
     title = "The demo in a terminal, with charts of its traffic and of how far the rollup is behind"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(
@@ -84,7 +97,7 @@ def _wrap(lines: Sequence[Line]) -> list[Line]:
     return shown
 
 
-def _terminal(lines: Sequence[Line], pace: float, height: int) -> str:
+def _terminal(lines: Sequence[Line], playback: Playback, height: int) -> str:
     parts = [
         f'<rect class="card" x=".5" y=".5" width="{WIDTH - 1}" height="{height}" rx="9"/>'
         f'<path class="bar" d="M1 32V10a9 9 0 0 1 9-9H{WIDTH - 10}a9 9 0 0 1 9 9V32Z"/>',
@@ -99,24 +112,20 @@ def _terminal(lines: Sequence[Line], pace: float, height: int) -> str:
         text = escape(line.text, quote=False)
         if text.startswith("$ "):
             text = f'<tspan class="prompt">$</tspan> {text[2:]}'
-        delay = f"animation-delay:{line.second * pace:.2f}s"
+        delay = f"animation-delay:{playback.when(line.second):.2f}s"
         y = TERMINAL_TOP + at * LINE_HEIGHT
         parts.append(f'<text class="in {css}" style="{delay}" x="18" y="{y}" xml:space="preserve">{text}</text>')
     return "".join(parts)
 
 
-def _charts(findings: Findings, pace: float, top: int) -> str:
+def _charts(findings: Findings, playback: Playback, top: int) -> str:
     wide = (WIDTH - CHART_GAP) / 2
     lag = lag_seconds(findings.lag)
     streams, events = findings.per_second()
-    return _traffic(streams, events, findings.began_s, pace, top, wide) + _lag(
-        lag, findings.began_s, pace, top, wide + CHART_GAP, wide
-    )
+    return _traffic(streams, events, playback, top, wide) + _lag(lag, playback, top, wide + CHART_GAP, wide)
 
 
-def _traffic(
-    streams: Sequence[float], events: Sequence[float], began_s: float, pace: float, top: int, wide: float
-) -> str:
+def _traffic(streams: Sequence[float], events: Sequence[float], playback: Playback, top: int, wide: float) -> str:
     ticks = even_ticks(max((one + other for one, other in zip(streams, events, strict=True)), default=1))
     panel = Panel(0, top, wide, ticks, "", max(len(streams), 1) * WINDOW_S)
     heading = '<tspan class="c1">Messages</tspan> and <tspan class="c2">events</tspan> per second'
@@ -124,7 +133,7 @@ def _traffic(
     step = panel.width / max(len(streams), 1)
     wide = step - 2
     for at, (one, other) in enumerate(zip(streams, events, strict=True)):
-        delay = (began_s + (at + 1) * WINDOW_S) * pace
+        delay = playback.when(playback.began_s + (at + 1) * WINDOW_S)
         x, middle, y = panel.left + at * step + 1, panel.y(one), panel.y(one + other)
         parts.append(
             f'<g class="up" style="animation-delay:{delay:.2f}s">'
@@ -134,7 +143,7 @@ def _traffic(
     return "".join(parts)
 
 
-def _lag(lag: Sequence[tuple[float, float]], began_s: float, pace: float, top: int, left: float, wide: float) -> str:
+def _lag(lag: Sequence[tuple[float, float]], playback: Playback, top: int, left: float, wide: float) -> str:
     last_s = max((second for second, _ in lag), default=1.0) or 1.0
     panel = Panel(left, top, wide, even_ticks(max((value for _, value in lag), default=1)), " s", last_s)
     parts = [panel.draw("Seconds that the rollup is behind the log")]
@@ -142,7 +151,8 @@ def _lag(lag: Sequence[tuple[float, float]], began_s: float, pace: float, top: i
         f"{panel.left + second / last_s * panel.width:.1f} {panel.y(value):.1f}" for second, value in lag
     )
     if points:
-        timing = f"animation-delay:{began_s * pace:.2f}s;animation-duration:{last_s * pace:.2f}s"
+        start_s, end_s = playback.when(playback.began_s), playback.when(playback.began_s + last_s)
+        timing = f"animation-delay:{start_s:.2f}s;animation-duration:{end_s - start_s:.2f}s"
         start, end = f"M{panel.left:.1f} {panel.bottom:.1f}", f"{panel.left + panel.width:.1f} {panel.bottom:.1f}Z"
         parts.append(
             f'<g class="along" style="{timing}"><path class="area" d="{start} L{points} L{end}"/>'

@@ -12,6 +12,7 @@ from .charts import Series, bars, line, stacked_bars
 from .lag import Sample, lag_seconds
 
 TEMPLATE = Path(__file__).with_name("report.html")
+MARKERS = "demo/markers"
 WINDOW_S = 1.0
 TOP = 8
 
@@ -20,14 +21,18 @@ TOP = 8
 class Findings:
     """What the demo has measured."""
 
-    url: str
-    windows: Sequence[Mapping[str, Any]]
-    """The messages of the stream that the rollup writes: one count each."""
+    counts: Sequence[Mapping[str, Any]]
+    """The messages of the stream that the rollup writes: one count each, including those of the markers."""
     lag: Sequence[Sample]
     jobs: Sequence[tuple[str, Mapping[str, Any]]]
     """Commands as typed, with the summaries of their (last) rounds."""
     began_s: float = 0.0
     """When the traffic began, in seconds since the start of the demo."""
+
+    @property
+    def windows(self) -> list[Mapping[str, Any]]:
+        """The counts of the traffic."""
+        return [count for count in self.counts if count.get("stream") != MARKERS]
 
     def summary(self, job: str) -> Mapping[str, Any]:
         return [summary for _, summary in self.jobs if summary["job"] == job][-1]
@@ -97,10 +102,10 @@ def _sum(findings: Findings) -> str:
     parts = [
         (findings.stream_messages, "messages that producers appended to streams"),
         (findings.events, "events that sync clients submitted"),
-        (len(findings.windows), "counts that the rollup wrote back, which it does not count itself"),
+        (len(findings.counts), "counts that the rollup wrote back, which it does not count itself"),
     ]
     rest = rows - sum(number for number, _ in parts)
-    parts.append((rest, "marker that ends the last window" if rest == 1 else "other rows"))
+    parts.append((rest, "markers, before and after the traffic"))
     lines = "".join(f"<tr><td>{number:,}</td><td>{escape(text)}</td></tr>" for number, text in parts)
     total = f"<tr><th>{rows:,}</th><th>rows in the log; all of them were archived and audited</th></tr>"
     ids = (

@@ -96,8 +96,8 @@ def test_the_report_agrees_with_the_server(tmp_path, start_server, open_log):
     assert printed
     assert [int(number.replace(",", "")) for number in printed.groups()] == [len(rows) - len(events), len(events)]
     everything = list(log.rows())
-    parts = [len(rows) - len(events), len(events), len(everything) - len(rows) - 1, 1]
-    labels = ["messages that producers", "events that sync", "counts that the rollup", "marker that ends"]
+    parts = [len(rows) - len(events), len(events), len(everything) - len(rows) - 2, 2]
+    labels = ["messages that producers", "events that sync", "counts that the rollup", "markers, before and after"]
     assert [page.before(label) for label in labels] == [f"{number:,}" for number in parts]
     assert page.before("rows in the log") == f"{len(everything):,}"
     with urlopen(f"{server.url}/v1/log/head") as reply:
@@ -141,7 +141,7 @@ JOBS = [
 
 
 def test_a_report_without_traffic_can_be_written(tmp_path, demo):
-    findings = demo.report.Findings("http://x", [], [demo.lag.Sample(0.25, 7, 0)], JOBS)
+    findings = demo.report.Findings([], [demo.lag.Sample(0.25, 7, 0)], JOBS)
     demo.report.write_report(findings, tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text()
     page = Page(text)
@@ -198,7 +198,7 @@ def test_the_picture_shows_the_terminal_and_the_charts(tmp_path, demo):
     samples = [demo.lag.Sample(at / 4, at, max(at - 10, 0)) for at in range(40)]
     lines = [demo.transcript.Line(0, "Spark is <starting>."), demo.transcript.Line(5, "$ mainstem " + "word " * 40)]
     rounds = [demo.transcript.Line(6 + at, f"  {at} rows read in 1 s") for at in range(20)]
-    findings = demo.report.Findings("http://x", windows, samples, JOBS, began_s=2.0)
+    findings = demo.report.Findings(windows, samples, JOBS, began_s=2.0)
     demo.picture.write_picture([*lines, *rounds], findings, tmp_path / "new" / "demo.svg")
     text = (tmp_path / "new" / "demo.svg").read_text()
     shown = check_picture(text)
