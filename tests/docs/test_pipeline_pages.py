@@ -4,6 +4,7 @@ import inspect
 import re
 from importlib import import_module
 
+import click
 import msgspec
 import pytest
 
@@ -46,7 +47,8 @@ def names(text: str, header: str) -> list[str]:
 
 def parameters(job: str) -> dict[str, list[str]]:
     """Return the names of a command's arguments and options."""
-    command = pipeline.get_command(None, job)
+    command = pipeline.get_command(click.Context(pipeline), job)
+    assert command is not None
     arguments = [
         parameter.human_readable_name for parameter in command.params if parameter.param_type_name == "argument"
     ]
