@@ -156,20 +156,6 @@ def test_the_arguments_of_read_archive():
     assert f"read_archive({given})" in PIPELINE.replace("\n", " ")
 
 
-GUIDES = ("spark", "archive", "snapshots", "retention-jobs", "import-export", "audit", "rollups")
-PAGES = [*(f"guides/{name}.md" for name in GUIDES), "reference/spark.md", "reference/pipeline.md", "start/demo.md"]
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_every_block_is_run_or_marked_as_a_fragment(page):
-    text = (ROOT / "docs" / page).read_text()
-    blocks = re.finditer(r"^```+(\w*)[^\n]*\n.*?^```+$", text, re.MULTILINE | re.DOTALL)
-    for block in blocks:
-        before = text[: block.start()].rstrip().rsplit("\n", 1)[-1]
-        line = text[: block.start()].count("\n") + 1
-        assert before in ("<!-- run -->", "<!-- fragment -->") or block[1] == "output", f"line {line}"
-
-
 def test_the_rules_of_an_audit_are_documented():
     """Every rule name in the code of the audit is a kind of fault in the guide, and the other way round."""
     guide = (ROOT / "docs" / "guides" / "audit.md").read_text()

@@ -186,5 +186,5 @@ def test_faults_exit_with_1_and_dry_runs_list_what_would_be_pruned(log, pipeline
     assert (shown.code, shown.errors) == (0, "")
     assert [line.split() for line in shown.text.splitlines()][-2:] == [
         ["kind", "name", "policy", "messages", "bytes", "floor"],
-        ["partition", "good", "all", "2", "36", "2"],
+        ["partition", "good", "all", "2", "36", "B", "2"],
     ]

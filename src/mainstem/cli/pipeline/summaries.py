@@ -3,9 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from mainstem.cli.output import write_json, write_line, write_rows
-
-UNITS = ("kB", "MB", "GB", "TB", "PB")
+from mainstem.cli.output import show_fact, write_facts, write_json, write_line, write_table
 
 
 def write_summary(summary: Mapping[str, Any], as_json: bool) -> None:
@@ -13,40 +11,15 @@ def write_summary(summary: Mapping[str, Any], as_json: bool) -> None:
     if as_json:
         write_json(summary)
         return
-    facts = {name: value for name, value in summary.items() if _is_shown(name, value)}
-    tables = {name: value for name, value in facts.items() if _is_table(value)}
-    width = max(len(name) for name in facts)
-    for name, value in facts.items():
-        if name in tables:
-            continue
-        for number, text in enumerate(_lines(name, value)):
-            label = "" if number else name.replace("_", " ")
-            write_line(f"{label:{width}}  {text}")
+    shown = {name: value for name, value in summary.items() if _is_shown(name, value)}
+    tables = {name: value for name, value in shown.items() if _is_table(value)}
+    write_facts({name: _as_lines(name, value) for name, value in shown.items() if name not in tables}, as_json=False)
     for rows in tables.values():
         write_line("")
-        header = [name.replace("_", " ") for name in rows[0]]
-        write_rows([header, *([show_value(name, value) for name, value in row.items()] for row in rows)])
-
-
-def show_value(name: str, value: Any) -> str:
-    """Return a value as people read it. A number whose name ends in "bytes" gets a unit in addition."""
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,} ({show_size(value)})" if name.endswith("bytes") and value >= 1000 else f"{value:,}"
-    if isinstance(value, float):
-        return f"{value:,.1f}"
-    return str(value)
-
-
-def show_size(size: int) -> str:
-    """Return a number of bytes with a decimal unit, as disks and networks are measured."""
-    value, number = size / 1000, 0
-    while value >= 999.95 and number < len(UNITS) - 1:
-        value, number = value / 1000, number + 1
-    return f"{value:.1f} {UNITS[number]}"
+        headings = {name: name.replace("_", " ") for name in rows[0]}
+        numbers = [headings[name] for name, value in rows[0].items() if isinstance(value, int)]
+        cells = ([show_fact(name, value) for name, value in row.items()] for row in rows)
+        write_table(list(headings.values()), cells, right=numbers)
 
 
 def _is_shown(name: str, value: Any) -> bool:
@@ -57,9 +30,9 @@ def _is_table(value: Any) -> bool:
     return isinstance(value, list) and isinstance(value[0], Mapping)
 
 
-def _lines(name: str, value: Any) -> list[str]:
-    if isinstance(value, Mapping):
-        return [f"{key}: {show_value(name, inner)}" for key, inner in value.items()]
-    if isinstance(value, list):
-        return [show_value(name, one) for one in value]
-    return [show_value(name, value)]
+def _as_lines(name: str, value: Any) -> Any:
+    """Return one line per entry of an object, whose keys are names that somebody chose."""
+    if not isinstance(value, Mapping):
+        return value
+    unit = "committed_id" if name == "archived" else name
+    return [f"{key}: {show_fact(unit, number)}" for key, number in value.items()]
