@@ -79,10 +79,11 @@ def write_picture(lines: Sequence[Line], findings: Findings, path: Path) -> None
 
 
 def _thin_out(lines: Sequence[Line]) -> list[Line]:
-    """Leave out rounds in the middle of the rollup if there are many."""
+    """Replace the rounds in the middle of the rollup by an ellipsis if there are many."""
     rounds = [at for at, line in enumerate(lines) if " rows read in " in line.text]
-    dropped = set(rounds[ROUNDS_SHOWN - 1 : -1])
-    return [line for at, line in enumerate(lines) if at not in dropped]
+    dropped = rounds[ROUNDS_SHOWN - 1 : -1]
+    short = [Line(line.second, "  ...") if at in dropped[:1] else line for at, line in enumerate(lines)]
+    return [line for at, line in enumerate(short) if at not in dropped[1:]]
 
 
 def _wrap(lines: Sequence[Line]) -> list[Line]:

@@ -207,6 +207,7 @@ def test_the_picture_shows_the_terminal_and_the_charts(tmp_path, demo):
     assert "0 rows read" in shown
     assert "19 rows read" in shown
     assert "15 rows read" not in shown
+    assert shown.count("  ...") == 1
     assert text.count('class="up"') == 9
 
 
