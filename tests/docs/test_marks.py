@@ -7,20 +7,6 @@ from tests.docs.pages import FENCE, FRAGMENT, MARK, ROOT, find_pages
 PLAIN = {"output", "text"}
 """Languages of blocks that hold no code."""
 
-UNMARKED = {
-    "README.md",
-    "docs/guides/archive.md",
-    "docs/guides/audit.md",
-    "docs/guides/import-export.md",
-    "docs/guides/retention-jobs.md",
-    "docs/guides/rollups.md",
-    "docs/guides/snapshots.md",
-    "docs/guides/spark.md",
-    "docs/internals/storage.md",
-    "docs/start/demo.md",
-}
-"""Pages whose blocks are still to be marked. None may be added."""
-
 
 def name(page):
     return str(page.relative_to(ROOT))
@@ -39,14 +25,9 @@ def find_unmarked(text):
 PAGES = [page for page in find_pages() if "adr" not in page.parts]
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if name(page) not in UNMARKED], ids=name)
+@pytest.mark.parametrize("page", PAGES, ids=name)
 def test_every_block_of_a_page_is_run_or_marked_as_a_fragment(page):
     assert find_unmarked(page.read_text()) == []
-
-
-@pytest.mark.parametrize("page", sorted(UNMARKED))
-def test_a_page_that_is_excused_has_blocks_to_mark(page):
-    assert find_unmarked((ROOT / page).read_text())
 
 
 def test_a_block_needs_a_mark_unless_it_holds_no_code():
