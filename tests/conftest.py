@@ -1,4 +1,4 @@
-"""What pytest does for all tests; the fixtures that they share are in tests/support/fixtures.py."""
+"""Settings and hooks for all tests; the shared fixtures are in tests/support/fixtures.py."""
 
 import gc
 import os
@@ -15,11 +15,11 @@ from tests.support.requirements import IN_CI  # noqa: E402
 
 pytest_plugins = ["mainstem.testing.plugin", "tests.support.fixtures", "tests.support.spark_session"]
 
-# A run must not depend on the machine's speed; examples are bounded in number where they are used.
+# A run must not depend on the machine's speed; the number of examples is limited where they are used.
 settings.register_profile("mainstem", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("mainstem")
 
-# Here a test that starts processes or writes files belongs to the slow half: together they take many minutes.
+# In these folders, tests that start processes or write files are slow tests: together they take many minutes.
 HEAVY = frozenset(["cli", "crash", "log_api", "offline_client", "pipeline", "spark", "streams_client"])
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
@@ -41,7 +41,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 # Order
 
 
-# What takes longest begins first, so that no worker is still at it when the others have nothing left to do.
+# The folders that take longest begin first, so that no worker is still busy when the others have nothing left.
 FIRST = ("tests/conformance/", "tests/pipeline/", "tests/spark/", "tests/postgres/", "tests/official_clients/")
 
 
@@ -50,7 +50,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What there is now stays to the end of the run: the garbage collector need not look at it again and again."""
+    """Freeze the objects that now exist: they last until the end of the run, so the collector can skip them."""
     gc.collect()
     gc.freeze()
 
@@ -62,11 +62,11 @@ def _rank(item: pytest.Item) -> int:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores, since many tests wait, but few enough for the memory of a laptop."""
+    """Use one worker more than there are cores, since many tests wait, but few enough for a laptop's memory."""
     return min(4, (os.cpu_count() or 1) + 1)
 
 
-# In CI nothing is skipped
+# In CI no test may be skipped
 
 
 @pytest.hookimpl(wrapper=True)
@@ -82,5 +82,5 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
 def _without_skips(report: Report) -> Report:
     if IN_CI and report.skipped:
         report.outcome = "failed"
-        report.longrepr = f"skipped, and in CI nothing is: {report.longrepr}"
+        report.longrepr = f"in CI no test may be skipped: {report.longrepr}"
     return report

@@ -1,4 +1,4 @@
-"""The public server suite of Durable Streams, unchanged, against a real server on every embedded store."""
+"""Run the public Durable Streams server suite, unchanged, against a real server on every embedded store."""
 
 import json
 import os
@@ -11,14 +11,14 @@ import pytest
 from tests.support.node_packages import assert_pinned, install
 
 SUITE = Path(__file__).parent / "suite"
-LONG_POLL_MS = "500"  # what the suite wants, so that its time-outs fit
+LONG_POLL_MS = "500"  # the suite expects this value; its time-outs depend on it
 
 PASSED = 338
 
 
 @pytest.fixture(scope="session")
 def vitest() -> list[str]:
-    """The command that runs the suite, with its packages installed."""
+    """Install the suite's packages, and return the command that runs the suite."""
     node = install(SUITE)
     return [*node, str(SUITE / "node_modules" / "vitest" / "vitest.mjs")]
 

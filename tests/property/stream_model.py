@@ -1,4 +1,4 @@
-"""The Durable Streams protocol in its plainest form: lists and dicts, one request at a time, written from its text."""
+"""The simplest model of the Durable Streams protocol, written from its text: lists and dicts, one request at a time."""
 
 from dataclasses import dataclass, field
 
@@ -6,12 +6,12 @@ SECOND_US = 1_000_000
 
 Producer = tuple[str, int, int]
 Outcome = tuple[object, ...]
-"""The code of a refusal with what it tells, or what was done with where the stream ends then."""
+"""A refusal: its code and facts. A success: what was done, and where the stream then ends."""
 
 
 @dataclass
 class Life:
-    """A stream from its PUT to its end. A path can have several, one after the other."""
+    """A stream from its PUT to its deletion or expiry. A path can have several lives, one after the other."""
 
     number: int
     media_type: str
@@ -24,7 +24,7 @@ class Life:
     producers: dict[str, tuple[int, int]] = field(default_factory=dict)
     over: bool = False
     touched_in_doubt: bool = False
-    """Since it changed nothing, whether the last request counts as a write that slides the TTL is left open."""
+    """The last request changed nothing: the protocol leaves open whether it counts as a write that slides the TTL."""
 
     @property
     def end(self) -> tuple[int, int]:
@@ -39,10 +39,10 @@ class StreamModel:
     def __init__(self) -> None:
         self.lives: dict[str, list[Life]] = {}
         self.committed = 0
-        """Records that must be in the log: one a change."""
+        """How many records the log must hold: one per change."""
 
     def latest(self, path: str) -> Life | None:
-        """The life that has not been ended yet, though its time may be up."""
+        """Return the life that has not been ended yet, even if it has expired."""
         lives = self.lives.get(path)
         return lives[-1] if lives and not lives[-1].over else None
 
@@ -51,7 +51,7 @@ class StreamModel:
         return None if life is None or (life.expires_us is not None and life.expires_us <= now_us) else life
 
     def slide(self, life: Life, now_us: int) -> None:
-        """A read or a write begins the TTL's window anew."""
+        """Restart the TTL's window, as a read or a write does."""
         life.touched_in_doubt = False
         if life.ttl_s is not None:
             life.expires_us = now_us + life.ttl_s * SECOND_US
@@ -143,7 +143,7 @@ class StreamModel:
             self.committed += 1
 
     def _on_closed(self, life: Life, data: bytes | None, producer: Producer | None) -> Outcome:
-        """Only what closed the stream, or another close without a body and a producer, may come again."""
+        """Accept only a retry of the request that closed the stream, or a close with neither body nor producer."""
         if producer is None and data is None:
             life.touched_in_doubt = True
             return ("settled", life.end, None)
@@ -157,7 +157,7 @@ class StreamModel:
         return ("stream_closed", life.end)
 
     def _judge(self, life: Life, producer: Producer) -> Outcome | None:
-        """Section 5.2.1: None for what comes next, () for what is there already, else the refusal."""
+        """Apply section 5.2.1: None for the next append, () for one that is stored already, otherwise the refusal."""
         name, epoch, seq = producer
         known = life.producers.get(name)
         if known is None:

@@ -1,4 +1,4 @@
-"""Data is erased, trimmed and kept alive behind the readers' backs. None of them may notice, or lose anything by it."""
+"""Background work erases, trims and extends streams while clients read them. No reader may notice or lose data."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -44,7 +44,7 @@ async def opened() -> AsyncIterator[Streams]:
     erased=st.integers(0, 6),
     position=st.integers(0, 30),
 )
-def test_a_read_that_erasing_overtakes_shows_the_right_bytes_or_none(
+def test_a_read_that_races_with_erasure_returns_the_right_bytes_or_an_error(
     messages: list[bytes], erased: int, position: int
 ) -> None:
     async def main() -> None:
@@ -55,7 +55,7 @@ def test_a_read_that_erasing_overtakes_shows_the_right_bytes_or_none(
             for message in messages:
                 await log.submit(Append("a", TEXT, Messages(message, 1)))
             state = await streams.find("a")
-            # The reader holds this state. Now the stream is deleted, and the first of its records are erased.
+            # The reader holds this state. Now the stream is deleted, and its first records are erased.
             await log.submit(Delete("a"))
             await log.store.erase(state.topic, state.tail, erased)
             start = min(position, state.tail)
@@ -69,13 +69,13 @@ def test_a_read_that_erasing_overtakes_shows_the_right_bytes_or_none(
     run(main())
 
 
-async def test_a_fork_that_is_made_while_its_source_is_trimmed_keeps_what_it_inherits() -> None:
+async def test_a_fork_made_while_its_source_is_trimmed_keeps_the_data_it_inherits() -> None:
     async with opened() as before:
         before.log.start()
         await before.log.submit(Create("source", TEXT, retention=Retention(max_messages=1)))
         for number in range(4):
             await before.log.submit(Append("source", TEXT, Messages(b"%d" % number, 1)))
-        # This log does not run yet: the fork waits in it while the reaper looks at a stream without forks.
+        # This log is not running yet: the fork waits in its queue while the reaper sees a stream without forks.
         log = CommitLog(before.log.store, Live(), before.log.clock_us)
         streams = Streams(log, limits.PAGE_BYTES)
         forking = asyncio.create_task(log.submit(Fork("fork", "source", None, None, 0, None)))
@@ -90,7 +90,7 @@ async def test_a_fork_that_is_made_while_its_source_is_trimmed_keeps_what_it_inh
         await log.stop()
 
 
-async def test_a_trimmed_stream_begins_at_what_it_still_has() -> None:
+async def test_a_trimmed_stream_begins_at_its_first_remaining_message() -> None:
     async with opened() as streams:
         log = streams.log
         log.start()
@@ -104,7 +104,7 @@ async def test_a_trimmed_stream_begins_at_what_it_still_has() -> None:
             streams.resolve(state, Offset(0, 2))
 
 
-async def test_more_reads_than_commands_may_wait_are_still_made_durable(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_reads_that_outnumber_the_command_queue_still_extend_every_ttl(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "COMMANDS_WAITING_MAX", 10)
     clock = FakeClock()
     log = CommitLog(MemoryStore(), Live(), clock)

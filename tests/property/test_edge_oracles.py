@@ -1,6 +1,6 @@
-"""Whatever the edge accepts, h11 and llhttp accept too, and take for the same request.
+"""Every request that the edge accepts is accepted by h11 and llhttp too, and parsed in the same way.
 
-So nobody between a client and the server sees other requests than the server does. The edge may be stricter.
+So no proxy between a client and the server sees other requests than the server does. The edge may be stricter.
 """
 
 from itertools import pairwise
@@ -17,7 +17,7 @@ from tests.support.connection_machines import drive, single
 from tests.support.examples import examples
 from tests.support.hostile_requests import ILLEGAL, LEGAL
 
-# Compared by what they lead to: the body. Of an absolute target the oracles keep the Host that does not count.
+# Compared by their effect, the body. For an absolute target the oracles keep the Host header, which has no effect.
 FRAMED = (b"host", b"content-length", b"transfer-encoding")
 SMALL = [raw.replace(b"%PATH%", b"/x") for raw in (*ILLEGAL.values(), *LEGAL.values()) if len(raw) < 1_000]
 PIECES = [
@@ -29,7 +29,7 @@ PIECES = [
 
 @st.composite
 def mutated(draw):
-    """One of the corpus, or two in a row, with a few places changed."""
+    """One or two requests of the corpus with a few bytes changed."""
     raw = b"".join(draw(st.lists(st.sampled_from(SMALL), min_size=1, max_size=2)))
     for _ in range(draw(st.integers(0, 3))):
         at = draw(st.integers(0, len(raw)))
@@ -39,12 +39,12 @@ def mutated(draw):
 
 
 def seen_by_us(raw):
-    """The complete requests up to the first error, and their heads."""
+    """Return the complete requests up to the first error, as pairs of head and body."""
     return [item for item in drive([raw]) if not isinstance(item, str)]
 
 
 def normal(head: RequestHead, body: bytes):
-    """A request as the oracles tell of it."""
+    """Return a request in the form in which the oracles report it."""
     return head.method, body, sorted(field for field in head.headers if field[0] not in FRAMED)
 
 
@@ -55,7 +55,7 @@ def h11_requests(raw, number):
     try:
         _ask_h11(connection, found, number)
     except h11.RemoteProtocolError as error:
-        # The one thing that h11 is stricter about: an empty line before a request, which RFC 9112 asks us to ignore.
+        # The only rule where h11 is stricter: an empty line before a request, which RFC 9112 asks servers to ignore.
         if str(error) != "no request line received":
             raise
     return found
@@ -78,7 +78,7 @@ def _ask_h11(connection, found, number):
 
 
 class Collector:
-    """What llhttp tells of."""
+    """Collects the requests that llhttp reports."""
 
     def __init__(self):
         self.found: list[Any] = []
@@ -109,12 +109,12 @@ def llhttp_requests(raw):
     try:
         collector.parser.feed_data(raw)
     except httptools.HttpParserError:
-        pass  # what follows the requests may be anything
+        pass  # anything may follow the requests
     return collector.found
 
 
 def trimmed(requests):
-    """llhttp leaves the spaces at the end of a value."""
+    """Strip the values: llhttp keeps the spaces at their end."""
     return [(method, body, sorted((n, v.strip(b" \t")) for n, v in fields)) for method, body, fields in requests]
 
 
@@ -127,7 +127,7 @@ def check(raw):
         found = h11_requests(raw, len(ours))
         assert found == expected[: len(found)]
     if not any(name == b"upgrade" for head, _ in ours for name, _ in head.headers):
-        # httptools ends a message at its head when it offers an upgrade; that is why it is only the oracle.
+        # httptools ends a message at its head when it offers an upgrade; that is why it only serves as an oracle.
         kept = next((n for n, (head, _) in enumerate(ours) if not head.keep_alive), len(ours) - 1) + 1
         assert trimmed(llhttp_requests(raw))[:kept] == expected[:kept]
 
@@ -136,18 +136,18 @@ def check(raw):
 @given(mutated())
 @example(LEGAL["trailers"].replace(b"%PATH%", b"/x"))
 @example(LEGAL["extensions"].replace(b"%PATH%", b"/x"))
-def test_what_we_accept_others_accept_as_the_same(raw):
+def test_other_parsers_read_every_accepted_request_the_same_way(raw):
     check(raw)
 
 
 @pytest.mark.parametrize("name", LEGAL)
-def test_the_legal_corpus_is_the_same_for_all(name):
+def test_all_parsers_read_the_legal_corpus_the_same_way(name):
     check(LEGAL[name].replace(b"%PATH%", b"/x"))
 
 
 @settings(max_examples=examples(300))
 @given(mutated(), st.lists(st.integers(1, 400), max_size=4))
-def test_where_a_request_is_cut_makes_no_difference(raw, places):
+def test_the_points_where_a_request_is_split_make_no_difference(raw, places):
     whole = drive([raw])
     edges = sorted({0, len(raw), *(place for place in places if place < len(raw))})
     parts = [raw[start:end] for start, end in pairwise(edges)]

@@ -1,4 +1,4 @@
-"""Whatever is done to a store, in whatever order, it answers as a dict would."""
+"""Whatever the operations and their order, a store answers as a dict would."""
 
 import shutil
 import tempfile
@@ -20,7 +20,7 @@ from tests.support.examples import examples
 
 pytestmark = pytest.mark.slow
 
-# Few names, so that they meet again; among them what sorts differently in UTF-16, in bytes, and in a locale.
+# Few names, so that they collide; some sort differently in UTF-16, in bytes, and in a locale.
 NAMES = st.text(st.sampled_from("aB/\0é\uffee\U0001f30a"), min_size=1, max_size=3)
 PREFIXES = st.text(st.sampled_from("aB/\0é\uffee\U0001f30a"), max_size=2)
 TOPICS = st.integers(1, 3).map(TopicId)
@@ -60,7 +60,7 @@ class StoresAgainstADict(RuleBasedStateMachine):
         shutil.rmtree(self.directory)
 
     def ask(self, method: str, *args: Any, **options: Any) -> Any:
-        """The one answer that all stores give."""
+        """Ask all stores, and return the answer, which must be the same for all."""
         ours, *others = [self.runner.run(getattr(store, method)(*args, **options)) for store in self.stores]
         for theirs in others:
             assert theirs == ours
@@ -69,7 +69,7 @@ class StoresAgainstADict(RuleBasedStateMachine):
     def data_records(self, topic: TopicId) -> list[Record]:
         return [record for record in self.records if record.topic == topic and record.kind is Kind.APPEND]
 
-    # What changes them
+    # Operations that change the stores
 
     @rule(changes=CHANGES, drafts=DRAFTS)
     def save(self, changes: dict[Key, State | None], drafts: list[tuple[Kind, TopicId, bytes, str | None]]) -> None:
@@ -100,7 +100,7 @@ class StoresAgainstADict(RuleBasedStateMachine):
         self.stores[1] = SqliteStore(self.directory)
         self.runner.run(self.stores[1].open())
 
-    # What they must answer
+    # Answers
 
     @invariant()
     def heads_are_what_was_saved_last(self) -> None:
@@ -141,7 +141,7 @@ class StoresAgainstADict(RuleBasedStateMachine):
         if not records:
             assert self.ask("read", topic, 0, MUCH, bytes_max) is None
             return
-        # Only what is still kept is asked for: what an erased position reads as is for its caller to prevent.
+        # Only positions that are still kept are read: callers must not ask for erased ones.
         first, last = records[0].start, records[-1].end
         start, until = first + int(where * (last - first)), first + int(until_where * (last - first + 3))
         run: list[Record] = []

@@ -1,4 +1,4 @@
-"""Whatever requests come, in whatever batches, streams do what the protocol's plainest form would do."""
+"""Whatever the requests and their batches, streams behave as the simplest model of the protocol does."""
 
 import asyncio
 from collections.abc import Callable
@@ -116,12 +116,12 @@ APPENDS = st.builds(
 )
 CLOSES = st.builds(AppendRequest, PATHS, TYPES, st.none(), st.just(True), st.none(), st.none() | PRODUCERS)
 ENDS = st.builds(EndRequest, PATHS, st.booleans())
-# Many appends for one end, or no stream would ever grow old.
+# Many appends per deletion or expiry, or no stream would ever grow long.
 REQUESTS: st.SearchStrategy[Request] = st.one_of(CREATES, CREATES, APPENDS, APPENDS, APPENDS, APPENDS, CLOSES, ENDS)
 
 
 def describe(result: object) -> Outcome:
-    """What a command came to, in the model's words."""
+    """Describe the result of a command in the model's terms."""
     if isinstance(result, MainstemError):
         facts = result.facts
         told: dict[str, Callable[[], Outcome]] = {
@@ -170,7 +170,7 @@ class StreamsAgainstTheModel(RuleBasedStateMachine):
 
     @rule(requests=st.lists(REQUESTS, min_size=1, max_size=6))
     def submit(self, requests: list[Request]) -> None:
-        """Requests that come together share a batch, and still count one after the other."""
+        """Submit requests together: they share a batch, and still take effect one after the other."""
         commands: list[Command[Any]] = [request.command(self.streams.touched_us(request.path)) for request in requests]
         results = self.runner.run(self._submit_all(commands))
         for request, result in zip(requests, results, strict=True):
@@ -181,7 +181,7 @@ class StreamsAgainstTheModel(RuleBasedStateMachine):
         return await asyncio.gather(*map(self.log.submit, commands), return_exceptions=True)
 
     def _settle_doubts(self) -> None:
-        """A request that was right but changed nothing may slide the TTL or leave it: both are within the protocol."""
+        """Accept both outcomes of a valid request that changed nothing: the protocol lets it slide the TTL or not."""
         for path in self.model.lives:
             life = self.model.alive(path, self.clock())
             if life is not None and life.touched_in_doubt and life.ttl_s is not None:

@@ -10,7 +10,7 @@ TEXT = "text/plain"
 
 
 class Book:
-    """One command a batch: no server, no disk."""
+    """Runs one command per batch: no server, no disk."""
 
     def __init__(self):
         self.states = {}

@@ -1,4 +1,4 @@
-"""A certificate of our own, for servers on this machine."""
+"""A self-signed certificate for servers on this machine."""
 
 import datetime
 from pathlib import Path
@@ -10,7 +10,7 @@ from cryptography.x509.oid import NameOID
 
 
 def make_certificate(folder: Path) -> None:
-    """`cert.pem` and `cert.key` in a folder."""
+    """Write `cert.pem` and `cert.key` to a folder."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
     now = datetime.datetime.now(datetime.UTC)

@@ -1,4 +1,4 @@
-"""`mainstem ...` as a process: run to its end, or killed with all that it has started."""
+"""`mainstem ...` as a process: run to its end, or killed together with all processes that it started."""
 
 import json
 import os
@@ -10,13 +10,13 @@ from typing import Any
 
 from tests.support import forks
 
-# The same entry point as the `mainstem` script, found by this very interpreter.
+# The same entry point as the `mainstem` script, run by this interpreter.
 COMMAND = [sys.executable, "-c", "from mainstem.cli import main; main(prog_name='mainstem')"]
 JOB_S_MAX = 300  # a busy machine may take a minute to start Java
 
 
 def clean_environment(**more: str) -> dict[str, str]:
-    """The environment without settings of whoever runs the tests, and without a proxy."""
+    """Return the environment without the developer's own settings, and without a proxy."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("MAINSTEM_")}
     return kept | {"NO_PROXY": "*"} | more
 
@@ -38,18 +38,18 @@ class Done:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """What --json printed."""
+        """The output of --json."""
         summary: dict[str, Any] = json.loads(self.output)
         return summary
 
     @property
     def complaints(self) -> str:
-        """What it said on standard error, except that it waited for a server that comes back slowly."""
+        """The standard error without the notice that the command is waiting for a server to come back."""
         lines = self.errors.splitlines(keepends=True)
         return "".join(line for line in lines if not line.startswith("mainstem: waiting up to"))
 
     def fails(self, code: int, *said: str) -> None:
-        """One clear line on standard error, and the exit code that the reference documents."""
+        """Require one clear line on standard error, and the exit code that the reference documents."""
         assert self.code == code, (self.code, self.errors)
         assert self.errors.count("\n") == 1, self.errors
         for words in said:
@@ -58,7 +58,7 @@ class Done:
 
 
 class Shell:
-    """Runs `mainstem ...` in a directory, with contexts of its own and a server if one was chosen."""
+    """Runs `mainstem ...` in a directory, with its own contexts and, if one was chosen, a server."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -70,7 +70,7 @@ class Shell:
         return self
 
     def spawn(self, *arguments: str) -> "subprocess.Popen[bytes]":
-        """A command that goes on, with pipes; it is ended with its test."""
+        """Start a command that keeps running, with pipes; it is killed at the end of the test."""
         process = subprocess.Popen(
             [*COMMAND, *arguments],
             env=self.environment,
@@ -78,7 +78,7 @@ class Shell:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            # Whoever runs the tests in the background has SIGINT ignored, and processes inherit that.
+            # A test run in the background has SIGINT ignored, and its child processes inherit that.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         self.spawned.append(process)
@@ -92,7 +92,7 @@ class Shell:
         return Done(code, output, errors.decode())
 
     def ok(self, *arguments: str, **options: Any) -> str:
-        """What a command prints that must succeed, and must have nothing to complain about."""
+        """Return the output of a command that must succeed and write nothing to standard error."""
         done = self(*arguments, **options)
         assert (done.code, done.errors) == (0, "")
         return done.text
@@ -106,11 +106,11 @@ class Shell:
                     try:
                         pipe.close()
                     except BrokenPipeError:
-                        pass  # what was still to be written has nobody to read it
+                        pass  # nobody reads the output that was still to be written
 
 
 class PipelineShell:
-    """Runs `mainstem pipeline ...` in a directory, so that what the jobs keep by default is there too."""
+    """Runs `mainstem pipeline ...` in a directory, which also receives the files that jobs keep by default."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -118,7 +118,7 @@ class PipelineShell:
         self._started: list[RunningJob] = []
 
     def close(self) -> None:
-        """End what a failed test has left running."""
+        """Kill the jobs that a failed test has left running."""
         for running in self._started:
             running.kill()
 
@@ -130,7 +130,7 @@ class PipelineShell:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            start_new_session=True,  # a group of its own: the driver, and its Java
+            start_new_session=True,  # a process group of its own: the driver and its Java
         )
         self._started.append(RunningJob(process))
         return self._started[-1]
@@ -139,7 +139,7 @@ class PipelineShell:
         return self.spawn(*arguments).wait()
 
     def ok(self, *arguments: object) -> dict[str, Any]:
-        """The summary of a job that must succeed, and say nothing else."""
+        """Return the summary of a job that must succeed and print nothing else."""
         done = self(*arguments, "--json")
         assert (done.code, done.errors) == (0, ""), done
         return done.summary
@@ -156,11 +156,11 @@ class RunningJob:
 
     @property
     def ending(self) -> Done | None:
-        """How it ended, or None while it still runs: what a wait for something that it does takes for `unless`."""
+        """Return how the job ended, or None while it runs: meant for the `unless` of a wait for the job's work."""
         return None if self.running else self.wait()
 
     def kill(self) -> None:
-        """SIGKILL to the whole group: nobody in it has a chance to finish anything."""
+        """Send SIGKILL to the whole group: no process in it can finish anything."""
         if self._done is not None:
             return
         try:

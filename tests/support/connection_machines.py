@@ -1,4 +1,4 @@
-"""Drives the machine of a connection without a socket, and tells what it saw."""
+"""Drives a connection's state machine without a socket, and reports what it parsed."""
 
 from collections.abc import Iterable
 
@@ -11,9 +11,9 @@ Seen = list[tuple[RequestHead, bytes] | str]
 
 
 def drive(parts: Iterable[bytes]) -> Seen:
-    """The complete requests in order, each answered at once, then the code of the error that ended the input, if any.
+    """Return the complete requests, each answered at once, then the code of the error that ended the input, if any.
 
-    A request that is not complete when the parts end is not among them.
+    A request that is still incomplete when the parts end is not included.
     """
     machine = Machine()
     seen: Seen = []
@@ -37,17 +37,17 @@ def drive(parts: Iterable[bytes]) -> Seen:
         except MainstemError as error:
             seen.append(error.code)
             machine.feed(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-            assert machine.next_event() is None, "something was read after bad input"
+            assert machine.next_event() is None, "the machine parsed data after bad input"
             break
     return seen
 
 
 def cuts(raw: bytes, most: int = 400) -> Iterable[tuple[bytes, bytes]]:
-    """The bytes in two parts, cut everywhere, or in some places if there are many."""
+    """Return the bytes in two parts, split at every position, or at some positions if there are many."""
     for at in range(1, len(raw), max(1, len(raw) // most)):
         yield raw[:at], raw[at:]
 
 
 def single(raw: bytes) -> Iterable[bytes]:
-    """One byte at a time."""
+    """Return the bytes one at a time."""
     return (raw[at : at + 1] for at in range(len(raw)))

@@ -1,4 +1,4 @@
-"""How a client takes off each content coding that the server can put on."""
+"""How a client decodes each content coding that the server supports."""
 
 import gzip
 import sys

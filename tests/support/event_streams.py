@@ -1,4 +1,4 @@
-"""Server-sent events, read one by one from a response that goes on."""
+"""Server-sent events, read one by one from a response that is still open."""
 
 import json
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ class Event(NamedTuple):
 
 
 def parse_events(lines: Iterator[str]) -> Iterator[Event]:
-    """Events without comments. A response that ends within an event is an error."""
+    """Yield the events without comments. Fail if the response ends within an event."""
     name, data, last_id = "", [], None
     for line in lines:
         field, _, value = line.partition(":")
@@ -46,7 +46,7 @@ def open_events(client: httpx2.Client, url: str, **options: Any) -> Iterator[Ite
 
 
 def _lines(response: httpx2.Response) -> Iterator[str]:
-    """Only LF ends a line here: a client's own splitter would also cut at characters that JSON may hold."""
+    """Split at LF only: the client's own splitter would also split at characters that JSON may contain."""
     rest = ""
     for text in response.iter_text():
         *lines, rest = (rest + text).split("\n")

@@ -4,5 +4,5 @@ from tests.support.requirements import IN_CI
 
 
 def examples(number: int) -> int:
-    """All of them in CI, and a quarter elsewhere, where somebody is waiting for the run."""
+    """Return all of them in CI, and a quarter elsewhere, where somebody is waiting for the run."""
     return number if IN_CI else max(number // 4, 10)

@@ -1,4 +1,4 @@
-"""The fixtures that tests of more than one folder use. tests/conftest.py loads them once, as a plugin."""
+"""The fixtures that several folders of tests share. tests/conftest.py loads them once, as a plugin."""
 
 import os
 import random
@@ -41,21 +41,21 @@ OpenLog = Callable[..., LogClient]
 Receive = Callable[..., Receiver]
 
 
-# Servers in a thread of this process, whose limits and clock can be set
+# Servers in a thread of this process, whose limits and clock tests can set
 
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerThread]:
-    """The server of all tests that need no setting of their own."""
+    """The server of all tests that need no settings of their own."""
     data = tmp_path_factory.mktemp("server") / "data"
-    # A long-poll that ends within a test tells more than one that the test has to give up on.
+    # A long-poll must end within the test, so that a failure shows its reply and not a time-out of the client.
     with ServerThread(Settings(port=0, data=str(data), allow_local_webhooks=True, long_poll_ms=10_000)) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
 def clocked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServerThread, FakeClock]]:
-    """A server whose clock the tests of one module move, and whose background work is always at it."""
+    """A server whose clock the tests of one module advance, and whose background work runs all the time."""
     clock = FakeClock()
     data = tmp_path_factory.mktemp("clocked") / "data"
     with pytest.MonkeyPatch.context() as patch:
@@ -66,7 +66,7 @@ def clocked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServerTh
 
 @pytest.fixture
 def start_thread(tmp_path: Path) -> Iterator[StartThread]:
-    """Starts servers with settings of the test's own. The same `data` is the same server, started again."""
+    """Start servers with the test's own settings. The same `data` gives the same server, started again."""
     started: list[ServerThread] = []
 
     def start(*, clock_us: Callable[[], int] = wall_clock_us, **settings: Any) -> ServerThread:
@@ -84,17 +84,17 @@ def start_thread(tmp_path: Path) -> Iterator[StartThread]:
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Background work comes round many times a second; what it does stays the same."""
+    """Let background work run many times per second; what it does stays the same."""
     monkeypatch.setattr(limits, "REAP_EVERY_S", HASTE_S)
     monkeypatch.setattr(limits, "LEASE_CHECK_S", HASTE_S)
 
 
-# Servers in a process of their own
+# Servers in their own process
 
 
 @pytest.fixture(scope="session", autouse=True)
 def forked_servers() -> Iterator[None]:
-    """Every `ServerProcess` is forked, unless a test asks for a real start with `start_process`."""
+    """Fork every `ServerProcess`, unless a test asks for a real start with `start_process`."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ServerProcess, "launch", staticmethod(forks.start_server))
         yield
@@ -102,14 +102,14 @@ def forked_servers() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """One for all tests that only add to it, each under names of its own."""
+    """One server for all tests that only add data to it, each under its own names."""
     with ServerProcess(tmp_path_factory.mktemp("shared") / "data") as server:
         yield server
 
 
 @pytest.fixture
 def start_on_fixed_port(start_server: StartServer, tmp_path: Path) -> StartServer:
-    """Starts servers that come back at the same address when they are started again; each has data of its own."""
+    """Start servers that keep their address when they are started again; each has its own data."""
     numbers = count()
 
     def start(*flags: str) -> ServerProcess:
@@ -120,7 +120,7 @@ def start_on_fixed_port(start_server: StartServer, tmp_path: Path) -> StartServe
     return start
 
 
-# Their clients
+# Clients
 
 
 @pytest.fixture
@@ -130,10 +130,10 @@ def client(server: ServerThread, connect_to: ConnectTo) -> httpx2.Client:
 
 @pytest.fixture
 def connect_to() -> Iterator[ConnectTo]:
-    """Clients of servers in a thread or in a process of their own."""
+    """Connect clients to servers in a thread or in their own process."""
     with ExitStack() as stack:
-        # Below the test's own time-out, so that a hanging server fails with the request that hangs. Loading
-        # certificates for every client would take longer than many a test, and no TLS is spoken here.
+        # Below the test's own time-out, so that a hanging server fails the request that hangs. Loading certificates
+        # for every client would take longer than many a test, and none of them uses TLS.
         yield lambda server: stack.enter_context(
             httpx2.Client(base_url=server.url, timeout=60, trust_env=False, verify=False)
         )
@@ -141,21 +141,21 @@ def connect_to() -> Iterator[ConnectTo]:
 
 @pytest.fixture
 def open_log() -> Iterator[OpenLog]:
-    """Clients that fill the logs of servers and look into them."""
+    """Open clients that fill the logs of servers and read them."""
     with ExitStack() as stack:
         yield lambda url, token=None: stack.enter_context(closing(LogClient(url, token)))
 
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Iterator[Shell]:
-    """`mainstem ...` as a process."""
+    """Run `mainstem ...` as a process."""
     with closing(Shell(tmp_path)) as shell:
         yield shell
 
 
 @pytest.fixture
 def receive() -> Iterator[Receive]:
-    """Starts webhook receivers."""
+    """Start webhook receivers."""
     with ExitStack() as stack:
 
         def start(answer: Callable[[Call], Reply] = lambda call: TAKEN) -> Receiver:
@@ -169,13 +169,13 @@ def receive() -> Iterator[Receive]:
 
 @pytest.fixture
 def path() -> str:
-    """The path, below the stream root, of a stream."""
+    """The path of a stream, below the stream root."""
     return f"test/{next(names)}"
 
 
 @pytest.fixture
 def room() -> str:
-    """A partition."""
+    """The name of a partition."""
     return fresh("room")
 
 
@@ -184,7 +184,7 @@ def other_room() -> str:
     return fresh("other-room")
 
 
-# Chance
+# Randomness
 
 
 @pytest.fixture(scope="session")
@@ -194,6 +194,6 @@ def seed() -> int:
 
 @pytest.fixture
 def chance(request: pytest.FixtureRequest, seed: int) -> random.Random:
-    """Other choices in every run; a failure prints the seed with which they can be made again."""
+    """A random generator with a new seed in every run; a failure prints the seed, with which a run can be repeated."""
     print(f"{SEED}={seed} makes the same choices again")
     return random.Random(f"{seed} {request.path.name} {request.node.name}")

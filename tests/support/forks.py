@@ -1,4 +1,4 @@
-"""`mainstem ...` in processes that are forked from one that has imported everything already.
+"""`mainstem ...` in processes that are forked from one that has already imported everything.
 
 Importing the program takes longer than everything else a short command does, and a test run starts about a thousand of
 them. Tests about the start itself (signals, terminals, pipes) start real processes.
@@ -60,7 +60,7 @@ class ForkedCommand:
 
 
 def start_server(arguments: Sequence[str], stderr: IO[bytes], env: Mapping[str, str]) -> ForkedCommand:
-    """What `ServerProcess` starts its server with, in tests."""
+    """Start the server of a `ServerProcess`, in tests."""
     reading, writing = os.pipe()
     try:
         with open(os.devnull, "rb") as nothing:
@@ -81,7 +81,7 @@ def start_server(arguments: Sequence[str], stderr: IO[bytes], env: Mapping[str, 
 def run(
     arguments: Sequence[str], *, input: bytes, timeout: float, env: Mapping[str, str], cwd: Path
 ) -> tuple[int, bytes, bytes]:
-    """The exit code of a command, what it wrote to standard output, and to standard error."""
+    """Return the exit code of a command, its standard output, and its standard error."""
     reading, writing = os.pipe()
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         command = ForkedCommand(
@@ -103,7 +103,7 @@ def _feed(pipe: int, data: bytes) -> None:
         with os.fdopen(pipe, "wb") as file:
             file.write(data)
     except BrokenPipeError:
-        pass  # it has read as much as it wanted
+        pass  # the command has read as much as it wanted
 
 
 def _read(file: IO[bytes]) -> bytes:
@@ -111,7 +111,7 @@ def _read(file: IO[bytes]) -> bytes:
 
 
 def _run(arguments: list[str], environment: dict[str, str], directory: str, ends: list[Connection]) -> None:
-    """In the new process: become what a start of the program would be."""
+    """In the new process, reproduce the state of a freshly started program."""
     for number, end in enumerate(ends):
         os.dup2(end.fileno(), number)
         end.close()

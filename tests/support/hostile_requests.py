@@ -1,7 +1,7 @@
-"""A corpus of requests that could be read in two ways, or in none. `%PATH%` stands for the path of a stream.
+"""A corpus of requests that could be parsed in two ways, or in none. `%PATH%` stands for the path of a stream.
 
-Each of `ILLEGAL` gets one error, stores nothing, and ends the connection, wherever it is cut and whatever is around it.
-Each of `LEGAL` looks odd and is one request all the same, with a body of `BODY`.
+Each of `ILLEGAL` gets one error, stores nothing, and ends the connection, wherever it is split and whatever is around
+it. Each of `LEGAL` looks odd but is one valid request, whose body is `BODY`.
 """
 
 from typing import Final
@@ -12,7 +12,7 @@ HOST: Final = b"Host: test\r\n"
 TYPE: Final = b"Content-Type: text/plain\r\n"
 LENGTH: Final = b"Content-Length: 5\r\n"
 CHUNKED: Final = b"Transfer-Encoding: chunked\r\n"
-# What would be run if the body, or the rest of it, were taken for a request.
+# The request that would run if the body, or the rest of it, were taken for one.
 SMUGGLED: Final = b"DELETE %PATH% HTTP/1.1\r\nHost: test\r\n\r\n"
 
 

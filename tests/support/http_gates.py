@@ -1,4 +1,4 @@
-"""A gate in front of a server: requests pass until one is to be held, so that its sender can be killed right there."""
+"""A gate in front of a server, which holds a chosen request so that its sender can be killed at that moment."""
 
 import re
 import socket
@@ -11,8 +11,8 @@ Holds = Callable[[str, str], bool]
 
 
 class HttpGate:
-    """`url` leads through it. `holds` is asked about the method and the path of every request, in their order; what it
-    says yes to never reaches the server, and `reached` tells that it was asked for."""
+    """`url` leads through the gate. For every request, in order, `holds` decides by method and path; a request that it
+    holds never reaches the server, and `reached` then returns True."""
 
     def __init__(self, url: str, holds: Holds) -> None:
         parts = urlsplit(url)
@@ -47,7 +47,7 @@ class HttpGate:
             try:
                 near, _ = self._listener.accept()
             except OSError:
-                return  # the gate closes
+                return  # the gate is closing
             try:
                 far = socket.create_connection(self._target)
             except OSError:
@@ -68,7 +68,7 @@ class HttpGate:
                         return
                 far.sendall(data)
         except OSError:
-            pass  # one side is gone, so the other goes too
+            pass  # one side is gone, so close the other too
         _end(far)
 
     def _answer(self, near: socket.socket, far: socket.socket) -> None:
@@ -81,7 +81,7 @@ class HttpGate:
 
 
 def after(number: int, method: str, path: str) -> Holds:
-    """Holds every request, of whatever kind, that comes after so many of this kind."""
+    """Hold every request, of whatever kind, that follows so many requests of this kind."""
     passed = 0
 
     def holds(asked: str, of: str) -> bool:
@@ -98,4 +98,4 @@ def _end(each: socket.socket) -> None:
     try:
         each.shutdown(socket.SHUT_RDWR)
     except OSError:
-        pass  # it has ended already
+        pass  # it is closed already

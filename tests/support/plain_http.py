@@ -1,4 +1,4 @@
-"""HTTP over a plain socket: nothing is normalised on the way, and nothing is read before it is asked for."""
+"""HTTP over a plain socket: nothing is normalised on the way, and nothing is read until the test asks for it."""
 
 import json
 import re
@@ -6,7 +6,7 @@ import socket
 from http.client import HTTPResponse
 from typing import NamedTuple
 
-WAIT_S_MAX = 30  # only a hanging server makes a test wait so long
+WAIT_S_MAX = 30  # only a hanging server makes a test wait this long
 
 
 class Reply(NamedTuple):
@@ -36,7 +36,7 @@ class Event(NamedTuple):
 def connect(address: tuple[str, int], *, receive_bytes: int | None = None) -> socket.socket:
     connection = socket.socket()
     connection.settimeout(WAIT_S_MAX)
-    if receive_bytes is not None:  # a small window, so that a reader that stops is felt at once
+    if receive_bytes is not None:  # a small window, so that the server soon notices a reader that stops
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
     connection.connect(address)
     return connection
@@ -58,31 +58,31 @@ def receive(connection: socket.socket, method: str = "GET") -> Reply:
 
 
 def exchange(address: tuple[str, int], raw: bytes, *, method: str = "GET", end: bool = False) -> Reply:
-    """Send these very bytes on a new connection, and read one reply. `end` closes our half of the connection."""
+    """Send exactly these bytes on a new connection, and read one reply. `end` closes our half of the connection."""
     with connect(address) as connection:
         try:
             connection.sendall(raw)
         except (BrokenPipeError, ConnectionResetError):
-            pass  # the server may answer before it has taken all of it
+            pass  # the server may answer before it has read everything
         if end:
             connection.shutdown(socket.SHUT_WR)
         return receive(connection, method)
 
 
 def receive_all(connection: socket.socket) -> bytes:
-    """What the server sends until it closes the connection."""
+    """Return everything that the server sends until it closes the connection."""
     return b"".join(iter(lambda: connection.recv(65536), b""))
 
 
 def send_all(address: tuple[str, int], raw: bytes) -> bytes:
-    """Send these very bytes on a new connection, and read until the server closes it."""
+    """Send exactly these bytes on a new connection, and read until the server closes it."""
     with connect(address) as connection:
         connection.sendall(raw)
         return receive_all(connection)
 
 
 def statuses(raw: bytes) -> list[int]:
-    """The status of every reply in what was received."""
+    """Return the status of every reply in the received bytes."""
     return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d+) ", raw)]
 
 
@@ -99,7 +99,7 @@ class EventReader:
         self._buffer = bytearray()
         self._ended = False
         self.raw = bytearray()
-        """All that was received, without the transfer coding."""
+        """Everything that was received, without the transfer coding."""
 
     def __enter__(self) -> "EventReader":
         return self
@@ -109,7 +109,7 @@ class EventReader:
         self.connection.close()
 
     def next(self) -> Event | None:
-        """The next event, or comment (as `Event("comment", ...)`); None at the orderly end of the response."""
+        """Return the next event or comment (as `Event("comment", ...)`), or None at the regular end of the response."""
         name, last_id = "", None
         data: list[str] = []
         while True:
@@ -132,7 +132,7 @@ class EventReader:
                 last_id = value.removeprefix(" ")
 
     def _read_line(self) -> bytes:
-        """A line of the body; nothing at its end. Unlike http.client, it tells a cut connection from an end."""
+        """Return a line of the body, or nothing at its end. Unlike http.client, fail if the connection was cut."""
         while b"\n" not in self._buffer and not self._ended:
             size = self.response.fp.readline()
             assert size.endswith(b"\r\n"), "the connection was cut within the response"

@@ -1,4 +1,4 @@
-"""Receivers that do as they please: each connection is answered with the very bytes of the test."""
+"""Receivers that answer each connection with exactly the bytes that the test gives."""
 
 import socket
 import threading
@@ -9,7 +9,7 @@ Behaviour = Callable[[socket.socket], None]
 
 
 class RawReceiver:
-    """Listens on 127.0.0.1. What it received stays in `requests`, one entry a connection."""
+    """Listens on 127.0.0.1. What it received stays in `requests`, one entry per connection."""
 
     def __init__(self, behave: Behaviour) -> None:
         self._behave = behave
@@ -35,7 +35,7 @@ class RawReceiver:
             self.requests.append(read_request(connection))
             self._behave(connection)
         except OSError:
-            pass  # the caller went away, as some tests want it
+            pass  # the caller disconnected, as some tests intend
         finally:
             connection.close()
 
@@ -75,7 +75,7 @@ def receiving(behave: Behaviour) -> Iterator[RawReceiver]:
 
 
 def answering(*parts: bytes) -> Behaviour:
-    """Sends these bytes and closes."""
+    """Send these bytes and close."""
 
     def behave(connection: socket.socket) -> None:
         for part in parts:
@@ -85,12 +85,12 @@ def answering(*parts: bytes) -> Behaviour:
 
 
 def hang(connection: socket.socket) -> None:
-    """Says nothing until the other side gives up."""
+    """Send nothing until the other side gives up."""
     connection.recv(1)
 
 
 def trickle(connection: socket.socket) -> None:
-    """Always about to answer: a limit on silence alone would never end it."""
+    """Keep sending bytes without ever completing the reply: a limit on silence alone would never end it."""
     ended = threading.Event()
     connection.sendall(b"HTTP/1.1 200 OK\r\n")
     while not ended.wait(0.01):

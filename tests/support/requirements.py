@@ -1,4 +1,4 @@
-"""What a test needs from the machine. Where it is missing the test is skipped and names it; in CI it fails."""
+"""What a test needs from the machine. If it is missing, the test is skipped and names it; in CI the test fails."""
 
 import os
 import shutil
@@ -10,11 +10,11 @@ IN_CI = bool(os.environ.get("CI"))
 
 
 def miss(what: str, remedy: str) -> NoReturn:
-    """Skip this test because of something that is missing."""
+    """Skip this test, and name what is missing."""
     pytest.skip(f"needs {what} ({remedy})")
 
 
 def find_program(name: str, remedy: str) -> str:
-    """The path of a program, which may also be one that only root has on its PATH."""
+    """Return the path of a program, which may also be one that only root has on its PATH."""
     program = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin:/sbin")
     return program or miss(name, remedy)

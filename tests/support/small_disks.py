@@ -1,4 +1,4 @@
-"""Disks that are soon full."""
+"""Disks that fill up quickly."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ REMEDY = "run the tests as root, where it may mount a tmpfs"
 
 @contextmanager
 def mounted(folder: Path, size_bytes: int) -> Iterator[Path]:
-    """The folder as a disk of this size; its parent must exist."""
+    """Mount a disk of this size at the folder, whose parent must exist."""
     if os.geteuid() != 0:
         miss("root to mount a small disk", REMEDY)
     folder.mkdir()

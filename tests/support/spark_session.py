@@ -1,4 +1,4 @@
-"""One local Spark for all tests of a worker, and Java set for the short lives that tests give it."""
+"""One local Spark for all tests of a worker, with Java set up for the short lives that tests give it."""
 
 import fcntl
 import gc
@@ -22,9 +22,9 @@ MAINSTEM = Path(sys.executable).with_name("mainstem")
 
 @pytest.fixture(scope="session", autouse=True)
 def surroundings() -> Iterator[None]:
-    """Nothing is kept in the home folder of whoever runs the tests; what the next run can use stays in `.cache`.
+    """Keep nothing in the home folder of the developer; what the next run can use stays in `.cache`.
 
-    Java hardly gives way to others: with tests on every core it would wait too long for a Python of its own.
+    Java hardly yields to other processes: with tests on every core it would wait too long for its own Python workers.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(CACHE))
@@ -37,7 +37,7 @@ def surroundings() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def prepared_classes() -> Path:
-    """The class archive: the first of the test processes that needs it makes it for all, and for the next runs."""
+    """Return the class archive: the first test process that needs it makes it for all, and for later runs."""
     from mainstem.pipeline.spark.class_archive import class_archive_path, is_usable
     from mainstem.pipeline.spark.java import find_java
     from mainstem.pipeline.spark.session import find_jars
@@ -52,7 +52,7 @@ def prepared_classes() -> Path:
 
 @pytest.fixture(scope="session")
 def java_options(prepared_classes: Path) -> dict[str, str]:
-    """The environment in which Spark's own programs, such as `spark-submit`, start Java as the jobs do."""
+    """Return the environment in which Spark's own programs, such as `spark-submit`, start Java as the jobs do."""
     from mainstem.pipeline.spark.class_archive import use_options
 
     return {"JDK_JAVA_OPTIONS": f"{SHORT_LIVED_OPTIONS} {use_options(prepared_classes)}"}
@@ -60,7 +60,7 @@ def java_options(prepared_classes: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory, prepared_classes: Path) -> "Iterator[SparkSession]":
-    """A Spark whose tasks may fail three times. Whoever asks for a session in this process gets this one."""
+    """A Spark whose tasks may fail three times. All code that asks for a session in this process gets this one."""
     from mainstem.pipeline.spark.session import session, stop_java
 
     made = session("tests", "local[2,4]", work=tmp_path_factory.mktemp("spark"))
@@ -69,4 +69,4 @@ def spark(tmp_path_factory: pytest.TempPathFactory, prepared_classes: Path) -> "
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         stop_java()
-        gc.collect()  # what is left of the connections to Java, so that no later test meets them
+        gc.collect()  # closes the remaining connections to Java, so that no later test meets them

@@ -1,4 +1,4 @@
-"""What applications do with subscriptions: make them, claim, acknowledge, and follow their wake stream."""
+"""What applications do with subscriptions: create them, claim, acknowledge, and follow their wake stream."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ JSON = {"content-type": "application/json"}
 
 
 def append(client: httpx2.Client, path: str, data: bytes = b"data") -> str:
-    """Append, creating the stream if it is not there; gives the offset behind it."""
+    """Append, creating the stream if it does not exist; return the offset after the append."""
     reply = client.post(ROOT + path, headers=TEXT, content=data)
     if reply.status_code == 404:
         reply = client.put(ROOT + path, headers=TEXT, content=data)
@@ -38,13 +38,13 @@ class Subscriber:
         return self.client.put(self.url, json=config)
 
     def listen(self, url: str, **config: Any) -> "Subscriber":
-        """As a webhook."""
+        """Create the subscription as a webhook."""
         made = self.put(type="webhook", webhook={"url": url}, **config)
         assert made.status_code == 201, made.text
         return self
 
     def pull(self, wake_stream: str, **config: Any) -> "Subscriber":
-        """As a pull-wake."""
+        """Create the subscription as a pull-wake."""
         made = self.put(type="pull-wake", wake_stream=wake_stream, **config)
         assert made.status_code == 201, made.text
         return self
@@ -76,7 +76,7 @@ class Subscriber:
     def act(
         self, action: str, wake: dict[str, Any], acks: dict[str, str] | None = None, *, done: bool = False, **other: Any
     ) -> httpx2.Response:
-        """ack, callback or release, as the worker of a wake; `other` changes what it shows."""
+        """Send ack, callback or release as the worker of a wake; `other` overrides what the worker sends."""
         token = other.pop("token", wake.get("token") or wake.get("callback_token"))
         body = {"wake_id": wake["wake_id"], "generation": wake["generation"]}
         if acks is not None:
@@ -93,7 +93,7 @@ class Subscriber:
         return self.act("callback", wake, acks, **other)
 
     def finish(self, wake: dict[str, Any], action: str = "ack") -> bool:
-        """Acknowledge everything that the wake told of; says whether another one follows."""
+        """Acknowledge everything that the wake listed; return whether another wake follows."""
         tails = {stream["path"]: stream["tail_offset"] for stream in wake["streams"]}
         reply = self.act(action, wake, tails, done=True)
         assert reply.status_code == 200, reply.text
@@ -103,7 +103,7 @@ class Subscriber:
 
 
 class WakeStream:
-    """A worker's view of a wake stream: message after message, with a long-poll where there is none yet."""
+    """A worker's view of a wake stream: message after message, with a long-poll when there is none yet."""
 
     def __init__(self, client: httpx2.Client, path: str) -> None:
         self.client = client
@@ -119,7 +119,7 @@ class WakeStream:
         return message
 
     def poll(self) -> dict[str, Any] | None:
-        """The next message, or None if there is none by the end of the server's long-poll."""
+        """Return the next message, or None if there is none by the end of the server's long-poll."""
         if not self._messages:
             page = self.client.get(f"{ROOT}{self.path}?offset={self.offset}&live=long-poll")
             assert page.status_code in {200, 204}, page.text

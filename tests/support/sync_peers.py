@@ -1,4 +1,4 @@
-"""Clients of the sync protocol over a plain socket: every frame is what the test says, and one is read at a time."""
+"""Clients of the sync protocol over a plain socket: the test composes every frame, and reads one at a time."""
 
 import asyncio
 import base64
@@ -10,7 +10,7 @@ from itertools import count
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-WAIT_S_MAX = 10  # only a hanging server makes a test wait so long
+WAIT_S_MAX = 10  # only a hanging server makes a test wait this long
 TEXT, BINARY, CLOSE, PING, PONG, CONTINUATION = 1, 2, 8, 9, 10, 0
 
 Json = dict[str, Any]
@@ -33,7 +33,7 @@ class Frame(NamedTuple):
 
 
 def fresh(word: str = "event") -> str:
-    """A name that nothing else uses."""
+    """Return a name that nothing else uses."""
     return f"{word}-{run_id}-{next(numbers)}"
 
 
@@ -47,7 +47,7 @@ def envelope(type_: str, payload: Any, **fields: Any) -> Json:
 
 
 def encode_frame(opcode: int, data: bytes, *, fin: bool = True) -> bytes:
-    """A client's frame: masked, as it must be, with a mask that changes nothing."""
+    """Encode a client's frame: masked, as the protocol requires, with a mask that changes nothing."""
     first = bytes([opcode | (0x80 if fin else 0)])
     size = len(data)
     if size < 126:
@@ -60,7 +60,7 @@ def encode_frame(opcode: int, data: bytes, *, fin: bool = True) -> bytes:
 
 
 class Peer:
-    """One connection. It reads nothing by itself: what the test does not ask for stays in the socket."""
+    """One connection. It reads only when the test asks for something; everything else stays in the socket."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -73,7 +73,7 @@ class Peer:
     @classmethod
     async def dial(cls, address: tuple[str, int], path: str = "/v1/sync", *, receive_bytes: int | None = None) -> Self:
         connection = socket.socket()
-        if receive_bytes is not None:  # a small window, so that a reader that stops is felt at once
+        if receive_bytes is not None:  # a small window, so that the server soon notices a reader that stops
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
         connection.setblocking(False)
         await asyncio.get_running_loop().sock_connect(connection, address)
@@ -100,14 +100,14 @@ class Peer:
         await self.hang_up()
 
     async def hang_up(self) -> None:
-        """Leave without a word."""
+        """Cut the connection without a close frame."""
         self.writer.transport.abort()
         try:
             await self.writer.wait_closed()
         except OSError:
-            pass  # however it ended, it has ended
+            pass  # the connection is over, whatever ended it
 
-    # Out
+    # Sending
 
     async def send_bytes(self, raw: bytes) -> None:
         self.writer.write(raw)
@@ -115,7 +115,7 @@ class Peer:
             async with asyncio.timeout(WAIT_S_MAX):
                 await self.writer.drain()
         except ConnectionError:
-            pass  # what the server said before it closed can still be read
+            pass  # what the server sent before it closed can still be read
 
     async def send_frame(self, opcode: int, data: bytes, *, fin: bool = True) -> None:
         await self.send_bytes(encode_frame(opcode, data, fin=fin))
@@ -131,10 +131,10 @@ class Peer:
         self._said_all = True
         self.writer.write_eof()
 
-    # In
+    # Receiving
 
     async def next_frame(self) -> Frame:
-        """The next data frame; pings are answered on the way. A message of the server is one frame."""
+        """Return the next data frame, and answer pings on the way. The server sends each message as one frame."""
         if self.ended is not None:
             raise self.ended
         while True:
@@ -172,7 +172,7 @@ class Peer:
         return message
 
     async def next_of(self, type_: str) -> Any:
-        """The payload of the next message, which must be of this type."""
+        """Return the payload of the next message, which must be of this type."""
         message = await self.next()
         assert message["type"] == type_, message
         return message["payload"]
@@ -184,7 +184,7 @@ class Peer:
         return error
 
     async def close_code(self) -> int | None:
-        """How the connection ends, which must be the next thing that happens."""
+        """Return the close code; the close must be the next thing that the server sends."""
         try:
             message = await self.next()
         except ConnectionEnded as end:
@@ -208,7 +208,7 @@ class Peer:
         return [result["committed_id"] for result in results]
 
     async def commit_many(self, partition: str, number: int, event: Json | None = None) -> list[int]:
-        """More than one request holds."""
+        """Commit more events than one request may hold."""
         ids: list[int] = []
         while len(ids) < number:
             ids += await self.commit(*[draft(partition, event) for _ in range(min(100, number - len(ids)))])
@@ -231,7 +231,7 @@ class Peer:
         return [await self.next_of("event_broadcast") for _ in range(number)]
 
     async def flush(self) -> list[Json]:
-        """What was on its way before the answer to a heartbeat that is sent now."""
+        """Return the messages that arrive before the answer to a heartbeat that is sent now."""
         token = fresh("heartbeat")
         await self.send("heartbeat", {}, msg_id=token)
         before: list[Json] = []
@@ -248,7 +248,7 @@ def ids_of(events: Sequence[Json]) -> list[int]:
 
 
 class Peers:
-    """The connections of one test, which end with it."""
+    """The connections of one test, closed at its end."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self.address = address
@@ -264,7 +264,7 @@ class Peers:
             await peer.hang_up()
 
     async def dial(self, path: str = "/v1/sync", *, receive_bytes: int | None = None) -> Peer:
-        """A connection that has not said connect."""
+        """Open a connection that has not sent connect yet."""
         peer = await Peer.dial(self.address, path, receive_bytes=receive_bytes)
         self._all.append(peer)
         return peer
@@ -277,7 +277,7 @@ class Peers:
         path: str = "/v1/sync",
         receive_bytes: int | None = None,
     ) -> Peer:
-        """A connected client that follows these partitions."""
+        """Return a connected client that follows these partitions."""
         peer = await self.dial(path, receive_bytes=receive_bytes)
         await peer.connect(client_id, token)
         if subscriptions:

@@ -1,4 +1,4 @@
-"""Violations of what a store promises, each planted into a filled one: the same for every store that is on disk."""
+"""Violations of what a store promises, each planted into a filled store: the same for every store on disk."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -13,18 +13,18 @@ from mainstem.sync.states import EVENT_IDS, PARTITIONS, SNAPSHOTS
 
 
 class StoreEditor(ABC):
-    """Changes a store behind the back of its server. Statements are common to all stores, with a ? for each value."""
+    """Changes a store without its server. Statements are common to all stores, with a ? for each value."""
 
     @abstractmethod
     def execute(self, statement: str, *values: Any) -> int:
-        """Run a statement; how many rows it changed."""
+        """Run a statement, and return how many rows it changed."""
 
     @abstractmethod
     def fetch(self, statement: str, *values: Any) -> list[Any]: ...
 
     @abstractmethod
     def text(self, text: str) -> str | bytes:
-        """A name, tag or source as it is stored."""
+        """Return a name, tag or source in its stored form."""
 
     def sql(self, statement: str, *values: Any) -> None:
         assert self.execute(statement, *values), "nothing was harmed"
@@ -239,4 +239,4 @@ VIOLATIONS: list[tuple[Callable[[StoreEditor], None], str, str]] = [
     (put_a_floor_beyond_the_log, "head", "beyond the end of the log"),
     (lose_a_snapshot, "partition", "its snapshot does not end at"),
 ]
-"""How to plant it, the rule that it violates, and a part of what the check says of it."""
+"""How to plant each violation, the rule that it breaks, and a part of the check's report."""

@@ -1,4 +1,4 @@
-"""Waiting for what happens by itself and tells nobody: the only polling loops of the tests."""
+"""Waits for conditions that no event announces: the only polling loops of the tests."""
 
 import asyncio
 import inspect
@@ -8,7 +8,7 @@ from typing import Any, TypeVar, overload
 
 T = TypeVar("T")
 
-WAIT_S_MAX = 60.0  # only what never happens takes so long
+WAIT_S_MAX = 60.0  # only a condition that never becomes true takes this long
 LOOK_AGAIN_S = 0.01
 
 
@@ -21,8 +21,8 @@ def eventually(
 ) -> T:
     """Call `look` until its answer is true, and return that answer.
 
-    `what` names what is waited for; by default it is the source line of `look`. A true answer of `unless` means that
-    it cannot happen anymore, because a process has ended for example: the wait fails at once with that answer.
+    `what` names the condition; by default it is the source line of `look`. A true answer of `unless` means that the
+    condition cannot become true anymore, for example because a process has ended: the wait then fails with that answer.
     """
     deadline_s = time.monotonic() + within_s
     while not (found := look()):

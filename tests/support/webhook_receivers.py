@@ -1,4 +1,4 @@
-"""A webhook receiver: a real HTTP server in a thread, that answers as the test says and remembers what it was told."""
+"""A webhook receiver: a real HTTP server in a thread that answers as the test says and records the calls."""
 
 import json
 import queue
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
-WAIT_S_MAX = 10.0  # only a wake that never comes takes so long
+WAIT_S_MAX = 10.0  # only a wake that never comes takes this long
 
 Reply = tuple[int, bytes]
 TAKEN: Reply = (200, b"{}")
@@ -30,13 +30,13 @@ class Call(NamedTuple):
 
 
 class Receiver:
-    """`answer` decides about every call, also while calls come in; `calls` are those that were not yet looked at."""
+    """`answer` decides the reply to every call, and may be replaced at any time; `calls` holds the unread calls."""
 
     def __init__(self, answer: Callable[[Call], Reply] = lambda call: TAKEN) -> None:
         self.answer = answer
         self.calls: queue.Queue[Call] = queue.Queue()
         self.released = threading.Event()
-        """Also set when the receiver closes, so that an answer that is held never outlives the test."""
+        """Also set when the receiver closes, so that a held answer never outlives the test."""
         receiver = self
 
         class Handler(BaseHTTPRequestHandler):
