@@ -1,4 +1,4 @@
-"""Every error that crosses a process is found by its code."""
+"""Every error that crosses a process boundary is found by its code."""
 
 from collections import Counter
 

@@ -9,7 +9,7 @@ from mainstem.errors import BadRequest
 from mainstem.globs import GlobIndex, check_cost, matches
 
 TABLE = [
-    # pattern, paths that match, paths that do not
+    # pattern, paths that match, paths that do not match
     ("a", ["a"], ["b", "aa", "a/b", "A", "a/"]),
     ("a/b", ["a/b"], ["a", "a/b/c", "a/bb", "a/b/"]),
     ("a/", ["a/"], ["a", "a/b"]),
@@ -45,20 +45,20 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("pattern", "hits", "misses"), TABLE, ids=[row[0] for row in TABLE])
-def test_a_star_is_within_a_segment_and_two_are_any_number_of_segments(pattern, hits, misses):
+def test_one_star_stays_within_a_segment_and_two_match_any_number_of_segments(pattern, hits, misses):
     assert [path for path in hits if not matches(pattern, path)] == []
     assert [path for path in misses if matches(pattern, path)] == []
 
 
 @pytest.mark.parametrize(("pattern", "hits", "misses"), TABLE, ids=[row[0] for row in TABLE])
-def test_the_index_finds_what_matches(pattern, hits, misses):
+def test_the_index_finds_every_matching_pattern(pattern, hits, misses):
     index = GlobIndex()
     index.add(pattern)
     assert [path for path in hits if index.find(path) != {pattern}] == []
     assert [path for path in misses if index.find(path)] == []
 
 
-def test_the_index_agrees_with_every_single_pattern():
+def test_the_index_agrees_with_each_single_pattern():
     index = GlobIndex()
     patterns = [row[0] for row in TABLE]
     for pattern in patterns:
@@ -66,10 +66,10 @@ def test_the_index_agrees_with_every_single_pattern():
     for path in {path for _, hits, misses in TABLE for path in hits + misses}:
         expected = {pattern for pattern in patterns if matches(pattern, path)}
         assert index.find(path) == expected
-        assert index.find(path) == expected  # also from what is remembered
+        assert index.find(path) == expected  # also from the cache
 
 
-def test_a_pattern_counts_as_often_as_it_was_added():
+def test_a_pattern_is_counted_as_often_as_it_was_added():
     index = GlobIndex()
     index.add("a/*")
     index.add("a/*")
@@ -79,7 +79,7 @@ def test_a_pattern_counts_as_often_as_it_was_added():
     assert index.find("a/b") == frozenset()
 
 
-def test_the_index_forgets_its_answers_when_patterns_change():
+def test_the_index_drops_cached_answers_when_patterns_change():
     index = GlobIndex()
     assert index.find("a/b") == frozenset()
     index.add("a/*")
@@ -90,7 +90,7 @@ def test_the_index_forgets_its_answers_when_patterns_change():
     assert index.find("a/b") == {"**"}
 
 
-def test_many_patterns_and_paths():
+def test_the_index_handles_many_patterns_and_paths():
     index = GlobIndex()
     chance = random.Random(7)
     patterns = {f"tenant-{number}/**" for number in range(500)} | {f"*/kind-{number}" for number in range(50)}
@@ -106,7 +106,7 @@ SEGMENTS = st.lists(st.text("ab*", min_size=1, max_size=3).filter(lambda s: "**"
 
 
 def match_slowly(pattern: list[str], path: list[str]) -> bool:
-    """The rule as the protocol words it, one segment at a time."""
+    """Apply the rule as the protocol states it, one segment at a time."""
     if not pattern:
         return not path
     if pattern[0] == "**":
@@ -123,7 +123,7 @@ def match_segment(pattern: str, text: str) -> bool:
 
 
 @given(SEGMENTS.filter(lambda s: len(s) <= 4), st.lists(st.text("ab", min_size=1, max_size=3), min_size=1, max_size=4))
-def test_patterns_mean_what_the_rule_says(pattern, path):
+def test_patterns_match_as_the_rule_says(pattern, path):
     assert matches("/".join(pattern), "/".join(path)) is match_slowly(pattern, path)
 
 
@@ -139,15 +139,15 @@ def test_patterns_mean_what_the_rule_says(pattern, path):
     ],
     ids=["wildcards", "wildcards-and-end", "wildcards-and-segments", "stars", "stars-between"],
 )
-def test_no_pattern_makes_the_server_think_for_long(pattern, path):
-    """Anybody may send a pattern, and every append is matched with it on the event loop: a search that goes back again
-    and again would stop the server for years."""
+def test_no_pattern_takes_long_to_match(pattern, path):
+    """Anybody may send a pattern, and the event loop matches every append against it: a matcher that backtracks could
+    block the server for years."""
     assert len(pattern.encode()) <= 1024
     assert matches(pattern, path) is pattern.endswith("**")
 
 
 @pytest.mark.parametrize("pattern", ["a/" * 31 + "a", "**/a/" * 4 + "b", "*a*/" * 16 + "b", "/".join("*" * 32)])
-def test_a_pattern_within_the_bounds_may_be_costly(pattern):
+def test_a_pattern_within_the_limits_may_be_costly(pattern):
     check_cost(pattern)
 
 
@@ -159,12 +159,12 @@ def test_a_pattern_within_the_bounds_may_be_costly(pattern):
         ("a" + "*a" * 33, f"at most {limits.GLOB_STARS_MAX} stars"),
     ],
 )
-def test_a_pattern_beyond_a_bound_is_refused_and_told_which(pattern, bound):
+def test_a_pattern_beyond_a_limit_is_refused_and_the_limit_named(pattern, bound):
     with pytest.raises(BadRequest, match=bound):
         check_cost(pattern)
 
 
-def test_a_path_is_looked_up_in_steps_of_a_bounded_number_of_patterns():
+def test_a_path_is_matched_in_steps_of_a_limited_number_of_patterns():
     index = GlobIndex()
     patterns = {f"*/{number}" for number in range(25)} | {"*/x", "**"}
     for pattern in patterns:
@@ -177,7 +177,7 @@ def test_a_path_is_looked_up_in_steps_of_a_bounded_number_of_patterns():
     assert index.advance("a/x", 10) == 0
 
 
-def test_patterns_that_come_and_go_between_two_steps_count():
+def test_patterns_added_or_removed_between_two_steps_count():
     index = GlobIndex()
     for number in range(25):
         index.add(f"*/{number}")

@@ -14,12 +14,12 @@ def test_an_owner_holds_its_share_and_no_more():
         shares.take("ada", READERS, 2)
     assert (refused.value.status, refused.value.facts) == (429, {"share": "live_readers", "limit": 3})
     assert int(refused.value.headers["Retry-After"]) > 0
-    shares.take("ada", READERS)  # what was refused was not counted
+    shares.take("ada", READERS)  # a refused request was not counted
     with pytest.raises(ShareExceeded):
         shares.take("ada", READERS)
 
 
-def test_owners_and_kinds_are_counted_apart():
+def test_owners_and_kinds_are_counted_separately():
     shares = Shares({READERS: 1, Share.CONNECTIONS: 1})
     shares.take("ada", READERS)
     shares.take("ada", Share.CONNECTIONS)
@@ -28,7 +28,7 @@ def test_owners_and_kinds_are_counted_apart():
         shares.take("bob", READERS)
 
 
-def test_what_is_released_can_be_taken_again_and_leaves_nothing_behind():
+def test_a_released_share_can_be_taken_again_and_leaves_no_entry():
     shares = Shares({READERS: 2})
     for number in range(1_000):
         with shares.hold(f"owner {number}", READERS, 2), pytest.raises(ShareExceeded):
@@ -57,7 +57,7 @@ def test_a_share_is_released_when_its_block_fails():
         (Identity(), "testclient", "address testclient"),
     ],
 )
-def test_a_caller_is_its_client_else_its_address_or_network(identity, address, name):
+def test_a_caller_is_its_client_or_else_its_address_or_network(identity, address, name):
     assert name_caller(identity, (address, 1)) == name
 
 

@@ -11,5 +11,5 @@ from mainstem.timestamps import format_time, format_time_exactly
         (1_777_636_799_999_999, "2026-05-01T11:59:59.999Z", "2026-05-01T11:59:59.999999Z"),
     ],
 )
-def test_times_are_utc_and_end_with_z(us, text, exact):
+def test_times_are_in_utc_and_end_with_z(us, text, exact):
     assert (format_time(us), format_time_exactly(us)) == (text, exact)

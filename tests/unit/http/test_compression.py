@@ -31,7 +31,7 @@ BIG = limits.COMPRESS_BYTES_MIN
         (",,gzip,,", "gzip"),
     ],
 )
-def test_the_best_encoding_that_the_client_takes_is_chosen(accept, encoding):
+def test_the_best_encoding_that_the_client_accepts_is_chosen(accept, encoding):
     assert choose_encoding(accept, BIG) == encoding
 
 
@@ -54,11 +54,11 @@ def test_the_best_encoding_that_the_client_takes_is_chosen(accept, encoding):
         "gzip;q=-1",
     ],
 )
-def test_without_an_encoding_in_common_the_body_stays_as_it_is(accept):
+def test_without_a_common_encoding_the_body_is_not_compressed(accept):
     assert choose_encoding(accept, BIG) is None
 
 
-def test_a_small_body_is_not_worth_it():
+def test_a_small_body_is_not_compressed():
     assert choose_encoding("gzip", BIG - 1) is None
     assert choose_encoding("gzip", BIG) == "gzip"
 
@@ -74,5 +74,5 @@ def test_every_encoding_round_trips(name, data):
 
 
 @given(st.text(max_size=200))
-def test_any_header_is_survived(accept):
+def test_any_accept_encoding_header_is_parsed_without_an_error(accept):
     assert choose_encoding(accept, BIG) in {None, *ENCODERS}

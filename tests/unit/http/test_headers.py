@@ -1,4 +1,4 @@
-"""The table of headers is complete, and says of each header what clients rely on."""
+"""The table of headers is complete, and describes each header as clients rely on it."""
 
 import re
 from pathlib import Path
@@ -9,12 +9,12 @@ from mainstem.http.headers import CORS_REQUEST_HEADERS, HEADERS, Api, list_expos
 OWN = re.compile(rb'b"((?:stream|producer|log|snapshot|partition)-[a-z-]+)"')
 
 
-def test_a_header_has_one_row():
+def test_each_header_has_exactly_one_row():
     names = [header.name.lower() for header in HEADERS]
     assert len(set(names)) == len(names)
 
 
-def test_every_header_of_our_own_has_a_row():
+def test_each_of_our_own_headers_has_a_row():
     source = Path(mainstem.__file__).parent
     files = [path for folder in ("http", "server", "streams") for path in (source / folder).rglob("*.py")]
     used = {name.decode() for path in files for name in OWN.findall(path.read_bytes())}
@@ -30,7 +30,7 @@ def test_pages_may_send_every_header_that_a_request_needs():
     )
 
 
-def test_pages_may_read_what_replies_tell():
+def test_pages_may_read_every_header_that_a_reply_carries():
     assert list_exposed(Api.STREAMS) == (
         b"Stream-Next-Offset, Stream-Cursor, Stream-Up-To-Date, Stream-Closed, Stream-TTL, Stream-Expires-At, "
         b"Stream-SSE-Data-Encoding, Stream-Retention, Stream-Earliest-Offset, Producer-Epoch, Producer-Seq, "

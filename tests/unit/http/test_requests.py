@@ -21,7 +21,7 @@ def query_of(text):
 
 
 def gather(messages, *, headers=None, bytes_max=10):
-    """Read a body from these ASGI messages; running out of them is a failure of the test."""
+    """Read a body from these ASGI messages; running out of messages fails the test."""
     waiting = iter(messages)
 
     async def receive():
@@ -38,14 +38,14 @@ GONE = {"type": "http.disconnect"}
 
 
 @pytest.mark.parametrize("name", sorted(SINGLE_HEADERS))
-def test_a_header_that_means_one_thing_may_come_once(name):
+def test_a_single_valued_header_may_appear_once(name):
     assert headers_of((name, b"x")) == {name: b"x"}
     with pytest.raises(RepeatedHeader):
         headers_of((name, b"x"), (b"accept", b"*/*"), (name, b"x"))
 
 
 @pytest.mark.parametrize("name", [b"accept-encoding", b"if-none-match", b"x-forwarded-for", b"cookie"])
-def test_a_header_that_is_a_list_may_come_in_pieces(name):
+def test_a_list_header_may_be_split_into_several(name):
     assert headers_of((name, b"a"), (name, b"b"), (name, b"c")) == {name: b"a, b, c"}
 
 
@@ -64,12 +64,12 @@ def test_a_header_is_utf8_text_of_bounded_length():
 
 
 @pytest.mark.parametrize("value", [b"true", b"TRUE", b"True", b"tRuE"])
-def test_true_in_any_case_is_true(value):
+def test_true_is_accepted_in_any_case(value):
     assert is_true({b"stream-closed": value}, b"stream-closed")
 
 
 @pytest.mark.parametrize("value", [b"", b"false", b"1", b"yes", b"t", b"true ", b"truetrue", b"true, true"])
-def test_any_other_value_is_as_if_the_header_were_absent(value):
+def test_any_other_value_counts_as_an_absent_header(value):
     assert not is_true({b"stream-closed": value}, b"stream-closed")
     assert not is_true({}, b"stream-closed")
 
@@ -91,7 +91,7 @@ def test_a_producer_is_three_headers_or_none():
 
 
 @pytest.mark.parametrize("value", [b"0", b"1", b"42", str(2**53 - 1).encode()])
-def test_producer_numbers_go_up_to_what_javascript_holds(value):
+def test_producer_numbers_reach_the_largest_safe_integer_of_javascript(value):
     assert producer_of(b"p", value, value) == ProducerTuple("p", int(value), int(value))
 
 
@@ -122,7 +122,7 @@ def test_any_other_producer_number_is_refused(value):
 
 
 @pytest.mark.parametrize("value", [b"", b"\xff", b"p" * (limits.PRODUCER_ID_BYTES_MAX + 1)])
-def test_a_producer_id_is_some_text_of_bounded_length(value):
+def test_a_producer_id_is_text_of_bounded_length(value):
     with pytest.raises(BadHeader):
         producer_of(value, b"0", b"0")
 
@@ -133,17 +133,17 @@ def test_a_query_is_percent_decoded():
 
 
 @pytest.mark.parametrize("name", ["offset", "live", "cursor"])
-def test_a_known_parameter_may_come_once(name):
+def test_a_known_parameter_may_appear_once(name):
     for text in (f"{name}=1&{name}=1", f"{name}=&x=y&{name}=2", f"{name}=1&%{ord(name[0]):02x}{name[1:]}=2"):
         with pytest.raises(BadQuery):
             query_of(text.encode())
 
 
-def test_an_unknown_parameter_is_left_alone():
+def test_an_unknown_parameter_is_ignored():
     assert query_of(b"utm=1&utm=2&offset=-1")["offset"] == "-1"
 
 
-def test_an_endless_query_is_refused():
+def test_an_overlong_query_is_refused():
     with pytest.raises(BadQuery):
         query_of(b"x" * (limits.QUERY_BYTES_MAX + 1))
 
@@ -157,13 +157,13 @@ def test_any_query_is_parsed_or_refused(raw):
     assert all(isinstance(value, str) for value in query.values())
 
 
-def test_a_body_comes_in_one_piece_or_in_many():
+def test_a_body_arrives_in_one_part_or_in_many():
     assert gather([part(b"0123456789", more=False)]) == b"0123456789"
     assert gather([part(b"01"), part(b""), part(b"23"), part(b"", more=False)]) == b"0123"
     assert gather([{"type": "http.request"}]) == b""
 
 
-def test_a_body_over_the_limit_is_refused_when_its_client_has_sent_it_and_looks_for_the_answer():
+def test_a_body_over_the_limit_is_refused_after_its_client_has_sent_it_and_reads_the_reply():
     for messages in (
         [part(b"01234567890", more=False)],
         [part(b"0123456"), part(b"7890"), part(b"", more=False)],
@@ -174,12 +174,12 @@ def test_a_body_over_the_limit_is_refused_when_its_client_has_sent_it_and_looks_
         assert caught.value.facts == {"limit_bytes": 10}
 
 
-def test_a_body_over_the_limit_is_refused_at_once_when_its_client_waits_for_that():
+def test_a_body_over_the_limit_is_refused_at_once_if_its_client_expects_100_continue():
     with pytest.raises(BodyTooLarge):
         gather([], headers={b"content-length": b"11", b"expect": b"100-continue"})
 
 
-def test_a_body_of_unknown_length_is_read_to_its_end_but_no_further_than_a_bound(monkeypatch):
+def test_a_body_of_unknown_length_is_read_to_its_end_but_no_further_than_a_limit(monkeypatch):
     with pytest.raises(BodyTooLarge):
         gather([part(b"0123456"), part(b"7890"), part(b"1", more=False)])
     with pytest.raises(BodyTooLarge):
@@ -199,7 +199,7 @@ def test_a_body_that_is_cut_short_is_an_error_and_not_a_short_body():
 @pytest.mark.parametrize(
     "host", [b"streams.example.org", b"a", b"10.0.0.1:8080", b"[2001:db8::1]:443", b"my_host", b"example.org."]
 )
-def test_a_forwarded_host_and_scheme_are_taken(host):
+def test_a_forwarded_host_and_scheme_are_used(host):
     headers = {b"host": b"inner:1", b"x-forwarded-host": host, b"x-forwarded-proto": b"HTTPS"}
     assert request_origin({"scheme": "http"}, headers) == f"https://{host.decode()}"
 
@@ -224,7 +224,7 @@ def test_a_forwarded_host_and_scheme_are_taken(host):
         b"",
     ],
 )
-def test_a_forwarded_host_that_is_none_counts_as_not_sent(host):
+def test_an_invalid_forwarded_host_is_ignored(host):
     assert request_origin({"scheme": "http"}, {b"host": b"inner:1", b"x-forwarded-host": host}) == "http://inner:1"
     assert request_origin({"scheme": "https"}, {b"host": host}) == "https://localhost"
 

@@ -55,7 +55,7 @@ class AddAndRaise(Add):
 
 
 class Look:
-    """Change nothing."""
+    """Changes nothing."""
 
     size = 0
 
@@ -123,7 +123,7 @@ async def test_every_commit_is_synced(tmp_path: Path, disk: FaultyDisk) -> None:
             assert disk.syncs == before + 1
 
 
-async def test_many_waiting_commands_take_few_syncs(tmp_path: Path, disk: FaultyDisk) -> None:
+async def test_many_waiting_commands_need_few_syncs(tmp_path: Path, disk: FaultyDisk) -> None:
     async with on_disk(tmp_path, disk) as log:
         before = disk.syncs
         outcomes = await asyncio.gather(*(log.submit(Add("a")) for _ in range(500)))
@@ -151,7 +151,7 @@ async def test_a_batch_holds_no_more_bytes_than_its_limit_but_at_least_one_comma
         assert disk.syncs - before == 3
 
 
-async def test_a_batch_that_changes_nothing_costs_no_sync(tmp_path: Path, disk: FaultyDisk) -> None:
+async def test_a_batch_that_changes_nothing_is_not_synced(tmp_path: Path, disk: FaultyDisk) -> None:
     async with on_disk(tmp_path, disk) as log:
         before = disk.syncs
         disk.fill_up()

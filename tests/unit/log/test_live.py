@@ -228,7 +228,7 @@ async def test_closing_and_deleting_wake_readers_like_data(kind: Kind) -> None:
         assert live.read(ONE, 0, 100) is None
 
 
-async def test_a_batch_wakes_once() -> None:
+async def test_a_batch_wakes_a_reader_once() -> None:
     live = Live()
     with live.watch(ONE) as topic:
         live.publish([record(ONE, number, b"x") for number in range(5)])
@@ -258,7 +258,7 @@ async def test_a_wait_for_several_topics_ends_with_the_first_change() -> None:
         assert not two.waiters
 
 
-async def test_a_wait_ends_when_its_time_is_up() -> None:
+async def test_a_wait_ends_when_it_times_out() -> None:
     live = Live()
     with live.watch(ONE) as topic:
         await wait_for_change([topic], [topic.version], 0.0, ignore)

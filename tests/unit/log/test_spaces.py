@@ -23,7 +23,7 @@ ON_DISK = {
 }
 
 
-def test_numbers_on_disk_never_change():
+def test_the_numbers_on_disk_never_change():
     assert {number.name: number.value for number in SpaceNumber} == ON_DISK
 
 

@@ -17,7 +17,7 @@ def test_history_that_was_pruned_unread_is_lost(pruned, known, after):
         check_history(Head(100, pruned), known, after)
 
 
-def test_a_log_that_is_shorter_than_the_checkpoint_is_another_one():
+def test_a_log_that_ends_before_the_checkpoint_is_another_log():
     check_head(Head(100, 0), 100)
     with pytest.raises(OtherLog, match=r"another server, or the server was restored from an older backup"):
         check_head(Head(99, 0), 100)

@@ -10,7 +10,7 @@ from mainstem.server.settings import Settings
 
 @pytest.fixture(autouse=True)
 def root_logger():
-    """Leave logging as it was."""
+    """Restore the logging configuration after the test."""
     root = logging.getLogger()
     before = root.handlers[:], root.level
     yield
@@ -20,7 +20,7 @@ def root_logger():
     root.handlers[:], root.level = before
 
 
-def test_json_lines_have_one_event_each(capsys):
+def test_json_lines_hold_one_event_each(capsys):
     configure_logs(Settings(log_format="json"))
     logging.getLogger("mainstem.x").warning("two\nlines and %s", "é")
     try:
@@ -44,14 +44,14 @@ def test_text_lines_have_level_and_logger(capsys):
 
 
 @pytest.mark.parametrize(("level", "seen"), [("debug", 4), ("info", 3), ("warning", 2), ("error", 1)])
-def test_the_level_says_what_is_written(capsys, level, seen):
+def test_the_level_decides_what_is_written(capsys, level, seen):
     configure_logs(Settings(log_level=level))
     for name in ("debug", "info", "warning", "error"):
         getattr(logging.getLogger("mainstem"), name)("x")
     assert len(capsys.readouterr().err.splitlines()) == seen
 
 
-def test_a_name_in_a_text_line_begins_no_line_and_steers_no_terminal(capsys):
+def test_a_name_in_a_text_line_cannot_start_a_line_or_control_the_terminal(capsys):
     configure_logs(Settings(log_format="text"))
     logging.getLogger("mainstem.x").warning("webhook %s failed", "a\n2026 CRITICAL forged\x1b[2J\u202e")
     assert capsys.readouterr().err.endswith("webhook a\\x0a2026 CRITICAL forged\\x1b[2J\\u202e failed\n")

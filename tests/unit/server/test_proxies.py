@@ -1,4 +1,4 @@
-"""Whose word counts about who a client is."""
+"""Whose forwarded headers decide which address a client has."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def test_a_trusted_proxy_names_the_client(trusted, proxy):
     ("trusted", "stranger"),
     [("loopback", "10.1.2.3"), ("none", "127.0.0.1"), ("private", "8.8.8.8"), ("10.0.0.0/8", "11.0.0.1")],
 )
-def test_a_stranger_is_not_believed(trusted, stranger):
+def test_an_untrusted_peer_is_not_believed(trusted, stranger):
     fields = [forwarded_for(b"198.51.100.9"), (b"x-forwarded-host", b"evil.example"), (b"accept", b"*/*")]
     scope = resolve((stranger, 1), *fields, trusted=trusted)
     assert scope["client"] == (stranger, 1)
@@ -60,7 +60,7 @@ def test_a_stranger_is_not_believed(trusted, stranger):
         (b"", "127.0.0.1"),
     ],
 )
-def test_the_client_is_the_last_address_that_no_proxy_has(hops, client):
+def test_the_client_is_the_last_address_that_is_not_a_proxy(hops, client):
     assert resolve(("127.0.0.1", 1), forwarded_for(hops))["client"][0] == client
 
 
@@ -69,11 +69,11 @@ def test_hops_in_several_headers_are_one_list():
     assert scope["client"][0] == "198.51.100.9"
 
 
-def test_whoever_is_behind_a_unix_socket_is_trusted():
+def test_a_peer_on_a_unix_socket_is_trusted():
     assert resolve(None, forwarded_for(b"198.51.100.9"))["client"] == ("198.51.100.9", 0)
 
 
 @pytest.mark.parametrize("text", ["everybody", "10.0.0.0/33", "10.0.0.1/8", "localhost"])
-def test_what_is_no_network_is_refused_at_the_start(text):
+def test_an_invalid_network_is_refused_at_the_start(text):
     with pytest.raises(SettingsError, match="trusted_proxies"):
         open_proxies(Settings(trusted_proxies=text))

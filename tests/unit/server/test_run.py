@@ -8,7 +8,7 @@ from mainstem.server.settings import Settings
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
-def test_a_loopback_address_needs_no_insistence(host):
+def test_a_loopback_address_needs_no_confirmation(host):
     check_exposure(Settings(host=host))
 
 

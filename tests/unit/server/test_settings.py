@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def config(tmp_path):
-    """Writes a TOML file."""
+    """Write a TOML file."""
 
     def write(text):
         path = tmp_path / "mainstem.toml"
@@ -34,7 +34,7 @@ def config(tmp_path):
     return write
 
 
-def test_without_anything_the_defaults_hold():
+def test_without_any_source_the_defaults_apply():
     assert load_settings({}, {}) == Settings()
     assert (Settings().host, Settings().port, Settings().store) == ("127.0.0.1", 4437, "sqlite")
 
@@ -109,7 +109,7 @@ def test_a_switch_in_the_environment_is_true_or_false(text, value):
         ("log_level", "loud"),
     ],
 )
-def test_a_bad_value_is_refused_by_name(name, value):
+def test_an_invalid_value_is_refused_and_its_setting_named(name, value):
     with pytest.raises(SettingsError) as caught:
         load_settings({}, {ENVIRONMENT_PREFIX + name.upper(): value})
     assert caught.value.detail.startswith(f"{ENVIRONMENT_PREFIX}{name.upper()} must be ")
@@ -251,11 +251,11 @@ def test_every_setting_is_a_flag_of_serve_and_every_flag_is_a_setting():
 
 
 @pytest.mark.parametrize("name", FIELDS)
-def test_the_help_of_a_flag_tells_its_default(name):
+def test_the_help_of_a_flag_shows_its_default(name):
     option = flags()[name]
     assert option.help
     if option.is_flag:
-        assert option.default is None  # not given is not false: the environment may say true
+        assert option.default is None  # absent is not false: the environment may say true
     else:
         default = getattr(Settings(), name)
         assert f"[default: {'none' if default is None else default}]" in option.help

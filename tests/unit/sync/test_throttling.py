@@ -79,7 +79,7 @@ async def test_a_connection_that_ends_while_it_waits_does_not_block_others(quota
     await last
 
 
-async def test_a_connection_that_ends_just_as_it_has_its_turn_gives_it_back(quota):
+async def test_a_connection_that_ends_just_as_its_turn_comes_passes_the_turn_on(quota):
     await quota.acquire("ann", 10)
     gone = asyncio.create_task(quota.acquire("ann", 10))
     last = asyncio.create_task(quota.acquire("ann", 10))

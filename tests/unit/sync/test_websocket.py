@@ -26,7 +26,7 @@ def text(type_, payload):
 
 
 @pytest.mark.parametrize("pad", [0, 5_000], ids=["tiny", "middling"])
-async def test_messages_that_are_there_already_do_not_keep_the_loop(pad):
+async def test_messages_that_have_already_arrived_do_not_block_the_loop(pad):
     log = CommitLog(MemoryStore(), Live(), lambda: 0)
     socket = SyncSocket(Hub(log), verify_token, validate=None, implicit_subscriptions=False)
     number = 2_000
@@ -59,7 +59,7 @@ async def test_messages_that_are_there_already_do_not_keep_the_loop(pad):
         assert most <= limits.SYNC_INLINE_BYTES_MAX // pad + 2, "the size of messages counts too"
 
 
-async def test_large_work_leaves_the_thread_of_the_loop_and_small_work_does_not():
+async def test_large_work_runs_outside_the_loops_thread_and_small_work_does_not():
     def where():
         return threading.current_thread()
 
@@ -67,7 +67,7 @@ async def test_large_work_leaves_the_thread_of_the_loop_and_small_work_does_not(
     assert await run_sized(11, 10, where) is not threading.current_thread()
 
 
-async def test_large_works_take_turns():
+async def test_large_work_takes_turns():
     order: list[Any] = []
     await asyncio.gather(*(run_sized(1, 0, order.append, number) for number in range(20)))
     assert order == list(range(20))

@@ -1,4 +1,4 @@
-"""Wrong options of jobs are reported without a server, Spark or Java."""
+"""Invalid options of jobs are reported without a server, Spark or Java."""
 
 import click
 import pytest
@@ -12,7 +12,7 @@ NOWHERE = ("--url", "http://127.0.0.1:9", "--retry", "0")
 
 @pytest.fixture(autouse=True)
 def nothing_starts(monkeypatch, tmp_path):
-    """A job that gets as far as running would look for the server and for Java."""
+    """Fail if a job starts: it would look for the server and for Java."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(JobContext, "check", lambda self: pytest.fail("the job was started"))
 
@@ -54,14 +54,14 @@ def nothing_starts(monkeypatch, tmp_path):
         ("snapshot state --streams a**b", "--streams: 'a**b'"),
     ],
 )
-def test_a_wrong_option_is_reported_before_anything_starts(arguments, said):
+def test_an_invalid_option_is_reported_before_anything_starts(arguments, said):
     with pytest.raises(click.ClickException) as error:
         main(["pipeline", *arguments.split(" "), *NOWHERE], prog_name="mainstem", standalone_mode=False)
     assert error.value.exit_code == ExitCode.USAGE
     assert said in error.value.format_message()
 
 
-def test_a_policy_that_cannot_be_followed_is_reported_before_anything_starts(tmp_path):
+def test_an_invalid_policy_is_reported_before_anything_starts(tmp_path):
     (tmp_path / "policies.toml").write_text('[[policy]]\nstreams = "a**b"\nmax_events = 1\n')
     with pytest.raises(click.ClickException, match="policy 1") as error:
         main(["pipeline", "retain", "policies.toml", *NOWHERE], prog_name="mainstem", standalone_mode=False)

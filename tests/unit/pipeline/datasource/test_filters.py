@@ -68,7 +68,7 @@ def test_times_become_microseconds(filter_, since, before):
     assert (wanted.selection.since_us, wanted.selection.before_us, left) == (since, before, [])
 
 
-def test_times_that_exclude_each_other_leave_nothing():
+def test_contradictory_times_select_nothing():
     assert pushed(GreaterThan(TIME, NOON), LessThan(TIME, NOON))[0].matches_nothing
 
 
@@ -80,7 +80,7 @@ def test_streams_by_name_list_and_prefix():
     assert pushed(StringStartsWith(STREAM, "a"), StringStartsWith(STREAM, "b"))[0].matches_nothing
 
 
-def test_a_prefix_that_fits_does_not_undo_an_earlier_contradiction():
+def test_a_matching_prefix_does_not_undo_an_earlier_contradiction():
     prefixes = StringStartsWith(STREAM, "ab"), StringStartsWith(STREAM, "a")
     assert pushed(EqualTo(KIND, "other"), *prefixes)[0].matches_nothing
 
@@ -91,7 +91,7 @@ def test_a_named_stream_must_be_among_those_of_the_options():
     assert pushed(EqualTo(STREAM, "a/b/c"), of=of)[0].matches_nothing
 
 
-def test_a_name_with_a_star_would_be_a_glob_so_spark_compares_it():
+def test_a_name_with_a_star_would_be_a_glob_so_spark_filters_it():
     assert pushed(filter_ := EqualTo(STREAM, "a*")) == (ALL, [filter_])
 
 

@@ -121,7 +121,7 @@ def chunks(values, chunk_bytes, **given):
     return [(bytes(chunk.data), chunk.rows) for chunk in messages.chunk(messages.encode(batch), chunk_bytes)]
 
 
-def test_chunks_are_cut_between_messages_and_a_large_one_stands_alone():
+def test_chunks_are_split_between_messages_and_a_large_message_is_alone():
     assert chunks(["1", "22", "333", "4444444444", "5"], 8) == [
         (b"1,22,", 2),
         (b"333,", 1),

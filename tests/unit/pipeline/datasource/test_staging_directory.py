@@ -16,7 +16,7 @@ def stage_file(staging, batch, partition, *frames):
     return writer.close()
 
 
-def test_frames_come_back_as_they_were_written(tmp_path):
+def test_frames_are_read_back_as_they_were_written(tmp_path):
     staging = StagingDirectory(str(tmp_path), "query")
     frames = [Frame("a/ä", 2, b"[1,2]"), Frame("", 1, b""), Frame("b", 1, bytes(100_000))]
     file = stage_file(staging, 3, 0, *frames)
@@ -24,7 +24,7 @@ def test_frames_come_back_as_they_were_written(tmp_path):
     assert list(staging.read_frames(file)) == frames
 
 
-def test_the_first_manifest_counts(tmp_path):
+def test_the_first_manifest_wins(tmp_path):
     staging = StagingDirectory(str(tmp_path), "query")
     first, second = stage_file(staging, 0, 0, ("a", 1, b"x")), stage_file(staging, 0, 0, ("a", 1, b"y"))
     assert staging.read_manifest(0) is None
@@ -63,7 +63,7 @@ def test_a_missing_or_truncated_file_is_an_error(tmp_path):
 
 
 @pytest.mark.parametrize("location", ["/a/b", "file:/a/b", "file:///a/b"])
-def test_sparks_spellings_of_a_local_path(location):
+def test_sparks_spellings_of_a_local_path_are_understood(location):
     assert open_location(location)[1] == "/a/b"
 
 

@@ -1,4 +1,4 @@
-"""How jobs are run, without Spark."""
+"""How jobs run, without Spark."""
 
 import errno
 import os

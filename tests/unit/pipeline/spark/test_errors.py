@@ -52,13 +52,13 @@ def test_an_error_of_a_worker_keeps_its_code_and_facts_and_has_its_hint_once(err
 
 
 @pytest.mark.parametrize("hidden", ["", "1"])
-def test_it_does_not_depend_on_how_spark_shows_tracebacks(hidden, monkeypatch):
+def test_the_error_does_not_depend_on_how_spark_shows_tracebacks(hidden, monkeypatch):
     monkeypatch.setenv("SPARK_HIDE_TRACEBACK", hidden)
     assert explain(report(OtherLog("it is short"))).detail == "it is short"
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_a_token_that_a_worker_was_refused_for_decides_the_exit_code(status):
+def test_a_token_refused_in_a_worker_decides_the_exit_code(status):
     found = explain(report(RequestRefused("no", refused=status)))
     assert explain_to_people(found).exit_code == ExitCode.DENIED
 
@@ -68,7 +68,7 @@ def test_an_unknown_code_is_an_internal_error():
     assert type(found) is MainstemError
 
 
-def test_a_report_that_was_cut_off_is_a_failed_job():
+def test_a_truncated_report_is_a_failed_job():
     found = explain(RuntimeError('x\nmainstem.errors.HistoryLost: y\nmainstem error {"code":"histo'))
     assert type(found) is JobFailed
 

@@ -7,7 +7,7 @@ from mainstem.pipeline.spark.master import MASTER_VARIABLE, choose_master
 
 
 @pytest.mark.parametrize("master", ["local", "local[*]", "local[2]", "local[2,3]", "yarn", "spark://h:1", "sc://h:2"])
-def test_masters_of_spark_are_passed_on(master, monkeypatch):
+def test_a_valid_spark_master_is_passed_on(master, monkeypatch):
     monkeypatch.setenv(MASTER_VARIABLE, master)
     assert choose_master(None) == choose_master(master) == master
 

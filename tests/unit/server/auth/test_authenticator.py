@@ -1,4 +1,4 @@
-"""Claims and identities, and what the authenticator remembers."""
+"""Claims and identities, and the tokens that the authenticator caches."""
 
 import json
 
@@ -42,18 +42,18 @@ async def test_claims_become_an_identity(authenticator):
         )
     )
     assert (identity.client_id, identity.admin) == ("c", False)
-    assert identity.partitions == {"p", "\u00e9"}  # as partitions are named
+    assert identity.partitions == {"p", "\u00e9"}  # names are normalised as partition names are
     assert identity.partition_prefixes == ("team-",)
     assert (identity.stream_reads, identity.stream_writes) == (("a/*",), ("b",))
     assert identity.expires_at_s == START_US // SECOND_US + 1
 
 
-async def test_a_list_of_streams_is_for_reading_and_writing(authenticator):
+async def test_a_list_of_streams_grants_reading_and_writing(authenticator):
     identity = await authenticator.identify(token(streams=["a", "b/**"]))
     assert identity.stream_reads == identity.stream_writes == ("a", "b/**")
 
 
-async def test_an_empty_token_of_a_good_issuer_allows_nothing(authenticator):
+async def test_an_empty_token_of_a_trusted_issuer_allows_nothing(authenticator):
     identity = await authenticator.identify(token())
     assert [identity.admin, identity.may_read("a"), identity.may_write("a"), identity.may_use("a")] == [False] * 4
 
@@ -87,7 +87,7 @@ async def test_an_empty_token_of_a_good_issuer_allows_nothing(authenticator):
     ],
     ids=json.dumps,
 )
-async def test_a_claim_of_the_wrong_kind_spoils_the_token(authenticator, claims):
+async def test_a_claim_of_the_wrong_type_invalidates_the_token(authenticator, claims):
     bad = token(**{"streams": ["**"], **claims})
     with pytest.raises(Unauthorized):
         await authenticator.identify(bad)
@@ -95,7 +95,7 @@ async def test_a_claim_of_the_wrong_kind_spoils_the_token(authenticator, claims)
 
 
 @pytest.mark.parametrize("payload", [b"", b"[]", b'"x"', b"{", b"\xff", b"null", b"[" * 10_000])
-async def test_claims_that_are_no_object_spoil_it_too(authenticator, payload):
+async def test_claims_that_are_not_an_object_invalidate_the_token(authenticator, payload):
     with pytest.raises(Unauthorized):
         await authenticator.identify(sign_with_secret(payload, SECRET)[: auth.TOKEN_BYTES_MAX])
 
@@ -116,12 +116,12 @@ async def test_claims_that_are_no_object_spoil_it_too(authenticator, payload):
         "eyJhbGciOjF9.e30.x",
     ],
 )
-async def test_what_is_no_token_is_refused(authenticator, text):
+async def test_text_that_is_not_a_token_is_refused(authenticator, text):
     with pytest.raises(Unauthorized):
         await authenticator.identify(text)
 
 
-async def test_a_verified_token_is_known_until_it_expires(authenticator, clock):
+async def test_a_verified_token_is_cached_until_it_expires(authenticator, clock):
     short = token(exp=START_US // SECOND_US + 5)
     assert authenticator.known(short) is None
     identity = await authenticator.identify(short)
@@ -133,7 +133,7 @@ async def test_a_verified_token_is_known_until_it_expires(authenticator, clock):
         await authenticator.identify(short)
 
 
-async def test_only_so_many_tokens_are_remembered(authenticator, monkeypatch):
+async def test_a_limited_number_of_tokens_is_cached(authenticator, monkeypatch):
     monkeypatch.setattr(auth, "TOKENS_KNOWN_MAX", 3)
     tokens = [token(client_id=str(number)) for number in range(5)]
     for one in tokens:
@@ -142,7 +142,7 @@ async def test_only_so_many_tokens_are_remembered(authenticator, monkeypatch):
     assert (await authenticator.identify(tokens[0])).client_id == "0"
 
 
-def test_only_so_many_callers_are_counted(clock):
+def test_a_limited_number_of_callers_is_counted(clock):
     rates = RateLimits(1, clock)
     assert rates.take("first") == 0
     assert rates.take("first") == 1

@@ -1,4 +1,4 @@
-"""What an operator may say about tokens, and what is refused at the start."""
+"""Which token settings an operator may combine, and which are refused at the start."""
 
 import json
 
@@ -18,7 +18,7 @@ def configure(**settings):
     return configure_authenticator(Settings(**settings), FakeClock())
 
 
-def test_without_keys_nobody_is_asked():
+def test_without_keys_no_token_is_required():
     assert configure() is None
 
 
@@ -35,14 +35,14 @@ def test_without_keys_nobody_is_asked():
     ],
     ids=["empty", "short", "line-breaks", "public-pem", "private-pem", "public-der", "ssh"],
 )
-def test_a_secret_that_is_none_is_refused_by_name(tmp_path, secret):
+def test_an_invalid_secret_is_refused_and_its_file_named(tmp_path, secret):
     file = tmp_path / "secret"
     file.write_bytes(secret)
     with pytest.raises(SettingsError, match="secret"):
         configure(jwt_secret_file=str(file))
 
 
-def test_32_bytes_are_a_secret(tmp_path):
+def test_32_bytes_are_enough_for_a_secret(tmp_path):
     (tmp_path / "secret").write_bytes(b"x" * 32 + b"\n")
     assert configure(jwt_secret_file=str(tmp_path / "secret")) is not None
 
@@ -51,10 +51,10 @@ def test_32_bytes_are_a_secret(tmp_path):
     "content",
     [
         pytest.param("", id="empty"),
-        pytest.param("not json", id="no JSON"),
+        pytest.param("not json", id="not JSON"),
         pytest.param("[]", id="a list"),
-        pytest.param('{"keys": {}}', id="keys that are no list"),
-        pytest.param('{"keys": [1]}', id="a key that is none"),
+        pytest.param('{"keys": {}}', id="keys not a list"),
+        pytest.param('{"keys": [1]}', id="not a key"),
         pytest.param('{"keys": []}', id="no key"),
         pytest.param(json.dumps({"keys": [OctKey.generate_key(256).as_dict(private=True)]}), id="a secret"),
         pytest.param(json.dumps({"keys": [OKPKey.generate_key("Ed448").as_dict(private=False)]}), id="another curve"),
@@ -62,7 +62,7 @@ def test_32_bytes_are_a_secret(tmp_path):
         pytest.param(" " * 300_000, id="too long"),
     ],
 )
-def test_a_jwks_file_that_verifies_nothing_is_refused_by_name(tmp_path, content):
+def test_a_jwks_file_that_verifies_nothing_is_refused_and_named(tmp_path, content):
     file = tmp_path / "jwks.json"
     file.write_text(content)
     with pytest.raises(SettingsError, match=r"jwks\.json"):
@@ -90,7 +90,7 @@ def test_a_missing_file_is_named(tmp_path, missing):
         "https://[::1",
     ],
 )
-def test_keys_come_over_a_safe_channel_only(url):
+def test_keys_are_fetched_over_a_secure_channel_only(url):
     with pytest.raises(SettingsError):
         configure(jwks=url)
 
@@ -98,19 +98,19 @@ def test_keys_come_over_a_safe_channel_only(url):
 @pytest.mark.parametrize(
     "url", ["https://issuer.example/jwks.json", "http://127.0.0.1:1/", "http://[::1]:1/", "http://localhost/"]
 )
-def test_a_url_is_not_asked_before_the_server_starts(url):
+def test_a_url_is_not_fetched_before_the_server_starts(url):
     assert configure(jwks=url) is not None
 
 
 @pytest.mark.parametrize("name", ["jwt_issuer", "jwt_audience"])
-def test_an_expectation_without_keys_is_a_mistake(name):
+def test_an_expected_issuer_or_audience_without_keys_is_an_error(name):
     with pytest.raises(SettingsError, match=name):
         configure(**{name: "x"})
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "example.org"])
 @pytest.mark.parametrize("keys", [{"jwt_secret_file": "s"}, {"jwks": "https://issuer.example/"}])
-def test_a_public_address_is_served_with_tokens(host, keys):
+def test_a_public_address_may_be_served_with_tokens(host, keys):
     check_exposure(Settings(host=host, **keys))
     with pytest.raises(SettingsError, match="--jwt-secret-file"):
         check_exposure(Settings(host=host, max_requests_per_second=5))

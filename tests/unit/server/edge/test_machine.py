@@ -1,4 +1,4 @@
-"""The machine of a connection, without a socket: what it accepts, refuses, and leaves alone."""
+"""The state machine of a connection, without a socket: what it accepts, refuses and ignores."""
 
 import pytest
 
@@ -27,7 +27,7 @@ OK = (b"POST", b"/v1/stream/a", b"ok")
 
 
 @pytest.mark.parametrize("name", ILLEGAL)
-def test_an_illegal_request_is_refused_wherever_it_is_cut(name):
+def test_an_illegal_request_is_refused_wherever_it_is_split(name):
     raw = at_path(ILLEGAL[name])
     alone = summary(drive([raw]))
     assert len(alone) == 1
@@ -39,14 +39,14 @@ def test_an_illegal_request_is_refused_wherever_it_is_cut(name):
 
 
 @pytest.mark.parametrize("name", ILLEGAL)
-def test_what_comes_before_an_illegal_request_counts_and_what_comes_after_does_not(name):
+def test_requests_before_an_illegal_one_are_answered_and_those_after_it_are_not(name):
     raw = at_path(ILLEGAL[name])
     code = summary(drive([raw]))[0]
     assert summary(drive([VALID + raw + VALID])) == [OK, code]
 
 
 @pytest.mark.parametrize("name", LEGAL)
-def test_an_odd_but_legal_request_is_one_request_wherever_it_is_cut(name):
+def test_an_odd_but_legal_request_is_one_request_wherever_it_is_split(name):
     raw = at_path(LEGAL[name])
     assert summary(drive([raw])) == [POST]
     assert summary(drive(single(VALID + raw + raw + VALID))) == [OK, POST, POST, OK]
@@ -100,7 +100,7 @@ def test_only_a_get_without_a_body_asks_for_a_websocket(fields, asks):
         (b"GET / HTTP/1.0", (b"Connection: keep-alive",), False),
     ],
 )
-def test_who_keeps_the_connection(line, fields, keeps):
+def test_which_requests_keep_the_connection_open(line, fields, keeps):
     assert handshake(*fields, line=line).keep_alive is keeps
 
 
@@ -118,7 +118,7 @@ def test_who_keeps_the_connection(line, fields, keeps):
         (b"/%7e%2D", b"/~-"),
     ],
 )
-def test_one_path_has_one_spelling(path, normal):
+def test_a_path_has_exactly_one_spelling(path, normal):
     assert normalise_path(path) == normal
     assert parse_head(b"GET %b HTTP/1.0" % path).path == normal
     assert normalise_path(normal) == normal
@@ -161,7 +161,7 @@ def test_the_next_request_waits_until_the_cycle_is_over():
     assert isinstance(machine.next_event(), RequestHead)
 
 
-def test_a_request_cannot_be_begun_twice():
+def test_a_request_cannot_begin_twice():
     machine = Machine()
     machine.feed(VALID)
     machine.next_event()
@@ -196,7 +196,7 @@ def test_a_handshake_hands_over_what_follows_it():
     assert machine.take_rest() == b"\x81\x80abcd"
 
 
-def test_many_chunks_give_the_loop_its_turn():
+def test_many_chunks_yield_to_the_event_loop():
     machine = Machine()
     number = 3 * limits.CHUNKS_AT_ONCE
     machine.feed(
@@ -215,7 +215,7 @@ def test_many_chunks_give_the_loop_its_turn():
     assert turns >= 5
 
 
-def test_a_head_without_an_end_is_refused_in_time():
+def test_an_endless_head_is_refused_in_time():
     def lines():
         yield b"GET / HTTP/1.1\r\n"
         for _ in range(limits.REQUEST_HEAD_BYTES_MAX):
@@ -224,7 +224,7 @@ def test_a_head_without_an_end_is_refused_in_time():
     assert drive(lines()) == ["headers_too_large"]
 
 
-def test_after_the_last_byte_of_the_client_nothing_is_read():
+def test_nothing_is_read_after_the_clients_last_byte():
     machine = Machine()
     machine.feed(VALID[:-1])
     machine.next_event()
@@ -234,8 +234,8 @@ def test_after_the_last_byte_of_the_client_nothing_is_read():
     assert machine.next_event() is None
 
 
-def test_what_is_remembered_of_heads_is_short():
-    """Otherwise strangers could fill the memory with heads that nobody sends again."""
+def test_only_short_heads_are_cached():
+    """Otherwise strangers could fill the memory with heads that are never sent again."""
     for number in range(20):
         long = b"%d" % number + b"x" * limits.KIB
         head = parse_head(b"GET /%b HTTP/1.1\r\nHost: a\r\nX: %b" % (long, long))

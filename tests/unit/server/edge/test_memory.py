@@ -1,4 +1,4 @@
-"""Who is shed when connections hold too much together."""
+"""Which connections are shed when all of them together hold too much memory."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def budget(monkeypatch):
     return MemoryBudget()
 
 
-def test_nobody_is_shed_while_there_is_room(budget):
+def test_nothing_is_shed_within_the_budget(budget):
     holders = [Holder() for _ in range(10)]
     for holder in holders:
         budget.hold(holder, 10)
@@ -29,17 +29,17 @@ def test_nobody_is_shed_while_there_is_room(budget):
     assert not any(holder.was_shed for holder in holders)
 
 
-def test_whoever_has_held_something_longest_goes_first(budget):
+def test_the_connection_that_has_held_memory_longest_is_shed_first(budget):
     first, second, third = Holder(), Holder(), Holder()
     budget.hold(first, 40)
     budget.hold(second, 40)
-    budget.hold(first, 50)  # it grew; it still began first
+    budget.hold(first, 50)  # it grew, but it still began first
     budget.hold(third, 40)
     assert (first.was_shed, second.was_shed, third.was_shed) == (True, False, False)
     assert budget.total == 80
 
 
-def test_as_many_go_as_must(budget):
+def test_only_as_many_connections_are_shed_as_needed(budget):
     holders = [Holder() for _ in range(5)]
     for holder in holders:
         budget.hold(holder, 20)
@@ -49,7 +49,7 @@ def test_as_many_go_as_must(budget):
     assert (last.was_shed, budget.total) == (False, 90)
 
 
-def test_who_does_not_stall_is_spared(budget):
+def test_a_connection_that_does_not_stall_is_spared(budget):
     honest, stalling = Holder(stalls=False), Holder()
     budget.hold(honest, 60)
     budget.hold(stalling, 30)
@@ -57,7 +57,7 @@ def test_who_does_not_stall_is_spared(budget):
     assert (honest.was_shed, stalling.was_shed) == (False, True)
 
 
-def test_who_asks_for_more_than_there_is_goes_alone(budget):
+def test_a_request_beyond_the_budget_sheds_only_itself(budget):
     honest, greedy = Holder(stalls=False), Holder(stalls=False)
     budget.hold(honest, 60)
     budget.hold(greedy, 50)
@@ -65,7 +65,7 @@ def test_who_asks_for_more_than_there_is_goes_alone(budget):
     assert budget.total == 60
 
 
-def test_what_is_given_back_is_there_again(budget):
+def test_released_memory_can_be_used_again(budget):
     first, second = Holder(), Holder()
     budget.hold(first, 90)
     budget.hold(first, 0)

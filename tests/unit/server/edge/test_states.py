@@ -1,4 +1,4 @@
-"""The tables of the edge: each transition that they list happens, and no other."""
+"""The tables of the edge: every listed transition happens, and no other one does."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def test_writing_follows_its_table(state, event):
 
 
 def follow(table, start):
-    """Every state that can be reached."""
+    """Return every state that can be reached."""
     seen = {start}
     while more := {after for state in seen for after in table[state].values()} - seen:
         seen |= more
@@ -52,8 +52,8 @@ def test_every_state_has_a_row():
     assert (set(READING), set(WRITING)) == (set(Reading), set(Writing))
 
 
-def test_a_request_is_begun_once():
-    """Only a new cycle leads back to where BEGIN is legal."""
+def test_a_request_begins_once():
+    """Only a new cycle leads back to a state where BEGIN is legal."""
     assert [state for state in Writing if Write.BEGIN in WRITING[state]] == [Writing.IDLE]
     assert [state for state in Writing if Writing.IDLE in WRITING[state].values()] == [Writing.COMPLETE]
     assert WRITING[Writing.COMPLETE][Write.NEXT] is Writing.IDLE

@@ -1,4 +1,4 @@
-"""Errors of the process that makes pages reach the server by their code."""
+"""Errors of the process that makes the pages keep their code on the way to the server."""
 
 import asyncio
 from types import SimpleNamespace
@@ -15,7 +15,7 @@ REQUEST = PageRequest(Selection(after=0), 1, "ndjson")
 
 
 class Pages:
-    """Fails as it is told."""
+    """Fails in the given way."""
 
     places = None
 
@@ -27,7 +27,7 @@ class Pages:
 
 
 class Pipe:
-    """The worker's standard input; what goes in is not looked at."""
+    """The worker's standard input; its content is ignored."""
 
     def write(self, data: bytes) -> None: ...
 
@@ -35,7 +35,7 @@ class Pipe:
 
 
 async def ask(error: Exception) -> MainstemError:
-    """What the server raises when the worker fails like this."""
+    """Return what the server raises when the worker fails in this way."""
     pages: Any = Pages(error)
     reply, body = await answer(pages, REQUEST)
     about = encode_message(reply)
@@ -55,6 +55,6 @@ def test_an_error_keeps_its_code_and_detail(error):
     assert (type(found), found.code, found.detail) == (type(error), error.code, error.detail)
 
 
-def test_anything_else_is_unavailable():
+def test_any_other_error_is_reported_as_unavailable():
     found = asyncio.run(ask(ZeroDivisionError()))
     assert (type(found), found.detail) == (Unavailable, "the page could not be encoded; see the log of the server")

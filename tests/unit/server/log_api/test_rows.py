@@ -1,4 +1,4 @@
-"""Rows of the exported log: whatever stands together on a page, each record gives the rows that it gives alone."""
+"""Rows of the exported log: each record gives the same rows, whatever else is on its page."""
 
 import itertools
 
@@ -44,12 +44,12 @@ def rows(records: list[Record]) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("names", list(itertools.product(PIECES, repeat=3)), ids="-".join)
-def test_records_do_not_change_each_others_rows(names: tuple[str, ...]) -> None:
+def test_records_do_not_change_the_rows_of_others(names: tuple[str, ...]) -> None:
     records = page(*names)
     assert rows(records) == [row for record in records for row in rows([record])]
 
 
-def test_messages_and_events_are_taken_out_of_what_is_stored() -> None:
+def test_messages_and_events_are_extracted_from_the_stored_records() -> None:
     assert [row[-1] for row in rows(page("text", "single", "several"))] == [
         b"plain",
         b'{"n":1}',
@@ -61,7 +61,7 @@ def test_messages_and_events_are_taken_out_of_what_is_stored() -> None:
     assert rows(page("event")) == [(1, True, 0, "who", "e", ("a", "b"), 0, 100, b'{"x": 1}')]
 
 
-def test_a_damaged_event_is_shown_whole_and_hides_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_event_is_exported_whole_and_hides_nothing(caplog: pytest.LogCaptureFixture) -> None:
     first, damaged, last = rows(page("event", "damaged", "event"))
     assert damaged == (2, True, 0, "who", None, None, 0, 200, b'{"id":"d"')
     assert (first[4], last[4]) == ("e", "e")

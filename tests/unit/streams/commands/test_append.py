@@ -25,7 +25,7 @@ def test_appends_follow_one_another(book):
     assert [(record.start, record.end) for record in book.records[1:]] == [(0, 1), (1, 3), (3, 6)]
 
 
-def test_an_append_needs_a_stream(book):
+def test_an_append_needs_an_existing_stream(book):
     with pytest.raises(StreamNotFound):
         book.run(append())
 
@@ -40,7 +40,7 @@ def test_an_append_of_another_type_is_a_conflict(book):
 @pytest.mark.parametrize(
     ("last", "next_"), [("1", "1"), ("2", "1"), ("10", "1"), ("9", "10"), ("b", "a"), ("é", "z"), ("a", "")]
 )
-def test_a_stream_seq_must_rise_byte_by_byte(book, last, next_):
+def test_a_stream_seq_must_grow_in_byte_order(book, last, next_):
     book.run(Create("s", TEXT))
     book.run(append(stream_seq=last))
     with pytest.raises(SequenceRegression):
@@ -48,7 +48,7 @@ def test_a_stream_seq_must_rise_byte_by_byte(book, last, next_):
     assert book.data() == b"x"
 
 
-def test_a_rising_stream_seq_may_be_left_out_between(book):
+def test_appends_without_a_stream_seq_may_come_in_between(book):
     book.run(Create("s", TEXT))
     for seq in ("10", "9", None, "a", None, "é"):
         book.run(append(stream_seq=seq))
@@ -84,7 +84,7 @@ def test_a_late_duplicate_gets_the_highest_seq(book):
     assert book.run(append(producer=producer(0, 0))).producer.last_seq == 2
 
 
-def test_a_refused_append_leaves_the_producer_where_it_was(book):
+def test_a_refused_append_leaves_the_producer_unchanged(book):
     book.run(Create("s", TEXT))
     book.run(append(b"0", stream_seq="5", producer=producer(0, 0)))
     with pytest.raises(SequenceRegression):
@@ -93,14 +93,14 @@ def test_a_refused_append_leaves_the_producer_where_it_was(book):
     assert book.data() == b"01"
 
 
-def test_a_refused_producer_leaves_the_stream_seq_where_it_was(book):
+def test_a_refused_producer_leaves_the_stream_seq_unchanged(book):
     book.run(Create("s", TEXT))
     with pytest.raises(ProducerGap):
         book.run(append(stream_seq="9", producer=producer(0, 3)))
     book.run(append(stream_seq="5", producer=producer(0, 0)))
 
 
-def test_a_duplicate_is_known_before_its_stream_seq_looks_old(book):
+def test_a_duplicate_is_recognised_before_its_stream_seq_is_checked(book):
     book.run(Create("s", TEXT))
     book.run(append(stream_seq="5", producer=producer(0, 0)))
     assert not book.run(append(stream_seq="5", producer=producer(0, 0))).wrote
@@ -125,7 +125,7 @@ def test_a_new_epoch_fences_the_old_one(book):
     assert book.data() == b"ab"
 
 
-def test_the_record_says_who_wrote_it(book):
+def test_the_record_names_its_producer(book):
     book.run(Create("s", TEXT))
     book.run(append(producer=producer(0, 0, "writer-7")))
     book.run(append())
@@ -135,14 +135,14 @@ def test_the_record_says_who_wrote_it(book):
 # Closing
 
 
-def test_a_last_append_and_the_close_are_one_step(book):
+def test_a_last_append_and_its_close_are_one_step(book):
     book.run(Create("s", TEXT))
     done = book.run(append(b"end", closes=True))
     assert done.state.closed
     assert [record.kind for record in book.records[1:]] == [Kind.APPEND, Kind.CLOSE]
 
 
-def test_closing_again_is_fine_and_writing_is_not(book):
+def test_a_second_close_is_accepted_and_a_later_write_is_refused(book):
     book.run(Create("s", TEXT, text(b"12345")))
     book.run(close())
     assert not book.run(close()).wrote
@@ -153,7 +153,7 @@ def test_closing_again_is_fine_and_writing_is_not(book):
     assert [record.kind for record in book.records].count(Kind.CLOSE) == 1
 
 
-def test_only_the_tuple_that_closed_may_retry(book):
+def test_only_the_producer_request_that_closed_the_stream_may_be_retried(book):
     book.run(Create("s", TEXT))
     book.run(append(b"a", producer=producer(0, 0)))
     book.run(append(b"b", producer=producer(0, 1), closes=True))
@@ -174,7 +174,7 @@ def test_a_fenced_producer_gets_stale_epoch_before_stream_closed(book):
 # If-Match
 
 
-def test_an_append_with_if_match_is_stored_only_at_that_tail(book):
+def test_an_append_with_if_match_is_stored_only_if_the_stream_ends_there(book):
     book.run(Create("s", TEXT, text(b"abc")))
     book.run(append(b"d", if_match=Offset(0, 3)))
     with pytest.raises(TailMoved) as caught:
@@ -184,7 +184,7 @@ def test_an_append_with_if_match_is_stored_only_at_that_tail(book):
     assert book.data() == b"abcd"
 
 
-def test_a_duplicate_is_known_before_its_if_match_looks_old(book):
+def test_a_duplicate_is_recognised_before_its_if_match_is_checked(book):
     book.run(Create("s", TEXT))
     book.run(append(if_match=Offset(0, 0), producer=producer(0, 0)))
     assert not book.run(append(if_match=Offset(0, 0), producer=producer(0, 0))).wrote
@@ -201,7 +201,7 @@ def test_writes_and_closes_slide_the_ttl(book):
         assert book.stream().expires_at_us == book.now_us + 10 * SECOND_US
 
 
-def test_a_read_that_is_not_durable_yet_keeps_the_stream_for_its_writers(book):
+def test_a_read_that_is_not_durable_yet_extends_the_ttl_for_writers(book):
     book.run(Create("s", TEXT, lifetime=Lifetime(ttl_s=10)))
     read_at = book.now_us + 9 * SECOND_US
     book.now_us += 12 * SECOND_US

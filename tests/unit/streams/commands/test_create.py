@@ -8,7 +8,7 @@ from mainstem.streams.rules.offsets import Offset
 from tests.support.book import TEXT, append, text
 
 
-def test_a_new_stream_is_a_topic_named_by_its_create_record(book):
+def test_a_new_stream_is_a_topic_named_after_its_create_record(book):
     book.run(Create("other", TEXT))
     created = book.run(Create("s", TEXT))
     assert created.new

@@ -18,7 +18,7 @@ def test_a_deleted_stream_is_gone_for_everybody(book):
     assert book.records[-1].kind is Kind.DELETE
 
 
-def test_a_path_that_is_created_again_gets_the_next_read_seq_and_nothing_of_the_old(book):
+def test_a_path_that_is_created_again_gets_the_next_read_seq_and_no_old_data(book):
     book.run(Create("s", TEXT))
     book.run(append(b"old", stream_seq="9", producer=producer(5, 0)))
     book.run(close())
@@ -48,7 +48,7 @@ def test_an_expired_stream_is_ended_by_the_next_create(book):
     assert [record.topic for record in book.records if record.kind is Kind.DELETE] == [first]
 
 
-def test_expiry_ends_only_what_is_due(book):
+def test_expiry_ends_only_streams_that_are_due(book):
     book.run(Create("s", TEXT, lifetime=Lifetime(ttl_s=10)))
     assert book.run(Expire("s")) is False
     book.now_us += 10 * SECOND_US
@@ -59,7 +59,7 @@ def test_expiry_ends_only_what_is_due(book):
     assert book.run(Expire("s")) is False
 
 
-def test_a_touch_makes_a_read_durable_and_never_moves_back(book):
+def test_a_touch_makes_a_read_durable_and_never_shortens_the_ttl(book):
     book.run(Create("s", TEXT, lifetime=Lifetime(ttl_s=10)))
     first = book.now_us
     book.run(Touch("s", first + 5 * SECOND_US))
@@ -68,7 +68,7 @@ def test_a_touch_makes_a_read_durable_and_never_moves_back(book):
     assert book.stream().expires_at_us == first + 15 * SECOND_US
 
 
-def test_a_touch_moves_no_absolute_expiry_and_wakes_no_dead(book):
+def test_a_touch_moves_no_absolute_expiry_and_revives_no_ended_stream(book):
     book.run(Create("s", TEXT, lifetime=Lifetime(expires_at_us=5_000_000)))
     book.run(Touch("s", 4_000_000))
     assert book.stream().expires_at_us == 5_000_000

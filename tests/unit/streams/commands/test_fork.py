@@ -92,7 +92,7 @@ def test_a_fork_needs_a_source_and_a_point_in_it(book):
     assert stream_key("f") not in book.states
 
 
-def test_the_same_fork_again_is_the_same_and_another_is_a_conflict(book):
+def test_the_same_fork_again_is_confirmed_and_a_different_one_is_a_conflict(book):
     book.run(Create("s", TEXT, text(b"data")))
     book.run(Create("other", TEXT, text(b"data")))
     book.run(fork(at=2))
@@ -104,7 +104,7 @@ def test_the_same_fork_again_is_the_same_and_another_is_a_conflict(book):
     assert book.stream().forks == 1
 
 
-def test_a_fork_has_no_producers_or_sequences_of_its_source(book):
+def test_a_fork_inherits_no_producers_or_sequences(book):
     book.run(Create("s", TEXT))
     book.run(append(stream_seq="9", producer=producer(4, 0)))
     book.run(fork())

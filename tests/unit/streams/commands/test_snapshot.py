@@ -58,7 +58,7 @@ def trimmed(book):
     assert book.run(Trim("s", book.stream().topic, 10, 1, book.now_us))
 
 
-def test_checks_of_a_stream_without_a_policy_end_when_all_is_erased(book):
+def test_checks_of_a_stream_without_a_policy_end_when_its_trimmed_data_is_erased(book):
     trimmed(book)
     assert book.states[retention_key("s")] == RetentionCheck(book.stream().topic, book.now_us)
     book.run(EndRetentionChecks("s", 0))

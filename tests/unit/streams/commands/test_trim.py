@@ -29,7 +29,7 @@ def trim(book, position, messages=0):
     return book.run(Trim("s", book.stream().topic, position, messages, book.now_us + 5))
 
 
-def test_trimming_moves_the_beginning_and_only_forward(book):
+def test_trimming_moves_the_beginning_only_forward(book):
     filled(book, Retention(max_bytes=20))
     assert trim(book, 30, 3)
     assert book.stream().earliest_offset == Offset(0, 30)
@@ -40,14 +40,14 @@ def test_trimming_moves_the_beginning_and_only_forward(book):
     assert book.states[retention_key("s")].due_us == book.now_us + 5
 
 
-def test_what_a_fork_still_reads_is_kept(book):
+def test_data_that_a_fork_still_reads_is_kept(book):
     filled(book, Retention(max_bytes=20))
     book.run(Fork("f", "s", None, Offset(0, 10), 0, None))
     assert not trim(book, 30, 3)
     assert book.stream().earliest == 0
 
 
-def test_another_retention_is_another_configuration(book):
+def test_a_different_retention_is_a_different_configuration(book):
     book.run(Create("s", TEXT, retention=Retention(max_bytes=5)))
     assert not book.run(Create("s", TEXT, retention=Retention(max_bytes=5))).new
     for other in (None, Retention(max_bytes=6)):
@@ -55,7 +55,7 @@ def test_another_retention_is_another_configuration(book):
             book.run(Create("s", TEXT, retention=other))
 
 
-def test_a_deleted_stream_is_checked_no_more(book):
+def test_a_deleted_stream_is_no_longer_checked(book):
     book.run(Create("s", TEXT, text(b"data"), retention=Retention(max_bytes=5)))
     assert retention_key("s") in book.states
     topic = book.stream().topic

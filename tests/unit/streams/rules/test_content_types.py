@@ -65,6 +65,6 @@ def test_a_media_type_is_accepted(content_type):
         "a/" + "b" * limits.CONTENT_TYPE_BYTES_MAX,
     ],
 )
-def test_what_is_no_media_type_is_refused(content_type):
+def test_an_invalid_media_type_is_refused(content_type):
     with pytest.raises(BadHeader):
         check_content_type(content_type)

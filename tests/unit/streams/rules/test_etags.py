@@ -14,7 +14,7 @@ def test_a_tag_names_the_stream_the_range_and_the_end():
     assert make_etag("a/b", START, END, True) == ETAG[:-1] + ':c"'
 
 
-def test_whatever_changes_the_answer_changes_the_tag():
+def test_every_change_of_the_answer_changes_the_tag():
     others = [
         make_etag("a/b", START, END, True),
         make_etag("a/c", START, END, False),
@@ -40,5 +40,5 @@ def test_any_tag_of_the_list_matches_weakly(header):
 
 
 @pytest.mark.parametrize("header", ["", '""', '"x"', ETAG[1:-1], ETAG[:-1] + ':c"', '"*"', f"w/{ETAG}", "garbage,,,"])
-def test_anything_else_does_not_match(header):
+def test_any_other_list_does_not_match(header):
     assert not matches(header, ETAG)

@@ -17,7 +17,7 @@ def test_any_other_sub_offset_is_refused(value):
         parse_sub_offset(value)
 
 
-def test_a_sub_offset_counts_bytes_but_messages_in_json():
+def test_a_sub_offset_counts_bytes_or_in_json_streams_messages():
     assert count_sub_offset(TEXT, b"abc", 2) == 2
     record = parse_body(b'[1, {"a": 2}, "x,y"]').data
     assert [count_sub_offset("application/json", record, n) for n in range(4)] == [0, 2, 11, 17]

@@ -35,7 +35,7 @@ def inside(array, **options):
 @given(st.lists(values, max_size=12), st.integers(1, 40), st.booleans())
 @example(["\\\\"] * 6, 4, True)
 @example(['\\\\"', ",", "]"] * 3, 3, True)
-def test_the_groups_together_are_all_elements_and_none_is_cut(array, group_bytes, ascii_only):
+def test_the_groups_together_are_all_elements_and_none_is_split(array, group_bytes, ascii_only):
     data = inside(array, ensure_ascii=ascii_only)
     groups = list(split(data, 0, len(data), group_bytes))
     found = [element for group in groups for element in elements(b"[%b]" % data[group])]
@@ -51,7 +51,7 @@ def test_a_group_is_bounded_unless_one_element_is_larger():
 
 
 @pytest.mark.parametrize("array", [[], [[]], {"a": [{}, [[1]]]}, "[[[", ['"[', {"[": 1}], [[[[]]], [[]]]])
-def test_the_depth_counts_containers_and_not_what_strings_hold(array):
+def test_the_depth_counts_containers_and_not_brackets_in_strings(array):
     def deep(value):
         if isinstance(value, dict):
             value = list(value.values())
@@ -71,7 +71,7 @@ def large(middle: bytes) -> bytes:
     return b" [ " + FILLER * (LARGE // 1000) + middle + b" ,1 ] "
 
 
-def test_a_large_array_is_stored_as_a_small_one_is():
+def test_a_large_array_is_stored_like_a_small_one():
     stored = parse_body(large(b'{"a": [1 ,2]} , "\xc3\xa9\\\\" ,[ ]'))
     filler = LARGE // 1000
     assert stored.number == filler + 4
@@ -104,7 +104,7 @@ def test_a_large_array_that_is_not_json_is_refused(middle):
 
 
 @pytest.mark.parametrize("end", [b"", b"]", b"1", b"1]]", b"1]x", b"1],", b"1][", b"1}"])
-def test_what_follows_a_large_array_is_looked_at(end):
+def test_text_after_a_large_array_is_checked(end):
     with pytest.raises(BadJson):
         parse_body(b"[" + FILLER * (LARGE // 1000) + end)
 
@@ -114,7 +114,7 @@ def test_an_empty_array_is_empty_even_with_white_space_in_it():
         parse_body(b"[" + b" " * 2 * LARGE + b"]")
 
 
-def test_depth_is_bounded_in_large_arrays_too():
+def test_depth_is_limited_in_large_arrays_too():
     fits, too_deep = (b"[" * levels + b"]" * levels for levels in (limits.JSON_DEPTH_MAX - 1, limits.JSON_DEPTH_MAX))
     assert parse_body(large(fits)).number
     with pytest.raises(BadJson, match="levels deep"):
@@ -122,7 +122,7 @@ def test_depth_is_bounded_in_large_arrays_too():
 
 
 @pytest.mark.parametrize("message", [b"1", b"{}", b'"' + b"x" * 20 + b'"'])
-def test_an_append_holds_a_bounded_number_of_messages(message):
+def test_an_append_holds_a_limited_number_of_messages(message):
     most = limits.APPEND_MESSAGES_MAX
     assert parse_body(b"[" + b",".join([message] * most) + b"]").number == most
     with pytest.raises(TooManyMessages) as refusal:
@@ -138,13 +138,13 @@ def test_commas_within_messages_do_not_count():
 STORED = parse_body(b"[" + b",".join(b'{"n":%d,"t":"],"}' % number for number in range(60_000)) + b"]").data
 
 
-def test_stored_messages_are_found_again_in_groups():
+def test_stored_messages_are_found_in_groups():
     groups = list(message_groups(STORED))
     assert len(groups) > 3
     assert [part for _, parts in groups for part in parts] == messages(STORED)
 
 
-def test_places_of_messages_in_a_large_record():
+def test_the_positions_of_messages_in_a_large_record_are_found():
     parts = [bytes(part) for part in messages(STORED)]
     for number in (0, 1, 20_000, 59_999):
         at = find_message(STORED, number)
@@ -156,7 +156,7 @@ def test_places_of_messages_in_a_large_record():
     assert begins_message(STORED, len(STORED))
 
 
-def test_a_piece_of_a_record_ends_with_a_message():
+def test_a_part_of_a_record_ends_at_a_message_boundary():
     first = len(messages(STORED)[0]) + 1
     assert find_end(STORED, 1) == first, "there is at least one message"
     for bytes_max in (first, 1_000, 400_000):

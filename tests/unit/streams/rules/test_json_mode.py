@@ -85,7 +85,7 @@ def test_white_space_between_messages_is_removed_and_within_them_kept():
     assert parse_body(b'\n  {"a": 1}\t\r\n').data == b'{"a": 1},'
 
 
-def test_an_empty_array_is_nothing_to_append_but_creates_an_empty_stream():
+def test_an_empty_array_cannot_be_appended_but_creates_an_empty_stream():
     for body in (b"[]", b" [ ] ", b"\n[\n]\n"):
         with pytest.raises(EmptyArray):
             parse_body(body)
@@ -157,13 +157,13 @@ def test_an_empty_array_is_nothing_to_append_but_creates_an_empty_stream():
         b"\xff\xfe[\x001\x00]\x00",
     ],
 )
-def test_what_is_not_json_in_utf8_is_refused(body):
+def test_invalid_json_or_utf8_is_refused(body):
     with pytest.raises(BadJson):
         parse_body(body)
 
 
 @pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"a":', b"}"), (b'[{"a":', b"}]")])
-def test_nesting_without_end_is_refused_and_not_fatal(opening, closing):
+def test_endless_nesting_is_refused_and_does_not_crash(opening, closing):
     with pytest.raises(BadJson):
         parse_body(opening * 100_000 + b"1" + closing * 100_000)
     with pytest.raises(BadJson):
@@ -191,7 +191,7 @@ def test_what_is_accepted_does_not_depend_on_the_stack_of_the_caller():
         assert len(deeper(100, messages, stored.data)) == 1
 
 
-def test_a_read_of_nothing_is_an_empty_array():
+def test_an_empty_read_is_an_empty_array():
     assert wrap(b"") == b"[]"
     assert messages(b"") == []
 
@@ -211,13 +211,13 @@ def test_messages_survive_the_round_trip(values, indent):
 
 
 @given(json_values.filter(lambda value: not isinstance(value, list)))
-def test_a_value_alone_is_the_same_as_in_an_array(value):
+def test_a_single_value_is_stored_like_an_array_of_one(value):
     text = json.dumps(value).encode()
     assert parse_body(text) == parse_body(b"[%b]" % text)
 
 
 @given(st.binary(max_size=40) | st.text("[]{},:\"\\ \n0123456789.eE+-truefalsn'", max_size=40).map(str.encode))
-def test_what_is_accepted_is_json_to_others_too(body):
+def test_other_parsers_accept_every_accepted_message(body):
     try:
         stored = parse_body(body, empty_array_ok=True)
     except BadJson:
@@ -226,7 +226,7 @@ def test_what_is_accepted_is_json_to_others_too(body):
 
 
 @pytest.mark.parametrize("around", [b"%b", b"[%b]", b"[1,%b]", b"[%b,{}]", b'[ {"a": %b} ]'])
-def test_one_message_has_its_own_bound(monkeypatch, around):
+def test_a_single_message_has_its_own_limit(monkeypatch, around):
     monkeypatch.setattr(limits, "JSON_MESSAGE_BYTES_MAX", 2 * limits.MIB)
     assert parse_body(around % (b'"' + b"x" * limits.MIB + b'"')).number
     with pytest.raises(MessageTooLarge) as refused:

@@ -111,13 +111,13 @@ def test_an_expiry_is_exact_to_the_microsecond(time):
     assert parse_expires_at(time.isoformat() + "Z") == exact
 
 
-def test_what_never_was_or_was_deleted_is_gone():
+def test_a_stream_that_was_deleted_or_never_existed_is_gone():
     assert is_gone(None, 0, 0)
     assert is_gone(stream(deleted=True), 0, 0)
     assert not is_gone(stream(), 2**60, 0)
 
 
-def test_an_absolute_expiry_is_reached_at_its_very_moment():
+def test_an_absolute_expiry_takes_effect_exactly_at_its_time():
     state = stream(expires_at_us=1_000)
     assert not is_gone(state, 999, 0)
     assert is_gone(state, 1_000, 0)
@@ -129,7 +129,7 @@ def test_reads_do_not_move_an_absolute_expiry():
     assert is_gone(state, 1_000, 999)
 
 
-def test_a_read_slides_the_window_of_a_ttl():
+def test_a_read_slides_the_ttl():
     state = stream(ttl_s=10, expires_at_us=10 * SECOND_US)
     assert expiry_us(state, 0) == 10 * SECOND_US
     assert expiry_us(state, 5 * SECOND_US) == 15 * SECOND_US
@@ -137,10 +137,10 @@ def test_a_read_slides_the_window_of_a_ttl():
     assert is_gone(state, 15 * SECOND_US, 5 * SECOND_US)
 
 
-def test_an_older_read_never_shortens_the_window():
+def test_an_older_read_never_shortens_the_ttl():
     state = stream(ttl_s=10, expires_at_us=30 * SECOND_US)
     assert expiry_us(state, 5 * SECOND_US) == 30 * SECOND_US
 
 
-def test_a_ttl_of_zero_is_over_at_once():
+def test_a_ttl_of_zero_expires_at_once():
     assert is_gone(stream(ttl_s=0, expires_at_us=7), 7, 0)

@@ -13,21 +13,21 @@ def test_an_offset_is_two_numbers_of_sixteen_digits():
 
 
 @given(offsets)
-def test_every_offset_survives_the_wire(offset):
+def test_every_offset_round_trips(offset):
     assert parse_offset(str(offset)) == offset
 
 
 @given(offsets, offsets)
-def test_text_order_is_stream_order(one, other):
+def test_offsets_sort_as_text_in_stream_order(one, other):
     assert (str(one) < str(other)) == (one < other)
 
 
 @given(offsets)
-def test_an_offset_has_no_character_that_a_query_must_escape(offset):
+def test_an_offset_needs_no_escaping_in_a_query(offset):
     assert not set(str(offset)) & set(",&=?/%+ ")
 
 
-def test_the_two_sentinels_are_known():
+def test_both_sentinels_are_recognised():
     assert parse_offset("-1") is Sentinel.BEGINNING
     assert parse_offset("now") is Sentinel.NOW
 

@@ -53,7 +53,7 @@ def test_a_path_is_decoded_exactly_once(raw, path):
         b"a/%2Fb",
     ],
 )
-def test_dots_and_empty_segments_are_refused_however_they_are_written(raw):
+def test_dots_and_empty_segments_are_refused_in_every_spelling(raw):
     with pytest.raises(BadPath):
         parse_path(raw)
 
@@ -65,7 +65,7 @@ def test_control_characters_are_refused(raw):
 
 
 @pytest.mark.parametrize("raw", [b"%ff", b"%C3", b"a%80", b"%ED%A0%80", b"%C0%AE%C0%AE", b"\xff", b"caf\xe9"])
-def test_what_is_not_utf8_is_refused(raw):
+def test_invalid_utf8_is_refused(raw):
     with pytest.raises(BadPath):
         parse_path(raw)
 
@@ -77,7 +77,7 @@ def test_a_broken_percent_sign_is_refused(raw):
         parse_path(raw)
 
 
-def test_the_longest_path_is_counted_in_decoded_bytes():
+def test_the_path_limit_counts_decoded_bytes():
     longest = limits.STREAM_PATH_BYTES_MAX
     assert parse_path(b"a" * longest) == "a" * longest
     assert parse_path(b"%61" * longest) == "a" * longest

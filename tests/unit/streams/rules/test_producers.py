@@ -45,14 +45,14 @@ def test_the_producer_table(known, request_, expected):
             is_duplicate(state, asked)
 
 
-def test_a_gap_says_what_was_expected_and_received():
+def test_a_gap_names_the_expected_and_the_received_seq():
     with pytest.raises(ProducerGap) as caught:
         is_duplicate(ProducerState(TOPIC, 0, 4), ProducerTuple("p", 0, 9))
     assert caught.value.status == 409
     assert caught.value.headers == {"Producer-Expected-Seq": "5", "Producer-Received-Seq": "9"}
 
 
-def test_an_unknown_producer_is_expected_to_start_at_zero():
+def test_an_unknown_producer_must_start_at_zero():
     with pytest.raises(ProducerGap) as caught:
         is_duplicate(None, ProducerTuple("p", 3, 2))
     assert caught.value.headers == {"Producer-Expected-Seq": "0", "Producer-Received-Seq": "2"}
@@ -66,7 +66,7 @@ def test_a_stale_epoch_gets_the_current_one():
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4)), max_size=40))
-def test_accepted_requests_are_gapless_in_each_epoch_and_epochs_only_rise(requests):
+def test_accepted_requests_have_no_gaps_within_an_epoch_and_epochs_only_grow(requests):
     known = None
     accepted = []
     for epoch, seq in requests:

@@ -18,7 +18,7 @@ from tests.support.book import TEXT
         (" max-messages=3 ,max-age=1", Retention(1, None, 3)),
     ],
 )
-def test_a_retention_is_a_list_of_bounds(header, retention):
+def test_a_retention_is_a_list_of_limits(header, retention):
     assert parse_retention(header) == retention
     assert parse_retention(format_retention(retention)) == retention
 

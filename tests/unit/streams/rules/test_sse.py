@@ -60,14 +60,14 @@ def test_a_data_event_has_no_space_that_a_receiver_would_have_to_strip():
         (b"\r\n\r\n", b"data:\ndata:\ndata:\n"),
     ],
 )
-def test_every_line_end_begins_a_data_line_of_its_own(data, lines):
+def test_every_line_ending_starts_its_own_data_line(data, lines):
     assert encode_text(data) == b"event: data\n" + lines + b"\n"
 
 
 @given(line_ends | text)
 @example("a\n\nevent: control\ndata: {}\n\n")
 @example("\r\revent: deleted\rdata:x\r\r")
-def test_text_can_forge_no_event(data):
+def test_text_cannot_forge_an_event(data):
     events = receive(encode_text(data.encode()) + encode_control(OFFSET, "1", True, False))
     assert [event for event, _, _ in events] == ["data", "control"]
 
@@ -91,7 +91,7 @@ def test_binary_data_arrives_whole(data):
     assert b64decode(events[0][1], validate=True) == data
 
 
-def test_a_control_event_says_where_the_reader_is():
+def test_a_control_event_tells_the_readers_offset():
     [(event, data, last_id)] = receive(encode_control(OFFSET, "123", True, False))
     assert event == "control"
     assert json.loads(data) == {"streamNextOffset": str(OFFSET), "streamCursor": "123", "upToDate": True}
@@ -108,14 +108,14 @@ def test_the_last_control_event_of_a_closed_stream_has_no_cursor():
     assert json.loads(data) == {"streamNextOffset": str(OFFSET), "upToDate": True, "streamClosed": True}
 
 
-def test_a_heartbeat_is_no_event():
+def test_a_heartbeat_is_not_an_event():
     assert receive(HEARTBEAT) == []
     assert [event for event, _, _ in receive(DELETED)] == ["deleted"]
 
 
 @given(text)
 @example("aé€🌊")
-def test_text_cut_anywhere_is_sent_in_whole_characters_and_nothing_is_lost(data):
+def test_text_split_anywhere_is_sent_in_whole_characters_without_loss(data):
     encoded = data.encode()
     for cut in range(len(encoded) + 1):
         sent = whole_characters(encoded[:cut])
@@ -125,7 +125,7 @@ def test_text_cut_anywhere_is_sent_in_whole_characters_and_nothing_is_lost(data)
 
 
 @given(text, st.data())
-def test_text_in_arbitrary_pieces_arrives_as_it_was(data, draw):
+def test_text_in_arbitrary_parts_arrives_unchanged(data, draw):
     encoded = data.encode()
     cuts = sorted(draw.draw(st.lists(st.integers(0, len(encoded)), max_size=8)))
     received, held = "", b""
@@ -156,12 +156,12 @@ def test_text_in_arbitrary_pieces_arrives_as_it_was(data, draw):
         b"\xc3\xa9\x80",
     ],
 )
-def test_bytes_that_can_never_become_a_character_are_not_held_back(data):
+def test_bytes_that_cannot_become_a_character_are_not_held_back(data):
     assert whole_characters(data) == len(data)
 
 
 @given(text)
-def test_valid_text_is_not_touched_by_repair(data):
+def test_repair_leaves_valid_text_unchanged(data):
     assert repair(data.encode()) == data.encode()
 
 

@@ -136,7 +136,7 @@ LOCAL = [
 
 
 @pytest.mark.parametrize("url", LOCAL)
-def test_this_machine_is_allowed_only_where_the_operator_says_so(url):
+def test_this_machine_is_allowed_only_if_the_operator_says_so(url):
     check_url(url, allow_local=True)
     with pytest.raises(WebhookUrlRejected):
         check_url(url, allow_local=False)
@@ -158,7 +158,7 @@ def test_this_machine_is_allowed_only_where_the_operator_says_so(url):
         "http://[::ffff:10.0.0.1]/",
     ],
 )
-def test_the_exception_for_this_machine_is_for_nothing_else(url):
+def test_the_exception_for_this_machine_covers_nothing_else(url):
     with pytest.raises(WebhookUrlRejected):
         check_url(url, allow_local=True)
 
@@ -201,7 +201,7 @@ PRIVATE_ADDRESSES = [
 
 @pytest.mark.parametrize("address", PRIVATE_ADDRESSES)
 @pytest.mark.parametrize("allow_local", [False, True])
-async def test_a_name_that_leads_to_a_private_address_is_not_called(address, allow_local):
+async def test_a_name_that_resolves_to_a_private_address_is_not_called(address, allow_local):
     caller = WebhookClient(allow_local=allow_local, resolve=resolver(address))
     with pytest.raises(WebhookFailed, match="not public"):
         await caller.call("https://worker.example/", b"{}", "signature")
@@ -216,12 +216,12 @@ async def test_one_private_address_among_public_ones_is_enough_to_refuse(private
             await caller.call("https://worker.example/", b"{}", "signature")
 
 
-async def test_a_name_that_leads_nowhere_is_not_called():
+async def test_a_name_that_does_not_resolve_is_not_called():
     with pytest.raises(WebhookFailed):
         await WebhookClient(allow_local=False, resolve=resolver()).call("https://worker.example/", b"{}", "s")
 
 
-async def test_localhost_that_leads_elsewhere_is_not_called():
+async def test_a_localhost_that_resolves_elsewhere_is_not_called():
     for address in ("10.0.0.1", "169.254.169.254"):
         caller = WebhookClient(allow_local=True, resolve=resolver(address))
         with pytest.raises(WebhookFailed, match="not public"):

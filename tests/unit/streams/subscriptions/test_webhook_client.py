@@ -80,7 +80,7 @@ async def test_a_redirect_is_an_answer_and_is_not_followed(caller):
     ],
     ids=["nothing", "zeros", "ssh", "html", "status", "length", "header", "chunk", "upgrade", "http-2"],
 )
-async def test_garbage_is_no_answer(caller, raw):
+async def test_garbage_is_not_an_answer(caller, raw):
     with pytest.raises(WebhookFailed):
         await call(caller, answering(raw))
 
@@ -141,7 +141,7 @@ async def test_a_receiver_that_reads_no_data_times_out(caller, monkeypatch):
             await caller.call(url, b"x" * 50_000_000, "s")
 
 
-async def test_a_receiver_that_resets_the_connection_has_failed(caller):
+async def test_a_connection_reset_is_a_failure(caller):
     def reset(connection):
         linger = b"\1\0\0\0\0\0\0\0"
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
@@ -157,7 +157,7 @@ async def test_a_port_without_a_listener_fails(caller):
         await caller.call(f"http://127.0.0.1:{port}/", b"{}", "s")
 
 
-async def test_tls_to_a_receiver_without_it_has_failed(caller):
+async def test_tls_to_a_receiver_without_tls_is_a_failure(caller):
     with socket.create_server(("127.0.0.1", 0)) as plain:
         port = plain.getsockname()[1]
 

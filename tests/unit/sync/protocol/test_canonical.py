@@ -155,7 +155,7 @@ def test_the_fast_path_and_the_exact_serializer_write_the_same(value):
 
 @given(json_trees(st.booleans() | safe_integers | st.floats(0.0001, 1e15, exclude_max=True) | any_text))
 @settings(max_examples=examples(300))
-def test_what_counts_as_plain_is_written_alike_by_both_encoders(value):
+def test_plain_values_are_written_alike_by_both_encoders(value):
     assume(canonical._is_plain(value))
     assert canonical._encode_sorted(value) == canonical._serialize(value)
 
@@ -198,7 +198,7 @@ def test_the_hash_is_sha_256_over_the_canonical_partitions_and_event(event, part
         ('{"a":1,"a":2}', '{"a":2}'),
     ],
 )
-def test_other_spellings_of_one_value_are_the_same_content(one, other):
+def test_different_spellings_of_a_value_are_the_same_content(one, other):
     assert same(one, other)
 
 
@@ -223,7 +223,7 @@ def test_other_values_are_other_content(one, other):
     assert not same(one, other)
 
 
-def test_other_partitions_are_other_content():
+def test_different_partitions_are_different_content():
     assert hash_of("{}", ["a"]) != hash_of("{}", ["a", "b"])
 
 
@@ -300,6 +300,6 @@ def test_an_empty_container_counts_as_a_level():
 
 
 @pytest.mark.parametrize("value", [(1,), {1: 2}, {"a": b"bytes"}, {1, 2}])
-def test_what_is_not_a_json_value_is_a_mistake_of_the_caller(value):
+def test_a_value_that_is_not_json_is_an_error_of_the_caller(value):
     with pytest.raises(TypeError):
         canonicalize(value)

@@ -26,7 +26,7 @@ def refused(rule, partitions):
 
 
 @both
-def test_names_are_nfc_and_duplicates_after_nfc_are_one(rule):
+def test_names_are_normalised_to_nfc_and_then_deduplicated(rule):
     assert rule(["e\u0301", "é", "e\u0301"]) == ("é",)
 
 
@@ -36,7 +36,7 @@ def test_names_are_sorted_by_their_utf8_bytes(rule):
 
 
 @both
-def test_nothing_is_trimmed_or_folded(rule):
+def test_names_are_neither_trimmed_nor_case_folded(rule):
     assert rule([" a", "a ", "A", "a", "ﬁ", "fi"]) == (" a", "A", "a", "a ", "fi", "ﬁ")
 
 
@@ -49,7 +49,7 @@ def test_the_result_is_the_sorted_set_of_nfc_names(rule, partitions):
 
 @both
 @given(partitions=st.lists(names, min_size=1, max_size=20), data=st.data())
-def test_order_and_form_of_the_input_do_not_matter_and_a_second_time_changes_nothing(rule, partitions, data):
+def test_input_order_and_form_do_not_matter_and_normalising_twice_changes_nothing(rule, partitions, data):
     once = rule(partitions)
     shuffled = data.draw(st.permutations(partitions))
     assert rule([unicodedata.normalize("NFD", name) for name in shuffled]) == once
@@ -103,11 +103,11 @@ def test_a_sync_list_may_be_empty():
 
 
 @pytest.mark.parametrize(("rule", "most"), [(normalise, PARTITIONS_MAX), (normalise_filter, FILTER_PARTITIONS_MAX)])
-def test_the_number_of_names_counts_after_deduplication(rule, most):
+def test_the_names_are_counted_after_deduplication(rule, most):
     full = [f"p{number}" for number in range(most)]
     assert len(rule(full + full)) == most
     assert f"at most {most}" in refused(rule, [*full, "one more"])
 
 
-def test_the_limits_are_those_of_the_seed():
+def test_the_limits_are_those_of_the_protocol():
     assert (NAME_BYTES_MAX, PARTITIONS_MAX) == (128, 64)

@@ -156,7 +156,7 @@ def test_a_server_that_accepts_only_uuids_says_so():
     ],
     ids=["another client", "no client", "expired"],
 )
-def test_a_token_that_does_not_fit_ends_the_connection(identity):
+def test_a_token_that_does_not_match_ends_the_connection(identity):
     session = fresh_session()
     say(session, "connect", {"client_id": "ann"}, "c")
     effects = session.verified(identity, NOW_US)
@@ -200,7 +200,7 @@ def test_before_connect_only_heartbeats_are_accepted(type_):
     assert sent(say(session, "heartbeat", {}, "h")) == [("heartbeat_ack", "h", {})]
 
 
-def test_a_second_connect_and_unknown_types_are_refused_and_the_connection_stays():
+def test_a_second_connect_and_unknown_types_are_refused_and_the_connection_stays_open():
     session = active_session()
     for type_, detail in [
         ("connect", "connect was already sent on this connection"),
@@ -215,7 +215,7 @@ def test_a_second_connect_and_unknown_types_are_refused_and_the_connection_stays
         assert session.state is State.ACTIVE
 
 
-def test_the_payload_of_a_refused_type_is_not_even_decoded():
+def test_the_payload_of_a_refused_type_is_not_decoded():
     effects = fresh_session().receive(*parse_envelope(text("sync", {"partitions": 5})), NOW_US)
     assert types(effects) == [Send]
 
@@ -252,7 +252,7 @@ def test_a_token_that_expires_ends_the_connection_even_in_the_middle_of_a_sync()
         (OversizeMessage(), "bad_request", 1009),
     ],
 )
-def test_what_fails_is_answered_and_only_some_of_it_ends_the_connection(error, code, close):
+def test_failures_are_answered_and_only_some_end_the_connection(error, code, close):
     session = active_session()
     effects = session.fail(error, "x", NOW_US)
     assert error_code(effects) == code
@@ -266,7 +266,7 @@ def test_a_retryable_error_says_when_to_retry():
     assert payload["details"] == {"retry_after_ms": limits.RETRY_AFTER_S * 1000}
 
 
-def test_a_message_that_cannot_be_read_is_answered_with_its_id_if_that_could_be_read():
+def test_an_unreadable_message_is_answered_with_its_id_if_that_could_be_read():
     session = fresh_session()
     for message, msg_id in [
         (b"{", None),
@@ -303,7 +303,7 @@ def test_refusals_wait_for_the_submits_before_them_too():
     assert [type_ for type_, _, _ in sent(effects)] == ["submit_events_result", "error"]
 
 
-def test_an_error_that_ends_the_connection_is_sent_after_the_replies_that_wait():
+def test_an_error_that_ends_the_connection_is_sent_after_the_waiting_replies():
     session = active_session(ANN)
     reply = submit(session, "1", msg_id="s")
     assert session.token_expired(NOW_US) == [Close(1008, "auth_failed")]
@@ -311,7 +311,7 @@ def test_an_error_that_ends_the_connection_is_sent_after_the_replies_that_wait()
     assert [type_ for type_, _, _ in sent(effects)] == ["submit_events_result", "error"]
 
 
-def test_the_older_generation_has_replies_of_its_own():
+def test_a_connection_of_the_older_protocol_generation_has_its_own_replies():
     session = active_session()
     reply = submit(session, "1", single=True)
     [(type_, _, payload)] = sent(session.committed(reply, (committed("1", 4),), NOW_US))
@@ -330,7 +330,7 @@ def test_the_older_generation_has_replies_of_its_own():
         (ValueError("a bug"), "server_error", True),
     ],
 )
-def test_a_submit_that_failed_is_answered_in_its_turn(error, code, closes):
+def test_a_failed_submit_is_answered_in_its_turn(error, code, closes):
     session = active_session()
     first, second = submit(session, "1", msg_id="s1"), submit(session, "2", msg_id="s2")
     effects = session.submit_failed(second, error, NOW_US)
@@ -381,7 +381,7 @@ def test_a_request_that_does_not_continue_the_cycle_begins_another(partitions, s
     assert (read.cycle.began_since, read.cycle.until) == (since, 20)
 
 
-def test_a_sync_replaces_the_subscriptions_and_without_any_leaves_them():
+def test_a_sync_replaces_the_subscriptions_and_one_without_any_keeps_them():
     session = active_session()
     before, _ = ask(session, ["a"], subscription_partitions=["a", "b"])
     assert before == [Subscribe(["a", "b"]), Unsubscribe([])]
@@ -403,7 +403,7 @@ def test_in_core_mode_a_sync_subscribes_to_its_partitions_unless_it_says_otherwi
 @pytest.mark.parametrize(
     "request_", [{"partitions": ["c"]}, {"partitions": ["a"], "subscription_partitions": ["a", "c"]}]
 )
-def test_a_sync_for_partitions_that_are_not_granted_is_refused_and_changes_nothing(request_):
+def test_a_sync_for_ungranted_partitions_is_refused_and_changes_nothing(request_):
     session = active_session(ANN)
     effects = say(session, "sync", request_ | {"since_committed_id": 0})
     assert error_code(effects) == "forbidden"
@@ -531,14 +531,14 @@ def test_disconnect_closes_when_the_replies_before_it_have_been_sent():
     assert session.replies_sent() == (Close(1000, ""),)
 
 
-def test_a_message_that_was_being_decoded_when_the_connection_ended_does_nothing():
+def test_a_message_that_is_decoded_after_the_connection_ended_does_nothing():
     session = active_session(ANN)
     [decode] = session.receive(*parse_envelope(text("submit_events", {"events": [draft()]})), NOW_US)
     session.token_expired(NOW_US)
     assert session.decoded(decode_request(decode.envelope, decode.placeholder), NOW_US) == ()
 
 
-def test_a_connection_that_is_gone_is_unsubscribed():
+def test_a_lost_connection_is_unsubscribed():
     session = subscribed_session("a", "b")
     assert session.disconnected() == (Unsubscribe(["a", "b"]),)
     assert session.state is State.CLOSED

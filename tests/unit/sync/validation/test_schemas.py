@@ -93,7 +93,7 @@ def test_a_keyword_accepts_and_refuses_as_the_specification_says(schema, good, b
         (r"^(a|b$)", ["ax", "b"], ["bx", "b\n"]),
     ],
 )
-def test_a_pattern_is_searched_for_and_ends_at_the_very_end(pattern, good, bad):
+def test_a_pattern_is_searched_for_and_a_dollar_matches_only_the_very_end(pattern, good, bad):
     assert [text for text in good if not accepts({"pattern": pattern}, text)] == []
     assert [text for text in bad if accepts({"pattern": pattern}, text)] == []
     assert accepts({"pattern": pattern}, 5)
@@ -145,7 +145,7 @@ def test_keywords_beside_a_reference_count():
     assert [json_schema(schema)({"v": value}, []) == [] for value in ("ab", "a", 1)] == [True, False, False]
 
 
-def test_an_event_too_deep_for_a_recursive_schema_is_refused_and_no_crash():
+def test_an_event_too_deep_for_a_recursive_schema_is_refused_without_a_crash():
     event: dict[str, Any] = {"id": 0}
     for number in range(5000):
         event = {"id": number, "children": [event]}
@@ -196,7 +196,7 @@ def test_an_event_too_deep_for_a_recursive_schema_is_refused_and_no_crash():
         ({"$defs": []}, r"#/\$defs: must be an object"),
     ],
 )
-def test_a_schema_that_could_not_be_enforced_is_refused_when_it_is_loaded(schema, reason):
+def test_an_unenforceable_schema_is_refused_when_it_is_loaded(schema, reason):
     with pytest.raises(SettingsError, match=reason):
         json_schema(schema)
 
@@ -215,11 +215,11 @@ def test_a_schema_that_applies_itself_without_end_is_refused(schema):
 
 
 @pytest.mark.parametrize("name", [*sorted(ANNOTATIONS), "$id"])
-def test_annotations_are_allowed_and_demand_nothing(name):
+def test_annotations_are_allowed_and_require_nothing(name):
     assert json_schema({name: "x"})({"any": "event"}, []) == []
 
 
-def test_the_answer_is_bounded_however_much_is_wrong():
+def test_the_answer_is_bounded_however_many_errors_there_are():
     assert len(faults({"items": False}, [0] * 100_000)) == ERRORS_MAX
     (error,) = json_schema({"additionalProperties": False})({"k" * 100_000: 1}, [])
     assert len(error.field) == FIELD_CHARS_MAX

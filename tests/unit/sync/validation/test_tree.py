@@ -115,7 +115,7 @@ def test_only_the_six_actions_are_accepted(kind):
         (move("x", postion="last"), "event.payload.options.postion"),
     ],
 )
-def test_a_wrong_shape_is_refused_at_its_field(event, field):
+def test_an_invalid_shape_is_refused_at_its_field(event, field):
     assert errors(event) == [field]
 
 
@@ -126,14 +126,14 @@ def test_a_target_is_a_path_of_non_empty_keys(target):
     assert errors(action("unset", target=target)) == ["event.payload.target"]
 
 
-def test_a_target_has_a_longest_path():
+def test_a_target_path_has_a_length_limit():
     assert errors(action("unset", target="a" + ".a" * (TARGET_KEYS_MAX - 1))) == []
 
 
 # set and unset
 
 
-def test_set_makes_the_objects_on_its_way():
+def test_set_creates_the_objects_on_its_path():
     assert replay(action("set", target="a.b.c", value=1)) == {"a": {"b": {"c": 1}}}
 
 
@@ -148,7 +148,7 @@ def test_set_merges_one_level_of_an_object_unless_replace_is_true():
     assert replay(action("set", target="a", value=value, options={"replace": True}), state=state) == {"a": value}
 
 
-def test_set_replaces_what_is_not_an_object():
+def test_set_replaces_a_value_that_is_not_an_object():
     assert replay(action("set", target="a", value={"x": 1}), state={"a": 5}) == {"a": {"x": 1}}
 
 
@@ -157,7 +157,7 @@ def test_unset_removes_one_key():
 
 
 @pytest.mark.parametrize("target", ["x", "a.x", "a.b.x", "l.0"])
-def test_unset_needs_its_target(target):
+def test_unset_needs_an_existing_target(target):
     with pytest.raises(TreeConflict):
         apply_action({"a": {"b": 1}, "l": [1]}, action("unset", target=target))
 
@@ -194,7 +194,7 @@ def test_without_options_a_node_is_inserted_first_at_the_top():
     assert outline(replay(move("a2"), state=FOREST)) == ["a2", ("a", [("a1", ["a11"])]), "b"]
 
 
-def test_the_items_hold_the_fields_without_the_id():
+def test_the_items_hold_the_fields_except_the_id():
     assert FOREST["t"]["items"]["a"] == {"name": "A"}
 
 
@@ -202,7 +202,7 @@ def test_moving_a_node_moves_its_descendants():
     assert outline(replay(move("a1", parent="b"), state=FOREST)) == [("a", ["a2"]), ("b", [("a1", ["a11"])])]
 
 
-def test_a_move_within_one_parent_changes_the_order_only():
+def test_a_move_within_one_parent_changes_only_the_order():
     moved = replay(move("a1", parent="a", position={"after": "a2"}), state=FOREST)
     assert outline(moved) == [("a", ["a2", ("a1", ["a11"])]), "b"]
 
@@ -220,7 +220,7 @@ def test_an_update_merges_or_replaces_the_fields():
     assert replay(replaced, state=FOREST)["t"]["items"]["a"] == {"n": 1}
 
 
-def test_a_deep_target_can_hold_a_tree_beside_other_keys():
+def test_a_deep_target_can_hold_a_tree_next_to_other_keys():
     state = replay(
         action("set", target="doc.files", value=EMPTY_TREE | {"title": "Files"}),
         action("treePush", target="doc.files", value={"id": "x"}),
@@ -259,7 +259,7 @@ def test_an_action_that_does_not_fit_the_state_is_a_conflict(event, reason):
 @pytest.mark.parametrize(
     "event", [{}, {"type": "set"}, action("treeMove", target="t", options={}), move("a", parent="a")]
 )
-def test_what_is_no_action_is_a_conflict_too(event):
+def test_an_invalid_action_is_a_conflict_too(event):
     with pytest.raises(TreeConflict):
         apply_action(FOREST, event)
 
@@ -289,7 +289,7 @@ NODE = {"id": "x", "children": []}
         action("treeUpdate", target="t", value={"items": {}, "tree": [NODE]}, options={"id": "a"}),
     ],
 )
-def test_no_action_leaves_an_ill_formed_tree(event):
+def test_no_action_leaves_a_malformed_tree(event):
     with pytest.raises(TreeConflict):
         replay(event, state=FOREST | {"half": {"items": {}}})
 
@@ -299,7 +299,7 @@ def test_a_tree_or_a_part_of_it_can_be_unset():
     assert replay(action("unset", target="t.items"), state=FOREST).keys() == {"t"}
 
 
-def test_the_state_given_is_not_changed():
+def test_the_given_state_is_not_changed():
     before = copy.deepcopy(FOREST)
     for event in (
         push("x", "a1"),
@@ -322,7 +322,7 @@ def depth(value):
     return levels
 
 
-def test_a_tree_grows_only_as_deep_as_a_snapshot_can_be_sent():
+def test_a_tree_grows_no_deeper_than_a_snapshot_can_be_sent():
     state, parent = replay(NEW_TREE), "_root"
     with pytest.raises(TreeConflict, match="levels deep"):  # noqa: PT012
         for number in range(STATE_LEVELS_MAX):
@@ -409,7 +409,7 @@ def test_any_sequence_of_actions_keeps_every_tree_well_formed(sequence):
     st.lists(st.builds(push, ids, ids | st.just("_root"), st.sampled_from(["first", "last"])), max_size=20), ids, ids
 )
 @settings(max_examples=examples(300))
-def test_a_move_is_accepted_exactly_when_both_nodes_are_there_and_the_parent_is_not_below(pushes, node, parent):
+def test_a_move_is_accepted_exactly_if_both_nodes_exist_and_the_parent_is_not_below_the_node(pushes, node, parent):
     state = replay(NEW_TREE)
     below = {}
     for event in pushes:
@@ -444,7 +444,7 @@ def test_a_move_is_accepted_exactly_when_both_nodes_are_there_and_the_parent_is_
         max_leaves=15,
     ).filter(lambda value: isinstance(value, dict))
 )
-def test_any_object_is_either_accepted_or_named_wrong_and_then_a_conflict(event):
+def test_any_object_is_either_accepted_or_reported_invalid_and_then_a_conflict(event):
     wrong = tree_validator(event, [])
     if wrong:
         assert all(error.field.startswith("event") for error in wrong)

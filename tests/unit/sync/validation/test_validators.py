@@ -93,12 +93,12 @@ def test_a_hook_is_named_by_module_and_callable():
         ("json:__name__", "is not callable"),
     ],
 )
-def test_a_hook_that_cannot_be_called_stops_the_start(name, reason):
+def test_an_uncallable_hook_stops_the_start(name, reason):
     with pytest.raises(SettingsError, match=reason):
         load_hook(name)
 
 
-def test_schemas_are_read_from_the_json_files_of_a_directory(tmp_path):
+def test_schemas_are_loaded_from_the_json_files_of_a_directory(tmp_path):
     (tmp_path / "note.created.json").write_text('{"required": ["text"]}')
     (tmp_path / "free.json").write_text("{}")
     (tmp_path / "README.md").write_text("not a schema")

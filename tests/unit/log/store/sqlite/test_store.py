@@ -174,7 +174,7 @@ def leave_behind(directory: Path, files: dict[str, bytes]) -> None:
 
 
 @pytest.mark.usefixtures("lax_umask")
-async def test_files_are_private_whatever_the_umask(tmp_path: Path) -> None:
+async def test_files_are_private_regardless_of_the_umask(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         await Writing(store).append(1, b"data").save()
         found = modes(tmp_path)
@@ -413,7 +413,7 @@ async def test_after_a_failed_sync_erasing_is_refused_too(tmp_path: Path, disk: 
         assert await data(store) == b"kept"
 
 
-async def test_a_sync_that_fails_while_erasing_breaks_the_store(tmp_path: Path, disk: FaultyDisk) -> None:
+async def test_a_failed_sync_during_an_erase_breaks_the_store(tmp_path: Path, disk: FaultyDisk) -> None:
     async with opened(tmp_path, disk.name) as store:
         await Writing(store).append(1, b"kept").save()
         disk.fail_syncs()
@@ -425,7 +425,7 @@ async def test_a_sync_that_fails_while_erasing_breaks_the_store(tmp_path: Path, 
             await Writing(store, {1: 4}).append(1, b"refused").save()
 
 
-async def test_a_sync_that_fails_in_a_checkpoint_breaks_the_store(
+async def test_a_failed_sync_during_a_checkpoint_breaks_the_store(
     tmp_path: Path, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with opened(tmp_path, disk.name) as store:

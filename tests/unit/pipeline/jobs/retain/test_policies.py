@@ -75,7 +75,7 @@ def test_an_invalid_policy_is_refused(text, fault):
         parse_policies(text)
 
 
-def test_the_fault_names_file_and_policy(tmp_path):
+def test_the_error_names_the_file_and_the_policy(tmp_path):
     path = tmp_path / "retention.toml"
     with pytest.raises(BadPolicy, match=r"cannot read .*retention.toml: No such file"):
         load_policies(path)
@@ -105,7 +105,7 @@ def test_the_first_policy_that_matches_applies():
     assert policies.find("partition", "else/where") == 3
 
 
-def test_what_no_policy_matches_is_kept():
+def test_data_that_no_policy_matches_is_kept():
     policies = parse_policies("[[policy]]\npartitions='a'\nmax_events=1")
     assert policies.find("partition", "b") is None
     assert policies.find("stream", "a") is None
@@ -120,7 +120,7 @@ histories = st.lists(
 
 
 def records_of(history):
-    """(gap to the id before, age in seconds, messages, size) of each record, oldest first; ages need not fall."""
+    """(gap after the previous id, age in seconds, messages, size) of each record, oldest first; ages may also rise."""
     records, at = [], 0
     for gap, age_s, messages, size in history:
         at += gap
@@ -156,7 +156,7 @@ def test_nothing_that_the_policy_keeps_is_pruned(history, kind, age_s, events, s
 
 
 @given(histories, bounds, st.integers(0, 40), st.integers(0, 40))
-def test_a_requirement_only_ever_keeps_more(history, events, cap, more):
+def test_a_requirement_can_only_keep_more(history, events, cap, more):
     policy = Policy(name="p", kind="partition", globs=("**",), max_events=events)
     records = records_of(history)
     assert find_floor(policy, records, NOW_US, cap) <= find_floor(policy, records, NOW_US, cap + more)

@@ -54,7 +54,7 @@ def test_the_newest_value_of_a_key_wins_and_null_removes_it():
         assert extract(lww, nothing) is None
 
 
-def test_a_key_of_several_fields_is_their_array():
+def test_a_key_of_several_fields_is_an_array_of_them():
     lww = make_reducer("lww", ["shop", "order.id"])
     found = extract(lww, {"shop": "a", "order": {"id": 7}})
     assert (found.key, json.loads(found.value)) == ('["a",7]', {"shop": "a", "order": {"id": 7}})
@@ -77,7 +77,7 @@ def change(operation, key="1", type_="user", **fields):
     return {"type": type_, "key": key, "headers": {"operation": operation}, **fields}
 
 
-def test_the_state_protocol_is_materialised_as_its_document_says():
+def test_the_state_protocol_is_materialised_as_its_specification_says():
     state = make_reducer("state")
     assert isinstance(state, StateProtocol)
     messages = [
@@ -107,7 +107,7 @@ def test_the_state_protocol_is_materialised_as_its_document_says():
 
 
 @pytest.mark.parametrize("name", ["lww", "state", "tree"])
-def test_a_state_that_is_not_of_this_reducer_is_refused(name):
+def test_a_state_of_another_reducer_is_refused(name):
     reducer = make_reducer(name, ["k"] if name == "lww" else [])
     with pytest.raises(ReducerFailed):
         reducer.begin(b"[1,2]")
@@ -122,7 +122,7 @@ def test_an_action_that_does_not_fit_the_tree_is_ignored():
     assert tree.step(state, Message(7, 3, 0, "")) == (state, False)
 
 
-def test_what_a_function_returns_must_be_json():
+def test_the_result_of_a_function_must_be_json():
     function = make_reducer("builtins:max")
     assert isinstance(function, Function)
     assert function.encode({"a": 1}) == b'{"a":1}'

@@ -27,7 +27,7 @@ from tests.support.ledger import PULL_WAKE, WEBHOOK
 # Creating
 
 
-def test_the_same_configuration_again_confirms_it(ledger):
+def test_the_same_configuration_again_is_confirmed(ledger):
     assert ledger.put(WEBHOOK, "a", "b")
     before = ledger.subscription
     assert not ledger.put(WEBHOOK, "b", "a", "a", nonce="another")
@@ -55,7 +55,7 @@ def test_any_other_configuration_is_a_conflict(ledger, other):
     assert ledger.subscription.config == WEBHOOK
 
 
-def test_the_hash_tells_configurations_apart_but_not_the_order_of_streams():
+def test_the_hash_distinguishes_configurations_but_ignores_the_order_of_streams():
     assert hash_config(WEBHOOK, ("a", "b")) == hash_config(WEBHOOK, ("b", "a", "b"))
     hashes = {
         hash_config(config, streams)
@@ -82,7 +82,7 @@ def test_a_subscription_needs_a_pattern_or_streams():
 # Links
 
 
-def test_explicit_streams_are_linked_at_their_tail_and_missing_ones_at_their_beginning(ledger):
+def test_explicit_streams_are_linked_at_their_end_and_missing_ones_at_their_beginning(ledger):
     ledger.create("a", b"old data")
     ledger.put(WEBHOOK, "a", "missing")
     assert ledger.links() == {"a": Link(0, 8, True), "missing": Link(0, 0, True)}
@@ -99,7 +99,7 @@ def test_a_link_to_a_deleted_path_waits_for_its_next_incarnation(ledger):
     assert has_pending(ledger.subscription, "a", ledger.link("a"), ledger.stream("a"))
 
 
-def test_adding_a_stream_links_it_at_its_tail_and_again_changes_nothing(ledger):
+def test_adding_a_stream_links_it_at_its_end_and_adding_it_again_changes_nothing(ledger):
     ledger.create("a", b"old")
     ledger.put(WEBHOOK)
     ledger.run(AddStreams("sub", "nonce", ("a",)))
@@ -118,7 +118,7 @@ def test_adding_a_stream_that_the_pattern_links_makes_it_explicit_and_keeps_its_
     assert ledger.link("e/1") == Link(0, 0, True)
 
 
-def test_adding_what_the_pattern_implies_begins_where_the_implied_link_did(ledger):
+def test_adding_a_stream_that_the_pattern_implies_begins_where_the_implied_link_did(ledger):
     ledger.put(WEBHOOK)
     ledger.create("e/1", b"data")
     ledger.append("e/1", b"more")
@@ -146,7 +146,7 @@ def test_removing_an_explicit_link_keeps_the_link_by_pattern_and_its_offset(ledg
 # Deleting
 
 
-def test_a_deleted_subscription_is_not_there_for_anybody(ledger):
+def test_a_deleted_subscription_is_not_found(ledger):
     ledger.put(WEBHOOK, "a")
     ledger.run(DeleteSubscription("sub", "nonce"))
     for command in (
@@ -211,7 +211,7 @@ SUBSCRIPTION = Subscription("nonce", WEBHOOK, "hash", "http://server", 0, Commit
         (None, stream(5, last_id=99, soft_deleted=True), False),
     ],
 )
-def test_a_stream_is_pending_when_it_holds_more_than_was_acknowledged(link, state, pending):
+def test_a_stream_is_pending_when_it_holds_more_than_its_worker_acknowledged(link, state, pending):
     assert has_pending(SUBSCRIPTION, "e/1", link, state) is pending
 
 
@@ -222,7 +222,7 @@ def test_a_link_is_implied_only_where_the_pattern_matches():
     assert not has_pending(without, "e/1", None, stream(5, last_id=99))
 
 
-def test_offsets_of_links_are_those_of_streams(ledger):
+def test_links_use_the_offsets_of_streams(ledger):
     ledger.create("a", b"data")
     ledger.put(WEBHOOK, "a")
     link = ledger.link("a")
@@ -230,7 +230,7 @@ def test_offsets_of_links_are_those_of_streams(ledger):
     assert link.acked == Offset(0, 4) == ledger.states[stream_key("a")].next_offset
 
 
-def test_a_subscription_of_before_there_were_owners_can_be_read(ledger):
+def test_a_subscription_without_an_owner_can_be_read(ledger):
     ledger.put(WEBHOOK, "a")
     stored = msgpack.decode(SUBSCRIPTIONS.encode(replace(ledger.subscription, owner="client ada")))
     assert stored[-1] == "client ada"

@@ -61,7 +61,7 @@ def test_a_change_without_subscriptions_wakes_none(ann):
     assert (ann.paths("ann"), ann.ready()) == ([], [])
 
 
-def test_a_change_makes_the_subscriptions_ready_whose_pattern_matches(ann):
+def test_a_change_makes_subscriptions_with_a_matching_pattern_ready(ann):
     ann.note_subscription("bob", subscription("f/*", nonce="bob"))
     ann.change("e/1", "e/deep/er", "g/1")
     assert ann.ready() == ["ann"]
@@ -84,7 +84,7 @@ def test_a_wake_stream_does_not_wake_its_own_subscription(pending):
     assert pending.ready() == ["bob"]
 
 
-def test_an_explicit_link_is_looked_at_at_once_and_until_it_is_removed(ann):
+def test_an_explicit_link_is_checked_at_once_and_until_it_is_removed(ann):
     ann.note_link(link_name("ann", "other"), EXPLICIT)
     ann.match_changes()
     assert (ann.paths("ann"), ann.has_explicit("other")) == (["other"], True)
@@ -145,7 +145,7 @@ def test_a_new_incarnation_inherits_no_pending_streams_and_no_explicit_links(ann
     assert (ann.paths("ann"), ann.has_explicit("other"), ann.ready()) == ([], False, [])
 
 
-def test_after_forgetting_all_the_same_subscriptions_can_be_learnt_again(ann):
+def test_after_a_reset_the_same_subscriptions_can_be_added_again(ann):
     ann.change("e/1")
     ann.forget_all()
     assert (ann.subscriptions, ann.ready(), ann.oldest_id()) == ({}, [], None)
@@ -154,7 +154,7 @@ def test_after_forgetting_all_the_same_subscriptions_can_be_learnt_again(ann):
     assert sorted(ann.paths("ann")) == ["e/1", "e/2"]
 
 
-def test_nothing_older_than_the_oldest_subscription_is_new_to_any(pending):
+def test_nothing_older_than_the_oldest_subscription_is_new(pending):
     for name, created_id in (("ann", 7), ("bob", 3), ("cid", 9)):
         pending.note_subscription(name, subscription("e/*", nonce=name, created_id=created_id))
     assert pending.oldest_id() == 3
@@ -177,7 +177,7 @@ def test_a_subscription_with_nothing_pending_is_not_woken(ann):
     assert ann.idle_with_pending("nobody") is None
 
 
-def test_ready_ones_are_taken_in_parts_and_each_once(pending):
+def test_ready_subscriptions_are_taken_in_parts_and_each_once(pending):
     for number in range(5):
         pending.note_subscription(f"sub{number}", subscription("e/*", nonce=f"nonce{number}"))
     pending.change("e/1")
@@ -208,7 +208,7 @@ def test_a_stream_without_news_is_forgotten_until_it_changes(ann):
     assert (ann.paths("ann"), ann.ready(), ann.notices) == (["e/1"], ["ann"], notices + 1)
 
 
-def test_a_change_that_arrives_while_a_wake_looks_is_not_settled_away(ann):
+def test_a_change_that_arrives_during_a_wake_is_not_settled_by_it(ann):
     ann.change("e/1", "e/2")
     ann.ready()
     since = ann.change_count
@@ -217,7 +217,7 @@ def test_a_change_that_arrives_while_a_wake_looks_is_not_settled_away(ann):
     assert (ann.paths("ann"), ann.ready()) == (["e/1"], ["ann"])
 
 
-def test_what_one_subscription_has_settled_is_still_pending_for_another(ann):
+def test_a_stream_that_one_subscription_has_settled_is_still_pending_for_another(ann):
     ann.note_subscription("bob", subscription("e/*", nonce="bob"))
     ann.change("e/1")
     ann.clear_pending("ann", ["e/1"], ann.change_count)
@@ -226,14 +226,14 @@ def test_what_one_subscription_has_settled_is_still_pending_for_another(ann):
     assert ann.paths("ann") == ["e/1"]
 
 
-def test_what_was_left_by_a_look_makes_ready_again(ann):
+def test_streams_that_a_wake_left_over_make_its_subscription_ready_again(ann):
     ann.change("e/1", "e/2")
     ann.ready()
     ann.clear_pending("ann", ["e/1"], ann.change_count)
     assert (ann.paths("ann"), ann.ready()) == (["e/2"], ["ann"])
 
 
-def test_settling_for_a_subscription_that_is_gone_does_nothing(ann):
+def test_settling_for_a_deleted_subscription_does_nothing(ann):
     ann.change("e/1")
     ann.note_subscription("ann", None)
     ann.clear_pending("ann", ["e/1"], ann.change_count)

@@ -42,19 +42,19 @@ def published(ring):
 # Keys
 
 
-def test_keys_are_made_once_and_then_stay(ledger):
+def test_keys_are_created_once_and_then_kept(ledger):
     ring = ensure(ledger)
     assert ensure(ledger) == ring == ledger.states[KEYRING_KEY]
     assert ring.active.kid.startswith("ds_")
 
 
-def test_a_key_id_is_made_of_the_key_alone():
+def test_a_key_id_depends_on_the_key_alone():
     seed = bytes(range(32))
     assert make_key(seed, 0).kid == make_key(seed, 99).kid
     assert make_key(seed, 0).kid != make_key(seed[::-1], 0).kid
 
 
-def test_the_published_keys_are_a_jwk_set_without_anything_private(ledger):
+def test_the_published_keys_are_a_jwk_set_without_private_parts(ledger):
     ring = ensure(ledger)
     (key,) = jwks(ring)["keys"]
     assert {name: key[name] for name in key if name != "x"} == {
@@ -131,7 +131,7 @@ def test_a_key_is_replaced_when_it_is_too_old(ledger):
     assert published(ring) == [ring.active.kid, first.active.kid]
 
 
-def test_many_rotations_publish_a_bounded_number_of_keys(ledger):
+def test_many_rotations_publish_a_limited_number_of_keys(ledger):
     for _ in range(limits.RETIRED_KEYS_MAX + 5):
         ring = ensure(ledger, rotate=True)
     assert len(set(published(ring))) == limits.RETIRED_KEYS_MAX + 1
@@ -148,11 +148,11 @@ def ring(ledger) -> Keyring:
 CLAIMS = TokenClaims("sub", "nonce", 7)
 
 
-def test_a_token_gives_back_its_claims(ring):
+def test_a_token_returns_its_claims(ring):
     assert read_token(ring, make_token(ring, CLAIMS), "sub") == CLAIMS
 
 
-def test_a_token_is_for_one_subscription(ring):
+def test_a_token_is_valid_for_one_subscription(ring):
     with pytest.raises(TokenInvalid):
         read_token(ring, make_token(ring, CLAIMS), "sub2")
 
@@ -171,7 +171,7 @@ def test_a_token_with_other_claims_under_an_old_signature_is_refused(ring, claim
         read_token(ring, f"{payload}.{signature}", "sub")
 
 
-def test_a_token_with_any_bit_of_its_signature_wrong_is_refused(ring):
+def test_a_token_with_any_bit_of_its_signature_flipped_is_refused(ring):
     payload, _, signature = make_token(ring, CLAIMS).partition(".")
     mac = decode(signature)
     for bit in range(0, len(mac) * 8, 7):
@@ -204,6 +204,6 @@ def test_a_token_with_any_bit_of_its_signature_wrong_is_refused(ring):
         "_w.AA",  # not UTF-8
     ],
 )
-def test_garbage_is_no_token(ring, garbage):
+def test_garbage_is_refused_as_a_token(ring, garbage):
     with pytest.raises(TokenInvalid):
         read_token(ring, garbage, "sub")

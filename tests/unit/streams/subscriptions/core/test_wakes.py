@@ -67,7 +67,7 @@ def is_idle(state):
 # idle -> woken
 
 
-def test_an_idle_webhook_with_news_is_woken_under_a_lease(webhook):
+def test_an_idle_webhook_with_new_data_is_woken_under_a_lease(webhook):
     woken = webhook.wake("e/1")
     assert woken.streams == (LinkedStream("e/1", "glob", str(Offset(0, 0)), str(Offset(0, 4))),)
     state = webhook.subscription
@@ -76,7 +76,7 @@ def test_an_idle_webhook_with_news_is_woken_under_a_lease(webhook):
     assert state.snapshot == (("e/1", str(Offset(0, 4))),)
 
 
-def test_an_idle_pull_wake_with_news_writes_one_message_and_waits_for_a_worker(pull_wake):
+def test_an_idle_pull_wake_with_new_data_writes_one_message_and_waits_for_a_worker(pull_wake):
     pull_wake.wake("e/1")
     state = pull_wake.subscription
     assert (state.generation, state.wake_id, state.holder, state.lease_until_us) == (1, "w_1", None, None)
@@ -127,7 +127,7 @@ def test_a_wake_message_keeps_its_stream_alive_like_any_write(ledger):
     assert ledger.stream("wakes").expires_at_us == ledger.now_us + 100 * SECOND_US
 
 
-def test_without_news_nothing_is_woken_and_the_quiet_ones_are_named(webhook):
+def test_without_new_data_nothing_is_woken_and_the_up_to_date_streams_are_named(webhook):
     webhook.create("e/2")
     before = webhook.subscription
     woken = webhook.wake("e/2", "e/3")
@@ -137,7 +137,7 @@ def test_without_news_nothing_is_woken_and_the_quiet_ones_are_named(webhook):
 
 
 @pytest.mark.parametrize("kind", ["webhook", "pull_wake"])
-def test_a_wake_that_is_under_way_is_not_overtaken_by_another(request, kind):
+def test_a_second_wake_does_not_replace_one_in_progress(request, kind):
     ledger = request.getfixturevalue(kind)
     ledger.wake("e/1")
     before = ledger.subscription
@@ -212,7 +212,7 @@ def test_a_second_claim_gets_the_name_of_the_holder(pull_wake):
         assert (error["code"], error["current_holder"], error["generation"]) == ("ALREADY_CLAIMED", "ann", 1)
 
 
-def test_a_claim_after_the_lease_fences_the_one_before(pull_wake):
+def test_a_claim_after_the_lease_fences_the_previous_worker(pull_wake):
     pull_wake.claim("e/1", worker="ann")
     old = pull_wake.fencing
     pull_wake.advance(LEASE_S)
@@ -223,7 +223,7 @@ def test_a_claim_after_the_lease_fences_the_one_before(pull_wake):
         pull_wake.acknowledge(("e/1", 4), fencing=old)
 
 
-def test_a_claim_without_news_is_refused_and_changes_nothing(pull_wake):
+def test_a_claim_without_new_data_is_refused_and_changes_nothing(pull_wake):
     pull_wake.claim("e/1")
     pull_wake.acknowledge(("e/1", 4), done=True)
     with pytest.raises(NoPendingWork):
@@ -231,7 +231,7 @@ def test_a_claim_without_news_is_refused_and_changes_nothing(pull_wake):
     assert is_idle(pull_wake.subscription)
 
 
-def test_only_a_pull_wake_is_claimed_and_only_while_it_is_there(webhook):
+def test_only_an_existing_pull_wake_can_be_claimed(webhook):
     with pytest.raises(InvalidSubscription):
         webhook.claim("e/1")
     with pytest.raises(SubscriptionNotFound):
@@ -341,7 +341,7 @@ def test_nothing_but_an_acknowledgement_moves_a_cursor(request, kind):
     assert ledger.link("e/1") == Link(0, 0, False)
 
 
-def test_done_ends_the_wake_and_says_whether_more_is_pending(pull_wake):
+def test_done_ends_the_wake_and_reports_whether_more_is_pending(pull_wake):
     pull_wake.claim("e/1")
     assert pull_wake.acknowledge(("e/1", 2), done=True) is True
     assert is_idle(pull_wake.subscription)
@@ -397,14 +397,14 @@ def test_a_webhook_is_acknowledged_without_a_holder(webhook):
     assert is_idle(webhook.subscription)
 
 
-def test_a_released_subscription_is_idle_with_its_news_still_pending(pull_wake):
+def test_a_released_subscription_is_idle_with_its_data_still_pending(pull_wake):
     pull_wake.claim("e/1")
     pull_wake.run(Release("sub", pull_wake.fencing))
     assert is_idle(pull_wake.subscription)
     assert pull_wake.wake("e/1").state.generation == 2
 
 
-def test_every_wake_has_a_higher_generation_than_any_before(pull_wake):
+def test_every_wake_has_a_higher_generation_than_all_before(pull_wake):
     seen = []
     for _ in range(3):
         pull_wake.wake("e/1")
@@ -421,7 +421,7 @@ def test_every_wake_has_a_higher_generation_than_any_before(pull_wake):
 # Retries and leases
 
 
-def test_a_failed_webhook_is_postponed_and_tried_again_as_the_same_wake(webhook):
+def test_a_failed_webhook_is_postponed_and_retried_as_the_same_wake(webhook):
     webhook.wake("e/1")
     at_us = webhook.now_us + 100 * SECOND_US
     webhook.run(PostponeDelivery("sub", "w_1", at_us))
@@ -439,7 +439,7 @@ def test_a_failed_webhook_is_postponed_and_tried_again_as_the_same_wake(webhook)
     assert webhook.subscription == replace(again, attempts=0)
 
 
-def test_a_wake_that_is_over_is_neither_postponed_nor_tried_again(webhook):
+def test_a_finished_wake_is_neither_postponed_nor_retried(webhook):
     webhook.wake("e/1")
     webhook.acknowledge(("e/1", 4), done=True)
     before = webhook.subscription
@@ -469,7 +469,7 @@ def test_an_acknowledgement_while_a_retry_is_scheduled_ends_the_wake(webhook):
     assert webhook.run(RetryDelivery("sub", "w_1")) is None
 
 
-def test_a_lease_ends_at_its_time_and_not_before(pull_wake):
+def test_a_lease_ends_exactly_at_its_time(pull_wake):
     pull_wake.claim("e/1")
     pull_wake.advance(LEASE_S - 0.000001)
     assert not pull_wake.run(ExpireLease("sub", "w_1"))
@@ -480,7 +480,7 @@ def test_a_lease_ends_at_its_time_and_not_before(pull_wake):
     assert not pull_wake.run(ExpireLease("sub", "w_1"))
 
 
-def test_the_end_of_an_earlier_lease_does_not_end_the_next(pull_wake):
+def test_the_end_of_an_earlier_lease_does_not_end_the_next_one(pull_wake):
     pull_wake.claim("e/1")
     pull_wake.run(Release("sub", pull_wake.fencing))
     pull_wake.claim("e/1")
