@@ -1,4 +1,4 @@
-"""URL paths instead of stream paths, and streams that are there already."""
+"""Fixtures with URL paths instead of stream paths, and with existing streams."""
 
 import httpx2
 import pytest

@@ -20,7 +20,7 @@ def producer(epoch, seq, producer_id="p"):
 
 
 class LongWayClient(httpx2.Client):
-    """A query keeps an append off the server's fast path for appends; it must make no other difference."""
+    """Adds a query, which keeps an append off the server's fast path; it must make no other difference."""
 
     def post(self, url, **options):
         return super().post(f"{url}?", params={"long": "way"}, **options)
@@ -32,8 +32,8 @@ def client(request, server):
         yield client
 
 
-def test_both_ways_give_the_same_replies(server, path):
-    """Header by header, but for the date and the offsets that differ by the stream's path."""
+def test_the_fast_path_and_the_general_path_give_the_same_replies(server, path):
+    """Compare header by header, except for the date and the parts that depend on the stream's path."""
     requests: list[dict[str, Any]] = [
         {"headers": TEXT, "content": b"x"},
         {"headers": TEXT, "content": b""},
@@ -63,7 +63,7 @@ def test_both_ways_give_the_same_replies(server, path):
     assert replies[:half] == replies[half:]
 
 
-def test_an_append_is_204_with_the_new_end(client, text_stream):
+def test_an_append_returns_204_with_the_new_end(client, text_stream):
     first = client.post(text_stream, headers=TEXT, content=b"hello ")
     assert (first.status_code, first.content) == (204, b"")
     assert first.headers["stream-next-offset"] == offset(6)
@@ -71,7 +71,7 @@ def test_an_append_is_204_with_the_new_end(client, text_stream):
     assert client.get(text_stream).content == b"hello world"
 
 
-def test_octets_are_kept_as_they_are(client, path):
+def test_octets_are_stored_unchanged(client, path):
     every_byte = bytes(range(256)) * 3
     client.put(path)
     client.post(path, headers={"content-type": "application/octet-stream"}, content=every_byte)
@@ -101,7 +101,7 @@ def test_json_messages_are_kept_byte_for_byte(client, json_stream):
         (b" [ ] ", "empty_array"),
     ],
 )
-def test_what_is_no_json_message_is_refused_and_not_stored(client, json_stream, body, code):
+def test_an_invalid_json_message_is_refused_and_not_stored(client, json_stream, body, code):
     refused = client.post(json_stream, headers=JSON, content=body)
     assert refused.status_code == 400
     assert refused.headers["content-type"] == "application/problem+json"
@@ -117,7 +117,7 @@ def test_an_empty_append_is_refused(client, text_stream):
     assert "stream-closed" not in client.head(text_stream).headers
 
 
-def test_an_append_says_what_it_is(client, text_stream):
+def test_an_append_needs_a_content_type(client, text_stream):
     for headers in ({}, {"content-type": ""}):
         refused = client.post(text_stream, headers=headers, content=b"x")
         assert refused.status_code == 400
@@ -156,7 +156,7 @@ def test_a_stream_seq_must_rise_byte_by_byte(client, text_stream):
     assert client.get(text_stream).content == b"1102ab"
 
 
-def test_conflicts_are_told_in_the_order_closed_content_type_sequence(client, text_stream):
+def test_conflicts_are_reported_in_the_order_closed_content_type_sequence(client, text_stream):
     client.post(text_stream, headers=TEXT | {"stream-seq": "5"}, content=b"x")
     both = client.post(text_stream, headers=JSON | {"stream-seq": "1"}, content=b"1")
     assert both.json()["code"] == "content_type_mismatch"
@@ -168,7 +168,7 @@ def test_conflicts_are_told_in_the_order_closed_content_type_sequence(client, te
     assert all_three.headers["stream-next-offset"] == offset(1)
 
 
-def test_concurrent_appends_are_all_stored_whole_and_each_learns_its_own_end(client, text_stream):
+def test_concurrent_appends_are_all_stored_whole_and_each_receives_its_own_end(client, text_stream):
     lines = [b"%04d|" % number for number in range(200)]
     with ThreadPoolExecutor(8) as pool:
         replies = list(pool.map(lambda line: client.post(text_stream, headers=TEXT, content=line), lines))
@@ -192,14 +192,14 @@ def test_a_repeated_producer_seq_is_stored_once(client, text_stream):
     assert client.get(text_stream).content == b"once"
 
 
-def test_a_late_duplicate_learns_the_highest_seq(client, text_stream):
+def test_a_late_duplicate_receives_the_highest_seq(client, text_stream):
     for seq in range(3):
         client.post(text_stream, headers=TEXT | producer(0, seq), content=b"x")
     late = client.post(text_stream, headers=TEXT | producer(0, 0), content=b"x")
     assert (late.status_code, late.headers["producer-seq"]) == (204, "2")
 
 
-def test_a_gap_is_409_with_the_expected_seq(client, text_stream):
+def test_a_gap_returns_409_with_the_expected_seq(client, text_stream):
     client.post(text_stream, headers=TEXT | producer(0, 0), content=b"0")
     gap = client.post(text_stream, headers=TEXT | producer(0, 2), content=b"2")
     assert gap.status_code == 409
@@ -220,7 +220,7 @@ def test_a_new_epoch_starts_at_zero_and_fences_the_old_one(client, text_stream):
 
 
 @pytest.mark.parametrize("missing", ["producer-id", "producer-epoch", "producer-seq"])
-def test_producer_headers_go_together(client, text_stream, missing):
+def test_producer_headers_must_come_together(client, text_stream, missing):
     headers = producer(0, 0)
     del headers[missing]
     refused = client.post(text_stream, headers=TEXT | headers, content=b"x")
@@ -238,7 +238,7 @@ def test_racing_retries_of_one_request_are_stored_once(client, text_stream):
     assert client.get(text_stream).content == b"once"
 
 
-def test_a_producer_starts_afresh_on_a_path_that_was_created_again(client, text_stream):
+def test_a_producer_starts_from_scratch_on_a_path_that_was_created_again(client, text_stream):
     client.post(text_stream, headers=TEXT | producer(4, 0), content=b"old")
     client.delete(text_stream)
     client.put(text_stream, headers=TEXT)
@@ -263,7 +263,7 @@ def test_closing_is_idempotent_and_ends_the_stream(client, text_stream, value):
 
 
 @pytest.mark.parametrize("value", ["false", "yes", "1", "", "true!"])
-def test_only_true_closes(client, text_stream, value):
+def test_only_the_value_true_closes(client, text_stream, value):
     sent = client.post(text_stream, headers=TEXT | {"stream-closed": value}, content=b"x")
     assert sent.status_code == 204
     assert "stream-closed" not in client.head(text_stream).headers
@@ -281,7 +281,7 @@ def test_the_last_data_and_the_close_are_one_step(client, text_stream):
     assert client.get(text_stream).content == b"end"
 
 
-def test_only_the_producer_tuple_that_closed_may_retry(client, text_stream):
+def test_only_the_producer_request_that_closed_the_stream_may_be_retried(client, text_stream):
     client.post(text_stream, headers=TEXT | producer(0, 0), content=b"a")
     close = TEXT | CLOSE | producer(0, 1)
     assert client.post(text_stream, headers=close, content=b"b").status_code == 200
@@ -292,10 +292,10 @@ def test_only_the_producer_tuple_that_closed_may_retry(client, text_stream):
     assert client.get(text_stream).content == b"ab"
 
 
-# Only if nobody was faster
+# Conditional appends
 
 
-def test_if_match_appends_only_at_that_end(client, text_stream):
+def test_if_match_appends_only_if_the_stream_ends_there(client, text_stream):
     first = client.post(text_stream, headers=TEXT | {"if-match": offset(0)}, content=b"mine")
     assert first.status_code == 204
     late = client.post(text_stream, headers=TEXT | {"if-match": offset(0)}, content=b"late")

@@ -1,4 +1,4 @@
-"""Malformed, absurd and unfinished requests: each is a 4xx with a stable code, and nothing is stored."""
+"""Malformed, absurd and unfinished requests: each gets a 4xx with a stable code, and nothing is stored."""
 
 import socket
 
@@ -125,7 +125,7 @@ def test_a_content_type_that_is_not_text_is_refused(client, server, text_stream,
     assert client.head(path + "/new").status_code == 404
 
 
-def test_a_last_event_id_that_is_no_offset_is_refused(client, text_stream):
+def test_a_last_event_id_that_is_not_an_offset_is_refused(client, text_stream):
     refused = client.get(f"{text_stream}?offset=-1&live=sse", headers={"last-event-id": "7"})
     assert (refused.status_code, refused.json()["code"]) == (400, "invalid_offset")
 
@@ -185,13 +185,13 @@ def test_a_path_that_names_no_stream_is_refused(server, method, target):
         b"*",
     ],
 )
-def test_a_request_line_that_is_no_http_is_refused(server, target):
+def test_an_invalid_request_line_is_refused(server, target):
     reply = exchange(server.address, head(b"PUT", target, b"Content-Length: 0"))
     assert 400 <= reply.status < 500
     assert reply.problem["code"] in {"bad_request", "not_found", "invalid_path"}
 
 
-def test_the_reserved_segment_is_no_stream(client):
+def test_the_reserved_segment_is_not_a_stream(client):
     for name in ("__ds", "__ds/x"):
         assert client.put(f"/v1/stream/{name}", headers=TEXT).status_code in {400, 404, 405}
         assert client.get(f"/v1/stream/{name}").status_code in {400, 404, 405}
@@ -220,14 +220,14 @@ def test_the_reserved_segment_is_no_stream(client):
         b"PUT /v1/stream/x HTTP/1.1\r\nTransfer-Encoding: nonsense\r\n\r\n",
     ],
 )
-def test_what_is_no_http_is_refused_as_a_problem(server, raw):
+def test_bytes_that_are_not_http_are_refused_with_a_problem_document(server, raw):
     reply = exchange(server.address, raw)
     assert (reply.status, reply.problem["code"]) == (400, "bad_request")
     assert reply.headers["connection"] == "close"
 
 
-def test_a_head_that_is_too_large_is_431(server):
-    """In pieces, as it comes from a client that goes on and on: more than a server under load takes in at once."""
+def test_a_head_that_is_too_large_gets_431(server):
+    """Sent in parts, by a client that never stops: more than a busy server reads at once."""
     with connect(server.address) as connection:
         connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n")
         try:
@@ -239,7 +239,7 @@ def test_a_head_that_is_too_large_is_431(server):
     assert (reply.status, reply.problem["code"]) == (431, "headers_too_large")
 
 
-def test_a_head_without_an_end_that_is_too_large_at_once_is_431(server):
+def test_an_unfinished_head_that_is_already_too_large_gets_431(server):
     for before in (b"", head(b"GET", b"/healthz")):
         with connect(server.address) as connection:
             if before:
@@ -250,20 +250,20 @@ def test_a_head_without_an_end_that_is_too_large_at_once_is_431(server):
         assert (reply.status, reply.problem["code"]) == (431, "headers_too_large")
 
 
-def test_a_head_that_is_too_large_is_431_also_in_one_piece(server):
+def test_a_head_that_is_too_large_gets_431_even_in_one_part(server):
     request = head(b"GET", b"/healthz", b"X: " + b"x" * limits.REQUEST_HEAD_BYTES_MAX)
     for _ in range(3):
         reply = exchange(server.address, request)
         assert (reply.status, reply.problem["code"]) == (431, "headers_too_large")
 
 
-def test_a_request_line_that_is_too_long_is_431(server):
+def test_a_request_line_that_is_too_long_gets_431(server):
     reply = exchange(server.address, head(b"GET", b"/v1/stream/" + b"a" * 2 * limits.REQUEST_HEAD_BYTES_MAX))
     assert (reply.status, reply.problem["code"]) == (431, "headers_too_large")
 
 
-def test_a_long_body_before_it_does_not_make_the_next_head_too_large(client, server, text_stream):
-    """Pipelined: the end of one body and the beginning of the next head may come in one piece."""
+def test_a_long_body_does_not_make_the_next_head_too_large(client, server, text_stream):
+    """With pipelining, the end of a body and the beginning of the next head may arrive together."""
     body = b"x" * (limits.REQUEST_HEAD_BYTES_MAX + 1000)
     first = head(b"POST", text_stream.encode(), b"Content-Type: text/plain", b"Content-Length: %d" % len(body))
     with connect(server.address) as connection:
@@ -277,12 +277,12 @@ def test_a_long_body_before_it_does_not_make_the_next_head_too_large(client, ser
     assert len(client.get(text_stream).content) == len(body)
 
 
-def test_a_head_below_the_limit_is_fine(server):
+def test_a_head_below_the_limit_is_accepted(server):
     reply = exchange(server.address, head(b"GET", b"/healthz", b"X: " + b"x" * (limits.REQUEST_HEAD_BYTES_MAX // 2)))
     assert reply.status == 200
 
 
-def test_a_request_that_does_not_arrive_in_time_is_408(client, server, text_stream, monkeypatch):
+def test_a_request_that_does_not_arrive_in_time_gets_408(client, server, text_stream, monkeypatch):
     monkeypatch.setattr(limits, "REQUEST_WAIT_S_MAX", 0.05)
     with connect(server.address) as connection:
         connection.sendall(
@@ -313,7 +313,7 @@ def test_a_chunked_body_is_one_append(client, server, path, method):
     assert client.get(path).content == b"hello"
 
 
-def test_a_chunked_body_may_come_byte_by_byte(client, server, text_stream):
+def test_a_chunked_body_may_arrive_byte_by_byte(client, server, text_stream):
     raw = head(b"POST", text_stream.encode(), *CHUNKED) + chunk(b"hello") + b"0\r\n\r\n"
     with connect(server.address) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -358,19 +358,19 @@ def test_a_malformed_chunk_is_refused_and_nothing_is_stored(client, server, text
     ],
 )
 @pytest.mark.parametrize("reset", [False, True])
-def test_a_body_that_is_cut_short_is_not_stored(client, server, text_stream, lines, body, reset):
+def test_a_truncated_body_is_not_stored(client, server, text_stream, lines, body, reset):
     with connect(server.address) as connection:
         connection.sendall(head(b"POST", text_stream.encode(), *lines, b"Expect: 100-continue") + body)
-        # The server says so when the application has begun to wait for the body.
+        # The server sends 100 Continue once the application waits for the body.
         assert connection.recv(1000).startswith(b"HTTP/1.1 100")
         if reset:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-    # A later append comes after whatever the lost one would have stored.
+    # This append is committed after anything that the lost one could have stored.
     assert client.post(text_stream, headers=TEXT, content=b"whole").status_code == 204
     assert client.get(text_stream).content == b"whole"
 
 
-def test_a_create_that_is_cut_short_creates_nothing(client, server, path):
+def test_a_truncated_create_creates_nothing(client, server, path):
     with connect(server.address) as connection:
         connection.sendall(head(b"PUT", path.encode(), b"Content-Length: 10", b"Expect: 100-continue") + b"hello")
         assert connection.recv(1000).startswith(b"HTTP/1.1 100")
@@ -378,7 +378,7 @@ def test_a_create_that_is_cut_short_creates_nothing(client, server, path):
 
 
 @pytest.mark.parametrize("method", ["PUT", "POST"])
-def test_a_body_over_the_limit_is_413_with_the_limit(start_thread, connect_to, path, method):
+def test_a_body_over_the_limit_gets_413_with_the_limit(start_thread, connect_to, path, method):
     client = connect_to(start_thread(max_body_bytes=1000))
     if method == "POST":
         client.put(path, headers=TEXT)
@@ -392,21 +392,21 @@ def test_a_body_over_the_limit_is_413_with_the_limit(start_thread, connect_to, p
     assert client.request(method, path, headers=TEXT, content=b"x" * 1000).status_code in {201, 204}
 
 
-def test_a_far_too_large_body_is_answered_and_not_just_cut_off(client, text_stream):
+def test_a_far_too_large_body_gets_an_answer_before_the_connection_ends(client, text_stream):
     refused = client.post(text_stream, headers=TEXT, content=b"x" * (limits.BODY_BYTES_MAX + 8 * limits.MIB))
     assert (refused.status_code, refused.json()["code"]) == (413, "body_too_large")
     assert refused.json()["limit_bytes"] == limits.BODY_BYTES_MAX
     assert_untouched(client, text_stream)
 
 
-def test_a_body_that_is_declared_too_large_is_refused_before_it_is_sent(client, server, text_stream):
+def test_a_body_whose_declared_length_is_too_large_is_refused_before_it_is_sent(client, server, text_stream):
     declared = b"Content-Length: %d" % (limits.BODY_BYTES_MAX + 1)
     request = head(b"POST", text_stream.encode(), b"Content-Type: text/plain", declared, b"Expect: 100-continue")
     reply = exchange(server.address, request)
     assert (reply.status, reply.problem["code"]) == (413, "body_too_large")
 
 
-def test_after_a_refusal_the_connection_serves_on(client, server, text_stream):
+def test_the_connection_still_works_after_a_refusal(client, server, text_stream):
     with connect(server.address) as connection:
         bad = head(b"POST", text_stream.encode(), b"Content-Type: text/plain", b"Producer-Id: p", b"Content-Length: 3")
         connection.sendall(bad + b"abc")

@@ -1,4 +1,4 @@
-"""Every way in which an HTTP edge of this server once broke a promise, told by what the stream holds afterwards."""
+"""Every way in which an earlier HTTP edge of this server broke a promise, checked by what the stream then holds."""
 
 import re
 
@@ -11,7 +11,7 @@ KEY = (b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", b"Sec-WebSocket-Version: 
 
 
 def append(client, path, body):
-    """A write that is committed after everything before it."""
+    """Append data that is committed after everything before it."""
     assert client.post(path, headers={"content-type": "text/plain"}, content=body).status_code == 204
 
 
@@ -49,7 +49,7 @@ def test_a_body_is_never_run_as_a_request(client, server, text_stream, word, met
     lines = (b"Connection: Upgrade", b"Upgrade: " + word, b"Content-Length: %d" % len(smuggled))
     with connect(server.address) as connection:
         connection.sendall(head(method, target, *lines))
-        client.get("/healthz")  # by then the head has been seen alone
+        client.get("/healthz")  # by then the head has arrived alone
         connection.sendall(smuggled + head(b"GET", b"/healthz", b"Connection: close"))
         replies = receive_all(connection)
     assert len(statuses(replies)) <= 2
@@ -74,7 +74,7 @@ def test_a_trailer_is_not_a_header(client, server, text_stream, line):
     assert content(client, text_stream) == b"x"
 
 
-def test_trailers_without_end_are_refused(client, server, text_stream):
+def test_endless_trailers_are_refused(client, server, text_stream):
     chunked = head(b"POST", text_stream.encode(), b"Content-Type: text/plain", b"Transfer-Encoding: chunked")
     with connect(server.address) as connection:
         connection.sendall(chunked + b"1\r\nx\r\n0\r\n")
@@ -84,7 +84,7 @@ def test_trailers_without_end_are_refused(client, server, text_stream):
         except (BrokenPipeError, ConnectionResetError):
             pass
         else:
-            pytest.fail("the server took 40 MB of trailers")
+            pytest.fail("the server accepted 40 MB of trailers")
     assert content(client, text_stream) == b""
 
 
@@ -98,8 +98,8 @@ def test_garbage_after_a_write_does_not_hide_its_reply(client, server, text_stre
     assert content(client, text_stream) == b"x" * writes
 
 
-def test_requests_that_nobody_reads_the_replies_of_do_not_pile_up(client, server, text_stream):
-    """A megabyte of pipelined requests, and no reply is read: the server stops reading instead of queueing them."""
+def test_requests_whose_replies_nobody_reads_do_not_pile_up(client, server, text_stream):
+    """A megabyte of pipelined requests whose replies nobody reads: the server stops reading and does not queue them."""
     request = head(b"GET", b"/healthz")
     connection = connect(server.address, receive_bytes=4096)
     connection.settimeout(2.0)
@@ -109,8 +109,8 @@ def test_requests_that_nobody_reads_the_replies_of_do_not_pile_up(client, server
             while sent < 64 << 20:
                 sent += connection.send(request * 1000)
         except TimeoutError:
-            pass  # the server reads no more
+            pass  # the server no longer reads
         except (BrokenPipeError, ConnectionResetError):
-            pass  # or has had enough
+            pass  # or has closed the connection
     assert sent < 32 << 20
     assert re.match(rb"HTTP/1.1 200", send_all(server.address, head(b"GET", b"/healthz", b"Connection: close")))

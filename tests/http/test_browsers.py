@@ -1,4 +1,4 @@
-"""What web pages may do to a server that asks for no token, and what stored content may do to a browser."""
+"""What web pages may do with a server that requires no token, and what stored content may do to a browser."""
 
 import httpx2
 import pytest
@@ -34,7 +34,7 @@ COMMANDS = [
 
 @pytest.mark.parametrize("origin", FOREIGN)
 @pytest.mark.parametrize(("method", "target"), COMMANDS)
-def test_a_page_of_another_site_commands_nothing(client, text_stream, method, target, origin):
+def test_a_page_of_another_site_can_change_nothing(client, text_stream, method, target, origin):
     url = target.format(stream=text_stream, new="made/by/a/page")
     reply = client.request(method, url, headers={"origin": origin, "content-type": "text/plain"}, content=b"")
     assert (reply.status_code, reply.json()["code"]) == (403, "origin_not_allowed")
@@ -62,17 +62,17 @@ def test_any_page_may_read_a_stream(client, text_stream):
 
 
 @pytest.mark.parametrize("origin", FOREIGN)
-def test_a_page_of_another_site_opens_no_websocket(server, origin):
+def test_a_page_of_another_site_cannot_open_a_websocket(server, origin):
     reply = exchange(server.address, head(b"GET", b"/v1/sync", *HANDSHAKE, b"Origin: " + origin.encode()))
     assert (reply.status, reply.problem["code"]) == (403, "origin_not_allowed")
 
 
 @pytest.mark.parametrize("lines", [(), (b"Origin: http://localhost:3000",), (b"Origin: http://test",)])
-def test_a_local_client_opens_a_websocket(server, lines):
+def test_a_local_client_can_open_a_websocket(server, lines):
     assert exchange(server.address, head(b"GET", b"/v1/sync", *HANDSHAKE, *lines)).status == 101
 
 
-def test_origins_can_be_allowed(start_thread, connect_to):
+def test_an_operator_can_allow_origins(start_thread, connect_to):
     client = connect_to(start_thread(allow_origin="https://app.example.com, http://other.example:81/"))
     for origin, status in {
         "https://app.example.com": 201,
@@ -85,7 +85,7 @@ def test_origins_can_be_allowed(start_thread, connect_to):
 
 
 @pytest.mark.parametrize("text", ["app.example.com", "ftp://a", "https://a/b", "https://", "*"])
-def test_what_is_no_origin_is_refused_at_the_start(start_thread, text):
+def test_an_invalid_origin_is_refused_at_the_start(start_thread, text):
     with pytest.raises(Exception, match="allow_origin"):
         start_thread(allow_origin=text)
 
@@ -94,8 +94,8 @@ def test_what_is_no_origin_is_refused_at_the_start(start_thread, text):
     "host", ["evil.example", "evil.example:4437", "127.0.0.1.evil.example", "localhost.evil.example"]
 )
 @pytest.mark.parametrize("target", ["/healthz", "/v1/streams", "/v1/stream/x"])
-def test_a_name_that_a_stranger_could_own_does_not_lead_here(client, host, target):
-    """DNS rebinding: the page's own name points at this server, so that the browser takes them for one site."""
+def test_a_host_name_that_a_stranger_could_own_is_refused(client, host, target):
+    """DNS rebinding: the page's own name points at this server, so the browser treats both as one site."""
     for method in ("GET", "PUT", "POST"):
         reply = client.request(method, target, headers={"host": host, "origin": f"http://{host}"})
         assert (reply.status_code, reply.json()["code"]) == (421, "host_not_allowed")
@@ -104,17 +104,17 @@ def test_a_name_that_a_stranger_could_own_does_not_lead_here(client, host, targe
 @pytest.mark.parametrize(
     "host", ["localhost", "LOCALHOST:4437", "127.0.0.1:1", "[::1]:4437", "mainstem", "192.168.1.7"]
 )
-def test_addresses_and_local_names_lead_here(client, host):
+def test_addresses_and_local_names_are_accepted_as_hosts(client, host):
     assert client.get("/healthz", headers={"host": host}).status_code == 200
 
 
-def test_the_host_of_an_allowed_origin_leads_here(start_thread, connect_to):
+def test_the_host_of_an_allowed_origin_is_accepted(start_thread, connect_to):
     client = connect_to(start_thread(allow_origin="https://streams.example.com"))
     assert client.get("/healthz", headers={"host": "streams.example.com"}).status_code == 200
     assert client.get("/healthz", headers={"host": "other.example.com"}).status_code == 421
 
 
-def test_the_host_of_an_absolute_target_is_the_one_that_counts(server):
+def test_the_host_of_an_absolute_target_overrides_the_host_header(server):
     raw = b"GET http://evil.example/healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
     assert exchange(server.address, raw).status == 421
 

@@ -12,7 +12,7 @@ def offset(position, read_seq=0):
     return f"{read_seq:016d}_{position:016d}"
 
 
-def test_a_new_stream_is_201_with_its_own_absolute_url(client, path):
+def test_a_new_stream_returns_201_with_its_absolute_url(client, path):
     created = client.put(path, headers=TEXT)
     assert created.status_code == 201
     assert created.headers["location"] == str(client.base_url.join(path))
@@ -22,18 +22,18 @@ def test_a_new_stream_is_201_with_its_own_absolute_url(client, path):
     assert created.content == b""
 
 
-def test_the_location_is_the_url_that_the_client_used_through_its_proxy(client, path):
+def test_the_location_is_the_url_that_the_client_used_with_its_proxy(client, path):
     proxied = {"x-forwarded-proto": "https", "x-forwarded-host": "streams.example.org"}
     created = client.put(path + "/a%20b", headers=TEXT | proxied)
     assert created.headers["location"] == f"https://streams.example.org{path}/a%20b"
 
 
-def test_of_several_proxies_the_one_next_to_the_client_counts(client, path):
+def test_of_several_proxies_the_one_nearest_to_the_client_counts(client, path):
     proxied = {"x-forwarded-proto": "https, http", "x-forwarded-host": "streams.example.org, inner:8080"}
     assert client.put(path, headers=TEXT | proxied).headers["location"] == f"https://streams.example.org{path}"
 
 
-def test_the_same_stream_again_is_200_without_a_location(client, path):
+def test_the_same_stream_again_returns_200_without_a_location(client, path):
     client.put(path, headers=TEXT)
     again = client.put(path, headers=TEXT | {"content-type": "Text/Plain;charset=utf-8"})
     assert again.status_code == 200
@@ -54,7 +54,7 @@ def test_the_same_stream_again_is_200_without_a_location(client, path):
         (TEXT | {"stream-closed": "true"}, TEXT),
     ],
 )
-def test_another_configuration_is_a_conflict(client, path, there, asked):
+def test_a_different_configuration_is_a_conflict(client, path, there, asked):
     assert client.put(path, headers=there).status_code == 201
     assert client.put(path, headers=there).status_code == 200
     refused = client.put(path, headers=asked)
@@ -96,7 +96,7 @@ def test_a_stream_can_be_created_closed_with_all_of_its_content(client, path):
     assert client.post(path, headers=TEXT, content=b"more").status_code == 409
 
 
-def test_head_tells_about_the_stream_and_is_never_cached(client, path):
+def test_head_describes_the_stream_and_is_never_cached(client, path):
     client.put(path, headers=TEXT | {"stream-ttl": "3600"}, content=b"hello")
     about = client.head(path)
     assert about.status_code == 200
@@ -117,14 +117,14 @@ def test_head_echoes_an_absolute_expiry_as_it_was_written(client, path):
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "DELETE"])
-def test_a_stream_that_was_never_created_is_404(client, path, method):
+def test_a_stream_that_was_never_created_returns_404(client, path, method):
     missing = client.request(method, path, headers=TEXT, content=b"x" if method == "POST" else None)
     assert missing.status_code == 404
     if method != "HEAD":
         assert missing.json()["code"] == "stream_not_found"
 
 
-def test_a_deleted_stream_is_404_for_everybody(client, path):
+def test_a_deleted_stream_returns_404_to_every_request(client, path):
     client.put(path, headers=TEXT, content=b"x")
     deleted = client.delete(path)
     assert (deleted.status_code, deleted.content) == (204, b"")
@@ -148,20 +148,20 @@ def test_old_offsets_never_read_the_data_of_a_path_that_was_created_again(client
     assert client.get(path).content == b"new data"
 
 
-def test_offsets_of_a_life_to_come_are_refused(client, text_stream):
+def test_offsets_of_a_future_life_are_refused(client, text_stream):
     assert client.get(f"{text_stream}?offset={offset(0, read_seq=1)}").status_code == 400
 
 
 @pytest.mark.parametrize(
     "name", ["a b", "été/🌊", "a%b", "q?x", "hash#x", "semi;colon=1&and+plus", "…", "x" * 900, "tilde~-_.!*'()"]
 )
-def test_any_name_without_control_characters_is_a_stream_of_its_own(client, path, name):
+def test_any_name_without_control_characters_names_its_own_stream(client, path, name):
     url = path + "/" + httpx2.QueryParams({"x": name}).__str__()[2:].replace("+", "%20")
     assert client.put(url, headers=TEXT, content=name.encode()).status_code == 201
     assert client.get(url).content == name.encode()
 
 
-def test_methods_that_mean_nothing_to_a_stream_are_405(client, text_stream):
+def test_unsupported_methods_of_a_stream_return_405(client, text_stream):
     for method in ("PATCH", "TRACE"):
         refused = client.request(method, text_stream)
         assert refused.status_code == 405
@@ -169,14 +169,14 @@ def test_methods_that_mean_nothing_to_a_stream_are_405(client, text_stream):
         assert "POST" in refused.headers["allow"]
 
 
-def test_nothing_is_served_elsewhere(client):
+def test_unknown_paths_return_404(client):
     for path in ("/", "/v1", "/v1/stream", "/v2/stream/x", "/favicon.ico"):
         missing = client.get(path)
         assert missing.status_code == 404
         assert missing.json()["code"] == "not_found"
 
 
-def test_health_and_readiness_are_told(client):
+def test_health_and_readiness_are_reported(client):
     assert client.get("/healthz").json() == {"status": "ok"}
     ready = client.get("/readyz").json()
     assert ready["status"] == "ready"

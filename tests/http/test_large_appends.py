@@ -1,4 +1,4 @@
-"""Appends of the largest size, on every store: stored once, and read back page by page and event by event."""
+"""Appends of the largest size, on every store: each is stored once, and read back page by page and event by event."""
 
 import os
 
@@ -48,7 +48,7 @@ def test_the_largest_json_body_is_one_page_and_one_event(large):
     assert large.put(URL, headers=JSON, content=body).status_code == 201
     assert large.get(URL).content == body
     wanted = len(b"event: data\ndata:") + len(body)
-    received = bytearray()  # a parser that looks at each line again with each piece would take minutes
+    received = bytearray()  # a parser that scans each line again for each part would take minutes
     with large.stream("GET", URL, params={"offset": "-1", "live": "sse"}) as response:
         for piece in response.iter_raw():
             received += piece
@@ -65,7 +65,7 @@ class CountingStore(SqliteStore):
         return await super().read(*args)
 
 
-def test_a_large_append_is_fetched_from_the_store_once_for_all_its_pieces(tmp_path, connect_to):
+def test_a_large_append_is_fetched_from_the_store_once_for_all_its_parts(tmp_path, connect_to):
     store = CountingStore(tmp_path / "data")
     body = os.urandom(4 * limits.MIB)
     with ServerThread(Settings(port=0, page_bytes=limits.SSE_EVENT_BYTES), store=store) as server:
@@ -86,4 +86,4 @@ def test_a_large_append_is_fetched_from_the_store_once_for_all_its_pieces(tmp_pa
                 elif event.json.get("upToDate"):
                     break
         assert len(sizes) == len(body) // limits.SSE_EVENT_BYTES
-        assert store.reads <= 3  # one to see that the offset can be read
+        assert store.reads <= 3  # one to check that the offset can be read

@@ -1,4 +1,4 @@
-"""TTL and expiry, with a clock that the test moves."""
+"""TTL and expiry, with a clock that the test advances."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def test_an_idle_stream_expires(client, clock, path):
     ],
     ids=["read", "now", "long-poll", "not-modified", "append"],
 )
-def test_every_read_and_write_slides_the_window(client, clock, path, keep_alive):
+def test_every_read_and_write_slides_the_ttl(client, clock, path, keep_alive):
     client.put(path, headers=TTL, content=b"data")
     for _ in range(3):
         clock.advance(9)
@@ -51,7 +51,7 @@ def test_every_read_and_write_slides_the_window(client, clock, path, keep_alive)
     assert client.head(path).status_code == 404
 
 
-def test_a_close_slides_the_window(client, clock, path):
+def test_a_close_slides_the_ttl(client, clock, path):
     client.put(path, headers=TTL)
     clock.advance(9)
     client.post(path, headers={"stream-closed": "true"})
@@ -59,7 +59,7 @@ def test_a_close_slides_the_window(client, clock, path):
     assert client.head(path).headers["stream-closed"] == "true"
 
 
-def test_head_does_not_slide_the_window(client, clock, path):
+def test_head_does_not_slide_the_ttl(client, clock, path):
     client.put(path, headers=TTL)
     clock.advance(9)
     assert client.head(path).status_code == 200
@@ -67,7 +67,7 @@ def test_head_does_not_slide_the_window(client, clock, path):
     assert client.head(path).status_code == 404
 
 
-def test_refused_requests_do_not_slide_the_window(client, clock, path):
+def test_refused_requests_do_not_slide_the_ttl(client, clock, path):
     client.put(path, headers=TTL)
     clock.advance(9)
     assert client.post(path, headers=TEXT, content=b"").status_code == 400

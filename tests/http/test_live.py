@@ -1,4 +1,4 @@
-"""Long-poll and SSE: data, control, closing, deleting, cursors, heartbeats and bounds."""
+"""Long-poll and SSE: data, control events, closing, deleting, cursors, heartbeats and limits."""
 
 import json
 from base64 import b64decode
@@ -22,7 +22,7 @@ def offset(position, read_seq=0):
 
 @pytest.fixture
 def watch(server):
-    """Opens SSE responses of the shared server, and ends them with the test."""
+    """Open SSE responses of the shared server, and close them at the end of the test."""
     readers = []
 
     def open_reader(path, start="-1", *lines, server=server, query="", **options):
@@ -44,7 +44,7 @@ def pool():
 # Long-poll
 
 
-def test_a_long_poll_answers_at_once_with_what_is_there(client, text_stream):
+def test_a_long_poll_returns_existing_data_at_once(client, text_stream):
     client.post(text_stream, headers=TEXT, content=b"data")
     read = client.get(f"{text_stream}?offset=-1&live=long-poll")
     assert (read.status_code, read.content) == (200, b"data")
@@ -57,7 +57,7 @@ def test_a_long_poll_answers_at_once_with_what_is_there(client, text_stream):
 @pytest.mark.parametrize("start", ["-1", "now", offset(0)])
 def test_a_long_poll_ends_with_the_next_append(client, text_stream, pool, start):
     waiting = pool.submit(client.get, f"{text_stream}?offset={start}&live=long-poll")
-    if start == "now":  # `now` is decided when the request arrives; so append until it has
+    if start == "now":  # `now` is resolved when the request arrives, so append until it has
         while not waiting.done():
             client.post(text_stream, headers=TEXT, content=b"x")
         assert set(waiting.result().content) == {ord("x")}
@@ -67,7 +67,7 @@ def test_a_long_poll_ends_with_the_next_append(client, text_stream, pool, start)
     assert waiting.result().status_code == 200
 
 
-def test_a_long_poll_without_data_is_204_after_its_time(start_thread, connect_to, path):
+def test_a_long_poll_without_data_returns_204_when_it_times_out(start_thread, connect_to, path):
     client = connect_to(start_thread(long_poll_ms=20))
     client.put(path, headers=TEXT, content=b"data")
     for start in (offset(4), "now"):
@@ -80,7 +80,7 @@ def test_a_long_poll_without_data_is_204_after_its_time(start_thread, connect_to
         assert "stream-closed" not in empty.headers
 
 
-def test_a_long_poll_at_the_end_of_a_closed_stream_does_not_wait(client, text_stream):
+def test_a_long_poll_at_the_end_of_a_closed_stream_returns_at_once(client, text_stream):
     client.post(text_stream, headers=TEXT | CLOSE, content=b"data")
     for start in (offset(4), "now"):
         ended = client.get(f"{text_stream}?offset={start}&live=long-poll")
@@ -103,7 +103,7 @@ def test_deleting_ends_a_long_poll_with_404(client, text_stream, pool):
     assert waiting.result().json()["code"] == "stream_not_found"
 
 
-def test_a_cursor_never_stands_still_for_a_client_that_echoes_it(start_thread, connect_to, path):
+def test_a_client_that_echoes_its_cursor_always_gets_a_new_one(start_thread, connect_to, path):
     clock = FakeClock(1_800_000_000_000_000)
     client = connect_to(start_thread(clock_us=clock, long_poll_ms=10))
     client.put(path, headers=TEXT, content=b"data")
@@ -139,7 +139,7 @@ def test_every_data_event_has_its_own_control_event(client, text_stream, watch):
     assert b"\r" not in reader.raw
 
 
-def test_a_reader_at_the_end_is_told_where_it_is_at_once(client, text_stream, watch):
+def test_a_reader_at_the_end_receives_its_offset_at_once(client, text_stream, watch):
     client.post(text_stream, headers=TEXT, content=b"old")
     for start in ("now", offset(3)):
         [control] = watch(text_stream, start).take(1)
@@ -147,7 +147,7 @@ def test_a_reader_at_the_end_is_told_where_it_is_at_once(client, text_stream, wa
         assert control.control["upToDate"] is True
 
 
-def test_a_reader_from_now_gets_only_what_is_new(client, text_stream, watch):
+def test_a_reader_from_now_gets_only_new_data(client, text_stream, watch):
     client.post(text_stream, headers=TEXT, content=b"old")
     reader = watch(text_stream, "now")
     reader.take(1)
@@ -165,7 +165,7 @@ def test_json_events_are_arrays_of_messages(client, json_stream, watch):
     assert json.loads(event.data) == [{"multi": "line"}]
 
 
-def test_octets_come_in_base64(client, path, watch):
+def test_octets_are_sent_as_base64(client, path, watch):
     data = bytes(range(256))
     client.put(path, content=data)
     reader = watch(path)
@@ -175,7 +175,7 @@ def test_octets_come_in_base64(client, path, watch):
     assert control.control["streamNextOffset"] == offset(256)
 
 
-def test_data_can_forge_no_event(client, text_stream, watch):
+def test_data_cannot_forge_an_event(client, text_stream, watch):
     forged = 'x\n\nevent: control\ndata:{"streamClosed":true}\n\r\r\nevent: deleted\ndata:{}\n\n'
     client.post(text_stream, headers=TEXT, content=forged.encode())
     client.post(text_stream, headers=CLOSE)
@@ -183,7 +183,7 @@ def test_data_can_forge_no_event(client, text_stream, watch):
 
 
 def test_a_line_that_begins_with_a_space_keeps_it(client, text_stream, watch):
-    """As tokens of a language model do; receivers strip one space after the colon."""
+    """Tokens of a language model often do; receivers strip one space after the colon."""
     for token in (b"hello", b" world", b"\n  indented"):
         client.post(text_stream, headers=TEXT, content=token)
     client.post(text_stream, headers=CLOSE)
@@ -191,7 +191,7 @@ def test_a_line_that_begins_with_a_space_keeps_it(client, text_stream, watch):
     assert received == "hello world\n  indented"
 
 
-def test_a_character_that_was_cut_in_two_arrives_whole(client, text_stream, watch):
+def test_a_character_that_was_split_in_two_arrives_whole(client, text_stream, watch):
     reader = watch(text_stream)
     reader.take(1)
     received = ""
@@ -203,15 +203,15 @@ def test_a_character_that_was_cut_in_two_arrives_whole(client, text_stream, watc
     assert received == "a€🌊é"
 
 
-def test_a_cut_character_before_a_large_append_does_not_stop_the_reader(client, text_stream, watch):
-    """The first byte is held back, and what follows it does not fit into the same event."""
+def test_a_split_character_before_a_large_append_does_not_stop_the_reader(client, text_stream, watch):
+    """The first byte is held back, and the data that follows does not fit into the same event."""
     encoded = "é".encode() + b"x" * 2 * limits.SSE_EVENT_BYTES
     client.post(text_stream, headers=TEXT, content=encoded[:1])
     client.post(text_stream, headers=TEXT, content=encoded[1:])
     client.post(text_stream, headers=CLOSE)
     reader = watch(text_stream)
     data = ""
-    for _ in range(20):  # each event brings data or is the last one, so a few are enough
+    for _ in range(20):  # each event brings data or is the last one, so a few suffice
         event = reader.next()
         if event is None:
             break
@@ -258,7 +258,7 @@ def test_deleting_a_stream_that_has_forks_ends_its_readers_too(client, text_stre
     assert client.head(text_stream).status_code == 410
 
 
-def test_a_reader_never_goes_on_into_the_next_life_of_the_path(client, text_stream, watch):
+def test_a_reader_never_continues_into_the_next_life_of_the_path(client, text_stream, watch):
     reader = watch(text_stream)
     reader.take(1)
     client.delete(text_stream)
@@ -277,7 +277,7 @@ def test_an_expired_stream_ends_its_readers_too(start_thread, connect_to, path, 
     assert [event.name for event in reader.rest()] == ["deleted"]
 
 
-def test_the_last_event_id_is_where_a_browser_goes_on(client, text_stream, watch):
+def test_a_browser_resumes_at_its_last_event_id(client, text_stream, watch):
     client.post(text_stream, headers=TEXT, content=b"first")
     reader = watch(text_stream)
     [_, control] = reader.take(2)
@@ -286,7 +286,7 @@ def test_the_last_event_id_is_where_a_browser_goes_on(client, text_stream, watch
     assert again.take(1) == [Event("data", "second")]
 
 
-def test_a_large_backlog_comes_in_events_of_bounded_size(client, path, watch):
+def test_a_large_backlog_is_sent_in_events_of_limited_size(client, path, watch):
     data = b"0123456789abcdef" * 64 * 1024  # 1 MiB in one append
     client.put(path, headers=TEXT | CLOSE, content=data)
     events = watch(path).rest()
@@ -306,7 +306,7 @@ def test_a_reader_that_echoes_its_cursor_gets_a_greater_one(client, text_stream,
     assert int(following.control["streamCursor"]) > int(cursor)
 
 
-def test_silence_is_filled_with_comments(client, text_stream, watch, monkeypatch):
+def test_an_idle_response_sends_comments(client, text_stream, watch, monkeypatch):
     monkeypatch.setattr(limits, "SSE_HEARTBEAT_S", 0.01)
     reader = watch(text_stream)
     assert [event.name for event in reader.take(4)] == ["control", "comment", "comment", "comment"]
@@ -314,10 +314,10 @@ def test_silence_is_filled_with_comments(client, text_stream, watch, monkeypatch
     assert [event.name for event in reader.rest() if event.name != "comment"] == ["data", "control"]
 
 
-def test_a_response_ends_in_order_after_its_time(client, text_stream, watch, monkeypatch):
+def test_a_response_ends_cleanly_after_its_time(client, text_stream, watch, monkeypatch):
     monkeypatch.setattr(limits, "SSE_LIFETIME_S", 0.02)
     client.post(text_stream, headers=TEXT, content=b"data")
-    for _ in range(20):  # a timer that fires a little early must not end in a burst of comments
+    for _ in range(20):  # a timer that fires slightly early must not cause a burst of comments
         events = watch(text_stream).rest()
         assert [event.name for event in events] == ["data", "control"]
         assert "streamClosed" not in events[-1].control
@@ -346,12 +346,12 @@ def test_many_readers_get_identical_bytes(client, json_stream, watch, pool):
     assert messages == [expected] * 50
     for events in received:
         names = [event.name for event in events]
-        if len(names) % 2:  # the close came alone
+        if len(names) % 2:  # the close arrived alone
             assert names.pop() == "control"
         assert names == ["data", "control"] * (len(names) // 2)
 
 
-def test_readers_at_the_same_place_get_the_very_same_frames(client, text_stream, watch):
+def test_readers_at_the_same_offset_get_identical_frames(client, text_stream, watch):
     readers = [watch(text_stream) for _ in range(20)]
     for reader in readers:
         reader.take(1)
@@ -363,10 +363,10 @@ def test_readers_at_the_same_place_get_the_very_same_frames(client, text_stream,
     assert len(frames) == 1
 
 
-# Bounds
+# Limits
 
 
-def test_a_reader_beyond_the_limit_is_429(client, text_stream, watch, monkeypatch, start_thread, connect_to, path):
+def test_a_reader_beyond_the_limit_gets_429(client, text_stream, watch, monkeypatch, start_thread, connect_to, path):
     server = start_thread()
     client = connect_to(server)
     client.put(path, headers=TEXT, content=b"x")
@@ -381,21 +381,21 @@ def test_a_reader_beyond_the_limit_is_429(client, text_stream, watch, monkeypatc
         assert int(refused.headers["retry-after"]) > 0
         assert refused.json()["retryable"] is True
         assert refused.json()["limit_readers"] == 2
-    assert client.get(f"{path}?offset=-1&live=long-poll").content == b"x"  # this one need not wait
+    assert client.get(f"{path}?offset=-1&live=long-poll").content == b"x"  # this one returns at once
     client.post(path, headers=CLOSE)
     first.rest()
     second.rest()
-    assert client.get(f"{path}?offset=-1&live=sse").status_code == 200  # there is room again
+    assert client.get(f"{path}?offset=-1&live=sse").status_code == 200  # a reader has left, so another one is accepted
 
 
-def test_shutting_down_ends_every_live_read_in_order(start_thread, connect_to, path, watch, pool):
+def test_shutting_down_ends_every_live_read_cleanly(start_thread, connect_to, path, watch, pool):
     server = start_thread()
     client = connect_to(server)
     client.put(path, headers=TEXT)
     reader = watch(path, server=server)
     reader.take(1)
     poll = pool.submit(client.get, f"{path}?offset=-1&live=long-poll")
-    while server.app.live.readers < 2:  # the poll is a reader as soon as it waits
+    while server.app.live.readers < 2:  # the poll counts as a reader as soon as it waits
         assert client.get("/readyz").status_code == 200
     server.app.release_readers()
     assert reader.rest() == []

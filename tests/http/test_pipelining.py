@@ -34,7 +34,7 @@ def test_pipelined_requests_are_answered_in_order(client, server, text_stream):
     assert [replies.count(data) for data in (b"\r\n\r\nabHTTP", b"\r\n\r\nabcHTTP")] == [1, 1]
 
 
-def test_a_request_that_comes_byte_by_byte_is_one_request(client, server, text_stream):
+def test_a_request_that_arrives_byte_by_byte_is_one_request(client, server, text_stream):
     with connect(server.address) as connection:
         for byte in post(text_stream, b"hello"):
             connection.sendall(bytes([byte]))
@@ -43,14 +43,14 @@ def test_a_request_that_comes_byte_by_byte_is_one_request(client, server, text_s
 
 
 @pytest.mark.parametrize("raw", [b"Connection: close", b"connection: Close"])
-def test_an_append_that_asks_for_the_end_of_the_connection_gets_it(client, server, text_stream, raw):
+def test_an_append_with_connection_close_is_answered_and_the_connection_closed(client, server, text_stream, raw):
     reply = send_all(server.address, post(text_stream, b"x", raw))
     assert statuses(reply) == [204]
     assert b"connection: close" in reply.lower()
     assert client.get(text_stream).content == b"x"
 
 
-def test_an_append_over_http_1_0_is_answered_and_closed(client, server, text_stream):
+def test_an_append_over_http_1_0_is_answered_and_the_connection_closed(client, server, text_stream):
     reply = send_all(server.address, post(text_stream, b"x").replace(b"HTTP/1.1", b"HTTP/1.0"))
     assert re.match(rb"HTTP/1\.[01] 204", reply)
     assert client.get(text_stream).content == b"x"
@@ -60,7 +60,7 @@ def test_an_append_over_http_1_0_is_answered_and_closed(client, server, text_str
 def test_a_body_of_any_size_is_one_append(client, server, text_stream, size):
     body = (b"0123456789abcdef" * (size // 16 + 1))[:size]
     assert exchange(server.address, post(text_stream, body)).status == 204
-    with connect(server.address) as connection:  # in two pieces, the second one later
+    with connect(server.address) as connection:  # in two parts, the second one later
         raw = post(text_stream, body)
         connection.sendall(raw[:-1])
         assert client.get("/healthz").status_code == 200
@@ -70,7 +70,7 @@ def test_a_body_of_any_size_is_one_append(client, server, text_stream, size):
 
 
 def page_of(client, path):
-    """The data of a stream, page by page."""
+    """Return the data of a stream, page by page."""
     start = "-1"
     while True:
         page = client.get(f"{path}?offset={start}")
@@ -81,7 +81,7 @@ def page_of(client, path):
 
 
 @pytest.mark.parametrize("body", [b"", b"hel", b"x" * 999])
-def test_an_append_whose_client_leaves_early_is_not_stored(client, server, text_stream, body):
+def test_an_incomplete_append_whose_client_leaves_is_not_stored(client, server, text_stream, body):
     with connect(server.address) as connection:
         connection.sendall(
             head(b"POST", text_stream.encode(), b"Content-Type: text/plain", b"Content-Length: 1000") + body
@@ -90,8 +90,8 @@ def test_an_append_whose_client_leaves_early_is_not_stored(client, server, text_
     assert client.get(text_stream).content == b"whole"
 
 
-def test_a_complete_append_counts_also_when_its_client_has_left(client, server, text_stream):
+def test_a_complete_append_is_stored_even_if_its_client_has_left(client, server, text_stream):
     with connect(server.address) as connection:
         connection.sendall(post(text_stream, b"x"))
-    while client.get(text_stream).content != b"x":  # ends with the append, or by the time-out of the test
+    while client.get(text_stream).content != b"x":  # returns after the append, or with the time-out of the test
         pass

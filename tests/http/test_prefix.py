@@ -1,4 +1,4 @@
-"""`stream_prefix`: streams under a path that another server's clients expect."""
+"""`stream_prefix`: streams under a path that the clients of another server expect."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def test_streams_are_served_under_the_prefix_and_nowhere_else(moved):
     assert moved.get("/v1/stream/__ds/jwks.json").status_code == 404
 
 
-def test_the_exact_path_stays_the_list(moved):
+def test_the_list_keeps_its_exact_path(moved):
     moved.put(ROOT + "a", headers=TEXT)
     assert [stream["path"] for stream in moved.get("/v1/streams").json()["streams"]] == ["a"]
     assert moved.get("/v1/streams/").json()["code"] == "invalid_path"
@@ -42,7 +42,7 @@ def test_a_fork_names_its_source_with_the_prefix(moved):
     assert moved.get(ROOT + "fork").text == "shared"
 
 
-def test_subscriptions_are_under_the_prefix_and_their_urls_too(start_thread, connect_to):
+def test_subscriptions_and_their_urls_are_under_the_prefix(start_thread, connect_to):
     client = connect_to(start_thread(stream_prefix="/v1/streams", allow_local_webhooks=True))
     config = {"type": "webhook", "pattern": "**", "webhook": {"url": "http://127.0.0.1:1/hook"}}
     made = client.put(ROOT + "__ds/subscriptions/mine", json=config)
@@ -54,7 +54,7 @@ def test_subscriptions_are_under_the_prefix_and_their_urls_too(start_thread, con
 
 
 @pytest.mark.parametrize("streams", [Streams, AsyncStreams])
-async def test_the_clients_take_the_prefix(start_thread, streams):
+async def test_the_clients_accept_the_prefix(start_thread, streams):
     server = start_thread(stream_prefix="/log/of.all")
 
     async def finish(value):
@@ -90,5 +90,5 @@ def test_only_keys_and_wakes_under_the_prefix_need_no_token(start_thread, connec
     assert client.get("/v1/stream/__ds/jwks.json").status_code == 401
     assert client.get(ROOT + "jwks.json").status_code == 401
     wake = client.post(ROOT + "__ds/subscriptions/mine/ack", json={"wake_id": "w", "generation": 1})
-    assert wake.json()["code"] == "token_invalid"  # the token of the wake is what it lacks
+    assert wake.json()["code"] == "token_invalid"  # it lacks only the token of the wake
     assert client.post("/v1/stream/__ds/subscriptions/mine/ack", json={}).json()["code"] == "unauthorized"

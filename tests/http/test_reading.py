@@ -1,4 +1,4 @@
-"""GET without live: offsets, pages, tags, caches and encodings."""
+"""GET without live: offsets, pages, ETags, caches and encodings."""
 
 import json
 
@@ -17,7 +17,7 @@ def offset(position):
 
 
 def read_pages(client, path, start="-1"):
-    """Every page up to the one that says it is the last."""
+    """Return every page up to the one that is marked as the last."""
     pages = []
     while True:
         pages.append(client.get(f"{path}?offset={start}"))
@@ -41,7 +41,7 @@ def test_a_read_begins_at_the_beginning(client, text_stream, query):
     assert "stream-closed" not in read.headers
 
 
-def test_a_read_goes_on_where_another_one_ended(client, text_stream):
+def test_a_read_continues_where_another_one_ended(client, text_stream):
     ends = [
         client.post(text_stream, headers=TEXT, content=part).headers["stream-next-offset"] for part in (b"one", b"two")
     ]
@@ -90,7 +90,7 @@ def test_now_is_the_end_and_is_never_cached_or_tagged(client, json_stream, path)
     ],
 )
 @pytest.mark.parametrize("live", ["", "&live=long-poll", "&live=sse"])
-def test_an_offset_that_the_server_did_not_give_is_400(client, text_stream, query, live):
+def test_an_offset_that_the_server_did_not_give_returns_400(client, text_stream, query, live):
     client.post(text_stream, headers=TEXT, content=b"hello")
     refused = client.get(f"{text_stream}?{query}{live}")
     assert refused.status_code == 400
@@ -113,21 +113,21 @@ def test_an_offset_that_the_server_did_not_give_is_400(client, text_stream, quer
         "x=" + "y" * limits.QUERY_BYTES_MAX,
     ],
 )
-def test_a_malformed_query_is_400(client, text_stream, query):
+def test_a_malformed_query_returns_400(client, text_stream, query):
     refused = client.get(f"{text_stream}?{query}")
     assert refused.status_code == 400
     assert refused.json()["code"] == "invalid_query"
 
 
 @pytest.mark.parametrize("live", ["", "&live=long-poll", "&live=sse"])
-def test_an_offset_within_a_json_message_is_400(client, json_stream, live):
+def test_an_offset_within_a_json_message_returns_400(client, json_stream, live):
     client.post(json_stream, headers=JSON, content=b'{"a":"b"}')
     refused = client.get(f"{json_stream}?offset={offset(3)}{live}")
     assert refused.status_code == 400
     assert refused.json()["code"] == "invalid_offset"
 
 
-def test_the_end_of_a_closed_stream_is_told_only_there(client, text_stream):
+def test_a_read_that_reaches_the_end_of_a_closed_stream_sends_stream_closed(client, text_stream):
     middle = client.post(text_stream, headers=TEXT, content=b"data").headers["stream-next-offset"]
     client.post(text_stream, headers=TEXT | CLOSE, content=b"end")
     assert client.get(text_stream).headers["stream-closed"] == "true"
@@ -185,10 +185,10 @@ def test_a_page_never_changes_while_the_stream_grows(start_thread, connect_to, p
     assert (before.content, before.headers["etag"]) == (after.content, after.headers["etag"])
 
 
-# Tags and caches
+# ETags and caches
 
 
-def test_a_tag_that_matches_is_304_without_a_body(client, text_stream):
+def test_a_matching_etag_returns_304_without_a_body(client, text_stream):
     client.post(text_stream, headers=TEXT, content=b"data")
     read = client.get(text_stream)
     for tag in (read.headers["etag"], f'"other", W/{read.headers["etag"]}', "*"):
@@ -199,7 +199,7 @@ def test_a_tag_that_matches_is_304_without_a_body(client, text_stream):
     assert client.get(text_stream, headers={"if-none-match": '"other"'}).status_code == 200
 
 
-def test_a_tag_changes_with_the_data_the_range_and_the_end(client, text_stream):
+def test_an_etag_changes_with_the_data_the_range_and_the_end(client, text_stream):
     def tag(query=""):
         return client.get(text_stream + query).headers["etag"]
 
@@ -212,7 +212,7 @@ def test_a_tag_changes_with_the_data_the_range_and_the_end(client, text_stream):
     assert len(set(tags)) == 4
 
 
-def test_closing_is_not_hidden_by_a_304(client, text_stream):
+def test_a_304_never_hides_a_close(client, text_stream):
     client.post(text_stream, headers=TEXT, content=b"data")
     tag = client.get(text_stream).headers["etag"]
     client.post(text_stream, headers=CLOSE)
@@ -220,7 +220,7 @@ def test_closing_is_not_hidden_by_a_304(client, text_stream):
     assert (read.status_code, read.headers["stream-closed"]) == (200, "true")
 
 
-def test_the_tag_of_a_deleted_stream_never_matches_its_successor(client, path):
+def test_the_etag_of_a_deleted_stream_never_matches_its_successor(client, path):
     client.put(path, headers=TEXT, content=b"same")
     tag = client.get(path).headers["etag"]
     client.delete(path)
@@ -228,7 +228,7 @@ def test_the_tag_of_a_deleted_stream_never_matches_its_successor(client, path):
     assert client.get(path, headers={"if-none-match": tag}).status_code == 200
 
 
-def test_reads_may_be_cached_for_a_minute_and_answers_to_writes_may_not(client, text_stream):
+def test_reads_may_be_cached_for_a_minute_and_replies_to_writes_may_not(client, text_stream):
     assert client.get(text_stream).headers["cache-control"] == "public, max-age=60, stale-while-revalidate=300"
     assert client.get(f"{text_stream}?offset=bad").headers["cache-control"] == "no-store"
     assert client.get("/v1/stream/never").headers["cache-control"] == "no-store"
@@ -239,7 +239,7 @@ def test_reads_may_be_cached_for_a_minute_and_answers_to_writes_may_not(client, 
 
 @pytest.mark.parametrize("encoding", sorted(DECODERS))
 @pytest.mark.parametrize("size", [limits.COMPRESS_BYTES_MIN, limits.COMPRESS_INLINE_BYTES_MAX * 4])
-def test_large_reads_are_compressed_as_the_client_likes(client, text_stream, encoding, size):
+def test_large_reads_are_compressed_with_an_encoding_that_the_client_accepts(client, text_stream, encoding, size):
     data = (b"0123456789abcdef" * (size // 16 + 1))[:size]
     client.post(text_stream, headers=TEXT, content=data)
     with client.stream("GET", text_stream, headers={"accept-encoding": encoding}) as read:
@@ -251,7 +251,7 @@ def test_large_reads_are_compressed_as_the_client_likes(client, text_stream, enc
 
 
 @pytest.mark.parametrize("accept", ["", "identity", "gzip;q=0", "nonsense", "br;q=0, *;q=0", ";;;,,,q=1"])
-def test_without_an_encoding_in_common_the_data_comes_as_it_is(client, text_stream, accept):
+def test_without_a_common_encoding_the_data_is_not_compressed(client, text_stream, accept):
     client.post(text_stream, headers=TEXT, content=b"x" * 5000)
     read = client.get(text_stream, headers={"accept-encoding": accept})
     assert "content-encoding" not in read.headers
@@ -275,7 +275,7 @@ def test_the_offset_of_a_compressed_page_counts_the_data(client, json_stream):
 # Other origins
 
 
-def test_a_browser_may_do_everything_from_another_origin(client, text_stream):
+def test_a_browser_may_use_every_feature_from_another_origin(client, text_stream):
     preflight = client.options(
         text_stream, headers={"origin": "https://example.org", "access-control-request-method": "POST"}
     )

@@ -1,4 +1,4 @@
-"""Which methods each path of the server takes, and how it refuses the others."""
+"""Which methods each path of the server accepts, and how it refuses the others."""
 
 from pathlib import Path
 
@@ -73,14 +73,14 @@ def test_every_path_answers_every_method(server, path):
     assert preflight == (204 if path.startswith("/v1/") else STATUSES[path][-1])
 
 
-def test_every_route_is_tried_above():
+def test_every_route_is_covered_above():
     tried = [path.partition("?")[0].encode() for path in STATUSES]
     for route in ROUTES:
         assert any(path.startswith(route.path) for path in tried), route.path
 
 
 def test_streams_cannot_be_served_at_the_path_of_a_route():
-    listing = b"/v1/streams"  # names no stream under /v1/streams
+    listing = b"/v1/streams"  # not a stream under /v1/streams
     for path in [*(route.path for route in ROUTES), SYNC, SYNC_CORE]:
         if path != listing:
             with pytest.raises(ValueError, match="conflicts with"):

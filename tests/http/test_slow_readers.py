@@ -1,4 +1,4 @@
-"""A reader that stops reading costs the server nothing, holds nobody up, and misses nothing."""
+"""A reader that stops reading costs the server no memory, delays nobody, and misses nothing."""
 
 import json
 from pathlib import Path
@@ -22,17 +22,17 @@ def resident_bytes(pid):
 
 
 def numbered_lines(first, number):
-    """Lines of 4 KiB that each have their number."""
+    """Return numbered lines of 4 KiB each."""
     return b"".join(b"%04095d\n" % (first + line) for line in range(number))
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc (as Linux has it)")
-def test_a_stalled_reader_costs_no_memory_holds_nobody_up_and_gets_everything_once(start_server):
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc, which only Linux has")
+def test_a_stalled_reader_costs_no_memory_delays_nobody_and_gets_everything_once(start_server):
     server = start_server()
     path = f"{server.url}/v1/stream/big"
-    lines, appends = 128, 64  # 512 KiB an append
+    lines, appends = 128, 64  # 512 KiB per append
     with httpx2.Client(timeout=30, trust_env=False) as client:
-        # The same work first without a reader, so that what is measured is the reader and not the caches.
+        # The same work first without a reader, so that the measurement shows the reader and not the caches.
         client.put(path + "-warm", headers=TEXT)
         for number in range(appends):
             client.post(path + "-warm", headers=TEXT, content=numbered_lines(number * lines, lines))
@@ -61,7 +61,7 @@ def test_a_stalled_reader_costs_no_memory_holds_nobody_up_and_gets_everything_on
 
 
 def test_readers_of_different_speed_get_the_same_messages_in_the_same_order(client, server, json_stream):
-    """One reads as it comes, one only at the end, one in small sips with new connections."""
+    """One reads continuously, one only at the end, one little by little with new connections."""
     target = f"{json_stream}?offset=-1&live=sse"
     messages = [{"n": number, "pad": "x" * 2000} for number in range(400)]
     with (
@@ -90,7 +90,7 @@ def test_a_reader_that_leaves_is_forgotten(client, server, text_stream):
     for _ in range(10):
         with EventReader(server.address, f"{text_stream}?offset=-1&live=sse") as reader:
             reader.take(1)
-    while server.app.live.readers > before:  # ends when the server has noticed, or by the time-out of the test
+    while server.app.live.readers > before:  # returns once the server has noticed, or with the time-out of the test
         client.post(text_stream, headers=TEXT, content=b"x")
     assert client.get(text_stream).status_code == 200
 
@@ -99,7 +99,7 @@ def test_a_reader_that_leaves_is_forgotten(client, server, text_stream):
 def test_a_reader_that_retention_has_overtaken_gets_no_wrong_data(
     start_thread, connect_to, path, monkeypatch, content_type
 ):
-    """Its response ends, and its offset is 410 from then on: what it would have read next is no longer kept."""
+    """Its response ends, and from then on its offset returns 410: the data that follows it has been trimmed."""
     monkeypatch.setattr(limits, "REAP_EVERY_S", 0.01)
     monkeypatch.setattr(reaper, "RETENTION_EVERY_US", 10_000)
     server = start_thread()
@@ -110,11 +110,11 @@ def test_a_reader_that_retention_has_overtaken_gets_no_wrong_data(
     stored = separator.join(records) + separator
     with EventReader(server.address, f"{path}?offset=-1&live=sse", receive_bytes=4096) as reader:
         reader.take(1)
-        for record in records:  # far more than the sockets between the server and the reader hold
+        for record in records:  # far more than fits into the sockets between the server and the reader
             assert client.post(path, headers={"content-type": content_type}, content=record).status_code == 204
         last = f"{0:016d}_{len(stored) - len(records[-1] + separator):016d}"
         while client.head(path).headers["stream-earliest-offset"] != last:
-            pass  # ends when the reaper has done its work, or by the time-out of the test
+            pass  # returns once the reaper has trimmed the stream, or with the time-out of the test
         client.post(path, headers=CLOSE)
         received, at = b"", None
         for event in reader.rest():

@@ -3,7 +3,7 @@
 from mainstem.sync.validation.validators import FieldError
 
 refused: set[str] = set()
-"""Names that are not wanted any more: a hook may change its mind."""
+"""Names that the hook rejects; tests change them, since a hook may decide differently later."""
 
 
 def check_name(event, earlier):

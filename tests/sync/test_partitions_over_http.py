@@ -25,7 +25,7 @@ async def commit(server, *drafts: dict) -> list[int]:
         return await (await peers.join()).commit(*drafts)
 
 
-async def test_a_read_holds_the_rows_of_a_sync_page(sync_server, http, room):
+async def test_a_read_returns_the_rows_of_a_sync_page(sync_server, http, room):
     async with Peers(sync_server.address) as peers:
         peer = await peers.join()
         ids = await peer.commit(draft(room, {"n": 1}), draft([room, "x"], {"n": 2}))
@@ -38,7 +38,7 @@ async def test_a_read_holds_the_rows_of_a_sync_page(sync_server, http, room):
     assert reply.headers["stream-up-to-date"] == "true"
 
 
-async def test_an_offset_is_a_committed_id_and_exclusive(sync_server, http, room):
+async def test_an_offset_is_an_exclusive_committed_id(sync_server, http, room):
     ids = await commit(sync_server, *[draft(room) for _ in range(3)])
     for number, committed in enumerate(ids):
         reply = http.get(f"/v1/partition/{room}", params={"offset": offset(committed)})
@@ -46,14 +46,14 @@ async def test_an_offset_is_a_committed_id_and_exclusive(sync_server, http, room
         assert reply.headers["stream-next-offset"] == offset(ids[-1])
 
 
-async def test_a_partition_that_nobody_has_used_is_empty(http, room):
+async def test_an_unused_partition_is_empty(http, room):
     reply = http.get(f"/v1/partition/{room}")
     assert (reply.status_code, reply.json()) == (200, [])
     assert reply.headers["stream-next-offset"] == offset(0)
     assert reply.headers["stream-up-to-date"] == "true"
 
 
-async def test_head_tells_the_end_without_a_body(sync_server, http, room):
+async def test_head_returns_the_end_without_a_body(sync_server, http, room):
     ids = await commit(sync_server, draft(room), draft(room))
     reply = http.head(f"/v1/partition/{room}")
     assert (reply.status_code, reply.content) == (200, b"")
@@ -85,13 +85,13 @@ async def test_pages_follow_each_other_until_up_to_date(start_thread, connect_to
 
 
 @pytest.mark.parametrize("bad", ["7", "", "abc", "0_0", offset(10**15), f"{1:016d}_{0:016d}", "-2"])
-async def test_an_offset_that_this_server_never_gave_is_a_400(http, room, bad):
+async def test_an_offset_that_this_server_never_gave_returns_400(http, room, bad):
     reply = http.get(f"/v1/partition/{room}", params={"offset": bad})
     assert reply.status_code == 400
     assert reply.json()["code"] == "invalid_offset"
 
 
-async def test_an_etag_answers_304_until_something_is_committed(sync_server, http, room):
+async def test_an_etag_returns_304_until_something_is_committed(sync_server, http, room):
     await commit(sync_server, draft(room))
     first = http.get(f"/v1/partition/{room}")
     tag = {"if-none-match": first.headers["etag"]}
@@ -104,7 +104,7 @@ async def test_an_etag_answers_304_until_something_is_committed(sync_server, htt
     assert len(changed.json()) == 2
 
 
-async def test_a_long_poll_returns_at_once_what_is_there(sync_server, http, room):
+async def test_a_long_poll_returns_existing_events_at_once(sync_server, http, room):
     ids = await commit(sync_server, draft(room))
     reply = http.get(f"/v1/partition/{room}", params={"offset": "-1", "live": "long-poll"})
     assert ids_of(reply.json()) == ids
@@ -128,7 +128,7 @@ async def test_a_long_poll_waits_for_a_commit_and_ignores_other_partitions(sync_
         assert seen == committed[committed.index(seen[0]) :][: len(seen)]
 
 
-async def test_a_long_poll_without_news_ends_with_204(start_thread, connect_to, room):
+async def test_a_long_poll_without_new_events_ends_with_204(start_thread, connect_to, room):
     server = start_thread(store="memory", long_poll_ms=20)
     [committed] = await commit(server, draft(room))
     reply = connect_to(server).get(f"/v1/partition/{room}", params={"offset": offset(committed), "live": "long-poll"})
@@ -185,13 +185,13 @@ async def test_names_in_urls_are_decoded_and_normalised(sync_server, http, room)
 
 
 @pytest.mark.parametrize("name", ["", "x" * 129, "%FF"])
-async def test_a_bad_name_is_a_400(http, name):
+async def test_an_invalid_name_returns_400(http, name):
     assert http.get(f"/v1/partition/{name}").status_code == 400
     assert http.put(f"/v1/snapshot/{name}", json={"committed_id": 0, "state": {}}).status_code == 400
 
 
 @pytest.mark.parametrize("method", ["PUT", "POST", "DELETE", "PATCH"])
-async def test_partitions_are_written_over_the_sync_protocol_only(http, room, method):
+async def test_partitions_are_written_only_with_the_sync_protocol(http, room, method):
     assert http.request(method, f"/v1/partition/{room}").status_code == 405
 
 

@@ -21,7 +21,7 @@ async def read_all(peer: Peer, partitions: list[str], since: int = 0, **more) ->
     ("limit", "expected"),
     [(-5, 50), (0, 50), (1, 50), (49, 50), (50, 50), (51, 51), (1000, 1000), (1001, 1000), (10**30, 1000)],
 )
-async def test_limit_must_be_clamped_to_50_and_1000(sync_server, full_room, limit, expected):
+async def test_the_limit_is_clamped_between_50_and_1000(sync_server, full_room, limit, expected):
     async with Peers(sync_server.address) as peers:
         page = await (await peers.join()).sync([full_room], limit=limit)
         assert len(page["events"]) == expected
@@ -119,7 +119,7 @@ async def test_own_events_are_in_pages(sync_server, room):
         assert ids_of((await peer.sync([room]))["events"]) == ids
 
 
-async def test_a_page_ends_at_its_size_too_and_nothing_is_lost(start_thread, room, monkeypatch):
+async def test_a_page_also_ends_at_its_size_limit_and_nothing_is_lost(start_thread, room, monkeypatch):
     monkeypatch.setattr(limits, "SYNC_PAGE_BYTES_MAX", 20_000)
     server = start_thread(store="memory")
     async with Peers(server.address) as peers:
@@ -149,7 +149,7 @@ BAD_SYNCS = {
 
 
 @pytest.mark.parametrize("name", BAD_SYNCS)
-async def test_a_bad_sync_leaves_a_running_cycle_and_the_subscriptions_as_they_were(sync_server, room, name):
+async def test_an_invalid_sync_leaves_a_running_cycle_and_the_subscriptions_unchanged(sync_server, room, name):
     async with Peers(sync_server.address) as peers:
         writer, reader = await peers.join(), await peers.join(room)
         history = await writer.commit_many(room, 60)
@@ -176,7 +176,7 @@ async def test_sync_lists_follow_the_rules_for_names(sync_server, room, field, n
         assert (await peer.sync([room]))["effective_subscriptions"] == [room]
 
 
-async def test_a_sync_may_name_more_partitions_than_an_event(sync_server, room):
+async def test_a_sync_may_name_more_partitions_than_an_event_may(sync_server, room):
     async with Peers(sync_server.address) as peers:
         peer = await peers.join()
         ids = await peer.commit(draft(room + "99"))
@@ -188,7 +188,7 @@ async def test_a_sync_may_name_more_partitions_than_an_event(sync_server, room):
 # Cycles
 
 
-async def test_a_commit_within_a_cycle_is_not_in_its_pages(sync_server, room):
+async def test_a_commit_during_a_cycle_is_not_in_its_pages(sync_server, room):
     async with Peers(sync_server.address) as peers:
         writer, reader = await peers.join(), await peers.join()
         history = await writer.commit_many(room, 70)
@@ -288,7 +288,7 @@ async def test_an_abandoned_cycle_covers_only_the_pages_that_were_sent(sync_serv
         assert await reader.flush() == []
 
 
-async def test_what_the_pages_of_a_second_cycle_held_is_not_broadcast_again(sync_server, room, other_room):
+async def test_events_on_the_pages_of_a_second_cycle_are_not_broadcast_again(sync_server, room, other_room):
     async with Peers(sync_server.address) as peers:
         writer, reader = await peers.join(), await peers.join(room, other_room)
         await writer.commit_many(fresh("room"), 1)
@@ -317,7 +317,7 @@ async def test_own_events_are_not_broadcast_when_their_partition_is_subscribed_l
         assert await reader.flush() == []
 
 
-async def test_one_connection_catches_up_while_others_get_their_broadcasts(sync_server, room):
+async def test_one_connection_catches_up_while_others_receive_their_broadcasts(sync_server, room):
     async with Peers(sync_server.address) as peers:
         writer, busy, live = await peers.join(), await peers.join(room), await peers.join(room)
         await writer.commit_many(room, 60)
@@ -382,7 +382,7 @@ async def test_without_subscription_partitions_nothing_is_subscribed(sync_server
         assert await reader.flush() == []
 
 
-async def test_a_partition_left_within_a_cycle_is_not_broadcast_after_it(sync_server, room, other_room):
+async def test_a_partition_unsubscribed_during_a_cycle_is_not_broadcast_after_it(sync_server, room, other_room):
     async with Peers(sync_server.address) as peers:
         writer, reader = await peers.join(), await peers.join(room, other_room)
         history = fresh("room")

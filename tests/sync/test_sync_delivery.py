@@ -145,7 +145,7 @@ async def test_the_socket_of_a_connection_that_waits_is_not_read(start_thread, m
         assert peer.writer.transport.get_write_buffer_size() > 10_000_000
 
 
-async def test_a_connection_that_never_says_connect_is_closed(start_thread, monkeypatch):
+async def test_a_connection_that_never_sends_connect_is_closed(start_thread, monkeypatch):
     monkeypatch.setattr(limits, "CONNECT_WAIT_S_MAX", 0.05)
     server = start_thread(store="memory")
     async with Peers(server.address) as peers:
@@ -168,7 +168,7 @@ async def test_heartbeats_do_not_replace_connect(start_thread, monkeypatch):
         assert codes == ["auth_failed"]
 
 
-async def test_a_connection_beyond_the_number_allowed_is_refused(start_thread, monkeypatch):
+async def test_a_connection_beyond_the_limit_is_refused(start_thread, monkeypatch):
     monkeypatch.setattr(limits, "SYNC_CONNECTIONS_MAX", 1)
     server = start_thread(store="memory")
     async with Peers(server.address) as peers:
@@ -178,7 +178,7 @@ async def test_a_connection_beyond_the_number_allowed_is_refused(start_thread, m
         assert await first.flush() == []
 
 
-async def test_a_server_that_stops_in_an_orderly_way_sends_its_clients_a_close(start_server: StartServer, room):
+async def test_a_server_that_stops_cleanly_sends_its_clients_a_close(start_server: StartServer, room):
     server = start_server()
     async with Peers(server.address) as peers:
         peer, idle = await peers.join(room), await peers.dial()

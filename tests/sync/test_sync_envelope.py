@@ -49,7 +49,7 @@ async def expect_open(peer: Peer) -> None:
 
 
 @pytest.mark.parametrize("msg_id", ["text", "", "ü ☃", 0, 7, -1, 2**53, 2**70])
-async def test_direct_replies_echo_the_msg_id_as_it_came(sync_server, room, msg_id):
+async def test_direct_replies_echo_the_msg_id_unchanged(sync_server, room, msg_id):
     async with Peers(sync_server.address) as peers:
         peer = await peers.dial()
         requests = [
@@ -188,7 +188,7 @@ NOT_JSON = [
 
 
 @pytest.mark.parametrize("text", NOT_JSON, ids=lambda text: repr(text[:90]))
-async def test_what_is_not_json_is_a_bad_request_that_keeps_the_connection(sync_server, text):
+async def test_invalid_json_is_a_bad_request_that_keeps_the_connection(sync_server, text):
     async with Peers(sync_server.address) as peers:
         peer = await peers.join()
         await peer.send_text(text)
@@ -197,7 +197,7 @@ async def test_what_is_not_json_is_a_bad_request_that_keeps_the_connection(sync_
 
 
 @pytest.mark.parametrize("text", ["null", "1", '"text"', "true", "[]", "[{}]"])
-async def test_json_that_is_no_object_is_a_bad_request(sync_server, text):
+async def test_json_that_is_not_an_object_is_a_bad_request(sync_server, text):
     async with Peers(sync_server.address) as peers:
         peer = await peers.join()
         await peer.send_text(text)
@@ -207,7 +207,7 @@ async def test_json_that_is_no_object_is_a_bad_request(sync_server, text):
 
 @pytest.mark.parametrize("field", ["type", "payload", "protocol_version"])
 @pytest.mark.parametrize("value", ["absent", None, 1, [], True])
-async def test_a_required_field_that_is_missing_or_of_another_type_is_a_bad_request(sync_server, field, value):
+async def test_a_required_field_that_is_missing_or_of_the_wrong_type_is_a_bad_request(sync_server, field, value):
     message = envelope("heartbeat", {})
     if value == "absent":
         del message[field]
@@ -299,7 +299,7 @@ async def test_an_unknown_type_is_a_bad_request(sync_server, type_):
 @pytest.mark.parametrize(
     "payload", [{}, {"client_id": ""}, {"client_id": 1}, {"client_id": "c" * 257}, {"client_id": "c", "token": 1}]
 )
-async def test_a_malformed_connect_is_a_bad_request_and_may_be_said_again(sync_server, payload):
+async def test_a_malformed_connect_is_a_bad_request_and_may_be_sent_again(sync_server, payload):
     async with Peers(sync_server.address) as peers:
         peer = await peers.dial()
         await peer.send("connect", payload)
@@ -318,7 +318,7 @@ async def test_nothing_is_processed_after_a_disconnect(sync_server, room):
         assert [event["committed_id"] for event in (await watcher.sync([room]))["events"]] == [after]
 
 
-async def test_a_disconnect_lets_the_replies_before_it_leave(sync_server, room):
+async def test_the_replies_before_a_disconnect_are_still_sent(sync_server, room):
     async with Peers(sync_server.address) as peers:
         peer = await peers.join()
         await peer.send("submit_events", {"events": [draft(room)]})
@@ -397,7 +397,7 @@ async def test_a_message_in_fragments_is_one_message(sync_server, room):
         assert event["event"] == {"text": "☃" * 50}
 
 
-async def test_the_size_limit_holds_for_fragments_together(sync_server, room):
+async def test_the_size_limit_applies_to_all_fragments_together(sync_server, room):
     text = submit_of(room, MIB + 1)
     async with Peers(sync_server.address) as peers:
         peer = await peers.join()
@@ -425,7 +425,7 @@ async def test_the_answer_to_a_binary_message_waits_for_its_turn(sync_server, ro
         assert [(await peer.next())["type"] for _ in range(2)] == ["submit_events_result", "error"]
 
 
-async def test_other_paths_are_not_sockets(sync_server):
+async def test_other_paths_are_not_websockets(sync_server):
     for path in ("/v1/sync/", "/v1/sync/other", "/v1/stream/a"):
         with pytest.raises(ConnectionRefusedError):
             await Peer.dial(sync_server.address, path)
@@ -457,7 +457,7 @@ async def test_other_paths_are_not_sockets(sync_server):
         ('{"t": "\\u0000"}', True),
     ],
 )
-async def test_what_has_no_canonical_form_is_validation_failed_for_that_item_only(sync_server, room, event, fits):
+async def test_an_item_without_a_canonical_form_is_validation_failed_and_others_are_not(sync_server, room, event, fits):
     before, after = draft(room, {"n": 1}), draft(room, {"n": 2})
     odd = draft(room, {})
     events = [json.dumps(item) for item in (before, odd, after)]
@@ -560,7 +560,7 @@ async def test_a_connection_that_is_cut_within_a_frame_does_not_affect_others(sy
         assert await healthy.flush() == []
 
 
-async def test_a_frame_that_breaks_the_websocket_protocol_closes_the_connection_only(sync_server, room):
+async def test_a_frame_that_violates_the_websocket_protocol_closes_only_its_connection(sync_server, room):
     async with Peers(sync_server.address) as peers:
         peer, healthy = await peers.join(), await peers.join(room)
         await peer.send_bytes(b"\x81\x05hello")  # not masked

@@ -183,7 +183,7 @@ def test_mutated_messages_get_documented_codes_and_do_not_affect_others(bench):
     check()
 
 
-def test_runs_of_mutated_messages_are_answered_one_by_one(bench):
+def test_sequences_of_mutated_messages_are_answered_one_by_one(bench):
     @settings(max_examples=examples(100))
     @given(frames=st.lists(st.tuples(st.sampled_from([TEXT, TEXT, TEXT, BINARY]), messages), min_size=2, max_size=6))
     def check(frames: list[tuple[int, bytes]]) -> None:

@@ -55,7 +55,7 @@ class Member:
     paged: set[int] = field(default_factory=set)
     expected: deque[int] = field(default_factory=deque)
     retried: set[int] = field(default_factory=set)
-    """Events of others that it has submitted as well: it has their result, and may get the broadcast or not."""
+    """Events of others that this client has submitted too: it has their results, and may also get the broadcasts."""
 
     def wants(self, event: Committed) -> bool:
         return event.origin is not self and any(
@@ -311,7 +311,7 @@ class SyncMachine(RuleBasedStateMachine):
             await self.server.stop()
 
 
-def test_every_client_gets_what_it_should_in_order_and_once_and_nothing_else(monkeypatch):
+def test_every_client_gets_its_events_in_order_and_once_and_nothing_else(monkeypatch):
     monkeypatch.setattr(limits, "SYNC_PAGE_MIN", 1)
     # Not shrunk: each attempt that misses an event waits for it, and a run is short enough to read.
     phases = (Phase.explicit, Phase.reuse, Phase.generate)

@@ -26,7 +26,7 @@ async def read_until(peer, room: str, wanted: list[int]) -> list[int]:
     return held
 
 
-async def test_an_event_is_pruned_only_when_every_one_of_its_partitions_has_passed_it(
+async def test_an_event_is_erased_only_when_the_floors_of_all_its_partitions_have_passed_it(
     sync_server, http, room, other_room
 ):
     async with Peers(sync_server.address) as peers:
@@ -58,7 +58,7 @@ async def test_dedupe_survives_pruning(sync_server, http, room):
         assert await watcher.flush() == []
 
 
-async def test_ids_are_not_used_again_after_pruning(start_server: StartServer, room):
+async def test_ids_are_not_reused_after_pruning(start_server: StartServer, room):
     server = start_server()
     async with Peers(server.address) as peers:
         peer = await peers.join()
@@ -155,7 +155,7 @@ async def test_a_snapshot_is_neither_older_than_the_current_one_nor_in_the_futur
 @pytest.mark.parametrize(
     "body", [b"", b"{}", b"[]", b'{"floors": {}}', b'{"floors": {"a": "1"}}', b'{"floors": {"": 1}}', b"\xff"]
 )
-async def test_a_malformed_prune_is_a_400(http, body):
+async def test_a_malformed_prune_returns_400(http, body):
     reply = http.post("/v1/prune", content=body)
     assert reply.status_code == 400
     assert reply.json()["code"] == "bad_request"
@@ -188,7 +188,7 @@ def offset(committed_id: int) -> str:
     return f"{0:016d}_{committed_id:016d}"
 
 
-async def test_an_offset_below_the_floor_is_a_410_that_names_the_earliest(sync_server, http, room):
+async def test_an_offset_below_the_floor_returns_410_with_the_earliest_offset(sync_server, http, room):
     async with Peers(sync_server.address) as peers:
         ids = await (await peers.join()).commit(draft(room), draft(room), draft(room))
     raise_floors(http, {room: ids[1]})
@@ -202,7 +202,7 @@ async def test_an_offset_below_the_floor_is_a_410_that_names_the_earliest(sync_s
         assert ids_of(reply.json()) == ids[2:]
 
 
-async def test_what_head_calls_the_end_can_be_read_from_after_everything_was_pruned(sync_server, http, room):
+async def test_the_end_that_head_returns_can_be_read_from_even_if_everything_was_pruned(sync_server, http, room):
     async with Peers(sync_server.address) as peers:
         peer = await peers.join()
         ids = await peer.commit(draft(room), draft(room))

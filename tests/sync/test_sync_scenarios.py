@@ -93,7 +93,7 @@ async def test_04_an_event_of_two_partitions_reaches_subscribers_of_either_and_o
             assert ids_of((await stranger.sync([name]))["events"]) == [committed]
 
 
-async def test_05_a_commit_within_a_paged_catch_up_is_delivered_once_after_the_last_page(sync_server, room):
+async def test_05_a_commit_during_a_paged_catch_up_is_delivered_once_after_the_last_page(sync_server, room):
     async with Peers(sync_server.address) as peers:
         writer = await peers.join()
         history = await writer.commit_many(room, 120)
@@ -111,7 +111,7 @@ async def test_05_a_commit_within_a_paged_catch_up_is_delivered_once_after_the_l
         assert await reader.flush() == []
 
 
-async def test_06_ids_alone_put_arrivals_from_pages_broadcasts_and_retries_in_order(sync_server, room):
+async def test_06_ids_alone_order_events_from_pages_broadcasts_and_retries(sync_server, room):
     async with Peers(sync_server.address) as peers:
         writer, reader = await peers.join(), await peers.join(room)
         items = [draft(room, {"n": number}) for number in range(60)]
@@ -224,13 +224,13 @@ async def test_12_a_partition_added_mid_session_is_read_from_0_without_losing_th
         assert await reader.flush() == []
 
 
-async def test_13_a_lost_result_is_had_again_by_a_retry(sync_server, room):
+async def test_13_a_retry_returns_a_lost_result(sync_server, room):
     async with Peers(sync_server.address) as peers:
         watcher, lost = await peers.join(room), await peers.join()
         item = draft(room)
         await lost.send("submit_events", {"events": [item]})
         [event] = await watcher.next_broadcasts(1)
-        await lost.hang_up()  # its result was never read
+        await lost.hang_up()  # its result is never read
         again = await peers.join(client_id=lost.client_id)
         assert await again.commit(item) == [event["committed_id"]]
         assert await watcher.flush() == []
@@ -274,7 +274,7 @@ async def test_15_a_kill_after_persist_and_before_the_reply_loses_nothing(start_
         async with httpx2.AsyncClient(base_url=server.url, timeout=30, trust_env=False) as http:
             start = {"offset": "-1", "live": "long-poll"}
             [seen] = (await http.get(f"/v1/partition/{room}", params=start)).json()
-        server.kill()  # the reply, if it was sent, was never read
+        server.kill()  # the reply, if it was sent, is never read
     server.restart()
     async with Peers(server.address) as peers:
         again = await peers.join(client_id=origin.client_id)

@@ -51,7 +51,7 @@ BAD_SHAPES = {
 
 
 @pytest.mark.parametrize("name", BAD_SHAPES)
-async def test_a_bad_shape_is_one_bad_request_and_processes_nothing(sync_server, room, name):
+async def test_an_invalid_shape_is_one_bad_request_and_processes_nothing(sync_server, room, name):
     async with Peers(sync_server.address) as peers:
         peer, watcher = await peers.join(), await peers.join(room)
         [before] = await peer.commit(draft(room))
@@ -139,7 +139,7 @@ async def test_the_singular_submit_is_answered_with_event_committed_or_event_rej
 
 
 @pytest.mark.parametrize("payload", [{}, {"id": "x", "event": {}}, {"id": "", "partitions": ["a"], "event": {}}])
-async def test_a_singular_submit_of_a_bad_shape_is_a_bad_request(sync_server, payload):
+async def test_a_singular_submit_of_an_invalid_shape_is_a_bad_request(sync_server, payload):
     async with Peers(sync_server.address) as peers:
         peer = await peers.join()
         await peer.send("submit_event", payload)
@@ -167,7 +167,7 @@ async def test_validation_follows_deduplication_and_sees_earlier_items_of_the_ba
         assert await watcher.flush() == []
 
 
-async def test_a_validator_that_raises_costs_one_server_error_with_a_safe_phase(start_thread, room):
+async def test_a_validator_that_raises_causes_one_server_error_that_names_only_the_phase(start_thread, room):
     server = start_thread(store="memory", sync_validation="hook", sync_hook="tests.sync.operator_hooks:explode")
     async with Peers(server.address) as peers:
         peer, healthy = await peers.join(), await peers.join(room)
@@ -215,7 +215,7 @@ async def test_duplicates_in_flight_at_once_commit_once_and_all_get_the_same_id(
         assert await watcher.flush() == []
 
 
-async def test_the_second_of_two_in_flight_with_other_content_is_rejected(sync_server, room):
+async def test_the_second_of_two_in_flight_with_different_content_is_rejected(sync_server, room):
     async with Peers(sync_server.address) as peers:
         peer, watcher = await peers.join(), await peers.join(room)
         item = draft(room, {"n": 1})
@@ -270,7 +270,7 @@ def submit_raw(item: dict, event: str) -> str:
 
 
 @pytest.mark.parametrize("name", SAME)
-async def test_events_with_one_canonical_form_are_the_same(sync_server, room, name):
+async def test_events_with_the_same_canonical_form_are_equal(sync_server, room, name):
     async with Peers(sync_server.address) as peers:
         peer, watcher = await peers.join(), await peers.join(room)
         item = draft(room)
@@ -299,7 +299,7 @@ OTHER = {
 
 
 @pytest.mark.parametrize("name", OTHER)
-async def test_events_with_different_canonical_forms_are_not_the_same(sync_server, room, name):
+async def test_events_with_different_canonical_forms_are_not_equal(sync_server, room, name):
     async with Peers(sync_server.address) as peers:
         peer = await peers.join()
         item = draft(room)
@@ -360,7 +360,7 @@ async def test_names_are_normalised_to_nfc_before_storage_and_comparison(sync_se
 @pytest.mark.parametrize(
     "change", [str.upper, lambda name: f" {name}", lambda name: f"{name} ", lambda name: name + "\0"]
 )
-async def test_names_are_compared_byte_for_byte_without_trimming_or_folding(sync_server, room, change):
+async def test_names_are_compared_byte_for_byte_without_trimming_or_case_folding(sync_server, room, change):
     async with Peers(sync_server.address) as peers:
         peer, watcher = await peers.join(), await peers.join(room)
         await peer.commit(draft(change(room)))
@@ -408,7 +408,7 @@ async def test_partitions_are_stored_as_a_set_sorted_by_utf8_bytes(sync_server, 
     ],
     ids=lambda value: str(value)[:40],
 )
-async def test_limits_of_partitions_hold_after_normalisation_and_are_validation_failed(sync_server, names, valid):
+async def test_partition_limits_apply_after_normalisation_and_are_validation_failed(sync_server, names, valid):
     async with Peers(sync_server.address) as peers:
         peer = await peers.join()
         [result] = await peer.submit(draft(names))
@@ -418,7 +418,7 @@ async def test_limits_of_partitions_hold_after_normalisation_and_are_validation_
             assert [error["field"] for error in result["errors"]] == ["partitions"]
 
 
-async def test_subscriptions_are_no_grant_and_no_condition_for_submitting(sync_server, room, other_room):
+async def test_subscriptions_are_neither_a_grant_nor_a_condition_for_submitting(sync_server, room, other_room):
     async with Peers(sync_server.address) as peers:
         peer, watcher = await peers.join(room), await peers.join(other_room)
         ids = await peer.commit(draft(other_room))
@@ -428,7 +428,7 @@ async def test_subscriptions_are_no_grant_and_no_condition_for_submitting(sync_s
 # Replies
 
 
-async def test_replies_leave_in_request_order_whatever_they_wait_for(sync_server, room):
+async def test_replies_are_sent_in_request_order_whatever_they_wait_for(sync_server, room):
     async with Peers(sync_server.address) as peers:
         peer = await peers.join()
         requests = []
@@ -489,11 +489,11 @@ async def test_a_sync_after_a_burst_sees_all_of_it(sync_server, room):
             await peer.send("submit_events", {"events": [item]})
         await peer.ask_sync([room])
         ids = [ids_of((await peer.next_of("submit_events_result"))["results"])[0] for _ in range(4)]
-        assert ids == sorted(ids), "a small submit does not overtake a large one"
+        assert ids == sorted(ids), "a small submit must not overtake a large one"
         assert ids_of((await peer.next_of("sync_response"))["events"]) == ids
 
 
-async def test_drafts_of_a_connection_that_was_cut_do_not_count_for_ever(start_thread, room, monkeypatch):
+async def test_drafts_of_a_connection_that_was_cut_do_not_count_forever(start_thread, room, monkeypatch):
     monkeypatch.setattr(limits, "SYNC_DRAFTS_MAX", 2)
     server = start_thread()
     async with Peers(server.address) as peers:

@@ -112,7 +112,7 @@ async def test_18_a_sync_with_any_forbidden_partition_returns_no_events_and_chan
         assert ids_of(await reader.next_broadcasts(1)) == [meanwhile]
 
 
-async def test_an_event_needs_authorisation_for_every_one_of_its_partitions(guarded):
+async def test_an_event_needs_authorisation_for_each_of_its_partitions(guarded):
     async with Peers(guarded.address) as peers:
         watcher = await peers.join("a", "b", client_id="w", token=grant("w", "a", "b"))
         peer = await peers.join(client_id="p", token=grant("p", "a"))
@@ -149,7 +149,7 @@ async def test_normalisation_precedes_authorisation(guarded):
         assert result["reason"] == "validation_failed", "an invalid name is reported before the token is checked"
 
 
-async def test_prefixes_grant_what_begins_with_them_and_nothing_else(guarded):
+async def test_a_prefix_grants_the_partitions_that_begin_with_it_and_nothing_else(guarded):
     async with Peers(guarded.address) as peers:
         token = sign({"client_id": "p", "allowed_partition_prefixes": ["team/"], "exp": START_S + 60})
         peer = await peers.join(client_id="p", token=token)
@@ -166,7 +166,7 @@ async def test_a_token_without_partitions_allows_none(guarded):
         assert (await peer.next_error())["code"] == "forbidden"
 
 
-async def test_subscription_must_not_be_a_grant_for_submitting(guarded):
+async def test_a_subscription_is_not_a_grant_for_submitting(guarded):
     async with Peers(guarded.address) as peers:
         peer = await peers.join("a", client_id="p", token=grant("p", "a"))
         assert (await peer.submit(draft(["a", "b"])))[0]["reason"] == "forbidden"
@@ -204,7 +204,7 @@ async def test_a_token_that_expires_while_connected_ends_a_silent_connection_too
         assert await peer.close_code() == 1008
 
 
-async def test_the_timer_looks_at_a_token_that_ends_before_connect_would_have_been_due(
+async def test_the_timer_ends_a_token_that_expires_before_the_connect_deadline(
     start_thread, tmp_path, monkeypatch, room
 ):
     """The time limit for `connect` does not depend on the lifetime of the token."""

@@ -36,14 +36,14 @@ async def test_mode_model_checks_events_by_the_schema_that_they_name(start_threa
         assert await watcher.flush() == []
 
 
-async def test_mode_tree_refuses_what_is_no_action(start_thread, room):
+async def test_mode_tree_refuses_an_event_that_is_not_an_action(start_thread, room):
     server = start_thread(store="memory", sync_validation="tree")
     async with Peers(server.address) as peers:
         [result] = await (await peers.join()).submit(draft(room, {"type": "no such action"}))
         assert (result["status"], result["reason"]) == ("rejected", "validation_failed")
 
 
-async def test_implicit_subscriptions_can_be_set_for_all(start_thread, room, other_room):
+async def test_implicit_subscriptions_can_be_enabled_for_all_clients(start_thread, room, other_room):
     server = start_thread(store="memory", implicit_subscriptions=True)
     async with Peers(server.address) as peers:
         writer, reader = await peers.join(), await peers.join()
