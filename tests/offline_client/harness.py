@@ -138,7 +138,7 @@ class Harness:
         for _ in range(100_000):
             if not self.step():
                 return
-        raise AssertionError("it goes on for ever")
+        raise AssertionError("the steps never end")
 
     def come_to_rest(self) -> None:
         if self.session is None:

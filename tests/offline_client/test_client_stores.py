@@ -77,12 +77,12 @@ class StoreContract(ABC):
             self.make(self.path).open("somebody")
         store.open("me")
 
-    def test_a_second_client_is_refused_while_one_is_there(self, store):
+    def test_a_second_client_is_refused_while_the_first_is_open(self, store):
         with pytest.raises(StoreInUse) as refused:
             self.make(self.path).open("me")
         assert "use another file" in str(refused.value)
 
-    def test_everything_is_there_again_after_a_restart(self, store):
+    def test_everything_is_restored_after_a_restart(self, store):
         store.add_drafts([draft("a"), draft("b"), draft("c")])
         store.follow(["q"])
         changes = StoreUpdate(
@@ -121,7 +121,7 @@ class StoreContract(ABC):
         store.apply([StoreUpdate(joined=("q",))])
         assert store.facts().partitions[1] == Followed("q", None)
 
-    def test_progress_of_a_partition_that_has_left_is_ignored(self, store):
+    def test_progress_of_an_unsubscribed_partition_is_ignored(self, store):
         store.apply([StoreUpdate(left=("p",))])
         store.apply([StoreUpdate(fetched=(("p", 7),), joined=("p",))])
         assert store.facts().partitions == ()
@@ -149,7 +149,7 @@ class StoreContract(ABC):
         assert store.add_drafts([draft("a"), draft("a")]) == [first, first]
         assert store.facts().drafts == 1
 
-    def test_an_id_that_stands_for_something_else_is_refused_and_the_others_are_kept(self, store):
+    def test_an_id_with_different_content_is_refused_and_the_other_drafts_are_kept(self, store):
         store.apply([StoreUpdate(events=(event(4, id_="done"),))])
         store.add_drafts([draft("a")])
         fault, other, known, changed = store.add_drafts(
@@ -160,14 +160,14 @@ class StoreContract(ABC):
         assert known.committed_id == 4
         assert isinstance(changed, IdInUse)
 
-    def test_drafts_come_in_the_order_of_the_clock_and_within_bounds(self, store):
+    def test_drafts_are_returned_in_clock_order_and_within_limits(self, store):
         store.add_drafts([draft(name) for name in "zyx"])
         assert [found.id for found in store.drafts(0, 2, ALL)] == ["z", "y"]
         assert [found.id for found in store.drafts(1, 2, ALL)] == ["y", "x"]
         assert [found.id for found in store.drafts(0, 9, 2 * len(b'{"n": 1}'))] == ["z", "y"]
-        assert [found.id for found in store.drafts(0, 9, 1)] == ["z"], "one is given, however large"
+        assert [found.id for found in store.drafts(0, 9, 1)] == ["z"], "at least one draft is returned, however large"
 
-    def test_a_full_queue_refuses_and_says_what_to_do(self, store, monkeypatch):
+    def test_a_full_queue_refuses_and_names_a_remedy(self, store, monkeypatch):
         monkeypatch.setattr(limits, "OFFLINE_DRAFTS_MAX", 2)
         *_, fault = store.add_drafts([draft("a"), draft("b"), draft("c")])
         assert isinstance(fault, QueueFull)
@@ -215,7 +215,7 @@ class StoreContract(ABC):
 
     # Applying
 
-    def test_an_event_is_applied_once_by_whatever_way_it_comes(self, store):
+    def test_an_event_is_applied_once_however_it_arrives(self, store):
         store.add_drafts([draft("a")])
         by_result = StoreUpdate(commits=(Commit("a", 4, "then"),))
         by_page = StoreUpdate(events=(event(4, id_="a", client_id="me"),), cursor=4)
@@ -234,7 +234,7 @@ class StoreContract(ABC):
         assert [left.id for left in store.drafts(0, ALL, ALL)] == ["b"]
         assert store.facts().drafts == 1
 
-    def test_anothers_event_under_the_id_of_a_draft_does_not_settle_it(self, store):
+    def test_another_clients_event_with_the_id_of_a_draft_does_not_settle_it(self, store):
         store.add_drafts([draft("a", n=1)])
         applied = store.apply([StoreUpdate(events=(event(9, id_="a", n=2),))])
         assert applied.settled == []
@@ -249,12 +249,12 @@ class StoreContract(ABC):
         applied = store.apply([StoreUpdate(events=(event(1, "q"),), commits=(Commit("mine", 2, ""),))])
         assert (applied.events, applied.settled) == (0, [("mine", 2)])
         assert ids(store) == []
-        assert store.find("mine").committed_id == 2, "what became of an own draft is known nevertheless"
+        assert store.find("mine").committed_id == 2, "the result of the client's own draft is known nevertheless"
         store.follow(["elsewhere"])
         assert store.apply([StoreUpdate(events=(event(2, "elsewhere", id_="mine", client_id="me"),))]).events == 1
         assert ids(store) == [2]
 
-    def test_reads_are_bounded_by_ids_partitions_and_number(self, store):
+    def test_reads_are_limited_by_ids_partitions_and_number(self, store):
         store.follow(["q"])
         events = tuple(event(n, *(["p", "q"] if n % 3 == 0 else ["pq"[n % 2]])) for n in range(1, 11))
         store.apply([StoreUpdate(events=events)])
@@ -271,7 +271,7 @@ class StoreContract(ABC):
         assert ids(store) == [4]
         assert store.facts().cursor == 4
 
-    def test_a_reset_forgets_what_was_committed_and_keeps_the_drafts(self, store):
+    def test_a_reset_drops_committed_events_and_keeps_the_drafts(self, store):
         store.add_drafts([draft("a")])
         store.follow(["q"])
         store.apply([StoreUpdate(events=(event(4),), cursor=4, snapshots=(Snapshot("p", 2, b"1"),))])
@@ -294,7 +294,7 @@ class StoreContract(ABC):
         assert store.snapshots(["p"]) == [Snapshot("p", 2, b"[1]")]
         store.apply([StoreUpdate(events=(event(1, "p"), event(2, "p", "q")), snapshots=(Snapshot("p", 1, b"[0]"),))])
         assert ids(store, "p") == [3]
-        assert store.snapshots(None) == [Snapshot("p", 2, b"[1]")], "an older one tells nothing new"
+        assert store.snapshots(None) == [Snapshot("p", 2, b"[1]")], "an older snapshot has no effect"
 
     # Views
 
@@ -311,7 +311,7 @@ class StoreContract(ABC):
             (None, StoreUpdate(cursor=9), True),
         ],
     )
-    def test_a_checkpoint_goes_when_something_older_comes(self, store, partitions, changes, stays):
+    def test_a_checkpoint_is_dropped_when_an_older_event_arrives(self, store, partitions, changes, stays):
         store.follow(["q"])
         store.save_checkpoint(Checkpoint("v", 1, partitions, 6, b"0"))
         kept = Checkpoint("v", 2, partitions, 7, b"1")
@@ -331,7 +331,7 @@ class TestSqliteClientStore(StoreContract):
     def make(self, path: Path) -> ClientStore:
         return SqliteClientStore(path / "store.db")
 
-    def test_a_file_of_something_else_is_refused(self, tmp_path):
+    def test_a_file_of_another_program_is_refused(self, tmp_path):
         with apsw.Connection(str(tmp_path / "store.db")) as db:
             db.execute("CREATE TABLE theirs (x)")
         with pytest.raises(WrongStore, match="another program"):
@@ -354,7 +354,7 @@ class TestSqliteClientStore(StoreContract):
             SqliteClientStore(tmp_path / "none" / "store.db").open("me")
 
 
-def test_a_store_is_private_whatever_the_umask(tmp_path: Path) -> None:
+def test_a_store_is_private_regardless_of_the_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         store = SqliteClientStore(tmp_path / "client.db")

@@ -118,7 +118,7 @@ async def test_drafts_survive_a_restart_and_are_committed_in_their_order(tmp_pat
         assert [await client.outcome(id_) for id_ in ids] == [event.committed_id for event in events]
 
 
-async def test_waiting_for_a_commit_ends_with_the_client_and_keeps_the_draft(tmp_path, room):
+async def test_waiting_for_a_commit_ends_when_the_client_closes_and_the_draft_is_kept(tmp_path, room):
     client = OfflineClient(NOWHERE, client_id="ada", store=tmp_path / "ada.db", partitions=[room])
     async with client:
         draft = await client.submit([room], {"n": 1})
@@ -136,10 +136,10 @@ async def test_waiting_for_a_commit_ends_with_the_client_and_keeps_the_draft(tmp
         assert [kept.id for kept in await again.drafts()] == [draft.id]
 
 
-# Between two clients
+# Two clients
 
 
-async def test_what_one_submits_the_other_sees_in_the_same_order(make_client, room):
+async def test_events_of_one_client_reach_the_other_in_the_same_order(make_client, room):
     async with make_client("ada") as ada, make_client("bob") as bob:
         await asyncio.gather(ada.synced(), bob.synced())
         for client in (ada, bob):
@@ -163,7 +163,7 @@ async def test_a_late_client_gets_history_in_pages(make_client, room, monkeypatc
             assert bob.cursor == (await bob.events(room))[-1].committed_id
 
 
-async def test_adding_a_partition_brings_its_history_and_its_future(make_client, room):
+async def test_adding_a_partition_brings_its_history_and_its_new_events(make_client, room):
     other = f"{room}-other"
     async with make_client("ada") as ada, make_client("bob") as bob:
         await asyncio.gather(ada.synced(), bob.synced())
@@ -178,7 +178,7 @@ async def test_adding_a_partition_brings_its_history_and_its_future(make_client,
         await bob.add_partition(other)
         await bob.synced()
         assert await bodies(bob, other) == [(1, False), (2, False)]
-        assert await bob.view("total") == 3, "an older event came, and the view was folded anew"
+        assert await bob.view("total") == 3, "an older event arrived, so the view was folded again"
         await ada.submit([other], {"n": 4})
         await until_events(bob, other, 3)
         assert await bob.view("total") == 7
@@ -207,7 +207,7 @@ async def test_a_partition_that_was_added_offline_is_fetched_later(make_client, 
         assert await bodies(bob, "added-" + room) == [(2, False)]
 
 
-async def test_two_clients_use_one_store_for_one_after_the_other(make_client, tmp_path, room):
+async def test_two_clients_can_use_one_store_only_one_after_the_other(make_client, tmp_path, room):
     path = tmp_path / "ada.db"
     async with make_client("ada", store=path) as ada:
         with pytest.raises(SyncClientError, match="another client is using"):
@@ -232,7 +232,7 @@ async def test_the_same_id_again_is_the_same_event(make_client, room):
         assert len(await client.events(room)) == 1
 
 
-async def test_the_id_source_is_an_argument(make_client, room):
+async def test_the_source_of_ids_is_an_argument(make_client, room):
     made = iter(f"{room}-{n}" for n in range(9))
     async with make_client(new_id=lambda: next(made)) as client:
         assert [(await client.submit([room], {"n": n})).id for n in range(2)] == [f"{room}-0", f"{room}-1"]
@@ -260,7 +260,7 @@ async def test_the_id_source_is_an_argument(make_client, room):
         (["p"], {}, "\ud800", "id"),
     ],
 )
-async def test_what_could_never_be_committed_is_refused_here(partitions, event, id_, field):
+async def test_an_event_that_could_never_be_committed_is_refused_locally(partitions, event, id_, field):
     async with OfflineClient(NOWHERE, client_id="ada", store=MemoryClientStore()) as client:
         with pytest.raises(InvalidDraft) as refused:
             await client.submit(partitions, event, id=id_)
@@ -269,7 +269,7 @@ async def test_what_could_never_be_committed_is_refused_here(partitions, event, 
         assert await client.drafts() == []
 
 
-async def test_an_event_of_the_largest_size_goes_through(make_client, room):
+async def test_an_event_of_the_largest_size_is_committed(make_client, room):
     async with make_client("ada") as ada, make_client("bob") as bob:
         text = "x" * (limits.SYNC_MESSAGE_BYTES_MAX - 500)
         draft = await ada.submit([room], {"n": text})
@@ -347,7 +347,7 @@ def grant(*partitions, **more):
     return sign({"client_id": "ada", "allowed_partitions": partitions, "exp": int(time.time()) + 3600, **more})
 
 
-async def test_a_fresh_token_is_asked_for_at_every_connection(guarded):
+async def test_a_fresh_token_is_requested_for_every_connection(guarded):
     tokens = ["", grant("other"), grant("p", "q")]
     asked: list[Any] = []
 
@@ -374,7 +374,7 @@ async def test_a_fresh_token_is_asked_for_at_every_connection(guarded):
         assert client.status.error.code == "forbidden"
 
 
-async def test_a_forbidden_partition_is_refused_and_the_others_go_on(guarded):
+async def test_a_forbidden_partition_is_refused_and_the_others_continue(guarded):
     store = MemoryClientStore()
     async with OfflineClient(guarded.url, client_id="ada", token=grant("p"), store=store, partitions=["p"]) as client:
         await client.synced()
@@ -391,7 +391,7 @@ async def test_a_forbidden_partition_is_refused_and_the_others_go_on(guarded):
         await (await client.submit(["p"], {"n": 1})).committed()
 
 
-async def test_a_token_that_runs_out_is_replaced(guarded):
+async def test_an_expired_token_is_replaced(guarded):
     def token():
         lasting = client_tokens.pop(0) if client_tokens else 3600
         return grant("p", exp=int(time.time()) + lasting)
@@ -408,7 +408,7 @@ async def test_a_token_that_runs_out_is_replaced(guarded):
             await draft.committed()
 
 
-async def test_a_token_source_that_fails_is_tried_again(make_client):
+async def test_a_failing_token_source_is_retried(make_client):
     calls = []
 
     def token():
@@ -425,7 +425,7 @@ async def test_a_token_source_that_fails_is_tried_again(make_client):
 # Views
 
 
-async def test_views_are_folded_on_from_where_they_were_stored(make_client, tmp_path, room, monkeypatch):
+async def test_views_continue_from_their_stored_checkpoint(make_client, tmp_path, room, monkeypatch):
     folded = []
 
     def counting(state, event):
@@ -439,7 +439,7 @@ async def test_views_are_folded_on_from_where_they_were_stored(make_client, tmp_
         await client.synced()
     async with make_client(store=path) as client:
         client.register_view("total", counting, 0)
-        await client.synced()  # the cursor now covers what was received live
+        await client.synced()  # the cursor now covers the events that were received live
         assert await client.view("total") == 30
     folded.clear()
     async with make_client(store=path, url=NOWHERE) as client:
@@ -515,7 +515,7 @@ async def test_pruned_history_is_reported(make_client, room, shared_server):
 # Watching
 
 
-async def test_changes_tell_of_drafts_commits_and_the_connection(make_client, room):
+async def test_changes_report_drafts_commits_and_the_connection(make_client, room):
     async with make_client() as client:
         changes = client.changes()
         draft = await client.submit([room], {"n": 1})
@@ -540,7 +540,7 @@ async def test_a_slow_listener_learns_that_it_missed_something(make_client, room
     assert told[0].changes + len(told) - 1 >= 40
 
 
-async def test_a_listener_that_was_dropped_is_forgotten(make_client):
+async def test_a_dropped_listener_is_forgotten(make_client):
     async with make_client() as client:
         for _ in range(3):
             client.changes()
@@ -596,12 +596,12 @@ def test_an_invalid_address_is_refused(url):
 
 
 @pytest.mark.parametrize("client_id", ["", "x" * 257])
-def test_a_client_id_that_no_server_takes_is_refused(client_id):
+def test_an_invalid_client_id_is_refused(client_id):
     with pytest.raises(BadArgument):
         OfflineClient(NOWHERE, client_id=client_id, store=MemoryClientStore())
 
 
-async def test_a_busy_partition_moves_the_cursor_while_live(make_client, room, monkeypatch):
+async def test_live_events_of_a_busy_partition_advance_the_cursor(make_client, room, monkeypatch):
     monkeypatch.setattr(limits, "OFFLINE_RENEW_EVENTS", 20)
     async with make_client("ada") as ada, make_client("bob") as bob:
         await bob.synced()

@@ -52,7 +52,7 @@ async def assert_exactly_once(client: OfflineClient, url: str, partition: str, n
 
 
 @pytest.mark.slow
-async def test_10_000_offline_drafts_drain_exactly_once_while_the_server_is_killed_three_times(
+async def test_10_000_offline_drafts_are_committed_exactly_once_while_the_server_is_killed_three_times(
     start_on_fixed_port, tmp_path
 ):
     server = start_on_fixed_port()
@@ -68,7 +68,7 @@ async def test_10_000_offline_drafts_drain_exactly_once_while_the_server_is_kill
                 await next_of(changes, EventsCommitted)
             await asyncio.to_thread(server.kill)
             await until_offline(client)
-            assert await client.view("total") == sum(range(10_000)), "the view does not depend on the connection"
+            assert await client.view("total") == sum(range(10_000)), "the view must not depend on the connection"
             await asyncio.to_thread(server.start)
         async with asyncio.timeout(60):
             await client.synced()
@@ -97,7 +97,7 @@ CALLS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("call", CALLS)
-async def test_a_server_that_is_killed_under_a_call_costs_nothing(start_on_fixed_port, tmp_path, call):
+async def test_a_server_killed_during_a_call_loses_nothing(start_on_fixed_port, tmp_path, call):
     server = start_on_fixed_port()
     path = tmp_path / "ada.db"
     async with OfflineClient(server.url, client_id="ada", store=path, partitions=["p"], retries=QUICK) as client:
@@ -154,9 +154,9 @@ async def test_a_result_that_is_lost_with_the_server_arrives_later(start_on_fixe
 
 @pytest.mark.parametrize("fault", ["slow", "cut", "corrupt"])
 @pytest.mark.parametrize("seed", range(3))
-async def test_a_bad_wire_loses_nothing(shared_server, room, monkeypatch, fault, seed):
+async def test_a_bad_network_loses_nothing(shared_server, room, monkeypatch, fault, seed):
     monkeypatch.setattr(limits, "OFFLINE_HEARTBEAT_S", 0.2)
-    monkeypatch.setattr(limits, "OFFLINE_SILENCE_S_MAX", 1.0)  # a corrupt length makes a frame that never ends
+    monkeypatch.setattr(limits, "OFFLINE_SILENCE_S_MAX", 1.0)  # a corrupt length announces a frame that never ends
     async with Wire(shared_server.address, seed) as wire:
         wire.fault = fault
         clients = [
@@ -197,7 +197,7 @@ async def test_a_server_that_accepts_a_connection_and_says_nothing_is_given_up(m
         writer.transport.abort()
 
 
-async def test_silence_in_the_middle_is_noticed(shared_server, room, monkeypatch):
+async def test_silence_in_the_middle_of_a_connection_is_noticed(shared_server, room, monkeypatch):
     monkeypatch.setattr(limits, "OFFLINE_HEARTBEAT_S", 0.1)
     monkeypatch.setattr(limits, "OFFLINE_SILENCE_S_MAX", 1.0)
     async with Wire(shared_server.address) as wire:
@@ -259,7 +259,7 @@ main(prog_name="mainstem")
 """
 
 
-async def test_a_server_whose_clock_jumps_changes_nothing(tmp_path, monkeypatch):
+async def test_a_jump_of_the_servers_clock_changes_nothing(tmp_path, monkeypatch):
     launch = partial(start_process, command=[sys.executable, "-c", JUMPING, "serve"])
     monkeypatch.setattr(ServerProcess, "launch", staticmethod(launch))
     with ServerProcess(tmp_path / "data") as server:
@@ -271,7 +271,7 @@ async def test_a_server_whose_clock_jumps_changes_nothing(tmp_path, monkeypatch)
                 await client.synced()
             await assert_exactly_once(client, server.url, "p", list(range(20)))
             years = [int(event.committed_at[:4]) for event in await client.events("p")]
-            assert all(abs(year - time.gmtime().tm_year) > 10 for year in years), "the clock did jump"
+            assert all(abs(year - time.gmtime().tm_year) > 10 for year in years), "the clock must have jumped"
 
 
 # Full and failing disks
@@ -333,10 +333,10 @@ async def test_after_a_failed_sync_nothing_is_written_until_the_store_is_opened_
         await client.submit([room], {"n": 4})
         await client.synced()
         numbers = [event["event"]["n"] for event in await read_truth(shared_server.url, room)]
-        assert numbers in ([1, 4], [1, 2, 4]), "whether the one in doubt was kept is open; it is there once at most"
+        assert numbers in ([1, 4], [1, 2, 4]), "the draft in doubt may be kept or lost, but is never there twice"
 
 
-async def test_a_store_that_fails_under_the_connection_stops_the_client_and_says_so(
+async def test_a_store_that_fails_during_a_connection_stops_the_client_and_is_reported(
     shared_server, room, tmp_path, disk: FaultyDisk, monkeypatch
 ):
     store = SqliteClientStore(tmp_path / "ada.db", vfs=disk.name)
@@ -410,7 +410,7 @@ async def test_a_second_process_on_one_store_is_refused_and_the_first_continues(
         await client.submit(["p"], {"n": 1})
 
 
-async def test_a_client_that_is_killed_while_it_submits_and_syncs_loses_nothing(start_on_fixed_port, tmp_path):
+async def test_a_client_killed_while_it_submits_and_syncs_loses_nothing(start_on_fixed_port, tmp_path):
     server = start_on_fixed_port()
     path = tmp_path / "ada.db"
     promised = 0

@@ -54,7 +54,7 @@ def active(**more: int) -> Session:
 # Catching up
 
 
-def test_a_page_is_durable_before_the_next_one_is_asked_for(harness, server):
+def test_a_page_is_durable_before_the_next_one_is_requested(harness, server):
     commit(server, 5)
     harness.connect()
     while not (harness.line.out and "sync_response" in harness.line.out[0]):
@@ -66,7 +66,7 @@ def test_a_page_is_durable_before_the_next_one_is_asked_for(harness, server):
     assert (len(save.update.events), save.update.cursor) == (2, 2)
 
 
-def test_the_cursor_moves_with_pages_only(harness, server):
+def test_only_pages_move_the_cursor(harness, server):
     commit(server, 3)
     harness.come_to_rest()
     assert harness.store.facts().cursor == 3
@@ -77,7 +77,7 @@ def test_the_cursor_moves_with_pages_only(harness, server):
     assert harness.store.facts().cursor == 3
 
 
-def test_after_many_live_events_the_cursor_is_brought_up(harness, server, monkeypatch):
+def test_after_many_live_events_the_cursor_catches_up(harness, server, monkeypatch):
     monkeypatch.setattr(limits, "OFFLINE_RENEW_EVENTS", 10)
     harness.come_to_rest()
     for _ in range(12):
@@ -100,7 +100,7 @@ def test_the_first_sync_of_a_connection_subscribes_and_later_pages_do_not(harnes
     assert "subscription_partitions" not in second
 
 
-def test_an_added_partition_is_fetched_from_0_and_nothing_else_is(harness, server):
+def test_only_an_added_partition_is_fetched_from_0(harness, server):
     commit(server, 2)
     commit(server, 3, "q")
     harness.come_to_rest()
@@ -132,7 +132,7 @@ def test_fetching_a_partition_resumes_where_it_was_interrupted(harness, server):
     assert harness.copy() == harness.truth()
 
 
-def test_a_refused_partition_is_dropped_and_the_others_go_on(harness, server):
+def test_a_refused_partition_is_dropped_and_the_others_continue(harness, server):
     server.forbidden.add("secret")
     commit(server, 1, "q")
     harness.come_to_rest()
@@ -148,7 +148,7 @@ def test_a_refused_partition_is_dropped_and_the_others_go_on(harness, server):
     assert harness.copy() == harness.truth()
 
 
-def test_a_client_that_may_not_follow_its_partitions_says_so_and_still_submits(harness, server):
+def test_a_client_that_may_not_read_its_partitions_reports_it_and_still_submits(harness, server):
     server.forbidden.add("p")
     id_ = harness.submit("q")
     harness.connect()
@@ -165,10 +165,10 @@ def test_a_client_that_may_not_follow_its_partitions_says_so_and_still_submits(h
         harness.session.resume()
 
 
-# Another log
+# A different log
 
 
-def test_a_log_that_ends_before_the_cursor_is_another_one(harness, server):
+def test_a_log_that_ends_before_the_cursor_is_a_different_log(harness, server):
     commit(server, 5)
     harness.come_to_rest()
     draft = harness.submit("p")
@@ -180,7 +180,7 @@ def test_a_log_that_ends_before_the_cursor_is_another_one(harness, server):
     assert harness.copy() == harness.truth() == [(1, draft)]
 
 
-def test_a_page_that_ends_before_its_cursor_is_of_another_log():
+def test_a_page_that_ends_before_its_cursor_is_from_a_different_log():
     session = Session(Facts(9, 9, (Followed("p"),), 0), "me", "")
     session.open()
     session.receive(text("connected", {}))  # an older server does not report the head of its log
@@ -233,7 +233,7 @@ def test_broadcasts_after_the_end_of_a_cycle_wait_until_it_is_complete():
     session.receive(text("sync_response", page))
     [save] = session.receive(text("event_broadcast", early | {"id": "c", "committed_id": 4}))
     assert isinstance(save, Save)
-    assert [event.committed_id for event in save.update.events] == [4], "within the cycle it is applied at once"
+    assert [event.committed_id for event in save.update.events] == [4], "within the cycle, it is applied at once"
     assert session.receive(text("event_broadcast", early | {"id": "d", "committed_id": 6})) == []
     last = page | {"events": [], "has_more": False}
     saves = [effect for effect in session.receive(text("sync_response", last)) if isinstance(effect, Save)]
@@ -241,7 +241,7 @@ def test_broadcasts_after_the_end_of_a_cycle_wait_until_it_is_complete():
     assert session.phase is Phase.LIVE
 
 
-def test_a_buffer_that_overflows_is_dropped_and_fetched_again(server, monkeypatch):
+def test_an_overflowing_buffer_is_dropped_and_fetched_again(server, monkeypatch):
     monkeypatch.setattr(limits, "OFFLINE_EARLY_EVENTS_MAX", 3)
     server.keeps_quiet = False
     commit(server, 3)
@@ -258,7 +258,7 @@ def test_a_buffer_that_overflows_is_dropped_and_fetched_again(server, monkeypatc
 # Submitting
 
 
-def test_drafts_go_out_in_their_order_one_request_at_a_time(harness, server):
+def test_drafts_are_sent_in_order_one_request_at_a_time(harness, server):
     sent = [harness.submit("p") for _ in range(250)]
     harness.connect()
     in_flight = 0
@@ -269,7 +269,7 @@ def test_drafts_go_out_in_their_order_one_request_at_a_time(harness, server):
     assert [len(request["events"]) for request in requests(harness, "submit_events")] == [100, 100, 50]
 
 
-def test_a_lost_result_is_asked_for_again_and_commits_once(harness, server):
+def test_a_lost_result_is_requested_again_and_the_draft_committed_once(harness, server):
     harness.submit("p")
     harness.connect()
     while not server.log:
@@ -297,7 +297,7 @@ def test_rejected_drafts_leave_the_queue_and_the_view_with_their_reasons(harness
 
 
 @pytest.mark.parametrize("details", [{"retry_after_ms": 250}, {}])
-def test_a_rate_limit_is_waited_for(harness, server, details):
+def test_the_session_waits_out_a_rate_limit(harness, server, details):
     harness.come_to_rest()
     server.complaints.append(("rate_limited", details))
     id_ = harness.submit("p")
@@ -308,14 +308,14 @@ def test_a_rate_limit_is_waited_for(harness, server, details):
     assert list(server.ids) == [id_]
 
 
-def test_a_rate_limited_sync_is_asked_for_again(harness, server):
+def test_a_rate_limited_sync_is_requested_again(harness, server):
     commit(server, 3)
     server.complaints.append(("rate_limited", {"retry_after_ms": 100}))
     harness.come_to_rest()
     assert harness.copy() == harness.truth()
 
 
-def test_a_draft_that_the_server_cannot_read_is_found_and_does_not_block_the_queue(harness, server):
+def test_a_draft_that_the_server_cannot_read_is_isolated_and_does_not_block_the_queue(harness, server):
     harness.come_to_rest()
     first, poison, last = (harness.make("p") for _ in range(3))
     harness.store.add_drafts([first, poison, last])
@@ -330,7 +330,7 @@ def test_a_draft_that_the_server_cannot_read_is_found_and_does_not_block_the_que
     assert (rejection.id, rejection.reason) == (poison.id, "bad_request")
 
 
-def test_a_draft_larger_than_the_server_takes_is_rejected_here(harness):
+def test_a_draft_larger_than_the_server_accepts_is_rejected_locally(harness):
     session = active(message_bytes_max=300)
     [load] = session.send_drafts() or [Load(100, 0)]
     small, large = harness.make("p"), harness.make("p", pad="x" * 300)
@@ -343,7 +343,7 @@ def test_a_draft_larger_than_the_server_takes_is_rejected_here(harness):
     assert len(json.loads(send.text)["payload"]["events"]) == 1
 
 
-def test_a_server_that_takes_smaller_batches_gets_smaller_batches():
+def test_batches_respect_the_limit_of_the_server():
     session = Session(Facts(0, 0, (), 0), "me", "")
     session.open()
     *_, load = session.receive(text("connected", {"limits": {"batch_items_max": 7, "drafts_max": 5}}))
@@ -384,14 +384,14 @@ EVENT = {"id": "a", "partitions": ["p"], "committed_id": 1, "event": {}}
         text("submit_events_result", {"results": []}),
     ],
 )
-def test_what_a_server_must_not_send_ends_the_connection(message):
+def test_a_message_that_a_server_must_not_send_ends_the_connection(message):
     session = active()
     with pytest.raises(ProtocolFault) as fault:
         session.receive(message)
     assert "applied none of it" in str(fault.value)
 
 
-def test_nothing_is_believed_before_connected():
+def test_nothing_is_accepted_before_connected():
     session = Session(Facts(0, 0, (), 0), "me", "")
     session.open()
     with pytest.raises(ProtocolFault, match="before connected"):
@@ -408,19 +408,19 @@ def test_nothing_is_believed_before_connected():
         [{"id": "draft-1", "status": "committed", "committed_id": 1}] * 2,
     ],
 )
-def test_results_that_are_not_those_of_the_request_are_not_believed(harness, results):
+def test_results_that_do_not_match_the_request_are_not_accepted(harness, results):
     session = active()
     session.offer([harness.make("p")])
     with pytest.raises(ProtocolFault):
         session.receive(text("submit_events_result", {"results": results}))
 
 
-def test_types_of_a_newer_server_are_ignored():
+def test_message_types_of_a_newer_server_are_ignored():
     assert active().receive(text("something_new", {"a": 1}, other=2)) == []
 
 
 @pytest.mark.parametrize("code", ["auth_failed", "server_error", "protocol_version_unsupported", "bad_request"])
-def test_an_error_about_the_connection_ends_it_and_says_what_to_do(code):
+def test_an_error_about_the_connection_ends_it_and_names_a_remedy(code):
     session = active()
     with pytest.raises(ServerRefused) as refused:
         session.receive(text("error", {"code": code, "message": "why"}))
@@ -438,7 +438,7 @@ def test_a_result_is_saved_before_more_drafts_are_loaded(harness):
     assert isinstance(load, Load)
 
 
-def test_a_refused_request_says_how_long_to_wait(harness):
+def test_a_rate_limited_request_pauses_for_the_given_time(harness):
     session = active()
     [send] = session.offer([harness.make("p")])
     assert isinstance(send, Send)

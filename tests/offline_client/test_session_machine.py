@@ -43,7 +43,7 @@ class Interleavings(RuleBasedStateMachine):
         self.is_rolled_back = False
         """Whether the server has lost the end of its log and the client does not know it yet."""
 
-    # The two sides
+    # The client and the server
 
     @rule(partitions=names)
     def submit(self, partitions: list[str]) -> None:

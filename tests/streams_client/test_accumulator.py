@@ -135,9 +135,9 @@ class World:
                 return
             else:
                 wait_s = self.accumulator.wait_s(self.now_s)
-                assert wait_s is not None, "nothing is on its way, and nothing will happen"
+                assert wait_s is not None, "nothing is in transit, and no timer is set"
                 self.now_s += wait_s
-        raise AssertionError("it does not end")
+        raise AssertionError("the producer never becomes idle")
 
 
 steps = st.lists(
@@ -175,7 +175,7 @@ def play(world: World, script) -> None:
 
 @settings(max_examples=examples(400))
 @given(steps, st.integers(1, 6), st.integers(1, 4), st.booleans())
-def test_nothing_is_lost_or_doubled_or_out_of_order(script, in_flight_max, batch_messages, closes):
+def test_nothing_is_lost_duplicated_or_reordered(script, in_flight_max, batch_messages, closes):
     accumulator = make(in_flight_max=in_flight_max, batch_messages=batch_messages)
     world = World(accumulator, Server())
     play(world, script)
@@ -193,7 +193,7 @@ def test_nothing_is_lost_or_doubled_or_out_of_order(script, in_flight_max, batch
 
 @settings(max_examples=examples(300))
 @given(steps, st.integers(1, 3), st.integers(1, 5))
-def test_parcels_that_are_too_large_are_sent_in_smaller_ones(script, largest, in_flight_max):
+def test_batches_that_are_too_large_are_split(script, largest, in_flight_max):
     accumulator = make(in_flight_max=in_flight_max, batch_messages=5)
     world = World(accumulator, Server(largest))
     play(world, script)
@@ -207,7 +207,7 @@ def test_parcels_that_are_too_large_are_sent_in_smaller_ones(script, largest, in
 
 @settings(max_examples=examples(300))
 @given(steps, st.integers(1, 5), st.lists(st.integers(0, 80), max_size=3))
-def test_claiming_an_epoch_doubles_nothing_and_reports_what_it_cannot_know(script, in_flight_max, fences):
+def test_claiming_an_epoch_duplicates_nothing_and_reports_what_it_cannot_know(script, in_flight_max, fences):
     accumulator = make(in_flight_max=in_flight_max, batch_messages=3, auto_claim=True)
     world = World(accumulator, Server())
     for at, step in enumerate(script):
@@ -233,12 +233,12 @@ def check_outcome(world: World) -> None:
 # Single rules
 
 
-def test_messages_linger_for_others_until_there_are_enough():
+def test_messages_linger_until_a_batch_is_full():
     accumulator = make(linger_s=1.0, batch_bytes=10)
-    assert accumulator.add(b"123", 0.0), "the sender must learn that the clock runs"
+    assert accumulator.add(b"123", 0.0), "the sender must be woken for the linger time"
     assert not accumulator.add(b"45", 0.1)
     assert (accumulator.next(0.5), accumulator.wait_s(0.5)) == (None, 0.5)
-    assert accumulator.add(b"6789", 0.6), "this one does not fit any more"
+    assert accumulator.add(b"6789", 0.6), "the third message does not fit any more"
     assert take(accumulator, 0.6).messages == [b"123", b"45"]
     assert accumulator.wait_s(0.6) is None, "an epoch begins with one request"
 
@@ -264,7 +264,7 @@ def confirm(accumulator: Accumulator) -> None:
     accumulator.acknowledge(take(accumulator), duplicate=False)
 
 
-def test_so_many_are_in_flight_and_no_more():
+def test_no_more_requests_are_in_flight_than_allowed():
     accumulator = make(in_flight_max=3, batch_messages=1)
     confirm(accumulator)
     for _ in range(5):
@@ -272,15 +272,15 @@ def test_so_many_are_in_flight_and_no_more():
     batches = []
     while (batch := accumulator.next(0.0)) is not None:
         batches.append(batch)
-        assert accumulator.next(0.0) is None, "the one before has not left yet"
+        assert accumulator.next(0.0) is None, "the previous one has not been sent yet"
         accumulator.mark_sent(batch)
     assert [batch.seq for batch in batches] == [1, 2, 3]
     accumulator.acknowledge(batches[2], duplicate=False)
-    assert accumulator.settled == 4, "a later number settles those before it"
+    assert accumulator.settled == 4, "an acknowledgement settles all earlier numbers"
     assert [batch.settled for batch in batches] == [True] * 3
 
 
-def test_retries_go_in_order_one_at_a_time():
+def test_retries_are_sent_in_order_one_at_a_time():
     accumulator = make(in_flight_max=3, batch_messages=1)
     confirm(accumulator)
     for _ in range(4):
@@ -303,7 +303,7 @@ def test_retries_go_in_order_one_at_a_time():
     assert accumulator.next(9.0) is sent[1]
 
 
-def test_retry_after_is_kept():
+def test_retry_after_is_respected():
     accumulator = make()
     accumulator.add(b"x", 0.0)
     refusal = error_of("POST s", 429, {"retry-after": "7"}, b"")
@@ -313,7 +313,7 @@ def test_retry_after_is_kept():
     assert accumulator.next(107.0) is not None
 
 
-def test_a_fenced_producer_fails_and_hands_back_what_is_not_stored():
+def test_a_fenced_producer_fails_and_returns_the_unstored_messages():
     accumulator = make(batch_messages=1)
     accumulator.add(b"a", 0.0)
     accumulator.add(b"b", 0.0)
@@ -335,7 +335,7 @@ def test_a_claim_takes_the_next_epoch_from_seq_zero():
     assert (accumulator.epoch, batch.seq, batch.messages) == (6, 0, [b"a"])
 
 
-def test_a_claim_does_not_repeat_what_the_old_epoch_may_have_stored():
+def test_a_claim_does_not_repeat_messages_that_the_old_epoch_may_have_stored():
     world = World(make(auto_claim=True, batch_messages=1), Server())
     world.add(b"a")
     world.add(b"b")
@@ -378,7 +378,7 @@ def test_a_first_duplicate_is_counted_or_claimed():
     assert claiming.epoch == 1
 
 
-def test_two_that_claim_from_each_other_come_to_an_end():
+def test_two_producers_that_claim_from_each_other_give_up_eventually():
     accumulator = make(auto_claim=True)
     accumulator.add(b"a", 0.0)
     for _ in range(100):
@@ -389,7 +389,7 @@ def test_two_that_claim_from_each_other_come_to_an_end():
     assert "claimed" in str(accumulator.failures[0].error)
 
 
-def test_attempts_come_to_an_end_and_what_was_sent_is_unknown():
+def test_retries_are_limited_and_the_outcome_of_sent_messages_is_unknown():
     accumulator = make(retries=Retries(attempts_max=2, delay_s=0.1), batch_messages=1)
     accumulator.add(b"sent", 0.0)
     accumulator.add(b"never sent", 0.0)
@@ -401,7 +401,7 @@ def test_attempts_come_to_an_end_and_what_was_sent_is_unknown():
     assert (sent.messages, never_sent.messages) == ([b"sent"], [b"never sent"])
 
 
-def test_a_message_that_is_too_large_alone_fails_alone():
+def test_a_single_message_that_is_too_large_fails_alone():
     accumulator = make(batch_messages=1)
     for message in (b"huge", b"small"):
         accumulator.add(message, 0.0)
@@ -411,7 +411,7 @@ def test_a_message_that_is_too_large_alone_fails_alone():
     assert [failed.messages for failed in accumulator.failures] == [[b"huge"]]
 
 
-def test_a_stream_that_somebody_closed_fails_the_producer():
+def test_a_stream_closed_by_another_client_fails_the_producer():
     accumulator = make()
     accumulator.add(b"a", 0.0)
     accumulator.refuse(take(accumulator), error_of("POST s", 409, {"stream-closed": "true"}, b""), 0.0)
@@ -419,7 +419,7 @@ def test_a_stream_that_somebody_closed_fails_the_producer():
     assert accumulator.idle
 
 
-def test_the_buffer_is_bounded():
+def test_the_buffer_is_limited():
     accumulator = make(buffer_bytes=10, batch_bytes=4)
     while not accumulator.full:
         accumulator.add(b"123", 0.0)
@@ -442,7 +442,7 @@ def test_the_buffer_is_bounded():
         {"epoch": -1},
     ],
 )
-def test_rules_that_make_no_sense_are_refused(rules):
+def test_invalid_rules_are_refused(rules):
     with pytest.raises(BadArgument, match=next(iter(rules))):
         make(**rules)
 

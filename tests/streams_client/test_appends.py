@@ -27,7 +27,7 @@ from tests.streams_client.canned import canned, reply
 JSON = "application/json"
 
 
-def test_text_and_bytes_are_joined_as_they_come(streams, path):
+def test_text_and_bytes_are_stored_unchanged_one_after_the_other(streams, path):
     streams.create(path, "text/plain")
     for piece in ("one ", b"two ", bytearray(b"three "), memoryview(b"four ")):
         streams.append(path, piece)
@@ -65,7 +65,7 @@ def test_a_value_is_one_message_of_a_json_stream(streams, path):
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
-def test_a_number_that_json_does_not_have_is_refused_and_not_made_null(streams, path, number):
+def test_a_number_that_json_does_not_have_is_refused_and_not_turned_into_null(streams, path, number):
     streams.create(path, JSON)
     with pytest.raises(BadArgument, match="NaN"):
         streams.append(path, {"a": [None, number]})
@@ -84,7 +84,7 @@ def test_append_json_appends_each_message_and_all_or_none(streams, path):
     assert len(streams.read_json(path)) == 3
 
 
-def test_bytes_go_to_a_json_stream_as_they_are(streams, path):
+def test_bytes_are_sent_to_a_json_stream_unchanged(streams, path):
     streams.create(path, JSON)
     streams.append(path, b'[{"n": 1.0}, {"n":  2}]')
     (batch,) = streams.read(path)
@@ -94,19 +94,19 @@ def test_bytes_go_to_a_json_stream_as_they_are(streams, path):
     assert caught.value.code == "invalid_json"
 
 
-def test_only_text_and_bytes_go_to_a_stream_that_is_not_json(streams, path):
+def test_only_text_and_bytes_can_be_appended_to_a_stream_that_is_not_json(streams, path):
     streams.create(path, "text/plain")
     with pytest.raises(BadArgument, match="dict"):
         streams.append(path, {"a": 1})
 
 
-def test_nothing_cannot_be_appended(streams, path):
+def test_an_empty_append_is_refused(streams, path):
     streams.create(path, "text/plain")
     with pytest.raises(BadArgument, match="nothing to append"):
         streams.append(path, "")
 
 
-def test_the_content_type_is_found_out_and_a_wrong_one_is_refused(streams, path):
+def test_the_content_type_is_looked_up_and_a_wrong_one_is_refused(streams, path):
     streams.create(path, JSON)
     with pytest.raises(ContentTypeMismatch) as caught:
         streams.append(path, "x", content_type="text/plain")
@@ -130,7 +130,7 @@ def test_a_stream_that_another_client_created_again_accepts_appends(twins, serve
 # Stream-Seq, If-Match, producers
 
 
-def test_seq_must_increase_bytewise(streams, path):
+def test_seq_must_grow_in_byte_order(streams, path):
     streams.create(path, "text/plain")
     streams.append(path, "a", seq="001")
     streams.append(path, "b", seq="900")
@@ -143,7 +143,7 @@ def test_seq_must_increase_bytewise(streams, path):
     assert streams.read_text(path) == "abde"
 
 
-def test_the_conflict_of_another_server_after_a_seq_is_a_sequence_conflict(twins):
+def test_a_bare_conflict_of_another_server_after_a_seq_is_a_sequence_conflict(twins):
     with canned(reply(409, {"content-type": "text/plain"}, b"Conflict: too late")) as peer:
         streams = twins(peer.url)
         with pytest.raises(SequenceRegression, match="too late"):
@@ -153,14 +153,14 @@ def test_the_conflict_of_another_server_after_a_seq_is_a_sequence_conflict(twins
         assert type(raised.value) is Conflict
 
 
-def test_seqs_may_leave_numbers_out_and_be_large(streams, path):
+def test_seqs_may_skip_numbers_and_be_large(streams, path):
     streams.create(path, "text/plain")
     for seq in ("10", "100", "1000", str(2**53 - 1)):
         streams.append(path, f"{seq} ", seq=seq)
     assert streams.read_text(path) == "10 100 1000 9007199254740991 "
 
 
-def test_a_seq_that_is_a_number_is_refused_as_it_would_be_compared_as_text(streams, path):
+def test_a_numeric_seq_is_refused_because_it_would_be_compared_as_text(streams, path):
     streams.create(path, "text/plain")
     with pytest.raises(BadArgument, match="leading zeros"):
         streams.append(path, "x", seq=9)
@@ -169,7 +169,7 @@ def test_a_seq_that_is_a_number_is_refused_as_it_would_be_compared_as_text(strea
     assert streams.read_text(path) == ""
 
 
-async def test_appends_with_a_seq_are_sent_in_the_order_of_their_calls(server, path, faults):
+async def test_appends_with_a_seq_are_sent_in_call_order(server, path, faults):
     async with AsyncStreams(server.url) as streams:
         await streams.create(path, JSON)
         faults.inject(path, method="POST", delayMs=300)
@@ -179,7 +179,7 @@ async def test_appends_with_a_seq_are_sent_in_the_order_of_their_calls(server, p
         assert await streams.read_json(path) == list(range(1, 21))
 
 
-async def test_a_seq_that_comes_too_late_fails_alone(server, path):
+async def test_a_late_seq_fails_alone(server, path):
     async with AsyncStreams(server.url) as streams:
         await streams.create(path, "text/plain")
         await streams.append(path, "a", seq="1")
@@ -205,7 +205,7 @@ async def test_an_append_that_is_cancelled_gives_up_its_turn(server, path, fault
         assert await streams.read_text(path) == "13"
 
 
-async def test_streams_do_not_wait_for_the_turns_of_others(server, path, faults):
+async def test_streams_do_not_wait_for_each_others_turns(server, path, faults):
     async with AsyncStreams(server.url) as streams:
         for name in "ab":
             await streams.create(f"{path}/{name}", "text/plain")
@@ -218,7 +218,7 @@ async def test_streams_do_not_wait_for_the_turns_of_others(server, path, faults)
         await asyncio.wait([slow])
 
 
-async def test_appends_in_flight_together_each_return_their_own_end(server, path):
+async def test_concurrent_appends_each_return_their_own_end(server, path):
     async with AsyncStreams(server.url) as streams:
         await streams.create(path, JSON)
         appended = await asyncio.gather(*(streams.append(path, number) for number in range(20)))
@@ -228,7 +228,7 @@ async def test_appends_in_flight_together_each_return_their_own_end(server, path
             assert await streams.read_json(path, append.next_offset) == stored[stored.index(number) + 1 :]
 
 
-def test_if_match_appends_only_at_that_end(streams, path):
+def test_if_match_appends_only_if_the_stream_ends_there(streams, path):
     end = streams.create(path, "text/plain").next_offset
     moved = streams.append(path, "a", if_match=end).next_offset
     with pytest.raises(TailMoved) as caught:
@@ -238,7 +238,7 @@ def test_if_match_appends_only_at_that_end(streams, path):
     assert streams.read_text(path) == "ac"
 
 
-def test_the_same_producer_numbers_are_stored_once_whatever_they_carry(streams, path):
+def test_a_producer_number_is_stored_once_whatever_it_carries(streams, path):
     streams.create(path, "text/plain")
     first = streams.append(path, "a", producer=("p", 0, 0))
     assert (first.duplicate, first.producer_epoch, first.producer_seq) == (False, 0, 0)
@@ -249,7 +249,7 @@ def test_the_same_producer_numbers_are_stored_once_whatever_they_carry(streams, 
     assert streams.read_text(path) == "abc"
 
 
-def test_a_gap_tells_which_number_is_missing(streams, path):
+def test_a_gap_names_the_missing_number(streams, path):
     streams.create(path, "text/plain")
     with pytest.raises(ProducerGap) as caught:
         streams.append(path, "x", producer=("new", 0, 3))
@@ -290,7 +290,7 @@ def test_producers_are_independent_of_each_other_and_of_other_streams(streams, p
     assert streams.read_text(f"{path}/x") == streams.read_text(f"{path}/y") == "000000111111222222"
 
 
-def test_an_epoch_fences_in_its_own_stream_alone(streams, path):
+def test_an_epoch_fences_only_in_its_own_stream(streams, path):
     for name, epoch in (("x", 5), ("y", 0)):
         streams.create(f"{path}/{name}", "text/plain")
         streams.append(f"{path}/{name}", "a", producer=("shared", epoch, 0))
@@ -318,7 +318,7 @@ def test_the_messages_of_one_append_are_stored_once_together(streams, path):
     assert streams.read_json(path) == [1, 2, 3, 4]
 
 
-def test_a_refused_append_uses_up_no_number(streams, path):
+def test_a_refused_append_consumes_no_number(streams, path):
     streams.create(path, JSON)
     with pytest.raises(BadRequest):
         streams.append(path, b"{broken", producer=("p", 0, 0))
@@ -331,7 +331,7 @@ def test_a_refused_append_uses_up_no_number(streams, path):
 
 
 @pytest.mark.parametrize("producer", [("", 0, 0), ("p", -1, 0), ("p", 0, -1), ("p", "1e3", 0), ("p", 0, "1abc")])
-def test_numbers_that_cannot_be_a_producers_are_refused_before_they_are_sent(streams, path, producer):
+def test_invalid_producer_numbers_are_refused_before_they_are_sent(streams, path, producer):
     streams.create(path, "text/plain")
     with pytest.raises(BadArgument, match="producer"):
         streams.append(path, "x", producer=producer)
@@ -399,10 +399,10 @@ def test_what_may_be_stored_is_not_reported_as_refused(twins):
         first, again, later = peer.asked
         assert first.headers == again.headers
         assert first.headers["producer-id"] == later.headers["producer-id"]
-        assert (later.headers["producer-epoch"], later.headers["producer-seq"]) == ("1", "0"), "a late one is fenced"
+        assert (later.headers["producer-epoch"], later.headers["producer-seq"]) == ("1", "0"), "fences late ones"
 
 
-def test_without_exactly_once_a_broken_append_is_not_repeated(twins, server, path, faults):
+def test_without_exactly_once_an_interrupted_append_is_not_repeated(twins, server, path, faults):
     streams = twins(server.url, exactly_once=False)
     streams.create(path, "text/plain")
     assert streams.append(path, "plain").producer_seq is None

@@ -18,7 +18,7 @@ def every(kind):
     return [kind, *(found for below in kind.__subclasses__() for found in every(below))]
 
 
-def test_every_error_of_the_client_has_a_code_and_says_what_to_do():
+def test_every_error_of_the_client_has_a_code_and_a_hint():
     for kind in every(errors.ClientError):
         if kind.__module__ != errors.__name__:
             continue  # the offline client tests its own
@@ -64,12 +64,12 @@ def test_every_error_of_the_server_keeps_its_code_hint_and_facts(kind):
         (302, {}, errors.ResponseError),
     ],
 )
-def test_a_reply_without_a_code_is_understood_by_its_status(status, headers, kind):
+def test_a_reply_without_a_code_is_classified_by_its_status(status, headers, kind):
     assert type(error_of("GET s", status, headers, b"plain words")) is kind
 
 
 @given(st.integers(300, 599), st.binary(max_size=60), st.dictionaries(st.sampled_from(["producer-epoch"]), st.text()))
-def test_no_reply_is_too_strange_to_be_an_error(status, body, headers):
+def test_any_reply_becomes_an_error(status, body, headers):
     error = error_of("GET s", status, {**PROBLEM, **headers}, body)
     assert error.status == status
     assert str(error)
@@ -114,16 +114,16 @@ def test_a_conflict_without_a_seq_is_not_a_sequence_conflict():
     assert type(error_of("POST s", 409, PLAIN, b"Conflict")) is errors.Conflict
 
 
-def test_the_words_of_a_plain_reply_are_in_the_error_on_one_line():
+def test_the_text_of_a_plain_reply_is_in_the_error_on_one_line():
     assert "POST s: no such\ufffd thing" in str(error_of("POST s", 404, PLAIN, b"no such\xff\r\n\x1b\t thing\n"))
     long = str(error_of("POST s", 500, PLAIN, b"x" * 100_000))
     assert "xxx" in long
     assert len(long) < 1_000
 
 
-def test_a_page_of_a_proxy_is_not_shown():
+def test_the_html_page_of_a_proxy_is_not_shown():
     assert "<h1>" not in str(error_of("POST s", 502, {"content-type": "text/html"}, b"<h1>Bad gateway</h1>"))
 
 
-def test_the_title_of_a_sequence_conflict_is_what_other_clients_look_for():
+def test_the_title_of_a_sequence_conflict_is_the_text_that_other_clients_search_for():
     assert server_errors.SequenceRegression.title.lower().startswith("sequence conflict")

@@ -22,7 +22,7 @@ def stream(http, path):
     return f"/v1/stream/{path}"
 
 
-def test_a_fault_is_for_its_path_and_so_many_times(http, stream, path, faults):
+def test_a_fault_applies_to_its_path_and_as_often_as_requested(http, stream, path, faults):
     faults.inject(path, status=503, count=2, retryAfter=7)
     assert http.get("/healthz").status_code == 200
     statuses = [http.get(stream) for _ in range(3)]
@@ -31,25 +31,25 @@ def test_a_fault_is_for_its_path_and_so_many_times(http, stream, path, faults):
     assert statuses[0].json()["code"] == "injected_fault"
 
 
-def test_the_whole_path_may_be_named_and_all_faults_be_forgotten(http, stream, faults):
+def test_a_fault_may_name_the_whole_path_and_all_faults_can_be_cleared(http, stream, faults):
     faults.inject(stream, status=500, count=5)
     assert http.head(stream).status_code == 500
     faults.clear()
     assert http.head(stream).status_code == 200
 
 
-def test_appends_go_wrong_too(http, stream, path, faults):
+def test_appends_can_fail_too(http, stream, path, faults):
     faults.inject(path, method="POST", dropReply=True)
     with pytest.raises(httpx2.TransportError):
         http.post(stream, content=b"more", headers={"content-type": "text/plain"})
-    assert http.get(stream).text == "datamore", "it was carried out"
+    assert http.get(stream).text == "datamore", "the append was carried out"
     faults.inject(path, method="POST", dropConnection=True)
     with pytest.raises(httpx2.TransportError):
         http.post(stream, content=b"most", headers={"content-type": "text/plain"})
     assert http.get(stream).text == "datamore"
 
 
-def test_a_body_is_cut_with_and_without_a_sign(http, stream, path, faults):
+def test_a_body_is_truncated_with_and_without_an_error(http, stream, path, faults):
     faults.inject(path, truncateBodyBytes=2)
     assert http.get(stream).content == b"da"
     faults.inject(path, dropAfterBytes=2)
@@ -78,12 +78,12 @@ def test_without_the_flag_the_path_does_not_exist(start_server):
     assert response.status_code == 404
 
 
-def test_it_needs_a_loopback_address(start_server):
+def test_the_endpoint_needs_a_loopback_address(start_server):
     with pytest.raises(ServerNotReady, match="loopback"):
         start_server("--test-endpoints", "--host", "0.0.0.0", "--insecure")
 
 
-def test_where_tokens_are_asked_for_it_needs_the_admin_claim(start_server, tmp_path):
+def test_with_tokens_the_endpoint_needs_the_admin_claim(start_server, tmp_path):
     secret = b"a secret of at least thirty-two bytes"
     (tmp_path / "secret").write_bytes(secret)
     server = start_server("--test-endpoints", "--jwt-secret-file", str(tmp_path / "secret"))
@@ -106,14 +106,14 @@ def test_an_embedded_server_refuses_the_setting(tmp_path):
         create_app(test_endpoints=True, data=str(tmp_path))
 
 
-async def test_the_server_still_does_everything_else(server, path):
+async def test_the_server_still_serves_everything_else(server, path):
     async with AsyncStreams(server.url) as streams:
         await streams.create(path, "application/json")
         await streams.append(path, 1)
         assert await streams.read_json(path) == [1]
 
 
-def test_a_page_of_another_site_injects_no_fault(http, stream):
+def test_a_page_of_another_site_cannot_inject_a_fault(http, stream):
     fault = {"path": stream, "status": 500, "count": 1}
     reply = http.post("/_test/inject-error", json=fault, headers={"origin": "http://evil.example"})
     assert (reply.status_code, reply.json()["code"]) == (403, "origin_not_allowed")

@@ -20,7 +20,7 @@ def live(request):
     return request.param
 
 
-def test_what_is_there_comes_first_and_then_what_is_new(streams, path, follower, live):
+def test_existing_data_comes_first_and_then_new_data(streams, path, follower, live):
     streams.create(path, "text/plain", body="old ")
     follow = follower(streams.follow(path, live=live))
     follow.wait_for_data(b"old ")
@@ -35,7 +35,7 @@ def test_what_is_there_comes_first_and_then_what_is_new(streams, path, follower,
     assert offsets == sorted(offsets)
 
 
-def test_json_messages_come_in_order(streams, path, follower, live):
+def test_json_messages_arrive_in_order(streams, path, follower, live):
     streams.create(path, JSON)
     follow = follower(streams.follow(path, live=live))
     follow.wait_up_to_date()
@@ -94,7 +94,7 @@ def test_an_empty_stream_is_up_to_date_at_once(streams, path, follower, live, co
     follow.wait_until_ended()
 
 
-def test_following_from_an_offset_leaves_out_what_is_before_it(streams, path, follower, live):
+def test_following_from_an_offset_skips_everything_before_it(streams, path, follower, live):
     streams.create(path, "text/plain")
     offset = streams.append(path, "before ").next_offset
     streams.append(path, "after ")
@@ -105,7 +105,7 @@ def test_following_from_an_offset_leaves_out_what_is_before_it(streams, path, fo
     follow.wait_for_data(b"after live")
 
 
-def test_following_from_now_leaves_out_everything_that_is_there(streams, path, follower, live):
+def test_following_from_now_skips_all_existing_data(streams, path, follower, live):
     streams.create(path, JSON, body=["old"])
     follow = follower(streams.follow(path, "now", live=live))
     (batch,) = follow.wait_up_to_date()
@@ -118,7 +118,7 @@ def test_following_from_now_leaves_out_everything_that_is_there(streams, path, f
 
 @pytest.mark.parametrize("content_type", CONTENTS)
 @pytest.mark.parametrize("body", [None, b"0"])
-def test_now_is_an_offset_that_can_be_kept(streams, path, follower, live, content_type, body):
+def test_now_resolves_to_an_offset_that_can_be_kept(streams, path, follower, live, content_type, body):
     end = streams.create(path, content_type, body=body).next_offset
     follow = follower(streams.follow(path, "now", live=live))
     (batch,) = follow.wait_up_to_date()
@@ -148,12 +148,12 @@ def test_a_closed_stream_ends_at_once(streams, path, live):
 
 
 @pytest.mark.parametrize("offset", ["-1", "now"])
-def test_a_stream_that_is_not_there_is_an_error(streams, path, live, offset):
+def test_following_a_missing_stream_is_an_error(streams, path, live, offset):
     with pytest.raises(NotFound, match=path):
         list(streams.follow(path, offset, live=live))
 
 
-def test_a_stream_that_is_deleted_ends_with_an_error(streams, path, follower, live):
+def test_following_a_stream_that_is_deleted_ends_with_an_error(streams, path, follower, live):
     streams.create(path, "text/plain")
     follow = follower(streams.follow(path, live=live))
     follow.wait_up_to_date()
@@ -163,12 +163,12 @@ def test_a_stream_that_is_deleted_ends_with_an_error(streams, path, follower, li
     assert live == "long-poll" or isinstance(caught.value, StreamGone)
 
 
-def test_an_unknown_way_is_refused_at_once(streams, path):
+def test_an_unknown_live_mode_is_refused_at_once(streams, path):
     with pytest.raises(BadArgument, match="long-poll"):
         next(iter(streams.follow(path, live="websocket")))
 
 
-def test_a_follower_may_leave_whenever_it_likes(streams, path, live):
+def test_a_follower_may_stop_at_any_time(streams, path, live):
     streams.create(path, "text/plain", body="a")
     for _ in range(3):
         for batch in streams.follow(path, live=live):
@@ -207,7 +207,7 @@ def test_a_follower_resumes_where_it_was(streams, path, faults, follower, live, 
 
 
 @pytest.mark.parametrize("cut", [0, 1, 20, 60, 100])
-def test_a_live_response_that_is_cut_loses_and_repeats_nothing(streams, path, faults, follower, live, cut):
+def test_an_interrupted_live_response_loses_and_repeats_nothing(streams, path, faults, follower, live, cut):
     streams.create(path, JSON)
     follow = follower(streams.follow(path, live=live))
     follow.wait_up_to_date()
@@ -223,7 +223,7 @@ def test_a_live_response_that_is_cut_loses_and_repeats_nothing(streams, path, fa
 
 
 @pytest.mark.parametrize("cut", [1, 40, 90, 200])
-def test_binary_data_is_whole_after_every_cut(streams, path, faults, follower, live, cut):
+def test_binary_data_is_whole_after_every_interruption(streams, path, faults, follower, live, cut):
     streams.create(path, "application/octet-stream")
     follow = follower(streams.follow(path, live=live))
     follow.wait_up_to_date()
@@ -238,7 +238,7 @@ def test_binary_data_is_whole_after_every_cut(streams, path, faults, follower, l
     follow.wait_until_ended()
 
 
-def test_unknown_events_are_passed_over(streams, path, faults, follower):
+def test_unknown_events_are_ignored(streams, path, faults, follower):
     streams.create(path, "text/plain", body="data")
     faults.inject(path, method="GET", count=2, injectSseEvent={"eventType": "later", "data": '{"some": "thing"}'})
     follow = follower(streams.follow(path, live="sse"))
@@ -249,13 +249,13 @@ def test_unknown_events_are_passed_over(streams, path, faults, follower):
 
 
 @pytest.mark.parametrize("data", ["{broken", ""])
-def test_a_control_event_that_cannot_be_read_is_an_error(streams, path, faults, follower, data):
+def test_an_unreadable_control_event_is_an_error(streams, path, faults, follower, data):
     streams.create(path, "text/plain", body="data")
     faults.inject(path, method="GET", count=2, injectSseEvent={"eventType": "control", "data": data})
     follow = follower(streams.follow(path, live="sse"))
     with pytest.raises(InvalidResponse, match="control event"):
         follow.wait_until_ended()
-    assert b"".join(batch.data for batch in follow.batches) == b"data", "from the catch-up, which is not an event"
+    assert b"".join(batch.data for batch in follow.batches) == b"data", "from the catch-up, before any event"
 
 
 # Where SSE does not work
@@ -277,14 +277,14 @@ def test_a_caller_that_insists_on_sse_gets_an_error(twins):
         assert "long-poll" in caught.value.hint
 
 
-def test_event_streams_that_end_without_an_event_lead_to_long_poll(twins):
+def test_sse_responses_that_end_without_an_event_lead_to_long_poll(twins):
     ends = reply(200, {"content-type": "text/event-stream"})
     with canned(reply(200, OPEN, b"a"), ends, ends, ends, LAST) as peer:
         assert [batch.data for batch in twins(peer.url).follow("s")] == [b"a", b"end"]
         assert peer.asked[-1].target.endswith("live=long-poll")
 
 
-def test_a_proxy_that_holds_events_back_leads_to_long_poll(twins, monkeypatch):
+def test_a_proxy_that_buffers_events_leads_to_long_poll(twins, monkeypatch):
     monkeypatch.setattr("mainstem.limits.CLIENT_SSE_SILENCE_S", 0.3)
     gone = threading.Event()
 
@@ -337,7 +337,7 @@ def test_a_silent_connection_is_closed_and_replaced(twins, monkeypatch):
     gone.set()
 
 
-def test_an_offset_that_retention_has_overtaken_tells_where_to_go_on(twins, live):
+def test_an_offset_that_retention_has_overtaken_names_the_earliest_one(twins, live):
     problem = json.dumps({"code": "offset_gone", "detail": "gone", "earliest_offset": "7"}).encode()
     gone = reply(410, {"content-type": "application/problem+json"}, problem)
     with canned(reply(200, OPEN, b"a"), gone) as peer:

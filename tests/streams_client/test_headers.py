@@ -12,7 +12,7 @@ OK = reply(200, INFO, b"")
 CLOSED = reply(200, {**INFO, "stream-closed": "true"}, b"")
 
 
-def test_headers_and_the_token_go_with_every_kind_of_request(twins):
+def test_headers_and_the_token_are_sent_with_every_kind_of_request(twins):
     with canned(OK) as peer:
         streams = twins(peer.url, token="secret", headers={"X-Custom": "mine"}, params={"tenant": "a b"})
         streams.create("s", "text/plain")
@@ -27,7 +27,7 @@ def test_headers_and_the_token_go_with_every_kind_of_request(twins):
         assert all("tenant=a+b" in asked.target for asked in peer.asked)
 
 
-def test_callables_are_asked_for_each_request(twins):
+def test_callables_are_called_for_each_request(twins):
     numbers = itertools.count(1)
     with canned(reply(503), OK) as peer:
         streams = twins(
@@ -40,7 +40,7 @@ def test_callables_are_asked_for_each_request(twins):
         assert all(asked.target.endswith("p=q") for asked in peer.asked)
 
 
-def test_appends_and_reads_each_have_a_value_of_their_own(twins):
+def test_appends_and_reads_each_have_their_own_value(twins):
     numbers = itertools.count(1)
     shown = {"authorization": "Bearer v1"}
     with canned(OK) as peer:
@@ -58,7 +58,7 @@ def test_appends_and_reads_each_have_a_value_of_their_own(twins):
         assert [asked.headers["authorization"] for asked in peer.asked] == ["Bearer v1"] * 2 + ["Bearer v2"] * 2
 
 
-def test_live_reads_have_the_headers_and_parameters_too(twins):
+def test_live_reads_send_the_headers_and_parameters_too(twins):
     events = b'event: control\ndata: {"streamNextOffset": "1", "streamClosed": true}\n\n'
     for live, last in (("long-poll", CLOSED), ("sse", reply(200, {"content-type": "text/event-stream"}, events))):
         with canned(OK, last) as peer:
@@ -70,14 +70,14 @@ def test_live_reads_have_the_headers_and_parameters_too(twins):
             assert {asked.headers["authorization"] for asked in peer.asked} == {"Bearer secret"}
 
 
-def test_a_follower_asks_for_a_token_at_every_connection(twins):
+def test_a_follower_requests_a_token_for_every_connection(twins):
     numbers = itertools.count(1)
     with canned(OK, b"", CLOSED) as peer:
         assert list(twins(peer.url, token=lambda: str(next(numbers))).follow("s", live="long-poll"))
         assert [asked.headers["authorization"] for asked in peer.asked] == ["Bearer 1", "Bearer 2", "Bearer 3"]
 
 
-def test_a_token_that_has_expired_is_asked_for_once_more(twins):
+def test_an_expired_token_is_requested_once_more(twins):
     tokens = iter(["old", "fresh", "fresh", "bad", "worse"])
     with canned(reply(401), OK, OK, reply(401)) as peer:
         streams = twins(peer.url, token=lambda: next(tokens))
@@ -89,14 +89,14 @@ def test_a_token_that_has_expired_is_asked_for_once_more(twins):
         assert len(peer.asked) == 5
 
 
-def test_a_fixed_token_that_is_refused_is_not_sent_again(twins):
+def test_a_refused_fixed_token_is_not_sent_again(twins):
     with canned(reply(401)) as peer:
         with pytest.raises(Unauthorized):
             twins(peer.url, token="old").head("s")
         assert len(peer.asked) == 1
 
 
-async def test_an_async_client_takes_coroutine_functions():
+async def test_an_async_client_accepts_coroutine_functions():
     async def fetch_token() -> str:
         return "fetched"
 
@@ -130,13 +130,13 @@ def test_an_invalid_address_is_refused(twins, url):
         twins(url)
 
 
-def test_a_server_below_a_path_is_found_there(twins):
+def test_a_server_below_a_path_is_reached_there(twins):
     with canned(OK) as peer:
         twins(f"{peer.url}/mounted/").head("a/b")
         assert peer.asked[0].target == "/mounted/v1/stream/a/b"
 
 
-def test_a_redirect_is_followed_but_its_target_gets_no_token(twins):
+def test_a_redirect_is_followed_but_its_target_receives_no_token(twins):
     with canned(OK) as there, canned(reply(307, {"location": f"{there.url}/elsewhere"})) as here:
         twins(here.url, token="secret").head("s")
         assert here.asked[0].headers["authorization"] == "Bearer secret"

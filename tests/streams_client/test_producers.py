@@ -51,7 +51,7 @@ def test_messages_of_a_json_stream_stay_messages(streams, path, produce):
     assert streams.read_json(path) == [*messages, {"raw": 1}]
 
 
-def test_one_message_is_a_batch_too(streams, path, produce):
+def test_a_single_message_is_a_batch_too(streams, path, produce):
     streams.create(path, JSON)
     with produce(path) as producer:
         producer.append({"only": 1})
@@ -76,7 +76,7 @@ def test_a_thousand_messages_need_few_requests(twins):
         assert len({post.headers["producer-id"] for post in posts}) == 1
 
 
-async def test_appends_of_many_tasks_are_gathered_in_the_order_of_their_calls():
+async def test_appends_of_many_tasks_are_batched_in_call_order():
     with canned(reply(200, {"stream-next-offset": "1"})) as peer:
         async with AsyncStreams(peer.url) as streams, AsyncIdempotentProducer(streams, "s", linger_s=0.05) as producer:
             await asyncio.gather(*(producer.append(f"{number} ") for number in range(100)))
@@ -86,7 +86,7 @@ async def test_appends_of_many_tasks_are_gathered_in_the_order_of_their_calls():
         assert b"".join(post.body for post in posts) == b"".join(b"%d " % number for number in range(100))
 
 
-def test_a_batch_is_bounded_by_bytes_and_by_messages(twins):
+def test_a_batch_is_limited_by_bytes_and_by_messages(twins):
     with canned(reply(200, {"stream-next-offset": "1"})) as peer:
         streams = twins(peer.url)
         with streams.producer("s", content_type=JSON, linger_s=60, batch_bytes=100) as producer:
@@ -143,7 +143,7 @@ def test_closing_waits_for_every_reply(twins):
 
 
 @pytest.mark.parametrize("fault", [{"dropConnection": True}, {"dropReply": True}, {"status": 503}, {"status": 500}])
-def test_faults_lose_and_double_nothing(streams, path, produce, faults, fault):
+def test_faults_lose_and_duplicate_nothing(streams, path, produce, faults, fault):
     streams.create(path, JSON)
     patient = Retries(attempts_max=30, delay_s=0.01, delay_s_max=0.05)  # all faults may hit the same request
     with produce(path, batch_messages=5, linger_s=0, retries=patient) as producer:
@@ -154,7 +154,7 @@ def test_faults_lose_and_double_nothing(streams, path, produce, faults, fault):
     assert streams.read_json(path) == list(range(100))
 
 
-def test_retry_after_holds_everything_back(streams, path, produce, faults):
+def test_retry_after_delays_all_requests(streams, path, produce, faults):
     streams.create(path, JSON)
     faults.inject(path, method="POST", status=429, retryAfter=1)
     began_s = time.monotonic()
@@ -194,7 +194,7 @@ def test_a_full_buffer_makes_append_wait(streams, path, produce, faults):
     with produce(path, linger_s=0, buffer_bytes=1_000, batch_bytes=500) as producer:
         began_s = time.monotonic()
         producer.append_all(["x" * 100] * 50)
-        assert time.monotonic() - began_s >= 0.3, "the first reply takes so long, and 5000 bytes do not fit"
+        assert time.monotonic() - began_s >= 0.3, "append must wait for the first reply: 5000 bytes do not fit"
     assert streams.read_json(path) == ["x" * 100] * 50
 
 
@@ -210,7 +210,7 @@ def test_leaving_the_block_leaves_the_stream_open(streams, path, produce):
     assert streams.read_text(path) == "mine yours"
 
 
-def test_a_closed_producer_takes_nothing_more(streams, path, produce):
+def test_a_closed_producer_accepts_nothing_more(streams, path, produce):
     streams.create(path, "text/plain")
     producer = produce(path)
     producer.append("a")
@@ -221,7 +221,7 @@ def test_a_closed_producer_takes_nothing_more(streams, path, produce):
     assert streams.read_text(path) == "a"
 
 
-def test_a_producer_that_was_never_used_closes_too(produce, path):
+def test_an_unused_producer_closes_too(produce, path):
     produce(path).close()
 
 
@@ -244,7 +244,7 @@ def test_the_stream_is_closed_without_a_message_too(streams, path, produce):
         produce(path).close_stream()
 
 
-def test_another_instance_of_the_producer_that_closed_may_say_so_again(streams, path, produce):
+def test_another_instance_of_the_closing_producer_may_close_again(streams, path, produce):
     streams.create(path, "text/plain")
     for last, duplicates in (("A", 0), ("A", 1), ("B", 1)):
         producer = produce(path, producer_id="one")
@@ -259,7 +259,7 @@ def test_another_instance_of_the_producer_that_closed_may_say_so_again(streams, 
 # Epochs
 
 
-def test_a_stale_epoch_fails_unless_it_may_be_claimed(streams, path, produce):
+def test_a_stale_epoch_fails_unless_the_producer_may_claim_a_new_one(streams, path, produce):
     streams.create(path, "text/plain")
     streams.append(path, "other ", producer=("shared", 5, 0))
     producer = produce(path, producer_id="shared")
@@ -287,7 +287,7 @@ def test_a_producer_that_is_fenced_in_between_claims_an_epoch_and_continues(stre
 
 
 @pytest.mark.parametrize("content_type", ["text/plain", JSON])
-def test_a_claim_holds_the_rest_back_and_then_several_are_in_flight(streams, path, produce, content_type):
+def test_during_a_claim_other_requests_wait_and_afterwards_several_are_in_flight(streams, path, produce, content_type):
     streams.create(path, content_type)
     streams.append(path, b"0", producer=("shared", 5, 0))
     with produce(
@@ -307,7 +307,7 @@ def test_one_id_in_two_streams_is_two_producers(streams, path, produce):
         assert (producer.duplicates, streams.read_text(f"{path}/{name}")) == (0, name)
 
 
-def test_the_same_numbers_again_store_nothing_twice_and_are_counted(streams, path, produce):
+def test_replayed_numbers_store_nothing_twice_and_are_counted(streams, path, produce):
     streams.create(path, JSON)
     for expected in (0, 2):
         with produce(path, producer_id="replayed", linger_s=0.05) as producer:
@@ -316,7 +316,7 @@ def test_the_same_numbers_again_store_nothing_twice_and_are_counted(streams, pat
     assert streams.read_json(path) == [{"msg": "first"}, {"msg": "second"}]
 
 
-def test_a_new_instance_that_claims_stores_what_it_was_given(streams, path, produce):
+def test_a_new_instance_that_claims_stores_its_messages(streams, path, produce):
     streams.create(path, JSON)
     for run in range(3):
         with produce(path, producer_id="restarted", auto_claim=True) as producer:
@@ -355,7 +355,7 @@ def test_a_missing_stream_is_reported_at_the_first_append(produce, path):
         produce(path).append("a")
 
 
-def test_an_on_error_that_raises_stops_nothing(streams, path, produce, caplog):
+def test_an_on_error_that_raises_does_not_stop_the_producer(streams, path, produce, caplog):
     streams.create(path, "text/plain", closed=True)
 
     def fail(_) -> None:
@@ -366,7 +366,7 @@ def test_an_on_error_that_raises_stops_nothing(streams, path, produce, caplog):
     assert "on_error" in caplog.text
 
 
-def test_a_server_that_stays_away_ends_in_an_unknown_outcome(streams, path, produce, faults):
+def test_a_server_that_stays_away_leads_to_an_unknown_outcome(streams, path, produce, faults):
     streams.create(path, JSON)
     faults.inject(path, method="POST", dropReply=True, count=8)
     failures: list[Any] = []
@@ -374,7 +374,7 @@ def test_a_server_that_stays_away_ends_in_an_unknown_outcome(streams, path, prod
         producer.append(1)
     (failed,) = failures
     assert isinstance(failed.error, OutcomeUnknown)
-    assert streams.read_json(path) == [1], "it was stored, which nobody could know"
+    assert streams.read_json(path) == [1], "the message was stored, but the client could not know that"
 
 
 def test_a_message_that_is_too_large_fails_and_the_others_do_not(start_server, twins, path):
@@ -421,7 +421,7 @@ def test_a_token_callable_that_fails_fails_the_producer(twins, server, path):
         ("linger_s", -1),
     ],
 )
-def test_options_that_make_no_sense_are_refused_by_name(streams, path, name, value):
+def test_invalid_options_are_refused_by_name(streams, path, name, value):
     with pytest.raises(BadArgument, match=name):
         streams.producer(path, **{name: value})
 
@@ -453,7 +453,7 @@ def test_many_threads_may_share_a_producer(streams, path, produce):
         assert [n for who, n in stored if who == name] == list(range(100))
 
 
-def test_an_error_of_the_block_is_not_hidden_by_a_failure_of_the_producer():
+def test_a_failure_of_the_producer_does_not_hide_an_error_of_the_block():
     def use(url):
         with Streams(url) as streams, IdempotentProducer(streams, "a", content_type=JSON) as producer:
             producer.append(1)
@@ -464,7 +464,7 @@ def test_an_error_of_the_block_is_not_hidden_by_a_failure_of_the_producer():
     assert "stale_epoch" in caught.value.__notes__[0]
 
 
-async def test_a_cancelled_block_stays_cancelled_though_its_producer_fails():
+async def test_a_cancelled_block_stays_cancelled_even_if_its_producer_fails():
     async def use(url, cancelled):
         async with (
             AsyncStreams(url) as streams,
@@ -482,7 +482,7 @@ async def test_a_cancelled_block_stays_cancelled_though_its_producer_fails():
             await use(peer.url, cancelled=False)
 
 
-def test_on_error_may_close_the_producer_and_may_not_wait_for_it():
+def test_on_error_may_close_the_producer_but_not_wait_for_it():
     told: list[str] = []
 
     def close(failed):
@@ -502,7 +502,7 @@ def test_on_error_may_close_the_producer_and_may_not_wait_for_it():
     assert [asked.body for asked in peer.asked] == [b"[1]", b"[2]", b"[3]"]
 
 
-async def test_an_async_on_error_may_close_the_producer_and_may_not_wait_for_it():
+async def test_an_async_on_error_may_close_the_producer_but_not_wait_for_it():
     told: list[str] = []
 
     async def close(failed):
@@ -522,7 +522,7 @@ async def test_an_async_on_error_may_close_the_producer_and_may_not_wait_for_it(
     assert [asked.body for asked in peer.asked] == [b"[1]", b"[2]", b"[3]"]
 
 
-def test_what_never_left_is_not_said_to_have_an_unknown_outcome(twins, server, path):
+def test_a_message_that_was_never_sent_has_no_unknown_outcome(twins, server, path):
     streams = twins(server.url)
     streams.create(path, JSON)
     producer = streams.producer(path)

@@ -16,7 +16,7 @@ def test_an_empty_stream_yields_one_empty_batch_that_is_up_to_date(streams, path
     assert streams.read_json(f"{path}/json") == []
 
 
-def test_a_long_stream_comes_in_batches_that_join_without_gap_or_overlap(streams, path):
+def test_a_long_stream_is_read_in_batches_without_gap_or_overlap(streams, path):
     streams.create(path, JSON)
     for start in range(0, 600, 100):
         streams.append_json(path, *({"number": number, "pad": "x" * 30} for number in range(start, start + 100)))
@@ -43,7 +43,7 @@ def test_one_batch_can_be_read_alone(streams, path):
     assert first.data + second.data + streams.read_bytes(path, second.offset) == b"x" * 3000 + b"y" * 9000
 
 
-def test_any_offset_that_was_given_can_be_read_from(streams, path):
+def test_any_returned_offset_can_be_read_from(streams, path):
     streams.create(path, "text/plain")
     offsets = [streams.append(path, f"{number} ").next_offset for number in range(5)]
     assert offsets == sorted(offsets)
@@ -51,7 +51,7 @@ def test_any_offset_that_was_given_can_be_read_from(streams, path):
         assert streams.read_text(path, offset) == "".join(f"{number} " for number in range(at + 1, 5))
     assert streams.head(path).next_offset == offsets[-1]
     assert streams.read_text(path, "-1") == streams.read_text(path)
-    assert streams.read_text(path, offsets[0]) == streams.read_text(path, offsets[0]), "it does not change"
+    assert streams.read_text(path, offsets[0]) == streams.read_text(path, offsets[0]), "the data must not change"
     before = streams.read_text(path)
     streams.append(path, "more")
     assert streams.read_text(path).startswith(before)
@@ -73,7 +73,7 @@ def test_reading_again_returns_the_same(streams, path, content_type):
 
 
 @pytest.mark.parametrize("find", ["head", "now", "create", "read"])
-def test_wherever_an_end_comes_from_what_is_new_begins_there(streams, path, find):
+def test_new_data_begins_at_the_end_whichever_call_returned_it(streams, path, find):
     created = streams.create(path, "text/plain", body="old").next_offset
     if find == "head":
         end = streams.head(path).next_offset
@@ -96,7 +96,7 @@ def test_now_on_an_empty_stream_is_its_beginning(streams, path):
     assert streams.read_text(path, batch.offset) == "first"
 
 
-def test_an_offset_beyond_the_end_is_refused_and_not_taken_for_an_end(streams, path):
+def test_an_offset_beyond_the_end_is_refused(streams, path):
     ahead = streams.create(f"{path}/longer", "text/plain", body="longer").next_offset
     streams.create(path, "text/plain", body="short")
     with pytest.raises(BadRequest, match="beyond the end"):
@@ -122,7 +122,7 @@ def test_now_returns_the_end_and_no_data(streams, path):
     assert streams.read_json(path, batch.offset) == [2]
 
 
-def test_an_offset_serves_another_client(twins, server, path):
+def test_an_offset_can_be_used_by_another_client(twins, server, path):
     writer, reader = twins(server.url), twins(server.url)
     writer.create(path, "text/plain")
     offset = writer.append(path, "a").next_offset
@@ -145,7 +145,7 @@ def test_now_does_not_hide_that_a_stream_is_missing(streams, path, offset):
         list(streams.read(path, offset))
 
 
-def test_text_that_was_cut_inside_a_character_is_read_whole(streams, path):
+def test_text_that_was_split_within_a_character_is_read_whole(streams, path):
     streams.create(path, "text/plain")
     for byte in "ü🌊".encode():
         streams.append(path, bytes([byte]))
@@ -159,14 +159,14 @@ def test_the_last_messages_can_be_read_alone(streams, path):
     assert (batch.messages, batch.up_to_date) == ([7, 8, 9], True)
 
 
-def test_raw_messages_are_as_they_were_sent(streams, path):
+def test_raw_messages_are_returned_as_they_were_sent(streams, path):
     streams.create(path, JSON)
     streams.append(path, b'[1.0, {"b":1,"a":2}, 123456789012345678901234567890]')
     (batch,) = streams.read(path)
     assert batch.raw_messages == [b"1.0", b'{"b":1,"a":2}', b"123456789012345678901234567890"]
 
 
-def test_a_stream_that_is_not_json_has_no_messages_and_says_what_it_has(streams, path):
+def test_a_stream_that_is_not_json_has_no_messages_and_the_error_names_its_content_type(streams, path):
     streams.create(path, "text/plain", body="x")
     (batch,) = streams.read(path)
     with pytest.raises(TypeError, match="use data or text"):
@@ -175,13 +175,13 @@ def test_a_stream_that_is_not_json_has_no_messages_and_says_what_it_has(streams,
         streams.read_json(path)
 
 
-def test_bytes_that_are_no_text_are_not_read_as_text(streams, path):
+def test_bytes_that_are_not_text_are_not_read_as_text(streams, path):
     streams.create(path, body=b"\xff")
     with pytest.raises(BadArgument, match="use read_bytes"):
         streams.read_text(path)
 
 
-def test_a_client_that_is_disconnected_says_so(twins, server, path):
+def test_a_disconnected_client_raises_an_error(twins, server, path):
     streams = twins(server.url)
     streams.create(path)
     streams.disconnect()
@@ -189,7 +189,7 @@ def test_a_client_that_is_disconnected_says_so(twins, server, path):
         streams.head(path)
 
 
-def test_more_than_asked_for_is_not_collected(streams, path):
+def test_reading_stops_at_the_requested_size(streams, path):
     streams.create(path)
     streams.append(path, bytes(10_000))
     with pytest.raises(TooMuchData) as caught:
@@ -204,7 +204,7 @@ def test_a_message_that_is_an_empty_array_is_a_message():
     assert Batch(data=b" [ ] ", offset="1", content_type=JSON).empty
 
 
-def test_compressed_pages_are_read_like_others(streams, path):
+def test_compressed_pages_are_read_like_uncompressed_ones(streams, path):
     streams.create(path, "text/plain")
     streams.append(path, "long " * 2_000)
     assert streams.read_text(path) == "long " * 2_000

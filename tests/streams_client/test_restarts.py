@@ -87,7 +87,7 @@ def test_every_call_waits_for_a_server_that_was_killed(twins, fixed):
 
 
 @pytest.mark.slow
-def test_appends_under_kills_are_each_stored_once(twins, fixed):
+def test_appends_during_kills_are_each_stored_once(twins, fixed):
     streams = twins(fixed.url, retries=PATIENT)
     streams.create("s", JSON)
     follow = Follower(streams.follow("s"))
@@ -123,7 +123,7 @@ def test_appends_under_kills_are_each_stored_once(twins, fixed):
 
 
 @pytest.mark.slow
-def test_a_producer_under_kills_loses_and_doubles_nothing(twins, fixed):
+def test_a_producer_during_kills_loses_and_duplicates_nothing(twins, fixed):
     streams = twins(fixed.url, retries=PATIENT)
     streams.create("s", JSON)
     follow = Follower(streams.follow("s"))
@@ -152,7 +152,7 @@ def test_a_producer_under_kills_loses_and_doubles_nothing(twins, fixed):
     assert [message for batch in follow.wait_until_ended() for message in batch.messages] == stored
 
 
-def test_a_follower_outlives_its_server(twins, fixed, follower):
+def test_a_follower_survives_a_kill_of_its_server(twins, fixed, follower):
     streams = twins(fixed.url, retries=Retries(attempts_max=2, delay_s=0.05, delay_s_max=0.1))
     streams.create("s", "text/plain", body="a")
     follows = [follower(streams.follow("s", live=live)) for live in ("auto", "sse", "long-poll")]

@@ -35,7 +35,7 @@ PAGE = reply(200, {**INFO, "stream-up-to-date": "true"}, b"data")
 
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
 @pytest.mark.parametrize("call", ["read_bytes", "head", "append", "delete", "create"])
-def test_what_may_pass_is_tried_again(streams, path, faults, status, call):
+def test_a_transient_failure_is_retried(streams, path, faults, status, call):
     streams.create(path, "text/plain", body="data")
     faults.inject(path, status=status, count=3)
     if call == "append":
@@ -50,14 +50,14 @@ def test_what_may_pass_is_tried_again(streams, path, faults, status, call):
 @pytest.mark.parametrize(
     ("status", "kind"), [(400, BadRequest), (404, NotFound), (405, BadRequest), (501, ServerFailed)]
 )
-def test_what_will_not_pass_is_not_tried_again(twins, status, kind):
+def test_a_permanent_failure_is_not_retried(twins, status, kind):
     with canned(reply(status)) as peer:
         with pytest.raises(kind) as caught:
             twins(peer.url).head("s")
         assert (len(peer.asked), caught.value.status) == (1, status)
 
 
-def test_a_fault_concerns_only_its_method(streams, path, faults):
+def test_a_fault_applies_only_to_its_method(streams, path, faults):
     streams.create(path, "text/plain", body="data")
     faults.inject(path, method="POST", status=400)
     assert streams.read_bytes(path) == b"data"
@@ -66,7 +66,7 @@ def test_a_fault_concerns_only_its_method(streams, path, faults):
 
 
 @pytest.mark.parametrize(("status", "kind"), [(503, Unavailable), (500, ServerFailed), (429, RateLimited)])
-def test_retries_come_to_an_end(twins, status, kind):
+def test_retries_are_limited(twins, status, kind):
     with canned(reply(status)) as peer:
         with pytest.raises(kind) as caught:
             twins(peer.url, retries=Retries(attempts_max=3, delay_s=0.001)).read_bytes("s")
@@ -89,20 +89,20 @@ def test_a_broken_connection_is_replaced(streams, path, faults, fault):
 
 
 @pytest.mark.parametrize("fault", [{"delayMs": 200}, {"delayMs": 50, "jitterMs": 100}])
-def test_a_slow_server_is_waited_for(streams, path, faults, fault):
+def test_the_client_waits_for_a_slow_server(streams, path, faults, fault):
     streams.create(path, "text/plain")
     faults.inject(path, **fault, count=3)
     streams.append(path, "x")
     assert streams.read_text(path) == "x"
 
 
-def test_a_delay_and_then_an_error_is_tried_again(streams, path, faults):
+def test_an_error_after_a_delay_is_retried(streams, path, faults):
     streams.create(path, "text/plain", body="x")
     faults.inject(path, method="GET", delayMs=100, status=503)
     assert streams.read_text(path) == "x"
 
 
-def test_silence_is_a_timeout_and_tried_again(twins, server, path, faults):
+def test_silence_is_a_timeout_and_is_retried(twins, server, path, faults):
     streams = twins(server.url, timeout_s=0.25)
     streams.create(path, "text/plain")
     faults.inject(path, delayMs=600, count=2)
@@ -114,7 +114,7 @@ def test_silence_is_a_timeout_and_tried_again(twins, server, path, faults):
     assert "timeout_s" in caught.value.hint
 
 
-def test_a_server_that_is_not_there_is_named(twins):
+def test_an_unreachable_server_is_named(twins):
     with canned(b"") as peer:
         url = peer.url
     with pytest.raises(ConnectionFailed, match=url) as caught:
@@ -250,7 +250,7 @@ def test_a_creation_whose_reply_was_lost_stores_its_body_once(streams, path, fau
 
 
 @pytest.mark.parametrize("fault", [{"truncateBodyBytes": 10}, {"truncateBodyBytes": 15}, {"corruptBody": True}])
-def test_json_that_is_cut_or_corrupt_is_an_error_and_not_an_empty_list(streams, path, faults, fault):
+def test_truncated_or_corrupt_json_is_an_error_and_not_an_empty_list(streams, path, faults, fault):
     streams.create(path, "application/json", body=b'[{"item": 1}, {"item": 2}]')
     streams.append(path, {"key": "some long value that will be cut"})
     faults.inject(path, method="GET", **fault)
@@ -281,7 +281,7 @@ def test_a_server_that_never_reaches_the_end_is_not_read_forever(twins):
 # Delays
 
 
-def test_retry_after_is_waited_for(twins):
+def test_retry_after_is_respected(twins):
     with canned(reply(429, {"retry-after": "1"}), PAGE) as peer:
         streams = twins(peer.url)
         began_s = time.monotonic()
@@ -303,19 +303,19 @@ def test_retry_after_is_waited_for(twins):
         ({}, None),
     ],
 )
-def test_retry_after_is_read_by_the_servers_clock(headers, seconds):
+def test_retry_after_is_relative_to_the_servers_clock(headers, seconds):
     assert read_retry_after(headers) == seconds
 
 
 @given(st.integers(1, 10_000), st.floats(0, 1), st.floats(1, 10))
-def test_delays_grow_to_a_bound_and_are_never_zero(failures, chance, multiplier):
+def test_delays_grow_to_a_limit_and_are_never_zero(failures, chance, multiplier):
     retries = Retries(attempts_max=None, delay_s=0.1, delay_s_max=5.0, multiplier=multiplier)
     delay_s = retries.delay(failures, lambda: chance)
     assert 0.05 <= delay_s <= 5.0
     assert math.isclose(Retries(delay_s=0.1).delay(2, lambda: 1.0), 0.2)
 
 
-def test_clients_that_failed_together_do_not_come_back_together():
+def test_clients_that_failed_together_do_not_retry_together():
     draws = random.Random(7)
     assert len({Retries().delay(3, draws.random) for _ in range(100)}) > 90
 
@@ -332,7 +332,7 @@ def test_clients_that_failed_together_do_not_come_back_together():
         {"delay_s": math.nan},
     ],
 )
-def test_retries_that_make_no_sense_are_refused_by_name(values):
+def test_invalid_retries_are_refused_by_name(values):
     with pytest.raises(BadArgument, match="|".join(values)):
         Retries(**values)
 

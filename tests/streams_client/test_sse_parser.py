@@ -36,7 +36,7 @@ def parse(parser, pieces):
 
 
 @given(events, st.sampled_from(ENDS), st.lists(st.integers(0, 10_000), max_size=12))
-def test_events_are_the_same_however_the_bytes_are_cut_and_the_lines_ended(wanted, end, places):
+def test_events_are_the_same_however_the_bytes_are_split_and_the_lines_ended(wanted, end, places):
     found = parse(EventParser(), cut(write(wanted, end), places))
     assert found == [Event(event, b"\n".join(lines)) for event, lines in wanted]
 
@@ -47,7 +47,7 @@ def test_garbage_parses_the_same_however_it_is_cut(data, places):
 
 
 @given(st.lists(st.tuples(st.text(max_size=40), st.integers(0, 10**9)), max_size=5), st.lists(st.integers(0, 5000)))
-def test_what_the_server_encodes_is_what_the_client_reads(batches, places):
+def test_the_client_reads_what_the_server_encodes(batches, places):
     wire = b""
     for text, position in batches:
         wire += sse.encode_text(text.encode()) + sse.HEARTBEAT
@@ -73,7 +73,7 @@ def test_every_padding_of_base64_is_read(data):
     assert (batch.data, batch.closed, batch.up_to_date) == (data, True, True)
 
 
-def test_base64_may_come_in_several_lines():
+def test_base64_may_span_several_lines():
     encoded = b64encode(bytes(range(200)))
     lines = b"".join(b"data: %b\n" % encoded[at : at + 76] for at in range(0, len(encoded), 76))
     control = sse.encode_control(Offset(0, 1), "7", False, False)
@@ -87,7 +87,7 @@ def test_only_cr_and_lf_end_a_line(character):
     assert parse(EventParser(), [b"data: " + text + b"\n\n"]) == [Event("message", text)]
 
 
-def test_one_space_after_the_colon_is_dropped_and_no_more():
+def test_only_one_space_after_the_colon_is_dropped():
     assert parse(EventParser(), [b"data:  two\ndata: one\ndata:none\n\n"]) == [Event("message", b" two\none\nnone")]
 
 
@@ -128,7 +128,7 @@ def test_a_deletion_is_noticed():
         ("application/json", b'event: data\ndata: {"a":1}\n\nevent: control\ndata: {"streamNextOffset":"1"}\n\n'),
     ],
 )
-def test_what_cannot_be_understood_is_an_error_and_not_nothing(content_type, wire):
+def test_an_unreadable_event_is_an_error(content_type, wire):
     with pytest.raises(InvalidResponse):
         list(BatchParser(content_type, base64=False).feed(wire))
 

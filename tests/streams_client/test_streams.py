@@ -7,7 +7,7 @@ from mainstem.client import BadArgument, NotFound, StreamClosed, StreamExists, S
 JSON = "application/json"
 
 
-def test_create_makes_a_stream_and_says_so(streams, path):
+def test_create_makes_a_stream_and_reports_it(streams, path):
     info = streams.create(path, "text/plain")
     assert (info.path, info.content_type, info.closed, info.created) == (path, "text/plain", False, True)
     assert streams.read_bytes(path) == b""
@@ -20,7 +20,7 @@ def test_create_is_idempotent(streams, path):
     assert streams.read_text(path) == "once"
 
 
-def test_create_with_another_configuration_is_refused(streams, path):
+def test_create_with_a_different_configuration_is_refused(streams, path):
     streams.create(path, "text/plain")
     with pytest.raises(StreamExists, match=path):
         streams.create(path, JSON)
@@ -54,7 +54,7 @@ def test_a_stream_can_be_created_closed_with_its_only_content(streams, path):
     assert (batch.messages, batch.closed, batch.up_to_date) == ([{"all": True}], True, True)
 
 
-def test_head_tells_where_the_stream_ends(streams, path):
+def test_head_returns_the_end_of_the_stream(streams, path):
     empty = streams.create(path, "text/plain").next_offset
     assert streams.head(path) == StreamInfo(path=path, content_type="text/plain", next_offset=empty)
     appended = streams.append(path, "data")
@@ -62,7 +62,7 @@ def test_head_tells_where_the_stream_ends(streams, path):
 
 
 @pytest.mark.parametrize("call", ["head", "delete", "read_bytes", "read_json"])
-def test_a_stream_that_is_not_there_is_named_in_the_error(streams, path, call):
+def test_a_missing_stream_is_named_in_the_error(streams, path, call):
     with pytest.raises(NotFound, match=path) as caught:
         getattr(streams, call)(path)
     assert caught.value.status == 404
@@ -70,7 +70,7 @@ def test_a_stream_that_is_not_there_is_named_in_the_error(streams, path, call):
     assert caught.value.hint
 
 
-def test_appending_to_and_closing_what_is_not_there_names_it_too(streams, path):
+def test_appending_to_and_closing_a_missing_stream_names_it_too(streams, path):
     with pytest.raises(NotFound, match=path):
         streams.append(path, "data", content_type="text/plain")
     with pytest.raises(NotFound, match=path):
@@ -93,14 +93,14 @@ def test_a_deleted_stream_is_gone_and_can_be_created_again(streams, path):
     assert streams.read_text(path) == "new"
 
 
-def test_deletion_overrides_closure(streams, path):
+def test_a_closed_stream_can_be_deleted(streams, path):
     streams.create(path, "text/plain", closed=True)
     streams.delete(path)
     with pytest.raises(NotFound):
         streams.head(path)
 
 
-def test_streams_do_not_touch_each_other(streams, path):
+def test_streams_do_not_affect_each_other(streams, path):
     for name in "ab":
         streams.create(f"{path}/{name}", "text/plain")
         streams.append(f"{path}/{name}", name)
@@ -110,7 +110,7 @@ def test_streams_do_not_touch_each_other(streams, path):
 # Closing
 
 
-def test_close_ends_a_stream_and_tells_where(streams, path):
+def test_close_ends_a_stream_and_returns_the_end(streams, path):
     streams.create(path, "text/plain")
     appended = streams.append(path, "all")
     closed = streams.close(path)
@@ -140,7 +140,7 @@ def test_close_with_data_is_one_step(streams, path):
         streams.close(path, {"another": 2})
 
 
-def test_a_closed_stream_takes_no_data_and_says_where_it_ends(streams, path):
+def test_a_closed_stream_accepts_no_data_and_returns_its_end(streams, path):
     streams.create(path, "text/plain")
     end = streams.close(path, "end").next_offset
     with pytest.raises(StreamClosed, match=path) as caught:
@@ -148,7 +148,7 @@ def test_a_closed_stream_takes_no_data_and_says_where_it_ends(streams, path):
     assert (caught.value.next_offset, caught.value.status) == (end, 409)
 
 
-def test_the_producer_that_closed_may_say_so_again_and_another_may_not(streams, path):
+def test_the_producer_that_closed_may_close_again_and_another_may_not(streams, path):
     streams.create(path, "text/plain")
     for expected in (False, True):
         closed = streams.close(path, "A" if not expected else "B", producer=("one", 0, 0))
@@ -158,7 +158,7 @@ def test_the_producer_that_closed_may_say_so_again_and_another_may_not(streams, 
         streams.close(path, producer=("two", 0, 0))
 
 
-def test_reading_at_the_end_of_a_closed_stream_tells_that_it_is_closed(streams, path):
+def test_reading_at_the_end_of_a_closed_stream_reports_that_it_is_closed(streams, path):
     streams.create(path, "text/plain", body="x")
     end = streams.close(path).next_offset
     (batch,) = streams.read(path, end)
@@ -168,7 +168,7 @@ def test_reading_at_the_end_of_a_closed_stream_tells_that_it_is_closed(streams, 
 # Forks and lists
 
 
-def test_a_fork_begins_with_what_its_source_holds(streams, path):
+def test_a_fork_begins_with_the_data_of_its_source(streams, path):
     streams.create(path, JSON)
     middle = streams.append_json(path, 1, 2).next_offset
     streams.append_json(path, 3)
@@ -201,7 +201,7 @@ def test_list_reads_page_after_page(streams, path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["ü/ß", "a b", "50%", "q?x=1", "#h", "a+b", "a&b=c", "日本"])
-def test_any_path_that_the_server_takes_can_be_named(streams, path, name):
+def test_any_path_that_the_server_accepts_can_be_used(streams, path, name):
     full = f"{path}/{name}"
     streams.create(full, "text/plain", body="x")
     streams.append(full, "y")
@@ -216,7 +216,7 @@ def test_a_path_that_cannot_be_one_is_refused_before_it_is_sent(streams, name):
         streams.head(name)
 
 
-def test_request_sends_whatever_has_no_method_of_its_own(streams, path):
+def test_request_sends_requests_that_have_no_method_of_their_own(streams, path):
     streams.create(path, JSON, body=[1])
     response = streams.request("GET", "/v1/streams", params={"prefix": path})
     assert [item["path"] for item in response.json()["streams"]] == [path]

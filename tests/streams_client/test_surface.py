@@ -52,14 +52,14 @@ NAMES = [
 ]
 
 
-def test_these_are_the_public_names():
+def test_the_public_names_are_exactly_these():
     assert sorted(mainstem.client.__all__) == NAMES
     assert set(dir(mainstem.client)) >= set(NAMES)
     for name in NAMES:
         assert getattr(mainstem.client, name).__name__ == name
 
 
-def test_a_name_that_is_not_there_is_an_attribute_error():
+def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="Nothing"):
         mainstem.client.Nothing  # noqa: B018
 

@@ -31,7 +31,7 @@ TEXT = "text/plain"
 
 @asynccontextmanager
 async def subscribed(*names: str) -> AsyncIterator[tuple[CommitLog, Dispatcher]]:
-    """A log in memory with pull-wake subscriptions to everything under `e`."""
+    """Open a log in memory with pull-wake subscriptions to everything below `e`."""
     store = MemoryStore()
     await store.open()
     log = CommitLog(store, Live(), FakeClock())
@@ -83,7 +83,7 @@ async def test_an_append_while_its_empty_stream_is_checked_wakes():
         assert await eventually_async(lambda: is_woken(log, dispatcher, "ann", 1))
 
 
-async def test_an_append_in_one_batch_with_the_last_acknowledgement_wakes():
+async def test_an_append_in_the_same_batch_after_the_last_acknowledgement_wakes():
     async with subscribed("ann", "bob") as (log, dispatcher):
         await log.submit(Create("e/1", TEXT, Messages(b"data", 1)))
         claims = {name: await dispatcher.claim(name, "worker") for name in ("ann", "bob")}
@@ -96,7 +96,7 @@ async def test_an_append_in_one_batch_with_the_last_acknowledgement_wakes():
             assert await eventually_async(lambda name=name: is_woken(log, dispatcher, name, 2)), name
 
 
-async def test_an_append_in_one_batch_before_the_last_acknowledgement_wakes():
+async def test_an_append_in_the_same_batch_before_the_last_acknowledgement_wakes():
     async with subscribed("ann", "bob") as (log, dispatcher):
         await log.submit(Create("e/1", TEXT, Messages(b"data", 1)))
         claims = {name: await dispatcher.claim(name, "worker") for name in ("ann", "bob")}
@@ -122,7 +122,7 @@ async def test_a_claim_right_after_an_acknowledgement_finds_what_is_left(monkeyp
         assert told == {f"e/{number}" for number in range(5)}
 
 
-def test_a_stream_that_is_filled_right_after_it_was_made_wakes_every_time(client, path):
+def test_a_stream_that_is_filled_right_after_its_creation_wakes_every_time(client, path):
     wakes = WakeStream(client, path + "/wakes")
     subscriber = Subscriber(client, path.replace("/", "-")).pull(wakes.path, pattern=path + "/e/*")
     for number in range(30):

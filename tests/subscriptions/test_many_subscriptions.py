@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 SUBSCRIPTIONS = 40
 
 
-def test_each_of_many_subscriptions_with_one_pattern_gets_one_wake_for_a_burst(client, path, receive):
+def test_each_of_many_subscriptions_with_one_pattern_gets_one_wake_per_burst(client, path, receive):
     receiver = receive()
     prefix = path.replace("/", "-")
     create(client, path + "/busy")

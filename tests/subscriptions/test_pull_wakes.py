@@ -39,7 +39,7 @@ def test_a_wake_is_a_message_and_a_claim_returns_its_work(client, subscriber, pa
     assert subscriber.links()[path + "/e/1"] == ("glob", tail)
 
 
-def test_of_many_workers_one_claims_the_wake(client, subscriber, path, wakes):
+def test_only_one_of_many_workers_claims_the_wake(client, subscriber, path, wakes):
     subscriber.pull(wakes.path, pattern=path + "/e/*")
     append(client, path + "/e/1")
     wakes.next()
@@ -109,7 +109,7 @@ def test_cursors_never_go_back(client, subscriber, path, wakes):
         assert subscriber.acked(path + "/e/1") == second
 
 
-def test_a_wake_stream_that_is_made_later_gets_the_wake_after_a_lease(start_thread, connect_to, hasty):
+def test_a_wake_stream_that_is_created_later_gets_the_wake_after_a_lease(start_thread, connect_to, hasty):
     clock = FakeClock()
     client = connect_to(start_thread(clock_us=clock))
     subscriber = Subscriber(client, "sub").pull("wakes", pattern="e/*", lease_ttl_ms=1000)
@@ -120,7 +120,7 @@ def test_a_wake_stream_that_is_made_later_gets_the_wake_after_a_lease(start_thre
     assert wakes.next()["generation"] == 2
 
 
-def test_a_lease_that_runs_out_fences_its_worker_and_wakes_again(start_thread, connect_to, hasty):
+def test_an_expired_lease_fences_its_worker_and_wakes_again(start_thread, connect_to, hasty):
     clock = FakeClock()
     client = connect_to(start_thread(clock_us=clock))
     wakes = WakeStream(client, "wakes")
@@ -200,7 +200,7 @@ def test_a_removed_stream_does_not_wake_even_if_it_was_pending(client, subscribe
     assert list(subscriber.links()) == [path + "/b"]
 
 
-def test_an_id_that_is_used_again_inherits_nothing(client, subscriber, path, wakes):
+def test_a_reused_id_inherits_nothing(client, subscriber, path, wakes):
     subscriber.pull(wakes.path, pattern=path + "/e/*", streams=[path + "/x"])
     append(client, path + "/e/1")
     append(client, path + "/x")

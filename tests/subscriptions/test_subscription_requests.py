@@ -15,7 +15,7 @@ def code(reply):
 # Creating
 
 
-def test_a_subscription_is_made_then_confirmed_and_any_other_is_a_conflict(subscriber, path):
+def test_a_subscription_is_created_then_confirmed_and_a_different_one_is_a_conflict(subscriber, path):
     config = {
         "type": "webhook",
         "pattern": path + "/*",
@@ -44,7 +44,7 @@ def test_a_subscription_is_made_then_confirmed_and_any_other_is_a_conflict(subsc
     assert subscriber.put(**config).json() == made.json()
 
 
-def test_a_subscription_tells_of_itself_without_secrets(subscriber, client, path, server):
+def test_a_subscription_is_described_without_secrets(subscriber, client, path, server):
     subscriber.listen(URL, pattern=path + "/*", description="for tests")
     found = subscriber.describe()
     keys = client.get(ROOT + "__ds/jwks.json")
@@ -110,21 +110,21 @@ PULL = {"type": "pull-wake", "pattern": "*", "wake_stream": "w"}
         (WEBHOOK | {"webhook": {"url": "nonsense"}}, "WEBHOOK_URL_REJECTED"),
     ],
 )
-def test_a_configuration_that_makes_no_sense_is_400_with_its_code(subscriber, config, wanted):
+def test_an_invalid_configuration_returns_400_with_its_code(subscriber, config, wanted):
     assert code(subscriber.put(**config)) == (400, wanted)
     assert subscriber.client.get(subscriber.url).status_code == 404
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b'"x"', b"\xff", b"[" * 100_000, b'{"type": "\xff"}'])
 @pytest.mark.parametrize("action", ["", "/streams", "/claim", "/ack", "/callback", "/release"])
-def test_a_body_that_is_not_as_it_should_be_is_400_with_its_code(subscriber, path, body, action):
+def test_an_invalid_body_returns_400_with_its_code(subscriber, path, body, action):
     if action:
         subscriber.pull(path + "/wakes", pattern=path + "/*")
     send = subscriber.client.post if action else subscriber.client.put
     assert code(send(subscriber.url + action, content=body)) == (400, "INVALID_REQUEST")
 
 
-def test_a_body_beyond_a_megabyte_is_413(subscriber):
+def test_a_body_over_one_megabyte_returns_413(subscriber):
     assert subscriber.client.put(subscriber.url, content=b" " * (1 << 20) + b"{}").status_code == 413
 
 
@@ -153,7 +153,7 @@ def test_other_paths_under_the_reserved_prefix_are_not_streams(client):
     assert client.put(f"{ROOT}__ds2", headers={"content-type": "text/plain"}).status_code == 201
 
 
-def test_other_methods_are_405(subscriber, path):
+def test_other_methods_return_405(subscriber, path):
     subscriber.pull(path + "/wakes", pattern=path + "/*")
     client = subscriber.client
     for reply in (
@@ -170,7 +170,7 @@ def test_other_methods_are_405(subscriber, path):
 # Subscriptions that do not exist
 
 
-def test_a_subscription_that_is_not_there_is_404_for_everything(subscriber, client):
+def test_a_missing_subscription_returns_404_to_every_request(subscriber, client):
     for reply in (
         client.get(subscriber.url),
         subscriber.delete(),
@@ -227,7 +227,7 @@ def held(subscriber, client, path, wakes):
     return first, subscriber.claimed()
 
 
-def test_a_token_is_needed_and_must_be_one_of_this_server_for_this_subscription(held, subscriber, client, path, wakes):
+def test_a_token_of_this_server_for_this_subscription_is_required(held, subscriber, client, path, wakes):
     _, wake = held
     other = Subscriber(client, subscriber.name + "-other").pull(wakes.path, pattern=path + "/o/*")
     append(client, path + "/o/1")
@@ -257,7 +257,7 @@ def test_a_token_is_needed_and_must_be_one_of_this_server_for_this_subscription(
     assert subscriber.ack(wake).status_code == 200
 
 
-def test_a_stale_wake_is_fenced_in_every_part(held, subscriber, path):
+def test_a_stale_wake_is_fenced_by_each_of_its_parts(held, subscriber, path):
     old, wake = held
     assert wake["generation"] > old["generation"]
     acks = {path + "/e/1": wake["streams"][0]["tail_offset"]}
@@ -287,18 +287,18 @@ def test_a_claim_while_another_holds_the_lease_names_the_holder(held, subscriber
     assert refused.json()["error"]["generation"] == wake["generation"]
 
 
-def test_a_claim_without_news_is_refused(subscriber, path, wakes):
+def test_a_claim_without_new_data_is_refused(subscriber, path, wakes):
     subscriber.pull(wakes.path, pattern=path + "/e/*")
     assert code(subscriber.claim()) == (409, "NO_PENDING_WORK")
 
 
 @pytest.mark.parametrize("worker", ["", "x" * 257, None, 7])
-def test_a_worker_has_a_name(subscriber, path, wakes, worker):
+def test_a_worker_must_have_a_name(subscriber, path, wakes, worker):
     subscriber.pull(wakes.path, pattern=path + "/e/*")
     assert code(subscriber.claim(worker)) == (400, "INVALID_REQUEST")
 
 
-def test_each_kind_of_subscription_has_its_own_way_to_acknowledge(held, subscriber, client, path, receive):
+def test_each_type_of_subscription_has_its_own_way_to_acknowledge(held, subscriber, client, path, receive):
     _, wake = held
     assert code(subscriber.callback(wake)) == (400, "INVALID_REQUEST")
     receiver = receive()
@@ -308,7 +308,7 @@ def test_each_kind_of_subscription_has_its_own_way_to_acknowledge(held, subscrib
     assert code(listener.claim()) == (400, "INVALID_REQUEST")
 
 
-def test_only_offsets_up_to_the_end_of_a_linked_stream_are_acknowledged(held, subscriber, client, path):
+def test_only_offsets_up_to_the_end_of_a_linked_stream_can_be_acknowledged(held, subscriber, client, path):
     _, wake = held
     create(client, path + "/unlinked", b"data")
     tail = wake["streams"][0]["tail_offset"]
@@ -351,7 +351,7 @@ def test_streams_are_added_and_removed_and_both_are_idempotent(subscriber, clien
     "body",
     [{"streams": [""]}, {"streams": ["a//b"]}, {"streams": [7]}, {"streams": "a"}, {}, {"streams": ["x" * 1025]}],
 )
-def test_streams_that_cannot_be_are_refused(subscriber, path, body):
+def test_invalid_streams_are_refused(subscriber, path, body):
     subscriber.pull(path + "/wakes", pattern=path + "/e/*")
     assert code(subscriber.client.post(subscriber.url + "/streams", json=body)) == (400, "INVALID_REQUEST")
 

@@ -69,7 +69,7 @@ def test_a_claim_before_a_kill_holds_until_its_lease_ends(start_server, connect_
     assert (ended.status_code, ended.json()) == (200, {"ok": True, "next_wake": False})
 
 
-def test_what_was_appended_right_before_a_kill_wakes_after_it(start_server, connect_to):
+def test_data_appended_right_before_a_kill_wakes_after_it(start_server, connect_to):
     server = start_server()
     client = connect_to(server)
     wakes = WakeStream(client, "wakes")
@@ -104,7 +104,7 @@ def restart(start_thread, connect_to, clock, hasty, tmp_path):
     return start
 
 
-def test_a_planned_retry_survives_a_restart_with_its_time_and_its_number(restart, clock, receive):
+def test_a_planned_retry_survives_a_restart_with_its_time_and_its_count(restart, clock, receive):
     receiver = receive(lambda call: FAILED)
     subscriber = restart().listen(receiver.url, pattern="*")
     append(subscriber.client, "a")
@@ -132,7 +132,7 @@ def test_a_planned_retry_survives_a_restart_with_its_time_and_its_number(restart
     receiver.next()
 
 
-def test_a_lease_survives_a_restart_with_its_time(restart, clock, receive):
+def test_a_lease_survives_a_restart_with_its_end_time(restart, clock, receive):
     receiver = receive(lambda call: TAKEN)
     subscriber = restart().listen(receiver.url, pattern="*", lease_ttl_ms=10_000)
     append(subscriber.client, "a")

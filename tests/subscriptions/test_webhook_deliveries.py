@@ -17,7 +17,7 @@ BEGINNING = "0000000000000000_0000000000000000"
 # What triggers a wake
 
 
-def test_data_from_before_the_subscription_does_not_wake_and_its_stream_is_linked_at_its_tail(
+def test_data_from_before_the_subscription_does_not_wake_and_its_stream_is_linked_at_its_end(
     client, subscriber, path, receive
 ):
     old = create(client, path + "/old", b"history")
@@ -99,7 +99,7 @@ def test_an_explicit_link_takes_precedence_and_then_the_pattern_and_the_offset_r
     assert call.streams[stream]["acked_offset"] == tail
 
 
-def test_a_stream_that_was_deleted_and_made_again_wakes_from_its_new_beginning(client, subscriber, path, receive):
+def test_a_stream_that_was_deleted_and_created_again_wakes_from_its_new_beginning(client, subscriber, path, receive):
     receiver = receive(lambda call: DONE)
     subscriber.listen(receiver.url, pattern=path + "/*")
     first = append(client, path + "/e", b"a long first life")
@@ -135,7 +135,7 @@ def test_done_acknowledges_what_was_sent_and_later_data_wakes_again(client, subs
     eventually(lambda: subscriber.links() == {path + "/a": ("glob", later), path + "/b": ("glob", other)})
 
 
-def test_done_still_counts_for_the_others_when_one_stream_was_removed_meanwhile(client, subscriber, path, receive):
+def test_done_still_counts_for_other_streams_if_one_was_removed_meanwhile(client, subscriber, path, receive):
     receiver = receive()
     receiver.hold(DONE)
     subscriber.listen(receiver.url, pattern=path + "/e/*", streams=[path + "/x"], lease_ttl_ms=600_000)
@@ -170,7 +170,7 @@ def test_a_callback_acknowledges_and_keeps_the_wake_until_it_is_done(client, sub
     assert subscriber.finish(again.wake, "callback") is False
 
 
-def test_a_callback_url_works_whatever_the_id_is(client, path, receive):
+def test_a_callback_url_works_with_any_id(client, path, receive):
     receiver = receive()
     for name in ("a b", "a?b", "a#b", "100%41", "ü"):
         encoded = "".join(f"%{byte:02X}" for byte in f"{name}-{path.replace('/', '-')}".encode())
@@ -188,7 +188,7 @@ def test_a_callback_url_works_whatever_the_id_is(client, path, receive):
     "answer",
     [b"", b"ok", b"null", b'{"done": false}', b'{"done": "true"}', b'{"done": 1}', b"[true]", b"\xff", b"[" * 50_000],
 )
-def test_an_answer_that_does_not_say_done_is_a_receipt(client, subscriber, path, receive, answer):
+def test_an_answer_without_done_is_only_a_receipt(client, subscriber, path, receive, answer):
     receiver = receive(lambda call: (200, answer))
     subscriber.listen(receiver.url, pattern=path + "/*", lease_ttl_ms=600_000)
     append(client, path + "/a")
@@ -214,7 +214,7 @@ def test_a_wake_is_signed_with_the_published_key(client, subscriber, path, recei
     assert call.headers["content-type"] == "application/json"
 
 
-def test_a_rotated_key_signs_from_then_on_and_the_old_one_stays_published(start_thread, connect_to, receive):
+def test_a_rotated_key_signs_new_wakes_and_the_old_one_stays_published(start_thread, connect_to, receive):
     client = connect_to(start_thread(allow_local_webhooks=True))
     receiver = receive(lambda call: DONE)
     Subscriber(client, "sub").listen(receiver.url, pattern="*")
@@ -226,7 +226,7 @@ def test_a_rotated_key_signs_from_then_on_and_the_old_one_stays_published(start_
     assert f"kid={rotated}," in receiver.next().headers["webhook-signature"]
 
 
-# Failures, leases and retries, with a clock that the test moves
+# Failures, leases and retries, with a clock that the test advances
 
 
 @pytest.fixture
@@ -240,7 +240,7 @@ def timed(start_thread, connect_to, clock, hasty):
     return Subscriber(connect_to(start_thread(clock_us=clock, allow_local_webhooks=True)), "sub")
 
 
-def test_a_failed_call_is_tried_again_as_the_same_wake_and_backs_off(timed, clock, receive):
+def test_a_failed_call_is_retried_as_the_same_wake_with_backoff(timed, clock, receive):
     receiver = receive(lambda call: FAILED)
     timed.listen(receiver.url, pattern="*")
     append(timed.client, "a")
@@ -278,7 +278,7 @@ def test_only_2xx_is_a_success(timed, receive, reply):
     assert timed.acked("a") == BEGINNING
 
 
-def test_an_unreachable_receiver_is_tried_again(timed, clock, receive):
+def test_an_unreachable_receiver_is_called_again(timed, clock, receive):
     receiver = receive()
     timed.listen(receiver.url, pattern="*")
     receiver.close()
@@ -287,7 +287,7 @@ def test_an_unreachable_receiver_is_tried_again(timed, clock, receive):
     assert timed.acked("a") == BEGINNING
 
 
-def test_a_lease_that_runs_out_wakes_again_with_a_new_generation(timed, clock, receive):
+def test_an_expired_lease_wakes_again_with_a_new_generation(timed, clock, receive):
     receiver = receive(lambda call: TAKEN)
     timed.listen(receiver.url, pattern="*", lease_ttl_ms=10_000)
     tail = append(timed.client, "a")
@@ -323,7 +323,7 @@ def test_a_wake_is_not_sent_again_while_its_call_is_open(timed, clock, receive):
     assert witness.delete().status_code == 204
 
 
-def test_a_slow_host_holds_up_only_calls_to_itself(start_thread, connect_to, receive, monkeypatch):
+def test_a_slow_host_delays_only_calls_to_itself(start_thread, connect_to, receive, monkeypatch):
     monkeypatch.setattr(limits, "WEBHOOKS_PER_HOST_AT_ONCE", 2)
     client = connect_to(start_thread(allow_local_webhooks=True))
     slow, quick = receive(), receive()
@@ -384,7 +384,7 @@ def test_a_deleted_subscription_is_not_called_again(timed, clock, receive):
 # Receivers that hang
 
 
-def test_a_receiver_that_hangs_holds_up_neither_appends_nor_others(client, path, receive):
+def test_a_receiver_that_hangs_delays_neither_appends_nor_other_receivers(client, path, receive):
     slow, quick = receive(), receive(lambda call: DONE)
     slow.hold(FAILED)
     Subscriber(client, path.replace("/", "-") + "-slow").listen(slow.url, pattern=path + "/*")
