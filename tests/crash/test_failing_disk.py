@@ -49,7 +49,7 @@ def assert_refused(response: httpx2.Response, code: str) -> None:
     assert problem["retryable"] is True
 
 
-# Full
+# A full disk
 
 
 async def test_a_full_disk_refuses_writes_and_serves_reads(tmp_path: Path, disk: FaultyDisk) -> None:
@@ -128,7 +128,7 @@ async def test_a_waiting_reader_does_not_get_data_that_was_not_stored(tmp_path: 
         assert (await reading).content == b"kept\n"
 
 
-# Slow
+# A slow disk
 
 
 async def test_readers_do_not_see_data_before_it_is_durable(tmp_path: Path, disk: FaultyDisk) -> None:
@@ -151,7 +151,7 @@ async def test_readers_do_not_see_data_before_it_is_durable(tmp_path: Path, disk
         assert (await client.get(PATH)).content == b"held\n"
 
 
-# Unable to sync
+# A disk that cannot sync
 
 
 async def test_after_a_failed_sync_writes_are_refused_and_reads_still_work(tmp_path: Path, disk: FaultyDisk) -> None:

@@ -35,7 +35,7 @@ async def committed_ids(server: ServerProcess) -> tuple[int, list[int]]:
 
 
 @pytest.mark.slow
-def test_every_acknowledged_append_is_there_once_and_in_order_after_many_kills(
+def test_every_acknowledged_append_is_stored_once_and_in_order_after_many_kills(
     start_server: StartServer, chance: random.Random
 ) -> None:
     server = start_server()

@@ -69,7 +69,7 @@ async def test_a_full_disk_accepts_deletes_and_then_writes_again(
         assert (await client.get("/healthz")).status_code == 200
         assert (await client.delete("/v1/stream/a")).status_code == 204
         assert (await client.get("/v1/stream/a")).status_code == 404
-        await until_ready(client)  # the data of the deleted stream is erased meanwhile
+        await until_ready(client)  # meanwhile the data of the deleted stream is erased
         for _ in range(10):
             assert (await client.post("/v1/stream/b", content=BLOCK, headers=BYTES)).status_code == 204
         size = int((await client.head("/v1/stream/b")).headers["stream-next-offset"].partition("_")[2])

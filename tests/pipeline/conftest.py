@@ -36,6 +36,6 @@ def context(spark, log: LogClient, tmp_path: Path) -> JobContext:
 
 @pytest.fixture
 def pipeline(tmp_path: Path) -> Iterator[PipelineShell]:
-    """`mainstem pipeline ...` as a process."""
+    """Run `mainstem pipeline ...` as a process."""
     with closing(PipelineShell(tmp_path)) as commands:
         yield commands

@@ -74,7 +74,7 @@ class Store:
 
 @contextmanager
 def opened(server: ServerProcess) -> Iterator[Store]:
-    """Stop the server, let the caller change its file, and start it again."""
+    """Stop the server, let the caller change its file, and start the server again."""
     if server.running:
         server.terminate()
     (path,) = server.data.glob("*.db")

@@ -110,7 +110,7 @@ def test_files_of_a_round_that_died_before_its_commit_are_not_in_the_table(log, 
     assert not any((Path(table) / file.path).exists() for file in files)
 
 
-def test_of_two_jobs_at_once_only_one_adds_its_rows(log, context, table):
+def test_only_one_of_two_concurrent_jobs_adds_its_rows(log, context, table):
     log.fill()
     log_table = open_archive(table)
     log_table.create()
@@ -154,7 +154,7 @@ def test_a_dry_run_counts_and_writes_nothing(log, context, table):
 # Compaction
 
 
-def test_small_files_are_compacted_and_readers_keep_theirs(log, context, table, spark):
+def test_small_files_are_compacted_and_readers_keep_their_version(log, context, table, spark):
     job = make_archive(table, ArchiveOptions(compact=False, commit_rows=10))
     log.append("orders", list(range(200)), at_once=10)
     run_once(job, context)
@@ -168,10 +168,10 @@ def test_small_files_are_compacted_and_readers_keep_theirs(log, context, table, 
     assert run_once(job, context).rows == 3  # compaction keeps the committed id
 
 
-# Reading archive and log together
+# Reading the archive and the log together
 
 
-def test_archive_and_live_log_meet_without_gap_or_overlap(log, context, table, spark):
+def test_the_archive_and_the_live_log_join_without_gap_or_overlap(log, context, table, spark):
     log.fill()
     run_once(make_archive(table), context)
     log.append("later", list(range(30)), at_once=4)
@@ -186,7 +186,7 @@ def test_archive_and_live_log_meet_without_gap_or_overlap(log, context, table, s
     assert both.where("kind = 'event' AND date = current_date()").count() == len(log.rows(kind="event"))
 
 
-def test_an_archive_that_has_everything_needs_no_log(log, context, table, spark):
+def test_a_complete_archive_needs_no_log(log, context, table, spark):
     log.fill()
     run_once(make_archive(table), context)
     assert places(read_archive(spark, table, url=log.url).collect()) == log.places()
@@ -278,12 +278,12 @@ def test_an_unreachable_server_is_one_error(server, context, table, log):
         run_once(make_archive(table), away)
 
 
-# As a process
+# The job as a process
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_killed_while_it_archives_it_archives_every_row_once(log, context, pipeline, table, chance):
+def test_a_job_killed_while_archiving_archives_every_row_once(log, context, pipeline, table, chance):
     log.append("orders", list(range(2_000)), at_once=10)
     log.submit("room", [{"n": number} for number in range(100)])
     logs = Path(table, "_delta_log")
@@ -317,7 +317,7 @@ def test_the_job_waits_for_a_server_that_restarts(log, server, pipeline, table):
 
 
 @pytest.mark.slow
-def test_a_refused_token_is_one_line(start_server, pipeline, table, tmp_path):
+def test_a_refused_token_is_reported_in_one_line(start_server, pipeline, table, tmp_path):
     secret = tmp_path / "secret"
     secret.write_bytes(b"k" * 48)
     server = start_server("--jwt-secret-file", str(secret))

@@ -206,7 +206,7 @@ def test_faults_of_the_archive_are_found(log, context, archive, tmp_path):
     }
 
 
-def test_files_of_the_archive_that_are_lost_or_damaged_are_found(log, context, archive, tmp_path):
+def test_lost_or_damaged_files_of_the_archive_are_found(log, context, archive, tmp_path):
     lost, damaged = sorted(Path(uri.removeprefix("file://")) for uri in open_archive(str(archive)).load().file_uris())
     rows = {path: pq.read_metadata(path).num_rows for path in (lost, damaged)}
     lost.unlink()
@@ -279,7 +279,7 @@ def test_the_command_continues_after_a_kill_and_exits_with_1_if_there_are_faults
 
 @pytest.mark.slow
 @pytest.mark.parametrize("job", [("audit",), ("rollup", "--into", "rolled")], ids=["audit", "rollup"])
-def test_a_refused_token_is_one_line(start_server, pipeline, tmp_path, job):
+def test_a_refused_token_is_reported_in_one_line(start_server, pipeline, tmp_path, job):
     secret = tmp_path / "secret"
     secret.write_bytes(b"k" * 48)
     server = start_server("--jwt-secret-file", str(secret))

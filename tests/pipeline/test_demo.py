@@ -116,7 +116,7 @@ def test_the_report_agrees_with_the_server(tmp_path, start_server, open_log):
 def test_ctrl_c_stops_everything(tmp_path):
     process = spawn(tmp_path / "demo", "--seconds", "60")
     planned = tmp_path / "demo" / "checkpoints" / "rollup" / "query" / "offsets"
-    # Traffic flows, and Spark is at work.
+    # Traffic is flowing, and Spark is running.
     eventually(planned.exists, within_s=100, unless=lambda: process.poll() is not None and process.communicate())
     os.killpg(process.pid, signal.SIGINT)
     text, errors = process.communicate(timeout=90)
@@ -151,7 +151,7 @@ def test_a_report_without_traffic_can_be_written(tmp_path, demo):
     assert not re.search(r"<!-- \w+ -->", text)
 
 
-def test_seconds_are_bounded(tmp_path):
+def test_the_number_of_seconds_is_limited(tmp_path):
     process = spawn(tmp_path / "demo", "--seconds", "100000")
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 2

@@ -96,7 +96,7 @@ def test_bytes_cannot_be_lines(log, context, output):
         export(context, output, "csv", messages=True)
 
 
-def test_typed_columns(log, context, output):
+def test_a_schema_adds_typed_columns(log, context, output):
     log.append("orders", [{"n": 1, "shop": "a"}, {"n": "not a number", "shop": "b"}, 7])
     export(context, output, columns=("committed_id", "position"), schema="n INT, shop STRING")
     found = exported(output)
@@ -112,7 +112,7 @@ def test_typed_columns(log, context, output):
         (Selection(kind="event"), {"kind": "event"}),
     ],
 )
-def test_filters(log, context, output, selection, wanted):
+def test_filters_select_the_rows(log, context, output, selection, wanted):
     log.fill(streams=2, messages=20, partitions=2, events=10)
     log.append("else", [1])
     done = export(context, output, selection=selection, commit_rows=25)
@@ -121,7 +121,7 @@ def test_filters(log, context, output, selection, wanted):
     assert done.committed_id == log.head()["head"]
 
 
-def test_a_range_of_ids_and_times(log, context, output, tmp_path):
+def test_a_range_of_ids_and_times_selects_the_rows(log, context, output, tmp_path):
     log.append("a", list(range(20)), at_once=1)
     ids = [row["committed_id"] for row in log.rows()]
     export(context, output, from_id=ids[3], to_id=ids[7])
@@ -235,7 +235,7 @@ def test_pruning_between_two_rounds_is_an_error(log, context, output):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_killed_while_it_exports_it_exports_every_row_once(spark, log, pipeline, output, chance):
+def test_a_job_killed_while_exporting_exports_every_row_once(spark, log, pipeline, output, chance):
     log.append("orders", list(range(2_000)), at_once=10)
     arguments = ("export", output, "--url", log.url, "--master", "local[2]", "--commit-rows", 200)
     # Some of the ten groups of rows are exported, the others are not.

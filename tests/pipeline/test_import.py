@@ -1,4 +1,4 @@
-"""Imports: every row of the files exactly once, in their order, however often the job is killed or run again."""
+"""Imports: every row of the files exactly once, in order, however often the job is killed or repeated."""
 
 import gzip
 import json
@@ -64,7 +64,7 @@ def test_parquet_rows_become_objects(log, context, inbox):
     assert log.read("orders") == [{"n": 1, "shop": "a", "day": "1970-01-01"}, {"n": 2, "day": "1970-01-02"}]
 
 
-def test_directories_name_columns(log, context, inbox):
+def test_directory_names_become_columns(log, context, inbox):
     for shop in ("a", "b"):
         (inbox / f"shop={shop}").mkdir()
         pq.write_table(pa.table({"n": [1, 2]}), inbox / f"shop={shop}" / "x.parquet")
@@ -99,7 +99,7 @@ def test_compressed_lines(log, context, inbox):
     assert log.read("orders") == [1, 2]
 
 
-def test_rows_into_the_streams_that_they_name(log, context, inbox):
+def test_rows_go_to_the_streams_that_they_name(log, context, inbox):
     (inbox / "a.ndjson").write_text(lines({"shop": "eu/1", "n": 1}, {"shop": "us/1", "n": 2}, {"shop": "eu/1", "n": 3}))
     bring(context, inbox, {"streamColumn": "shop"})
     assert [row["n"] for row in log.read("eu/1")] == [1, 3]
@@ -119,7 +119,7 @@ def test_events_with_ids_and_partitions_from_columns(log, context, inbox):
     assert [json.loads(row["data"]) for row in rows] == [first, second]
 
 
-def test_parquet_rows_into_one_partition(log, context, inbox):
+def test_parquet_rows_become_events_of_one_partition(log, context, inbox):
     pq.write_table(pa.table({"n": list(range(120))}), inbox / "x.parquet")
     bring(context, inbox, {"partitions": "room"})
     assert [json.loads(row["data"])["n"] for row in log.rows(partition="room")] == list(range(120))
@@ -198,7 +198,7 @@ def test_a_file_that_grew_after_it_was_imported_is_refused(log, context, inbox):
         bring(context, inbox)
 
 
-def test_no_column_gets_lost(log, context, inbox):
+def test_no_column_is_lost(log, context, inbox):
     pq.write_table(pa.table({"n": [1]}), inbox / "1.parquet")
     pq.write_table(pa.table({"n": [2], "more": [3]}), inbox / "2.parquet")
     with pytest.raises(BadOption, match="the column 'more'"):
@@ -207,7 +207,7 @@ def test_no_column_gets_lost(log, context, inbox):
     assert log.read("orders") == [{"n": 1}, {"n": 2, "more": 3}]
 
 
-def test_columns_that_came_later_to_a_delta_table(log, context, inbox):
+def test_columns_that_were_added_later_to_a_delta_table_are_imported(log, context, inbox):
     table = str(inbox / "table")
     write_deltalake(table, pa.table({"n": [1]}))
     write_deltalake(table, pa.table({"n": [2], "more": ["x"]}), mode="append", schema_mode="merge")
@@ -245,7 +245,7 @@ def test_a_missing_column_is_refused(log, context, inbox):
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("into", ["stream", "partition"])
-def test_killed_while_it_imports_it_imports_every_row_once(spark, log, pipeline, inbox, into, chance):
+def test_a_job_killed_while_importing_imports_every_row_once(spark, log, pipeline, inbox, into, chance):
     for number in range(7):
         values = [{"n": number * 100 + n} for n in range(100)]
         (inbox / f"{number:02d}.ndjson").write_text(lines(*values))

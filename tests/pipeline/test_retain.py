@@ -49,7 +49,7 @@ def test_events_are_erased_once_every_partition_has_pruned_them(context, log):
     assert floor_of(log, "room-1") == 0
     done = retain(context, policy)
     assert (done.partitions, done.given_up, done.policies, done.faults) == (2, 10, {"policy 1": 10}, 0)
-    # room-2 keeps two of what it shares with room-1, and `kept` has no policy.
+    # room-2 keeps two of the events that it shares with room-1, and `kept` has no policy.
     eventually(lambda: ids(log) == before[:3] + before[5:7] + before[8:])
     assert (floor_of(log, "room-1"), floor_of(log, "room-2"), floor_of(log, "kept")) == (before[7], before[4], 0)
     again = retain(context, policy)
@@ -96,7 +96,7 @@ def test_age_counts_from_the_commit(context, log):
     eventually(lambda: len(log.rows(partition="room")) == 1)
 
 
-def test_bytes_are_those_of_the_messages(context, log):
+def test_bytes_are_counted_from_the_messages(context, log):
     log.submit("room", [{"t": "x" * 92} for _ in range(10)])  # 100 bytes each
     assert retain(context, '[[policy]]\npartitions = "**"\nmax_bytes = "350B"').given_up == 7
     eventually(lambda: len(log.rows()) == 3)

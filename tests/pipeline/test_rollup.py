@@ -78,7 +78,7 @@ def test_windows_are_counted_by_every_dimension(log, context):
     assert done.open > 0
 
 
-def test_bytes_are_those_of_the_messages(log, context):
+def test_bytes_are_counted_from_the_messages(log, context):
     log.append("a", messages(0, 30))
     roll(context)
     first = [row for row in log.rows(stream="a") if row["data"] and '"at": "2026-03-01T12:00' in row["data"]]

@@ -72,7 +72,7 @@ def test_values_are_kept_byte_for_byte(context, log):
     assert '{"é":{"big":12345678901234567890123,"b":1.0,"a":1e2,"s":"\\ud83d\\ude00"}}' in text
 
 
-def test_a_round_folds_only_what_is_new_onto_the_last_snapshot(context, log):
+def test_a_round_folds_only_new_rows_onto_the_last_snapshot(context, log):
     log.submit("room", [{"k": "a", "v": 1}, {"k": "b", "v": 2}])
     log.submit("idle", [{"k": "a", "v": 1}])
     take(context, LWW, partitions=["**"])

@@ -59,7 +59,7 @@ def rows_of(log):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_killed_at_any_time_no_snapshot_is_newer_than_its_data(spark, log, pipeline, kill, chance):
+def test_after_a_kill_at_any_time_no_snapshot_is_newer_than_its_data(spark, log, pipeline, kill, chance):
     arguments = ("snapshot", "lww", "--key", "k", "--value", "v", "--partitions", "room-*", "--streams", "s/*")
     fill(log, "first")
     for _ in range(2):
@@ -108,7 +108,7 @@ def test_killed_at_any_time_retain_prunes_nothing_that_a_policy_keeps(spark, log
     for name, messages in streams.items():
         left = log.read(name)
         assert left == messages[len(messages) - len(left) :]
-        assert left[-3:] == messages[-3:] or len(left) == 2  # an append of two is not divided
+        assert left[-3:] == messages[-3:] or len(left) == 2  # an append of two messages is not split
     context = JobContext(ServerOptions(log.url), pipeline.directory / "mainstem-pipeline" / "retain", master=MASTER[1])
     job = make_retain(RetainOptions(parse_policies(policies.read_text())))
     assert run_once(job, context).faults == 0

@@ -43,16 +43,16 @@ def test_an_archive_of_another_program(context, tmp_path):
     refuse(make_archive(str(tmp_path / "table")), context, "give another location")
 
 
-def test_an_audit_of_no_archive(context, tmp_path):
+def test_an_audit_without_an_archive_is_refused(context, tmp_path):
     refuse(make_audit(AuditOptions(archive=str(tmp_path / "none"))), context, "no Delta table")
 
 
-def test_a_directory_that_is_not_an_export(context, tmp_path):
+def test_a_directory_that_is_not_an_export_is_refused(context, tmp_path):
     (tmp_path / "mine.txt").write_text("x")
     refuse(make_export(str(tmp_path), ExportOptions("parquet")), context, "is not empty")
 
 
-def test_a_delta_table_that_is_not_an_export(context, tmp_path):
+def test_a_delta_table_that_is_not_an_export_is_refused(context, tmp_path):
     write_deltalake(tmp_path / "table", pa.table({"n": [1]}))
     refuse(make_export(str(tmp_path / "table"), ExportOptions("delta")), context, "give another location")
 
@@ -61,7 +61,7 @@ def test_a_delta_table_that_is_not_an_export(context, tmp_path):
     ("exported", "until", "said"),
     [(ExportOptions("csv"), 10_000, "another server"), (ExportOptions("csv", from_id=2), 1, "other options")],
 )
-def test_an_export_of_another_log_or_of_other_rows(context, tmp_path, exported, until, said):
+def test_an_export_of_another_log_or_of_other_rows_is_refused(context, tmp_path, exported, until, said):
     (tmp_path / "out").mkdir()
     journal = {"asked": exported.request, "until": until, "pruned": 0}
     (tmp_path / "out" / "_export.json").write_text(json.dumps(journal))
@@ -74,18 +74,18 @@ def test_an_import_of_nothing(context, tmp_path, format_, said):
     refuse(make_import(source, {"stream": "a"}), context, said)
 
 
-def test_retention_that_needs_an_archive(context, tmp_path):
+def test_retention_that_needs_an_archive_is_refused_without_one(context, tmp_path):
     text = f'[[policy]]\npartitions = "**"\nmax_events = 1\nrequire_archive = "{tmp_path / "none"}"'
     refuse(make_retain(RetainOptions(parse_policies(text))), context, "no archive", BadPolicy)
 
 
-def test_a_checkpoint_of_another_rollup(context):
+def test_a_checkpoint_of_another_rollup_is_refused(context):
     context.checkpoint.mkdir()
     (context.checkpoint / "rollup.json").write_text(json.dumps({"into": "rolled"}))
     refuse(make_rollup(RollupOptions("rolled", window="2m")), context, r"--window 1m.*another --checkpoint")
 
 
-def test_a_checkpoint_of_other_snapshots_or_of_another_log(context):
+def test_a_checkpoint_of_other_snapshots_or_of_another_log_is_refused(context):
     options = SnapshotOptions(TargetSelector(("**",)), make_reducer("state"))
     checkpoint = {"plan": "another one", "url": context.server.url, "committed_id": 10_000}
     context.checkpoint.mkdir()

@@ -63,7 +63,7 @@ def check_environment(environment: dict[str, str]) -> None:
     load_settings({}, {name: value for name, value in environment.items() if value and name.startswith("MAINSTEM_")})
 
 
-def test_every_file_is_yaml():
+def test_every_file_is_valid_yaml():
     files = [*DEPLOY.rglob("*.yaml")]
     assert len(files) >= 5
     for file in files:

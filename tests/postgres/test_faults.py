@@ -119,7 +119,7 @@ async def test_an_unknown_outcome_is_reported_as_such_and_found_later(postgres_u
 
 
 @pytest.mark.parametrize("statement", [b"FOR UPDATE", b"pg_notify", b"unnest", b"clock_timestamp"])
-async def test_a_connection_that_breaks_before_the_commit_costs_a_retry_at_most(postgres_url, statement, monkeypatch):
+async def test_a_connection_that_breaks_before_the_commit_costs_at_most_a_retry(postgres_url, statement, monkeypatch):
     monkeypatch.setattr(PostgresStore, "_alone", False)
     async with Relay(postgres_url) as relay, open_nodes(relay.url, 1) as (node,):
         for number in range(3):

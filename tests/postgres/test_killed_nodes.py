@@ -44,7 +44,7 @@ def start_writers(nodes: list[ServerProcess], number: int) -> tuple[list[Endpoin
 
 def check_everything(nodes: list[ServerProcess], writers: list[PatientProducer]) -> None:
     contents = {read_stream(node, LOAD) for node in nodes}
-    assert len(contents) == 1, "the nodes show different things"
+    assert len(contents) == 1, "the nodes show different data"
     found: dict[str, list[int]] = defaultdict(list)
     for line in contents.pop().decode().splitlines():
         name, number = line.split(":")
@@ -91,7 +91,7 @@ def test_killed_nodes_lose_nothing_and_store_nothing_twice(start_nodes, postgres
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT], ids=["restarted", "crashed"])
-def test_a_database_that_restarts_under_load_costs_retries_and_nothing_else(start_nodes, postgres, postgres_url, how):
+def test_a_database_that_restarts_under_load_causes_retries_and_nothing_else(start_nodes, postgres, postgres_url, how):
     nodes = start_nodes(2)
     assert ask(nodes[0], "PUT", LOAD, headers=TEXT).status == 201
     endpoints, writers = start_writers(nodes, 3)

@@ -148,7 +148,7 @@ async def test_readers_do_not_wait_for_a_committer_that_cannot_lock_the_head(pos
         assert not one.store._head_wait.done()
 
 
-async def test_appends_to_topics_that_nobody_watches_are_not_fetched(postgres_url):
+async def test_appends_to_unwatched_topics_are_not_fetched(postgres_url):
     async with open_nodes(postgres_url) as (one, two):
         await one.log.submit(Add("x"))
         await two.hear(1)
@@ -316,7 +316,7 @@ async def test_a_query_that_is_overtaken_by_the_nodes_own_commit_undoes_nothing(
             async def commit() -> None:
                 await node.log.submit(Add("x", origin=1))
 
-            jobs = ([commit], []) if when == "before it is looked" else ([], [commit])
+            jobs = ([commit], []) if when == "before the read" else ([], [commit])
             async with node.store._readers.acquire() as db, node.store._applying_saves:
                 await node.store._apply_saves(LateAnswers(db, *jobs))
             assert Key(COUNTERS, "x") in node.store._cache

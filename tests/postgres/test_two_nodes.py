@@ -80,7 +80,7 @@ def test_a_long_poll_is_woken_by_the_other_node(pair):
         timer.join()
         assert reply.status_code == 200
         assert reply.content == b"%d" % number
-        assert time.monotonic() - began < 5  # the wait itself would be 30 s
+        assert time.monotonic() - began < 5  # the poll itself would wait for 30 s
         offset = reply.headers["stream-next-offset"]
 
 
@@ -93,7 +93,7 @@ def read_events(client: httpx2.Client, until: bytes) -> bytes:
                 data += line.removeprefix("data:").encode()
                 if data.endswith(until):
                     return data
-    raise AssertionError("the response ended before the mark came")
+    raise AssertionError("the response ended before the mark")
 
 
 def test_sse_readers_of_both_nodes_get_everything_once_and_in_the_same_order(pair, browse, start_nodes):
@@ -179,7 +179,7 @@ async def test_events_of_both_nodes_reach_every_subscriber_once_and_in_order(sta
                 broadcasts.append(message["payload"])
         assert await peer.flush() == []
         assert ids_of(broadcasts) == sorted(ids_of(broadcasts))
-        assert not set(own) & set(ids_of(broadcasts))  # its own events never come back
+        assert not set(own) & set(ids_of(broadcasts))  # a connection's own events never come back
         ids = sorted([*own, *ids_of(broadcasts)])
     for watcher in watchers:
         assert ids_of(await watcher.next_broadcasts(80)) == ids
@@ -336,7 +336,7 @@ def test_the_log_is_the_same_on_both_nodes(pair):
     assert len(logs[0].content.splitlines()) == 10
 
 
-def test_the_command_line_checks_the_database(pair, postgres, postgres_url):
+def test_the_command_line_can_check_the_database(pair, postgres, postgres_url):
     pair[0].put(PATH, headers=TEXT, content=b"x")
     command = [*COMMAND, "check", "--store", postgres_url]
     assert subprocess.run(command, capture_output=True, timeout=60).returncode == 0

@@ -1,7 +1,7 @@
 """Spark drivers in separate processes, which tests kill together with everything that they have started.
 
-As a program: one run of a query from the stream `in` to somewhere else, with what is there. The rows pass a gate: as
-long as the file `gate` is there, the rows of all tasks but the first wait in front of it.
+As a program, this file runs a query once from the stream `in` to a target, over the existing data. The rows pass a
+gate: as long as the file `gate` exists, the rows of all tasks except the first wait in front of it.
 """
 
 import json
@@ -30,7 +30,7 @@ class Driver:
             stderr=self._log,
             stdin=subprocess.DEVNULL,
             env=environment,
-            start_new_session=True,  # Python, Java and its workers are one group
+            start_new_session=True,  # Python, Java and its workers form one group
         )
 
     @property

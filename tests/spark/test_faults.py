@@ -49,7 +49,7 @@ def hold(folder):
     return wait
 
 
-def test_a_server_killed_while_it_is_read(spark, start_on_fixed_port, open_log, tmp_path):
+def test_a_server_killed_while_it_is_read_costs_no_row(spark, start_on_fixed_port, open_log, tmp_path):
     server = start_on_fixed_port()
     log = open_log(server.url)
     fill(log)
@@ -63,7 +63,7 @@ def test_a_server_killed_while_it_is_read(spark, start_on_fixed_port, open_log, 
     assert_once(log)
 
 
-def test_a_server_killed_while_it_is_written(spark, start_on_fixed_port, open_log, tmp_path):
+def test_a_server_killed_while_it_is_written_to_costs_no_row(spark, start_on_fixed_port, open_log, tmp_path):
     server = start_on_fixed_port()
     log = open_log(server.url)
     fill(log)
@@ -72,12 +72,12 @@ def test_a_server_killed_while_it_is_written(spark, start_on_fixed_port, open_lo
     eventually(lambda: log.head_id() > before + 10)
     server.kill()
     server.start()
-    assert log.head_id() < before + ROWS // 12, "it was killed too late"
+    assert log.head_id() < before + ROWS // 12, "the server was killed too late"
     assert query.awaitTermination(90)
     assert_once(log)
 
 
-def test_a_server_killed_while_events_are_submitted(spark, start_on_fixed_port, open_log, tmp_path):
+def test_a_server_killed_while_events_are_submitted_costs_no_event(spark, start_on_fixed_port, open_log, tmp_path):
     server = start_on_fixed_port()
     log = open_log(server.url)
     fill(log)
@@ -131,7 +131,7 @@ def test_tasks_that_fail_at_first_and_are_retried(spark, start_server, open_log,
     assert_once(log)
 
 
-def test_tasks_that_fail_for_good_leave_nothing_in_the_stream(spark, start_server, open_log, tmp_path):
+def test_tasks_that_fail_permanently_leave_nothing_in_the_stream(spark, start_server, open_log, tmp_path):
     log = open_log(start_server().url)
     fill(log)
 

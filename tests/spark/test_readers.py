@@ -47,7 +47,7 @@ def filled(shared, name):
     return shared
 
 
-def test_every_column_of_a_message_is_there(spark, shared, name):
+def test_a_message_has_every_column(spark, shared, name):
     begin = datetime.now(UTC)
     shared.http.put(f"/v1/stream/{name}", headers=JSON_TYPE)
     producer = {"Producer-Id": "p", "Producer-Epoch": "0", "Producer-Seq": "0"}
@@ -70,13 +70,13 @@ def test_a_batch_read_is_split_over_tasks_and_complete(spark, filled, name):
     assert frame.select("offset").distinct().count() == 1_000
 
 
-def test_a_read_of_nothing_is_empty(spark, shared, name):
+def test_a_read_without_matches_is_empty(spark, shared, name):
     assert read(spark, shared, streams=name).count() == 0
     assert read(spark, shared, streams=name, startingId="latest").count() == 0
     assert read(spark, shared, startingId=10, endingId=5).count() == 0
 
 
-def test_a_range_of_ids_has_both_ends(spark, filled, name):
+def test_a_range_of_ids_includes_both_ends(spark, filled, name):
     ids = sorted({row.committed_id for row in read(spark, filled, streams=name).select("committed_id").collect()})
     part = read(spark, filled, streams=name, startingId=ids[2], endingId=ids[4])
     assert sorted({row.committed_id for row in part.collect()}) == ids[2:5]
@@ -154,7 +154,7 @@ def test_available_now_reads_up_to_the_head_and_continues_from_its_checkpoint(sp
 
 
 @pytest.mark.parametrize("limit", [{"maxRowsPerTrigger": 300}, {"maxBytesPerTrigger": 9_000}])
-def test_a_limit_makes_several_batches(spark, start_server, open_log, tmp_path, limit):
+def test_a_limit_splits_the_data_into_several_batches(spark, start_server, open_log, tmp_path, limit):
     log = open_log(start_server("--store", "memory").url)
     log.append("s", [{"n": number} for number in range(1_000)], at_once=50)
     query = land(follow(spark, log, **limit), tmp_path)

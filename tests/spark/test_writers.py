@@ -52,7 +52,7 @@ def test_any_thread_that_asked_for_the_session_can_write(spark, rooms, name, tmp
     assert len(rooms.read(f"{name}/out")) == 500
 
 
-def test_the_producer_is_the_query_and_the_epoch_the_batch(spark, start_server, open_log, tmp_path):
+def test_the_producer_is_named_after_the_query_and_its_epoch_is_the_batch(spark, start_server, open_log, tmp_path):
     log = open_log(start_server("--store", "memory").url)
     log.append("in", [{"n": number} for number in range(500)], at_once=50)
     query = pump(
@@ -72,7 +72,7 @@ def test_the_bytes_of_a_column_are_kept(spark, rooms, name, tmp_path):
     assert len(rows) == 500
 
 
-def test_text_goes_into_a_stream_of_text(spark, shared, name):
+def test_text_can_be_written_to_a_text_stream(spark, shared, name):
     frame = spark.createDataFrame([("a\n",), ("b\n",)], "value STRING").coalesce(1)
     write(frame, shared, stream=name, contentType="text/plain")
     assert shared.http.get(f"/v1/stream/{name}").text == "a\nb\n"
@@ -116,7 +116,7 @@ def test_a_rejected_event_stops_the_write_unless_rejected_events_are_skipped(spa
     assert len(shared.rows(partition=name)) == 1
 
 
-def test_a_batch_write_with_a_producer_id_is_done_once(spark, shared, name, tmp_path):
+def test_a_batch_write_with_a_producer_id_is_stored_once(spark, shared, name, tmp_path):
     frame = spark.range(1_000)
     for partitions in (2, 5, 1):
         options = {"producerId": f"job {name}", "stagingLocation": str(tmp_path), "chunkBytes": "1000"}
