@@ -21,7 +21,7 @@ UPGRADE = {
 
 
 class Guarded(NamedTuple):
-    """A server that wants tokens: of a shared secret, and of an issuer with RSA keys."""
+    """A server that requires tokens: of a shared secret, and of an issuer with RSA keys."""
 
     server: ServerThread
     secret: Issuer
@@ -83,7 +83,7 @@ def shake_hands():
 
 
 def wrong_tokens(guarded: Guarded) -> dict[str, str | None]:
-    """Everything that is not a valid token of somebody who may do everything."""
+    """Return every kind of token that is invalid, although its claims would allow everything."""
     now_s = time.time()
     assert isinstance(guarded.rsa.key, RSAKey)
     public_pem = guarded.rsa.key.as_pem(private=False)
@@ -103,7 +103,7 @@ def wrong_tokens(guarded: Guarded) -> dict[str, str | None]:
 
 
 def sign_with_public_key(pem: bytes) -> str:
-    """The classic forgery: a verifier that believes the token's alg takes the public key for an HMAC secret."""
+    """The classic forgery: a verifier that trusts the token's alg would use the public key as an HMAC secret."""
     import base64
     import hashlib
     import hmac

@@ -1,4 +1,4 @@
-"""Every endpoint, and what it needs: each is called against a stream of its own that an admin has prepared."""
+"""Every endpoint and the rights that it needs: each is called on its own stream, which an admin has prepared."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ class Endpoint(NamedTuple):
     method: str
     url: str
     needs: frozenset[str]
-    """read, write, partition, admin; nothing means that any token will do."""
+    """read, write, partition, admin; empty if any valid token is enough."""
     prepare: Prepare = lambda admin, path: None
     options: Callable[[str], dict[str, Any]] = lambda path: {}
 
@@ -61,7 +61,7 @@ def make_source(admin: httpx2.Client, path: str) -> None:
 
 
 def make_subscription(admin: httpx2.Client, path: str) -> None:
-    """A pull-wake with work to do."""
+    """Create a pull-wake with pending work."""
     url = SUBSCRIPTIONS + path.replace("/", "-")
     make_stream(admin, path + "/a")
     made = admin.put(url, json={"type": "pull-wake", "streams": [path + "/a"], "wake_stream": path + "/wakes"})

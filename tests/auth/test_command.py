@@ -1,4 +1,4 @@
-"""`mainstem token`, as a process, and the tokens that it makes against a real server."""
+"""`mainstem token` as a process, and the tokens that it makes against a real server."""
 
 import json
 import stat
@@ -24,7 +24,7 @@ def secret(tmp_path) -> str:
     return file
 
 
-def test_a_new_secret_is_its_owners_alone_and_never_overwritten(tmp_path, secret):
+def test_a_new_secret_is_readable_by_its_owner_only_and_never_overwritten(tmp_path, secret):
     assert stat.S_IMODE(Path(secret).stat().st_mode) == 0o600
     content = Path(secret).read_bytes()
     assert len(content) > 32
@@ -37,7 +37,7 @@ def test_a_new_secret_is_its_owners_alone_and_never_overwritten(tmp_path, secret
     assert (tmp_path / "other").read_bytes() != content
 
 
-def test_a_server_takes_the_tokens_that_the_command_makes(start_server, connect_to, secret):
+def test_a_server_accepts_the_tokens_that_the_command_makes(start_server, connect_to, secret):
     server = start_server("--store", "memory", "--jwt-secret-file", secret)
     client = connect_to(server)
     assert client.get("/v1/streams").status_code == 401
@@ -59,12 +59,12 @@ def test_a_server_takes_the_tokens_that_the_command_makes(start_server, connect_
     assert client.get("/v1/partition/team", headers=users).status_code == 403
 
 
-def test_a_server_on_a_public_address_is_allowed_with_tokens(start_server, secret):
+def test_a_server_with_tokens_may_use_a_public_address(start_server, secret):
     server = start_server("--store", "memory", "--host", "0.0.0.0", "--jwt-secret-file", secret)
     assert server.url.startswith("http://0.0.0.0:")
 
 
-def test_json_output_tells_when_the_token_ends(secret):
+def test_json_output_contains_the_expiry_of_the_token(secret):
     done = run("--secret-file", secret, "--client-id", "me", "--expires-in", "30d", "--json")
     made = json.loads(done.stdout)
     assert set(made) == {"token", "client_id", "expires_at"}
@@ -86,7 +86,7 @@ def test_json_output_tells_when_the_token_ends(secret):
         (["--secret-file", "{secret}", "--client-id", "me", "--new-secret", "x"], "--new-secret"),
     ],
 )
-def test_bad_usage_is_named(secret, arguments, said):
+def test_an_error_names_the_invalid_option(secret, arguments, said):
     done = run(*(argument.format(secret=secret) for argument in arguments))
     assert done.returncode == 2
     assert said in done.stderr

@@ -1,4 +1,4 @@
-"""The guarded app inside another one."""
+"""The app with tokens, mounted in another app."""
 
 import httpx2
 import pytest
@@ -11,7 +11,7 @@ from tests.auth.endpoints import TEXT
 from tests.support.issuers import bearer
 
 
-async def test_a_mounted_app_wants_tokens_too(secret_file):
+async def test_a_mounted_app_requires_tokens_too(secret_file):
     file, issuer = secret_file
     mainstem = create_app(store="memory", jwt_secret_file=file)
     host = Starlette(routes=[Mount("/streams", mainstem)])
@@ -30,6 +30,6 @@ async def test_a_mounted_app_wants_tokens_too(secret_file):
         assert (await client.get("/v1/stream/a/b?token=x", headers=token)).status_code == 400
 
 
-def test_an_app_with_bad_settings_is_not_made(tmp_path):
+def test_an_app_with_invalid_settings_is_not_created(tmp_path):
     with pytest.raises(SettingsError, match="missing"):
         create_app(store="memory", jwt_secret_file=str(tmp_path / "missing"))

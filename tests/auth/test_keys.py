@@ -26,7 +26,7 @@ def clock():
 
 @pytest.mark.parametrize("alg", PUBLIC)
 @pytest.mark.parametrize("kid", ["k1", None])
-def test_a_jwks_file_brings_keys_of_each_kind(tmp_path, start_thread, connect_to, alg, kid):
+def test_a_jwks_file_may_hold_keys_of_every_type(tmp_path, start_thread, connect_to, alg, kid):
     issuer = Issuer(alg, kid)
     other = Issuer(alg, kid)
     client = connect_to(start_thread(jwks=write_jwks(tmp_path / "jwks.json", issuer)))
@@ -34,7 +34,7 @@ def test_a_jwks_file_brings_keys_of_each_kind(tmp_path, start_thread, connect_to
     assert not may_enter(client, other.token(admin=True))
 
 
-def test_both_names_of_the_same_signature_are_known(tmp_path, start_thread, connect_to):
+def test_both_names_of_the_same_signature_are_accepted(tmp_path, start_thread, connect_to):
     issuer = Issuer("EdDSA", "ed")
     for announced in ("EdDSA", "Ed25519", None):
         jwk = {**issuer.jwk, **({} if announced is None else {"alg": announced})}
@@ -45,7 +45,7 @@ def test_both_names_of_the_same_signature_are_known(tmp_path, start_thread, conn
             assert may_enter(client, sign(issuer.key, alg, {"admin": True}, kid="ed"))
 
 
-def test_keys_for_other_purposes_are_left_out(tmp_path, start_thread, connect_to):
+def test_keys_for_other_purposes_are_ignored(tmp_path, start_thread, connect_to):
     good, encrypting, wrapping, renamed = (Issuer("RS256", name) for name in ("good", "enc", "ops", "alg"))
     symmetric = Issuer("HS256", "oct")
     odd = [
@@ -66,7 +66,7 @@ def test_keys_for_other_purposes_are_left_out(tmp_path, start_thread, connect_to
         assert not may_enter(client, issuer.token(admin=True))
 
 
-def test_header_fields_that_are_not_ours_do_no_harm_but_critical_ones_do(tmp_path, start_thread, connect_to):
+def test_unknown_header_fields_are_ignored_unless_they_are_critical(tmp_path, start_thread, connect_to):
     issuer = Issuer("ES256", "k")
     client = connect_to(start_thread(jwks=write_jwks(tmp_path / "jwks.json", issuer)))
     claims = {"admin": True}
@@ -77,7 +77,7 @@ def test_header_fields_that_are_not_ours_do_no_harm_but_critical_ones_do(tmp_pat
     assert not may_enter(client, good + ".AA.AA")
 
 
-def test_a_new_key_of_a_url_is_found_when_a_token_names_it(start_thread, connect_to, clock):
+def test_a_new_key_is_fetched_when_a_token_names_it(start_thread, connect_to, clock):
     old, new = Issuer("ES256", "old"), Issuer("ES256", "new")
     with serve_keys(jwks(old)) as keys:
         client = connect_to(start_thread(jwks=keys.url, clock_us=clock))
@@ -85,7 +85,7 @@ def test_a_new_key_of_a_url_is_found_when_a_token_names_it(start_thread, connect
         assert not may_enter(client, new.token(admin=True))
         assert keys.asked == 2
         keys.body = jwks(old, new)
-        assert not may_enter(client, new.token(admin=True))  # not again so soon
+        assert not may_enter(client, new.token(admin=True))  # not fetched again so soon
         assert keys.asked == 2
         clock.advance(auth.JWKS_RETRY_S_MIN)
         assert may_enter(client, new.token(admin=True))
@@ -93,33 +93,33 @@ def test_a_new_key_of_a_url_is_found_when_a_token_names_it(start_thread, connect
         assert keys.asked == 3
 
 
-def test_a_withdrawn_key_takes_its_tokens_along(start_thread, connect_to, clock):
+def test_a_withdrawn_key_invalidates_its_tokens(start_thread, connect_to, clock):
     old, new = Issuer("EdDSA", "old"), Issuer("EdDSA", "new")
     with serve_keys(jwks(old)) as keys:
         client = connect_to(start_thread(jwks=keys.url, clock_us=clock))
         token = old.token(admin=True)
         assert client.put(ROOT + "a", headers={**TEXT, **bearer(token)}).status_code == 201
         keys.body = jwks(new)
-        assert may_enter(client, token)  # nobody has told us yet
+        assert may_enter(client, token)  # the server has not fetched the new keys yet
         assert may_enter(client, new.token(admin=True))
         append = client.post(ROOT + "a", headers={**TEXT, **bearer(token)}, content=b"x")
         assert append.status_code == 401
 
 
-def test_keys_are_loaded_again_from_time_to_time(monkeypatch, start_thread, connect_to):
+def test_keys_are_fetched_again_regularly(monkeypatch, start_thread, connect_to):
     monkeypatch.setattr(auth, "JWKS_REFRESH_S", 0.01)
     old, new = Issuer("EdDSA", "k"), Issuer("EdDSA", "k")
     with serve_keys(jwks(old)) as keys:
         client = connect_to(start_thread(jwks=keys.url))
         assert may_enter(client, old.token(admin=True))
         keys.body = jwks(new)
-        # One that was under way may still have got the old keys; the second one after it has not.
+        # A fetch that was in progress may still have received the old keys; the second one after it cannot.
         keys.wait_until_asked(keys.asked + 3)
         assert may_enter(client, new.token(admin=True))
         assert not may_enter(client, old.token(admin=True))
 
 
-def test_an_issuer_that_fails_leaves_the_keys_as_they_were(start_thread, connect_to, clock):
+def test_an_issuer_that_fails_leaves_the_keys_unchanged(start_thread, connect_to, clock):
     old, new = Issuer("ES256", "old"), Issuer("ES256", "new")
     with serve_keys(jwks(old)) as keys:
         client = connect_to(start_thread(jwks=keys.url, clock_us=clock))
@@ -136,11 +136,11 @@ def test_an_issuer_that_fails_leaves_the_keys_as_they_were(start_thread, connect
             clock.advance(auth.JWKS_RETRY_S_MIN)
             asked = keys.asked
             assert not may_enter(client, new.token(admin=True))
-            assert keys.asked == asked + 1  # in particular, a redirect was not followed
+            assert keys.asked == asked + 1  # in particular, the redirect was not followed
             assert may_enter(client, token)
 
 
-def test_a_server_whose_issuer_is_away_says_so_and_recovers(start_thread, connect_to, clock):
+def test_a_server_whose_issuer_is_unreachable_reports_it_and_recovers(start_thread, connect_to, clock):
     issuer = Issuer("ES256", "k")
     with serve_keys(jwks(issuer)) as keys:
         keys.status = 503
@@ -154,7 +154,7 @@ def test_a_server_whose_issuer_is_away_says_so_and_recovers(start_thread, connec
         assert may_enter(client, issuer.token(admin=True))
 
 
-def test_a_known_token_ends_and_begins_with_its_time(secret_file, start_thread, connect_to, clock):
+def test_a_cached_token_is_valid_only_within_its_time(secret_file, start_thread, connect_to, clock):
     file, issuer = secret_file
     client = connect_to(start_thread(jwt_secret_file=file, clock_us=clock))
     start_s = START_US // SECOND_US
@@ -174,7 +174,7 @@ def test_a_known_token_ends_and_begins_with_its_time(secret_file, start_thread, 
     assert append() == 401
     assert client.get(ROOT + "a", headers=token).status_code == 401
     assert client.get(ROOT + "a", headers=token).json()["detail"] == "the token has expired"
-    clock.now_us = START_US  # clocks are set back sometimes, and the token is early again
+    clock.now_us = START_US  # clocks are sometimes set back, and the token is then too early again
     assert append() == 401
 
 
@@ -192,7 +192,9 @@ def test_a_known_token_ends_and_begins_with_its_time(secret_file, start_thread, 
         ({}, False),
     ],
 )
-def test_issuer_and_audience_must_fit_when_they_are_asked_for(secret_file, start_thread, connect_to, claims, allowed):
+def test_the_issuer_and_audience_must_match_if_they_are_configured(
+    secret_file, start_thread, connect_to, claims, allowed
+):
     file, issuer = secret_file
     client = connect_to(start_thread(jwt_secret_file=file, jwt_issuer="me", jwt_audience="us", store="memory"))
     assert may_enter(client, issuer.token(admin=True, **claims)) is allowed

@@ -1,4 +1,4 @@
-"""Live reads with a token: they work, they are private, and they end with it."""
+"""Live reads with a token: they work, they are private, and they end when the token expires."""
 
 import threading
 
@@ -17,7 +17,7 @@ def reader(guarded, path, connect_to):
     return client
 
 
-def test_an_sse_reader_gets_what_is_appended_later(admin, reader, path):
+def test_an_sse_reader_gets_later_appends(admin, reader, path):
     make_stream(admin, path)
     with open_events(reader, f"{ROOT}{path}?offset=-1&live=sse") as events:
         assert next(events).data == "data"
@@ -26,7 +26,7 @@ def test_an_sse_reader_gets_what_is_appended_later(admin, reader, path):
         assert next(events).data == "more"
 
 
-def test_a_long_poll_gets_what_is_appended_later(admin, reader, path):
+def test_a_long_poll_gets_later_appends(admin, reader, path):
     make_stream(admin, path)
     at = admin.head(ROOT + path).headers["stream-next-offset"]
     found = []
@@ -39,7 +39,7 @@ def test_a_long_poll_gets_what_is_appended_later(admin, reader, path):
 
 @pytest.fixture
 def brief(secret_file, start_thread, connect_to, path):
-    """A reader whose token has half a second left, by a clock that stands still."""
+    """A reader whose token has half a second left, with a clock that stands still."""
     file, issuer = secret_file
     server = start_thread(jwt_secret_file=file, store="memory", clock_us=FakeClock())
     client = connect_to(server)
@@ -50,20 +50,20 @@ def brief(secret_file, start_thread, connect_to, path):
 
 
 @pytest.mark.parametrize("url", [ROOT + "{path}?offset=-1&live=sse", "/v1/stream-set?stream={path}&live=sse"])
-@pytest.mark.timeout(30)  # far before a stream's usual end
-def test_an_sse_stream_ends_in_good_order_with_its_token(brief, path, url):
+@pytest.mark.timeout(30)  # far less than the usual length of a response
+def test_an_sse_response_ends_cleanly_when_its_token_expires(brief, path, url):
     reply = brief.get(url.format(path=path))
     assert reply.status_code == 200
     assert "data" in reply.text
 
 
-@pytest.mark.timeout(20)  # before the end of a usual wait
-def test_a_long_poll_ends_with_its_token(brief, path):
+@pytest.mark.timeout(20)  # less than the usual length of a long-poll
+def test_a_long_poll_ends_when_its_token_expires(brief, path):
     assert brief.get(f"{ROOT}{path}?offset=now&live=long-poll").status_code == 204
 
 
 @pytest.mark.parametrize("query", ["", "?offset=-1&live=long-poll", "?offset=-1&live=sse"])
-def test_what_a_token_reads_stays_out_of_shared_caches(admin, reader, path, query):
+def test_reads_with_a_token_are_not_stored_in_shared_caches(admin, reader, path, query):
     make_closed(admin, path)
     reply = reader.get(ROOT + path + query)
     assert reply.status_code == 200
@@ -83,7 +83,7 @@ def test_a_set_is_private_too(admin, reader, path):
     assert (reply.headers["cache-control"], reply.headers["vary"]) == ("private, no-cache", "authorization")
 
 
-def test_what_everybody_may_have_stays_public(client):
+def test_public_replies_stay_public(client):
     assert client.get(ROOT + "__ds/jwks.json").headers["cache-control"] == "public, max-age=300"
 
 

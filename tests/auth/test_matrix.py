@@ -33,7 +33,7 @@ def refused(guarded):
 
 @pytest.fixture
 def callers(guarded, path):
-    """Tokens that differ only in what they allow."""
+    """Tokens that differ only in their rights."""
     own = [path, path + "/**"]
     token = guarded.secret.token
     return {
@@ -76,11 +76,11 @@ def test_without_a_valid_token_nothing_is_served(client, refused, path, endpoint
 
 @pytest.mark.parametrize("caller", RIGHTS)
 @pytest.mark.parametrize("endpoint", GUARDED, ids=by_name)
-def test_a_token_allows_what_its_claims_say_and_no_more(admin, client, callers, path, endpoint, caller):
+def test_a_token_allows_exactly_what_its_claims_say(admin, client, callers, path, endpoint, caller):
     endpoint.prepare(admin, path)
     allowed = endpoint.needs <= RIGHTS[caller]
     replies = [endpoint.call(client, path, bearer(callers[caller]))]
-    if endpoint.method == "POST":  # now the token is known, and an append takes the fast path
+    if endpoint.method == "POST":  # now the token is cached, and an append takes the fast path
         replies.append(endpoint.call(client, path, bearer(callers[caller])))
     for reply in replies:
         if allowed:
@@ -122,8 +122,8 @@ def test_a_forbidden_head_names_the_stream_in_a_header(client, callers):
 
 @pytest.mark.parametrize("caller", ["other", "nothing"])
 @pytest.mark.parametrize("endpoint", [e for e in GUARDED if e.needs and "{id}/" not in e.url + "/"], ids=by_name)
-def test_a_refusal_does_not_tell_whether_the_stream_exists(admin, client, callers, path, endpoint, caller):
-    """Those that name a subscription have tests of their own."""
+def test_a_refusal_does_not_reveal_whether_the_stream_exists(admin, client, callers, path, endpoint, caller):
+    """Endpoints of subscriptions have their own tests."""
     before = endpoint.call(client, path, bearer(callers[caller]))
     endpoint.prepare(admin, path)
     after = endpoint.call(client, path, bearer(callers[caller]))
@@ -133,13 +133,13 @@ def test_a_refusal_does_not_tell_whether_the_stream_exists(admin, client, caller
 
 @pytest.mark.parametrize("wrong", ["no token", "bad signature", "expired"])
 @pytest.mark.parametrize("endpoint", OPEN, ids=by_name)
-def test_some_things_are_for_everybody(client, refused, path, endpoint, wrong):
+def test_open_endpoints_need_no_token(client, refused, path, endpoint, wrong):
     assert endpoint.call(client, path, refused[wrong]).status_code in (200, 204)
 
 
 @pytest.mark.parametrize("action", ["callback", "ack", "release"])
 @pytest.mark.parametrize("caller", ["nothing", "admin"])
-def test_a_wake_is_answered_with_its_own_token_and_no_other(client, callers, path, action, caller):
+def test_a_wake_is_acknowledged_only_with_its_own_token(client, callers, path, action, caller):
     body = {"wake_id": "w", "generation": 1}
     make = {"type": "pull-wake", "pattern": path + "/**", "wake_stream": path + "/wakes"}
     url = SUBSCRIPTIONS + path.replace("/", "-")
@@ -149,7 +149,7 @@ def test_a_wake_is_answered_with_its_own_token_and_no_other(client, callers, pat
     assert reply.headers["www-authenticate"].startswith('Bearer error="invalid_token", error_description="')
 
 
-def test_a_worker_claims_with_its_token_and_goes_on_with_the_one_of_the_wake(admin, client, callers, path):
+def test_a_worker_claims_with_its_own_token_and_continues_with_that_of_the_wake(admin, client, callers, path):
     url = SUBSCRIPTIONS + path.replace("/", "-")
     make = {"type": "pull-wake", "pattern": path + "/**", "wake_stream": path + "/wakes"}
     assert client.put(url, json=make, headers=bearer(callers["both"])).status_code == 201
@@ -159,20 +159,20 @@ def test_a_worker_claims_with_its_token_and_goes_on_with_the_one_of_the_wake(adm
     acked = client.post(url + "/ack", json=grip, headers=bearer(claimed["token"]))
     assert acked.status_code == 200, acked.text
     assert client.post(url + "/release", json=grip, headers=bearer(claimed["token"])).status_code == 204
-    # The token of the wake opens nothing else.
+    # The token of the wake grants nothing else.
     assert client.get(ROOT + path + "/a", headers=bearer(claimed["token"])).status_code == 401
     assert client.get(url, headers=bearer(claimed["token"])).status_code == 401
 
 
 @pytest.mark.parametrize("what", ["POST /v1/stream/__ds/keys/rotate", "PUT /v1/snapshot/p", "POST /v1/prune"])
-def test_the_admin_has_the_last_word(admin, client, callers, what):
+def test_only_an_admin_may_rotate_keys_put_snapshots_and_prune(admin, client, callers, what):
     method, url = what.split()
     assert client.request(method, url, headers=bearer(callers["both"]), json={}).status_code in (403, 404)
     assert admin.request(method, url, json={}).status_code not in (401, 403)
 
 
 @pytest.mark.parametrize("url", ["/", "/v1/nothing", "/v1/stream/", "/v1/stream/__ds/nothing", "/v1/stream/%zz"])
-def test_even_paths_that_do_not_exist_need_a_token(admin, client, url):
+def test_even_missing_paths_need_a_token(admin, client, url):
     assert client.get(url).status_code == 401
     assert admin.get(url).status_code in (400, 404)
 
@@ -188,11 +188,11 @@ def test_even_paths_that_do_not_exist_need_a_token(admin, client, url):
         "/v1/stream/a/__ds/jwks.json",
     ],
 )
-def test_only_the_very_paths_that_are_open_are_open(client, url):
+def test_only_exactly_the_open_paths_are_open(client, url):
     assert client.post(url, json={}).status_code == 401
 
 
-def test_an_escaped_path_is_judged_by_the_stream_that_it_names(admin, client, guarded, path):
+def test_an_escaped_path_is_authorised_as_the_stream_that_it_names(admin, client, guarded, path):
     make_stream(admin, path)
     token = bearer(guarded.secret.token(streams=[path]))
     escaped = ROOT + path.replace("t", "%74").replace("/", "%2F")
@@ -201,14 +201,14 @@ def test_an_escaped_path_is_judged_by_the_stream_that_it_names(admin, client, gu
 
 
 @pytest.mark.parametrize("alg", ["RS256", "HS256"])
-def test_both_kinds_of_keys_work_side_by_side(guarded, client, admin, path, alg):
+def test_both_types_of_keys_work_side_by_side(guarded, client, admin, path, alg):
     make_stream(admin, path)
     issuer: Issuer = guarded.rsa if alg == "RS256" else guarded.secret
     good = issuer.token(streams=["**"], exp=time.time() + 60, nbf=time.time() - 60)
     assert client.get(ROOT + path, headers=bearer(good)).status_code == 200
 
 
-def test_two_tokens_are_none(guarded, client):
+def test_two_tokens_in_one_request_are_refused(guarded, client):
     good = guarded.secret.token(admin=True)
     two = [("authorization", f"Bearer {good}"), ("authorization", f"Bearer {good}")]
     for _ in range(2):
@@ -225,18 +225,18 @@ def test_the_scheme_may_be_written_in_any_case(guarded, client, admin, path):
 
 @pytest.mark.parametrize("url", ["/v1/streams", "/healthz", "/v1/stream/__ds/jwks.json", "/v1/stream/a"])
 @pytest.mark.parametrize("name", ["token", "access_token", "jwt", "authorization", "Access_Token", "%74oken"])
-def test_a_token_in_a_url_is_refused_even_beside_a_good_one(admin, url, name):
+def test_a_token_in_a_url_is_refused_even_next_to_a_valid_one(admin, url, name):
     reply = admin.get(f"{url}?a=b&{name}=abc")
     assert (reply.status_code, reply.json()["code"]) == (400, "token_in_url")
     assert "abc" not in reply.text
 
 
-def test_other_parameters_stay_the_applications_own(admin, path):
+def test_other_parameters_are_left_to_the_application(admin, path):
     make_stream(admin, path)
     assert admin.get(f"{ROOT}{path}?tokens=1&my_token=2").status_code == 200
 
 
-def test_the_refused_request_has_changed_nothing(admin, client, callers, path):
+def test_a_refused_request_changes_nothing(admin, client, callers, path):
     make_stream(admin, path)
     for method in ("PUT", "POST", "DELETE"):
         assert client.request(method, ROOT + path, headers=TEXT, content=b"x").status_code == 401
@@ -245,7 +245,7 @@ def test_the_refused_request_has_changed_nothing(admin, client, callers, path):
     assert admin.get(ROOT + path).content == b"data"
 
 
-def test_an_append_with_a_known_token_takes_the_fast_path(guarded, client, path, monkeypatch):
+def test_an_append_with_a_cached_token_takes_the_fast_path(guarded, client, path, monkeypatch):
     gate = guarded.server.app.gate
     ordinary = []
 

@@ -1,4 +1,4 @@
-"""How often a caller may ask."""
+"""How many requests a caller may send per second."""
 
 import pytest
 
@@ -12,7 +12,7 @@ def clock():
     return FakeClock()
 
 
-def test_a_client_that_asks_too_often_is_told_when_to_come_back(secret_file, start_thread, connect_to, clock):
+def test_a_client_over_the_rate_receives_retry_after(secret_file, start_thread, connect_to, clock):
     file, issuer = secret_file
     client = connect_to(start_thread(jwt_secret_file=file, max_requests_per_second=5, clock_us=clock))
     eager = {**TEXT, **bearer(issuer.token(client_id="eager", admin=True))}
@@ -24,7 +24,7 @@ def test_a_client_that_asks_too_often_is_told_when_to_come_back(secret_file, sta
     assert (refused.status_code, refused.json()["code"]) == (429, "rate_limited")
     assert refused.json()["retryable"] is True
     assert refused.headers["retry-after"] == "1"
-    # Another token of the same client changes nothing; another client is not concerned.
+    # Another token of the same client makes no difference; another client is not affected.
     again = bearer(issuer.token(client_id="eager", admin=True, exp=2e9))
     assert client.get(ROOT + "a", headers=again).status_code == 429
     assert client.get(ROOT + "a", headers=calm).status_code == 200
@@ -33,17 +33,17 @@ def test_a_client_that_asks_too_often_is_told_when_to_come_back(secret_file, sta
     assert client.get("/healthz").status_code == 200
 
 
-def test_without_tokens_an_address_is_a_caller(start_thread, connect_to, clock):
+def test_without_tokens_callers_are_counted_by_address(start_thread, connect_to, clock):
     client = connect_to(start_thread(store="memory", max_requests_per_second=3, clock_us=clock))
     assert client.put(ROOT + "a", headers=TEXT).status_code == 201
     statuses = [client.post(ROOT + "a", headers=TEXT, content=b"x").status_code for _ in range(3)]
     assert statuses == [204, 204, 429]
     assert client.options(ROOT + "a").status_code == 204
-    clock.advance(3600)  # no more than a second's worth is saved up
+    clock.advance(3600)  # at most one second's worth is saved up
     assert [client.get(ROOT + "a").status_code for _ in range(4)] == [200, 200, 200, 429]
 
 
-def test_bad_tokens_count_for_their_address(secret_file, start_thread, connect_to, clock):
+def test_invalid_tokens_count_for_their_address(secret_file, start_thread, connect_to, clock):
     file, issuer = secret_file
     client = connect_to(start_thread(jwt_secret_file=file, max_requests_per_second=2, clock_us=clock))
     statuses = [client.get("/v1/streams", headers=bearer("nonsense")).status_code for _ in range(3)]
@@ -52,9 +52,7 @@ def test_bad_tokens_count_for_their_address(secret_file, start_thread, connect_t
     assert client.get("/v1/streams", headers=good).status_code == 200
 
 
-def test_the_handshake_of_a_socket_is_a_request_of_its_address(
-    secret_file, start_thread, connect_to, clock, shake_hands
-):
+def test_the_handshake_of_a_websocket_counts_for_its_address(secret_file, start_thread, connect_to, clock, shake_hands):
     file, issuer = secret_file
     for settings in ({}, {"jwt_secret_file": file}):
         server = start_thread(store="memory", max_requests_per_second=2, clock_us=clock, **settings)

@@ -1,4 +1,4 @@
-"""What one client may hold at once, and that others are not concerned."""
+"""What one client may hold at once, without affecting others."""
 
 from contextlib import ExitStack
 
@@ -20,7 +20,7 @@ LIVE = {
 
 @pytest.fixture
 def connect_as(secret_file, start_thread, connect_to):
-    """Clients of one server, each with a name of its own, that may have two live readers and two subscriptions."""
+    """Connect clients of one server under their own names; each may have two live readers and two subscriptions."""
     file, issuer = secret_file
     server = start_thread(jwt_secret_file=file, max_live_readers_per_client=2, max_subscriptions_per_client=2)
 
@@ -36,7 +36,7 @@ def connect_as(secret_file, start_thread, connect_to):
 
 @pytest.mark.parametrize("held", LIVE)
 @pytest.mark.timeout(30)  # a reader that should be refused would wait for a minute
-def test_a_client_has_so_many_live_readers_of_all_kinds_together(connect_as, held):
+def test_a_client_has_a_limited_number_of_live_readers_of_all_kinds_together(connect_as, held):
     eager, calm = connect_as("eager"), connect_as("calm")
     url, count = LIVE[held]
     tail = calm.head(ROOT + "a").headers["stream-next-offset"]
@@ -53,17 +53,17 @@ def test_a_client_has_so_many_live_readers_of_all_kinds_together(connect_as, hel
             assert refused.json()["retryable"] is True
             assert refused.json()["limit"] == 2
             assert refused.headers["retry-after"] == "1"
-        assert connect_as("eager").get(ROOT + "a").status_code == 200  # what does not wait is not concerned
+        assert connect_as("eager").get(ROOT + "a").status_code == 200  # a read that does not wait is not limited
         with open_events(calm, url) as events:
             assert next(events)
 
 
 @pytest.mark.timeout(30)
-def test_a_reader_that_has_left_makes_room(connect_as):
+def test_a_reader_that_disconnects_frees_its_share(connect_as):
     eager = connect_as("eager")
     for _ in range(3):
         status = 429
-        while status == 429:  # the server has not noticed yet that the one before has left
+        while status == 429:  # the server has not yet noticed that the previous one has left
             with eager.stream("GET", LIVE["a stream set"][0]) as response:
                 status = response.status_code
         assert status == 200
@@ -74,12 +74,12 @@ def subscribe(client, name, **config):
     return client.put(SUBSCRIPTIONS + name, json=made)
 
 
-def test_a_client_owns_so_many_subscriptions(connect_as):
+def test_a_client_owns_a_limited_number_of_subscriptions(connect_as):
     eager, calm = connect_as("eager"), connect_as("calm")
     assert [subscribe(eager, name).status_code for name in ("one", "two")] == [201, 201]
     refused = subscribe(eager, "three")
     assert (refused.status_code, refused.json()["code"]) == (429, "share_exceeded")
-    assert subscribe(eager, "two").status_code == 200  # it is there: nothing is added
+    assert subscribe(eager, "two").status_code == 200  # it exists already, so nothing is added
     assert subscribe(calm, "three").status_code == 201
     assert subscribe(calm, "one").status_code == 200
     assert eager.delete(SUBSCRIPTIONS + "one").status_code == 204
@@ -87,7 +87,7 @@ def test_a_client_owns_so_many_subscriptions(connect_as):
     assert subscribe(eager, "five").status_code == 429
 
 
-def test_without_tokens_an_address_is_a_client(start_thread, connect_to):
+def test_without_tokens_clients_are_counted_by_address(start_thread, connect_to):
     client = connect_to(start_thread(store="memory", max_live_readers_per_client=1, max_subscriptions_per_client=1))
     make_stream(client, "a")
     with open_events(client, ROOT + "a?offset=-1&live=sse") as events:
@@ -96,14 +96,14 @@ def test_without_tokens_an_address_is_a_client(start_thread, connect_to):
     assert [subscribe(client, name).status_code for name in ("one", "two")] == [201, 429]
 
 
-def test_a_description_is_bounded(connect_as):
+def test_a_description_has_a_length_limit(connect_as):
     client = connect_as("ada")
     assert subscribe(client, "long", description="é" * 512).status_code == 201
     refused = subscribe(client, "longer", description="é" * 512 + "x")
     assert (refused.status_code, refused.json()["code"]) == (400, "invalid_request")
 
 
-def test_an_owner_whose_receivers_are_slow_holds_up_nobody_else(
+def test_an_owner_whose_receivers_are_slow_delays_nobody_else(
     secret_file, start_thread, connect_to, receive, monkeypatch
 ):
     monkeypatch.setattr(limits, "WEBHOOKS_PER_OWNER_AT_ONCE", 1)

@@ -1,4 +1,4 @@
-"""What a token shows of things that hold more than one stream."""
+"""What a token may see of resources that cover more than one stream."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.support.issuers import bearer
 
 @pytest.fixture
 def holder(guarded, connect_to):
-    """A client with a token of these claims."""
+    """Return a client with a token of these claims."""
 
     def connect(**claims):
         client = connect_to(guarded.server)
@@ -30,7 +30,7 @@ def list_all(client, limit, **query):
         after = page["next"]
 
 
-def test_the_list_shows_what_may_be_read_in_full_pages(admin, holder, path):
+def test_the_list_shows_readable_streams_in_full_pages(admin, holder, path):
     for number in range(7):
         make_stream(admin, f"{path}/mine/{number}")
         make_stream(admin, f"{path}/theirs/{number}")
@@ -63,7 +63,7 @@ def test_the_list_names_the_source_of_a_fork_only_to_its_readers(admin, holder, 
         assert [stream["forked_from"] for stream in listed] == [told]
 
 
-def test_a_fork_needs_its_source_to_be_readable(admin, holder, path):
+def test_a_fork_needs_read_access_to_its_source(admin, holder, path):
     make_stream(admin, path + "/source")
     fork = {"stream-forked-from": f"{ROOT}{path}/source"}
     writer = holder(streams=[path + "/fork"])
@@ -74,19 +74,19 @@ def test_a_fork_needs_its_source_to_be_readable(admin, holder, path):
     assert both.put(f"{ROOT}{path}/fork", headers=fork).status_code == 201
 
 
-def test_a_set_needs_each_of_its_streams_to_be_readable(admin, holder, path):
+def test_a_set_needs_read_access_to_each_of_its_streams(admin, holder, path):
     make_closed(admin, path + "/a")
     make_closed(admin, path + "/b")
     reader = holder(streams=[path + "/a", path + "/c"])
     url = "/v1/stream-set?live=sse"
     assert reader.get(f"{url}&stream={path}/a").status_code == 200
     assert reader.get(f"{url}&stream={path}/a&stream={path}/b").status_code == 403
-    # Whether c exists is told, b is refused: and the refusal comes first, whatever else is wrong.
+    # c is missing and b is forbidden: the refusal comes first, whatever else is wrong.
     assert reader.get(f"{url}&stream={path}/c&stream={path}/b").status_code == 403
     assert reader.get(f"{url}&stream={path}/c").status_code == 404
 
 
-def test_a_subscription_needs_its_whole_pattern(admin, holder, path):
+def test_a_subscription_needs_access_to_its_whole_pattern(admin, holder, path):
     wakes = path + "/wakes"
     url = SUBSCRIPTIONS + path.replace("/", "-")
 
@@ -99,7 +99,7 @@ def test_a_subscription_needs_its_whole_pattern(admin, holder, path):
     assert subscribe(part, pattern=path + "/a/*", streams=[path + "/b"]) == 403
     assert subscribe(part, pattern="/" + path + "/a/*") == 201
     unable = holder(streams={"read": [path + "/a/*"]})
-    assert subscribe(unable, pattern=path + "/a/*") == 403  # it may not write wakes
+    assert subscribe(unable, pattern=path + "/a/*") == 403  # the token may not write the wake stream
     assert unable.get(url).status_code == 200
 
 
@@ -125,11 +125,11 @@ def test_a_subscription_that_grew_beyond_a_token_is_closed_to_it(admin, holder, 
     assert holder_of_a.get(url).status_code == 200
 
 
-def test_a_subscription_that_is_not_there_is_not_found(holder):
+def test_a_missing_subscription_is_not_found(holder):
     assert holder(streams=["a"]).get(SUBSCRIPTIONS + "nobody-made-this").status_code == 404
 
 
-def test_a_subscription_without_links_is_its_owners_alone(admin, holder, path):
+def test_a_subscription_without_links_belongs_to_its_owner_only(admin, holder, path):
     url = SUBSCRIPTIONS + path.replace("/", "-")
     config = {"type": "pull-wake", "wake_stream": path + "/wakes", "streams": [path + "/a"]}
     rights = {"streams": [path + "/a", path + "/wakes"]}
@@ -154,7 +154,7 @@ def test_a_subscription_without_links_is_its_owners_alone(admin, holder, path):
     assert owner.delete(url).status_code == 204
 
 
-def test_a_subscription_without_links_or_owner_is_for_an_admin(admin, holder, path):
+def test_a_subscription_without_links_and_owner_needs_an_admin(admin, holder, path):
     url = SUBSCRIPTIONS + path.replace("/", "-")
     config = {"type": "pull-wake", "wake_stream": path + "/wakes", "streams": [path + "/a"]}
     maker = holder(streams=[path + "/a", path + "/wakes"])
@@ -164,7 +164,7 @@ def test_a_subscription_without_links_or_owner_is_for_an_admin(admin, holder, pa
     assert admin.delete(url).status_code == 204
 
 
-def test_a_grant_of_a_stream_does_not_cover_the_stream_with_a_slash_behind_it(admin, holder, path):
+def test_a_grant_of_a_stream_does_not_cover_its_name_with_a_trailing_slash(admin, holder, path):
     make_stream(admin, path)
     make_stream(admin, path + "/")
     plain, slashed, both = holder(streams=[path]), holder(streams=[path + "/"]), holder(streams=[path + "/**"])

@@ -1,4 +1,4 @@
-"""The command line, as a process of its own."""
+"""The command line as a process."""
 
 import socket
 import subprocess
@@ -19,7 +19,7 @@ def run(*arguments, **environment):
     )
 
 
-def test_the_version_is_told():
+def test_the_version_is_printed():
     done = run("--version")
     assert (done.returncode, done.stdout) == (0, f"mainstem, version {mainstem.__version__}\n")
 
@@ -51,7 +51,7 @@ def test_the_help_of_serve_names_every_setting():
         (["--host", "192.0.2.1", "--insecure"], {}, "192.0.2.1"),
     ],
 )
-def test_a_bad_setting_ends_the_start_with_a_clear_word(tmp_path, arguments, environment, said):
+def test_an_invalid_setting_stops_the_start_with_a_clear_message(tmp_path, arguments, environment, said):
     done = run("serve", "--data", str(tmp_path / "data"), *arguments, **environment)
     assert done.returncode == 2
     assert said in done.stderr
@@ -59,7 +59,7 @@ def test_a_bad_setting_ends_the_start_with_a_clear_word(tmp_path, arguments, env
     assert done.stdout == ""
 
 
-def test_a_port_that_is_taken_is_named(tmp_path):
+def test_a_port_in_use_is_named(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         done = run("serve", "--data", str(tmp_path / "data"), "--port", port)
@@ -76,7 +76,7 @@ def test_data_that_cannot_be_written_is_named(tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def test_a_public_address_is_served_when_the_operator_insists(start_server):
+def test_a_public_address_is_served_with_insecure(start_server):
     server = start_server("--host", "0.0.0.0", "--insecure", "--store", "memory")
     assert server.url.startswith("http://0.0.0.0:")
 
@@ -85,10 +85,10 @@ def test_a_file_configures_a_real_server(tmp_path, start_server):
     config = tmp_path / "mainstem.toml"
     config.write_text('store = "memory"\nlog_format = "json"\nlog_level = "debug"\n')
     start_server("--config", str(config))
-    assert not (tmp_path / "data").exists()  # so it is a store in memory that serves
+    assert not (tmp_path / "data").exists()  # so the server uses the memory store
 
 
-def test_a_server_process_starts_the_program_unless_it_is_told_otherwise(tmp_path, monkeypatch):
+def test_a_server_process_starts_the_program_unless_configured_otherwise(tmp_path, monkeypatch):
     monkeypatch.setattr(ServerProcess, "launch", staticmethod(start_process))
     with ServerProcess(tmp_path / "data") as server:
         assert httpx2.get(f"{server.url}/readyz", trust_env=False).status_code == 200

@@ -1,11 +1,11 @@
 """Markdown pages: their links, and the code blocks that are marked to be run.
 
-A block is run if this comment stands right before it:
+A block is run if this comment comes right before it:
 
     <!-- run -->
 
-- ```bash and ```sh blocks of a page share one shell, ```python blocks share one interpreter, and both share one empty
-  directory. A command that fails ends the page.
+- ```bash and ```sh blocks of a page share one shell, ```python blocks share one interpreter, and both share one
+directory, which is empty at first. A command that fails ends the page.
 - In a ```console block each line that begins with `$ ` is a command, and the lines below it are its output.
 - An ```output block that follows a block is what it prints on standard output. `...` stands for anything.
 - A block that is not run has `<!-- fragment -->` before it, unless it is an ```output or ```text block;
@@ -35,7 +35,7 @@ FENCE = re.compile(
 LINK = re.compile(r"!?\[[^\]]*\]\(\s*<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\s*\)")
 HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*#*$", re.MULTILINE)
 
-# Takes blocks as JSON lines, and gives what they printed as JSON lines.
+# Reads blocks as JSON lines, and writes their output as JSON lines.
 INTERPRETER = """
 import contextlib, io, json, sys, traceback
 namespace = {"__name__": "__main__"}
@@ -59,7 +59,7 @@ class Block(NamedTuple):
 
 
 class BlockFailed(AssertionError):
-    """A block ended badly, or did not print what the page says."""
+    """A block failed, or did not print what the page says."""
 
 
 def find_pages() -> list[Path]:
@@ -71,19 +71,19 @@ def without_code(text: str) -> str:
 
 
 def find_links(text: str) -> list[str]:
-    """Links to files of this repository, relative to the page."""
+    """Return the links to files of this repository, relative to the page."""
     targets = [match[1] for match in LINK.finditer(without_code(text))]
     return [target for target in targets if not re.match(r"[a-z][a-z0-9+.-]*:", target)]
 
 
 def find_anchors(text: str) -> set[str]:
-    """The names of a page's headings, as GitHub makes them."""
+    """Return the names of a page's headings, as GitHub makes them."""
     titles = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title) for title in HEADING.findall(FENCE.sub("", text))]
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 def find_blocks(text: str) -> list[Block]:
-    """The marked blocks, each with the output block that follows it."""
+    """Return the marked blocks, each with the output block that follows it."""
     fences = list(FENCE.finditer(text))
     blocks = []
     for number, fence in enumerate(fences):
@@ -100,7 +100,7 @@ def find_blocks(text: str) -> list[Block]:
 
 
 def matches(expected: str, printed: str) -> bool:
-    """Whether the output is as expected, but for white space at its ends and at the end of a line."""
+    """Return whether the output is as expected, ignoring white space at its ends and at the end of each line."""
     pattern = ".*".join(re.escape(part) for part in _trim(expected).split("..."))
     return re.fullmatch(pattern, _trim(printed), re.DOTALL) is not None
 
@@ -129,7 +129,7 @@ class Session:
             stdout=subprocess.PIPE,
             stderr=self._errors,
             text=True,
-            start_new_session=True,  # so that what a block left behind can be ended with it
+            start_new_session=True,  # so that processes left behind by a block are ended with it
         )
 
     def close(self) -> None:
@@ -161,7 +161,7 @@ class Session:
         assert self._shell.stdin is not None
         assert self._shell.stdout is not None
         end = f"end-{uuid4().hex}"
-        # The script comes over standard input, so the commands get another one.
+        # The script comes from standard input, so the commands need a different one.
         self._shell.stdin.write(f"{{\n{text.replace(PORT, self.port)}\n}} </dev/null\nprintf '\\n%s\\n' {end}\n")
         self._shell.stdin.flush()
         printed: list[str] = []
@@ -184,7 +184,7 @@ class Session:
 
 
 def split_console(text: str) -> list[tuple[str, str]]:
-    """Pairs of a command (its lines end with a backslash if they go on) and its output."""
+    """Return pairs of a command (continued lines end with a backslash) and its output."""
     pairs: list[tuple[str, str]] = []
     goes_on = False
     for line in text.splitlines():

@@ -1,4 +1,4 @@
-"""The pages that describe the source name what is there, all of it, and nothing else."""
+"""The pages that describe the source name every package and module, and nothing that does not exist."""
 
 import re
 from pathlib import Path
@@ -21,7 +21,7 @@ MODULE_PATH = re.compile(r"`(?:src/mainstem/)?([a-z0-9_]+(?:/[a-z0-9_]+)*\.py)`"
 
 
 def documented_packages() -> dict[Path, set[str]]:
-    """Each package of the tables in ARCHITECTURE.md, with the modules that its row names."""
+    """Return each package of the tables in ARCHITECTURE.md, with the modules that its row names."""
     return {
         SOURCE / ("" if name == "mainstem" else name): set(re.findall(r"`([a-z0-9_]+)`", modules))
         for name, modules in ROW.findall(ARCHITECTURE)
@@ -53,7 +53,7 @@ def test_every_module_that_a_page_names_exists(page: Path):
     assert not [path for path in named if not ((SOURCE / path).exists() or (ROOT / path).exists() or path in bare)]
 
 
-def test_every_guess_of_where_to_change_something_leads_to_a_module():
+def test_every_place_to_change_something_exists():
     table = CONTRIBUTING.partition("## Where do I change")[2].partition("\n## ")[0]
     guesses = re.findall(r"^\| (?!---|to change)(.+?) \| (.+?) \|$", table, re.MULTILINE)
     assert len(guesses) >= 12

@@ -1,4 +1,4 @@
-"""Every example runs as it is."""
+"""Every example runs unchanged."""
 
 import json
 import os
@@ -76,7 +76,7 @@ def test_a_mounted_mainstem_serves_streams_below_its_mount(example, tmp_path):
 
 
 @pytest.mark.parametrize("example", EMBEDDED)
-def test_a_mounted_mainstem_keeps_its_data_over_a_restart(example, tmp_path):
+def test_a_mounted_mainstem_keeps_its_data_across_a_restart(example, tmp_path):
     for expected in (b"x", b"xx", b"xxx"):
         with running(example, DATA=str(tmp_path / "data")) as url:
             httpx2.put(f"{url}/log/v1/stream/s", headers=TEXT, trust_env=False)
@@ -151,7 +151,7 @@ def test_tail_sse_prints_everything_once_and_ends_with_the_stream(start_server):
     assert json.loads(rest) == [{"n": 4}]
 
 
-def test_tail_sse_shows_octets_and_starts_where_it_is_told(start_server):
+def test_tail_sse_shows_octets_and_starts_at_the_given_offset(start_server):
     server = start_server("--store", "memory")
     url = f"{server.url}/v1/stream/s"
     end = httpx2.put(url, content=b"old ", trust_env=False).headers["stream-next-offset"]
@@ -170,7 +170,7 @@ def test_write_exactly_once_stores_each_line_once(start_server):
     assert httpx2.get(url, trust_env=False).text == lines
 
 
-def test_follow_stream_goes_on_where_its_bookmark_is(start_server, tmp_path):
+def test_follow_stream_resumes_from_its_bookmark(start_server, tmp_path):
     server = start_server("--store", "memory")
     url, bookmark = f"{server.url}/v1/stream/s", tmp_path / "bookmark"
     json_type = {"content-type": "application/json"}
@@ -190,7 +190,7 @@ def test_follow_stream_goes_on_where_its_bookmark_is(start_server, tmp_path):
     assert (rest.stdout, rest.returncode) == ('{"n": 3}\n', 0), rest.stderr
 
 
-def test_produce_lines_stores_each_line_once_or_says_which_not(start_server):
+def test_produce_lines_stores_each_line_once_or_reports_it(start_server):
     server = start_server("--store", "memory")
     url = f"{server.url}/v1/stream/numbers"
     lines = "".join(f"{number}\n" for number in range(20_000))
@@ -205,7 +205,7 @@ def test_produce_lines_stores_each_line_once_or_says_which_not(start_server):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_spark_two_minutes_goes_on_where_it_stopped(start_server, tmp_path):
+def test_spark_two_minutes_resumes_where_it_stopped(start_server, tmp_path):
     server = start_server()
     for large in (50, 100):
         command = [sys.executable, str(EXAMPLES / "spark_two_minutes.py"), server.url, str(tmp_path / "work")]
@@ -214,7 +214,7 @@ def test_spark_two_minutes_goes_on_where_it_stopped(start_server, tmp_path):
     assert "in the first append: 600" in done.stdout
 
 
-def test_sync_client_prints_what_both_runs_added(start_server):
+def test_sync_client_prints_the_events_of_both_runs(start_server):
     server = start_server("--store", "memory")
     url = f"{server.url.replace('http', 'ws', 1)}/v1/sync"
     first, second = run("sync_client.py", url, "shopping"), run("sync_client.py", url, "shopping")

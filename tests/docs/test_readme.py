@@ -1,4 +1,4 @@
-"""The pages do what they say: marked blocks run, links lead somewhere, and no page is out of reach."""
+"""The pages are true: marked blocks run, links lead somewhere, and every page can be reached."""
 
 from urllib.parse import unquote
 
@@ -16,7 +16,7 @@ def name(page):
 
 @pytest.fixture
 def run_page(tmp_path, start_server):
-    """Runs the marked blocks of a page, with a server if one is spoken to."""
+    """Run the marked blocks of a page, with a server if a block uses one."""
     sessions = []
 
     def run(*texts):
@@ -34,7 +34,7 @@ def run_page(tmp_path, start_server):
 
 
 def with_blocks():
-    """The pages that have some; those that wait for Spark or for time to pass are slow."""
+    """Return the pages with marked blocks; those that wait for Spark or for time to pass are slow."""
     for page in PAGES:
         blocks = find_blocks(page.read_text())
         waits = any("mainstem.pipeline" in block.text or "sleep" in block.text for block in blocks)
@@ -43,7 +43,7 @@ def with_blocks():
 
 
 @pytest.mark.parametrize("page", list(with_blocks()), ids=name)
-def test_the_marked_blocks_of_a_page_do_what_it_says(run_page, page):
+def test_the_marked_blocks_of_a_page_run_as_the_page_says(run_page, page):
     run_page(page.read_text())
 
 
@@ -145,17 +145,17 @@ def test_a_block_that_does_not_do_what_the_page_says_fails(run_page, block):
         run_page(f"<!-- run -->\n{block}\n")
 
 
-def test_an_output_may_leave_something_open():
+def test_an_output_may_contain_wildcards():
     assert matches("a ... c\n", "a b\n\nc".replace("\n\n", " ") + "  \n")
     assert matches("offset: ...\ndone", "offset: 12\nmore\ndone\n")
     assert not matches("a...c", "a b d")
     assert not matches("", "something")
 
 
-def test_links_in_code_are_no_links():
+def test_links_in_code_are_ignored():
     text = '[a](b.md) ![i](i.png) `[c](d.md)` [web](https://x.org) [e](f.md#g "title")\n```\n[h](i.md)\n```\n'
     assert find_links(text) == ["b.md", "i.png", "f.md#g"]
 
 
-def test_headings_have_the_names_that_github_gives_them():
+def test_headings_have_the_anchors_that_github_gives_them():
     assert find_anchors("# A b, `c`!\n## The [d](e) of f_g\n```\n# no\n```\n") == {"a-b-c", "the-d-of-f_g"}

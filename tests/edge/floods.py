@@ -1,4 +1,4 @@
-"""A server under attack, watched from beside it: its memory, and how long others wait."""
+"""A server under attack, observed from the outside: its memory, and how long others wait."""
 
 import statistics
 import threading
@@ -19,7 +19,7 @@ def resident_bytes(pid: int) -> int:
 
 
 class Watch:
-    """Asks for /healthz all the time, and notes how long each answer took and how large the server grew."""
+    """Requests /healthz continuously, and records how long each answer took and how large the server grew."""
 
     def __init__(self, server: ServerProcess) -> None:
         self._server = server
@@ -55,5 +55,5 @@ class Watch:
 
     @property
     def usual_wait_ms(self) -> float:
-        """The median: what the attack makes everybody wait, not what a busy machine does once."""
+        """The median: the delay that the attack causes for everybody, not the one-off delays of a busy machine."""
         return statistics.median(self.waits_ms)

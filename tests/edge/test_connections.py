@@ -1,4 +1,4 @@
-"""How many connections there may be: in total, and from one address."""
+"""How many connections are allowed: in total, and from one address."""
 
 from contextlib import ExitStack
 
@@ -11,7 +11,7 @@ from tests.support.plain_http import connect, exchange, head, receive
 ASK = head(b"GET", b"/healthz")
 
 
-def test_an_address_has_so_many_connections(start_thread):
+def test_an_address_has_a_limited_number_of_connections(start_thread):
     server = start_thread(max_connections_per_client=3)
     with ExitStack() as stack:
         connections = [stack.enter_context(connect(server.address)) for _ in range(2)]
@@ -22,11 +22,11 @@ def test_an_address_has_so_many_connections(start_thread):
         for connection in connections[:2]:
             connection.sendall(ASK)
             assert receive(connection).status == 200
-    while exchange(server.address, ASK).status != 200:  # ends when the server has seen that they left
+    while exchange(server.address, ASK).status != 200:  # ends once the server has noticed that they left
         pass
 
 
-def test_all_together_have_so_many_connections(start_thread, monkeypatch):
+def test_all_addresses_together_have_a_limited_number_of_connections(start_thread, monkeypatch):
     monkeypatch.setattr(limits, "CONNECTIONS_MAX", 2)
     server = start_thread()
     with connect(server.address) as first, connect(server.address) as second:
@@ -40,7 +40,7 @@ def test_all_together_have_so_many_connections(start_thread, monkeypatch):
 
 
 @pytest.mark.parametrize("number", [200])
-def test_places_are_given_back_however_a_connection_ends(start_thread, number):
+def test_a_connection_is_uncounted_however_it_ends(start_thread, number):
     server = start_thread(max_connections_per_client=8)
     endings = [
         b"",

@@ -1,4 +1,4 @@
-"""Floods of every kind: the server stays small, others are answered, and it is all over when the attacker leaves."""
+"""Floods of every kind: the server stays small, others are answered, and all recovers when the attacker leaves."""
 
 import os
 import socket
@@ -29,7 +29,7 @@ def server(tmp_path_factory):
 
 
 def pour(connection, data, bytes_max):
-    """Send the same bytes over and over, until the server takes no more of it. Returns how much it took."""
+    """Send the same bytes repeatedly until the server reads no more. Return how many it read."""
     connection.settimeout(ATTACK_S)
     sent = 0
     try:
@@ -63,7 +63,7 @@ def test_pipelined_requests_whose_replies_nobody_reads(server, request_):
     check(watch, 30)
 
 
-def test_trailers_without_end(server):
+def test_endless_trailers(server):
     begin = head(b"POST", b"/v1/stream/flooded", b"Content-Type: text/plain", b"Transfer-Encoding: chunked")
     with Watch(server) as watch, connect(server.address) as connection:
         connection.sendall(begin + b"1\r\nx\r\n0\r\n")
@@ -80,7 +80,7 @@ def test_chunks_of_one_byte(server, chunk):
     check(watch, 60)
 
 
-def test_a_head_that_never_ends_on_many_connections(server):
+def test_an_endless_head_on_many_connections(server):
     with Watch(server) as watch:
         connections = [connect(server.address) for _ in range(300)]
         for connection in connections:
@@ -109,8 +109,8 @@ def test_tiny_websocket_frames(server, first, again):
     check(watch, 40)
 
 
-def test_messages_that_are_never_finished(server):
-    """Each below the limit of a message; together they are bounded too, see the memory budget."""
+def test_unfinished_messages(server):
+    """Each is below the limit of a message; the memory budget limits all of them together."""
     with Watch(server) as watch:
         connections = [open_websocket(server) for _ in range(50)]
         for connection in connections:
@@ -120,8 +120,8 @@ def test_messages_that_are_never_finished(server):
     check(watch, 40)
 
 
-def test_readers_that_take_nothing(server):
-    """Pages of a megabyte each, for readers that never read."""
+def test_readers_that_read_nothing(server):
+    """Pages of one megabyte each, for readers that never read."""
     with Watch(server) as watch:
         connections = [connect(server.address, receive_bytes=4096) for _ in range(60)]
         for connection in connections:
@@ -145,7 +145,7 @@ def test_connections_that_come_and_go(server):
     check(watch, 30)
 
 
-def test_after_all_that_everything_is_as_before(server):
+def test_the_server_still_works_after_all_floods(server):
     with httpx2.Client(base_url=server.url) as client:
         assert client.get("/readyz").status_code == 200
         assert set(client.get("/v1/stream/flooded").content) <= set(b"x")

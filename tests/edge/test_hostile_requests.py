@@ -16,7 +16,7 @@ def stream(client, path):
 
 
 def send(server, raw):
-    """All that comes back; a server that has heard enough may close before everything is sent."""
+    """Return all bytes that come back; the server may close before everything is sent."""
     with connect(server.address) as connection:
         try:
             connection.sendall(raw)
@@ -26,7 +26,7 @@ def send(server, raw):
 
 
 def content(client, stream):
-    """After everything before it is committed: a write of our own comes last."""
+    """Return the content after a final write, which is committed after everything before it."""
     assert client.post(stream, headers={"content-type": "text/plain"}, content=b"|").status_code == 204
     return client.get(stream).content.removesuffix(b"|")
 
@@ -54,7 +54,7 @@ def test_an_odd_but_legal_request_is_stored_once(client, server, stream, name):
 
 
 @pytest.mark.parametrize("name", ["plain", "chunked", "trailers", "an offer of h2c", "tiny chunks"])
-def test_a_request_that_comes_byte_by_byte_is_stored_once(client, server, stream, name):
+def test_a_request_that_arrives_byte_by_byte_is_stored_once(client, server, stream, name):
     raw = LEGAL[name].replace(b"%PATH%", stream.encode()) + head(b"GET", b"/healthz", LAST)
     with connect(server.address) as connection:
         for byte in raw:
@@ -63,8 +63,8 @@ def test_a_request_that_comes_byte_by_byte_is_stored_once(client, server, stream
     assert content(client, stream) == BODY
 
 
-def test_a_path_has_one_name_however_it_is_spelled(client, server, stream):
-    """The reserved paths cannot be reached, or got around, by another spelling."""
+def test_a_path_has_one_name_in_every_spelling(client, server, stream):
+    """The reserved paths can be neither reached nor bypassed with another spelling."""
     for spelling in (
         b"/v1/stream/%5F_ds/jwks.json",
         b"/v1/stream/__ds/jwks.json",
@@ -78,7 +78,7 @@ def test_a_path_has_one_name_however_it_is_spelled(client, server, stream):
 
 
 def test_replies_come_in_the_order_of_their_requests(client, server, stream):
-    """Fast and slow ways, errors and successes, many at once."""
+    """On the fast path and the general one, errors and successes, many at once."""
     requests = [
         (post(stream, b"1"), 204),
         (head(b"GET", stream.encode() + b"?offset=bad"), 400),

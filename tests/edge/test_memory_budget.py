@@ -1,4 +1,4 @@
-"""All connections share one budget of memory: whoever stalls longest makes room for the others."""
+"""All connections share one memory budget: the connection that stalls longest is shed first."""
 
 import select
 import threading
@@ -35,7 +35,7 @@ def begin_append(server, size, sent):
     return connection
 
 
-def test_the_oldest_withheld_body_makes_room(client, server):
+def test_the_oldest_withheld_body_is_shed(client, server):
     withheld = [begin_append(server, 2 * MB, MB) for _ in range(2)]
     with begin_append(server, 2 * MB, 2 * MB - 1) as honest:
         reply = receive(withheld[0])
@@ -47,7 +47,7 @@ def test_the_oldest_withheld_body_makes_room(client, server):
     assert client.head("/v1/stream/a").headers["stream-next-offset"].endswith(f"_{2 * MB:016d}")
 
 
-def test_a_body_larger_than_the_budget_is_refused_by_itself(client, server):
+def test_a_body_larger_than_the_budget_is_refused_alone(client, server):
     with begin_append(server, 8 * MB, 0) as connection:
         try:
             connection.sendall(b"x" * (8 * MB - 1))
@@ -58,8 +58,8 @@ def test_a_body_larger_than_the_budget_is_refused_by_itself(client, server):
     assert client.get("/v1/stream/a").content == b"y"
 
 
-def test_readers_that_take_nothing_make_room(start_thread, connect_to, monkeypatch):
-    """Pages are large here, since the kernel takes some megabytes of each before the server has to hold any."""
+def test_readers_that_read_nothing_are_shed(start_thread, connect_to, monkeypatch):
+    """Pages are large here, since the kernel buffers some megabytes of each before the server has to hold any."""
     monkeypatch.setattr(limits, "CONNECTION_BYTES_TOTAL_MAX", 24 * MB)
     server = start_thread(page_bytes=8 * MB)
     client = connect_to(server)
@@ -92,7 +92,7 @@ def read_whole(connection):
 
 
 def test_a_complete_body_counts_until_it_is_answered(client, server, monkeypatch):
-    """While it is being parsed or committed it is in memory all the same: others have to wait, it is not given up."""
+    """It stays in memory while it is parsed or committed: others have to wait, and it is not shed."""
     waiting, go_on = threading.Event(), threading.Event()
 
     def parse(*args, **kwargs):
@@ -113,7 +113,7 @@ def test_a_complete_body_counts_until_it_is_answered(client, server, monkeypatch
     assert client.post("/v1/stream/a", headers={"content-type": "text/plain"}, content=b"x" * 2 * MB).status_code == 204
 
 
-def test_what_is_answered_costs_nothing(client, server):
+def test_answered_requests_cost_nothing(client, server):
     for _ in range(5):
         assert (
             client.post("/v1/stream/a", headers={"content-type": "text/plain"}, content=b"x" * 2 * MB).status_code
@@ -131,7 +131,7 @@ UNFINISHED = {
 
 
 @pytest.mark.parametrize("kind", UNFINISHED)
-def test_messages_that_are_never_finished_make_room(client, server, kind):
+def test_unfinished_messages_are_shed(client, server, kind):
     with ExitStack() as stack:
         connections = [stack.enter_context(open_websocket(server)) for _ in range(4)]
         for connection in connections:  # four times 840 KB are too much

@@ -1,4 +1,4 @@
-"""What one expects of a server: sockets of every kind, TLS, 100-continue, half-closed clients, an orderly end."""
+"""What one expects of a server: all kinds of sockets, TLS, 100-continue, half-closed clients, a clean shutdown."""
 
 import os
 import signal
@@ -34,7 +34,7 @@ def ask(connection, target=b"/healthz"):
     return receive_all(connection)
 
 
-def test_it_listens_on_a_unix_socket_and_leaves_other_files_alone(tmp_path):
+def test_the_server_listens_on_a_unix_socket_and_leaves_other_files_alone(tmp_path):
     path = tmp_path / "mainstem.sock"
     with ServerProcess(tmp_path / "data", "--unix-socket", str(path)) as server:
         assert server.url == f"unix:{path}"
@@ -46,7 +46,7 @@ def test_it_listens_on_a_unix_socket_and_leaves_other_files_alone(tmp_path):
         with pytest.raises(ServerNotReady, match="in use"), ServerProcess(tmp_path / "b", "--unix-socket", str(path)):
             pass
         server.kill()
-        server.start()  # over the socket that the killed one left
+        server.start()  # replaces the socket that the killed server left
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(str(path))
             assert statuses(ask(connection)) == [200]
@@ -57,8 +57,8 @@ def test_it_listens_on_a_unix_socket_and_leaves_other_files_alone(tmp_path):
     assert file.read_text() == "kept"
 
 
-def test_it_serves_a_socket_that_was_opened_for_it(tmp_path):
-    """As with socket activation: who connects before the server runs is served by it."""
+def test_the_server_uses_a_socket_that_was_opened_for_it(tmp_path):
+    """As with socket activation: clients that connect before the server runs are served too."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
@@ -92,7 +92,7 @@ def certificate(tmp_path_factory) -> Path:
     return folder
 
 
-def test_it_speaks_tls(tmp_path, certificate):
+def test_the_server_speaks_tls(tmp_path, certificate):
     flags = ("--tls-cert", str(certificate / "cert.pem"), "--tls-key", str(certificate / "cert.key"))
     with ServerProcess(tmp_path / "data", *flags) as server:
         assert server.url.startswith("https://")
@@ -121,7 +121,7 @@ def test_a_certificate_that_cannot_be_loaded_is_named(tmp_path):
 # Requests
 
 
-def test_the_body_is_asked_for_when_it_is_wanted(client, server, stream):
+def test_100_continue_is_sent_when_the_body_is_wanted(client, server, stream):
     lines = (b"Content-Type: text/plain", b"Content-Length: 5", b"Expect: 100-continue")
     with connect(server.address) as connection:
         connection.sendall(head(b"POST", stream.encode(), *lines))
@@ -133,8 +133,8 @@ def test_the_body_is_asked_for_when_it_is_wanted(client, server, stream):
     assert client.get(stream).content == b"hello!"
 
 
-def test_a_body_that_is_not_wanted_is_not_asked_for(client, server, stream):
-    """The client may send it or not: nobody can tell what would follow, so the connection ends."""
+def test_100_continue_is_not_sent_for_an_unwanted_body(client, server, stream):
+    """The client may send the body or not: the server cannot tell what follows, so the connection ends."""
     lines = (b"Content-Type: text/plain", b"Content-Length: 999999999", b"Expect: 100-continue")
     with connect(server.address) as connection:
         connection.sendall(head(b"POST", stream.encode(), *lines))
@@ -153,19 +153,19 @@ def test_a_client_may_close_its_half_and_still_gets_the_reply(client, server, st
     assert exchange(server.address, cut.replace(b"Content-Length: 9", b"Content-Length: 99999"), end=True).status == 400
 
 
-def test_a_reader_that_closes_its_half_is_let_go(server, stream, client):
+def test_a_reader_that_closes_its_half_is_disconnected(server, stream, client):
     before = server.app.live.readers
     with EventReader(server.address, f"{stream}?offset=-1&live=sse") as reader:
         reader.take(1)
         assert server.app.live.readers == before + 1
         reader.connection.shutdown(socket.SHUT_WR)
-        with pytest.raises((AssertionError, ConnectionResetError)):  # cut off, as one that has left
+        with pytest.raises((AssertionError, ConnectionResetError)):  # disconnected, like a reader that has left
             reader.next()
     assert server.app.live.readers == before
 
 
 def test_an_early_reply_to_a_long_body_keeps_the_connection(client, server):
-    """The body of a request that was refused by its head is read and dropped."""
+    """The server reads and discards the body of a request that it refused by its head."""
     body = b"x" * 300_000
     with connect(server.address) as connection:
         connection.sendall(
@@ -175,7 +175,7 @@ def test_an_early_reply_to_a_long_body_keeps_the_connection(client, server):
 
 
 @pytest.mark.parametrize("minor", [b"0", b"1"])
-def test_a_reply_of_unknown_length_ends_where_its_reader_can_see_it(client, server, stream, minor):
+def test_a_reply_of_unknown_length_has_a_recognisable_end(client, server, stream, minor):
     client.post(stream, headers={"stream-closed": "true"})
     raw = head(b"GET", stream.encode() + b"?offset=-1&live=sse", LAST).replace(b"HTTP/1.1", b"HTTP/1." + minor)
     with connect(server.address) as connection:
@@ -186,7 +186,7 @@ def test_a_reply_of_unknown_length_ends_where_its_reader_can_see_it(client, serv
     assert b"event: control" in reply
 
 
-def test_a_head_request_gets_the_head_alone(server, client, stream):
+def test_a_head_request_gets_only_the_head(server, client, stream):
     with connect(server.address) as connection:
         connection.sendall(
             head(b"HEAD", b"/v1/nothing") + head(b"HEAD", stream.encode()) + head(b"GET", b"/healthz", LAST)
@@ -203,14 +203,14 @@ def test_every_reply_has_a_date(server):
         assert exchange(server.address, raw).headers["date"].endswith("GMT")
 
 
-def test_frames_that_come_with_the_handshake_are_read_after_it(client, server, stream):
-    """In one segment, and on a connection that was used before: nothing is lost, nothing is run twice."""
+def test_frames_that_arrive_with_the_handshake_are_read_after_it(client, server, stream):
+    """In one segment, and on a connection that was used before: nothing is lost, and nothing runs twice."""
     with connect(server.address) as connection:
         connection.sendall(
             post(stream, b"once") + head(b"GET", b"/v1/sync", *HANDSHAKE) + frame(1, b"{}") + frame(9, b"x")
         )
         received = b""
-        # A pong, and the refusal of what is no envelope, in either order: the refusal comes from the app's task.
+        # A pong and the refusal of an invalid envelope, in either order: the refusal comes from the app's task.
         while b"\x8a\x01x" not in received or b'"bad_request"' not in received:
             part = connection.recv(65536)
             assert part, received
@@ -219,10 +219,10 @@ def test_frames_that_come_with_the_handshake_are_read_after_it(client, server, s
     assert client.get(stream).content == b"once"
 
 
-# Patience
+# Time limits
 
 
-def test_a_request_that_never_ends_is_given_up(start_thread, monkeypatch, connect_to):
+def test_a_request_that_never_ends_is_abandoned(start_thread, monkeypatch, connect_to):
     monkeypatch.setattr(limits, "REQUEST_WAIT_S_MAX", 0.2)
     monkeypatch.setattr(limits, "DEADLINE_CHECK_S", 0.05)
     server = start_thread()
@@ -253,10 +253,10 @@ def test_an_idle_connection_is_closed_and_a_busy_one_is_not(start_thread, monkey
         assert receive_all(connection) == b""
 
 
-# The end
+# Shutdown
 
 
-def test_a_signal_lets_everybody_finish(tmp_path):
+def test_a_signal_lets_every_client_finish(tmp_path):
     with ServerProcess(tmp_path / "data") as server:
         with connect(server.address) as setting_up:
             setting_up.sendall(head(b"PUT", b"/v1/stream/a", b"Content-Type: text/plain", LAST))
@@ -279,13 +279,13 @@ def test_a_signal_lets_everybody_finish(tmp_path):
             late.sendall(b"k")
             reply = receive(late)
             assert reply.headers["connection"] == "close"
-            # All of them keep their sockets open: it is the server that ends the connections.
+            # The clients keep their sockets open: the server ends the connections.
             assert server.wait() == 0
         assert "aborted" not in server.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_either_signal_ends_it_with_success(tmp_path, number):
+def test_the_server_exits_with_success_after_either_signal(tmp_path, number):
     with ServerProcess(tmp_path / "data") as server:
         server.signal(number)
         assert server.wait() == 0

@@ -1,4 +1,4 @@
-"""WebSockets by hand, for frames that no client would send."""
+"""WebSockets by hand, for frames that no client library would send."""
 
 import struct
 
@@ -13,7 +13,7 @@ HANDSHAKE = (
 
 
 def open_websocket(server):
-    """A connection whose handshake is done."""
+    """Return a connection whose handshake is done."""
     connection = connect(server.address)
     connection.sendall(head(b"GET", b"/v1/sync", *HANDSHAKE))
     reply = b""
@@ -24,6 +24,6 @@ def open_websocket(server):
 
 
 def frame(opcode, data=b"", *, last=True):
-    """A frame as a client sends it, masked with zeros."""
+    """Return a client's frame, masked with zeros."""
     size = struct.pack("!B", len(data) | 0x80) if len(data) < 126 else struct.pack("!BH", 126 | 0x80, len(data))
     return bytes([opcode | (0x80 if last else 0)]) + size + bytes(4) + data

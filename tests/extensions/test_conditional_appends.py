@@ -39,7 +39,7 @@ def test_an_append_at_the_expected_end_is_accepted_and_any_other_is_412_with_the
     assert client.get(stream).content == b"onetwo"
 
 
-def test_an_end_that_the_stream_has_not_reached_is_412_too(client, stream):
+def test_an_end_that_the_stream_has_not_reached_gets_412_too(client, stream):
     beyond = tail(client, stream)[:-1] + "9"
     check_refused(client.post(stream, headers=TEXT | {"if-match": beyond}, content=b"x"), tail(client, stream))
     other_life = "0000000000000001" + tail(client, stream)[16:]
@@ -47,18 +47,18 @@ def test_an_end_that_the_stream_has_not_reached_is_412_too(client, stream):
 
 
 @pytest.mark.parametrize("value", ["*", "-1", "now", "x", "", '""', '"*"', 'W/"x"', "0_0", "x" * 65])
-def test_anything_but_an_offset_is_400(client, stream, value):
+def test_a_condition_that_is_not_an_offset_gets_400(client, stream, value):
     assert client.post(stream, headers=TEXT | {"if-match": value}, content=b"x").status_code == 400
     assert client.get(stream).content == b""
 
 
-def test_a_condition_is_given_once(client, stream):
+def test_a_condition_may_be_given_once(client, stream):
     offset = tail(client, stream)
     headers = [("content-type", "text/plain"), ("if-match", offset), ("if-match", offset)]
     assert client.post(stream, headers=headers, content=b"x").status_code == 400
 
 
-def test_a_stream_that_is_not_there_is_404_before_the_condition_counts(client, path):
+def test_a_missing_stream_gets_404_whatever_the_condition(client, path):
     headers = TEXT | {"if-match": "0000000000000000_0000000000000000"}
     assert client.post(ROOT + path, headers=headers, content=b"x").status_code == 404
 
@@ -73,7 +73,7 @@ def test_closing_may_be_conditional_too(client, stream):
     assert client.head(stream).headers["stream-closed"] == "true"
 
 
-def test_a_closed_stream_is_409_whatever_the_condition(client, stream):
+def test_a_closed_stream_gets_409_whatever_the_condition(client, stream):
     client.post(stream, headers={"stream-closed": "true"})
     for offset in (tail(client, stream), tail(client, stream)[:-1] + "9"):
         refused = client.post(stream, headers=TEXT | {"if-match": offset}, content=b"x")
@@ -84,7 +84,7 @@ def producer(seq, epoch=0):
     return TEXT | {"producer-id": "p", "producer-epoch": str(epoch), "producer-seq": str(seq)}
 
 
-def test_a_refused_append_of_a_producer_uses_up_no_sequence_number(client, stream):
+def test_a_refused_append_of_a_producer_consumes_no_sequence_number(client, stream):
     start = tail(client, stream)
     taken = client.post(stream, headers=producer(0) | {"if-match": start}, content=b"one")
     assert taken.status_code == 200

@@ -71,11 +71,11 @@ def test_records_that_are_too_old_are_surplus(client, path, clock):
     clock.advance(55)  # the first is 65 s old, the last 56
     eventually(lambda: earliest(client, path) == offsets[5])
     clock.advance(1000)
-    eventually(lambda: earliest(client, path) == offsets[9])  # an offset must remain
+    eventually(lambda: earliest(client, path) == offsets[9])  # at least one message must remain
     assert numbers(client.get(ROOT + path).text) == [9]
 
 
-def test_an_offset_that_is_no_longer_kept_is_410_with_the_earliest(client, path, clock):
+def test_a_trimmed_offset_gets_410_with_the_earliest(client, path, clock):
     create(client, path, "max-messages=3")
     offsets = fill(client, path)
     clock.advance(6)
@@ -111,7 +111,7 @@ def test_json_is_trimmed_by_messages_in_whole_batches(client, path, clock):
     eventually(lambda: client.get(ROOT + path).json() == [4, 5, 6, 7])
 
 
-def test_head_shows_the_policy_in_its_plain_form(client, path):
+def test_head_shows_the_policy_in_its_canonical_form(client, path):
     create(client, path, "max-messages=3 ,max-age=60")
     head = client.head(ROOT + path).headers
     assert head["stream-retention"] == "max-age=60, max-messages=3"
@@ -130,7 +130,7 @@ def test_the_policy_is_part_of_the_configuration(client, path):
     assert client.put(ROOT + path + "/plain", headers=same).status_code == 409
 
 
-def test_a_policy_that_makes_no_sense_is_400(client, path):
+def test_an_invalid_policy_gets_400(client, path):
     for header in (
         "",
         "x",
@@ -146,12 +146,12 @@ def test_a_policy_that_makes_no_sense_is_400(client, path):
     assert client.head(ROOT + path).status_code == 404
 
 
-def test_a_policy_is_given_once(client, path):
+def test_a_policy_may_be_given_once(client, path):
     headers = [("content-type", "text/plain"), ("stream-retention", "max-age=1"), ("stream-retention", "max-age=1")]
     assert client.put(ROOT + path, headers=headers).status_code == 400
 
 
-def test_forks_suspend_trimming_and_their_end_resumes_it(client, path, clock):
+def test_forks_suspend_trimming_until_they_are_deleted(client, path, clock):
     create(client, path, "max-messages=3")
     fill(client, path, count=3)
     assert client.put(ROOT + path + "/f", headers={"stream-forked-from": ROOT + path}).status_code == 201

@@ -38,7 +38,7 @@ def fresh(start_thread, connect_to):
     return connect_to(start_thread())
 
 
-def test_no_streams_are_an_empty_list(fresh):
+def test_without_streams_the_list_is_empty(fresh):
     reply = fresh.get("/v1/streams")
     assert reply.json() == {"streams": [], "next": None}
     assert reply.headers["content-type"] == "application/json"
@@ -105,7 +105,7 @@ def test_a_prefix_is_plain_text(client, path, prefix, expected):
     assert names(found) == [f"{path}/{name}" for name in expected]
 
 
-def test_after_need_not_be_a_stream(client, path):
+def test_after_need_not_name_a_stream(client, path):
     create(client, path + "/a", path + "/c")
     assert names(client.get("/v1/streams", params={"prefix": path + "/", "after": path + "/b"})) == [path + "/c"]
     assert names(client.get("/v1/streams", params={"prefix": path + "/", "after": path + "/d"})) == []
@@ -120,7 +120,7 @@ def test_deleted_streams_are_not_listed_even_if_forks_still_read_them(client, pa
     assert read_all(client, 1, prefix=path + "/") == [path + "/c", path + "/d", path + "/e"]
 
 
-def test_expired_streams_are_left_out_before_they_are_reaped(start_thread, connect_to, monkeypatch):
+def test_expired_streams_are_not_listed_even_before_they_are_reaped(start_thread, connect_to, monkeypatch):
     monkeypatch.setattr(limits, "REAP_EVERY_S", 3600.0)
     clock = FakeClock()
     client = connect_to(start_thread(clock_us=clock))
@@ -145,7 +145,7 @@ def test_many_deleted_streams_between_two_do_not_hide_the_second(start_thread, c
     assert names(client.get("/v1/streams")) == ["a", "z"]
 
 
-def test_the_default_page_and_the_largest_are_bounded(start_thread, connect_to, monkeypatch):
+def test_the_default_page_and_the_largest_page_are_limited(start_thread, connect_to, monkeypatch):
     monkeypatch.setattr(limits, "LISTED_STREAMS", 4)
     monkeypatch.setattr(limits, "LISTED_STREAMS_MAX", 6)
     client = connect_to(start_thread())
@@ -172,11 +172,11 @@ def test_the_default_page_and_the_largest_are_bounded(start_thread, connect_to, 
         "x=" + "y" * 20_000,
     ],
 )
-def test_parameters_that_make_no_sense_are_400(client, query):
+def test_invalid_parameters_get_400(client, query):
     refused = client.get("/v1/streams?" + query)
     assert (refused.status_code, refused.json()["code"]) == (400, "invalid_query")
 
 
-def test_listing_is_for_reading_alone(client):
+def test_the_list_is_read_only(client):
     for method in ("POST", "PUT", "DELETE"):
         assert client.request(method, "/v1/streams").status_code in {404, 405}

@@ -85,7 +85,7 @@ def trio(client, path):
     )
 
 
-def test_catching_up_and_following_several_streams_of_all_kinds(client, trio):
+def test_a_set_catches_up_and_follows_streams_of_all_kinds(client, trio):
     jsons, text, binary = trio
     reader = Reader()
     with watch(client, *trio) as events:
@@ -109,7 +109,7 @@ def test_catching_up_and_following_several_streams_of_all_kinds(client, trio):
     assert reader.closed == set(trio)
 
 
-def test_every_event_names_its_stream_its_offset_and_how_it_is_encoded(client, trio):
+def test_every_event_names_its_stream_its_offset_and_its_encoding(client, trio):
     with watch(client, *trio) as events:
         first = [next(events) for _ in trio]
     assert [event.json["stream"] for event in first] == list(trio)
@@ -158,7 +158,7 @@ def test_the_header_counts_more_than_the_parameter(client, path):
     assert reader.data[name] == "onetwothree"
 
 
-def test_a_stream_that_joins_a_set_begins_at_its_beginning(client, path):
+def test_a_stream_that_joins_a_set_starts_from_its_beginning(client, path):
     one, two = create(client, path + "/1", TEXT, b"one"), create(client, path + "/2", TEXT, b"two")
     reader = Reader()
     with watch(client, one) as events:
@@ -168,7 +168,7 @@ def test_a_stream_that_joins_a_set_begins_at_its_beginning(client, path):
     assert reader.data == {one: "one", two: "two"}
 
 
-def test_an_offset_may_be_given_for_all(client, path):
+def test_one_offset_may_be_given_for_all_streams(client, path):
     one, two = create(client, path + "/1", TEXT, b"old"), create(client, path + "/2", TEXT, b"old")
     reader = Reader()
     with watch(client, one, two, offset="now") as events:
@@ -179,7 +179,7 @@ def test_an_offset_may_be_given_for_all(client, path):
     assert reader.data == {two: "new"}
 
 
-def test_a_character_that_appends_cut_in_two_arrives_whole(client, path):
+def test_a_character_that_was_split_across_appends_arrives_whole(client, path):
     name, other = create(client, path + "/text"), create(client, path + "/other")
     reader = Reader()
     euro = "€".encode()
@@ -212,7 +212,7 @@ def test_json_with_line_breaks_stays_one_event(client, path):
         assert next(events).json["data"] == [{"a": 1}]
 
 
-def test_a_long_stream_does_not_hold_up_the_others(client, path):
+def test_a_long_stream_does_not_delay_the_others(client, path):
     long = create(client, path + "/long", BINARY)
     for _ in range(4):
         append(client, long, b"x" * 200_000, BINARY)
@@ -272,7 +272,7 @@ def test_a_reader_that_leaves_is_forgotten(server, client, path):
     eventually(lambda: live.readers == 0)
 
 
-def test_a_set_is_a_live_read_and_counts_as_such(start_thread, connect_to, monkeypatch):
+def test_a_set_counts_as_a_live_read(start_thread, connect_to, monkeypatch):
     client = connect_to(start_thread())
     create(client, "a")
     create(client, "b")
@@ -299,14 +299,14 @@ def ask_to_resume(client, path, resume, way):
 
 @pytest.mark.parametrize("way", ["query", "header"])
 @pytest.mark.parametrize("bad", ["x", "!!!", "AAAA", "bnVsbA", "W10", "eyJhIjogMX0", "é"])
-def test_a_token_that_is_not_one_of_a_set_is_400(client, path, bad, way):
+def test_a_token_that_is_not_from_a_set_gets_400(client, path, bad, way):
     create(client, path, TEXT, b"data")
     assert ask_to_resume(client, path, bad, way).status_code == 400
 
 
 @pytest.mark.parametrize("way", ["query", "header"])
 @pytest.mark.parametrize("offset", ["x", "", "0000000000000000_0000000000000099", "0000000000000001_0000000000000000"])
-def test_a_token_with_an_offset_that_its_stream_does_not_have_is_400(client, path, offset, way):
+def test_a_token_with_an_invalid_offset_of_its_stream_gets_400(client, path, offset, way):
     create(client, path, TEXT, b"data")
     assert ask_to_resume(client, path, token(**{path: offset}), way).status_code == 400
 
@@ -326,25 +326,25 @@ def test_a_token_with_an_offset_that_its_stream_does_not_have_is_400(client, pat
         "stream={p}&live=sse&" + "&".join(f"stream={number}" for number in range(100)),
     ],
 )
-def test_a_request_that_makes_no_sense_is_400(client, path, query):
+def test_an_invalid_request_gets_400(client, path, query):
     create(client, path)
     assert client.get("/v1/stream-set?" + query.format(p=path)).status_code == 400
 
 
-def test_a_header_that_is_given_twice_is_400(client, path):
+def test_a_repeated_header_gets_400(client, path):
     create(client, path)
     headers = [("last-event-id", token(x="1")), ("last-event-id", token(x="2"))]
     refused = client.get(f"/v1/stream-set?stream={path}&live=sse", headers=headers)
     assert (refused.status_code, refused.json()["code"]) == (400, "repeated_header")
 
 
-def test_a_stream_that_is_not_there_is_404(client, path):
+def test_a_missing_stream_gets_404(client, path):
     create(client, path)
     refused = client.get(f"/v1/stream-set?stream={path}&stream={path}/nowhere&live=sse")
     assert (refused.status_code, refused.json()["code"]) == (404, "stream_not_found")
 
 
-def test_as_many_streams_as_allowed_go_over_one_connection(client, path):
+def test_one_connection_carries_as_many_streams_as_allowed(client, path):
     paths = [create(client, f"{path}/{number}", TEXT, b"%d" % number) for number in range(limits.SET_STREAMS_MAX)]
     reader = Reader()
     with watch(client, *paths) as events:

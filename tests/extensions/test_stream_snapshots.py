@@ -58,7 +58,7 @@ def test_a_snapshot_is_returned_as_it_was_stored(client, path):
     assert told.headers["snapshot-offset"] == offset
 
 
-def test_a_stream_without_a_snapshot_tells_what_is_kept(client, path):
+def test_a_stream_without_a_snapshot_reports_its_earliest_offset_and_its_end(client, path):
     assert client.get(SNAPSHOTS + path).json()["code"] == "stream_not_found"
     create(client, path)
     offset = append(client, path, b"[1]")
@@ -95,7 +95,7 @@ def test_only_json_streams_have_snapshots(client, path):
     assert put(client, path + "/none", 0, offset).status_code == 404
 
 
-def test_a_stream_that_is_made_again_has_no_snapshot(client, path):
+def test_a_recreated_stream_has_no_snapshot(client, path):
     create(client, path)
     offset = append(client, path, b"[1]")
     assert put(client, path, head_id(client), offset, {"old": 1}).status_code == 204
@@ -130,7 +130,7 @@ def rows(client, path):
     return [json.loads(line) for line in client.get("/v1/log", params={"stream": path}).text.splitlines()]
 
 
-def test_the_newest_record_always_stays(client, path):
+def test_the_newest_record_is_always_kept(client, path):
     create(client, path, TEXT)
     offsets = [append(client, path, b"0123456789", TEXT) for _ in range(3)]
     assert trim(client, {path: offsets[-1]}).status_code == 202

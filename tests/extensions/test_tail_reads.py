@@ -26,7 +26,7 @@ def tail(client, path, count):
 
 @pytest.fixture
 def numbers(client, path):
-    """The numbers 0 to 9, in batches of 3, 1, 4, 2."""
+    """The numbers 0 to 9, in batches of 3, 1, 4 and 2."""
     client.put(ROOT + path, headers={"content-type": JSON})
     for batch in ("[0,1,2]", "3", "[4,5,6,7]", "[8, 9]"):
         append(client, path, batch.encode(), JSON)
@@ -48,7 +48,7 @@ def test_a_reader_continues_after_a_tail_read(client, numbers):
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 9])
-def test_in_a_stream_of_bytes_appends_are_counted(client, path, count):
+def test_in_a_binary_stream_appends_are_counted(client, path, count):
     parts = [b"one", b"two\n", b"", b"four"]
     client.put(ROOT + path, headers={"content-type": TEXT}, content=parts[0])
     for part in parts[1:]:
@@ -65,7 +65,7 @@ def test_an_empty_stream_has_an_empty_tail(client, path):
     assert tail(client, path + "/text", 5).content == b""
 
 
-def test_a_closed_stream_says_so_at_its_end(client, numbers):
+def test_a_closed_stream_is_marked_as_closed_at_its_end(client, numbers):
     assert "stream-closed" not in tail(client, numbers, 3).headers
     client.post(ROOT + numbers, headers={"stream-closed": "true"})
     page = tail(client, numbers, 3)
@@ -73,7 +73,7 @@ def test_a_closed_stream_says_so_at_its_end(client, numbers):
     assert page.headers["stream-closed"] == "true"
 
 
-def test_a_tail_read_can_be_asked_for_again(client, numbers):
+def test_a_tail_read_can_be_repeated(client, numbers):
     page = tail(client, numbers, 3)
     same = client.get(f"{ROOT}{numbers}?tail=3", headers={"if-none-match": page.headers["etag"]})
     assert same.status_code == 304
@@ -163,16 +163,16 @@ def decode(page):
         "tail=1&live=long-poll&offset=-1",
     ],
 )
-def test_what_makes_no_sense_is_400(client, numbers, query):
+def test_an_invalid_query_gets_400(client, numbers, query):
     refused = client.get(f"{ROOT}{numbers}?{query}")
     assert (refused.status_code, refused.json()["code"]) == (400, "invalid_query")
 
 
-def test_a_stream_that_is_not_there_has_no_tail(client, path):
+def test_a_missing_stream_has_no_tail(client, path):
     assert client.get(f"{ROOT}{path}?tail=1").status_code == 404
 
 
-def test_a_tail_of_large_messages_ends_within_its_record_and_is_read_on_from_there(client, path):
+def test_a_tail_of_large_messages_ends_within_its_record_and_continues_from_there(client, path):
     client.put(ROOT + path, headers={"content-type": JSON})
     texts = [f"{number}".ljust(100_000, "x") for number in range(40)]
     append(client, path, json.dumps(texts).encode(), JSON)

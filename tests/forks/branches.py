@@ -56,7 +56,7 @@ class Branch:
         self.path = path
         self.content_type = content_type
         self.appends: list[list[bytes]] = []
-        """What each append consists of: bytes, or messages in JSON mode. A sub-offset counts these."""
+        """The parts of each append: bytes, or messages in JSON mode. A sub-offset counts these."""
         self.offsets: list[str] = []
 
     def create(self) -> None:

@@ -56,7 +56,7 @@ def test_a_deleted_source_with_forks_is_410_for_all_requests_and_its_path_is_in_
     assert read_all(client, "b") == b"ab"
 
 
-def test_a_deleted_source_keeps_the_data_until_its_last_fork_is_gone(client, data):
+def test_the_data_of_a_deleted_source_is_kept_until_its_last_fork_is_gone(client, data):
     grow_chain(client, "a", "b")
     fork(client, "c", "a")
     client.delete(ROOT + "a")
@@ -69,7 +69,7 @@ def test_a_deleted_source_keeps_the_data_until_its_last_fork_is_gone(client, dat
     eventually(lambda: count_data(data) == 0)
 
 
-def test_the_end_of_the_last_fork_cascades_over_three_levels(client, data):
+def test_deleting_the_last_fork_cascades_over_three_levels(client, data):
     grow_chain(client, "a", "b", "c", "d")
     for name in "abc":
         client.delete(ROOT + name)
@@ -80,7 +80,7 @@ def test_the_end_of_the_last_fork_cascades_over_three_levels(client, data):
     eventually(lambda: count_data(data) == 0)
 
 
-def test_the_cascade_stops_at_a_stream_that_is_alive(client):
+def test_the_cascade_stops_at_a_stream_that_is_not_deleted(client):
     grow_chain(client, "a", "b", "c")
     client.delete(ROOT + "b")
     client.delete(ROOT + "c")

@@ -68,7 +68,7 @@ def test_a_fork_outlives_its_expired_source_with_all_data(client, clock, path):
     assert read_all(client, path + "/f") == b"data"
 
 
-def test_windows_slide_on_their_own(client, clock, path):
+def test_the_ttls_of_a_fork_and_its_source_slide_independently(client, clock, path):
     client.put(ROOT + path, headers={"content-type": TEXT} | lifetime(TTL, clock), content=b"data")
     fork(client, path + "/f", path)
     fork(client, path + "/g", path)
@@ -80,7 +80,7 @@ def test_windows_slide_on_their_own(client, clock, path):
     assert client.head(ROOT + path).status_code in {404, 410}
 
 
-def test_a_fork_of_an_expired_source_is_refused_as_if_it_were_not_there(client, clock, path):
+def test_a_fork_of_an_expired_source_is_refused_as_if_the_source_were_missing(client, clock, path):
     client.put(ROOT + path, headers={"content-type": TEXT} | lifetime(TTL, clock), content=b"data")
     clock.advance(100)
     assert fork(client, path + "/f", path).status_code == 404

@@ -25,7 +25,7 @@ def offset(position):
     return f"0000000000000000_{position:016d}"
 
 
-def test_an_unknown_source_is_404(client, target):
+def test_an_unknown_source_gets_404(client, target):
     refused = fork(client, target, "nowhere")
     assert (refused.status_code, refused.json()["code"]) == (404, "stream_not_found")
     assert fork(client, target, "nowhere", offset(0), 1).status_code == 404
@@ -39,14 +39,14 @@ def test_a_source_is_named_by_its_url_path(client, target, source):
     assert client.head(ROOT + target).status_code == 404
 
 
-def test_a_source_with_a_name_that_needs_encoding_is_found(client, target):
+def test_a_source_whose_name_needs_encoding_is_found(client, target):
     client.put(ROOT + "caf%C3%A9%20%25", headers={"content-type": TEXT}, content=b"data")
     assert fork(client, target, "caf%C3%A9%20%25").status_code == 201
     assert read_all(client, target) == b"data"
 
 
 @pytest.mark.parametrize("sub_offset", ["-1", "+1", "01", "1.0", "1e0", "x", "", "9007199254740992", "6"])
-def test_a_sub_offset_that_is_malformed_or_beyond_the_next_append_is_400(client, target, source, sub_offset):
+def test_a_sub_offset_that_is_malformed_or_beyond_the_next_append_gets_400(client, target, source, sub_offset):
     headers = {
         "stream-forked-from": ROOT + source,
         "stream-fork-offset": offset(3),
@@ -69,12 +69,12 @@ def test_a_sub_offset_needs_an_offset_and_both_need_a_source(client, target, sou
 
 
 @pytest.mark.parametrize("anchor", [BEYOND, "0000000000000001_0000000000000000", "3", "", "x", "-2"])
-def test_an_offset_that_is_not_one_of_the_source_is_400(client, target, source, anchor):
+def test_an_offset_that_the_source_does_not_have_gets_400(client, target, source, anchor):
     assert fork(client, target, source, anchor).status_code == 400
     assert client.head(ROOT + target).status_code == 404
 
 
-def test_an_offset_within_a_json_message_is_400(client, target, path):
+def test_an_offset_within_a_json_message_gets_400(client, target, path):
     client.put(ROOT + path, headers={"content-type": JSON}, content=b'["first", "second"]')
     assert fork(client, target, path, offset(3)).status_code == 400
     assert fork(client, target, path, offset(8)).status_code == 201  # a message begins after `"first",`
@@ -87,7 +87,7 @@ def test_a_fork_point_may_be_named_by_a_sentinel(client, target, source, anchor,
     assert read_all(client, target) == data
 
 
-def test_a_stream_is_no_fork_of_itself(client, target, source):
+def test_a_stream_cannot_fork_itself(client, target, source):
     refused = fork(client, source, source)
     assert (refused.status_code, refused.json()["code"]) == (409, "stream_exists")
     assert fork(client, target, target).status_code == 404
@@ -105,7 +105,7 @@ def test_a_fork_can_be_created_with_first_content_and_closed(client, target, sou
     assert client.post(ROOT + target, headers={"content-type": TEXT}, content=b"x").status_code == 409
 
 
-def test_another_content_type_than_the_source_has_is_a_conflict(client, target, source):
+def test_a_content_type_that_differs_from_the_sources_is_a_conflict(client, target, source):
     assert fork(client, target, source, content_type=JSON).status_code == 409
     assert fork(client, target, source, content_type=TEXT).status_code == 201
 

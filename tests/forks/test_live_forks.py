@@ -18,7 +18,7 @@ def append(client, path, data, content_type=TEXT):
     assert client.post(ROOT + path, headers={"content-type": content_type}, content=data).status_code == 204
 
 
-def test_a_long_poll_on_a_fork_waits_for_the_fork_alone(server, client, path, target):
+def test_a_long_poll_on_a_fork_waits_only_for_the_fork(server, client, path, target):
     client.put(ROOT + path, headers={"content-type": TEXT}, content=b"shared")
     tail = fork(client, target, path).headers["stream-next-offset"]
     with ThreadPoolExecutor(1) as pool:
@@ -39,7 +39,7 @@ def test_a_long_poll_within_the_inherited_part_does_not_wait(client, path, targe
     assert read.headers["stream-up-to-date"] == "true"
 
 
-def test_sse_on_a_fork_brings_the_inherited_then_its_own_and_nothing_of_the_source(server, client, path, target):
+def test_sse_on_a_fork_sends_inherited_data_then_its_own_and_nothing_of_the_source(server, client, path, target):
     client.put(ROOT + path, headers={"content-type": JSON}, content=b"[1,2,3]")
     fork(client, target, path, "0000000000000000_0000000000000000", 2)
     append(client, path, b"4", JSON)
@@ -67,7 +67,7 @@ def test_closing_or_deleting_the_source_does_not_end_a_reader_of_the_fork(server
         assert next(events).data == "fork"
 
 
-def test_deleting_a_source_with_forks_ends_its_sse_readers_in_order(server, client, path, target):
+def test_deleting_a_source_with_forks_ends_its_sse_readers_cleanly(server, client, path, target):
     client.put(ROOT + path, headers={"content-type": TEXT}, content=b"shared")
     fork(client, target, path)
     with open_events(client, f"{ROOT}{path}?offset=-1&live=sse") as events:

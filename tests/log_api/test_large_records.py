@@ -1,4 +1,4 @@
-"""Records of very many messages: every reader gets past them, and nobody needs much memory for it."""
+"""Records of very many messages: every reader gets past them, within limited memory."""
 
 import asyncio
 import io
@@ -31,7 +31,7 @@ JSON = "application/json"
 MANY = 1_200_000
 NAMES = {TopicId(1): CreateDescription("json", JSON, 0), TopicId(2): CreateDescription("text", "text/plain", 0)}
 
-# The rule, on records as small as one likes
+# The rule, on records of any size
 
 
 def record(number: int, messages: list[object], topic: int = 1) -> Record:
@@ -46,7 +46,7 @@ Rows = list[tuple[int, int, str, str]]
 def read_all(
     records: list[Record], rows_max: int, bytes_max: int = 10**6, *, forgetful: bool = False
 ) -> tuple[Rows, int]:
-    """All rows, page by page as a client asks for them, and how many pages it took."""
+    """Return all rows, read page by page as a client does, and the number of pages."""
     after, position, pages = 0, 0, 0
     rows: Rows = []
     resume_points: ResumePoints = {}
@@ -67,7 +67,7 @@ def read_all(
 
 
 def fitting(records: list[Record], bytes_max: int) -> list[Record]:
-    """So many records as a store gives at once: one, or what fits."""
+    """Return as many records as a store returns at once: at least one, or all that fit."""
     sizes = itertools.accumulate(len(one.data) for one in records)
     return [
         one for number, (one, size) in enumerate(zip(records, sizes, strict=True)) if not number or size <= bytes_max
@@ -94,7 +94,7 @@ def test_pages_that_end_within_records_hold_every_row_once(rows_max):
 
 
 @pytest.mark.parametrize("bytes_max", [1, 5, 8, 20])
-def test_a_record_is_divided_by_its_bytes_too_but_never_within_a_message(bytes_max):
+def test_a_record_is_also_split_by_bytes_but_never_within_a_message(bytes_max):
     rows, pages = read_all(RECORDS, 1000, bytes_max)
     assert rows == read_all(RECORDS, 1000)[0]
     assert pages > 1
@@ -105,22 +105,22 @@ def test_without_a_position_a_page_ends_between_records():
     assert [one.committed_id for one in taken.records] == [1]
     assert (taken.next, taken.position) == (1, 0)
     taken = take_page(RECORDS[1:], NAMES, Selection(after=1), {}, rows_max=4)
-    assert taken.records == RECORDS[1:2], "one record at least, whole"
+    assert taken.records == RECORDS[1:2], "at least one whole record"
 
 
-def test_a_position_counts_only_for_the_record_right_after():
-    """That one may have been erased since."""
+def test_a_position_applies_only_to_the_next_record():
+    """That record may have been erased since."""
     taken = take_page(RECORDS[2:], NAMES, Selection(after=1, position=5), {}, rows_max=100)
     assert taken.records == RECORDS[2:]
     assert taken.first_position == 0
 
 
-def test_a_position_beyond_the_record_goes_on_with_the_next():
+def test_a_position_beyond_the_record_continues_with_the_next():
     taken = take_page(RECORDS[1:], NAMES, Selection(after=1, position=10), {}, rows_max=100)
     assert taken.records == RECORDS[2:]
 
 
-def test_what_cannot_be_divided_comes_whole():
+def test_a_record_that_cannot_be_split_is_sent_whole():
     text = Record(CommittedId(1), 0, Kind.APPEND, TopicId(2), 0, 1000, 1, b"x" * 1000)
     damaged = Record(CommittedId(1), 0, Kind.APPEND, TopicId(1), 0, 9, 5, b'1,"2,3,4,')
     for one in (text, damaged):
@@ -129,7 +129,7 @@ def test_what_cannot_be_divided_comes_whole():
         assert (taken.next, taken.position) == (1, 0)
 
 
-# Over HTTP, with records that no HTTP client could write any more
+# Over HTTP, with records that an HTTP client can no longer write
 
 
 async def store_appends(directory: Path, *appends: Messages) -> None:
@@ -146,7 +146,7 @@ async def store_appends(directory: Path, *appends: Messages) -> None:
 
 @pytest.fixture(scope="module")
 def monster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """Three appends: of one message, of more than a million, and of one."""
+    """Three appends: one message, more than a million messages, one message."""
     data = tmp_path_factory.mktemp("monster") / "data"
     data.mkdir()
     appends = [Messages(b'"before",', 1), Messages(b"7," * MANY, MANY), Messages(b'"behind",', 1)]
@@ -171,7 +171,7 @@ def exporters(server: ServerProcess) -> list[int]:
 
 
 @pytest.mark.parametrize("headers", [ARROW, {}], ids=["arrow", "ndjson"])
-def test_a_record_of_millions_is_read_in_pages_within_bounded_memory(monster, http, headers):
+def test_a_record_of_millions_of_messages_is_read_in_pages_within_limited_memory(monster, http, headers):
     after, position, rows, edges = 0, 0, 0, []
     while True:
         page = http.get("/v1/log", params={"after": after, "position": position}, headers=headers)
@@ -188,7 +188,7 @@ def test_a_record_of_millions_is_read_in_pages_within_bounded_memory(monster, ht
         if "log-up-to-date" in page.headers:
             break
     assert rows == MANY + 2
-    # Every page goes on where the one before it ended, up to the last message of the record.
+    # Every page continues where the previous one ended, up to the last message of the record.
     inside = [edge for edge in edges if edge[1] > 0]
     assert [first for first, _ in inside] == [0, *(last + 1 for _, last in inside[:-1])]
     assert inside[-1][1] == MANY - 1 or edges[-1] == (inside[-1][1] + 1, 0)
@@ -196,7 +196,7 @@ def test_a_record_of_millions_is_read_in_pages_within_bounded_memory(monster, ht
     assert peak_bytes(pid) < 400_000_000
 
 
-def test_an_older_reader_is_told_what_to_do_about_such_a_record(http):
+def test_an_older_reader_gets_an_error_that_names_the_remedy(http):
     first = http.get("/v1/log", params={"until": 2})
     assert first.headers["log-rows"] == "1"
     refused = http.get("/v1/log", params={"after": 2})
@@ -204,13 +204,13 @@ def test_an_older_reader_is_told_what_to_do_about_such_a_record(http):
     assert "position=0" in refused.json()["hint"]
 
 
-def test_the_tail_of_a_stream_is_found_within_such_a_record(monster, http):
+def test_a_tail_read_works_within_such_a_record(monster, http):
     assert http.get("/v1/stream/tiny", params={"tail": 1}).text == '["behind"]'
     assert http.get("/v1/stream/tiny", params={"tail": 4}).text == '[7,7,7,"behind"]'
     assert peak_bytes(monster.pid) < 400_000_000
 
 
-def test_a_live_reader_gets_such_a_record_in_parts_and_may_come_back_in_the_middle(http):
+def test_a_live_reader_gets_such_a_record_in_parts_and_may_resume_in_the_middle(http):
     def events(last: str | None):
         headers = {} if last is None else {"last-event-id": last}
         with http.stream("GET", "/v1/log", params={"live": "sse", "after": 2}, headers=headers) as response:

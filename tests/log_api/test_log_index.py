@@ -1,4 +1,4 @@
-"""What the server remembers beside the log, page by page: event ids, streams and producers."""
+"""The server's index next to the log, page by page: event ids, streams and producers."""
 
 import json
 from collections.abc import Iterator
@@ -69,7 +69,7 @@ def test_events_have_the_digest_of_their_content(http, limit):
 
 
 @pytest.mark.parametrize("limit", [1, 3, 1000])
-def test_streams_say_where_their_own_data_is(http, limit):
+def test_streams_report_where_their_own_data_is(http, limit):
     rows = {row["path"]: row for row in read_all(http, "streams", limit)}
     assert list(rows) == ["a", "b ü/c", "fork", "gone"]
     assert (rows["a"]["begins"], rows["a"]["tail"], rows["a"]["messages"]) == (0, 15, 6)
@@ -77,14 +77,14 @@ def test_streams_say_where_their_own_data_is(http, limit):
     assert [path for path, row in rows.items() if row["deleted"]] == ["gone"]
 
 
-def test_producers_come_with_the_path_of_their_stream(http):
+def test_producers_are_listed_with_the_path_of_their_stream(http):
     (row,) = read_all(http, "producers", 10)
     topic = next(row["topic"] for row in read_all(http, "streams", 10) if row["path"] == "a")
     assert row == {"path": "a", "id": "p&q", "topic": topic, "epoch": 4, "last_seq": 2}
 
 
 @pytest.mark.parametrize("of", ["events", "streams", "producers"])
-def test_arrow_says_the_same(http, of):
+def test_arrow_and_ndjson_have_the_same_rows(http, of):
     response = http.get("/v1/log/index", params={"of": of}, headers=ARROW)
     assert response.headers["content-type"] == ARROW["accept"]
     assert pa.ipc.open_stream(response.content).read_all().to_pylist() == read_all(http, of, 1000)
@@ -93,10 +93,10 @@ def test_arrow_says_the_same(http, of):
 @pytest.mark.parametrize(
     "query", ["", "of=cats", "of=events&limit=0", "of=events&limit=10001", "of=events&limit=x", "of=events&prefix=a"]
 )
-def test_a_query_that_means_nothing_is_refused(http, query):
+def test_an_invalid_query_is_refused(http, query):
     response = http.get(f"/v1/log/index?{query}")
     assert (response.status_code, response.json()["code"]) == (400, "invalid_query")
 
 
-def test_only_reading_is_possible(http):
+def test_the_index_is_read_only(http):
     assert http.post("/v1/log/index?of=events").status_code == 405

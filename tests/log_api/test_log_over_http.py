@@ -22,7 +22,7 @@ JSON = {"content-type": "application/json"}
 
 
 class Log:
-    """A server, and what its log says."""
+    """A server and its log."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -68,20 +68,20 @@ class Log:
 
 @pytest.fixture
 def follow() -> Iterator[Callable[[str], Log]]:
-    """Opens logs, and closes them with the test."""
+    """Open logs, and close them at the end of the test."""
     with ExitStack() as stack:
         yield lambda url: stack.enter_context(closing(Log(url)))
 
 
 @pytest.fixture(params=["sqlite", "memory"])
 def log(request, start_server, follow) -> Log:
-    """One of this test's own, empty."""
+    """An empty log of this test only."""
     return follow(start_server("--store", request.param).url)
 
 
 @pytest.fixture(params=["sqlite", "memory"], scope="module")
 def mixed(request, tmp_path_factory) -> Iterator[Log]:
-    """One that all tests read, with a few messages of both protocols."""
+    """A log that all tests read, with a few messages of both protocols."""
     data = tmp_path_factory.mktemp("log")
     with ServerProcess(data, "--store", request.param) as server, closing(Log(server.url)) as log:
         about = {"producer-id": "p", "producer-epoch": "0", "producer-seq": "0"}
@@ -117,7 +117,7 @@ def test_an_offset_is_where_the_message_begins_in_its_stream(mixed):
         assert page.startswith("[" + row["data"])
 
 
-def test_arrow_and_ndjson_say_the_same(mixed):
+def test_arrow_and_ndjson_have_the_same_rows(mixed):
     table = mixed.table()
     assert table.schema.field("committed_at").type == pa.timestamp("us", tz="UTC")
     assert [field.nullable for field in table.schema][:3] == [False, False, False]
@@ -155,13 +155,13 @@ def test_arrow_without_rows_has_its_schema(log):
         ({"since": 4_000_000_000_000_000}, 0),
     ],
 )
-def test_filters(mixed, query, found):
+def test_filters_select_the_rows(mixed, query, found):
     assert len(mixed.rows(**query)) == found
     assert mixed.table(**query).num_rows == found
     assert mixed.get(**query).headers["log-up-to-date"] == "true"
 
 
-def test_only_the_columns_that_are_asked_for(mixed):
+def test_only_the_requested_columns_are_returned(mixed):
     assert set(mixed.rows(columns="data,committed_id")[0]) == {"committed_id", "data"}
     assert mixed.table(columns="data,committed_id").schema.names == ["committed_id", "data"]
 
@@ -183,7 +183,7 @@ def test_pages_hold_every_row_once(log):
         assert after == int(page.headers["log-head"])
 
 
-def test_a_range_of_ids(mixed):
+def test_a_range_of_ids_selects_the_rows(mixed):
     ids = sorted({row["committed_id"] for row in mixed.rows()})
     assert {row["committed_id"] for row in mixed.rows(after=ids[0], until=ids[2])} == {ids[1], ids[2]}
     page = mixed.get(after=ids[0], until=ids[2])
@@ -192,7 +192,7 @@ def test_a_range_of_ids(mixed):
     assert mixed.get(after=10**9).headers["log-next"] == str(10**9)
 
 
-def test_head_and_bounds(mixed):
+def test_head_reports_the_bounds_of_the_log(mixed):
     about = mixed.http.get("/v1/log/head").json()
     assert about == {"head": mixed.rows()[-1]["committed_id"], "lowest": 1, "pruned": 0}
     counted = mixed.http.get("/v1/log/head", params={"counts": "true"}).json()
@@ -210,13 +210,13 @@ def test_head_and_bounds(mixed):
     ["after=x", "after=-1", "kind=all", "what=1", "after=1&after=2", "columns=secret", "live=long-poll",
      "stream=a&partition=b", "kind=event&prefix=a", "partition=", "stream=", "since=1.5"],
 )  # fmt: skip
-def test_bad_queries_are_refused(mixed, query):
+def test_invalid_queries_are_refused(mixed, query):
     response = mixed.http.get(f"/v1/log?{query}")
     assert (response.status_code, response.json()["code"]) in [(400, "invalid_query"), (400, "bad_request")]
 
 
 @pytest.mark.parametrize("query", ["", "rows=0", "bytes=x", "rows=1&what=2"])
-def test_bad_bounds_are_refused(mixed, query):
+def test_invalid_bounds_are_refused(mixed, query):
     assert mixed.http.get(f"/v1/log/bounds?{query}").status_code == 400
 
 
@@ -231,7 +231,7 @@ def test_other_formats_and_methods_are_refused(mixed):
 
 
 def read_events(lines: Iterator[str], number: int) -> list[tuple[str, list[str]]]:
-    """The next events of an SSE response: their names, and their data lines."""
+    """Return the next events of an SSE response: their names, and their data lines."""
     events: list[tuple[str, list[str]]] = []
     name, data = "", []
     for line in lines:
@@ -247,7 +247,7 @@ def read_events(lines: Iterator[str], number: int) -> list[tuple[str, list[str]]
     return events
 
 
-def test_a_tail_gets_what_is_there_and_what_comes(log, follow):
+def test_a_tail_gets_existing_and_new_rows(log, follow):
     log.write("orders/eu", b'[{"n":1},{"n":2}]')
     log.write("notes", b"3")
     with log.http.stream("GET", "/v1/log", params={"live": "sse", "prefix": "orders/"}) as response:
@@ -269,7 +269,7 @@ def test_a_tail_gets_what_is_there_and_what_comes(log, follow):
 # Retention
 
 
-def test_what_retention_erased_is_told(log):
+def test_rows_that_retention_erased_are_reported(log):
     log.submit(["room"], *({"n": number} for number in range(5)))
     ids = [row["committed_id"] for row in log.rows()]
     log.http.post("/v1/prune", json={"floors": {"room": ids[2]}}).raise_for_status()
@@ -277,13 +277,13 @@ def test_what_retention_erased_is_told(log):
     assert log.http.get("/v1/log/head").json()["pruned"] == ids[2]
 
 
-def test_a_deleted_stream_is_no_loss(log):
+def test_a_deleted_stream_is_not_reported_as_a_loss(log):
     log.write("gone", b"1")
     log.http.delete("/v1/stream/gone").raise_for_status()
     assert log.http.get("/v1/log/head").json()["pruned"] == 0
 
 
-# The process that makes the pages
+# The process that encodes the pages
 
 
 def children(pid: int) -> list[int]:
@@ -293,7 +293,7 @@ def children(pid: int) -> list[int]:
     return found
 
 
-def test_a_page_maker_that_dies_is_replaced(start_server, follow):
+def test_an_exporter_that_dies_is_replaced(start_server, follow):
     server = start_server()
     log = follow(server.url)
     log.write("s", b"[1,2,3]")
@@ -301,11 +301,11 @@ def test_a_page_maker_that_dies_is_replaced(start_server, follow):
     (worker,) = children(server.pid)
     os.kill(worker, signal.SIGKILL)
     response = log.http.get("/v1/log")
-    assert response.status_code in (200, 503)  # it may have been noticed before the request
+    assert response.status_code in (200, 503)  # the server may have noticed before the request
     assert log.data() == ["1", "2", "3"]
 
 
-def test_a_page_maker_ends_with_its_server(start_server, follow):
+def test_an_exporter_ends_with_its_server(start_server, follow):
     server = start_server()
     follow(server.url).rows()
     (worker,) = children(server.pid)

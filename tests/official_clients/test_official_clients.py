@@ -7,7 +7,7 @@ proxy serves the Go module. So pytest collects these tests only if DURABLE_STREA
     git -C durable-streams checkout 82f9963ae0b489566352393be9b4796c788c99c2
     DURABLE_STREAMS_SOURCE=$PWD/durable-streams make test ARGS=tests/official_clients
 
-The first builds of Go and Rust take one or two minutes each.
+The first Go and Rust builds take one or two minutes each.
 """
 
 import json

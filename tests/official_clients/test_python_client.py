@@ -44,7 +44,7 @@ def test_a_stream_is_created_once_and_found_again(url, http):
         made.head()
 
 
-def test_json_that_was_appended_is_read_back_in_order(url, http):
+def test_appended_json_is_read_back_in_order(url, http):
     handle = DurableStream.create(url, content_type="application/json", client=http)
     for number in range(5):
         handle.append({"number": number, "text": "grüße"})
@@ -63,7 +63,7 @@ def test_appends_from_many_threads_are_batched_and_none_is_lost(url, http):
         assert sorted(item["n"] for item in response.iter_json()) == list(range(40))
 
 
-def test_bytes_and_text_come_back_as_they_were(url, http):
+def test_bytes_and_text_are_read_back_unchanged(url, http):
     data = bytes(range(256)) * 10
     handle = DurableStream.create(url, content_type="application/octet-stream", client=http)
     result = handle.append(data)
@@ -73,7 +73,7 @@ def test_bytes_and_text_come_back_as_they_were(url, http):
         assert response.read_bytes() == b""
 
 
-def test_a_sequence_that_goes_back_is_a_conflict_to_the_client(url, http):
+def test_a_sequence_that_goes_back_is_a_conflict_for_the_client(url, http):
     handle = DurableStream.create(url, content_type="text/plain", client=http, batching=False)
     handle.append("one", seq="2")
     with pytest.raises(SeqConflictError):
@@ -83,7 +83,7 @@ def test_a_sequence_that_goes_back_is_a_conflict_to_the_client(url, http):
 
 
 @pytest.mark.parametrize("live", ["sse", "long-poll"])
-def test_a_follower_gets_what_is_there_and_what_comes(url, http, live):
+def test_a_follower_gets_existing_and_new_data(url, http, live):
     handle = DurableStream.create(url, content_type="application/json", client=http)
     handle.append("before")
     with stream(url, offset="-1", live=live, client=http) as response:
@@ -95,7 +95,7 @@ def test_a_follower_gets_what_is_there_and_what_comes(url, http, live):
     assert found == ["before", "during", "after"]
 
 
-def test_a_follower_of_text_gets_lines_as_they_were(url, http):
+def test_a_follower_of_text_gets_unchanged_lines(url, http):
     handle = DurableStream.create(url, content_type="text/plain", client=http)
     handle.append("one\ntwo\n")
     with stream(url, offset="-1", live="sse", client=http) as response:
@@ -118,7 +118,7 @@ def test_a_follower_resumes_where_it_stopped(url, http):
         assert next(response.iter_json()) == 2
 
 
-async def test_the_asynchronous_client_does_the_same(url):
+async def test_the_asynchronous_client_works_the_same_way(url):
     async with httpx.AsyncClient(trust_env=False, timeout=30) as http:
         handle = await AsyncDurableStream.create(url, content_type="application/json", client=http)
         await handle.append({"number": 1})

@@ -9,7 +9,7 @@ from mainstem.testing.server import ServerProcess
 from tests.support.nginx import Nginx
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "caching-and-proxies.md"
-# What the proxy keeps from everybody: whoever touches it has got past the proxy.
+# The proxy lets nobody reach this stream: a request that reaches it has bypassed the proxy.
 FORBIDDEN = "location = /v1/stream/secret { return 403; }\n\n    location /v1/sync {"
 
 
@@ -20,7 +20,7 @@ class Site(NamedTuple):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """One node on SQLite behind nginx, as the guide has it."""
+    """One node on SQLite behind nginx, configured as in the guide."""
     folder = tmp_path_factory.mktemp("site")
     found = re.search(r"```nginx\n(.*?)```", GUIDE.read_text(), re.DOTALL)
     assert found is not None

@@ -1,7 +1,7 @@
 """One node behind nginx, with the configuration of the guide: nginx and the server must agree where requests end.
 
-nginx reuses its connections to the server for everybody, so a request that the server takes for two, or runs twice, is
-somebody else's.
+nginx shares its connections to the server among all clients, so a request that the server parses as two, or runs
+twice, affects another client.
 """
 
 import re
@@ -29,20 +29,20 @@ def name() -> str:
 
 @pytest.fixture
 def direct(site, connect_to):
-    """Past the proxy."""
+    """A client that bypasses the proxy."""
     return connect_to(site.node)
 
 
 @pytest.fixture(autouse=True)
 def secret(direct):
-    """A stream that the proxy lets nobody touch is as it was when the test ends."""
+    """Check that a stream that the proxy blocks is unchanged at the end of the test."""
     direct.put(ROOT + "secret", headers=TEXT, content=b"untouched")
     yield
     assert direct.get(ROOT + "secret").text == "untouched"
 
 
 def post(name: str, body: bytes, *headers: bytes, path: bytes = b"/v1/stream/") -> bytes:
-    """An honest append, perhaps with more headers than it should have."""
+    """Return a plain append, perhaps with more headers than it should have."""
     lines = [b"POST %b%b HTTP/1.1" % (path, name.encode()), b"Host: localhost", b"Content-Type: text/plain", *headers]
     return b"\r\n".join([*lines, b"Content-Length: %d" % len(body), b"", body])
 
@@ -53,7 +53,7 @@ def chunked(name: str, coded: bytes, *headers: bytes) -> bytes:
 
 
 def exchange(site, sent: bytes) -> list[int]:
-    """The statuses that come back on one connection, until it ends or nothing more comes."""
+    """Return the statuses that come back on one connection, until it ends or no more arrive."""
     received = b""
     with site.proxy.connect(WAIT_S_MAX) as connection:
         try:
@@ -61,7 +61,7 @@ def exchange(site, sent: bytes) -> list[int]:
             while piece := connection.recv(65536):
                 received += piece
         except OSError:
-            pass  # nginx has closed it over what it did not want to read, or waits for more
+            pass  # nginx closed the connection instead of reading everything, or waits for more
     return [int(status) for status in re.findall(rb"(?m)^HTTP/1\.[01] (\d{3})", received)]
 
 
@@ -84,7 +84,7 @@ def test_appends_before_handshakes_on_the_same_connection_are_stored_once(site, 
     assert direct.get(ROOT + name).content == expected
 
 
-def test_appends_and_handshakes_that_come_together_are_answered_in_order(site, direct, name):
+def test_appends_and_handshakes_sent_together_are_answered_in_order(site, direct, name):
     direct.put(ROOT + name, headers=TEXT)
     sent = b"".join(post(name, b"<%d>" % number) + HANDSHAKE + b"\r\n" for number in range(6))
     assert exchange(site, sent + FENCE % name.encode()) == [204, 400] * 6 + [200]
@@ -98,7 +98,7 @@ class Attempt(NamedTuple):
     about: str
     sent: bytes
     body: bytes
-    """What is stored if the append is acknowledged."""
+    """The data that is stored if the append is acknowledged."""
 
 
 def attempts(name: str) -> list[Attempt]:
@@ -108,7 +108,7 @@ def attempts(name: str) -> list[Attempt]:
     te = b"Transfer-Encoding: chunked"
     h2c = (b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c", b"HTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA")
     websocket = (b"Connection: Upgrade", b"Upgrade: websocket", KEY.removesuffix(b"\r\n"))
-    large = b"\r\n" * 200_000 + ATTACK  # it comes in several pieces; parsers skip empty lines before a request
+    large = b"\r\n" * 200_000 + ATTACK  # sent in several parts; parsers skip empty lines before a request
     return [
         Attempt("length and chunks", chunked(name, b"0\r\n\r\n" + ATTACK, b"Content-Length: %d" % (tail + 5), te), b""),
         Attempt("chunks and length", chunked(name, b"0\r\n\r\n" + ATTACK, te, b"Content-Length: 5"), b""),
@@ -171,7 +171,7 @@ def test_the_server_ends_a_request_where_nginx_does(site, direct, name, about):
     direct.put(ROOT + name, headers=TEXT, content=b"before ")
     statuses = exchange(site, attempt.sent + FENCE % name.encode())
     acknowledged = b"before " + (attempt.body if 204 in statuses else b"")
-    with site.proxy.client() as client:  # on the connections that the attempt has used
+    with site.proxy.client() as client:  # on the connections that the attempt used
         for number in range(4):
             assert client.post(ROOT + name, headers=TEXT, content=b" %d" % number).status_code == 204
             acknowledged += b" %d" % number
@@ -182,7 +182,7 @@ def test_the_server_ends_a_request_where_nginx_does(site, direct, name, about):
 
 
 def test_replies_stay_with_their_requests_after_an_attack(site, direct, name):
-    """A reply too many would be given to the next client on that connection, and all replies after it be shifted."""
+    """An extra reply would go to the next client on that connection, and shift all replies after it."""
     direct.put(ROOT + name, headers=TEXT)
     for other in range(4):
         direct.put(f"{ROOT}{name}/{other}", headers=TEXT, content=b"content of %d" % other)
