@@ -56,14 +56,14 @@ def check(watch, grown_mb):
     ],
     ids=["missing", "pages", "appends", "errors", "preflights"],
 )
-def test_pipelined_requests_whose_replies_nobody_reads(server, request_):
+def test_pipelined_requests_whose_replies_nobody_reads_are_withstood(server, request_):
     with Watch(server) as watch, connect(server.address, receive_bytes=4096) as connection:
         sent = pour(connection, request_ * (100_000 // len(request_)), 256 * MB)
         assert sent < 64 * MB
     check(watch, 30)
 
 
-def test_endless_trailers(server):
+def test_endless_trailers_are_withstood(server):
     begin = head(b"POST", b"/v1/stream/flooded", b"Content-Type: text/plain", b"Transfer-Encoding: chunked")
     with Watch(server) as watch, connect(server.address) as connection:
         connection.sendall(begin + b"1\r\nx\r\n0\r\n")
@@ -72,7 +72,7 @@ def test_endless_trailers(server):
 
 
 @pytest.mark.parametrize("chunk", [b"1\r\nx\r\n", b"1;a=b\r\nx\r\n", b"00000001\r\nx\r\n"])
-def test_chunks_of_one_byte(server, chunk):
+def test_chunks_of_one_byte_are_withstood(server, chunk):
     begin = head(b"POST", b"/v1/stream/none", b"Content-Type: text/plain", b"Transfer-Encoding: chunked")
     with Watch(server) as watch, connect(server.address) as connection:
         connection.sendall(begin)
@@ -80,7 +80,7 @@ def test_chunks_of_one_byte(server, chunk):
     check(watch, 60)
 
 
-def test_an_endless_head_on_many_connections(server):
+def test_an_endless_head_on_many_connections_is_withstood(server):
     with Watch(server) as watch:
         connections = [connect(server.address) for _ in range(300)]
         for connection in connections:
@@ -102,14 +102,14 @@ def test_an_endless_head_on_many_connections(server):
     ],
     ids=["empty fragments", "pings", "pongs", "tiny messages", "empty binaries", "nested messages"],
 )
-def test_tiny_websocket_frames(server, first, again):
+def test_tiny_websocket_frames_are_withstood(server, first, again):
     with Watch(server) as watch, open_websocket(server) as connection:
         connection.sendall(first)
         pour(connection, again * 10_000, 8 * MB)
     check(watch, 40)
 
 
-def test_unfinished_messages(server):
+def test_unfinished_messages_are_withstood(server):
     """Each is below the limit of a message; the memory budget limits all of them together."""
     with Watch(server) as watch:
         connections = [open_websocket(server) for _ in range(50)]
@@ -120,7 +120,7 @@ def test_unfinished_messages(server):
     check(watch, 40)
 
 
-def test_readers_that_read_nothing(server):
+def test_readers_that_read_nothing_are_withstood(server):
     """Pages of one megabyte each, for readers that never read."""
     with Watch(server) as watch:
         connections = [connect(server.address, receive_bytes=4096) for _ in range(60)]
@@ -133,7 +133,7 @@ def test_readers_that_read_nothing(server):
     check(watch, 120)
 
 
-def test_connections_that_come_and_go(server):
+def test_connections_that_come_and_go_are_withstood(server):
     def knock(number):
         with connect(server.address) as connection:
             connection.sendall(os.urandom(64) if number % 2 else b"GET / HT")

@@ -100,7 +100,7 @@ COUNTER = iter(range(10**9))
 
 
 @pytest.mark.parametrize("text", ["5e-324", "1e308", "1.0", "{}", '{"\U0001f600":1,"b":2}'])
-def test_a_submit_that_is_costly_to_canonicalise(victim, text):
+def test_a_submit_that_is_costly_to_canonicalise_delays_nobody(victim, text):
     def attack() -> None:
         [reply] = talk(victim, [message("submit_events", f'{{"events":[{draft_of(text)}]}}')], 1)
         assert reply["payload"]["results"][0]["status"] == "committed", reply
@@ -112,7 +112,7 @@ def draft_of(text: str) -> str:
     return f'{{"id":"draft-{next(COUNTER)}","partitions":["p"],"event":{{"a":{numbers(text)}}}}}'
 
 
-def test_an_invalid_message_that_is_costly_to_check(victim):
+def test_an_invalid_message_that_is_costly_to_check_delays_nobody(victim):
     def attack() -> None:
         [reply] = talk(victim, [f'{{"type":"sync","payload":{numbers("1e308")}}}'], 1)
         assert reply["payload"]["code"] == "bad_request"
@@ -120,7 +120,7 @@ def test_an_invalid_message_that_is_costly_to_check(victim):
     victim.withstand(attack)
 
 
-def test_a_sync_of_very_many_names(victim):
+def test_a_sync_of_very_many_names_delays_nobody(victim):
     names = json.dumps([f"{number}é" for number in range(80_000)], ensure_ascii=False)
 
     def attack() -> None:
@@ -130,7 +130,7 @@ def test_a_sync_of_very_many_names(victim):
     victim.withstand(attack)
 
 
-def test_a_flood_of_tiny_messages(victim):
+def test_a_flood_of_tiny_messages_delays_nobody(victim):
     def attack() -> None:
         talk(victim, [message("heartbeat", "{}")] * 3_000, 3_000)
 
@@ -151,7 +151,7 @@ def test_a_flood_of_tiny_messages(victim):
     ],
     ids=["a-million", "one-too-many", "tiny", "objects", "deep"],
 )
-def test_an_append_of_very_many_messages(victim, message, number, status):
+def test_an_append_of_very_many_messages_delays_nobody(victim, message, number, status):
     body = b"[" + b",".join([message] * number) + b"]"
 
     def attack() -> None:
@@ -160,7 +160,7 @@ def test_an_append_of_very_many_messages(victim, message, number, status):
     victim.withstand(attack)
 
 
-def test_a_tail_of_a_record_of_very_many_messages(victim):
+def test_a_tail_of_a_record_of_very_many_messages_delays_nobody(victim):
     body = b"[" + b",".join([b'{"a":1}'] * limits.APPEND_MESSAGES_MAX) + b"]"
     assert victim.ask("PUT", "/v1/stream/large", body, JSON) == 201
 
@@ -173,7 +173,7 @@ def test_a_tail_of_a_record_of_very_many_messages(victim):
 # Subscriptions
 
 
-def test_a_path_that_is_costly_to_match_against_many_patterns(victim):
+def test_a_path_that_is_costly_to_match_against_many_patterns_delays_nobody(victim):
     for number in range(300):
         pattern = "**/" + "a*/" * (limits.GLOB_SEGMENTS_MAX - 2) + f"b{number}"
         body = {"type": "pull-wake", "wake_stream": "wakes", "pattern": pattern}

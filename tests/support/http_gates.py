@@ -81,7 +81,7 @@ class HttpGate:
 
 
 def after(number: int, method: str, path: str) -> Holds:
-    """Hold every request, of whatever kind, that follows so many requests of this kind."""
+    """Hold every request, of whatever kind, that follows this number of requests of the given kind."""
     passed = 0
 
     def holds(asked: str, of: str) -> bool:

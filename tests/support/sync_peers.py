@@ -189,7 +189,7 @@ class Peer:
             message = await self.next()
         except ConnectionEnded as end:
             return end.code
-        raise AssertionError(f"the connection goes on: {message}")
+        raise AssertionError(f"the connection stayed open: {message}")
 
     # Whole exchanges: the reply must be the very next message
 
