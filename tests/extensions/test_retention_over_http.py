@@ -188,7 +188,7 @@ def test_a_fork_of_a_trimmed_stream_begins_where_its_source_does(client, path, c
     assert client.get(f"{ROOT}{path}/f?offset={offsets[6]}").status_code == 410
 
 
-def test_a_restart_keeps_the_policy_the_beginning_and_the_work(start_thread, connect_to, hasty, tmp_path):
+def test_the_policy_the_beginning_and_the_trimming_survive_a_restart(start_thread, connect_to, hasty, tmp_path):
     clock = FakeClock()
     settings = {"clock_us": clock, "data": str(tmp_path / "kept")}
     server = start_thread(**settings)

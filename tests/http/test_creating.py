@@ -67,7 +67,7 @@ def test_without_a_content_type_a_stream_holds_octets(client, path):
     assert client.put(path, headers={"content-type": "application/octet-stream"}).status_code == 200
 
 
-def test_the_body_is_the_first_content(client, path):
+def test_the_body_of_a_create_is_the_first_content(client, path):
     created = client.put(path, headers=TEXT, content=b"hello")
     assert created.headers["stream-next-offset"] == offset(5)
     assert client.get(path).content == b"hello"

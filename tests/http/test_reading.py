@@ -52,7 +52,7 @@ def test_a_read_continues_where_another_one_ended(client, text_stream):
     assert at_end.headers["stream-up-to-date"] == "true"
 
 
-def test_a_json_read_from_any_end_is_an_array(client, json_stream):
+def test_a_json_read_from_any_offset_is_an_array(client, json_stream):
     first = client.post(json_stream, headers=JSON, content=b"[1,2]").headers["stream-next-offset"]
     last = client.post(json_stream, headers=JSON, content=b"3").headers["stream-next-offset"]
     assert client.get(f"{json_stream}?offset={first}").json() == [3]

@@ -114,7 +114,7 @@ class StoreContract(ABC):
         assert store.facts().partitions == (Followed("p", None),)
         assert store.follow(["q", "p"]).partitions == (Followed("p", None), Followed("q", 0))
 
-    def test_a_fetched_partition_joins(self, store):
+    def test_a_fetched_partition_is_then_covered_by_the_cursor(self, store):
         store.follow(["q"])
         store.apply([StoreUpdate(fetched=(("q", 7),))])
         assert store.facts().partitions[1] == Followed("q", 7)
@@ -175,7 +175,7 @@ class StoreContract(ABC):
         store.apply([StoreUpdate(commits=(Commit("a", 1, ""),))])
         assert isinstance(store.add_drafts([draft("c")])[0], Draft)
 
-    def test_a_queue_full_of_bytes_refuses(self, store, monkeypatch):
+    def test_a_queue_that_is_full_by_bytes_refuses_drafts(self, store, monkeypatch):
         monkeypatch.setattr(limits, "OFFLINE_DRAFTS_BYTES_MAX", 20)
         *_, fault = store.add_drafts([draft("a"), draft("b"), draft("c")])
         assert isinstance(fault, QueueFull)

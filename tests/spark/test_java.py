@@ -22,13 +22,13 @@ def make_home(folder: Path, release: str | None, script: str = "#!/bin/sh\n") ->
     return folder
 
 
-def test_java_home_comes_first(tmp_path):
+def test_java_home_takes_precedence(tmp_path):
     home = make_home(tmp_path / "a", 'JAVA_VERSION="21.0.1"\n')
     other = make_home(tmp_path / "b", 'JAVA_VERSION="17"\n')
     assert find_java({"JAVA_HOME": str(home), "PATH": str(other / "bin")}) == home
 
 
-def test_the_path_comes_next_through_links(tmp_path):
+def test_the_path_is_searched_next_and_links_are_followed(tmp_path):
     home = make_home(tmp_path / "a", 'JAVA_VERSION="17.0.9"\n')
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "java").symlink_to(home / "bin" / "java")

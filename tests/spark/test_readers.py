@@ -63,7 +63,7 @@ def test_a_message_has_every_column(spark, shared, name):
     assert begin.replace(tzinfo=None) <= first.committed_at <= datetime.now(UTC).replace(tzinfo=None)
 
 
-def test_a_batch_read_is_split_over_tasks_and_complete(spark, filled, name):
+def test_a_batch_read_is_split_into_tasks_and_is_complete(spark, filled, name):
     frame = read(spark, filled, streams=name, splits=3)
     assert frame.rdd.getNumPartitions() == 3
     assert frame.count() == 1_000

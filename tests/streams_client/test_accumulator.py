@@ -366,7 +366,7 @@ def test_batches_are_not_renumbered_while_an_old_number_may_still_arrive():
     assert world.accumulator.ended is not None
 
 
-def test_a_first_duplicate_is_counted_or_claimed():
+def test_a_duplicate_at_the_start_is_counted_or_leads_to_a_claim():
     accumulator = make()
     accumulator.add(b"a", 0.0)
     accumulator.acknowledge(take(accumulator), duplicate=True)

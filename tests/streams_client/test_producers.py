@@ -98,7 +98,7 @@ def test_a_batch_is_limited_by_bytes_and_by_messages(twins):
         assert [len(asked.body) for asked in peer.asked] == [7] * 10
 
 
-def test_five_are_in_flight_and_everything_arrives_in_order(streams, path, produce, faults):
+def test_five_requests_are_in_flight_and_everything_arrives_in_order(streams, path, produce, faults):
     streams.create(path, JSON)
     faults.inject(path, method="POST", delayMs=5, jitterMs=20, count=100)
     with produce(path, batch_messages=3, linger_s=0) as producer:

@@ -112,7 +112,7 @@ async def test_a_page_is_the_union_of_its_partitions_with_each_event_once(sync_s
         assert ids_of(page["events"]) == ids[:3]
 
 
-async def test_own_events_are_in_pages(sync_server, room):
+async def test_a_clients_own_events_are_in_pages(sync_server, room):
     async with Peers(sync_server.address) as peers:
         peer = await peers.join(room)
         ids = await peer.commit(draft(room))

@@ -49,7 +49,7 @@ def test_a_list_header_may_be_split_into_several(name):
     assert headers_of((name, b"a"), (name, b"b"), (name, b"c")) == {name: b"a, b, c"}
 
 
-def test_every_request_header_of_the_protocol_is_single():
+def test_every_request_header_of_the_protocol_has_a_single_value():
     protocol = b"stream-closed stream-seq stream-ttl stream-expires-at producer-id producer-epoch producer-seq"
     assert SINGLE_HEADERS.issuperset([*protocol.split(), b"content-type", b"content-length"])
 

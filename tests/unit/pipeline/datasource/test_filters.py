@@ -99,7 +99,7 @@ def test_more_names_than_fit_into_a_url_stay_with_spark():
     assert pushed(filter_ := In(STREAM, tuple(f"stream/{n}" for n in range(5_000)))) == (ALL, [filter_])
 
 
-def test_kinds_and_partitions():
+def test_kinds_and_partitions_become_filters_of_the_server():
     assert pushed(EqualTo(KIND, "event"))[0].selection.kind == "event"
     assert pushed(EqualTo(KIND, "event"), EqualTo(KIND, "stream"))[0].matches_nothing
     assert pushed(EqualTo(KIND, "other"))[0].matches_nothing

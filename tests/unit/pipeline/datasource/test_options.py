@@ -24,7 +24,7 @@ URL = {"url": "http://localhost:4437/"}
         (URL | {"retrySeconds": "9999999"}, "retrySeconds"),
     ],
 )
-def test_reading(given, said):
+def test_an_invalid_option_for_reading_is_reported(given, said):
     with pytest.raises(BadOption, match=said):
         parse_read_options(given)
 
@@ -47,7 +47,7 @@ def test_names_are_case_insensitive_and_lists_have_commas():
         (URL | {"stream": "a", "startingId": "1"}, False, "unknown option"),
     ],
 )
-def test_writing(given, streaming, said):
+def test_an_invalid_option_for_writing_is_reported(given, streaming, said):
     with pytest.raises(BadOption, match=said):
         parse_write_options(given, streaming=streaming)
 

@@ -243,5 +243,5 @@ def test_only_short_heads_are_cached():
     for remembered in (heads.parse_known_head, heads.parse_known_start, heads.parse_field):
         before = remembered.cache_info().currsize
         parse_head(b"GET /%b HTTP/1.1\r\nHost: a\r\nX: %b" % (b"y" * 2000, b"y" * 2000))
-        assert remembered.cache_info().currsize <= before + 1  # the line of the Host
+        assert remembered.cache_info().currsize <= before + 1  # the Host line
         assert remembered.cache_info().maxsize == 4096

@@ -9,7 +9,7 @@ from mainstem.streams.states import GARBAGE, PRODUCERS, Garbage, producer_key, s
 from tests.support.book import TEXT, append, close, producer, text
 
 
-def test_a_deleted_stream_is_gone_for_everybody(book):
+def test_a_deleted_stream_is_not_found_by_any_command(book):
     book.run(Create("s", TEXT, text(b"data")))
     book.run(Delete("s"))
     for command in (append(), close(), Delete("s")):

@@ -35,7 +35,7 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("known", "request_", "expected"), TABLE)
-def test_the_producer_table(known, request_, expected):
+def test_producers_follow_the_table_of_the_protocol(known, request_, expected):
     state = None if known is None else ProducerState(TOPIC, *known)
     asked = ProducerTuple("p", *request_)
     if isinstance(expected, bool):

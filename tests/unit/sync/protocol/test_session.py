@@ -311,7 +311,7 @@ def test_an_error_that_ends_the_connection_is_sent_after_the_waiting_replies():
     assert [type_ for type_, _, _ in sent(effects)] == ["submit_events_result", "error"]
 
 
-def test_a_connection_of_the_older_protocol_generation_has_its_own_replies():
+def test_a_singular_submit_of_the_older_protocol_gets_its_own_replies():
     session = active_session()
     reply = submit(session, "1", single=True)
     [(type_, _, payload)] = sent(session.committed(reply, (committed("1", 4),), NOW_US))

@@ -29,7 +29,7 @@ def accepts(schema, value):
         (["string", "null"], ["a", None], [1, False]),
     ],
 )
-def test_type(kind, good, bad):
+def test_the_type_keyword_accepts_exactly_its_types(kind, good, bad):
     assert all(accepts({"type": kind}, value) for value in good)
     assert not any(accepts({"type": kind}, value) for value in bad)
 

@@ -126,7 +126,7 @@ def test_adding_a_stream_that_the_pattern_implies_begins_where_the_implied_link_
     assert ledger.link("e/1") == Link(0, 0, True)
 
 
-def test_removing_an_explicit_link_removes_it(ledger):
+def test_an_explicit_link_can_be_removed(ledger):
     ledger.create("a", b"old")
     ledger.put(WEBHOOK, "a")
     ledger.run(RemoveStream("sub", "nonce", "a"))

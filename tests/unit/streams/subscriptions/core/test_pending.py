@@ -186,7 +186,7 @@ def test_ready_subscriptions_are_taken_in_parts_and_each_once(pending):
     assert sorted(name for part in parts for name in part) == [f"sub{number}" for number in range(5)]
 
 
-def test_a_wake_that_failed_is_put_back_unless_its_subscription_is_gone(ann):
+def test_a_failed_wake_is_queued_again_unless_its_subscription_is_gone(ann):
     ann.change("e/1")
     ann.note_subscription("bob", subscription("e/*", nonce="bob"))
     names = [*ann.ready(), "bob"]
@@ -198,7 +198,7 @@ def test_a_wake_that_failed_is_put_back_unless_its_subscription_is_gone(ann):
 # Clearing pending streams
 
 
-def test_a_stream_without_news_is_forgotten_until_it_changes(ann):
+def test_a_stream_without_new_data_is_forgotten_until_it_changes(ann):
     ann.change("e/1")
     ann.ready()
     ann.clear_pending("ann", ["e/1"], ann.change_count)

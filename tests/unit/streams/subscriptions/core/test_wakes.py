@@ -117,7 +117,7 @@ def test_a_wake_stream_of_text_gets_the_same_message(ledger):
     assert messages(ledger)[0]["generation"] == 1
 
 
-def test_a_wake_message_keeps_its_stream_alive_like_any_write(ledger):
+def test_a_wake_message_slides_the_ttl_of_its_stream_like_any_write(ledger):
     ledger.create("wakes", content_type="application/json", lifetime=Lifetime(ttl_s=100))
     ledger.put(PULL_WAKE)
     ledger.create("e/1", b"data")
