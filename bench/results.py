@@ -25,7 +25,7 @@ class Row:
         return median(samples) if samples else None
 
     def find_spread(self, peer: str) -> float | None:
-        """Return the range of the samples as a share of their median: a smaller difference means nothing."""
+        """Return the range of the samples as a share of their median: a smaller difference is noise."""
         samples = self.samples.get(peer, [])
         middle = self.find_median(peer)
         if len(samples) < 2 or not middle:

@@ -79,7 +79,7 @@ def test_the_server_uses_a_socket_that_was_opened_for_it(tmp_path):
 
 
 @pytest.mark.parametrize("fd", ["7", "0"])
-def test_what_is_no_socket_is_refused_in_one_sentence(tmp_path, fd):
+def test_a_descriptor_that_is_not_a_socket_is_refused_in_one_sentence(tmp_path, fd):
     message = f"--fd {fd}: this file descriptor is not an open socket"
     with pytest.raises(ServerNotReady, match=message), ServerProcess(tmp_path / "data", "--fd", fd):
         pass

@@ -328,7 +328,7 @@ async def test_a_query_that_is_overtaken_by_the_nodes_own_commit_undoes_nothing(
     assert not [line for line in caplog.messages if "lost" in line or "disconnected" in line]
 
 
-async def test_commits_of_others_after_an_own_commit_that_overtook_a_query_are_applied(postgres_url, caplog):
+async def test_commits_of_other_nodes_are_applied_after_a_commit_that_overtook_a_query(postgres_url, caplog):
     async with open_nodes(postgres_url) as (one, two):
         with one.live.watch(TOPIC):
             await one.log.submit(Add("x", origin=1))

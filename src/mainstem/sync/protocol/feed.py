@@ -72,7 +72,7 @@ class Feed:
             self._cover(cycle)
 
     def _cover(self, cycle: Cycle) -> None:
-        """End the cycle. If the feed is behind its end, events that were on its pages are not broadcast again."""
+        """End the cycle. If the feed has not reached its end, events that were on its pages are not broadcast again."""
         if self.cursor < cycle.until:
             self._covered.append(cycle)
         self.cycle = None
