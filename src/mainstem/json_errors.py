@@ -10,13 +10,13 @@ KINDS: Final = {
     "bool": "true or false",
     "bytes": "a base64 string",
     "float": "a number",
-    "int": "a whole number",
+    "int": "an integer",
     "null": "null",
     "object": "an object",
     "str": "a string",
 }
 COMPARISONS: Final = {"<=": "at most", ">=": "at least", "<": "less than", ">": "more than"}
-UNITS: Final = {"str": "characters", "array": "items", "object": "members", "bytes": "bytes"}
+UNITS: Final = {"str": "character", "array": "item", "object": "member", "bytes": "byte"}
 
 _PATH: Final = re.compile(r"(.*?)(?: - at `(.+)`)?", re.DOTALL)
 _WRONG_KIND: Final = re.compile(r"Expected `(.+?)`, got `(.+?)`")
@@ -30,12 +30,15 @@ _MALFORMED: Final = re.compile(r"JSON is malformed: .+ \(byte (\d+)\)", re.DOTAL
 def explain_json_error(error: Exception, whole: str = "the body") -> str:
     """Return why JSON could not be decoded, as the end of a sentence; `whole` names the value as a whole.
 
-    `error` is what msgspec raises: a `MsgspecError`, a `UnicodeDecodeError` or a `RecursionError`.
+    `error` is what msgspec raises: a `MsgspecError`, a `ValueError` of the function that reads its numbers, a
+    `UnicodeDecodeError` or a `RecursionError`.
     """
     if isinstance(error, RecursionError):
         return f"{whole} is nested too deeply"
     if isinstance(error, UnicodeDecodeError):
         return f"{whole} is not UTF-8"
+    if not isinstance(error, msgspec.MsgspecError):
+        return f"{whole} has a number out of range"
     found = _PATH.fullmatch(str(error))
     assert found is not None
     text, path = found[1], found[2] or "$"
@@ -48,9 +51,11 @@ def explain_json_error(error: Exception, whole: str = "the body") -> str:
 
 def _explain_value(text: str, where: str, whole: str) -> str:
     if found := _WRONG_KIND.fullmatch(text):
-        return f"{where} must be {_name_kinds(found[1])}, not {_name_kinds(found[2])}"
+        got = "a decimal number" if found[2] == "float" else _name_kinds(found[2])
+        return f"{where} must be {_name_kinds(found[1])}, not {got}"
     if found := _WRONG_LENGTH.fullmatch(text):
-        return f"{where} must have {COMPARISONS[found[2]]} {found[3]} {UNITS.get(found[1], 'items')}"
+        unit = UNITS.get(found[1], "item") + ("" if found[3] == "1" else "s")
+        return f"{where} must have {COMPARISONS[found[2]]} {found[3]} {unit}"
     if found := _OUT_OF_RANGE.fullmatch(text):
         return f"{where} must be {COMPARISONS[found[1]]} {found[2]}"
     if found := _MISSING.fullmatch(text):

@@ -11,8 +11,8 @@ import msgspec
 
 from mainstem import limits
 from mainstem.errors import SyncBadRequest, SyncError, SyncVersionUnsupported
+from mainstem.json_errors import explain_json_error
 from mainstem.sync.protocol.canonical import read_float
-from mainstem.sync.protocol.mismatches import find_mismatch
 from mainstem.timestamps import format_time
 
 VERSION = "1.0"
@@ -169,19 +169,9 @@ def parse_payload(envelope: Envelope) -> Any:
     """Decode the payload of a known type. Raise `SyncBadRequest` if it is malformed."""
     try:
         return PAYLOADS[envelope.type].decode(envelope.payload)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        raise SyncBadRequest(f"the payload of {envelope.type} is malformed: {_find_fault(envelope)}") from None
-
-
-def _find_fault(envelope: Envelope) -> str:
-    try:
-        value = _any_value.decode(envelope.payload)
-    except RecursionError:
-        return "it is nested too deeply"
-    except (msgspec.MsgspecError, ValueError):
-        return "it has a number that is out of range"
-    fault = find_mismatch(value, PAYLOADS[envelope.type].type)
-    return fault or "a field is repeated with a value of the wrong type"
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        fault = explain_json_error(error, "it")
+        raise SyncBadRequest(f"the payload of {envelope.type} is malformed: {fault}") from None
 
 
 # Outgoing messages. A direct reply echoes the `msg_id` of its request.

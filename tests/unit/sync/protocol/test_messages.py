@@ -6,8 +6,7 @@ import pytest
 
 from mainstem.errors import SyncBadRequest, SyncError, SyncVersionUnsupported, ValidationFailed
 from mainstem.sync.protocol.canonical import decode_event
-from mainstem.sync.protocol.messages import PAYLOADS, parse_envelope
-from mainstem.sync.protocol.mismatches import find_mismatch
+from mainstem.sync.protocol.messages import parse_envelope
 from mainstem.sync.protocol.requests import decode_request
 
 VALID = {"type": "heartbeat", "payload": {}, "protocol_version": "1.0", "msg_id": "m"}
@@ -56,22 +55,34 @@ def draft(**changes):
     ("type_", "payload", "fault"),
     [
         ("connect", "{}", "client_id is missing"),
-        ("connect", {"client_id": None}, "client_id must be a string"),
-        ("submit_events", {"events": {}}, "events must be an array"),
-        ("submit_events", {"events": [draft(), 5]}, "events[1] must be an object"),
-        ("submit_events", {"events": [draft(id=7)]}, "events[0].id must be a string"),
+        ("connect", {"client_id": None}, "client_id must be a string, not null"),
+        ("submit_events", {"events": {}}, "events must be an array, not an object"),
+        ("submit_events", {"events": [draft(), 5]}, "events[1] must be an object, not an integer"),
+        ("submit_events", {"events": [draft(id=7)]}, "events[0].id must be a string, not an integer"),
         ("submit_events", {"events": [{"id": "a", "partitions": []}]}, "events[0].event is missing"),
-        ("submit_event", draft(partitions="p"), "partitions must be an array or null"),
-        ("sync", {"partitions": ["a", 1], "since_committed_id": 0}, "partitions[1] must be a string"),
+        ("submit_event", draft(partitions="p"), "partitions must be an array or null, not a string"),
+        ("sync", {"partitions": ["a", 1], "since_committed_id": 0}, "partitions[1] must be a string, not an integer"),
         ("sync", {"partitions": []}, "since_committed_id is missing"),
-        ("sync", {"partitions": [], "since_committed_id": 0.5}, "since_committed_id must be an integer"),
-        ("sync", {"partitions": [], "since_committed_id": True}, "since_committed_id must be an integer"),
-        ("sync", {"partitions": [], "since_committed_id": 0, "limit": "9"}, "limit must be an integer or null"),
-        ("sync", '{"partitions": [], "since_committed_id": 1e999}', "it has a number that is out of range"),
+        (
+            "sync",
+            {"partitions": [], "since_committed_id": 0.5},
+            "since_committed_id must be an integer, not a decimal number",
+        ),
+        (
+            "sync",
+            {"partitions": [], "since_committed_id": True},
+            "since_committed_id must be an integer, not true or false",
+        ),
+        (
+            "sync",
+            {"partitions": [], "since_committed_id": 0, "limit": "9"},
+            "limit must be an integer or null, not a string",
+        ),
+        ("sync", '{"partitions": [], "since_committed_id": 1e999}', "since_committed_id is a number out of range"),
         (
             "sync",
             '{"partitions": 1, "partitions": [], "since_committed_id": 0}',
-            "a field is repeated with a value of the wrong type",
+            "partitions must be an array, not an integer",
         ),
     ],
 )
@@ -123,15 +134,3 @@ def test_an_event_without_a_canonical_form_is_refused_with_the_reason(event, det
     with pytest.raises(ValidationFailed) as raised:
         decode_event(event)
     assert raised.value.detail == detail
-
-
-@pytest.mark.parametrize(
-    ("type_", "value"),
-    [
-        ("connect", {"client_id": "a", "more": 1}),
-        ("submit_event", {"id": "a", "event": 5, "partitions": None}),
-        ("sync", {"partitions": ["a"], "since_committed_id": 0, "subscription_partitions": None}),
-    ],
-)
-def test_a_value_that_fits_has_no_mismatch(type_, value):
-    assert find_mismatch(value, PAYLOADS[type_].type) is None

@@ -250,7 +250,7 @@ class Function:
         try:
             return _encode(state)
         except (TypeError, ValueError, msgspec.MsgspecError) as error:
-            raise ReducerFailed(f"{self.name} returned something that is not JSON: {error}") from error
+            raise ReducerFailed(f"{self.name} returned a state that cannot be written as JSON") from error
 
 
 def make_reducer(
