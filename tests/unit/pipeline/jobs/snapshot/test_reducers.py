@@ -126,7 +126,7 @@ def test_the_result_of_a_function_must_be_json():
     function = make_reducer("builtins:max")
     assert isinstance(function, Function)
     assert function.encode({"a": 1}) == b'{"a":1}'
-    with pytest.raises(ReducerFailed, match="is not JSON"):
+    with pytest.raises(ReducerFailed, match="cannot be written as JSON"):
         function.encode({1, object})
     with pytest.raises(ReducerFailed, match="failed at committed id 7"):
         function.step(None, Message({}, 7, 0, ""))
