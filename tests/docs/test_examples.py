@@ -15,6 +15,8 @@ import pytest
 from mainstem.server.settings import Settings
 from tests.support.waits import eventually
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 EMBEDDED = ("embed_fastapi.py", "embed_starlette.py")
 TEXT = {"content-type": "text/plain"}

@@ -11,6 +11,8 @@ import pytest
 
 from tests.docs.pages import ROOT
 
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("site")]  # so that one worker builds it once
+
 
 class Page(HTMLParser):
     """The targets of a page's links, and the anchors that it has."""

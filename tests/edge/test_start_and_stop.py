@@ -19,6 +19,8 @@ import pytest
 from tests.support.command_line import COMMAND, clean_environment
 from tests.support.requirements import miss
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 READY = "Mainstem is ready on "
 WAIT_S = 60.0
