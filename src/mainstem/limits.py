@@ -166,7 +166,7 @@ LISTED_STREAMS_MAX: Final = 1_000
 SET_STREAMS_MAX: Final = 100
 """Streams in one stream set, over one connection."""
 DESCRIPTIONS_KEPT_MAX: Final = 16
-"""Copies of `/openapi.json` and `/asyncapi.json`, one per path at which the app is mounted."""
+"""Copies of `/openapi.json` and `/asyncapi.json`: one per path at which the app is mounted, and per encoding."""
 
 # Compression
 COMPRESS_BYTES_MIN: Final = KIB

@@ -1,9 +1,7 @@
 """`/openapi.json` and `/asyncapi.json`: descriptions of the API for tools and for people, public and cacheable."""
 
-import asyncio
 import hashlib
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -13,6 +11,7 @@ from mainstem.http.asgi import Receive, Scope, Send
 from mainstem.http.compression import ENCODERS, choose_encoding
 from mainstem.http.requests import collect_headers
 from mainstem.http.responses import CORS_HEADERS, JSON_CONTENT, method_not_allowed, respond, respond_head
+from mainstem.long_work import run_long
 from mainstem.streams.rules.etags import matches
 
 CACHE_CONTROL: Final = (b"cache-control", b"public, max-age=60")
@@ -25,27 +24,31 @@ class Document(NamedTuple):
     body: bytes
 
 
+class Key(NamedTuple):
+    name: str
+    root: str
+    encoding: str | None = None
+
+
 class Descriptions:
-    """Serves the documents. Each is built when it is first asked for, and remembered."""
+    """Serves the documents. Each is built on first use and kept, plain and in each encoding that clients asked for."""
 
     def __init__(self, build_openapi: BuildDocument, build_asyncapi: BuildDocument) -> None:
-        # An app that is mounted at a path with parameters has many roots, which clients choose.
-        remember = lru_cache(maxsize=limits.DESCRIPTIONS_KEPT_MAX)
-        self._openapi = remember(lambda root: _encode(build_openapi(root)))
-        self._asyncapi = remember(lambda root: _encode(build_asyncapi(root)))
-        self._compress = remember(_compress)
+        self._builders = {"openapi": build_openapi, "asyncapi": build_asyncapi}
+        self._kept: dict[Key, Document] = {}
 
     async def openapi(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._respond(self._openapi, scope, send)
+        await self._respond("openapi", scope, send)
 
     async def asyncapi(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._respond(self._asyncapi, scope, send)
+        await self._respond("asyncapi", scope, send)
 
-    async def _respond(self, find: Callable[[str], Document], scope: Scope, send: Send) -> None:
+    async def _respond(self, name: str, scope: Scope, send: Send) -> None:
         if scope["method"] not in ("GET", "HEAD"):
             raise method_not_allowed(scope["method"], "GET, HEAD")
         headers = collect_headers(scope["headers"])
-        document = await asyncio.to_thread(find, scope.get("root_path", ""))  # building it takes some 100 ms
+        key = Key(name, scope.get("root_path", ""))
+        document = await self._find(key)
         reply = [
             *CORS_HEADERS,
             (b"etag", document.etag.encode()),
@@ -58,18 +61,34 @@ class Descriptions:
         if scope["method"] == "HEAD":
             await respond_head(send, [*reply, JSON_CONTENT])
             return
-        body = document.body
-        encoding = choose_encoding(headers.get(b"accept-encoding", b"").decode("latin-1"), len(body))
+        encoding = choose_encoding(headers.get(b"accept-encoding", b"").decode("latin-1"), len(document.body))
         if encoding is not None:
-            body = await asyncio.to_thread(self._compress, encoding, body)
+            document = await self._find(key._replace(encoding=encoding))
             reply.append((b"content-encoding", encoding.encode()))
-        await respond(send, 200, [*reply, JSON_CONTENT], body)
+        await respond(send, 200, [*reply, JSON_CONTENT], document.body)
+
+    async def _find(self, key: Key) -> Document:
+        found = self._kept.get(key)
+        if found is None:
+            found = await run_long(self._make, key)  # building one takes some 100 ms
+        return found
+
+    def _make(self, key: Key) -> Document:
+        """Build a document, unless an earlier call has done so; calls run one at a time."""
+        if key in self._kept:
+            return self._kept[key]
+        if key.encoding is None:
+            made = _encode(self._builders[key.name](key.root))
+        else:
+            plain = self._make(key._replace(encoding=None))
+            made = plain._replace(body=ENCODERS[key.encoding](plain.body))
+        # If the app is mounted at a path with parameters, clients choose the root.
+        if len(self._kept) >= limits.DESCRIPTIONS_KEPT_MAX:
+            del self._kept[next(iter(self._kept))]
+        self._kept[key] = made
+        return made
 
 
 def _encode(document: dict[str, Any]) -> Document:
     body = msgspec.json.encode(document)
     return Document(f'"{hashlib.sha256(body).hexdigest()[:32]}"', body)
-
-
-def _compress(encoding: str, body: bytes) -> bytes:
-    return ENCODERS[encoding](body)
