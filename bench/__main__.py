@@ -10,9 +10,10 @@ from pathlib import Path
 
 from bench.chart import draw_chart
 from bench.machine import describe_machine
+from bench.electric import MissingElectric
 from bench.measurements import Pace, Scenario
 from bench.node import MissingNode
-from bench.peers import CACHE, HERE, Peer, PeerFailed, find_mainstem, find_node_peer
+from bench.peers import CACHE, HERE, Peer, PeerFailed, find_electric_peer, find_mainstem, find_node_peer
 from bench.report import Report, format_json, format_table
 from bench.runner import run_scenarios
 from bench.scenarios import SCENARIOS
@@ -31,7 +32,10 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--repeat", type=int, metavar="N", help=f"number of repeats (default: {REPEATS})")
     parser.add_argument("--big", action="store_true", help="also run the big scenarios, which take minutes each")
     parser.add_argument(
-        "--peer", choices=["node", "none"], default="node", help="server to compare with (default: node)"
+        "--peer",
+        choices=["electric", "node", "none"],
+        default="electric",
+        help="server to compare with: electric is the one in Rust (default: electric)",
     )
     parser.add_argument("--output", type=Path, metavar="DIR", help="folder for the results (default: bench/results)")
     # For work on the benchmark itself, when no Mainstem server can run.
@@ -51,7 +55,14 @@ def choose_scenarios(only: str | None, big: bool) -> list[Scenario]:
 
 def choose_peers(arguments: argparse.Namespace) -> list[Peer]:
     peers = [] if arguments.skip_ours else [find_mainstem()]
-    return peers if arguments.peer == "none" else [*peers, find_node_peer()]
+    try:
+        if arguments.peer == "electric":
+            peers.append(find_electric_peer())
+    except MissingElectric as error:
+        print(f"Mainstem runs alone: {error}", file=sys.stderr, flush=True)
+    if arguments.peer == "node":
+        peers.append(find_node_peer())
+    return peers
 
 
 def choose_output(arguments: argparse.Namespace) -> Path:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 
-from bench.node import find_node, install_package, read_version
+from bench import electric, node
 from bench.wire import HOST, build_request
 
 HERE = Path(__file__).parent
@@ -60,14 +60,25 @@ def find_mainstem() -> Peer:
     return Peer("mainstem", version, "mainstem serve --port PORT --data DIR --store sqlite", make_command)
 
 
-def find_node_peer() -> Peer:
-    node = find_node()
-    package = install_package(node, CACHE / "node")
+def find_electric_peer() -> Peer:
+    folder = CACHE / "electric"
+    program = electric.find_electric(folder)
 
     def make_command(port: int, data: Path) -> list[str]:
-        return [node, str(HERE / "node_peer.mjs"), str(package), str(port), str(data)]
+        return [program, "--port", str(port), "--data-dir", str(data)]
 
-    version = read_version(node, package)
+    shown = f"{electric.PROGRAM} --port PORT --data-dir DIR"
+    return Peer("electric", electric.read_version(folder), shown, make_command)
+
+
+def find_node_peer() -> Peer:
+    program = node.find_node()
+    package = node.install_package(program, CACHE / "node")
+
+    def make_command(port: int, data: Path) -> list[str]:
+        return [program, str(HERE / "node_peer.mjs"), str(package), str(port), str(data)]
+
+    version = node.read_version(program, package)
     return Peer("node", version, "node node_peer.mjs PACKAGE PORT DIR", make_command, NODE_FAULTS)
 
 
