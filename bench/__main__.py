@@ -9,8 +9,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from bench.chart import draw_chart
-from bench.machine import describe_machine
 from bench.electric import MissingElectric
+from bench.machine import describe_machine
 from bench.measurements import Pace, Scenario
 from bench.node import MissingNode
 from bench.peers import CACHE, HERE, Peer, PeerFailed, find_electric_peer, find_mainstem, find_node_peer

@@ -206,10 +206,20 @@ READERS: Final = 2
 """Threads that read the embedded store; more would only queue on the same cores."""
 UNMERGED_APPENDS_MAX: Final = 4_096
 """Appends in the small index before they are merged into the large one: about 15 pages, which one commit can write."""
+JOURNAL_FILE_BYTES: Final = 32 * MIB
+"""Each of the two files of the journal; it grows beyond that only while the other one is in use."""
+FOLD_RECORDS: Final = 4_096
+"""Records in the journal before they are folded into the database: enough for large transactions."""
+FOLD_BYTES: Final = 4 * MIB
+"""The same, by size."""
+FOLD_DELAY_S: Final = 0.25
+"""How long fewer records stay in the journal alone."""
+UNFOLDED_BYTES_MAX: Final = 24 * MIB
+"""Beyond this, commits wait for the database. The reserved space has to suffice for that much."""
 WAL_PAGES: Final = 4_000
-"""A checkpoint after about 16 MB of journal: short stalls, and a bounded journal."""
-JOURNAL_BYTES_MAX: Final = 64 * MIB
-"""The size to which the journal is truncated after a checkpoint."""
+"""A checkpoint after about 16 MB of SQLite's write-ahead log: short stalls, and a bounded file."""
+WAL_BYTES_MAX: Final = 64 * MIB
+"""The size to which SQLite's write-ahead log is truncated after a checkpoint."""
 RESERVE_BYTES: Final = 32 * MIB
 """Reserved on the disk for when it is full: for a journal that must be checkpointed, and as much for deletes and
 pruning."""

@@ -14,6 +14,7 @@ import pytest
 from mainstem.checks.rules import check_store
 from mainstem.errors import BackupFailed, BackupTargetFull
 from mainstem.log.store.sqlite.backup import back_up
+from mainstem.log.store.sqlite.journal import read_journal
 from mainstem.log.store.sqlite.snapshot import open_snapshot
 from mainstem.testing.server import ServerProcess
 from tests.support.command_line import COMMAND
@@ -114,7 +115,7 @@ def test_a_damaged_backup_is_not_restored(shell, backup):
 def make_older(path):
     """Turn it into the second version of the schema: an index over the records, and no places."""
     db = apsw.Connection(str(path))
-    db.execute("DROP VIEW places; DROP TABLE old_places; DROP TABLE new_places")
+    db.execute("DROP VIEW places; DROP TABLE old_places; DROP TABLE new_places; DROP TABLE journal")
     db.execute('CREATE INDEX records_by_topic ON records (topic, "end") WHERE kind = 2')
     db.pragma("user_version", 2)
     db.close()
@@ -160,13 +161,32 @@ def test_the_journal_of_a_killed_server_is_not_applied_to_the_restored_store(she
     for number in range(20):
         httpx2.put(f"{server.url}/v1/stream/other-{number}", trust_env=False).raise_for_status()
     server.kill()
-    assert (server.data / "mainstem.db-wal").stat().st_size > 0
+    assert read_journal(server.data)
     shell.ok("restore", "good.db", "--data", str(server.data), "--force")
     assert held(server.data / "mainstem.db") == held(store)
     server.start()
     listed = httpx2.get(f"{server.url}/v1/streams", trust_env=False).json()["streams"]
     assert "plain" in {stream["path"] for stream in listed}
     assert not [stream for stream in listed if stream["path"].startswith("other")]
+
+
+def test_a_backup_holds_what_is_only_in_the_journal(shell, start_server):
+    server = start_server()
+    for number in range(20):
+        httpx2.put(f"{server.url}/v1/stream/{number}", content=b"data", trust_env=False).raise_for_status()
+        copy = f"{number}.db"
+        if number % 5 == 0:
+            shell.ok("backup", copy, "--data", str(server.data))
+            with open_snapshot(shell.directory / copy) as snapshot:
+                assert snapshot.measure().head == 2 * number + 2
+    server.kill()
+    assert read_journal(server.data)
+    shell.ok("backup", "killed.db", "--data", str(server.data))
+    shell.ok("restore", "killed.db", "--data", "new")
+    with open_snapshot(shell.directory / "new" / "mainstem.db") as snapshot:
+        assert snapshot.measure().head == 40
+        assert not snapshot.find_unfolded()
+    assert "no faults" in shell.ok("check", "--data", "new")
 
 
 def test_a_missing_store_is_named(shell):

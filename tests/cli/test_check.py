@@ -8,6 +8,7 @@ import pytest
 
 from mainstem import limits
 from mainstem.checks.rules import check_store
+from mainstem.log.store.sqlite.queries import merge_append_index
 from mainstem.log.store.sqlite.snapshot import open_snapshot
 from mainstem.streams.states import STREAMS
 from tests.cli.stores import change_something, submit
@@ -37,6 +38,7 @@ class SqliteEditor(StoreEditor):
 @pytest.fixture
 def editor(store):
     editor = SqliteEditor(store)
+    merge_append_index(editor.db)  # so that the violations below know where the entries are
     yield editor
     editor.db.close()
 

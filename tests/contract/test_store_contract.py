@@ -33,6 +33,14 @@ class TestSqliteStoreThatMergesItsIndexOften(TestSqliteStore):
         monkeypatch.setattr(limits, "UNMERGED_APPENDS_MAX", 3)
 
 
+class TestSqliteStoreThatFoldsAtOnce(TestSqliteStore):
+    """Usually most of a test is over before the database gets anything."""
+
+    @pytest.fixture(autouse=True)
+    def fold_at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(limits, "FOLD_RECORDS", 0)
+
+
 class TestSqliteStoreOnAFaultyDiskWithoutFaults(DurableStoreContract):
     """The disk of the fault tests must not cause failures of its own."""
 
@@ -42,7 +50,7 @@ class TestSqliteStoreOnAFaultyDiskWithoutFaults(DurableStoreContract):
         self.disk = disk
 
     def open_store(self) -> Store:
-        return SqliteStore(self.directory, vfs=self.disk.name)
+        return SqliteStore(self.directory, self.disk)
 
 
 class TestPostgresStore(DurableStoreContract):

@@ -20,7 +20,7 @@ TEXT = {"Content-Type": "text/plain"}
 @asynccontextmanager
 async def serve(directory: Path, disk: FaultyDisk) -> AsyncIterator[httpx2.AsyncClient]:
     """Run a whole server on the disk, and yield a client over ASGI. The faults are removed before it closes."""
-    app = Mainstem(Settings(), store=SqliteStore(directory, vfs=disk.name))
+    app = Mainstem(Settings(), store=SqliteStore(directory, disk))
     async with (
         app.lifespan(),
         httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://mainstem") as client,
@@ -82,10 +82,12 @@ async def test_writes_resume_automatically_when_there_is_space_again(tmp_path: P
         assert (await client.get("/readyz")).status_code == 200
 
 
-@pytest.mark.parametrize("after_writes", [1, 7, 20, 50])
+@pytest.mark.parametrize("after_writes", [1, 4, 7, 10])
+@pytest.mark.parametrize("fold_records", [1, 50, 10_000])
 async def test_a_disk_that_fills_up_under_load_loses_nothing_acknowledged(
-    tmp_path: Path, disk: FaultyDisk, after_writes: int
+    tmp_path: Path, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch, after_writes: int, fold_records: int
 ) -> None:
+    monkeypatch.setattr(limits, "FOLD_RECORDS", fold_records)
     async with serve(tmp_path / "data", disk) as client:
         await client.put(PATH, headers=TEXT)
         acknowledged: list[int] = []

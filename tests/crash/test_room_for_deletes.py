@@ -108,6 +108,7 @@ async def test_a_store_reserves_space_again_when_the_disk_has_it(
         await client.put("/v1/stream/a", headers=BYTES, content=BLOCK)
         take_rest(others)
         await fill(client, "/v1/stream/a")
+        assert (await client.get("/v1/streams")).status_code == 200  # everything is in the database then
         assert (await client.delete("/v1/stream/a")).status_code == 204
         assert not exists(small_disk / "data" / "reserve")
         await asyncio.to_thread(others.unlink)

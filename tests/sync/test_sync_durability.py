@@ -15,7 +15,7 @@ from tests.support.sync_peers import Peers, draft, ids_of
 @pytest.fixture
 def server(tmp_path, disk: FaultyDisk) -> Iterator[ServerThread]:
     """A server on a disk that can fail."""
-    store = SqliteStore(tmp_path / "data", vfs=disk.name)
+    store = SqliteStore(tmp_path / "data", disk)
     with ServerThread(Settings(port=0), store=store) as server:
         yield server
         disk.heal()

@@ -34,7 +34,7 @@ KINDS = {kind.value: kind for kind in Kind}
 """By number: much faster than a call of `Kind` for each record of a large page."""
 
 
-class Record(msgspec.Struct, frozen=True, gc=False):
+class Record(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """One accepted change. `start` and `end` are positions in its topic; `data` is the wire bytes between them."""
 
     committed_id: CommittedId

@@ -1,27 +1,32 @@
 """A disk that fails on demand: it can be full, fail to sync, delay a sync, or lose power.
 
-It is a SQLite VFS with its own name, between SQLite and the real disk:
+It is between a store and the real disk: for SQLite as a VFS with its own name, for the journal as the files that it
+opens.
 
     with FaultyDisk() as disk:
-        store = SqliteStore(directory, vfs=disk.name)
+        store = SqliteStore(directory, disk)
         ...
         disk.fill_up()
         ...
         disk.heal()
 
-It only affects what SQLite reads and writes through its VFS. It does not affect shared memory (the index of the
-journal), and need not: SQLite rebuilds that from the journal.
+It does not affect shared memory (the index of SQLite's write-ahead log), and need not: SQLite rebuilds that from the
+write-ahead log.
 """
 
+import errno
 import itertools
 import os
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import apsw
+
+from mainstem.log.store.sqlite.journal import Disk, JournalFile
 
 _numbers = itertools.count(1)
 
@@ -51,13 +56,13 @@ class Image:
         self._pending.clear()
 
 
-class FaultyDisk(apsw.VFS):
+class FaultyDisk(apsw.VFS, Disk):
     """A failing disk. Open a database with its `name` as `vfs`; switch faults on and off at any time, on any thread."""
 
     def __init__(self, name: str | None = None) -> None:
         self.name = name or f"faulty-disk-{os.getpid()}-{next(_numbers)}"
         self.syncs = 0
-        """How many syncs SQLite has requested, including those that failed."""
+        """How many syncs were requested, including those that failed."""
         self.writes = 0
         self._changing = threading.Lock()
         self._writes_left: int | None = None
@@ -65,7 +70,11 @@ class FaultyDisk(apsw.VFS):
         self._hold: threading.Event | None = None
         self._held = threading.Event()
         self._images: dict[str, Image] = {}
+        self.vfs = self.name
         super().__init__(self.name, base="")
+
+    def open_journal(self, path: Path) -> "_JournalFile":
+        return _JournalFile(self, path)
 
     def __enter__(self) -> Self:
         return self
@@ -79,11 +88,11 @@ class FaultyDisk(apsw.VFS):
     # Faults
 
     def fill_up(self, *, after_writes: int = 0) -> None:
-        """Fail writes with SQLITE_FULL from now on, after `after_writes` that still succeed: a torn transaction."""
+        """Fail writes from now on as on a full disk, after `after_writes` that still succeed: a torn write."""
         self._writes_left = after_writes
 
     def fail_syncs(self, *, after_syncs: int = 0) -> None:
-        """Fail syncs with SQLITE_IOERR_FSYNC from now on, after `after_syncs` that still succeed."""
+        """Fail syncs from now on, after `after_syncs` that still succeed."""
         self._syncs_left = after_syncs
 
     def hold_syncs(self) -> None:
@@ -94,7 +103,7 @@ class FaultyDisk(apsw.VFS):
     def wait_for_sync(self) -> None:
         """Return once a sync is waiting."""
         if not self._held.wait(HELD_S_MAX):
-            raise TimeoutError(f"SQLite requested no sync within {HELD_S_MAX:g} s")
+            raise TimeoutError(f"no sync was requested within {HELD_S_MAX:g} s")
 
     def heal(self) -> None:
         """Remove all faults, and let waiting syncs continue."""
@@ -133,12 +142,13 @@ class FaultyDisk(apsw.VFS):
                 self._images[path] = Image(found.read_bytes() if found.exists() else b"")
             return self._images[path]
 
-    def write(self, image: Image | None, data: bytes, offset: int, do: Callable[[], None]) -> None:
+    def write(self, image: Image | None, data: bytes, offset: int, do: Callable[[], None], full: Exception) -> None:
+        """Write, or raise `full` if the disk is full."""
         with self._changing:
             self.writes += 1
             if self._writes_left is not None:
                 if self._writes_left == 0:
-                    raise _error(apsw.SQLITE_FULL, "the disk is full")
+                    raise full
                 self._writes_left -= 1
             do()
             if image is not None:
@@ -150,7 +160,8 @@ class FaultyDisk(apsw.VFS):
             if image is not None:
                 image.truncate(size)
 
-    def sync(self, image: Image | None, do: Callable[[], None]) -> None:
+    def sync(self, image: Image | None, do: Callable[[], None], failure: Exception) -> None:
+        """Sync, or raise `failure` if syncs fail."""
         hold = self._hold
         if hold is not None:
             self._held.set()
@@ -160,7 +171,7 @@ class FaultyDisk(apsw.VFS):
             self.syncs += 1
             if self._syncs_left is not None:
                 if self._syncs_left == 0:
-                    raise _error(apsw.SQLITE_IOERR_FSYNC, "the disk could not sync")
+                    raise failure
                 self._syncs_left -= 1
             do()
             if image is not None:
@@ -175,13 +186,34 @@ class _File(apsw.VFSFile):
         self._image = None if path is None else disk.image(path)
 
     def xWrite(self, data: bytes, offset: int) -> None:
-        self._disk.write(self._image, bytes(data), offset, lambda: super(_File, self).xWrite(data, offset))
+        full = _error(apsw.SQLITE_FULL, "the disk is full")
+        self._disk.write(self._image, bytes(data), offset, lambda: super(_File, self).xWrite(data, offset), full)
 
     def xTruncate(self, newsize: int) -> None:
         self._disk.truncate(self._image, newsize, lambda: super(_File, self).xTruncate(newsize))
 
     def xSync(self, flags: int) -> None:
-        self._disk.sync(self._image, lambda: super(_File, self).xSync(flags))
+        failure = _error(apsw.SQLITE_IOERR_FSYNC, "the disk could not sync")
+        self._disk.sync(self._image, lambda: super(_File, self).xSync(flags), failure)
+
+
+class _JournalFile(JournalFile):
+    def __init__(self, disk: FaultyDisk, path: Path) -> None:
+        super().__init__(path)
+        self._disk = disk
+        self._image = disk.image(str(path))
+
+    def write(self, pieces: list[bytes], offset: int) -> None:
+        """Write each piece on its own, so that the disk can be full after the first."""
+        full = OSError(errno.ENOSPC, "No space left on device")
+        for piece in pieces:
+            self._disk.write(self._image, piece, offset, partial(super().write, [piece], offset), full)
+            offset += len(piece)
+        self._disk.sync(self._image, lambda: None, OSError(errno.EIO, "Input/output error"))
+
+    def cut(self, size: int) -> None:
+        self._disk.truncate(self._image, size, lambda: super(_JournalFile, self).cut(size))
+        self._disk.sync(self._image, lambda: None, OSError(errno.EIO, "Input/output error"))
 
 
 def _error(code: int, text: str) -> Exception:

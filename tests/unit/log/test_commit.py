@@ -85,7 +85,7 @@ async def opened(store: Store, clock: FakeClock | None = None) -> AsyncIterator[
 @asynccontextmanager
 async def on_disk(directory: Path, disk: FaultyDisk) -> AsyncIterator[CommitLog]:
     """Run a log on a disk, after its first commit, which also writes the header of the journal."""
-    async with opened(SqliteStore(directory, vfs=disk.name)) as log:
+    async with opened(SqliteStore(directory, disk)) as log:
         log.start()
         await log.submit(Add("first"))
         try:

@@ -44,6 +44,7 @@ class Exporters:
         try:
             async with self._turns:
                 if isinstance(self.store, SqliteStore):
+                    await self.store.fold()  # the worker reads the database only
                     return await self._by_worker(self.store, PageRequest(selection, head, format_))
                 return await self._here(selection, head, format_)
         finally:

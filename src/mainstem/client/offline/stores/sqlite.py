@@ -125,7 +125,7 @@ class SqliteClientStore(ClientStore):
         db.pragma("journal_mode", "wal")
         # FULL syncs the journal at every commit; with NORMAL, a power loss could lose drafts that submit has returned.
         db.pragma("synchronous", "full")
-        db.pragma("journal_size_limit", limits.JOURNAL_BYTES_MAX)
+        db.pragma("journal_size_limit", limits.WAL_BYTES_MAX)
         db.pragma("cache_size", -8 * limits.KIB)
         return db
 

@@ -10,14 +10,16 @@ from typing import NamedTuple
 import apsw
 
 from mainstem import limits
-from mainstem.errors import BackupFailed, BackupTargetFull
+from mainstem.errors import BackupFailed, BackupTargetFull, StoreTooNew, StoreUnusable
 from mainstem.log.store.snapshot import Figures, Report, StoreSnapshot
-from mainstem.log.store.sqlite.connections import DirectoryLock, open_writer
+from mainstem.log.store.sqlite.connections import STORE_NAME, DirectoryLock, open_writer
+from mainstem.log.store.sqlite.database import insert_batches
 from mainstem.log.store.sqlite.errors import explain
+from mainstem.log.store.sqlite.journal import choose_unfolded, read_journal, remove_journal
+from mainstem.log.store.sqlite.queries import change_store_id, journal_position
 from mainstem.log.store.sqlite.schema import migrate
 from mainstem.log.store.sqlite.snapshot import open_snapshot
 
-STORE_NAME = "mainstem.db"
 LOCK_NAME = "lock"
 
 Progress = Callable[[int, int], None]
@@ -50,8 +52,8 @@ def back_up(
     if target.exists() and target.samefile(source):
         raise BackupFailed(f"{target} is the store itself; choose another file")
     with _partial_file(target) as partial:
-        copied = _copy(source, partial, progress, vfs)
-        _verify(source, partial, copied, verify)
+        _copy(source, partial, progress, vfs)
+        copied = _verify(source, partial, verify)
         _move_into_place(partial, target)
     return Copy(target, target.stat().st_size, copied)
 
@@ -80,10 +82,10 @@ def restore(
     lock.acquire()
     try:
         with _partial_file(target) as partial:
-            copied = _copy(backup, partial, progress, None)
-            _migrate(partial)
-            _verify(backup, partial, copied, verify)
-            _checkpoint_journal(target)
+            _copy(backup, partial, progress, None)
+            _prepare_store(partial)
+            copied = _verify(backup, partial, verify)
+            _merge_journals(target)
             _move_into_place(partial, target)
     finally:
         lock.release()
@@ -123,10 +125,14 @@ def _journals(path: Path) -> list[Path]:
     return [path.with_name(path.name + suffix) for suffix in ("-journal", "-wal", "-shm")]
 
 
-def _copy(source: Path, partial: Path, progress: Progress, vfs: str | None) -> Figures:
-    """Copy the pages in steps. A snapshot of the source stays open, or each write to it would restart the copy."""
+def _copy(source: Path, partial: Path, progress: Progress, vfs: str | None) -> None:
+    """Copy the pages in steps, then add what is only in the journal of the source.
+
+    A snapshot of the source stays open, or each write to it would restart the copy.
+    """
     with open_snapshot(source) as snapshot:
-        found = snapshot.measure()
+        expected = snapshot.measure()
+        unfolded = snapshot.find_unfolded()
         reader = snapshot.db
         page_bytes: int = reader.pragma("page_size")
         writer = apsw.Connection(str(partial), vfs=vfs)
@@ -137,30 +143,40 @@ def _copy(source: Path, partial: Path, progress: Progress, vfs: str | None) -> F
                     copying.step(limits.BACKUP_STEP_PAGES)
                     total = copying.page_count
                     progress((total - copying.remaining) * page_bytes, total * page_bytes)
-            # One file that can be read even on a read-only file system. The server turns the journal on again.
+            # One file that can be read even on a read-only file system. The server turns the WAL on again.
             writer.pragma("journal_mode", "delete")
+            _compare(partial, expected)
+            if unfolded:
+                with writer:
+                    insert_batches(writer, unfolded)
         finally:
             writer.close()
-    return found
 
 
-def _migrate(partial: Path) -> None:
+def _compare(partial: Path, expected: Figures) -> None:
+    with open_snapshot(partial) as snapshot:
+        found = snapshot.measure()
+    if found != expected:
+        raise BackupFailed(
+            f"the copy differs from its source: {_describe(found)} instead of {_describe(expected)}; try again"
+        )
+
+
+def _prepare_store(partial: Path) -> None:
+    """Migrate a copy, and make it a store of its own, for which no journal of another store is meant."""
     db = apsw.Connection(str(partial))
     try:
         migrate(db)
+        change_store_id(db)
     finally:
         db.close()
 
 
-def _verify(source: Path, partial: Path, expected: Figures, verify: Verify) -> None:
+def _verify(source: Path, partial: Path, verify: Verify) -> Figures:
     """Check a copy. A fault is reported as one of its source: the pages are the same, and the copy is removed."""
     with open_snapshot(partial) as snapshot:
-        found = snapshot.measure()
-        if found != expected:
-            raise BackupFailed(
-                f"the copy differs from its source: {_describe(found)} instead of {_describe(expected)}; try again"
-            )
         _require_no_findings(source, verify(snapshot))
+        return snapshot.measure()
 
 
 def _describe(figures: Figures) -> str:
@@ -176,15 +192,26 @@ def _require_no_findings(path: Path, report: Report) -> None:
         )
 
 
-def _checkpoint_journal(store: Path) -> None:
-    """Merge a leftover journal into its own store, so that SQLite cannot apply it to the store that replaces it."""
-    if any(journal.exists() for journal in _journals(store)):
+def _merge_journals(store: Path) -> None:
+    """Merge leftover journals into their own store, so that they cannot be applied to the store that replaces it."""
+    found = read_journal(store.parent)
+    if found or any(journal.exists() for journal in _journals(store)):
         try:
-            open_writer(store, None).close()
-        except apsw.Error:
-            pass  # the store is damaged; it is about to be replaced, and its journal with it
+            db = open_writer(store, None)
+            try:
+                migrate(db)
+                folded, store_id = journal_position(db)
+                unfolded = choose_unfolded(found, store_id, folded)
+                if unfolded:
+                    with db:
+                        insert_batches(db, unfolded)
+            finally:
+                db.close()
+        except (apsw.Error, StoreUnusable, StoreTooNew):
+            pass  # the store is damaged; it is about to be replaced, and its journals with it
         for journal in _journals(store):
             journal.unlink(missing_ok=True)
+        remove_journal(store.parent)
 
 
 def _move_into_place(partial: Path, target: Path) -> None:

@@ -11,6 +11,7 @@ from mainstem.errors import StoreLocked
 from mainstem.log.store.sqlite.queries import STATEMENTS_CACHED
 from mainstem.private_files import PRIVATE, make_private
 
+STORE_NAME = "mainstem.db"
 BUSY_MS = 5_000
 
 
@@ -18,9 +19,10 @@ def open_writer(path: Path, vfs: str | None) -> apsw.Connection:
     db = apsw.Connection(str(path), vfs=vfs, statementcachesize=STATEMENTS_CACHED)
     db.set_busy_timeout(BUSY_MS)
     db.pragma("journal_mode", "wal")
-    # FULL syncs the journal at every commit; with NORMAL, a power failure would lose acknowledged writes.
+    # FULL syncs the WAL at every commit. With NORMAL, a power failure would undo commits whose batches are no longer in
+    # the journal.
     db.pragma("synchronous", "full")
-    db.pragma("journal_size_limit", limits.JOURNAL_BYTES_MAX)
+    db.pragma("journal_size_limit", limits.WAL_BYTES_MAX)
     db.pragma("cache_size", -16 * limits.KIB)
     # The store checkpoints between batches, after the callers have been answered.
     db.wal_autocheckpoint(0)

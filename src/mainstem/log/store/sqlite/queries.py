@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import apsw
 
@@ -20,21 +20,27 @@ from mainstem.log.records import (
     Record,
     TopicId,
 )
+from mainstem.log.store.sqlite.journal import StateRow
 
 T = TypeVar("T")
 COLUMNS = 'committed_id, committed_at_us, kind, topic, "start", "end", messages, source, data'
 LOADED_MAX = 500  # keys in one SELECT
 
 # apsw releases the interpreter lock for every step, and on a busy server it has to wait to get it back. So rows are
-# inserted in as few steps as possible, with one prepared statement per number of rows. OR ROLLBACK spares SQLite the
+# inserted in as few steps as possible, with prepared statements for powers of two. OR ROLLBACK spares SQLite the
 # statement journal of a multi-row INSERT; a conflict is a broken invariant, so the whole transaction must be undone.
-ROWS_PER_STEP = 64
-STATEMENTS_CACHED = 4 * ROWS_PER_STEP + 50
+ROWS_PER_STEP = 1_024
+STATEMENTS_CACHED = 4 * ROWS_PER_STEP.bit_length() + 50
 
 
 def _groups(rows: Sequence[T]) -> Iterator[Sequence[T]]:
-    for at in range(0, len(rows), ROWS_PER_STEP):
-        yield rows[at : at + ROWS_PER_STEP]
+    """Yield the rows in groups of 1024, then in ever smaller powers of two."""
+    at, size = 0, ROWS_PER_STEP
+    while at < len(rows):
+        while size > len(rows) - at:
+            size //= 2
+        yield rows[at : at + size]
+        at += size
 
 
 @cache
@@ -113,17 +119,36 @@ def insert_tags(db: apsw.Connection, records: Sequence[Record]) -> None:
         db.execute(_insert_tags(len(group)), [value for row in group for value in row])
 
 
-def save_states(db: apsw.Connection, changes: Mapping[Key, State | None]) -> None:
-    rows = [
-        (key.space.number, key.name, key.space.due(state), key.space.encode(state))
+def encode_states(changes: Mapping[Key, State | None]) -> list[StateRow]:
+    return [
+        (key.space.number, key.name, None, None)
+        if state is None
+        else (key.space.number, key.name, key.space.due(state), key.space.encode(state))
         for key, state in changes.items()
-        if state is not None
     ]
-    for group in _groups(rows):
+
+
+def save_state_rows(db: apsw.Connection, rows: Sequence[StateRow]) -> None:
+    kept = [row for row in rows if row[3] is not None]
+    for group in _groups(kept):
         db.execute(_save_states(len(group)), [value for row in group for value in row])
-    gone = [(key.space.number, key.name) for key, state in changes.items() if state is None]
+    gone = [row[:2] for row in rows if row[3] is None]
     if gone:
         db.executemany("DELETE FROM states WHERE space = ? AND name = ?", gone)
+
+
+def journal_position(db: apsw.Connection) -> tuple[int, bytes]:
+    """Return the last batch of the journal that the database holds, and the id that connects the two."""
+    folded, store_id = db.execute("SELECT folded, store_id FROM journal").get
+    return int(folded), bytes(store_id)
+
+
+def change_store_id(db: apsw.Connection) -> None:
+    db.execute("UPDATE journal SET store_id = randomblob(8)")
+
+
+def set_folded(db: apsw.Connection, number: int) -> None:
+    db.execute("UPDATE journal SET folded = ?", (number,))
 
 
 def load(db: apsw.Connection, keys: Sequence[Key]) -> dict[Key, State | None]:
@@ -219,15 +244,23 @@ def outline(
     return [Outline(*row) for row in rows]
 
 
+class Page(NamedTuple):
+    records: list[Record]
+    size: int
+    """In bytes, as pages are measured."""
+    full: bool
+    """Whether the next record did not fit."""
+
+
 def read_log(
     db: apsw.Connection, after: CommittedId, until: CommittedId, bytes_max: int, topics: Collection[TopicId] | None
-) -> list[Record]:
+) -> Page:
     only = "" if topics is None else " AND topic IN (SELECT value FROM json_each(?))"
     rows = db.execute(
         f"SELECT {COLUMNS} FROM records WHERE committed_id > ? AND committed_id <= ?{only} ORDER BY committed_id",
         (after, until) if topics is None else (after, until, f"[{','.join(map(str, topics))}]"),
     )
-    page = _page(rows, bytes_max)
+    page = _read_page(rows, bytes_max)
     rows.close()
     return page
 
@@ -265,20 +298,21 @@ def count(db: apsw.Connection) -> Counts:
     return Counts(appends, events, rows, size)
 
 
-def _page(rows: Iterable[Any], bytes_max: int) -> list[Record]:
+def _read_page(rows: Iterable[Any], bytes_max: int) -> Page:
     page: list[Record] = []
-    total = 0
+    size = 0
     for committed_id, at_us, kind, topic, start, end, messages, source, data in rows:
-        total += len(data) + RECORD_BYTES
-        if page and total > bytes_max:
-            break
+        more = len(data) + RECORD_BYTES
+        if page and size + more > bytes_max:
+            return Page(page, size, True)
+        size += more
         page.append(Record(committed_id, at_us, KINDS[kind], topic, start, end, messages, data, source))
-    return page
+    return Page(page, size, False)
 
 
 def read_tagged(
     db: apsw.Connection, tags: Sequence[str], after: CommittedId, until: CommittedId, limit: int, bytes_max: int
-) -> list[Record]:
+) -> Page:
     """Return a page of the records with any of these tags. Reads no more ids of a tag than the page could need."""
     ids: set[int] = set()
     for tag in tags:
@@ -288,7 +322,7 @@ def read_tagged(
             (tag, after, until, limit),
         )
         ids.update(committed_id for (committed_id,) in rows)
-    return _page(_by_id(db, sorted(ids)[:limit]), bytes_max)
+    return _read_page(_by_id(db, sorted(ids)[:limit]), bytes_max)
 
 
 def last_tagged(db: apsw.Connection, tag: str) -> CommittedId:

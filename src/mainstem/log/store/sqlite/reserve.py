@@ -1,13 +1,11 @@
 """Disk space that a store reserves, as a file, so that deletes still work on a full disk."""
 
-import errno
 import os
 from pathlib import Path
 
 from mainstem import limits
+from mainstem.log.store.sqlite.journal import NO_SPACE
 from mainstem.private_files import PRIVATE, make_private
-
-NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Reserve:

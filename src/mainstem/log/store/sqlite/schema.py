@@ -63,6 +63,11 @@ STEPS = [
         WHERE kind = {Kind.APPEND:d} ORDER BY topic, "end";
     DROP INDEX records_by_topic;
     """,
+    # The last batch of the journal that is in these tables. The id keeps the journal of another store out.
+    """
+    CREATE TABLE journal (folded INTEGER NOT NULL, store_id BLOB NOT NULL) STRICT;
+    INSERT INTO journal VALUES (0, randomblob(8));
+    """,
 ]
 
 

@@ -11,9 +11,10 @@ from mainstem import limits
 from mainstem.errors import StoreTooNew, StoreUnusable
 from mainstem.log.records import Kind
 from mainstem.log.store.snapshot import Finding, StoreSnapshot
-from mainstem.log.store.sqlite.connections import BUSY_MS
+from mainstem.log.store.sqlite.connections import BUSY_MS, STORE_NAME
 from mainstem.log.store.sqlite.errors import explain, explain_unusable
-from mainstem.log.store.sqlite.queries import APPENDS
+from mainstem.log.store.sqlite.journal import Batch, Found, choose_unfolded, read_journal
+from mainstem.log.store.sqlite.queries import APPENDS, journal_position
 from mainstem.log.store.sqlite.schema import APPLICATION_ID, STEPS
 
 
@@ -22,6 +23,8 @@ def open_snapshot(path: Path, vfs: str | None = None) -> Iterator["SqliteSnapsho
     """Open a snapshot of the store as it is now."""
     if not path.is_file():
         raise StoreUnusable(f"there is no store at {path}")
+    # Before the database, so that what is folded meanwhile is in the snapshot. Copies with other names have no journal.
+    found = read_journal(path.parent) if path.name == STORE_NAME else []
     try:
         db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY, vfs=vfs)
     except apsw.Error as error:
@@ -32,7 +35,7 @@ def open_snapshot(path: Path, vfs: str | None = None) -> Iterator["SqliteSnapsho
             raise StoreTooNew(
                 f"{path} has schema version {version}, but this mainstem only knows {len(STEPS)}: upgrade mainstem"
             )
-        yield SqliteSnapshot(db)
+        yield SqliteSnapshot(db, found)
     finally:
         db.close()
 
@@ -68,13 +71,21 @@ class SqliteSnapshot(StoreSnapshot):
     storage = "file"
     read_errors = (apsw.Error, UnicodeDecodeError)
 
-    def __init__(self, db: apsw.Connection) -> None:
+    def __init__(self, db: apsw.Connection, journal: Sequence[Found]) -> None:
         self.db = db
+        self._journal = journal
 
     @property
     def is_current(self) -> bool:
         """Whether the schema is the current one: False until a server has opened a store of an older version."""
         return int(self.db.pragma("user_version")) == len(STEPS)
+
+    def find_unfolded(self) -> list[Batch]:
+        """Return what is in the journal of the store and not in this snapshot."""
+        if not self.is_current:
+            return []
+        folded, store_id = journal_position(self.db)
+        return choose_unfolded(self._journal, store_id, folded)
 
     def find_obstacle(self) -> None:
         if not self.is_current:
@@ -89,6 +100,10 @@ class SqliteSnapshot(StoreSnapshot):
             if line != "ok":
                 text = line.removeprefix("*** in database main ***").replace("\n", " ").strip()
                 yield Finding("file", f"the integrity check of SQLite reports: {text}")
+        try:
+            self.find_unfolded()
+        except StoreUnusable as error:
+            yield Finding("journal", error.detail)
         for topic, committed_id in self.db.execute(LOST_PLACES):
             yield Finding("place", f"the index lists record {committed_id} in topic {topic}, but it does not exist")
         for topic, committed_id, times in self.db.execute(MISPLACED):

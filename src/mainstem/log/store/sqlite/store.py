@@ -1,60 +1,72 @@
-"""The embedded store: one writer thread, a few reader threads, and a cache of durable states.
+"""The embedded store: a journal for commits, a SQLite database behind it, and a cache of durable states.
 
-Everything that touches the file runs off the event loop. The cache is only used on the event loop and only holds
-durable states, so readers can be answered from it without a disk access.
+A commit is durable once the journal has it. The database gets it a moment later, together with many others; until then
+readers find it in memory (`recent.py`). Everything that touches a file runs off the event loop.
 """
 
 import asyncio
 import logging
-import os
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import apsw
+import msgspec
 
 from mainstem import limits
 from mainstem.errors import RETRY_AFTER, MainstemError, StoreFailed, StoreFull, StoreUnusable
 from mainstem.log.commands import Key, Space, State
-from mainstem.log.records import Chunk, CommittedId, Counts, Extent, Outline, Record, TopicId
+from mainstem.log.records import RECORD_BYTES, Chunk, CommittedId, Counts, Extent, Outline, Record, TopicId
 from mainstem.log.store.base import Store
 from mainstem.log.store.cache import StateCache
 from mainstem.log.store.sqlite import queries
-from mainstem.log.store.sqlite.connections import DirectoryLock, open_reader, open_writer
-from mainstem.log.store.sqlite.errors import explain, explain_directory, explain_unusable
-from mainstem.log.store.sqlite.reserve import Reserve
-from mainstem.log.store.sqlite.schema import migrate
+from mainstem.log.store.sqlite.connections import STORE_NAME, DirectoryLock, open_reader
+from mainstem.log.store.sqlite.database import Database
+from mainstem.log.store.sqlite.errors import explain_directory, explain_unusable
+from mainstem.log.store.sqlite.journal import (
+    NO_SPACE,
+    REAL_DISK,
+    Batch,
+    Content,
+    Disk,
+    Journal,
+    choose_unfolded,
+    encode_content,
+    read_journal,
+    remove_journal,
+)
+from mainstem.log.store.sqlite.recent import Recent
 from mainstem.log.store.sqlite.writer import WriterThread
 from mainstem.private_files import prepare_database
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
+replace = msgspec.structs.replace
+NO_PAGE = queries.Page([], 0, False)
 
 
 class SqliteStore(Store):
-    def __init__(self, directory: Path | str, vfs: str | None = None) -> None:
+    def __init__(self, directory: Path | str, disk: Disk = REAL_DISK) -> None:
         self.directory = Path(directory)
-        self.path = self.directory / "mainstem.db"
-        self._vfs = vfs
+        self.path = self.directory / STORE_NAME
+        self._disk = disk
         self._lock = DirectoryLock(self.directory)
+        self._journal: Journal
+        self._journal_broken: str | None = None
+        self._committing = WriterThread("mainstem-journal")
+        self._database = Database(self.path, disk.vfs)
         self._writer = WriterThread("mainstem-writer")
         self._reading = ThreadPoolExecutor(limits.READERS, "mainstem-reader")
         self._reader = threading.local()
         self._readers: list[apsw.Connection] = []
-        self._db: apsw.Connection
-        self._journal_pages = 0
-        self._unmerged_appends = 0
         self._head = CommittedId(0)
         self._cache = StateCache()
         self._saves = 0
-        self._broken: str | None = None
-        self._full: str | None = None
-        self._nearly_full = False
-        self._reserve_released = False
-        self._reserve = Reserve(self.directory / "reserve")
+        self._recent = Recent()
+        self._folding: asyncio.Task[None] | None = None
+        self._fold_timer: asyncio.TimerHandle | None = None
         self._space_watch: asyncio.Task[None] | None = None
 
     @property
@@ -63,24 +75,26 @@ class SqliteStore(Store):
 
     @property
     def broken(self) -> str | None:
-        return self._broken
+        return self._journal_broken or self._database.broken
 
     @property
     def full(self) -> str | None:
-        return "the remaining disk space is reserved for deletes" if self._nearly_full else self._full
+        return self._database.full
 
     @property
     def nearly_full(self) -> bool:
-        return self._nearly_full
+        return self._database.nearly_full
 
     # Opening and closing
 
     async def open(self) -> None:
         self._writer.start()
+        self._committing.start()
         try:
             self._head = await self._writer.run(self._open)
         except BaseException:
             self._writer.stop()
+            self._committing.stop()
             raise
         self._space_watch = asyncio.create_task(self._watch_space())
 
@@ -90,17 +104,7 @@ class SqliteStore(Store):
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock.acquire()
             prepare_database(self.path)
-        except OSError as error:
-            self._lock.release()
-            raise StoreUnusable(f"cannot use the data directory {self.directory}: {explain_directory(error)}") from None
-        try:
-            self._db = open_writer(self.path, self._vfs)
-            migrate(self._db)
-            self._db.set_wal_hook(self._count_journal)
-            self._unmerged_appends = queries.count_unmerged_appends(self._db)
-            if not self._reserve.acquire():
-                logger.warning("not enough disk space to reserve %d bytes for deletes", limits.RESERVE_BYTES)
-            return queries.head(self._db)
+            return self._recover()
         except OSError as error:
             self._lock.release()
             raise StoreUnusable(f"cannot use the data directory {self.directory}: {explain_directory(error)}") from None
@@ -111,10 +115,30 @@ class SqliteStore(Store):
             self._lock.release()
             raise
 
+    def _recover(self) -> CommittedId:
+        """Open the database, and fold what a server that did not stop in an orderly way has left in the journal."""
+        found = read_journal(self.directory)
+        head, folded, store_id = self._database.open()
+        batches = choose_unfolded(found, store_id, folded)
+        if batches:
+            folded = self._database.fold(batches)
+            ids = [record.committed_id for batch in batches for record in batch.content.records]
+            head = max([head, *ids])
+        self._journal = Journal(self.directory, store_id, folded, self._disk)
+        return head
+
     async def close(self) -> None:
         if self._space_watch is not None:
             self._space_watch.cancel()
             await asyncio.gather(self._space_watch, return_exceptions=True)
+        try:
+            await self.fold()
+        except MainstemError as error:
+            logger.warning("the journal was not folded and is kept for the next start: %s", error.detail)
+        if self._fold_timer is not None:
+            self._fold_timer.cancel()
+        await self._committing.run(self._journal.close)
+        self._committing.stop()
         await self._writer.run(self._close)
         self._writer.stop()
 
@@ -122,11 +146,9 @@ class SqliteStore(Store):
         self._reading.shutdown()
         for db in self._readers:
             db.close()
-        try:
-            self._db.close()
-        except apsw.Error:
-            logger.exception("the store did not close cleanly; its journal will be replayed at the next start")
-        self._reserve.release()
+        self._database.close()
+        if not self._recent.batches and not self._journal_broken:
+            remove_journal(self.directory)
         self._lock.release()
 
     # Threads
@@ -137,7 +159,7 @@ class SqliteStore(Store):
     def _with_reader(self, job: Callable[..., T], args: tuple[Any, ...]) -> T:
         db: apsw.Connection | None = getattr(self._reader, "db", None)
         if db is None:
-            db = self._reader.db = open_reader(self.path, self._vfs)
+            db = self._reader.db = open_reader(self.path, self._disk.vfs)
             self._readers.append(db)
         try:
             return job(db, *args)
@@ -149,10 +171,12 @@ class SqliteStore(Store):
     async def load(self, keys: Iterable[Key]) -> dict[Key, State | None]:
         states: dict[Key, State | None] = {}
         missing: list[Key] = []
-        cache = self._cache
+        cache, recent = self._cache, self._recent
         for key in keys:
             if key in cache:
                 states[key] = cache[key]
+            elif key in recent:
+                states[key] = recent.state(key)
             else:
                 missing.append(key)
         if missing:
@@ -162,149 +186,102 @@ class SqliteStore(Store):
         return states
 
     async def save(self, changes: Mapping[Key, State | None], records: Sequence[Record], head: CommittedId) -> None:
-        await self._writer.run(self._save, changes, records)
+        while self._recent.bytes >= limits.UNFOLDED_BYTES_MAX:
+            await asyncio.shield(self._start_folding())
+        batch, size = await self._committing.run(self._commit, changes, records)
         self._saves += 1
         self._head = head
         for key, state in changes.items():
             self._cache.remember(key, state)
-        if self._journal_pages >= limits.WAL_PAGES or self._reserve_released:
-            self._writer.post(self._checkpoint)
+        self._recent.add(batch, changes, size)
+        self._fold_when_due()
+        if self._database.full:
+            await self._writer.run(self._database.update_full)
 
-    def _save(self, changes: Mapping[Key, State | None], records: Sequence[Record]) -> None:
-        with self._transaction() as db:
-            queries.insert_records(db, records)
-            unmerged = self._unmerged_appends + queries.index_appends(db, records)
-            queries.insert_tags(db, records)
-            queries.save_states(db, changes)
-            if unmerged >= limits.UNMERGED_APPENDS_MAX:
-                queries.merge_append_index(db)
-                unmerged = 0
-        self._unmerged_appends = unmerged
-        self._update_full()
-
-    @contextmanager
-    def _transaction(self) -> Iterator[apsw.Connection]:
-        """Run a transaction. Raises if it cannot be made durable; after a failed sync, refuses every further one."""
-        if self._broken:
-            raise StoreFailed(f"writes are refused since an earlier failure: {self._broken}", headers=RETRY_AFTER)
+    def _commit(self, changes: Mapping[Key, State | None], records: Sequence[Record]) -> tuple[Batch, int]:
+        """Append a batch to the journal. Raises if it cannot be made durable, and then refuses every further one."""
+        self._require_sound()
+        content = Content(queries.encode_states(changes), records)
+        encoded = encode_content(content)
         try:
-            self._db.execute("BEGIN IMMEDIATE")
-            yield self._db
-            self._db.execute("COMMIT")
-        except apsw.FullError as error:
-            self._full = explain(error)
-            self._roll_back()
-            raise StoreFull("nothing was stored: the disk is full", headers=RETRY_AFTER) from error
-        except apsw.Error as error:
-            self._broken = explain(error)
+            number = self._journal.append(encoded)
+        except OSError as error:
+            if error.errno in NO_SPACE:
+                self._database.note_full("the disk is full")
+                raise StoreFull("nothing was stored: the disk is full", headers=RETRY_AFTER) from error
+            self._journal_broken = error.strerror or "the disk failed"
             logger.critical(
-                "a write could not be made durable; writes are refused from now on: %s", self._broken, exc_info=error
+                "a write could not be made durable; writes are refused from now on: %s", self.broken, exc_info=error
             )
-            self._roll_back()
-            raise StoreFailed(f"the write could not be made durable: {self._broken}", headers=RETRY_AFTER) from error
-        except BaseException:
-            self._roll_back()
-            raise
+            raise StoreFailed(f"the write could not be made durable: {self.broken}", headers=RETRY_AFTER) from error
+        return Batch(number, content), len(encoded)
 
-    def _roll_back(self) -> None:
-        if self._db.in_transaction:
-            try:
-                self._db.execute("ROLLBACK")
-            except apsw.Error as error:
-                self._broken = self._broken or explain(error)
-                logger.critical("a transaction could not be rolled back: %s", explain(error), exc_info=error)
+    def _require_sound(self) -> None:
+        """Refuse to write anything after a write whose outcome is uncertain."""
+        if self.broken:
+            raise StoreFailed(f"writes are refused since an earlier failure: {self.broken}", headers=RETRY_AFTER)
+
+    # Folding: the database gets what the journal holds
+
+    def _fold_when_due(self) -> None:
+        recent = self._recent
+        if len(recent.records) >= limits.FOLD_RECORDS or recent.bytes >= limits.FOLD_BYTES:
+            self._start_folding()
+        elif self._fold_timer is None and self._folding is None:
+            self._fold_timer = asyncio.get_running_loop().call_later(limits.FOLD_DELAY_S, self._start_folding)
+
+    def _start_folding(self) -> "asyncio.Task[None]":
+        if self._fold_timer is not None:
+            self._fold_timer.cancel()
+            self._fold_timer = None
+        if self._folding is None:
+            self._folding = asyncio.create_task(self._fold_batches(), name="mainstem-folding")
+            self._folding.add_done_callback(_log_unexpected)
+        return self._folding
+
+    async def _fold_batches(self) -> None:
+        """Fold everything that is in the journal now. On a full disk, `_watch_space` tries again."""
+        try:
+            self._require_sound()
+            folded = await self._writer.run(self._database.fold, list(self._recent.batches))
+        finally:
+            self._folding = None
+        self._journal.folded = folded
+        self._recent.forget(folded)
+        self._writer.post(self._database.checkpoint_when_due)
+        if self._recent.batches:
+            self._fold_when_due()
+
+    async def fold(self) -> None:
+        """Return once the database holds everything that was durable when this was called."""
+        if not self._recent.batches:
+            return
+        last = self._recent.batches[-1].number
+        while self._recent.batches and self._recent.batches[0].number <= last:
+            await asyncio.shield(self._start_folding())
+
+    async def _fold_if_possible(self) -> None:
+        """Fold for a reader. If the disk is full or has failed, the reader gets what the database holds."""
+        try:
+            await self.fold()
+        except (StoreFull, StoreFailed) as error:
+            logger.debug("the journal could not be folded for a reader: %s", error)
 
     # Disk space
 
     async def make_room(self) -> bool:
-        return await self._writer.run(self._make_room)
-
-    def _make_room(self) -> bool:
-        """Release the reserve and checkpoint the journal, for writes that free space. Other writes are then refused."""
-        if self._broken:
-            return False
-        self._release_reserve()
-        self._checkpoint()
-        return not self._broken
-
-    def _release_reserve(self) -> bool:
-        self._reserve_released = self._nearly_full = True
-        if not self._reserve.release():
-            return False
-        logger.error("the disk is full: deletes use the reserved space, other writes are refused")
-        return True
-
-    async def _free(self, job: Callable[..., T], *args: Any) -> T:
-        """Run a job that frees space, even on a full disk."""
-        return await self._writer.run(self._make_room_for, job, *args)
-
-    def _make_room_for(self, job: Callable[..., T], *args: Any) -> T:
-        try:
-            freed = job(*args)
-        except StoreFull:
-            if not self._make_room():
-                raise
-            freed = job(*args)
-        self._update_full()
-        return freed
-
-    def _update_full(self) -> None:
-        """Update the full flags after a write. It may have been a small one, so look at the disk before trusting it."""
-        if self._reserve_released:  # writes may use the free pages of the database itself, down to a minimum
-            self._nearly_full = self._free_bytes() < limits.FREE_BYTES_MIN
-        if self._full and not self._nearly_full:
-            disk = os.statvfs(self.directory)
-            if max(disk.f_bavail * disk.f_frsize, self._free_bytes()) >= limits.FREE_BYTES_MIN:
-                self._full = None
-
-    def _free_bytes(self) -> int:
-        """Return the size of the free pages within the database."""
-        pages: int = self._db.pragma("freelist_count")
-        return pages * int(self._db.pragma("page_size"))
+        return await self._writer.run(self._database.make_room)
 
     async def _watch_space(self) -> None:
         while True:
             await asyncio.sleep(limits.ROOM_CHECK_S)
-            if self._broken or not (self.full or not self._reserve.is_held):
+            if self.broken or not self._database.needs_space:
                 continue
             try:
-                await self._writer.run(self._look_for_space)
+                await self._writer.run(self._database.look_for_space)
+                await self.fold()
             except (MainstemError, apsw.Error, OSError) as error:
                 logger.debug("the disk is still full: %s", error)
-
-    def _look_for_space(self) -> None:
-        if self._reserve.is_held or self._reserve.acquire():
-            self._reserve_released = self._nearly_full = False
-        if self._reserve_released:
-            self._checkpoint()  # the journal cannot grow, so it must start from its beginning again
-        if self._full and not self._nearly_full:
-            with self._transaction() as db:
-                db.pragma("user_version", db.pragma("user_version"))  # the smallest possible write
-        self._update_full()
-
-    # The journal
-
-    def _count_journal(self, db: apsw.Connection, name: str, pages: int) -> int:
-        self._journal_pages = pages
-        return apsw.SQLITE_OK
-
-    def _checkpoint(self) -> None:
-        """Move the journal into the database file. PASSIVE never waits for readers; the next call does the rest."""
-        self._journal_pages = 0
-        try:
-            try:
-                self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-            except apsw.FullError:
-                if not self._release_reserve():
-                    raise
-                self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-        except apsw.FullError as error:
-            logger.error("not enough disk space to checkpoint the journal, which keeps growing", exc_info=error)
-        except apsw.Error as error:
-            self._broken = self._broken or explain(error)
-            logger.critical(
-                "the journal could not be checkpointed; writes are refused: %s", explain(error), exc_info=error
-            )
 
     # For readers
 
@@ -315,6 +292,7 @@ class SqliteStore(Store):
 
     async def get_many(self, keys: Sequence[Key]) -> dict[Key, Any]:
         states = {key: self._cache[key] for key in keys if key in self._cache}
+        states.update((key, self._recent.state(key)) for key in keys if key not in states and key in self._recent)
         missing = [key for key in keys if key not in states]
         if missing:
             saves = self._saves
@@ -326,59 +304,122 @@ class SqliteStore(Store):
         return states
 
     async def scan(self, space: Space[Any], prefix: str, after: str, limit: int) -> list[tuple[str, Any]]:
+        await self._fold_if_possible()
         return await self._read(queries.scan, space, prefix, after, limit)
 
     async def due(self, space: Space[Any], until_us: int, limit: int) -> list[str]:
+        await self._fold_if_possible()
         return await self._read(queries.due, space, until_us, limit)
 
     async def read(self, topic: TopicId, start: int, until: int, bytes_max: int) -> Chunk | None:
-        return await self._read(queries.read, topic, start, until, bytes_max)
+        recent = self._recent.appends(topic, start)
+        older: Chunk | None = None
+        if not recent or start < recent[0].start:
+            until_older = min(until, recent[0].start) if recent else until
+            older = await self._read(queries.read, topic, start, until_older, bytes_max)
+        if older is not None and (not recent or older.end != recent[0].start):
+            return older
+        run: list[Record] = []
+        for record in recent:
+            if record.start >= until or ((run or older) and record.end > start + bytes_max):
+                break
+            run.append(record)
+        if older is None:
+            return Chunk(run[0].start, run[-1].end, b"".join([record.data for record in run])) if run else None
+        if not run:
+            return older
+        return Chunk(older.start, run[-1].end, b"".join([older.data, *[record.data for record in run]]))
 
     async def first_after(self, topic: TopicId, committed_id: CommittedId) -> int | None:
-        return await self._read(queries.first_after, topic, committed_id)
+        recent = self._recent.appends(topic)
+        first = next((record.start for record in recent if record.committed_id > committed_id), None)
+        if recent and recent[0].committed_id <= committed_id:
+            return first
+        older = await self._read(queries.first_after, topic, committed_id)
+        return first if older is None else older
 
     async def outline(
         self, topic: TopicId, start: int, until: int, limit: int, *, newest_first: bool = False
     ) -> list[Outline]:
-        return await self._read(queries.outline, topic, start, until, limit, newest_first)
+        recent = [
+            Outline(record.start, record.end, record.messages, record.committed_at_us, record.committed_id)
+            for record in self._recent.appends(topic, start)
+            if record.start < until
+        ]
+        if recent:
+            until = min(until, recent[0].start)
+        if newest_first:
+            recent.reverse()
+            found = recent[:limit]
+            if len(found) < limit:
+                found += await self._read(queries.outline, topic, start, until, limit - len(found), True)
+            return found
+        older = await self._read(queries.outline, topic, start, until, limit, False) if start < until else []
+        return [*older, *recent[: limit - len(older)]]
 
     async def read_log(
         self, after: CommittedId, until: CommittedId, bytes_max: int, topics: Collection[TopicId] | None = None
     ) -> list[Record]:
-        return await self._read(queries.read_log, after, min(until, self.head), bytes_max, topics)
+        until = min(until, self.head)
+        first = self._recent.first_id
+        recent = self._recent.log(after, until, topics)
+        older = NO_PAGE
+        if first is None or after + 1 < first:
+            before = until if first is None else CommittedId(min(until, first - 1))
+            older = await self._read(queries.read_log, after, before, bytes_max, topics)
+        return _extend_page(older, recent, bytes_max)
 
     async def measure(self, after: CommittedId, until: CommittedId, rows_max: int, bytes_max: int) -> Extent:
+        await self._fold_if_possible()
         return await self._read(queries.measure, after, min(until, self.head), rows_max, bytes_max)
 
     async def count(self) -> Counts:
+        await self._fold_if_possible()
         return await self._read(queries.count)
 
     async def read_tagged(
         self, tags: Sequence[str], after: CommittedId, until: CommittedId, limit: int, bytes_max: int
     ) -> list[Record]:
-        return await self._read(queries.read_tagged, tags, after, min(until, self.head), limit, bytes_max)
+        until = min(until, self.head)
+        first = self._recent.first_id
+        recent = self._recent.tagged(tags, after, until)
+        older = NO_PAGE
+        if first is None or after + 1 < first:
+            before = until if first is None else CommittedId(min(until, first - 1))
+            older = await self._read(queries.read_tagged, tags, after, before, limit, bytes_max)
+        return _extend_page(older, recent[: limit - len(older.records)], bytes_max)
 
     async def last_tagged(self, tag: str) -> CommittedId:
-        return await self._read(queries.last_tagged, tag)
+        recent = self._recent.last_tagged(tag)
+        return await self._read(queries.last_tagged, tag) if recent is None else recent
 
     async def erase_tagged(self, committed_ids: Sequence[CommittedId], tags: Sequence[tuple[str, CommittedId]]) -> None:
-        await self._free(self._erase_tagged, committed_ids, tags)
-
-    def _erase_tagged(self, committed_ids: Sequence[CommittedId], tags: Sequence[tuple[str, CommittedId]]) -> None:
-        with self._transaction() as db:
-            queries.keep_head(db)
-            queries.erase_tagged(db, committed_ids, tags)
+        await self.fold()
+        await self._writer.run(self._database.erase_tagged, committed_ids, tags)
 
     async def erase(self, topic: TopicId, until: int, limit: int) -> int:
-        return await self._free(self._erase, topic, until, limit)
+        await self.fold()
+        return await self._writer.run(self._database.erase, topic, until, limit)
 
-    def _erase(self, topic: TopicId, until: int, limit: int) -> int:
-        with self._transaction() as db:
-            queries.keep_head(db)
-            queries.merge_append_index(db)
-            erased = queries.erase(db, topic, until, limit)
-        self._unmerged_appends = 0
-        return erased
+
+def _log_unexpected(folding: "asyncio.Task[None]") -> None:
+    """Log why folding failed, unless the database has reported that already."""
+    error = None if folding.cancelled() else folding.exception()
+    if error is not None and not isinstance(error, MainstemError):
+        logger.error("the journal could not be folded", exc_info=error)
+
+
+def _extend_page(older: queries.Page, recent: list[Record], bytes_max: int) -> list[Record]:
+    """Return a page of the database, extended by as many recent records as fit."""
+    if older.full:
+        return older.records
+    page, size = list(older.records), older.size
+    for record in recent:
+        size += len(record.data) + RECORD_BYTES
+        if page and size > bytes_max:
+            break
+        page.append(replace(record, tags=(), origin=0) if record.tags or record.origin else record)
+    return page
 
 
 class ReadOnlySqliteStore(SqliteStore):

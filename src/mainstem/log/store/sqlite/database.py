@@ -1,0 +1,249 @@
+"""The database file: the only connection that writes to it, on a thread of its own.
+
+Batches come here from the journal, many at a time. Erasing, checkpoints and the disk space that is reserved for deletes
+are here too. A failure that leaves the content of the disk uncertain breaks the database: nothing is written any more.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import apsw
+
+from mainstem import limits
+from mainstem.errors import RETRY_AFTER, StoreFailed, StoreFull
+from mainstem.log.records import CommittedId, TopicId
+from mainstem.log.store.sqlite import queries
+from mainstem.log.store.sqlite.connections import open_writer
+from mainstem.log.store.sqlite.errors import explain
+from mainstem.log.store.sqlite.journal import Batch, StateRow
+from mainstem.log.store.sqlite.reserve import Reserve
+from mainstem.log.store.sqlite.schema import migrate
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class Position(NamedTuple):
+    """Where the database ends: its last record, and the last batch of the journal that it holds."""
+
+    head: CommittedId
+    folded: int
+    store_id: bytes
+
+
+def insert_batches(db: apsw.Connection, batches: Sequence[Batch]) -> int:
+    """Store batches of the journal, within a transaction, and return how many appends they hold."""
+    records = [record for batch in batches for record in batch.content.records]
+    newest: dict[tuple[int, str], StateRow] = {}
+    for batch in batches:
+        for row in batch.content.states:
+            newest[row[:2]] = row
+    queries.insert_records(db, records)
+    appends = queries.index_appends(db, records)
+    queries.insert_tags(db, records)
+    queries.save_state_rows(db, list(newest.values()))
+    queries.set_folded(db, batches[-1].number)
+    return appends
+
+
+class Database:
+    """Methods run on the thread of the writer; the properties may be read anywhere."""
+
+    def __init__(self, path: Path, vfs: str | None) -> None:
+        self.path = path
+        self.broken: str | None = None
+        """Why nothing is written any more; None if it is."""
+        self.nearly_full = False
+        """Whether the remaining disk space is reserved for deletes."""
+        self._vfs = vfs
+        self._db: apsw.Connection
+        self._wal_pages = 0
+        self._unmerged_appends = 0
+        self._full: str | None = None
+        self._reserve = Reserve(path.with_name("reserve"))
+        self._reserve_released = False
+
+    @property
+    def full(self) -> str | None:
+        return "the remaining disk space is reserved for deletes" if self.nearly_full else self._full
+
+    @property
+    def needs_space(self) -> bool:
+        """Whether the disk is full, or was when the reserve was last needed."""
+        return self.full is not None or not self._reserve.is_held
+
+    def open(self) -> Position:
+        self._db = open_writer(self.path, self._vfs)
+        migrate(self._db)
+        self._db.set_wal_hook(self._count_wal)
+        self._unmerged_appends = queries.count_unmerged_appends(self._db)
+        if not self._reserve.acquire():
+            logger.warning("not enough disk space to reserve %d bytes for deletes", limits.RESERVE_BYTES)
+        return Position(queries.head(self._db), *queries.journal_position(self._db))
+
+    def close(self) -> None:
+        try:
+            self._db.close()
+        except apsw.Error:
+            logger.exception("the store did not close cleanly; its journal will be replayed at the next start")
+        self._reserve.release()
+
+    # Writing
+
+    def fold(self, batches: Sequence[Batch]) -> int:
+        """Store batches of the journal, in one transaction, and return the number of the last one.
+
+        On a full disk it uses the reserved space, because these batches were acknowledged.
+        """
+        return self._with_room(self._fold, batches)
+
+    def _fold(self, batches: Sequence[Batch]) -> int:
+        with self._transaction() as db:
+            unmerged = self._unmerged_appends + insert_batches(db, batches)
+            if unmerged >= limits.UNMERGED_APPENDS_MAX:
+                queries.merge_append_index(db)
+                unmerged = 0
+        self._unmerged_appends = unmerged
+        self.update_full()
+        return batches[-1].number
+
+    def erase_tagged(self, committed_ids: Sequence[CommittedId], tags: Sequence[tuple[str, CommittedId]]) -> None:
+        self._with_room(self._erase_tagged, committed_ids, tags)
+
+    def _erase_tagged(self, committed_ids: Sequence[CommittedId], tags: Sequence[tuple[str, CommittedId]]) -> None:
+        with self._transaction() as db:
+            queries.keep_head(db)
+            queries.erase_tagged(db, committed_ids, tags)
+        self.update_full()
+
+    def erase(self, topic: TopicId, until: int, limit: int) -> int:
+        return self._with_room(self._erase, topic, until, limit)
+
+    def _erase(self, topic: TopicId, until: int, limit: int) -> int:
+        with self._transaction() as db:
+            queries.keep_head(db)
+            queries.merge_append_index(db)
+            erased = queries.erase(db, topic, until, limit)
+        self._unmerged_appends = 0
+        self.update_full()
+        return erased
+
+    @contextmanager
+    def _transaction(self) -> Iterator[apsw.Connection]:
+        """Run a transaction. Raises if it cannot be made durable; after a failed sync, refuses every further one."""
+        if self.broken:
+            raise StoreFailed(f"writes are refused since an earlier failure: {self.broken}", headers=RETRY_AFTER)
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            yield self._db
+            self._db.execute("COMMIT")
+        except apsw.FullError as error:
+            self._full = explain(error)
+            self._roll_back()
+            raise StoreFull("nothing was stored: the disk is full", headers=RETRY_AFTER) from error
+        except apsw.Error as error:
+            self._break(error)
+            self._roll_back()
+            raise StoreFailed(f"the write could not be made durable: {self.broken}", headers=RETRY_AFTER) from error
+        except BaseException:
+            self._roll_back()
+            raise
+
+    def _break(self, error: apsw.Error) -> None:
+        self.broken = explain(error)
+        logger.critical(
+            "a write could not be made durable; writes are refused from now on: %s", self.broken, exc_info=error
+        )
+
+    def _roll_back(self) -> None:
+        if self._db.in_transaction:
+            try:
+                self._db.execute("ROLLBACK")
+            except apsw.Error as error:
+                self.broken = self.broken or explain(error)
+                logger.critical("a transaction could not be rolled back: %s", explain(error), exc_info=error)
+
+    # Disk space
+
+    def note_full(self, reason: str) -> None:
+        """Note that the journal found the disk full."""
+        self._full = reason
+
+    def make_room(self) -> bool:
+        """Release the reserve and checkpoint, for writes that free space. Other writes are then refused."""
+        if self.broken:
+            return False
+        self._release_reserve()
+        self._checkpoint()
+        return not self.broken
+
+    def _release_reserve(self) -> bool:
+        self._reserve_released = self.nearly_full = True
+        if not self._reserve.release():
+            return False
+        logger.error("the disk is full: deletes use the reserved space, other writes are refused")
+        return True
+
+    def _with_room(self, job: Callable[..., T], *args: Any) -> T:
+        """Run a job that must be done even on a full disk."""
+        try:
+            return job(*args)
+        except StoreFull:
+            if not self.make_room():
+                raise
+            return job(*args)
+
+    def update_full(self) -> None:
+        """Update the full flags after a write. It may have been a small one, so look at the disk before trusting it."""
+        if self._reserve_released:  # writes may use the free pages of the database itself, down to a minimum
+            self.nearly_full = self._free_bytes() < limits.FREE_BYTES_MIN
+        if self._full and not self.nearly_full:
+            disk = os.statvfs(self.path.parent)
+            if max(disk.f_bavail * disk.f_frsize, self._free_bytes()) >= limits.FREE_BYTES_MIN:
+                self._full = None
+
+    def _free_bytes(self) -> int:
+        """Return the size of the free pages within the database."""
+        pages: int = self._db.pragma("freelist_count")
+        return pages * int(self._db.pragma("page_size"))
+
+    def look_for_space(self) -> None:
+        """Return to normal if the disk has space again."""
+        if self._reserve.is_held or self._reserve.acquire():
+            self._reserve_released = self.nearly_full = False
+        if self._reserve_released:
+            self._checkpoint()  # the WAL cannot grow, so it must start from its beginning again
+        if self._full and not self.nearly_full:
+            with self._transaction() as db:
+                db.pragma("user_version", db.pragma("user_version"))  # the smallest possible write
+        self.update_full()
+
+    # SQLite's own journal, the WAL
+
+    def _count_wal(self, db: apsw.Connection, name: str, pages: int) -> int:
+        self._wal_pages = pages
+        return apsw.SQLITE_OK
+
+    def checkpoint_when_due(self) -> None:
+        if self._wal_pages >= limits.WAL_PAGES or self._reserve_released:
+            self._checkpoint()
+
+    def _checkpoint(self) -> None:
+        """Move the WAL into the database file. PASSIVE never waits for readers; the next call does the rest."""
+        self._wal_pages = 0
+        try:
+            try:
+                self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            except apsw.FullError:
+                if not self._release_reserve():
+                    raise
+                self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        except apsw.FullError as error:
+            logger.error("not enough disk space to checkpoint the WAL, which keeps growing", exc_info=error)
+        except apsw.Error as error:
+            self.broken = self.broken or explain(error)
+            logger.critical("the WAL could not be checkpointed; writes are refused: %s", explain(error), exc_info=error)

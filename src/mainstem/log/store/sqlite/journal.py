@@ -1,0 +1,216 @@
+"""The journal: batches that are durable, but may not be in the database yet.
+
+A commit writes one batch to a file and syncs it, in one system call. The database gets many batches at once a little
+later (`folding.py`); from then on their space in the journal is used again. That is what makes commits cheap: a file
+system syncs data that replaces older data much faster than data that makes a file longer.
+
+There are two files. Each holds batches in the order of their numbers, beginning at its first byte. If the current file
+is full, the other one is next. Whatever follows the last batch of a file is of no significance: it is what an earlier
+use or an unfinished write has left.
+"""
+
+import errno
+import os
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from zlib import crc32
+
+import msgspec
+
+from mainstem import limits
+from mainstem.errors import StoreUnusable
+from mainstem.log.records import Record
+from mainstem.private_files import PRIVATE, make_private
+
+NAMES: Final = ("journal-0", "journal-1")
+NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
+HEADER = struct.Struct("<8sQII")
+"""The id of the store, the number of the batch, and the length and checksum of its content."""
+
+StateRow = tuple[int, str, int | None, bytes | None]
+"""A state as it is stored: space, name, due time and value. A value of None removes the state."""
+
+
+class Content(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    states: Sequence[StateRow]
+    records: Sequence[Record]
+
+
+class Batch(NamedTuple):
+    number: int
+    content: Content
+
+
+encode_content = msgspec.msgpack.Encoder().encode
+decode_content = msgspec.msgpack.Decoder(Content).decode
+
+
+class JournalFile:
+    """A file of the journal on the real disk."""
+
+    def __init__(self, path: Path) -> None:
+        created = not path.exists()
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+        make_private(path)
+        if created:
+            sync_directory(path.parent)
+
+    def write(self, pieces: list[bytes], offset: int) -> None:
+        """Write at a position. The data is durable when this returns."""
+        size = sum(map(len, pieces))
+        written = write_durably(self._file, pieces, offset)
+        while written < size:  # a signal or a nearly full disk may interrupt a write
+            rest = memoryview(b"".join(pieces))[written:]
+            written += write_durably(self._file, [rest], offset + written)
+
+    def cut(self, size: int) -> None:
+        """Make the file shorter, durably."""
+        os.ftruncate(self._file, size)
+        os.fsync(self._file)
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+def write_durably(file: int, pieces: Sequence[Any], offset: int) -> int:
+    """Write and sync, in one call where the system can do that. Returns how much was written."""
+    if hasattr(os, "RWF_DSYNC"):
+        try:
+            return os.pwritev(file, pieces, offset, os.RWF_DSYNC)
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.ENOSYS):
+                raise
+    written = os.pwritev(file, pieces, offset)
+    getattr(os, "fdatasync", os.fsync)(file)
+    return written
+
+
+def sync_directory(path: Path) -> None:
+    file = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+class Disk:
+    """How a store reaches its files. Tests replace it by a disk that fails."""
+
+    vfs: str | None = None
+    """The name of SQLite's VFS; None for the usual one."""
+
+    def open_journal(self, path: Path) -> JournalFile:
+        return JournalFile(path)
+
+
+REAL_DISK: Final = Disk()
+
+
+class Journal:
+    """Appends batches. Runs on one thread; `folded` may be set by another."""
+
+    def __init__(self, directory: Path, store_id: bytes, last: int, disk: Disk) -> None:
+        """`last` is the number of the last batch. The database holds it, and all before it."""
+        self.folded = last
+        """The last batch that the database holds durably."""
+        self._last = last
+        self._id = store_id
+        self._files = [disk.open_journal(directory / name) for name in NAMES]
+        self._ends = [0, 0]
+        self._lasts = [0, 0]
+        self._current = 0
+
+    def append(self, content: bytes) -> int:
+        """Make content durable as the next batch, and return its number.
+
+        If the disk is full, it raises an OSError and nothing was appended. After any other error, what the file holds
+        is uncertain, and nothing more may be appended.
+        """
+        number = self._last + 1
+        header = HEADER.pack(self._id, number, len(content), checksum(number, content))
+        current, offset = self._find_place(HEADER.size + len(content))
+        try:
+            self._files[current].write([header, content], offset)
+        except OSError as error:
+            if error.errno in NO_SPACE:
+                self._files[current].cut(offset)  # or a complete batch might be found there after a crash
+            raise
+        self._current = current
+        self._ends[current] = offset + HEADER.size + len(content)
+        self._lasts[current] = self._last = number
+        return number
+
+    def _find_place(self, size: int) -> tuple[int, int]:
+        """Return the file and the position of the next batch.
+
+        A file is used from its beginning again when the database holds all of its batches. The current file grows
+        beyond its usual size only if that is not true of the other one.
+        """
+        current, other = self._current, 1 - self._current
+        if self._lasts[current] <= self.folded:
+            return current, 0
+        if self._ends[current] + size > limits.JOURNAL_FILE_BYTES and self._lasts[other] <= self.folded:
+            return other, 0
+        return current, self._ends[current]
+
+    def close(self) -> None:
+        for file in self._files:
+            file.close()
+
+
+def checksum(number: int, content: bytes) -> int:
+    return crc32(content, number & 0xFFFFFFFF)
+
+
+class Found(NamedTuple):
+    """A batch as it was found in a file of the journal."""
+
+    number: int
+    store_id: bytes
+    content: bytes
+
+
+def read_journal(directory: Path) -> list[Found]:
+    """Return the complete batches in the journal of a store, even while its server writes to it.
+
+    A batch that was being written when the server or its power failed is not there: nobody was told that it is stored.
+    To miss nothing, read the journal before the database.
+    """
+    return sorted(found for name in NAMES for found in read_file(directory / name))
+
+
+def choose_unfolded(found: Sequence[Found], store_id: bytes, folded: int) -> list[Batch]:
+    """Return the batches that a database does not hold yet. Raises an error if one of them is missing."""
+    chosen = [batch for batch in found if batch.store_id == store_id and batch.number > folded]
+    for expected, batch in enumerate(chosen, start=folded + 1):
+        if batch.number != expected:
+            raise StoreUnusable(
+                f"the journal is damaged: batch {expected} is missing, although there are later ones; restore a backup "
+                "with `mainstem restore`"
+            )
+    return [Batch(batch.number, decode_content(batch.content)) for batch in chosen]
+
+
+def read_file(path: Path) -> Iterator[Found]:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return
+    at = 0
+    previous: Found | None = None
+    while at + HEADER.size <= len(data):
+        store_id, number, size, expected = HEADER.unpack_from(data, at)
+        found = Found(number, store_id, data[at + HEADER.size : at + HEADER.size + size])
+        follows = previous is None or (number == previous.number + 1 and store_id == previous.store_id)
+        if not follows or len(found.content) != size or checksum(number, found.content) != expected:
+            return
+        yield found
+        previous = found
+        at += HEADER.size + size
+
+
+def remove_journal(directory: Path) -> None:
+    for name in NAMES:
+        (directory / name).unlink(missing_ok=True)

@@ -1,0 +1,142 @@
+"""Readers see the same log wherever its newest part is: in memory, in the database, or on the way there."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from mainstem import limits
+from mainstem.log.commands import Key, State
+from mainstem.log.records import CommittedId, Kind, TopicId
+from mainstem.log.store import MemoryStore, SqliteStore, Store
+from mainstem.testing.disk import FaultyDisk
+from mainstem.testing.store_contract import COUNTS, MUCH, NOTES, Count, Note, Writing, count, note
+
+TOPICS = range(1, 5)
+TAGS = ("a", "b", "c")
+NAMES = tuple("abcdefgh")
+
+
+@asynccontextmanager
+async def opened(store: SqliteStore) -> AsyncIterator[SqliteStore]:
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def save_something(stores: list[Store], tails: dict[int, int], chance: random.Random) -> dict[int, int]:
+    """Save the same random commit in every store, and return the new ends of the topics."""
+    writing = Writing(stores[0], tails)
+    for _ in range(chance.randrange(4)):
+        kind = chance.choice([Kind.APPEND, Kind.APPEND, Kind.EVENT, Kind.CLOSE])
+        writing.add(kind, chance.choice(TOPICS), b"x" * chance.randrange(1, 30), messages=1)
+        if kind is Kind.EVENT:
+            tags = tuple(chance.sample(TAGS, chance.randrange(1, 3)))
+            writing.records[-1] = msgspec.structs.replace(writing.records[-1], tags=tags, origin=7)
+    changes: dict[Key, State | None] = {}
+    for name in chance.sample(NAMES, chance.randrange(3)):
+        changes[count(name)] = chance.choice([Count(chance.randrange(9)), None])
+        changes[note(name)] = Note(name, chance.choice([None, chance.randrange(9)]))
+    head = writing.head
+    for store in stores:
+        await store.save(changes, writing.records, head)
+    return writing.tails
+
+
+async def ask_everything(store: Store, chance: random.Random) -> list[Any]:
+    """Return the answers to random questions of every kind. The same chance asks the same questions."""
+    head = store.head
+    after, until = CommittedId(chance.randrange(head + 1)), CommittedId(chance.randrange(head + 2))
+    start, size, limit = chance.randrange(300), chance.randrange(1, 200), chance.randrange(1, 10)
+    topic = TopicId(chance.choice(TOPICS))
+    tags = chance.sample(TAGS, chance.randrange(1, 4))
+    whole = await store.read(topic, 0, MUCH, MUCH)
+    keys = [*map(count, NAMES), *map(note, NAMES)]
+    return [
+        head,
+        whole,
+        await store.read(topic, start, MUCH, size),
+        await store.read(topic, start, start + size, size),
+        await store.first_after(topic, after),
+        await store.outline(topic, start, start + size, limit),
+        await store.outline(topic, start, MUCH, limit, newest_first=True),
+        await store.read_log(after, until, size * 10),
+        await store.read_log(CommittedId(0), head, MUCH),
+        await store.read_log(after, head, size * 10, [topic]),
+        await store.measure(after, head, limit, size),
+        await store.count(),
+        await store.read_tagged(tags, after, head, limit, MUCH),
+        await store.read_tagged(tags, after, head, MUCH, size * 10),
+        await store.last_tagged(tags[0]),
+        await store.load(keys),
+        await store.get_many(keys),
+        await store.scan(COUNTS, "", chance.choice(NAMES), limit),
+        await store.due(NOTES, limit, limit),
+    ]
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_a_store_that_folds_at_random_answers_like_the_one_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    chance = random.Random(seed)
+    monkeypatch.setattr(limits, "STATES_CACHED_MAX", 3)
+    monkeypatch.setattr(limits, "FOLD_RECORDS", chance.choice([3, 10, 10_000]))
+    monkeypatch.setattr(limits, "JOURNAL_FILE_BYTES", chance.choice([500, 2_000, 100_000]))
+    memory, tails = MemoryStore(), dict[int, int]()
+    async with opened(SqliteStore(tmp_path)) as store:
+        for _ in range(60):
+            tails = await save_something([memory, store], tails, chance)
+            if chance.random() < 0.1:
+                await store.fold()
+            questions = chance.random()
+            if chance.random() < 0.5:
+                assert await ask_everything(store, random.Random(questions)) == await ask_everything(
+                    memory, random.Random(questions)
+                )
+    async with opened(SqliteStore(tmp_path)) as store:
+        for number in range(20):
+            assert await ask_everything(store, random.Random(number)) == await ask_everything(
+                memory, random.Random(number)
+            )
+
+
+async def test_a_reader_misses_nothing_while_its_data_is_folded(tmp_path: Path) -> None:
+    async with opened(SqliteStore(tmp_path)) as store:
+        writing = Writing(store)
+        for number in range(200):
+            await writing.append(1, b"%03d" % number).save()
+            folding = asyncio.create_task(store.fold())
+            chunk, page = await asyncio.gather(
+                store.read(TopicId(1), 0, MUCH, MUCH), store.read_log(CommittedId(0), store.head, MUCH)
+            )
+            assert chunk is not None
+            assert chunk.data == b"".join(b"%03d" % n for n in range(number + 1))
+            assert [record.committed_id for record in page] == list(range(1, number + 2))
+            if number % 3:
+                await folding
+        await store.fold()
+
+
+async def test_commits_wait_for_the_database_if_too_much_is_not_folded(
+    tmp_path: Path, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "UNFOLDED_BYTES_MAX", 1_000)
+    monkeypatch.setattr(limits, "FOLD_DELAY_S", 3_600.0)
+    async with opened(SqliteStore(tmp_path, disk)) as store:
+        writing = Writing(store)
+        for _ in range(50):
+            await writing.append(1, b"x" * 100).save()
+        syncs = disk.syncs
+        assert syncs > 50 + 5  # each save has one, and so has each fold
+        await store.fold()
+        chunk = await store.read(TopicId(1), 0, MUCH, MUCH)
+        assert chunk is not None
+        assert len(chunk.data) == 5_000
