@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import resource
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -13,14 +15,13 @@ from bench.electric import MissingElectric
 from bench.machine import describe_machine
 from bench.measurements import Pace, Scenario
 from bench.node import MissingNode
-from bench.peers import CACHE, HERE, Peer, PeerFailed, find_electric_peer, find_mainstem, find_node_peer
+from bench.peers import CACHE, ELECTRIC, HERE, OURS, Peer, PeerFailed, find_electric_peer, find_mainstem, find_node_peer
 from bench.report import Report, format_json, format_table
 from bench.runner import run_scenarios
 from bench.scenarios import SCENARIOS
 
-WHOLE = Pace(seconds=5.0, warmup_s=1.0)
-QUICK = Pace(seconds=2.0, warmup_s=0.5, fill=0.1)
-REPEATS = 3
+WHOLE = Pace(repeat=3, seconds=5.0, warmup_s=1.0)
+QUICK = Pace(repeat=1, seconds=2.0, warmup_s=0.5, fill=0.1, growth=0.01)
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -29,12 +30,12 @@ def parse_arguments() -> argparse.Namespace:
         "--quick", action="store_true", help="2 s per load, one repeat, less data: a smoke test, no real figures"
     )
     parser.add_argument("--only", metavar="PATTERN", help="scenarios whose name contains PATTERN (* and ? are allowed)")
-    parser.add_argument("--repeat", type=int, metavar="N", help=f"number of repeats (default: {REPEATS})")
+    parser.add_argument("--repeat", type=int, metavar="N", help=f"number of repeats (default: {WHOLE.repeat})")
     parser.add_argument("--big", action="store_true", help="also run the big scenarios, which take minutes each")
     parser.add_argument(
         "--peer",
-        choices=["electric", "node", "none"],
-        default="electric",
+        choices=[ELECTRIC, "node", "none"],
+        default=ELECTRIC,
         help="server to compare with: electric is the one in Rust (default: electric)",
     )
     parser.add_argument("--output", type=Path, metavar="DIR", help="folder for the results (default: bench/results)")
@@ -56,7 +57,7 @@ def choose_scenarios(only: str | None, big: bool) -> list[Scenario]:
 def choose_peers(arguments: argparse.Namespace) -> list[Peer]:
     peers = [] if arguments.skip_ours else [find_mainstem()]
     try:
-        if arguments.peer == "electric":
+        if arguments.peer == ELECTRIC:
             peers.append(find_electric_peer())
     except MissingElectric as error:
         print(f"Mainstem runs alone: {error}", file=sys.stderr, flush=True)
@@ -65,11 +66,12 @@ def choose_peers(arguments: argparse.Namespace) -> list[Peer]:
     return peers
 
 
-def choose_output(arguments: argparse.Namespace) -> Path:
+def choose_output(arguments: argparse.Namespace, peers: Sequence[Peer]) -> Path:
     """Return the folder for the results. A partial run replaces the figures of a whole one only with --output."""
     if arguments.output is not None:
         return Path(arguments.output)
-    partial = arguments.quick or arguments.only or arguments.skip_ours or arguments.peer == "none"
+    whole = {peer.name for peer in peers} == {OURS, ELECTRIC}
+    partial = arguments.quick or arguments.only or not whole
     return CACHE / "results" if partial else HERE / "results"
 
 
@@ -86,7 +88,7 @@ def write_report(report: Report, folder: Path) -> None:
     (folder / "bench.txt").write_text(table)
     (folder / "bench.json").write_text(format_json(report))
     chart = draw_chart(report)
-    # A run without targets has no chart, and the chart of an earlier run must not stay beside its figures.
+    # A run without a peer has no chart, and the chart of an earlier run must not stay beside its figures.
     (folder / "bench.svg").unlink(missing_ok=True)
     if chart is not None:
         (folder / "bench.svg").write_text(chart)
@@ -98,14 +100,14 @@ def main() -> None:
     raise_file_limit()
     scenarios = choose_scenarios(arguments.only, arguments.big)
     pace = QUICK if arguments.quick else WHOLE
-    repeat = arguments.repeat or (1 if arguments.quick else REPEATS)
+    pace = replace(pace, repeat=arguments.repeat or pace.repeat)
     try:
         peers = choose_peers(arguments)
     except (PeerFailed, MissingNode) as error:
         sys.exit(str(error))
     machine = describe_machine(CACHE)
-    results = run_scenarios(peers, scenarios, repeat, pace)
-    write_report(Report(machine, peers, pace, repeat, results), choose_output(arguments))
+    results = run_scenarios(peers, scenarios, pace)
+    write_report(Report(machine, peers, pace, results), choose_output(arguments, peers))
     sys.exit(1 if results.failures else 0)
 
 

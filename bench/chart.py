@@ -1,16 +1,15 @@
-"""An SVG bar chart, drawn without a library: ratios to the peer, or to the target where the peer has no figure."""
+"""An SVG bar chart of the ratios to the peer, drawn without a library."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
 
-from bench.report import Report
-from bench.results import Row
-from bench.runner import OURS
-from bench.targets import TARGETS, TimesPeer, describe_targets, find_margin, format_number
+from bench.peers import ELECTRIC, OURS
+from bench.report import Report, format_ratio
+from bench.targets import TARGETS, TimesElectric, format_number
 
 WIDTH = 1080
 LABELS = 330
@@ -18,10 +17,8 @@ VALUES = 250
 ROW = 30
 BAR = 16
 LABEL_WIDTH = 44
-TOP = 92
-PANEL_TOP = 48
-PANEL_GAP = 18
-BOTTOM = 46
+TOP = 136
+BOTTOM = 52
 TICKS = (0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 BETTER, WORSE, TARGET = "#1f7a6d", "#c2571a", "#1b1f24"
@@ -56,84 +53,53 @@ class Bar:
     goal: float | None = None
 
 
-@dataclass(frozen=True)
-class Panel:
-    heading: str
-    bars: Sequence[Bar]
-
-    @property
-    def height(self) -> int:
-        return PANEL_TOP + ROW * len(self.bars) + PANEL_GAP
-
-
 def draw_chart(report: Report) -> str | None:
-    """Return the chart as SVG; None if there is neither a peer nor a target to compare with."""
-    panels = [panel for panel in (compare_with_peer(report), compare_with_targets(report)) if panel.bars]
-    if not panels:
+    """Return the chart as SVG; None if there is no peer to compare with."""
+    bars = list_bars(report)
+    if not bars:
         return None
-    height = TOP + sum(panel.height for panel in panels) + BOTTOM
+    height = TOP + ROW * len(bars) + BOTTOM
+    scale = Scale([*(bar.ratio for bar in bars), *(bar.goal or 1.0 for bar in bars)])
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
         f'viewBox="0 0 {WIDTH} {height}" {STYLE}>',
         f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
         *draw_title(report),
+        *draw_grid(scale, TOP, len(bars)),
     ]
-    top = TOP
-    for panel in panels:
-        parts += draw_panel(panel, top)
-        top += panel.height
+    for index, bar in enumerate(bars):
+        parts += draw_bar(bar, scale, TOP + ROW * index)
     parts += [*draw_legend(height), "</svg>"]
     return "\n".join(parts) + "\n"
 
 
-def compare_with_peer(report: Report) -> Panel:
-    bars = []
-    for name, ratio in report.find_ratios().items():
-        row = report.results.rows[name]
-        mine, theirs = row.find_median(OURS) or 0, row.find_median(report.other or "") or 0
-        values = f"{format_number(mine)} / {format_number(theirs)} {row.unit}"
-        bars.append(Bar(row.title, ratio, values, find_goal(name)))
-    return Panel(f"times better than {report.other}", bars)
-
-
-def compare_with_targets(report: Report) -> Panel:
-    """Compare the measurements without a figure of a peer with their targets."""
-    compared, medians = report.find_ratios(), report.results.find_medians(OURS)
+def list_bars(report: Report) -> list[Bar]:
     bars = []
     for row in report.results.rows.values():
-        margin = find_margin(row.name, medians)
-        if row.name not in compared and margin is not None:
-            bars.append(Bar(row.title, margin, describe_margin(row, medians[row.name], margin)))
-    return Panel("times better than the target", bars)
-
-
-def describe_margin(row: Row, value: float, margin: float) -> str:
-    # A target that refers to another measurement is shown as a number.
-    target = f">= {format_number(value / margin)}" if row.better == "more" else describe_targets(row.name)
-    return f"{format_number(value)} {row.unit}, target {target}"
-
-
-def draw_panel(panel: Panel, top: int) -> list[str]:
-    scale = Scale([*(bar.ratio for bar in panel.bars), *(bar.goal or 1.0 for bar in panel.bars)])
-    first = top + PANEL_TOP
-    parts = [write(24, top + 16, panel.heading, size=14, weight=600), *draw_grid(scale, first, len(panel.bars))]
-    for index, bar in enumerate(panel.bars):
-        parts += draw_bar(bar, scale, first + ROW * index)
-    return parts
+        ratio = report.find_ratio(row)
+        if ratio is not None:
+            mine, theirs = row.find_median(OURS) or 0, row.find_median(report.other or "") or 0
+            values = f"{format_number(mine)} / {format_number(theirs)} {row.unit}"
+            bars.append(Bar(row.title, ratio, values, find_goal(row.name) if report.other == ELECTRIC else None))
+    return bars
 
 
 def find_goal(name: str) -> float | None:
-    return next((goal.times for goal in TARGETS.get(name, []) if isinstance(goal, TimesPeer)), None)
+    target = TARGETS.get(name)
+    return target.times if isinstance(target, TimesElectric) else None
 
 
 def draw_title(report: Report) -> list[str]:
     machine = report.machine
     versions = ", ".join(peer.version for peer in report.peers)
-    setting = f"durable stores, medians of {report.repeat}, {machine.cores} cores, {machine.cpu}, {machine.date}"
+    setting = f"durable stores, medians of {report.pace.repeat}, {machine.cores} cores, {machine.cpu}, {machine.date}"
     return [
-        write(24, 34, OURS + (f" against {report.other}" if report.other else ""), size=20, weight=600),
+        write(24, 34, f"{OURS} beside {report.other}", size=20, weight=600),
         write(24, 56, versions, size=12, fill=FAINT),
         write(24, 74, setting, size=12, fill=FAINT),
+        write(
+            24, 104, f"times better than {report.other}; the values are {OURS} / {report.other}", size=14, weight=600
+        ),
     ]
 
 
@@ -163,7 +129,7 @@ def draw_bar(bar: Bar, scale: Scale, top: float) -> list[str]:
         write(LABELS - 16, text_y, bar.title, size=12.5, anchor="end"),
         f'<rect x="{left:.1f}" y="{middle - BAR / 2:.1f}" width="{width:.1f}" height="{BAR}" rx="2" '
         f'fill="{BETTER if bar.ratio >= 1 else WORSE}"/>',
-        write(label, text_y, f"{format_number(bar.ratio)}x", size=12, weight=600),
+        write(label, text_y, format_ratio(bar.ratio), size=12, weight=600),
         write(WIDTH - 24, text_y, bar.values, size=11.5, fill=FAINT, anchor="end"),
     ]
     if goal is not None:

@@ -13,17 +13,20 @@ from bench.forks import run_forks
 from bench.load_jobs import (
     AnyJob,
     Append,
+    AppendBeside,
     CatchUp,
     Create,
     FanOut,
     Figures,
     Fill,
     Forks,
+    Grow,
     Hash,
     Idle,
     PlainLoop,
     ReadLast,
     ReadOnce,
+    Steady,
     Subscribe,
     SyncFanOut,
     SyncFill,
@@ -35,22 +38,28 @@ from bench.load_jobs import (
 )
 from bench.local import run_hash, run_plain_loop
 from bench.readers import run_catch_up, run_read_last, run_read_once
-from bench.subscribers import run_fan_out, run_idle
+from bench.subscribers import run_append_beside, run_fan_out, run_idle
 from bench.subscriptions import run_subscribe
 from bench.sync_readers import run_sync_fan_out, run_sync_page
 from bench.sync_writers import run_fill_partitions, run_submit
 from bench.wire import UnexpectedReply
-from bench.writers import run_append, run_create, run_fill, run_touch
+from bench.writers import run_append, run_create, run_fill, run_grow, run_steady, run_touch
 
 
 def run_job(job: AnyJob) -> Figures:
     match job:
+        case AppendBeside():  # before Append, which it is a kind of
+            return run_loop(run_append_beside(job), job.limit_s)
         case Append():
             return run_loop(run_append(job), job.limit_s)
+        case Steady():
+            return run_loop(run_steady(job), job.limit_s)
         case Create():
             return run_loop(run_create(job), job.limit_s)
         case Touch():
             return run_loop(run_touch(job), job.limit_s)
+        case Grow():
+            return run_loop(run_grow(job), job.limit_s)
         case Fill():
             return run_loop(run_fill(job), job.limit_s)
         case FanOut():

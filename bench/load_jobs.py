@@ -39,6 +39,21 @@ class Append(Load, frozen=True, kw_only=True):
     warmup_s: float
 
 
+class AppendBeside(Append, frozen=True, kw_only=True):
+    """An Append job beside idle SSE subscribers; it also measures the memory of the process tree of `pid`."""
+
+    subscribers: int
+    pid: int
+
+
+class Steady(Load, frozen=True, kw_only=True):
+    """Appends to an existing stream at fixed times, however fast the server answers."""
+
+    stream: str
+    appends_per_s: float
+    seconds: float
+
+
 class Create(Load, frozen=True, kw_only=True):
     """Creates streams, each with one 100-byte message."""
 
@@ -51,6 +66,13 @@ class Touch(Load, frozen=True, kw_only=True):
     streams: int
 
 
+class Grow(Load, frozen=True, kw_only=True):
+    """Appends messages of 100 bytes to the streams of a Create job, in turn."""
+
+    streams: int
+    appends: int
+
+
 class Fill(Load, frozen=True, kw_only=True):
     """Creates one stream and fills it with identical appends of `messages` messages of 100 bytes."""
 
@@ -61,7 +83,7 @@ class Fill(Load, frozen=True, kw_only=True):
 
 
 class CatchUp(Load, frozen=True, kw_only=True):
-    """Reads a filled stream from its start until up to date, repeatedly."""
+    """Reads a filled stream from its start until up to date: the first pass, and then repeatedly."""
 
     stream: str
     content: Content
@@ -168,8 +190,11 @@ class Hash(Job, frozen=True, kw_only=True):
 
 AnyJob = (
     Append
+    | AppendBeside
+    | Steady
     | Create
     | Touch
+    | Grow
     | Fill
     | CatchUp
     | ReadOnce

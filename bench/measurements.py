@@ -24,18 +24,27 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Pace:
-    """How long a load runs, and the share of the data that fills use."""
+    """How often and how long each load runs, and the share of the data that fills use.
 
+    `growth` is the share for the growth scenario, whose data takes the longest time.
+    """
+
+    repeat: int
     seconds: float
     warmup_s: float
     fill: float = 1.0
+    growth: float = 1.0
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """A scenario. With `ours_only` it runs on Mainstem only; with `big` it takes minutes and runs on request only."""
+    """A scenario. With `ours_only` it runs on Mainstem only; with `big` it takes minutes and runs on request only.
+
+    With `once` its data takes long to create, so it repeats its loads itself and returns every measurement.
+    """
 
     name: str
     run: Callable[[Server, Pace], list[Measurement]]
     ours_only: bool = False
     big: bool = False
+    once: bool = False

@@ -16,8 +16,11 @@ from importlib import metadata
 from pathlib import Path
 
 from bench import electric, node
+from bench.disk import drop_cached_pages
 from bench.wire import HOST, build_request
 
+OURS = "mainstem"
+ELECTRIC = "electric"
 HERE = Path(__file__).parent
 # On the disk of the checkout: /tmp may be memory, where a durable write costs nothing.
 CACHE = HERE / ".cache"
@@ -57,7 +60,7 @@ def find_mainstem() -> Peer:
         return [str(program), "serve", "--port", str(port), "--data", str(data), "--store", "sqlite"]
 
     version = f"mainstem {metadata.version('mainstem')} on Python {sys.version.split()[0]}"
-    return Peer("mainstem", version, "mainstem serve --port PORT --data DIR --store sqlite", make_command)
+    return Peer(OURS, version, "mainstem serve --port PORT --data DIR --store sqlite", make_command)
 
 
 def find_electric_peer() -> Peer:
@@ -68,7 +71,7 @@ def find_electric_peer() -> Peer:
         return [program, "--port", str(port), "--data-dir", str(data)]
 
     shown = f"{electric.PROGRAM} --port PORT --data-dir DIR"
-    return Peer("electric", electric.read_version(folder), shown, make_command)
+    return Peer(ELECTRIC, electric.read_version(folder), shown, make_command)
 
 
 def find_node_peer() -> Peer:
@@ -137,6 +140,13 @@ class Server:
         os.sync()
         self.start()
 
+    def restart_cold(self) -> None:
+        """Restart without the data in the page cache. The disk of a virtual machine may still be cached by its host."""
+        self.restart()
+        # After the start, because a server may read its data while it starts.
+        os.sync()
+        drop_cached_pages(self.data)
+
     def read_log(self) -> str:
         lines = (self.folder / "log").read_text(errors="replace").splitlines()
         return "\n".join(lines[-LOG_LINES_SHOWN:])
@@ -150,13 +160,15 @@ def find_free_port() -> int:
 
 
 @contextmanager
-def serve(peer: Peer) -> Iterator[Server]:
-    """Run a peer on an empty data folder, and remove the folder afterwards."""
+def serve(peer: Peer, copied: Path | None = None) -> Iterator[Server]:
+    """Run a peer on an empty data folder, or on a copy of one, and remove the folder afterwards."""
     CACHE.mkdir(exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f"{peer.name}-", dir=CACHE))
-    # Write dirty pages of the previous server now, so that they do not slow down this one.
-    os.sync()
     try:
+        if copied is not None:
+            shutil.copytree(copied, folder / "data")
+        # Write dirty pages of the previous server now, so that they do not slow down this one.
+        os.sync()
         server = Server(peer, folder)
         server.start()
         try:

@@ -9,10 +9,9 @@ from typing import Any
 
 from bench.machine import Machine
 from bench.measurements import Pace
-from bench.peers import Peer
+from bench.peers import OURS, Peer
 from bench.results import Results, Row
-from bench.runner import OURS
-from bench.targets import describe_targets, format_number, judge_measurement
+from bench.targets import describe_target, format_number, judge_measurement
 
 GENERATOR_BUSY = 0.9
 
@@ -24,7 +23,6 @@ class Report:
     machine: Machine
     peers: Sequence[Peer]
     pace: Pace
-    repeat: int
     results: Results
 
     @property
@@ -32,8 +30,8 @@ class Report:
         """The name of the peer that Mainstem is compared with; None if it ran alone."""
         return next((peer.name for peer in self.peers if peer.name != OURS), None)
 
-    def find_ratios(self) -> dict[str, float]:
-        return self.results.find_ratios(OURS, self.other) if self.other else {}
+    def find_ratio(self, row: Row) -> float | None:
+        return row.find_ratio(OURS, self.other) if self.other else None
 
 
 def format_table(report: Report) -> str:
@@ -42,14 +40,12 @@ def format_table(report: Report) -> str:
     for name in names:
         heads += [name, "spread"]
     lines = [[*heads, "ratio", "target", "mark"]]
-    medians, ratios = report.results.find_medians(OURS), report.find_ratios()
     for row in report.results.rows.values():
         cells = [row.title, row.unit]
         for name in names:
             cells += [format_median(row, name), format_share(row.find_spread(name))]
-        ratio = f"{format_number(ratios[row.name])}x" if row.name in ratios else "-"
-        mark = judge_measurement(row.name, medians, ratios)
-        lines.append([*cells, ratio, describe_targets(row.name) or "-", mark])
+        mark = judge_measurement(row.name, report.results)
+        lines.append([*cells, format_ratio(report.find_ratio(row)), describe_target(row.name), mark])
     right = set(range(2, 3 + 2 * len(names)))
     return "\n".join([*describe_run(report), "", *align_columns(lines, right), "", *list_notes(report)])
 
@@ -61,7 +57,7 @@ def describe_run(report: Report) -> list[str]:
         f"disk: fdatasync of 4 KB p50 {machine.fdatasync_p50_ms} ms, p99 {machine.fdatasync_p99_ms} ms; "
         f"load average before the run {machine.load_average}",
         *(f"{peer.name}: {peer.version}; {peer.shown}" for peer in report.peers),
-        f"medians of {report.repeat}, {pace.seconds:g} s each after {pace.warmup_s:g} s of warm-up",
+        f"medians of {pace.repeat}, {pace.seconds:g} s each after {pace.warmup_s:g} s of warm-up",
     ]
 
 
@@ -86,6 +82,10 @@ def format_median(row: Row, peer: str) -> str:
     return format_number(value) + ("*" if is_bounded(row, peer) else "")
 
 
+def format_ratio(ratio: float | None) -> str:
+    return "-" if ratio is None else f"{format_number(ratio)}x"
+
+
 def format_share(share: float | None) -> str:
     return "-" if share is None else f"{share:.0%}"
 
@@ -103,11 +103,10 @@ def align_columns(lines: list[list[str]], right: set[int]) -> list[str]:
 
 
 def format_json(report: Report) -> str:
-    medians, ratios = report.results.find_medians(OURS), report.find_ratios()
     content: dict[str, Any] = {
         "machine": asdict(report.machine),
         "peers": {peer.name: {"version": peer.version, "command": peer.shown} for peer in report.peers},
-        "repeat": report.repeat,
+        "repeat": report.pace.repeat,
         "seconds": report.pace.seconds,
         "warmup_s": report.pace.warmup_s,
         "measurements": [
@@ -119,9 +118,9 @@ def format_json(report: Report) -> str:
                 "medians": {peer.name: row.find_median(peer.name) for peer in report.peers},
                 "samples": row.samples,
                 "details": row.details,
-                "ratio": ratios.get(row.name),
-                "target": describe_targets(row.name) or None,
-                "mark": judge_measurement(row.name, medians, ratios),
+                "ratio": report.find_ratio(row),
+                "target": describe_target(row.name),
+                "mark": judge_measurement(row.name, report.results),
             }
             for row in report.results.rows.values()
         ],

@@ -35,9 +35,11 @@ class Row:
     def find_ratio(self, ours: str, other: str) -> float | None:
         """Return how many times better `ours` is than `other`, whatever the unit; below 1 it is worse."""
         mine, theirs = self.find_median(ours), self.find_median(other)
-        if mine is None or theirs is None or mine <= 0 or theirs <= 0:
+        if mine is None or theirs is None:
             return None
-        return mine / theirs if self.better == "more" else theirs / mine
+        above, below = (mine, theirs) if self.better == "more" else (theirs, mine)
+        # A difference of two readings may be zero or negative, and has no ratio then.
+        return above / below if above >= 0 and below > 0 else None
 
     def find_generator_cpu(self, peer: str) -> float:
         return max((figures.get("generator_cpu", 0.0) for figures in self.details.get(peer, [])), default=0.0)
@@ -54,10 +56,6 @@ class Results:
         row.samples.setdefault(peer, []).append(found.value)
         row.details.setdefault(peer, []).append(found.details)
 
-    def find_medians(self, peer: str) -> dict[str, float]:
-        found = {name: row.find_median(peer) for name, row in self.rows.items()}
-        return {name: value for name, value in found.items() if value is not None}
-
-    def find_ratios(self, ours: str, other: str) -> dict[str, float]:
-        found = {name: row.find_ratio(ours, other) for name, row in self.rows.items()}
-        return {name: value for name, value in found.items() if value is not None}
+    def find_median(self, name: str, peer: str) -> float | None:
+        row = self.rows.get(name)
+        return row.find_median(peer) if row else None

@@ -8,24 +8,23 @@ from collections.abc import Sequence
 
 from bench.generator import LoadFailed
 from bench.measurements import Measurement, Pace, Scenario
-from bench.peers import Peer, PeerFailed, serve
+from bench.peers import OURS, Peer, PeerFailed, serve
 from bench.results import Results
 from bench.targets import format_number
 
-OURS = "mainstem"
 
-
-def run_scenarios(peers: Sequence[Peer], scenarios: Sequence[Scenario], repeat: int, pace: Pace) -> Results:
+def run_scenarios(peers: Sequence[Peer], scenarios: Sequence[Scenario], pace: Pace) -> Results:
     """Run all scenarios. Peers take turns within each, so that a slow minute of the machine affects all of them."""
     results = Results()
     for scenario in scenarios:
         takers = [peer for peer in peers if can_run(peer, scenario)]
         failed: set[str] = set()
-        for turn in range(repeat):
+        turns = 1 if scenario.once else pace.repeat
+        for turn in range(turns):
             for peer in takers:
                 if peer.name in failed:
                     continue
-                label = f"{scenario.name:<18} {peer.name:<9} {turn + 1}/{repeat}"
+                label = f"{scenario.name:<18} {peer.name:<9} {turn + 1}/{turns}"
                 try:
                     found = run_scenario(peer, scenario, pace, label)
                 except (LoadFailed, PeerFailed) as error:

@@ -9,6 +9,7 @@ from bench.archive_scenarios import ARCHIVE_SCENARIOS
 from bench.audit_scenarios import AUDIT_SCENARIOS
 from bench.disk import measure_folder
 from bench.generator import run_load
+from bench.growth_scenarios import GROWTH_SCENARIOS
 from bench.load_jobs import (
     Append,
     CatchUp,
@@ -37,6 +38,7 @@ from bench.sync_client import SYNC_CLIENT_SCENARIOS
 from bench.sync_scenarios import SYNC_SCENARIOS
 
 BATCH = 100
+LARGE_APPEND_BYTES = 1_000_000
 LONG_STREAM_APPENDS = 5_000
 BIG_STREAM_APPENDS = 10_000
 BIG_BATCH = 1_000
@@ -81,15 +83,33 @@ def measure_batches(server: Server, pace: Pace) -> list[Measurement]:
     return [Measurement("append-batches", title, figures["messages_per_s"], "messages/s", details=figures)]
 
 
+def measure_large_appends(server: Server, pace: Pace) -> list[Measurement]:
+    job = Append(
+        port=server.port,
+        connections=4,
+        messages=LARGE_APPEND_BYTES // MESSAGE_BYTES,
+        seconds=pace.seconds,
+        warmup_s=pace.warmup_s,
+    )
+    figures = run_load(job)
+    title = "appends of 1 MB, 4 connections, 1 stream"
+    return [Measurement("append-1mb", title, figures["per_s"], "appends/s", details=figures)]
+
+
 def measure_catch_up(content: Content, shown: str) -> Scenario:
     def run(server: Server, pace: Pace) -> list[Measurement]:
         fill = Fill(port=server.port, stream="long", content=content, appends=LONG_STREAM_APPENDS, messages=BATCH)
         filled = run_load(fill)
         messages = LONG_STREAM_APPENDS * BATCH
+        server.restart_cold()
         read = CatchUp(port=server.port, stream="long", content=content, messages=messages, seconds=pace.seconds)
         figures = run_load(read) | {"fill_appends_per_s": filled["appends_per_s"]}
         title = f"catch-up of 50 MB {shown}"
-        found = [Measurement(f"catch-up-{content}", title, figures["mb_per_s"], "MB/s", details=figures)]
+        first = figures["first_mb_per_s"]
+        found = [
+            Measurement(f"catch-up-{content}", title, figures["mb_per_s"], "MB/s", details=figures),
+            Measurement(f"catch-up-{content}-first", f"{title}, first time after a start", first, "MB/s"),
+        ]
         if content == "json":
             last = run_load(ReadLast(port=server.port, stream="long", seconds=pace.seconds))
             title = "last message of 50 MB, p50"
@@ -231,6 +251,7 @@ SCENARIOS = [
     measure_appends("append-c64-s64", "appends, 64 connections, 64 streams", 64, 64),
     measure_appends("append-c64-s1000", "appends, 64 connections, 1000 streams", 64, 1000),
     Scenario("append-batches", measure_batches),
+    Scenario("append-1mb", measure_large_appends),
     measure_appends("producers", "idempotent appends, 64 producers", 64, 1, producers=True),
     measure_catch_up("json", "JSON"),
     measure_catch_up("bytes", "bytes"),
@@ -243,6 +264,7 @@ SCENARIOS = [
     Scenario("many-streams", measure_many_streams, ours_only=True, big=True),
     Scenario("fork-big", measure_forks, ours_only=True, big=True),
     Scenario("subscriptions-10k", measure_subscriptions, ours_only=True),
+    *GROWTH_SCENARIOS,
     *SYNC_SCENARIOS,
     *SPARK_SCENARIOS,
     *ARCHIVE_SCENARIOS,

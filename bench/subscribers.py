@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from bench.load_jobs import FanOut, Figures, Idle
+from bench.load_jobs import AppendBeside, FanOut, Figures, Idle
 from bench.memory import measure_rss
 from bench.payloads import CONTENT_TYPES, make_message
 from bench.quantiles import find_quantile
@@ -20,7 +20,7 @@ from bench.wire import (
     connect_all,
     require_header,
 )
-from bench.writers import create_streams, wait_for_failure
+from bench.writers import create_streams, run_append, wait_for_failure
 
 STREAM = "live"
 SETTLE_S = 0.5
@@ -221,3 +221,14 @@ async def run_idle(job: Idle) -> Figures:
     for connection in [*warm, *idle]:
         connection.close()
     return {"rss_mb_before": before / 1e6, "kb_each": (after - before) / job.connections / 1000}
+
+
+async def run_append_beside(job: AppendBeside) -> Figures:
+    audience, idle = await gather_audience(job.port, job.subscribers, SseSubscriber)
+    figures = await run_append(job)
+    figures["rss_mb"] = measure_rss(job.pid) / 1e6
+    # Fails if a subscriber was disconnected meanwhile.
+    await wait_for_failure(audience.outcome, 0)
+    for connection in idle:
+        connection.close()
+    return figures

@@ -5,15 +5,20 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
-from bench.load_jobs import Append, Create, Figures, Fill, Touch
+from bench.load_jobs import Append, Create, Figures, Fill, Grow, Steady, Touch
 from bench.payloads import CONTENT_TYPES, make_body
 from bench.quantiles import find_quantile
-from bench.wire import Connection, build_request, check_status, connect_all
+from bench.wire import Connection, UnexpectedReply, build_request, check_status, connect_all
 
 FILL_CONNECTIONS = 16
+GROW_CONNECTIONS = 128
+STEADY_CONNECTIONS = 64
+STEADY_S_MAX = 30.0
+LOOK_GAP_S = 0.05
 
 RequestSource = Callable[[], bytes]
 
@@ -68,6 +73,42 @@ class Appender(Connection):
         self.send()
 
 
+class SteadyAppender(Connection):
+    """Sends the append that has waited for the longest time, and is free if none waits."""
+
+    def __init__(self, outcome: asyncio.Future[None], request: bytes, line: Line) -> None:
+        super().__init__(outcome)
+        self.request = request
+        self.line = line
+        self.due_at = 0.0
+
+    def take(self) -> None:
+        if not self.line.due_at:
+            self.line.free.append(self)
+            return
+        self.due_at = self.line.due_at.popleft()
+        self.transport.write(self.request)
+
+    def handle_reply(self, head: bytes, body: bytes) -> None:
+        check_status(head, body, b"204")
+        self.line.latencies_s.append(time.perf_counter() - self.due_at)
+        self.take()
+
+
+class Line:
+    """Appends that wait for a free connection, and connections that wait for an append."""
+
+    def __init__(self) -> None:
+        self.due_at: deque[float] = deque()
+        self.free: list[SteadyAppender] = []
+        self.latencies_s: list[float] = []
+
+    def add(self) -> None:
+        self.due_at.append(time.perf_counter())
+        if self.free:
+            self.free.pop().take()
+
+
 class Window:
     """The measured part of a run: only replies that arrive within it count."""
 
@@ -80,11 +121,11 @@ class Window:
         self.end = self.begin + seconds
 
 
-async def drain(port: int, requests: Iterable[bytes], expected: bytes) -> None:
+async def drain(port: int, requests: Iterable[bytes], expected: bytes, connections: int = FILL_CONNECTIONS) -> None:
     """Send every request once, over a few connections, and expect the same status for each."""
     outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     shared = iter(requests)
-    drainers = await connect_all(port, [lambda: Drainer(outcome, shared, expected)] * FILL_CONNECTIONS)
+    drainers = await connect_all(port, [lambda: Drainer(outcome, shared, expected)] * connections)
     for drainer in drainers:
         drainer.send()
     for drainer in drainers:
@@ -115,6 +156,14 @@ async def run_touch(job: Touch) -> Figures:
     requests = (build_request("GET", name, query="?offset=-1") for name in name_streams(job.streams))
     await drain(job.port, requests, b"200")
     return {"reads_per_s": job.streams / (time.perf_counter() - started)}
+
+
+async def run_grow(job: Grow) -> Figures:
+    headers, body = {"Content-Type": CONTENT_TYPES["bytes"]}, make_body("bytes", 1)
+    each = [build_request("POST", name, headers=headers, body=body) for name in name_streams(job.streams)]
+    started = time.perf_counter()
+    await drain(job.port, itertools.islice(itertools.cycle(each), job.appends), b"204", GROW_CONNECTIONS)
+    return {"appends_per_s": job.appends / (time.perf_counter() - started)}
 
 
 async def run_fill(job: Fill) -> Figures:
@@ -148,6 +197,30 @@ async def run_append(job: Append) -> Figures:
     for appender in appenders:
         appender.close()
     return summarise_window(window, job, cpu_s)
+
+
+async def run_steady(job: Steady) -> Figures:
+    outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    headers = {"Content-Type": CONTENT_TYPES["bytes"]}
+    request = build_request("POST", job.stream, headers=headers, body=make_body("bytes", 1))
+    line = Line()
+    appenders = await connect_all(job.port, [lambda: SteadyAppender(outcome, request, line)] * STEADY_CONNECTIONS)
+    for appender in appenders:
+        appender.take()
+    appends, begin = int(job.appends_per_s * job.seconds), time.perf_counter()
+    for number in range(appends):
+        # An append that has no free connection waits in line, and its wait counts.
+        await wait_for_failure(outcome, max(0.0, begin + number / job.appends_per_s - time.perf_counter()))
+        line.add()
+    deadline = time.perf_counter() + STEADY_S_MAX
+    while len(line.latencies_s) < appends:
+        if time.perf_counter() > deadline:
+            raise UnexpectedReply(f"only {len(line.latencies_s)} of {appends} appends were answered")
+        await wait_for_failure(outcome, LOOK_GAP_S)
+    for appender in appenders:
+        appender.close()
+    latencies = sorted(line.latencies_s)
+    return {"p50_ms": find_quantile(latencies, 0.50) * 1000, "p99_ms": find_quantile(latencies, 0.99) * 1000}
 
 
 async def wait_for_failure(outcome: asyncio.Future[None], seconds: float) -> None:
