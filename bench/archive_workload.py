@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from bench.load_jobs import Figures, encode_figures
-from bench.memory import PROC, list_tree, read_status
+from bench.processes import PROC, list_tree, read_status
 from bench.wire import HOST
 from mainstem.pipeline.http_client import ServerOptions
 from mainstem.pipeline.jobs.archive import ArchiveSummary, make_archive

@@ -2,47 +2,27 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
 
-from bench.peers import ELECTRIC, OURS
+from bench.peers import OURS
 from bench.report import Report, format_ratio
-from bench.targets import TARGETS, TimesElectric, format_number
+from bench.targets import TARGETS, Mark, TimesElectric, format_number, judge_measurement
 
 WIDTH = 1080
-LABELS = 330
-VALUES = 250
+LEFT, RIGHT = 340, 800
 ROW = 30
 BAR = 16
 LABEL_WIDTH = 44
 TOP = 136
 BOTTOM = 52
-TICKS = (0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+RATIO_MAX = 1.5  # longer bars end at the edge, and their label has the number
+TICKS = (0, 0.25, 0.5, 0.75, 1, 1.25, 1.5)
 
-BETTER, WORSE, TARGET = "#1f7a6d", "#c2571a", "#1b1f24"
+COLOURS: dict[Mark, str] = {"pass": "#1f7a6d", "MISS": "#c2571a", "-": "#8a97a3"}
+LEGEND: dict[Mark, str] = {"pass": "target reached", "MISS": "target missed", "-": "no target"}
 INK, FAINT, GRID = "#1b1f24", "#667079", "#e3e7ea"
 STYLE = "font-family=\"system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif\""
-
-
-class Scale:
-    """A logarithmic axis for ratios: twice as good and half as good are equally far from 1."""
-
-    def __init__(self, ratios: Iterable[float]) -> None:
-        found = [1.0, *ratios]
-        self.low = max(tick for tick in TICKS if tick <= max(min(found), TICKS[0]))
-        self.high = min(tick for tick in TICKS if tick >= min(max(max(found), 2.0), TICKS[-1]))
-        # Leave space for the label of the longest bar.
-        self.left, self.right = LABELS, WIDTH - VALUES - 60
-
-    def place(self, ratio: float) -> float:
-        bounded = min(max(ratio, self.low), self.high)
-        share = math.log(bounded / self.low) / math.log(self.high / self.low)
-        return self.left + share * (self.right - self.left)
-
-    def list_ticks(self) -> list[float]:
-        return [tick for tick in TICKS if self.low <= tick <= self.high]
 
 
 @dataclass(frozen=True)
@@ -50,7 +30,8 @@ class Bar:
     title: str
     ratio: float
     values: str
-    goal: float | None = None
+    mark: Mark
+    goal: float | None
 
 
 def draw_chart(report: Report) -> str | None:
@@ -59,17 +40,16 @@ def draw_chart(report: Report) -> str | None:
     if not bars:
         return None
     height = TOP + ROW * len(bars) + BOTTOM
-    scale = Scale([*(bar.ratio for bar in bars), *(bar.goal or 1.0 for bar in bars)])
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
         f'viewBox="0 0 {WIDTH} {height}" {STYLE}>',
         f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
         *draw_title(report),
-        *draw_grid(scale, TOP, len(bars)),
+        *draw_grid(len(bars)),
     ]
     for index, bar in enumerate(bars):
-        parts += draw_bar(bar, scale, TOP + ROW * index)
-    parts += [*draw_legend(height), "</svg>"]
+        parts += draw_bar(bar, TOP + ROW * index)
+    parts += [*draw_legend(height - 20), "</svg>"]
     return "\n".join(parts) + "\n"
 
 
@@ -80,77 +60,71 @@ def list_bars(report: Report) -> list[Bar]:
         if ratio is not None:
             mine, theirs = row.find_median(OURS) or 0, row.find_median(report.other or "") or 0
             values = f"{format_number(mine)} / {format_number(theirs)} {row.unit}"
-            bars.append(Bar(row.title, ratio, values, find_goal(row.name) if report.other == ELECTRIC else None))
+            mark, target = judge_measurement(row.name, report.results), TARGETS.get(row.name)
+            goal = target.times if isinstance(target, TimesElectric) and mark != "-" else None
+            bars.append(Bar(row.title, ratio, values, mark, goal))
     return bars
-
-
-def find_goal(name: str) -> float | None:
-    target = TARGETS.get(name)
-    return target.times if isinstance(target, TimesElectric) else None
 
 
 def draw_title(report: Report) -> list[str]:
     machine = report.machine
     versions = ", ".join(peer.version for peer in report.peers)
     setting = f"durable stores, medians of {report.pace.repeat}, {machine.cores} cores, {machine.cpu}, {machine.date}"
+    meaning = f"1x is as good as {report.other}, and more is better. The values are {OURS} / {report.other}."
     return [
         write(24, 34, f"{OURS} beside {report.other}", size=20, weight=600),
         write(24, 56, versions, size=12, fill=FAINT),
         write(24, 74, setting, size=12, fill=FAINT),
-        write(
-            24, 104, f"times better than {report.other}; the values are {OURS} / {report.other}", size=14, weight=600
-        ),
+        write(24, 98, meaning, size=12.5),
     ]
 
 
-def draw_grid(scale: Scale, top: int, rows: int) -> list[str]:
-    bottom = top + ROW * rows
+def draw_grid(rows: int) -> list[str]:
     parts = []
-    for tick in scale.list_ticks():
-        x = scale.place(tick)
+    for tick in TICKS:
         colour, width = (INK, 1.2) if tick == 1 else (GRID, 1)
-        parts.append(
-            f'<line x1="{x:.1f}" y1="{top - 6}" x2="{x:.1f}" y2="{bottom}" stroke="{colour}" stroke-width="{width}"/>'
-        )
-        parts.append(write(x, top - 12, f"{tick:g}x", size=11, fill=FAINT, anchor="middle"))
+        parts.append(draw_line(place(tick), TOP - 6, TOP + ROW * rows, colour, width))
+        parts.append(write(place(tick), TOP - 12, f"{tick:g}x", size=11, fill=FAINT, anchor="middle"))
     return parts
 
 
-def draw_bar(bar: Bar, scale: Scale, top: float) -> list[str]:
+def place(ratio: float) -> float:
+    return LEFT + min(ratio, RATIO_MAX) / RATIO_MAX * (RIGHT - LEFT)
+
+
+def draw_bar(bar: Bar, top: float) -> list[str]:
     middle = top + ROW / 2
     text_y = middle + 4
-    one, end = scale.place(1), scale.place(bar.ratio)
-    left, width = min(one, end), max(abs(end - one), 1.5)
-    goal = scale.place(bar.goal) if bar.goal is not None else None
-    label = max(one, end) + 7
-    if goal is not None and label - 7 < goal < label + LABEL_WIDTH:
-        label = goal + 7
+    end = label = place(bar.ratio)
     parts = [
-        write(LABELS - 16, text_y, bar.title, size=12.5, anchor="end"),
-        f'<rect x="{left:.1f}" y="{middle - BAR / 2:.1f}" width="{width:.1f}" height="{BAR}" rx="2" '
-        f'fill="{BETTER if bar.ratio >= 1 else WORSE}"/>',
-        write(label, text_y, format_ratio(bar.ratio), size=12, weight=600),
+        write(LEFT - 16, text_y, bar.title, size=12.5, anchor="end"),
+        draw_box(LEFT, middle - BAR / 2, max(end - LEFT, 1.5), BAR, COLOURS[bar.mark]),
         write(WIDTH - 24, text_y, bar.values, size=11.5, fill=FAINT, anchor="end"),
     ]
-    if goal is not None:
-        parts.append(
-            f'<line x1="{goal:.1f}" y1="{middle - 12:.1f}" x2="{goal:.1f}" y2="{middle + 12:.1f}" '
-            f'stroke="{TARGET}" stroke-width="2.5"/>'
-        )
-    return parts
+    if bar.goal is not None:
+        goal = place(bar.goal)
+        parts.append(draw_line(goal, middle - 12, middle + 12, INK, 2.5))
+        if end <= goal < end + LABEL_WIDTH:
+            label = goal
+    return [*parts, write(label + 7, text_y, format_ratio(bar.ratio), size=12, weight=600)]
 
 
-def draw_legend(height: int) -> list[str]:
-    y = height - 20
-    return [
-        f'<rect x="{LABELS}" y="{y - 10}" width="12" height="12" rx="2" fill="{BETTER}"/>',
-        write(LABELS + 18, y, "better", size=11.5, fill=FAINT),
-        f'<rect x="{LABELS + 76}" y="{y - 10}" width="12" height="12" rx="2" fill="{WORSE}"/>',
-        write(LABELS + 94, y, "worse", size=11.5, fill=FAINT),
-        f'<line x1="{LABELS + 156}" y1="{y - 12}" x2="{LABELS + 156}" y2="{y + 4}" stroke="{TARGET}" '
-        'stroke-width="2.5"/>',
-        write(LABELS + 164, y, "target ratio", size=11.5, fill=FAINT),
-    ]
+def draw_legend(y: float) -> list[str]:
+    parts, x = [], float(LEFT)
+    for mark, text in LEGEND.items():
+        parts += [draw_box(x, y - 10, 12, 12, COLOURS[mark]), write(x + 18, y, text, size=11.5, fill=FAINT)]
+        x += 120
+    return [*parts, draw_line(x, y - 12, y + 4, INK, 2.5), write(x + 8, y, "target", size=11.5, fill=FAINT)]
+
+
+def draw_box(x: float, y: float, width: float, height: float, colour: str) -> str:
+    return f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height}" rx="2" fill="{colour}"/>'
+
+
+def draw_line(x: float, top: float, bottom: float, colour: str, width: float) -> str:
+    return (
+        f'<line x1="{x:.1f}" y1="{top:.1f}" x2="{x:.1f}" y2="{bottom:.1f}" stroke="{colour}" stroke-width="{width}"/>'
+    )
 
 
 def write(

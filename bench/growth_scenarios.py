@@ -8,9 +8,9 @@ from bench.disk import measure_folder
 from bench.generator import run_load
 from bench.load_jobs import Append, AppendBeside, CatchUp, Create, Figures, Fill, Grow, Steady
 from bench.measurements import Better, Measurement, Pace, Scenario
-from bench.memory import measure_rss
 from bench.payloads import MESSAGE_BYTES
 from bench.peers import OURS, Server, serve
+from bench.processes import measure_rss
 from bench.subscribers import STREAM as FOLLOWED
 from bench.targets import format_number
 

@@ -18,9 +18,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Load(Job, frozen=True, kw_only=True):
-    """A job that talks to one server on the loopback address."""
+    """A job that talks to one server on the loopback address. With `pid` it can measure what the server uses."""
 
     port: int
+    pid: int | None = None
 
 
 class Append(Load, frozen=True, kw_only=True):
@@ -40,10 +41,9 @@ class Append(Load, frozen=True, kw_only=True):
 
 
 class AppendBeside(Append, frozen=True, kw_only=True):
-    """An Append job beside idle SSE subscribers; it also measures the memory of the process tree of `pid`."""
+    """An Append job beside idle SSE subscribers, which also measures the memory of the server."""
 
     subscribers: int
-    pid: int
 
 
 class Steady(Load, frozen=True, kw_only=True):
@@ -119,9 +119,8 @@ class FanOut(Load, frozen=True, kw_only=True):
 
 
 class Idle(Load, frozen=True, kw_only=True):
-    """Opens idle SSE connections and measures what they add to the memory of the process tree of `pid`."""
+    """Opens idle SSE connections and measures what they add to the memory of the server."""
 
-    pid: int
     connections: int
 
 

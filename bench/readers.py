@@ -8,6 +8,7 @@ import msgspec
 
 from bench.load_jobs import CatchUp, Figures, ReadLast, ReadOnce
 from bench.payloads import CONTENT_TYPES, MESSAGE_BYTES, make_message
+from bench.processes import CpuMeter
 from bench.quantiles import find_quantile
 from bench.sockets import BlockingConnection, fetch_tail
 from bench.wire import UnexpectedReply, build_request, check_status, find_header, require_header
@@ -52,12 +53,12 @@ def run_catch_up(job: CatchUp) -> Figures:
             raise UnexpectedReply(f"{job.stream} has {found} messages instead of {job.messages}")
         del pages
         times_s: list[float] = []
-        begin, cpu_s = time.perf_counter(), -time.process_time()
+        meter = CpuMeter(job.pid)
         while sum(times_s) < job.seconds:
             started = time.perf_counter()
             read_stream(connection, job.stream)
             times_s.append(time.perf_counter() - started)
-        cpu_s += time.process_time()
+        cpu = meter.stop()
     # Message bytes, not body bytes: servers differ in the separators that they store and send.
     megabytes = job.messages * MESSAGE_BYTES / 1e6
     return {
@@ -65,7 +66,7 @@ def run_catch_up(job: CatchUp) -> Figures:
         "mb_per_s": megabytes * len(times_s) / sum(times_s),
         "reads": float(len(times_s)),
         "pages": float(page_count),
-        "generator_cpu": cpu_s / (time.perf_counter() - begin),
+        **cpu,
     }
 
 

@@ -27,10 +27,10 @@ from bench.load_jobs import (
     Touch,
 )
 from bench.measurements import Measurement, Pace, Scenario
-from bench.memory import measure_peak, measure_rss, reset_peak
 from bench.payloads import MESSAGE_BYTES
 from bench.peers import Server, serve
 from bench.postgres_scenarios import POSTGRES_SCENARIOS
+from bench.processes import measure_peak, measure_rss, reset_peak
 from bench.snapshot_scenarios import SNAPSHOT_SCENARIOS
 from bench.spark_scenarios import SPARK_SCENARIOS
 from bench.streams_client import STREAMS_CLIENT_SCENARIOS
@@ -56,6 +56,7 @@ def measure_appends(name: str, title: str, connections: int, streams: int, *, pr
         figures = run_load(
             Append(
                 port=server.port,
+                pid=server.pid,
                 connections=connections,
                 streams=streams,
                 producers=producers,
@@ -63,16 +64,26 @@ def measure_appends(name: str, title: str, connections: int, streams: int, *, pr
                 warmup_s=pace.warmup_s,
             )
         )
-        return [Measurement(name, title, figures["per_s"], "appends/s", details=figures)]
+        found = [Measurement(name, title, figures["per_s"], "appends/s", details=figures)]
+        if name == "append-c64":
+            found.append(divide_cpu(name, "append, 64 connections", figures, figures["per_s"]))
+        return found
 
     return Scenario(name, run)
+
+
+def divide_cpu(name: str, thing: str, figures: Figures, per_s: float) -> Measurement:
+    """Return what one thing of a load costs the server: its CPU time on all cores, divided by the rate."""
+    return Measurement(
+        f"{name}-cpu", f"server's CPU time per {thing}", figures["server_cpu"] / per_s * 1e6, "us", "less"
+    )
 
 
 def measure_batches(server: Server, pace: Pace) -> list[Measurement]:
     job = Append(
         port=server.port,
+        pid=server.pid,
         connections=64,
-        streams=1,
         content="json",
         messages=BATCH,
         seconds=pace.seconds,
@@ -80,7 +91,10 @@ def measure_batches(server: Server, pace: Pace) -> list[Measurement]:
     )
     figures = run_load(job)
     title = "JSON batches of 100, 64 connections"
-    return [Measurement("append-batches", title, figures["messages_per_s"], "messages/s", details=figures)]
+    return [
+        Measurement("append-batches", title, figures["messages_per_s"], "messages/s", details=figures),
+        divide_cpu("append-batches", "message of a batch", figures, figures["messages_per_s"]),
+    ]
 
 
 def measure_large_appends(server: Server, pace: Pace) -> list[Measurement]:
@@ -102,7 +116,14 @@ def measure_catch_up(content: Content, shown: str) -> Scenario:
         filled = run_load(fill)
         messages = LONG_STREAM_APPENDS * BATCH
         server.restart_cold()
-        read = CatchUp(port=server.port, stream="long", content=content, messages=messages, seconds=pace.seconds)
+        read = CatchUp(
+            port=server.port,
+            pid=server.pid,
+            stream="long",
+            content=content,
+            messages=messages,
+            seconds=pace.seconds,
+        )
         figures = run_load(read) | {"fill_appends_per_s": filled["appends_per_s"]}
         title = f"catch-up of 50 MB {shown}"
         first = figures["first_mb_per_s"]
@@ -114,6 +135,7 @@ def measure_catch_up(content: Content, shown: str) -> Scenario:
             last = run_load(ReadLast(port=server.port, stream="long", seconds=pace.seconds))
             title = "last message of 50 MB, p50"
             found.append(Measurement("last-message", title, last["p50_ms"], "ms", "less", last))
+            found.append(divide_cpu("catch-up-json", "MB of JSON", figures, figures["mb_per_s"]))
         return found
 
     return Scenario(f"catch-up-{content}", run)
@@ -124,13 +146,16 @@ def measure_fan_out(mode: LiveMode, subscribers: int) -> Scenario:
     shown = "SSE" if mode == "sse" else "long-poll"
 
     def run(server: Server, pace: Pace) -> list[Measurement]:
-        job = FanOut(port=server.port, mode=mode, subscribers=subscribers, seconds=pace.seconds)
+        job = FanOut(port=server.port, pid=server.pid, mode=mode, subscribers=subscribers, seconds=pace.seconds)
         figures = run_load(job)
         title = f"{shown} to {subscribers} subscribers"
-        return [
+        found = [
             Measurement(f"{name}-p50", f"{title}, p50", figures["p50_ms"], "ms", "less", figures),
             Measurement(f"{name}-p99", f"{title}, p99", figures["p99_ms"], "ms", "less", figures),
         ]
+        if name == "sse-1000":
+            found.append(divide_cpu(name, "delivery by SSE", figures, figures["deliveries_per_s"]))
+        return found
 
     return Scenario(name, run)
 

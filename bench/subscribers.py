@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 
 from bench.load_jobs import AppendBeside, FanOut, Figures, Idle
-from bench.memory import measure_rss
 from bench.payloads import CONTENT_TYPES, make_message
+from bench.processes import CpuMeter, measure_rss
 from bench.quantiles import find_quantile
 from bench.sockets import BlockingConnection, fetch_tail
 from bench.wire import (
@@ -173,13 +173,11 @@ async def run_fan_out(job: FanOut) -> Figures:
     [publisher] = await connect_all(job.write_port or job.port, [lambda: Publisher(audience.outcome)])
     await play_round(audience, publisher, 0)
     latencies: list[float] = []
-    rounds, cpu_s = 0, -time.process_time()
-    begin = time.perf_counter()
+    rounds, begin, meter = 0, time.perf_counter(), CpuMeter(job.pid)
     while time.perf_counter() < begin + job.seconds or rounds < ROUNDS_MIN:
         rounds += 1
         latencies += await play_round(audience, publisher, rounds)
-    elapsed_s = time.perf_counter() - begin
-    cpu_s += time.process_time()
+    elapsed_s, cpu = time.perf_counter() - begin, meter.stop()
     for connection in [*subscribers, publisher]:
         connection.close()
     latencies.sort()
@@ -187,7 +185,8 @@ async def run_fan_out(job: FanOut) -> Figures:
         "p50_ms": find_quantile(latencies, 0.50) * 1000,
         "p99_ms": find_quantile(latencies, 0.99) * 1000,
         "rounds": float(rounds),
-        "generator_cpu": cpu_s / elapsed_s,
+        "deliveries_per_s": len(latencies) / elapsed_s,
+        **cpu,
     }
 
 
@@ -210,6 +209,7 @@ async def play_round(audience: Audience, publisher: Publisher, number: int) -> l
 
 
 async def run_idle(job: Idle) -> Figures:
+    assert job.pid is not None
     await create_streams(job.port, [STREAM], CONTENT_TYPES["json"])
     # The first connections load code and grow pools; that is not the cost of a connection.
     first, warm = await gather_audience(job.port, IDLE_WARM_CONNECTIONS, SseSubscriber)
@@ -224,6 +224,7 @@ async def run_idle(job: Idle) -> Figures:
 
 
 async def run_append_beside(job: AppendBeside) -> Figures:
+    assert job.pid is not None
     audience, idle = await gather_audience(job.port, job.subscribers, SseSubscriber)
     figures = await run_append(job)
     figures["rss_mb"] = measure_rss(job.pid) / 1e6

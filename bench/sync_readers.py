@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from bench.load_jobs import Figures, SyncFanOut, SyncPage
+from bench.processes import CpuMeter
 from bench.quantiles import find_quantile
 from bench.sync_wire import (
     BROADCAST,
@@ -92,13 +93,12 @@ async def run_sync_fan_out(job: SyncFanOut) -> Figures:
     [speaker] = await connect_all(job.port, [lambda: Speaker(outcome, source, board)])
     await wait_until_ready([*followers, speaker], outcome)
     events = WARM_EVENTS + int(job.events_per_s * job.seconds)
-    begin, cpu_s = time.perf_counter(), -time.process_time()
+    begin, meter = time.perf_counter(), CpuMeter(job.pid)
     for number in range(events):
         # At fixed times, not after the last event: a slow event must not slow down the load.
         await wait_for_failure(outcome, max(0.0, begin + number / job.events_per_s - time.perf_counter()))
         speaker.speak()
-    elapsed_s = time.perf_counter() - begin
-    cpu_s += time.process_time()
+    elapsed_s, cpu = time.perf_counter() - begin, meter.stop()
     await wait_for_arrivals(followers, speaker, events)
     for connection in [*followers, speaker]:
         connection.close()
@@ -107,7 +107,7 @@ async def run_sync_fan_out(job: SyncFanOut) -> Figures:
         "p50_ms": find_quantile(latencies, 0.50) * 1000,
         "p99_ms": find_quantile(latencies, 0.99) * 1000,
         "events_per_s": events / elapsed_s,
-        "generator_cpu": cpu_s / elapsed_s,
+        **cpu,
     }
 
 

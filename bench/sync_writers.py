@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from bench.load_jobs import Figures, SyncFill, SyncSubmit
+from bench.processes import CpuMeter
 from bench.quantiles import find_quantile
 from bench.sync_wire import (
     BROADCAST,
@@ -128,12 +129,10 @@ async def run_submit(job: SyncSubmit) -> Figures:
     for client in clients:
         client.start(job.in_flight)
     await wait_for_failure(outcome, job.warmup_s)
-    broadcasts, cpu_s = -count_broadcasts(clients), -time.process_time()
-    begin = time.perf_counter()
+    broadcasts, begin, meter = -count_broadcasts(clients), time.perf_counter(), CpuMeter(job.pid)
     await wait_for_failure(outcome, job.seconds)
     broadcasts += count_broadcasts(clients)
-    cpu_s += time.process_time()
-    elapsed_s = time.perf_counter() - begin
+    elapsed_s, cpu = time.perf_counter() - begin, meter.stop()
     await wait_for_rest(clients, outcome, job.shared)
     for client in clients:
         client.close()
@@ -145,7 +144,7 @@ async def run_submit(job: SyncSubmit) -> Figures:
         "p50_ms": find_quantile(latencies, 0.50) * 1000,
         "p99_ms": find_quantile(latencies, 0.99) * 1000,
         "held_back": float(sum(client.held_back for client in clients)),
-        "generator_cpu": cpu_s / elapsed_s,
+        **cpu,
     }
 
 

@@ -11,6 +11,7 @@ from functools import partial
 
 from bench.load_jobs import Append, Create, Figures, Fill, Grow, Steady, Touch
 from bench.payloads import CONTENT_TYPES, make_body
+from bench.processes import CpuMeter
 from bench.quantiles import find_quantile
 from bench.wire import Connection, UnexpectedReply, build_request, check_status, connect_all
 
@@ -191,12 +192,12 @@ async def run_append(job: Append) -> Figures:
     for appender in appenders:
         appender.send()
     await wait_for_failure(outcome, job.warmup_s)
-    cpu_s = -time.process_time()
+    meter = CpuMeter(job.pid)
     await wait_for_failure(outcome, job.seconds)
-    cpu_s += time.process_time()
+    cpu = meter.stop()
     for appender in appenders:
         appender.close()
-    return summarise_window(window, job, cpu_s)
+    return summarise_window(window, job) | cpu
 
 
 async def run_steady(job: Steady) -> Figures:
@@ -230,7 +231,7 @@ async def wait_for_failure(outcome: asyncio.Future[None], seconds: float) -> Non
         outcome.result()
 
 
-def summarise_window(window: Window, job: Append, cpu_s: float) -> Figures:
+def summarise_window(window: Window, job: Append) -> Figures:
     latencies = sorted(window.latencies_s)
     return {
         "requests": float(len(latencies)),
@@ -238,7 +239,6 @@ def summarise_window(window: Window, job: Append, cpu_s: float) -> Figures:
         "messages_per_s": len(latencies) * job.messages / job.seconds,
         "p50_ms": find_quantile(latencies, 0.50) * 1000,
         "p99_ms": find_quantile(latencies, 0.99) * 1000,
-        "generator_cpu": cpu_s / job.seconds,
     }
 
 
