@@ -17,7 +17,7 @@ help:
 	@echo "make coverage    all tests, and how much of the code they run"
 	@echo "make check       formatting, lint, types, import rules, and the documentation's links"
 	@echo "make format      format the code, and fix what ruff can fix"
-	@echo "make bench       measure beside the Node reference server"
+	@echo "make bench       measure beside Electric's server in Rust"
 	@echo "make docs        build the documentation into site/"
 	@echo "make dist        build the packages into dist/, and try them"
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from html import escape
 
+from bench.formats import format_number
 from bench.peers import OURS
 from bench.report import Report, format_ratio
-from bench.targets import TARGETS, Mark, TimesElectric, format_number, judge_measurement
+from bench.targets import TARGETS, Mark, TimesElectric, judge_measurement
 
 WIDTH = 1080
 LEFT, RIGHT = 340, 800

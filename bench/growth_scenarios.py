@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from bench.disk import measure_folder
+from bench.formats import format_number
 from bench.generator import run_load
 from bench.load_jobs import Append, AppendBeside, CatchUp, Create, Figures, Fill, Grow, Steady
 from bench.measurements import Better, Measurement, Pace, Scenario
@@ -12,7 +13,6 @@ from bench.payloads import MESSAGE_BYTES
 from bench.peers import OURS, Server, serve
 from bench.processes import measure_rss
 from bench.subscribers import STREAM as FOLLOWED
-from bench.targets import format_number
 
 MILLION = 1_000_000
 SIZES = {"0": 0, "1m": MILLION, "3m": 3 * MILLION, "10m": 10 * MILLION}
@@ -27,7 +27,7 @@ LONG_BATCH = 100
 SUBSCRIBERS = 10_000
 LIMIT_S = 3_600.0
 
-SHOWN: dict[str, tuple[str, str, Better]] = {
+FIGURES: dict[str, tuple[str, str, Better]] = {
     "append": ("appends, 64 connections", "appends/s", "more"),
     "commit-p99": (f"append at {STEADY_APPENDS_PER_S:g} per second, p99", "ms", "less"),
     "catch-up": ("catch-up of 50 MB bytes", "MB/s", "more"),
@@ -55,14 +55,14 @@ def measure_growth(server: Server, pace: Pace) -> list[Measurement]:
                         values.setdefault((size, figure), []).append(value)
     return [
         describe(figure, size, value, pace)
-        for figure in SHOWN
+        for figure in FIGURES
         for size in SIZES
         for value in values.get((size, figure), [])
     ]
 
 
 def describe(figure: str, size: str, value: float, pace: Pace) -> Measurement:
-    title, unit, better = SHOWN[figure]
+    title, unit, better = FIGURES[figure]
     records = f"{SIZES[size] * pace.growth / MILLION:g} million records"
     title = f"{title.format(format_number(count_subscribers(pace)))}, {records}"
     return Measurement(f"growth-{figure}-{size}", title, value, unit, better)

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from bench.formats import format_number
 from bench.machine import Machine
 from bench.measurements import Pace
 from bench.peers import OURS, Peer
 from bench.results import Results, Row
-from bench.targets import describe_target, format_number, judge_measurement
+from bench.targets import describe_target, judge_measurement
 
 GENERATOR_BUSY = 0.9
 

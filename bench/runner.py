@@ -6,11 +6,11 @@ import sys
 import time
 from collections.abc import Sequence
 
+from bench.formats import format_number
 from bench.generator import LoadFailed
 from bench.measurements import Measurement, Pace, Scenario
 from bench.peers import OURS, Peer, PeerFailed, serve
 from bench.results import Results
-from bench.targets import format_number
 
 
 def run_scenarios(peers: Sequence[Peer], scenarios: Sequence[Scenario], pace: Pace) -> Results:

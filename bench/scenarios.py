@@ -199,6 +199,7 @@ def measure_big_stream(server: Server, pace: Pace) -> list[Measurement]:
 
 
 def measure_many_streams(server: Server, pace: Pace) -> list[Measurement]:
+    empty_s = server.start_s
     created = run_load(Create(port=server.port, streams=MANY_STREAMS, limit_s=BIG_LIMIT_S))
     server.restart()
     time.sleep(IDLE_S)
@@ -207,6 +208,7 @@ def measure_many_streams(server: Server, pace: Pace) -> list[Measurement]:
     touched = run_load(Touch(port=server.port, streams=MANY_STREAMS, limit_s=BIG_LIMIT_S))
     used_mb = measure_rss(server.pid) / 1e6
     return [
+        Measurement("start-none", "start, before 100 000 streams", empty_s, "s", "less"),
         Measurement("start-many", "start, 100 000 streams", server.start_s, "s", "less", created),
         Measurement("rss-many", "RSS, 100 000 streams", rss_mb, "MB", "less"),
         Measurement("rss-many-read", "RSS, 100 000 streams, each read once", used_mb, "MB", "less", touched),

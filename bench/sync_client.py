@@ -13,11 +13,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+from bench.formats import format_number
 from bench.generator import LoadFailed
 from bench.load_jobs import Figures
 from bench.measurements import Measurement, Pace, Scenario
 from bench.peers import Server
-from bench.targets import format_number
 from mainstem.client.offline import Event, OfflineClient, SqliteClientStore
 from mainstem.client.offline.core.records import Committed, StoreUpdate
 from mainstem.client.offline.views import View, Views

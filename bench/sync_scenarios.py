@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from statistics import fmean
 
+from bench.formats import format_number
 from bench.generator import run_load
 from bench.load_jobs import Figures, Hash, PlainLoop, SyncFanOut, SyncFill, SyncPage, SyncSubmit
 from bench.measurements import Measurement, Pace, Scenario
 from bench.peers import Server
-from bench.targets import format_number
 
 WRITERS = 50
 SUBSCRIBERS = 200

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from bench.formats import format_number
+from bench.growth_scenarios import FIGURES, SIZES
 from bench.peers import ELECTRIC, OURS
 from bench.results import Results, Row
 
@@ -76,9 +78,6 @@ class Below:
 
 Target = TimesElectric | Near | AtLeast | Below
 
-GROWN = ("1m", "3m", "10m")
-GROWING = ("append", "commit-p99", "catch-up", "start", "rss", "disk", "sse-append", "sse-rss")
-
 TARGETS: dict[str, Target] = {
     "append-c1": TimesElectric(0.8),
     "append-c64": TimesElectric(0.65),
@@ -95,9 +94,15 @@ TARGETS: dict[str, Target] = {
     "sse-1000-p50": TimesElectric(0.8),
     "sse-1000-p99": TimesElectric(0.7),
     "long-poll-200-p50": TimesElectric(0.75),
+    "start-many": Near("start-none", 0.50),
     "subscriptions-10k": Near("subscriptions-none", 0.20),
+    **{
+        f"growth-{figure}-{size}": Near(f"growth-{figure}-0", 0.15)
+        for figure in FIGURES
+        for size in SIZES
+        if SIZES[size]
+    },
     "growth-sse-append-0": Near("growth-append-0", 0.15),
-    **{f"growth-{figure}-{size}": Near(f"growth-{figure}-0", 0.15) for figure in GROWING for size in GROWN},
     "sync-50x4-times": AtLeast(3.7),
     "spark-times": AtLeast(3),
     "spark-appends-kept": AtLeast(70),
@@ -122,13 +127,3 @@ def judge_measurement(name: str, results: Results) -> Mark:
     if reached is None:
         return "-"
     return "pass" if reached else "MISS"
-
-
-def format_number(value: float) -> str:
-    """Format a number with about three significant digits, more than noise allows, and spaces between thousands."""
-    if abs(value) >= 100:
-        return f"{value:,.0f}".replace(",", " ")
-    if abs(value) >= 10:
-        return f"{value:.1f}".removesuffix(".0")
-    digits = 2 if abs(value) >= 0.1 else 4
-    return f"{value:.{digits}f}".rstrip("0").rstrip(".")

@@ -1,0 +1,93 @@
+"""Writes the figures of docs/operations/performance.md from the last whole run: `python -m bench.page`."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from typing import Any
+
+from bench.formats import format_number
+from bench.growth_scenarios import FIGURES, SIZES
+from bench.peers import HERE, OURS
+from bench.report import format_ratio
+
+RESULTS = HERE / "results"
+DOCS = HERE.parent / "docs"
+PAGE = DOCS / "operations" / "performance.md"
+CHART = DOCS / "assets" / "bench.svg"
+BEGIN, END = "<!-- Written by `python -m bench.page`. -->\n", "<!-- The written part ends here. -->\n"
+JUDGED = {"pass": "reached", "MISS": "missed"}
+
+Run = dict[str, Any]  # bench.json
+
+
+def write_figures(run: Run) -> str:
+    [other] = [name for name in run["peers"] if name != OURS]
+    rows = {row["name"]: row for row in run["measurements"]}
+    growth = {f"growth-{figure}-{size}" for figure in FIGURES for size in SIZES}
+    beside = [row for row in rows.values() if row["ratio"] is not None]
+    alone = [row for row in rows.values() if row["ratio"] is None and row["name"] not in growth]
+    parts = [
+        describe_run(run),
+        f"![Mainstem beside {other}](../assets/{CHART.name})",
+        write_table(["measurement", OURS, other, "ratio", "target"], [compare(row, other) for row in beside]),
+    ]
+    if growth & rows.keys():
+        heads = ["as the log grows", *(f"{total / 1e6:g} million records" for total in SIZES.values())]
+        parts += [write_table(heads, [follow_growth(rows, figure) for figure in FIGURES])]
+    parts.append(write_table(["Mainstem alone", "measured", "target"], [describe(row) for row in alone]))
+    return "\n\n".join(parts) + "\n"
+
+
+def describe_run(run: Run) -> str:
+    machine = run["machine"]
+    versions = "; ".join(peer["version"] for peer in run["peers"].values())
+    return (
+        f"{machine['date']}, {machine['cores']} cores of {machine['cpu']}, {machine['system']}. "
+        f"A sync of the disk took {machine['fdatasync_p50_ms']} ms (p50) and {machine['fdatasync_p99_ms']} ms (p99). "
+        f"Medians of {run['repeat']} runs of {run['seconds']:g} s. {versions}."
+    )
+
+
+def compare(row: Run, other: str) -> list[str]:
+    mine, theirs = (format_number(row["medians"][name]) for name in (OURS, other))
+    return [row["title"], f"{mine} {row['unit']}", theirs, format_ratio(row["ratio"]), describe_target(row)]
+
+
+def describe(row: Run) -> list[str]:
+    return [row["title"], f"{format_number(row['medians'][OURS])} {row['unit']}", describe_target(row)]
+
+
+def follow_growth(rows: dict[str, Run], figure: str) -> list[str]:
+    found = [rows[f"growth-{figure}-{size}"] for size in SIZES]
+    title, _, _ = found[0]["title"].rpartition(", ")
+    values = [format_number(row["medians"][OURS]) + (" (missed)" if row["mark"] == "MISS" else "") for row in found]
+    return [f"{title}, {found[0]['unit']}", *values]
+
+
+def describe_target(row: Run) -> str:
+    return f"{row['target']}: {JUDGED[row['mark']]}" if row["mark"] in JUDGED else "none"
+
+
+def write_table(heads: list[str], rows: list[list[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def put_figures(page: str, figures: str) -> str:
+    """Return the page with the figures between its marks."""
+    found = re.search(re.escape(BEGIN) + "(.*)" + re.escape(END), page, re.DOTALL)
+    if found is None:
+        raise ValueError(f"{PAGE} lacks the marks between which the figures belong")
+    return f"{page[: found.start(1)]}\n{figures}\n{page[found.end(1) :]}"
+
+
+def read_run() -> Run:
+    run: Run = json.loads((RESULTS / "bench.json").read_text())
+    return run
+
+
+if __name__ == "__main__":
+    PAGE.write_text(put_figures(PAGE.read_text(), write_figures(read_run())))
+    shutil.copyfile(RESULTS / "bench.svg", CHART)
