@@ -216,7 +216,7 @@ FOLD_DELAY_S: Final = 0.25
 """How long fewer records stay in the journal alone."""
 UNFOLDED_BYTES_MAX: Final = 24 * MIB
 """Beyond this, commits wait for the database. The reserved space has to suffice for that much."""
-WAL_PAGES: Final = 4_000
+WAL_PAGES: Final = 2_000
 """A checkpoint after about 16 MB of SQLite's write-ahead log: short stalls, and a bounded file."""
 WAL_BYTES_MAX: Final = 64 * MIB
 """The size to which SQLite's write-ahead log is truncated after a checkpoint."""
@@ -228,7 +228,7 @@ FREE_BYTES_MIN: Final = 8 * MIB
 ROOM_CHECK_S: Final = 1.0
 """How soon a store notices that a full disk has space again."""
 BACKUP_STEP_PAGES: Final = 2_000
-"""About 8 MB: a copy reports progress, and can be interrupted, between two steps."""
+"""About 16 MB: a copy reports progress, and can be interrupted, between two steps."""
 CHECK_FINDINGS_MAX: Final = 1_000
 """Faults that a check lists; nobody reads a longer list."""
 CHECK_CACHE_BYTES: Final = 64 * MIB

@@ -13,11 +13,14 @@ from mainstem.private_files import PRIVATE, make_private
 
 STORE_NAME = "mainstem.db"
 BUSY_MS = 5_000
+PAGE_BYTES = 8 * limits.KIB
+"""Appends of 10 KB took 40 % less processor time than with 4 KiB, and small ones the same. 16 KiB wastes more space."""
 
 
 def open_writer(path: Path, vfs: str | None) -> apsw.Connection:
     db = apsw.Connection(str(path), vfs=vfs, statementcachesize=STATEMENTS_CACHED)
     db.set_busy_timeout(BUSY_MS)
+    db.pragma("page_size", PAGE_BYTES)  # has no effect on an existing database
     db.pragma("journal_mode", "wal")
     # FULL syncs the WAL at every commit. With NORMAL, a power failure would undo commits whose batches are no longer in
     # the journal.
