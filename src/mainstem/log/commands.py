@@ -5,7 +5,7 @@ in-memory `View`, and the store makes everything that the view has gathered dura
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -41,7 +41,9 @@ class Space(Generic[S]):
         self.decode = msgspec.msgpack.Decoder(type_).decode
 
 
-class Key(NamedTuple):
+class Key(msgspec.Struct, frozen=True, gc=False):
+    """The name of one state. A struct, because these are created several times as fast as tuples with names."""
+
     space: Space[Any]
     name: str
 
@@ -74,6 +76,10 @@ class Sizeless:
     size = 0
 
 
+UNCHANGED: Final[Any] = object()
+"""Stands for a key that no command of the batch has changed."""
+
+
 class View:
     """The states that one batch of commands reads, and the changes that it makes."""
 
@@ -85,7 +91,8 @@ class View:
         self.records: list[Record] = []
         self._base = head
         self._states = states
-        self._undo: list[tuple[Key, bool, State | None]] = []
+        self._undo: list[tuple[Key, Any]] = []
+        """What the current command has replaced: the change before it, or UNCHANGED."""
 
     @property
     def head(self) -> CommittedId:
@@ -94,14 +101,14 @@ class View:
 
     def get(self, key: Key) -> Any:
         """Return the state of a key that some command's `needs` named. Any other key is a bug and raises KeyError."""
-        if key in self.changes:
-            return self.changes[key]
-        return self._states[key]
+        state = self.changes.get(key, UNCHANGED)
+        return self._states[key] if state is UNCHANGED else state
 
     def put(self, key: Key, state: State | None) -> None:
         """Replace a state, or remove it with None."""
-        self._undo.append((key, key in self.changes, self.changes.get(key)))
-        self.changes[key] = state
+        changes = self.changes
+        self._undo.append((key, changes.get(key, UNCHANGED)))
+        changes[key] = state
 
     def append(
         self,
@@ -116,11 +123,11 @@ class View:
         origin: int = 0,
     ) -> CommittedId:
         """Append a record, and return its committed id. With topic None, the record begins a topic of the same id."""
-        committed_id = CommittedId(self._base + len(self.records) + 1)
-        of = TopicId(committed_id) if topic is None else topic
-        self.records.append(
-            Record(committed_id, self.now_us, kind, of, start, end, messages, data, source, tags, origin)
-        )
+        records = self.records
+        committed_id = CommittedId(self._base + len(records) + 1)
+        if topic is None:
+            topic = TopicId(committed_id)
+        records.append(Record(committed_id, self.now_us, kind, topic, start, end, messages, data, source, tags, origin))
         return committed_id
 
     def run(self, command: Command[T_co]) -> T_co:
@@ -131,9 +138,9 @@ class View:
             return command.apply(self)
         except BaseException:
             del self.records[records:]
-            for key, was_changed, before in reversed(self._undo):
-                if was_changed:
-                    self.changes[key] = before
-                else:
+            for key, before in reversed(self._undo):
+                if before is UNCHANGED:
                     del self.changes[key]
+                else:
+                    self.changes[key] = before
             raise

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from mainstem import limits
@@ -27,7 +27,10 @@ class FutureLike(Protocol):
     def set_exception(self, exception: Any, /) -> None: ...
 
 
-Waiting = tuple[Command[Any], FutureLike]
+Waiting = tuple[Command[Any], FutureLike, int]
+"""A command that waits for the next batch, the receiver of its outcome, and its size."""
+Outcome = tuple[FutureLike, Any, bool]
+"""The receiver of an outcome, the command's result or error, and whether it was accepted."""
 Observer = Callable[[Mapping[Key, State | None], Sequence[Record]], None]
 """Called on the event loop with every batch once it is durable, so it must be quick."""
 
@@ -68,13 +71,12 @@ class CommitLog:
         """Queue a command for the next batch. The future receives its outcome, on the event loop."""
         if self._stopping:
             raise ShuttingDown("the server is shutting down and accepts no more writes", headers=RETRY_AFTER)
-        if (
-            len(self._waiting) >= limits.COMMANDS_WAITING_MAX
-            or self._waiting_bytes + command.size > limits.COMMAND_BYTES_WAITING_MAX
-        ):
+        size = command.size
+        waiting_bytes = self._waiting_bytes + size
+        if len(self._waiting) >= limits.COMMANDS_WAITING_MAX or waiting_bytes > limits.COMMAND_BYTES_WAITING_MAX:
             raise Overloaded(f"{len(self._waiting)} writes are already waiting for the disk", headers=RETRY_AFTER)
-        self._waiting.append((command, future))
-        self._waiting_bytes += command.size
+        self._waiting.append((command, future, size))
+        self._waiting_bytes = waiting_bytes
         self._arrived.set()
 
     async def _run(self) -> None:
@@ -97,18 +99,28 @@ class CommitLog:
                 self._arrived.clear()
 
     def _take(self, taken: Sequence[Waiting] = ()) -> list[Waiting]:
-        """Take from the queue what still fits into one batch with the commands in `taken`."""
-        batch: list[Waiting] = []
-        size = sum(command.size for command, _ in taken)
-        while self._waiting and len(taken) + len(batch) < limits.BATCH_COMMANDS_MAX:
-            command, future = self._waiting[0]
-            if (batch or taken) and size + command.size > limits.BATCH_BYTES_MAX:
+        """Take from the queue what still fits into one batch with the commands in `taken`.
+
+        Commands whose callers have left are dropped.
+        """
+        queue = self._waiting
+        room = limits.BATCH_COMMANDS_MAX - len(taken)
+        bytes_left = limits.BATCH_BYTES_MAX - sum(size for _, _, size in taken)
+        if len(queue) <= room and self._waiting_bytes <= bytes_left:  # the common case: all of them fit
+            batch = [waiting for waiting in queue if not waiting[1].cancelled()]
+            queue.clear()
+            self._waiting_bytes = 0
+            return batch
+        batch = []
+        while queue and len(batch) < room:
+            size = queue[0][2]
+            if (batch or taken) and size > bytes_left:
                 break
-            self._waiting.popleft()
-            self._waiting_bytes -= command.size
-            if not future.cancelled():  # its caller left before the command was applied
-                size += command.size
-                batch.append((command, future))
+            waiting = queue.popleft()
+            self._waiting_bytes -= size
+            if not waiting[1].cancelled():
+                bytes_left -= size
+                batch.append(waiting)
         return batch
 
     async def _commit_if_room(self, batch: list[Waiting]) -> None:
@@ -157,19 +169,19 @@ class CommitLog:
                 break
             except HeadMoved:
                 continue  # another node committed; commands are pure, so they decide again from the new states
-        for future, value, accepted in outcomes:
-            _set_outcome(future, value, accepted)
+        _set_outcomes(outcomes)
 
     async def catch_up(self) -> None:
         """Return once this node has published everything that was durable when this was called."""
         await self.store.catch_up()
 
     @staticmethod
-    def _apply(batch: list[Waiting], view: View) -> list[tuple[FutureLike, Any, bool]]:
-        outcomes: list[tuple[FutureLike, Any, bool]] = []
-        for command, future in batch:
+    def _apply(batch: list[Waiting], view: View) -> list[Outcome]:
+        outcomes: list[Outcome] = []
+        run = view.run
+        for command, future, _ in batch:
             try:
-                outcomes.append((future, view.run(command), True))
+                outcomes.append((future, run(command), True))
             except Exception as error:
                 if not isinstance(error, MainstemError):
                     logger.error("a command raised an unexpected error", exc_info=error)
@@ -195,23 +207,22 @@ class CommitLog:
 
     @staticmethod
     def _fail(batch: list[Waiting], error: Exception) -> None:
-        for _, future in batch:
-            if not future.done():
-                _set_outcome(future, error, False)
+        _set_outcomes([(future, error, False) for _, future, _ in batch if not future.done()])
 
 
 def _needs(batch: Sequence[Waiting]) -> dict[Key, None]:
-    return {key: None for command, _ in batch for key in command.needs()}
+    return {key: None for command, _, _ in batch for key in command.needs()}
 
 
-def _set_outcome(future: FutureLike, value: Any, accepted: bool) -> None:
-    """Set the outcome of one command. A future that fails must not keep the others from their outcomes."""
-    try:
-        if future.cancelled():
-            return
-        if accepted:
-            future.set_result(value)
-        else:
-            future.set_exception(value)
-    except Exception:
-        logger.exception("the outcome of a command could not be delivered to its caller")
+def _set_outcomes(outcomes: Iterable[Outcome]) -> None:
+    """Set the outcomes of commands. A future that fails must not keep the others from their outcomes."""
+    for future, value, accepted in outcomes:
+        try:
+            if future.cancelled():
+                continue
+            if accepted:
+                future.set_result(value)
+            else:
+                future.set_exception(value)
+        except Exception:
+            logger.exception("the outcome of a command could not be delivered to its caller")

@@ -10,6 +10,8 @@ from mainstem.log.commands import Key, Space, State
 from mainstem.log.records import RECORD_BYTES, Chunk, CommittedId, Kind, Outline, Record, TopicId
 from mainstem.log.store.base import Store
 
+APPEND = Kind.APPEND  # looking up a member of an enum takes longer than the rest of a comparison
+
 
 class MemoryStore(Store):
     def __init__(self) -> None:
@@ -41,10 +43,15 @@ class MemoryStore(Store):
         for record in records:
             for tag in record.tags:
                 self._tags.setdefault(tag, []).append(record.committed_id)
-            record = msgspec.structs.replace(record, tags=(), origin=0)
+            if record.tags or record.origin:
+                record = msgspec.structs.replace(record, tags=(), origin=0)
             self._records[record.committed_id] = record
-            if record.kind is Kind.APPEND:
-                self._topics.setdefault(record.topic, []).append(record)
+            if record.kind is APPEND:
+                topic = self._topics.get(record.topic)
+                if topic is None:
+                    self._topics[record.topic] = [record]
+                else:
+                    topic.append(record)
         self._head = head
 
     async def get(self, key: Key) -> Any:

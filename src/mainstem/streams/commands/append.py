@@ -1,7 +1,5 @@
 """The command behind POST: append messages to a stream, close it, or both."""
 
-from typing import NamedTuple
-
 import msgspec
 
 from mainstem.errors import ContentTypeMismatch, SequenceRegression, StreamClosed, TailMoved
@@ -14,9 +12,10 @@ from mainstem.streams.rules.offsets import Offset
 from mainstem.streams.states import ProducerState, ProducerTuple, StreamState, producer_key, stream_key
 
 replace = msgspec.structs.replace
+APPEND = Kind.APPEND
 
 
-class Appended(NamedTuple):
+class Appended(msgspec.Struct, frozen=True, gc=False):
     state: StreamState
     wrote: bool
     """False for a retry of a stored append, and for a close without data."""
@@ -47,11 +46,13 @@ class Append(msgspec.Struct, frozen=True, gc=False):
     def apply(self, view: View) -> Appended:
         key = stream_key(self.path)
         state = lifecycle.check_alive(self.path, view.get(key), view.now_us, self.touched_us)
-        known = self._known_producer(view, state)
+        producer = self.producer
+        known = None if producer is None else self._known_producer(view, state, producer)
         if state.closed:
             return self._retry_of_close(state, known)
-        self._check_content_type(state)
-        if self.producer is not None and producers.is_duplicate(known, self.producer):
+        if self.content_type != state.content_type:
+            self._check_content_type(state)
+        if producer is not None and producers.is_duplicate(known, producer):
             return Appended(state, False, known)
         if self.if_match is not None and self.if_match != state.next_offset:
             raise TailMoved(
@@ -66,25 +67,23 @@ class Append(msgspec.Struct, frozen=True, gc=False):
                 )
             state = replace(state, last_seq=self.stream_seq)
         if self.messages is not None:
-            state = append_messages(view, state, self.messages, self.producer)
+            state = append_messages(view, state, self.messages, producer)
         if self.closes:
-            state = close_stream(view, state, self.producer)
+            state = close_stream(view, state, producer)
         if state.ttl_s is not None:
             state = replace(state, expires_at_us=lifecycle.window_end(state.ttl_s, view.now_us))
         view.put(key, state)
-        if self.producer is not None:
-            known = ProducerState(state.topic, self.producer.epoch, self.producer.seq)
-            view.put(producer_key(self.path, self.producer.id), known)
+        if producer is not None:
+            known = ProducerState(state.topic, producer.epoch, producer.seq)
+            view.put(producer_key(self.path, producer.id), known)
         return Appended(state, self.messages is not None, known)
 
-    def _known_producer(self, view: View, state: StreamState) -> ProducerState | None:
-        if self.producer is None:
-            return None
-        known: ProducerState | None = view.get(producer_key(self.path, self.producer.id))
+    def _known_producer(self, view: View, state: StreamState, producer: ProducerTuple) -> ProducerState | None:
+        known: ProducerState | None = view.get(producer_key(self.path, producer.id))
         return known if known is not None and known.topic == state.topic else None
 
     def _check_content_type(self, state: StreamState) -> None:
-        if self.messages is None or self.content_type == state.content_type:
+        if self.messages is None:
             return
         assert self.content_type is not None
         if media_type(self.content_type) != media_type(state.content_type):
@@ -110,10 +109,11 @@ class Append(msgspec.Struct, frozen=True, gc=False):
 
 
 def append_messages(view: View, state: StreamState, messages: Messages, producer: ProducerTuple | None) -> StreamState:
-    start, end = state.tail, state.tail + len(messages.data)
+    data, number, start = messages.data, messages.number, state.tail
+    end = start + len(data)
     source = None if producer is None else producer.id
-    last_id = view.append(Kind.APPEND, state.topic, start, end, messages.number, messages.data, source)
-    return replace(state, tail=end, messages=state.messages + messages.number, last_id=last_id)
+    last_id = view.append(APPEND, state.topic, start, end, number, data, source)
+    return replace(state, tail=end, messages=state.messages + number, last_id=last_id)
 
 
 def close_stream(view: View, state: StreamState, producer: ProducerTuple | None) -> StreamState:

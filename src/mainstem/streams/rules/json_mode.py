@@ -10,7 +10,7 @@ interpreter lock for too long: see `json_groups`.
 import codecs
 import re
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -25,7 +25,7 @@ _array = msgspec.json.Decoder(list[msgspec.Raw])
 _value = msgspec.json.Decoder(msgspec.Raw)
 
 
-class Messages(NamedTuple):
+class Messages(msgspec.Struct, frozen=True, gc=False):
     """A request body in its stored form."""
 
     data: bytes

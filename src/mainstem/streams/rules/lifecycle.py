@@ -63,6 +63,8 @@ def _has_expired(state: StreamState, now_us: int, touched_us: int) -> bool:
 
 def check_alive(path: str, state: StreamState | None, now_us: int, touched_us: int) -> StreamState:
     """Return the stream if clients can use it. Raise `StreamNotFound` or `StreamGone` otherwise."""
+    if state is not None and state.expires_at_us is None and not state.deleted and not state.soft_deleted:
+        return state  # the common case: it never expires
     if state is None or is_gone(state, now_us, touched_us):
         raise StreamNotFound(f"there is no stream at {path!r}")
     if is_soft_deleted(state, now_us, touched_us):
