@@ -20,6 +20,12 @@ REQUEST_HEAD_BYTES_MAX: Final = 64 * KIB
 """The request line and all headers; curl and browsers stay far below. More gets 431."""
 REQUEST_HEADERS_MAX: Final = 200
 """Headers of one request; each costs about a microsecond of the event loop. More get 431."""
+HEAD_KNOWN_BYTES_MAX: Final = 2 * KIB
+"""A head that is remembered, so that the next request with the same head costs little; longer ones are not."""
+HEADS_KNOWN_MAX: Final = 4_096
+"""Heads that are remembered."""
+HEADS_KNOWN_BYTES_MAX: Final = 2 * MIB
+"""The same, by size: about 10 MB of memory once they are parsed."""
 HOST_BYTES_MAX: Final = 262
 """A `Host` header: a name of 255 bytes, a colon, and a port. A longer one gets 400."""
 FAST_APPEND_BYTES_MAX: Final = 64 * KIB

@@ -42,7 +42,12 @@ def test_the_fast_path_and_the_general_path_give_the_same_replies(server, path):
         {"headers": TEXT | {"origin": "https://example.org"}, "content": b"x"},
         {"headers": TEXT | producer(0, 0), "content": b"x"},
         {"headers": TEXT | producer(0, 0), "content": b"x"},
+        {"headers": TEXT | producer(0, 1), "content": b"xyz"},
+        {"headers": TEXT | producer(0, 2), "content": b"x" * 100_000},  # too large for the fast path
+        {"headers": TEXT | producer(0, 3), "content": b"x" * 99},
         {"headers": TEXT | producer(0, 5), "content": b"x"},
+        {"headers": TEXT | producer(0, "05"), "content": b"x"},
+        {"headers": TEXT | producer(0, 2**53), "content": b"x"},
         {"headers": TEXT | producer("x", 5), "content": b"x"},
         {"headers": TEXT | {"if-match": offset(0)}, "content": b"x"},
         {"headers": TEXT | {"stream-seq": "5"}, "content": b"x"},

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from mainstem.errors import MainstemError
-from mainstem.server.edge.heads import RequestHead
+from mainstem.server.edge.heads import Heads, RequestHead
 from mainstem.server.edge.machine import END_OF_REQUEST, Machine
 from mainstem.server.edge.states import Write
 
@@ -15,7 +15,7 @@ def drive(parts: Iterable[bytes]) -> Seen:
 
     A request that is still incomplete when the parts end is not included.
     """
-    machine = Machine()
+    machine = Machine(Heads())
     seen: Seen = []
     head: RequestHead | None = None
     body = b""

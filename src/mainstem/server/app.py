@@ -9,17 +9,15 @@ from urllib.parse import quote
 
 from mainstem.access import EVERYBODY, Identity
 from mainstem.errors import MainstemError, NotFound, SettingsError, Unavailable
-from mainstem.http.asgi import Receive, Scope, Send
-from mainstem.http.requests import collect_headers
+from mainstem.http.asgi import Headers, Receive, Scope, Send
 from mainstem.http.responses import PREFLIGHT_HEADERS, respond, respond_problem
 from mainstem.log.commit import CommitLog
 from mainstem.log.live import Live
 from mainstem.log.store import MemoryStore, SqliteStore, Store
 from mainstem.log.store.postgres.urls import describe_url
 from mainstem.server.auth.gate import open_gate
-from mainstem.server.edge.heads import normalise_path
-from mainstem.server.edge.request_cycle import RequestCycle
-from mainstem.server.endpoints.append import AppendHandler, is_fast_append
+from mainstem.server.edge.heads import RequestHead, normalise_path
+from mainstem.server.endpoints.append import AppendPlan, plan_append
 from mainstem.server.endpoints.descriptions import Descriptions
 from mainstem.server.endpoints.health import Health
 from mainstem.server.endpoints.partitions import PartitionsHttp
@@ -227,25 +225,27 @@ class Mainstem:
         if self.endpoints is not None:
             self.endpoints.sync.release()
 
-    def try_fast_append(self, cycle: RequestCycle) -> AppendHandler | None:
-        """Return a handler that serves an append without a task; None leaves the request to ASGI."""
-        if self.endpoints is None or not is_fast_append(cycle.head, self.endpoints.streams):
-            return None
+    def plan_fast_path(self, head: RequestHead) -> AppendPlan | None:
+        """Return how to serve appends with this head without a task; None leaves them to ASGI."""
+        plan = plan_append(head, self.mount, self.settings.max_body_bytes, self._admit_append)
+        if plan is None or self.origins is None:
+            return plan
         try:
-            headers = cycle.head.fields or collect_headers(cycle.head.headers)
-            if self.origins is not None:
-                self.origins.check_host(headers.get(b"host"))
-                self.origins.check_command(headers.get(b"origin"), headers.get(b"host"))
+            self.origins.check_host(plan.headers.get(b"host"))
+            self.origins.check_command(plan.headers.get(b"origin"), plan.headers.get(b"host"))
         except MainstemError:
             return None  # ASGI replies with the error
-        identity = EVERYBODY
+        return plan
+
+    def _admit_append(self, headers: Headers, client: tuple[str, int] | None) -> tuple[Streams, Identity] | None:
+        """Check the token and the rate of one append; None leaves it to ASGI."""
+        if self.endpoints is None:
+            return None
+        identity: Identity | None = EVERYBODY
         if self.gate is not None:
-            client = self.proxies.client_of(cycle.connection.client, headers.get(b"x-forwarded-for"))
-            known = self.gate.admit_known(headers, client)
-            if known is None:
-                return None
-            identity = known
-        return AppendHandler(cycle, self.endpoints.streams, identity, headers)
+            client = self.proxies.client_of(client, headers.get(b"x-forwarded-for"))
+            identity = self.gate.admit_known(headers, client)
+        return None if identity is None else (self.endpoints.streams.streams, identity)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":

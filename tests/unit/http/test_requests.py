@@ -76,7 +76,9 @@ def test_any_other_value_counts_as_an_absent_header(value):
 
 def producer_of(producer_id, epoch, seq):
     given = {b"producer-id": producer_id, b"producer-epoch": epoch, b"producer-seq": seq}
-    return read_producer({name: value for name, value in given.items() if value is not None})
+    headers = {name: value for name, value in given.items() if value is not None}
+    found = read_producer(headers)
+    return None if found is None else found.read_seq(headers)
 
 
 def test_a_producer_is_three_headers_or_none():

@@ -5,8 +5,9 @@ must see the same requests as the server.
 """
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -14,6 +15,7 @@ from mainstem import limits
 from mainstem.errors import BadRequest, ExpectationFailed, HeadTooLarge, RepeatedHeader
 
 Field = tuple[bytes, bytes]
+replace = msgspec.structs.replace
 
 LINE_ENDS: Final = "every line of a request head must end with CRLF"
 END: Final = b"\r\n\r\n"
@@ -53,14 +55,94 @@ class RequestHead(msgspec.Struct, gc=False):
     """Whether it is a WebSocket handshake. Any other Upgrade is ignored, as RFC 9110 section 7.8 allows."""
     expects_continue: bool = False
     raw: bytes = b""
+    plan: Any = None
+    """What `Heads` was told to remember with it."""
+
+
+# Numbers that differ between the requests of one client, in the spellings that clients use. A length of 0 frames the
+# request differently, so numbers that begin with 0 are left where they are.
+NUMBERS = re.compile(rb"(\r\n(?:[Cc]ontent-[Ll]ength|[Pp]roducer-[Ss]eq): )([1-9][0-9]{0,15})(?=\r\n|\Z)")
+ONE: Final = b"1"
+
+
+class KnownHead(msgspec.Struct, gc=False):
+    """The latest head of a kind, and its numbers."""
+
+    head: RequestHead
+    numbers: list[bytes]
+    places: list[int]
+    """Where the headers with these numbers are in `head.headers`."""
+
+    def renumber(self, numbers: list[bytes], raw: bytes) -> RequestHead:
+        """Return a head of the same kind with other numbers, and remember it as the latest."""
+        head = self.head
+        assert head.fields is not None
+        headers, fields, length = head.headers.copy(), head.fields.copy(), head.length
+        for index, number in enumerate(numbers):
+            if number != self.numbers[index]:
+                place = self.places[index]
+                name = headers[place][0]
+                headers[place] = (name, number)
+                fields[name] = number
+                if name == b"content-length":
+                    length = int(number)
+        self.head = replace(head, headers=headers, fields=fields, length=length, raw=raw)
+        self.numbers = numbers
+        return self.head
+
+
+class Heads:
+    """Parses heads, and remembers them, because clients send the same head again and again.
+
+    Heads that differ only in `NUMBERS` are of one kind: the first is parsed, and the others get their own numbers.
+    `plan` is called with the first one, and all share what it returns, so that must not depend on the numbers.
+    """
+
+    def __init__(self, plan: Callable[[RequestHead], Any] | None = None) -> None:
+        self._plan = plan
+        self._known: dict[bytes, KnownHead] = {}
+        """By the bytes of the head with 1 in place of each number; the oldest comes first."""
+        self._known_bytes = 0
+
+    def parse(self, raw: bytes) -> RequestHead:
+        """Return the head in these bytes, which exclude the empty line at the end. It is shared: do not change it."""
+        if len(raw) > limits.HEAD_KNOWN_BYTES_MAX:
+            return self._parse(raw)
+        parts = NUMBERS.split(raw)
+        numbers = parts[2::3]
+        if numbers:
+            parts[2::3] = [ONE] * len(numbers)
+            kind = b"".join(parts)
+        else:
+            kind = raw
+        known = self._known.get(kind)
+        if known is not None:
+            return known.head if numbers == known.numbers else known.renumber(numbers, raw)
+        head = self._parse(raw)
+        # A repeated name could be one of those with a number, and no handshake is sent twice.
+        if head.fields is not None and not head.websocket:
+            names = [name for name, _ in head.headers]
+            places = [names.index(begin[2:-2].lower()) for begin in parts[1::3]]
+            self._remember(kind, KnownHead(head, numbers, places))
+        return head
+
+    def _parse(self, raw: bytes) -> RequestHead:
+        head = parse_head(raw)
+        if self._plan is not None:
+            head.plan = self._plan(head)
+        return head
+
+    def _remember(self, kind: bytes, known: KnownHead) -> None:
+        self._known[kind] = known
+        self._known_bytes += len(kind)
+        while len(self._known) > limits.HEADS_KNOWN_MAX or self._known_bytes > limits.HEADS_KNOWN_BYTES_MAX:
+            oldest = next(iter(self._known))
+            del self._known[oldest]
+            self._known_bytes -= len(oldest)
 
 
 def parse_head(raw: bytes) -> RequestHead:
-    """Return the head in these bytes, which exclude the empty line at the end. It is shared: do not change it."""
-    return parse_known_head(raw) if len(raw) <= HEAD_REMEMBERED_BYTES else parse_new_head(raw)
-
-
-def parse_new_head(raw: bytes) -> RequestHead:
+    """Return the head in these bytes, which exclude the empty line at the end."""
     lines = raw.split(b"\r\n")
     breaks = len(lines) - 1
     if raw.count(b"\n") != breaks or raw.count(b"\r") != breaks:
@@ -104,11 +186,8 @@ def split_field(line: bytes) -> Field:
     return name.lower(), value.strip(b" \t")
 
 
-# Clients send the same head, or at least the same lines, again and again. Only short ones are cached, so that nobody
-# can fill the memory with them.
-HEAD_REMEMBERED_BYTES: Final = 512
+# Different heads still have lines in common. Only short ones are cached, so that nobody can fill the memory with them.
 LINE_REMEMBERED_BYTES: Final = 128
-parse_known_head = lru_cache(maxsize=4096)(parse_new_head)
 parse_known_start = lru_cache(maxsize=4096)(parse_start)
 parse_field = lru_cache(maxsize=4096)(split_field)
 

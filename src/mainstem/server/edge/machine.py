@@ -5,8 +5,8 @@ from typing import Final
 from mainstem import limits
 from mainstem.errors import HeadTooLarge, MainstemError
 from mainstem.server.edge.bodies import ChunkedBody
-from mainstem.server.edge.heads import END, UNKNOWN_LENGTH, RequestHead, check_beginning, parse_head
-from mainstem.server.edge.states import Read, Reading, Write, Writing, after_read, after_write
+from mainstem.server.edge.heads import END, UNKNOWN_LENGTH, Heads, RequestHead, check_beginning
+from mainstem.server.edge.states import IllegalEvent, Read, Reading, Write, Writing, after_read, after_write
 
 
 class EndOfRequest:
@@ -16,6 +16,18 @@ class EndOfRequest:
 END_OF_REQUEST: Final = EndOfRequest()
 Event = RequestHead | bytes | EndOfRequest
 
+# Looking up the members of an enum, and then a row of a table, would take a microsecond per request.
+HEAD: Final = Reading.HEAD
+BODY: Final = Reading.BODY
+COMPLETE: Final = Reading.COMPLETE
+REPLIED: Final = Writing.COMPLETE
+AFTER_HEAD: Final = after_read(HEAD, Read.HEAD)
+AFTER_HEAD_ONLY: Final = after_read(HEAD, Read.HEAD_ONLY)
+AFTER_BODY: Final = after_read(BODY, Read.END)
+NEXT_READING: Final = after_read(COMPLETE, Read.NEXT)
+NEXT_WRITING: Final = after_write(REPLIED, Write.NEXT)
+SWITCH: Final = Write.SWITCH
+
 
 class Machine:
     """Call `feed` with the bytes that arrive, then `next_event` until it returns None.
@@ -24,13 +36,27 @@ class Machine:
     `start_next_cycle`. Bad input raises a `MainstemError`, once: reply with it, and close the connection.
     """
 
-    __slots__ = ("_buffer", "_checked", "_chunked", "_left", "_skipped", "more", "reading", "writing")
+    __slots__ = (
+        "_buffer",
+        "_checked",
+        "_chunked",
+        "_heads",
+        "_last",
+        "_left",
+        "_skipped",
+        "more",
+        "reading",
+        "writing",
+    )
 
-    def __init__(self) -> None:
-        self.reading = Reading.HEAD
+    def __init__(self, heads: Heads) -> None:
+        self.reading = HEAD
         self.writing = Writing.IDLE
         self.more = False
         """Whether more events can follow without new bytes; other connections should have their turn first."""
+        self._heads = heads
+        self._last: RequestHead | None = None
+        """The head of the last request, because the next one often has the same."""
         self._buffer = b""
         self._checked = 0
         self._skipped = False
@@ -45,7 +71,7 @@ class Machine:
     @property
     def in_request(self) -> bool:
         """Whether a request has begun and is incomplete."""
-        return self.reading is Reading.BODY or (self.reading is Reading.HEAD and bool(self._buffer))
+        return self.reading is BODY or (self.reading is HEAD and bool(self._buffer))
 
     def feed(self, data: bytes) -> None:
         self._buffer = self._buffer + data if self._buffer else data
@@ -58,9 +84,9 @@ class Machine:
     def next_event(self) -> Event | None:
         """Return the next event; None if it needs more bytes, or if the current request has no reply yet."""
         try:
-            if self.reading is Reading.HEAD:
+            if self.reading is HEAD:
                 return self._read_head() if self._buffer else None
-            if self.reading is Reading.BODY:
+            if self.reading is BODY:
                 return self._read_body()
         except MainstemError:
             self.reading = after_read(self.reading, Read.BAD)
@@ -69,7 +95,9 @@ class Machine:
         return None
 
     def _read_head(self) -> RequestHead | None:
-        buffer = self._buffer
+        buffer, last = self._buffer, self._last
+        if last is not None and buffer.startswith(last.raw) and buffer.startswith(END, len(last.raw)):
+            return self._begin_request(last, buffer[len(last.raw) + 4 :])
         if not self._skipped and buffer.startswith(b"\r\n"):  # RFC 9112, section 2.2: ignore one empty line
             self._skipped = True
             self._checked = 0
@@ -83,14 +111,18 @@ class Machine:
             check_beginning(buffer, self._checked)
             self._checked = len(buffer)
             return None
+        head = self._heads.parse(buffer[:end])
+        self._last = head if end <= limits.HEAD_KNOWN_BYTES_MAX else None
+        return self._begin_request(head, buffer[end + 4 :])
+
+    def _begin_request(self, head: RequestHead, rest: bytes) -> RequestHead:
         self._checked = 0
         self._skipped = False
-        self._buffer = buffer[end + 4 :]
-        head = parse_head(buffer[:end])
+        self._buffer = rest
         if head.length == 0:
-            self.reading = after_read(self.reading, Read.HEAD_ONLY)
+            self.reading = AFTER_HEAD_ONLY
         else:
-            self.reading = after_read(self.reading, Read.HEAD)
+            self.reading = AFTER_HEAD
             self._left = head.length
             if head.length == UNKNOWN_LENGTH:
                 self._chunked = ChunkedBody()
@@ -99,9 +131,9 @@ class Machine:
     def take_whole_body(self) -> bytes | None:
         """Return the whole body, and complete the request, if all of it has arrived, as is common; else None."""
         left, buffer = self._left, self._buffer
-        if self._chunked is not None or len(buffer) < left or self.reading is not Reading.BODY:
+        if self._chunked is not None or len(buffer) < left or self.reading is not BODY:
             return None
-        self.reading = after_read(self.reading, Read.END)
+        self.reading = AFTER_BODY
         self._left = 0
         if len(buffer) == left:
             self._buffer = b""
@@ -144,13 +176,16 @@ class Machine:
     def write(self, event: Write) -> None:
         """Record an event of the writing direction, just before it happens."""
         self.writing = after_write(self.writing, event)
-        if event is Write.SWITCH:
+        if event is SWITCH:
             self.reading = after_read(self.reading, Read.SWITCH)
 
     @property
     def cycle_over(self) -> bool:
-        return self.reading is Reading.COMPLETE and self.writing is Writing.COMPLETE
+        return self.reading is COMPLETE and self.writing is REPLIED
 
     def start_next_cycle(self) -> None:
-        self.reading = after_read(self.reading, Read.NEXT)
-        self.writing = after_write(self.writing, Write.NEXT)
+        """Expect the next request. Both directions must be complete."""
+        if not self.cycle_over:
+            raise IllegalEvent(f"the next request while reading is {self.reading} and writing is {self.writing}")
+        self.reading = NEXT_READING
+        self.writing = NEXT_WRITING

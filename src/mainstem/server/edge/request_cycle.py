@@ -37,33 +37,47 @@ class Handler(Protocol):
         """Called when the client has disconnected, or closed its half of the connection."""
 
 
-FastPath = Callable[["RequestCycle"], Handler | None]
-"""Returns a handler for a request that needs no task; None leaves the request to the ASGI app."""
+class Plan(Protocol):
+    """How to serve requests with one head without a task."""
+
+    def begin(self, cycle: "RequestCycle") -> Handler | None:
+        """Return a handler for this request; None leaves it to the ASGI app.
+
+        Whatever can change between two requests with the same head is checked here.
+        """
 
 
-class RequestCycle:
+FastPath = Callable[[RequestHead], Plan | None]
+"""Returns a plan for requests with this head, whatever their Content-Length and Producer-Seq; None leaves them to the
+ASGI app. It is called once for a head that is remembered."""
+
+# Looking up a member of an enum takes about 0.1 us.
+PENDING: Final = Writing.PENDING
+ENDED: Final = Writing.ENDED
+WHOLE: Final = Write.WHOLE
+
+
+class RequestCycle(msgspec.Struct, eq=False):
     """A request and its reply. Write the reply with `respond`, or in parts with `start`, `write` and `end`.
 
     Once the client is gone, writing has no effect.
     """
 
-    __slots__ = ("_chunked", "_close", "_continued", "_left", "_silent", "connection", "handler", "head", "received")
-
-    def __init__(self, connection: "Connection", head: RequestHead) -> None:
-        self.connection = connection
-        self.head = head
-        self.handler: Handler | None = None
-        self.received = 0
-        """How many bytes of the body have arrived."""
-        self._chunked = False
-        self._close = not head.keep_alive
-        self._continued = not head.expects_continue
-        self._left: int | None = None
-        self._silent = False
+    connection: "Connection"
+    head: RequestHead
+    handler: Handler | None = None
+    received: int = 0
+    """How many bytes of the body have arrived."""
+    _close: bool = False
+    """Whether the connection closes after this reply, for a reason that concerns only this request."""
+    _continued: bool = False
+    _chunked: bool = False
+    _left: int | None = None
+    _silent: bool = False
 
     @property
     def started(self) -> bool:
-        return self.connection.machine.writing is not Writing.PENDING
+        return self.connection.machine.writing is not PENDING
 
     @property
     def complete(self) -> bool:
@@ -73,30 +87,33 @@ class RequestCycle:
     def lost(self) -> bool:
         """Whether the client is gone, so that writing has no effect."""
         connection = self.connection
-        return connection.cycle is not self or connection.machine.writing is Writing.ENDED
+        return connection.cycle is not self or connection.machine.writing is ENDED
 
     def ask_for_body(self) -> None:
         """Send 100 Continue to a client that waits for it before it sends the body."""
-        if not self._continued and not self.started and not self.lost:
+        if self.head.expects_continue and not self._continued and not self.started and not self.lost:
             self._continued = True
             self.connection.send(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     # A reply in one piece
 
-    def respond(self, status: int, headers: Iterable[Field], body: bytes = b"") -> None:
+    def respond(self, status: int, headers: Iterable[Field], body: bytes = b"", lines: bytes = b"") -> None:
+        """Send a whole reply. `lines` are further headers, already encoded by `encode_fields`."""
         if self.lost:
             return
-        self.connection.machine.write(Write.WHOLE)
-        parts = self._head(status, headers)
+        connection = self.connection
+        connection.machine.write(WHOLE)
+        parts = self._head(status, headers, lines)
         if status not in WITHOUT_BODY:
             parts.append(b"content-length: %d\r\n" % len(body))
-        if self._closes():
+        closes = self._closes()
+        if closes:
             parts.append(b"connection: close\r\n")
         parts.append(b"\r\n")
         if self.head.method != b"HEAD":
             parts.append(body)
-        self.connection.send(b"".join(parts))
-        self.connection.reply_completed(self._close)
+        connection.send(b"".join(parts))
+        connection.reply_completed(closes)
 
     def respond_problem(self, error: MainstemError, headers: Iterable[Field] = ()) -> None:
         self.respond(error.status, [*headers, *problem_fields(error)], msgspec.json.encode(problem(error)))
@@ -163,19 +180,25 @@ class RequestCycle:
 
     # Framing
 
-    def _head(self, status: int, headers: Iterable[Field]) -> list[bytes]:
-        parts = [STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status, self.connection.server.date_line]
+    def _head(self, status: int, headers: Iterable[Field], lines: bytes = b"") -> list[bytes]:
+        parts = [STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status, self.connection.server.date_line, lines]
         for name, value in headers:
             parts += (name, b": ", value, b"\r\n")
         return parts
 
     def _closes(self) -> bool:
         """Return whether the connection closes after this reply."""
-        if not self._continued and self.connection.machine.reading is Reading.BODY:
+        head = self.head
+        if head.expects_continue and not self._continued and self.connection.machine.reading is Reading.BODY:
             self._close = True  # it is unknown whether the client will still send its body
-        if self.connection.closing:
+        if self.connection.closing or not head.keep_alive:
             self._close = True
         return self._close
+
+
+def encode_fields(fields: Iterable[Field]) -> bytes:
+    """Return headers as they are sent."""
+    return b"".join([b"%b: %b\r\n" % field for field in fields])
 
 
 def problem_fields(error: MainstemError) -> list[Field]:
@@ -191,6 +214,6 @@ def problem_fields(error: MainstemError) -> list[Field]:
 def error_reply(error: MainstemError, date_line: bytes) -> bytes:
     """Return an error as the last reply of a connection."""
     body = msgspec.json.encode(problem(error))
-    fields = b"".join(b"%b: %b\r\n" % field for field in problem_fields(error))
+    fields = encode_fields(problem_fields(error))
     status = STATUS_LINES[error.status]
     return b"%b%b%bcontent-length: %d\r\nconnection: close\r\n\r\n%b" % (status, date_line, fields, len(body), body)

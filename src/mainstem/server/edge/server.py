@@ -13,7 +13,7 @@ from mainstem.access import name_address
 from mainstem.errors import RETRY_AFTER, Overloaded
 from mainstem.server.edge.asgi import AsgiHandler
 from mainstem.server.edge.connection import Connection
-from mainstem.server.edge.heads import RequestHead
+from mainstem.server.edge.heads import Heads, RequestHead
 from mainstem.server.edge.memory import MemoryBudget
 from mainstem.server.edge.request_cycle import FastPath, Handler, RequestCycle
 from mainstem.server.edge.websocket import WebSocketConnection
@@ -33,7 +33,7 @@ class Client(Protocol):
 
 
 class EdgeServer:
-    """Serves an ASGI app on listening sockets. `fast_path` may handle requests that need no task."""
+    """Serves an ASGI app on listening sockets. `fast_path` may plan to serve requests without a task."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class EdgeServer:
     ) -> None:
         self.app = app
         self.shares = shares or Shares()
-        self.fast_path: FastPath = fast_path or _leave_all_to_asgi
+        self.heads = Heads(fast_path)
         self.message_bytes_max = message_bytes_max
         self.memory = MemoryBudget()
         self.clients: set[Client] = set()
@@ -141,7 +141,3 @@ class EdgeServer:
 
     def _set_date(self) -> None:
         self.date_line = b"date: %b\r\n" % formatdate(usegmt=True).encode()
-
-
-def _leave_all_to_asgi(cycle: RequestCycle) -> None:
-    return None

@@ -20,7 +20,7 @@ from mainstem.http.requests import collect_headers, read_body
 from mainstem.http.responses import respond, respond_problem
 from mainstem.json_errors import explain_json_error
 from mainstem.server.app import Mainstem
-from mainstem.server.edge.request_cycle import RequestCycle
+from mainstem.server.edge.heads import RequestHead
 
 PATH = "/_test/inject-error"
 
@@ -71,7 +71,7 @@ class FaultInjectingMainstem(Mainstem):
         super().__init__(*args, **kwargs)
         self.faults = []
 
-    def try_fast_append(self, cycle: RequestCycle) -> None:
+    def plan_fast_path(self, head: RequestHead) -> None:
         """Return None, so that every request goes through ASGI, where faults are injected."""
         return None
 

@@ -46,8 +46,12 @@ class Append(msgspec.Struct, frozen=True, gc=False):
     def apply(self, view: View) -> Appended:
         key = stream_key(self.path)
         state = lifecycle.check_alive(self.path, view.get(key), view.now_us, self.touched_us)
-        producer = self.producer
-        known = None if producer is None else self._known_producer(view, state, producer)
+        producer, known = self.producer, None
+        if producer is not None:
+            own_key = producer_key(self.path, producer.id)
+            known = view.get(own_key)
+            if known is not None and known.topic != state.topic:
+                known = None  # of an earlier stream at this path
         if state.closed:
             return self._retry_of_close(state, known)
         if self.content_type != state.content_type:
@@ -75,12 +79,8 @@ class Append(msgspec.Struct, frozen=True, gc=False):
         view.put(key, state)
         if producer is not None:
             known = ProducerState(state.topic, producer.epoch, producer.seq)
-            view.put(producer_key(self.path, producer.id), known)
+            view.put(own_key, known)
         return Appended(state, self.messages is not None, known)
-
-    def _known_producer(self, view: View, state: StreamState, producer: ProducerTuple) -> ProducerState | None:
-        known: ProducerState | None = view.get(producer_key(self.path, producer.id))
-        return known if known is not None and known.topic == state.topic else None
 
     def _check_content_type(self, state: StreamState) -> None:
         if self.messages is None:

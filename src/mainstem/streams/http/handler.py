@@ -34,7 +34,7 @@ from mainstem.long_work import run_sized
 from mainstem.streams.commands.create import Create, Created, Lifetime
 from mainstem.streams.commands.delete import Delete
 from mainstem.streams.commands.fork import Fork
-from mainstem.streams.http.append import append_reply, parse_messages, parsed_size, prepare_append
+from mainstem.streams.http.append import append_reply, parse_messages, parsed_size, prepare_append, read_append_headers
 from mainstem.streams.http.headers import parse_read, read_lifetime, read_retention
 from mainstem.streams.http.reads import ReadRequest, Reads
 from mainstem.streams.reading.reader import Streams, StreamSource
@@ -118,12 +118,14 @@ class StreamsHttp:
         body = await read_body(headers, receive, self.body_bytes_max)
         content_type = headers.get(b"content-type", b"")[: limits.CONTENT_TYPE_BYTES_MAX].decode("latin-1")
         size = parsed_size(content_type, body)
+        known = read_append_headers(headers)
         command = await run_sized(
-            size, limits.PARSE_INLINE_BYTES_MAX, prepare_append, self.streams, path, headers, body
+            size, limits.PARSE_INLINE_BYTES_MAX, prepare_append, self.streams, path, known, headers, body
         )
         done = await self.streams.log.submit(command)
         self.streams.touch(path, done.state)  # a retry that stores nothing still counts as use
-        await respond(send, *append_reply(headers, done))
+        status, reply = append_reply(done)
+        await respond(send, status, [*base_headers(headers), *reply])
 
     async def _create(self, path: str, headers: Headers, scope: Scope, receive: Receive, send: Send) -> None:
         content_type = text_header(headers, b"content-type", limits.CONTENT_TYPE_BYTES_MAX)

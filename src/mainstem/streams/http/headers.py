@@ -2,6 +2,8 @@
 
 import re
 
+import msgspec
+
 from mainstem import limits
 from mainstem.errors import BadHeader, BadQuery
 from mainstem.http.asgi import Headers, Scope
@@ -15,16 +17,29 @@ from mainstem.streams.states import ProducerTuple, Retention
 INTEGER = re.compile(rb"0|[1-9][0-9]{0,15}")
 
 
-def read_producer(headers: Headers) -> ProducerTuple | None:
+class ProducerHeaders(msgspec.Struct, frozen=True, gc=False):
+    """The headers of a producer, except Producer-Seq, the only one that changes with every request."""
+
+    id: str
+    epoch: int
+
+    def read_seq(self, headers: Headers) -> ProducerTuple:
+        """Return all that the headers say about the producer."""
+        return ProducerTuple(self.id, self.epoch, _integer(b"Producer-Seq", headers[b"producer-seq"]))
+
+
+def read_producer(headers: Headers) -> ProducerHeaders | None:
+    """Return what identifies the producer of a request; None if it has none. Its Producer-Seq is read later."""
     producer_id = text_header(headers, b"producer-id", limits.PRODUCER_ID_BYTES_MAX)
-    epoch, seq = headers.get(b"producer-epoch"), headers.get(b"producer-seq")
-    if producer_id is None and epoch is None and seq is None:
+    epoch = headers.get(b"producer-epoch")
+    has_seq = b"producer-seq" in headers
+    if producer_id is None and epoch is None and not has_seq:
         return None
-    if producer_id is None or epoch is None or seq is None:
+    if producer_id is None or epoch is None or not has_seq:
         raise BadHeader("Producer-Id, Producer-Epoch and Producer-Seq must be sent together")
     if not producer_id:
         raise BadHeader("Producer-Id is empty")
-    return ProducerTuple(producer_id, _integer(b"Producer-Epoch", epoch), _integer(b"Producer-Seq", seq))
+    return ProducerHeaders(producer_id, _integer(b"Producer-Epoch", epoch))
 
 
 def read_lifetime(headers: Headers) -> Lifetime:
@@ -56,9 +71,9 @@ def read_if_match(headers: Headers) -> Offset | None:
 
 
 def _integer(name: bytes, value: bytes) -> int:
-    if not INTEGER.fullmatch(value) or int(value) > limits.INTEGER_MAX:
-        raise BadHeader(f"{name.decode()} must be a whole number from 0 to 2^53-1")
-    return int(value)
+    if INTEGER.fullmatch(value) and (number := int(value)) <= limits.INTEGER_MAX:
+        return number
+    raise BadHeader(f"{name.decode()} must be a whole number from 0 to 2^53-1")
 
 
 def parse_read(headers: Headers, scope: Scope) -> tuple[str | None, Offset | Sentinel, str | None]:

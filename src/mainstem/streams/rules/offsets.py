@@ -24,7 +24,12 @@ class Offset(NamedTuple):
         return cls(int(match[1]), int(match[2]))
 
     def __str__(self) -> str:
-        return f"{self.read_seq:016d}_{self.position:016d}"
+        return encode_offset(self.read_seq, self.position).decode()
+
+
+def encode_offset(read_seq: int, position: int) -> bytes:
+    """Return an offset as clients see it."""
+    return b"%016d_%016d" % (read_seq, position)
 
 
 class Sentinel(Enum):
