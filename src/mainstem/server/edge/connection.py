@@ -228,7 +228,9 @@ class Connection(asyncio.Protocol):
 
     def reply_completed(self, close: bool) -> None:
         """Called when the reply is complete, even if the request is not."""
-        self.cycle = None
+        cycle, self.cycle = self.cycle, None
+        if cycle is not None:
+            cycle.handler = None  # they refer to each other, and only the garbage collector would free them
         machine = self.machine
         if close or self.closing or machine.reading is ENDED:
             machine.write(Write.CLOSE)

@@ -76,8 +76,9 @@ def _bad_json(error: msgspec.DecodeError, first: int = 0) -> BadJson:
 def _parse_array(body: bytes, messages_max: int) -> Messages:
     if len(body) <= limits.PARSE_INLINE_BYTES_MAX:
         parts = _array.decode(body)
-        _check_parts(parts, len(parts), messages_max)
-        return Messages(b",".join(parts) + b",", len(parts))
+        number = len(parts)
+        _check_parts(parts, number, messages_max)
+        return Messages(b",".join([*parts, b""]), number)
     end = len(body.rstrip(SPACE)) - 1
     if body[end:][:1] != b"]":
         raise BadJson("the body is not valid JSON: it begins with [ but does not end with ]")
@@ -111,9 +112,9 @@ def _check_size(size: int) -> None:
 def _check_parts(parts: list[msgspec.Raw], number: int, messages_max: int) -> None:
     if number > messages_max:
         raise TooManyMessages(f"the append has more than {messages_max} messages", limit_messages=messages_max)
-    for part in parts:
-        if len(part) > limits.JSON_DEPTH_MAX:  # a shorter message cannot be nested too deeply
-            _check_depth(bytes(part), limits.JSON_DEPTH_MAX - 1)
+    depth_max = limits.JSON_DEPTH_MAX
+    for part in [part for part in parts if len(part) > depth_max]:  # shorter ones cannot be nested too deeply
+        _check_depth(bytes(part), depth_max - 1)
 
 
 def _check_utf8(body: bytes) -> None:
