@@ -21,6 +21,7 @@ from mainstem.sync.states import (
 from mainstem.sync.validation.validators import FieldError, Validator
 
 NO_TOPIC = TopicId(0)
+EVENT = Kind.EVENT
 
 
 class Item(msgspec.Struct, frozen=True, gc=False):
@@ -58,19 +59,20 @@ class Submit(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def size(self) -> int:
-        return sum(len(item.event) for item in self.items)
+        return sum([len(item.event) for item in self.items])
 
     def needs(self) -> list[Key]:
         return [event_key(item.id) for item in self.items if item.refusal is None]
 
     def apply(self, view: View) -> tuple[Result, ...]:
         earlier: list[dict[str, Any]] = []
-        return tuple(self._submit(view, item, earlier) for item in self.items)
+        return tuple([self._submit(view, item, earlier) for item in self.items])
 
     def _submit(self, view: View, item: Item, earlier: list[dict[str, Any]]) -> Result:
         if item.refusal is not None:
             return Result(item.id, "rejected", view.now_us, None, item.refusal, item.errors)
-        known: EventEntry | None = view.get(event_key(item.id))
+        key = event_key(item.id)
+        known: EventEntry | None = view.get(key)
         if known is not None:
             if known.digest == item.digest:
                 return Result(item.id, "committed", known.committed_at_us, known.committed_id)
@@ -82,14 +84,9 @@ class Submit(msgspec.Struct, frozen=True, gc=False):
             if errors:
                 return Result(item.id, "rejected", view.now_us, None, "validation_failed", errors)
             earlier.append(event)
-        return self._commit(view, item)
-
-    def _commit(self, view: View, item: Item) -> Result:
         data = encode_stored(item.id, self.client_id, item.partitions, item.event)
-        committed_id = view.append(
-            Kind.EVENT, NO_TOPIC, 0, 0, 1, data, self.client_id, tags=item.partitions, origin=self.origin
-        )
-        view.put(event_key(item.id), EventEntry(item.digest, committed_id, view.now_us))
+        committed_id = view.append(EVENT, NO_TOPIC, 0, 0, 1, data, self.client_id, item.partitions, self.origin)
+        view.put(key, EventEntry(item.digest, committed_id, view.now_us))
         return Result(item.id, "committed", view.now_us, committed_id)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from itertools import count
 from typing import assert_never
 
@@ -10,7 +11,7 @@ from mainstem import limits
 from mainstem.access import Identity
 from mainstem.errors import MainstemError, SyncError
 from mainstem.log.records import Record
-from mainstem.long_work import run_sized
+from mainstem.long_work import run_long
 from mainstem.sync.commands import Result, Submit
 from mainstem.sync.hub import Hub
 from mainstem.sync.pages import PageReader
@@ -112,7 +113,10 @@ class SyncConnection:
         session = self.session
         msg_id: str | int | None = None
         try:
-            envelope, placeholder = await run_sized(len(text), limits.SYNC_INLINE_BYTES_MAX, parse_envelope, text)
+            if len(text) <= limits.SYNC_INLINE_BYTES_MAX:
+                envelope, placeholder = parse_envelope(text)
+            else:
+                envelope, placeholder = await run_long(parse_envelope, text)
             msg_id = envelope.msg_id
             await self._perform(session.receive(envelope, placeholder, self.log.clock_us()))
         except MainstemError as error:
@@ -134,13 +138,10 @@ class SyncConnection:
             for effect in effects:
                 match effect:
                     case Decode():
-                        request = await run_sized(
-                            len(effect.envelope.payload),
-                            limits.SYNC_INLINE_BYTES_MAX,
-                            decode_request,
-                            effect.envelope,
-                            effect.placeholder,
-                        )
+                        if len(effect.envelope.payload) <= limits.SYNC_INLINE_BYTES_MAX:
+                            request = decode_request(effect.envelope, effect.placeholder)
+                        else:
+                            request = await run_long(decode_request, effect.envelope, effect.placeholder)
                         following = session.decoded(request, log.clock_us())
                     case SubmitDrafts():
                         await self._submit(effect)
@@ -190,11 +191,11 @@ class SyncConnection:
 
     async def _submit(self, effect: SubmitDrafts) -> None:
         session, request = self.session, effect.request
-        await self.hub.draft_quota.acquire(session.client_id, effect.reply.drafts)
+        quota = self.hub.draft_quota
+        if not quota.try_acquire(session.client_id, effect.reply.drafts):
+            await quota.acquire(session.client_id, effect.reply.drafts)
         try:
-            items = await run_sized(
-                request.size,
-                limits.SYNC_INLINE_BYTES_MAX,
+            prepare = partial(
                 prepare_items,
                 request.drafts,
                 session.identity,
@@ -202,10 +203,11 @@ class SyncConnection:
                 keep_values=self.validate is not None,
                 uuids_only=session.options.uuids_only,
             )
+            items = prepare() if request.size <= limits.SYNC_INLINE_BYTES_MAX else await run_long(prepare)
             command = Submit(items, session.client_id, session.number, self.validate)
             self.log.enqueue(command, SubmitCaller(self, effect.reply))
         except BaseException:
-            self.hub.draft_quota.release(session.client_id, effect.reply.drafts)
+            quota.release(session.client_id, effect.reply.drafts)
             raise
         session.submitted(effect.reply)
         self._no_replies_waiting.clear()

@@ -19,14 +19,19 @@ class TokenBucket:
 
     def take(self, now_s: float) -> float:
         """Count one message and return 0, or return the seconds to wait before trying again, without counting it."""
-        most = float(limits.SYNC_MESSAGES_S_MAX)
-        self._tokens = min(most, self._tokens + max(0.0, now_s - self._updated_s) * most)
+        most = limits.SYNC_MESSAGES_S_MAX
+        tokens = self._tokens
+        if now_s > self._updated_s:
+            tokens += (now_s - self._updated_s) * most
+            if tokens > most:
+                tokens = float(most)
         self._updated_s = now_s
-        if self._tokens >= 1:
-            self._tokens -= 1
+        if tokens >= 1:
+            self._tokens = tokens - 1
             return 0.0
+        self._tokens = tokens
         # At least 10 ms: a timer for every single message would cost more than the messages do.
-        return max((1 - self._tokens) / most, 0.01)
+        return max((1 - tokens) / most, 0.01)
 
 
 class DraftQuota:
@@ -36,10 +41,16 @@ class DraftQuota:
         self._count: dict[str, int] = {}
         self._waiting: dict[str, deque[tuple[int, asyncio.Future[None]]]] = {}
 
+    def try_acquire(self, client_id: str, number: int) -> bool:
+        """Admit these drafts, if they need not wait, and return whether they were admitted."""
+        if client_id in self._waiting or not self._fits(client_id, number):
+            return False
+        self._add(client_id, number)
+        return True
+
     async def acquire(self, client_id: str, number: int) -> None:
         """Return when these drafts may go to the log. The connections of one client are served in order of arrival."""
-        if client_id not in self._waiting and self._fits(client_id, number):
-            self._add(client_id, number)
+        if self.try_acquire(client_id, number):
             return
         admitted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiter = (number, admitted)
@@ -60,7 +71,8 @@ class DraftQuota:
             self._count[client_id] = left
         else:
             self._count.pop(client_id, None)
-        self._admit(client_id)
+        if client_id in self._waiting:
+            self._admit(client_id)
 
     def _admit(self, client_id: str) -> None:
         waiting = self._waiting.get(client_id)

@@ -10,7 +10,7 @@ from mainstem.sync.connection import SyncConnection, VerifyTokens
 from mainstem.sync.hub import Hub
 from mainstem.sync.pages import PageReader
 from mainstem.sync.protocol.messages import OversizeMessage
-from mainstem.sync.protocol.session import SessionOptions, State
+from mainstem.sync.protocol.session import CLOSED, SessionOptions
 from mainstem.sync.send_queue import SendQueue
 from mainstem.sync.validation.validators import Validator
 
@@ -81,7 +81,7 @@ class SyncSocket:
             taken += 1
             if message["type"] == "websocket.disconnect":
                 return
-            if connection.session.state is State.CLOSED:
+            if connection.session.state is CLOSED:
                 continue
             text = message.get("text")
             size += len(text or message.get("bytes") or b"")

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 FRAME_HEAD_BYTES_MAX = 14
+# Looking up a member of an enum takes about 0.1 us.
+CONT, BINARY = Opcode.CONT, Opcode.BINARY
+DATA_OPCODES = frozenset([Opcode.TEXT, BINARY, CONT])
 # What the library logs about single connections only helps to debug the library.
 quiet = logging.getLogger("mainstem.server.edge.frames")
 quiet.setLevel(logging.CRITICAL)
@@ -174,7 +177,7 @@ class WebSocketConnection(asyncio.Protocol):
         for frame in self._protocol.events_received():
             assert isinstance(frame, Frame)
             self._parsing_bytes = max(0, self._parsing_bytes - len(frame.data) - FRAME_HEAD_BYTES_MAX)
-            if frame.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT) and not self._over:
+            if frame.opcode in DATA_OPCODES and not self._over:
                 self._take_fragment(frame)
         if self._protocol.parser_exc is not None:
             self._refuse()
@@ -184,16 +187,18 @@ class WebSocketConnection(asyncio.Protocol):
             self._close()
 
     def _take_fragment(self, frame: Frame) -> None:
-        if frame.opcode is not Opcode.CONT:
-            self._binary = frame.opcode is Opcode.BINARY
+        if frame.opcode is not CONT:
+            self._binary = frame.opcode is BINARY
         self._fragments.append(bytes(frame.data))
         self._fragment_bytes += len(frame.data)
         if frame.fin:
             data = self._fragments[0] if len(self._fragments) == 1 else b"".join(self._fragments)
             self._fragments.clear()
             self._fragment_bytes = 0
-            kind: Message = {} if self._binary else {"mainstem.text": True}
-            self._deliver({"type": "websocket.receive", "bytes": data, **kind})
+            message: Message = {"type": "websocket.receive", "bytes": data}
+            if not self._binary:
+                message["mainstem.text"] = True
+            self._deliver(message)
         elif len(self._fragments) > limits.WEBSOCKET_FRAGMENTS_MAX:
             self._fail(CloseCode.POLICY_VIOLATION, "too many fragments")
 

@@ -66,7 +66,7 @@ def prepare_items(
     With `uuids_only`, only ids that cannot be guessed are accepted. Ids are shared by all partitions, so a client that
     guesses the ids of others could find out whether they are in use, or use them first.
     """
-    return tuple(_prepare(draft, identity, placeholder, keep_values, uuids_only) for draft in drafts)
+    return tuple([_prepare(draft, identity, placeholder, keep_values, uuids_only) for draft in drafts])
 
 
 def _prepare(

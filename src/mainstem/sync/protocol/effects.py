@@ -13,14 +13,11 @@ from mainstem.sync.protocol.messages import Envelope, frame_text
 from mainstem.sync.protocol.requests import SubmitRequest
 
 
-class Send:
+class Send(msgspec.Struct, eq=False, gc=False):
     """Send a message to the client. Its WebSocket frame is built once, even if many connections send it."""
 
-    __slots__ = ("_frame", "payload")
-
-    def __init__(self, payload: bytes) -> None:
-        self.payload = payload
-        self._frame: bytes | None = None
+    payload: bytes
+    _frame: bytes | None = None
 
     @property
     def frame(self) -> bytes:
@@ -85,16 +82,13 @@ class ReadPage(msgspec.Struct, frozen=True, gc=False):
     limit: int
 
 
-class PendingReply:
+class PendingReply(msgspec.Struct, eq=False, gc=False):
     """A reply that keeps its position in the order of requests. Later replies wait until it has its message."""
 
-    __slots__ = ("drafts", "message", "msg_id", "single")
-
-    def __init__(self, msg_id: str | int | None, drafts: int = 0, *, single: bool = False) -> None:
-        self.msg_id = msg_id
-        self.drafts = drafts
-        self.single = single
-        self.message: Send | None = None
+    msg_id: str | int | None
+    drafts: int = 0
+    single: bool = False
+    message: Send | None = None
 
 
 class SubmitDrafts(msgspec.Struct, frozen=True, gc=False):

@@ -41,6 +41,8 @@ def normalise_filter(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _as_set(names: Sequence[str]) -> tuple[str, ...]:
+    if len(names) == 1:
+        return (_normalise_name(names[0]),)
     return tuple(sorted({_normalise_name(name) for name in names}))
 
 

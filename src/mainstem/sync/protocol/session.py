@@ -76,6 +76,9 @@ ALLOWED_TYPES: Final[dict[State, frozenset[str]]] = {
     State.CLOSED: frozenset(),
 }
 TYPES: Final = ALLOWED_TYPES[State.AWAIT_CONNECT] | ALLOWED_TYPES[State.ACTIVE]
+# Looking up a member of an enum takes about 0.1 us, and these are needed for every message.
+ACTIVE: Final = State.ACTIVE
+CLOSED: Final = State.CLOSED
 
 
 def _expired() -> SyncAuthFailed:
@@ -113,7 +116,7 @@ class Session:
     def receive(self, envelope: Envelope, placeholder: str | None, now_us: int) -> Effects:
         """Process one message. Its payload is decoded only if the session accepts its type in the current state."""
         self._msg_id = envelope.msg_id
-        if self.state is State.ACTIVE and self.identity.has_expired(now_us):
+        if self.state is ACTIVE and self.identity.has_expired(now_us):
             return self._refuse(_expired(), now_us)
         if envelope.type not in ALLOWED_TYPES[self.state]:
             return self._refuse(self._not_allowed(envelope.type), now_us)
@@ -129,7 +132,7 @@ class Session:
         return SyncBadRequest(f"{type_} is not allowed: the connection is closing")
 
     def decoded(self, request: Request, now_us: int) -> Effects:
-        if self.state is State.CLOSED:
+        if self.state is CLOSED:
             return ()
         match request:
             case SubmitRequest():
