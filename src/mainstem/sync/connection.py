@@ -3,16 +3,17 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from functools import partial
 from itertools import count
 from typing import assert_never
+
+import msgspec
 
 from mainstem import limits
 from mainstem.access import Identity
 from mainstem.errors import MainstemError, SyncError
 from mainstem.log.records import Record
 from mainstem.long_work import run_long
-from mainstem.sync.commands import Result, Submit
+from mainstem.sync.commands import Item, Result, Submit
 from mainstem.sync.hub import Hub
 from mainstem.sync.pages import PageReader
 from mainstem.sync.protocol.drafts import prepare_items
@@ -34,7 +35,7 @@ from mainstem.sync.protocol.effects import (
     WatchExpiry,
 )
 from mainstem.sync.protocol.messages import parse_envelope
-from mainstem.sync.protocol.requests import decode_request
+from mainstem.sync.protocol.requests import SubmitRequest, decode_request
 from mainstem.sync.protocol.session import Session, SessionOptions
 from mainstem.sync.send_queue import SendQueue
 from mainstem.sync.throttling import TokenBucket
@@ -47,14 +48,11 @@ UNEXPECTED = "an unexpected error occurred on the server; connect again, and see
 VerifyTokens = Callable[[str], Awaitable[Identity]]
 
 
-class SubmitCaller:
+class SubmitCaller(msgspec.Struct, eq=False):
     """Passes the outcome of a submit from the log to the session. To the log it looks like a future."""
 
-    __slots__ = ("connection", "reply")
-
-    def __init__(self, connection: "SyncConnection", reply: PendingReply) -> None:
-        self.connection = connection
-        self.reply = reply
+    connection: "SyncConnection"
+    reply: PendingReply
 
     def cancelled(self) -> bool:
         return False
@@ -195,15 +193,10 @@ class SyncConnection:
         if not quota.try_acquire(session.client_id, effect.reply.drafts):
             await quota.acquire(session.client_id, effect.reply.drafts)
         try:
-            prepare = partial(
-                prepare_items,
-                request.drafts,
-                session.identity,
-                request.placeholder,
-                keep_values=self.validate is not None,
-                uuids_only=session.options.uuids_only,
-            )
-            items = prepare() if request.size <= limits.SYNC_INLINE_BYTES_MAX else await run_long(prepare)
+            if request.size <= limits.SYNC_INLINE_BYTES_MAX:
+                items = self._prepare_items(request)
+            else:
+                items = await run_long(self._prepare_items, request)
             command = Submit(items, session.client_id, session.number, self.validate)
             self.log.enqueue(command, SubmitCaller(self, effect.reply))
         except BaseException:
@@ -211,6 +204,16 @@ class SyncConnection:
             raise
         session.submitted(effect.reply)
         self._no_replies_waiting.clear()
+
+    def _prepare_items(self, request: SubmitRequest) -> tuple[Item, ...]:
+        session = self.session
+        return prepare_items(
+            request.drafts,
+            session.identity,
+            request.placeholder,
+            keep_values=self.validate is not None,
+            uuids_only=session.options.uuids_only,
+        )
 
     def settle(self, reply: PendingReply, effects: Iterable[Immediate]) -> None:
         """Apply the effects of a submit's outcome and release its share of the draft quota."""

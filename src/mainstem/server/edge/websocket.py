@@ -1,4 +1,4 @@
-"""A WebSocket: the sans-I/O protocol of `websockets` parses frames, and an ASGI app handles the messages."""
+"""A WebSocket: `frames` and the sans-I/O protocol of `websockets` parse frames, an ASGI app handles the messages."""
 
 import asyncio
 import logging
@@ -12,6 +12,7 @@ from websockets.server import ServerProtocol
 
 from mainstem import limits
 from mainstem.server.edge.asgi import Message, make_scope
+from mainstem.server.edge.frames import FrameBoundary, read_text
 from mainstem.server.edge.heads import END, RequestHead
 from mainstem.server.edge.request_cycle import STATUS_LINES
 
@@ -47,6 +48,7 @@ class WebSocketConnection(asyncio.Protocol):
         self._connection = connection
         self._head = head
         self._protocol = ServerProtocol(max_size=server.message_bytes_max, logger=quiet)
+        self._boundary = FrameBoundary()
         self._response: Response | None = None
         self._denial: list[bytes] | None = None
         self._pending = b""
@@ -161,9 +163,7 @@ class WebSocketConnection(asyncio.Protocol):
                 self._pending[: limits.FRAMES_AT_ONCE_BYTES],
                 self._pending[limits.FRAMES_AT_ONCE_BYTES :],
             )
-            self._protocol.receive_data(part)
-            self._parsing_bytes += len(part)
-            self._take_frames()
+            self._parse(part)
         if self._pending and not self._queue and not self._refused:
             self._scheduled = True
             self.server.loop.call_soon(self._read_later)
@@ -172,6 +172,19 @@ class WebSocketConnection(asyncio.Protocol):
     def _read_later(self) -> None:
         self._scheduled = False
         self._read_on()
+
+    def _parse(self, data: bytes) -> None:
+        at = 0
+        if self._boundary.reached and not self._fragments:
+            while (found := read_text(data, at, self.server.message_bytes_max)) is not None:
+                text, at = found
+                self._deliver({"type": "websocket.receive", "bytes": text, "mainstem.text": True})
+        if at < len(data):
+            data = data[at:]
+            self._boundary.advance(data)
+            self._protocol.receive_data(data)
+            self._parsing_bytes += len(data)
+            self._take_frames()
 
     def _take_frames(self) -> None:
         for frame in self._protocol.events_received():

@@ -46,15 +46,17 @@ def encode_single_result(result: Result, now_us: int, msg_id: str | int | None) 
     return encode_message(type_, _describe_result(result), now_us, msg_id)
 
 
-def _describe_result(result: Result) -> dict[str, Any]:
+class CommittedResult(msgspec.Struct, frozen=True, gc=False):
+    id: str
+    status: str
+    committed_id: int | None
+    status_updated_at: str
+
+
+def _describe_result(result: Result) -> CommittedResult | dict[str, Any]:
     at = format_time(result.status_updated_at)
     if result.status == "committed":
-        return {
-            "id": result.id,
-            "status": "committed",
-            "committed_id": result.committed_id,
-            "status_updated_at": at,
-        }
+        return CommittedResult(result.id, result.status, result.committed_id, at)
     return {
         "id": result.id,
         "status": "rejected",
