@@ -62,6 +62,8 @@ class RequestHead(msgspec.Struct, gc=False):
 # Numbers that differ between the requests of one client, in the spellings that clients use. A length of 0 frames the
 # request differently, so numbers that begin with 0 are left where they are.
 NUMBERS = re.compile(rb"(\r\n(?:[Cc]ontent-[Ll]ength|[Pp]roducer-[Ss]eq): )([1-9][0-9]{0,15})(?=\r\n|\Z)")
+NUMBER_BYTES_MAX: Final = 16
+COUNTER: Final = b"producer-seq"
 ONE: Final = b"1"
 
 
@@ -72,9 +74,38 @@ class KnownHead(msgspec.Struct, gc=False):
     numbers: list[bytes]
     places: list[int]
     """Where the headers with these numbers are in `head.headers`."""
+    counter: int = 0
+    """Which of the numbers changes most often."""
+    before: bytes = b""
+    """The head up to that number; empty if it has no numbers."""
+    after: bytes = b""
+    """What follows that number, and the empty line at the end."""
 
-    def renumber(self, numbers: list[bytes], raw: bytes) -> RequestHead:
-        """Return a head of the same kind with other numbers, and remember it as the latest."""
+    def match(self, data: bytes) -> RequestHead | None:
+        """Return the head at the beginning of the data if it is the latest one, except perhaps for the counter."""
+        raw, before, after = self.head.raw, self.before, self.after
+        if data.startswith(raw) and data.startswith(END, len(raw)):
+            return self.head
+        if not before or not data.startswith(before):
+            return None
+        start = len(before)
+        end = data.find(b"\r", start, start + NUMBER_BYTES_MAX + 1)
+        number = data[start:end]
+        if end < 0 or not number.isdigit() or number.startswith(b"0") or not data.startswith(after, end):
+            return None
+        numbers = self.numbers.copy()
+        numbers[self.counter] = number
+        return self._renumber(numbers, data[: end + len(after) - len(END)])
+
+    def change(self, parts: list[bytes], raw: bytes) -> None:
+        """Make a head of this kind the latest. `parts` are its bytes, split at `NUMBERS`."""
+        numbers = parts[2::3]
+        if numbers:
+            self._renumber(numbers, raw)
+            middle = 3 * self.counter + 2
+            self.before, self.after = b"".join(parts[:middle]), b"".join([*parts[middle + 1 :], END])
+
+    def _renumber(self, numbers: list[bytes], raw: bytes) -> RequestHead:
         head = self.head
         assert head.fields is not None
         headers, fields, length = head.headers.copy(), head.fields.copy(), head.length
@@ -104,33 +135,43 @@ class Heads:
         """By the bytes of the head with 1 in place of each number; the oldest comes first."""
         self._known_bytes = 0
 
-    def parse(self, raw: bytes) -> RequestHead:
-        """Return the head in these bytes, which exclude the empty line at the end. It is shared: do not change it."""
+    def parse(self, raw: bytes) -> KnownHead:
+        """Return the head in these bytes, which exclude the empty line at the end, as the latest of its kind.
+
+        Heads are shared: do not change one.
+        """
         if len(raw) > limits.HEAD_KNOWN_BYTES_MAX:
-            return self._parse(raw)
+            return KnownHead(self._parse(raw), [], [])
         parts = NUMBERS.split(raw)
-        numbers = parts[2::3]
-        if numbers:
-            parts[2::3] = [ONE] * len(numbers)
-            kind = b"".join(parts)
-        else:
-            kind = raw
+        ones = parts.copy()
+        ones[2::3] = [ONE] * len(parts[2::3])
+        kind = b"".join(ones)
         known = self._known.get(kind)
-        if known is not None:
-            return known.head if numbers == known.numbers else known.renumber(numbers, raw)
-        head = self._parse(raw)
-        # A repeated name could be one of those with a number, and no handshake is sent twice.
-        if head.fields is not None and not head.websocket:
-            names = [name for name, _ in head.headers]
-            places = [names.index(begin[2:-2].lower()) for begin in parts[1::3]]
-            self._remember(kind, KnownHead(head, numbers, places))
-        return head
+        if known is None:
+            known = self._describe(self._parse(raw), parts)
+            # A repeated name could be one of those with a number, and no handshake is sent twice.
+            if known.head.fields is not None and not known.head.websocket:
+                self._remember(kind, known)
+        elif known.head.raw != raw:
+            known.change(parts, raw)
+        return known
 
     def _parse(self, raw: bytes) -> RequestHead:
         head = parse_head(raw)
         if self._plan is not None:
             head.plan = self._plan(head)
         return head
+
+    @staticmethod
+    def _describe(head: RequestHead, parts: list[bytes]) -> KnownHead:
+        """Return what to remember of a new head; `parts` are its bytes, split at `NUMBERS`."""
+        if head.fields is None:
+            return KnownHead(head, [], [])
+        names = [begin[2:-2].lower() for begin in parts[1::3]]
+        places = [[name for name, _ in head.headers].index(name) for name in names]
+        known = KnownHead(head, parts[2::3], places, names.index(COUNTER) if COUNTER in names else 0)
+        known.change(parts, head.raw)
+        return known
 
     def _remember(self, kind: bytes, known: KnownHead) -> None:
         self._known[kind] = known

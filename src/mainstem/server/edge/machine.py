@@ -5,7 +5,7 @@ from typing import Final
 from mainstem import limits
 from mainstem.errors import HeadTooLarge, MainstemError
 from mainstem.server.edge.bodies import ChunkedBody
-from mainstem.server.edge.heads import END, UNKNOWN_LENGTH, Heads, RequestHead, check_beginning
+from mainstem.server.edge.heads import END, UNKNOWN_LENGTH, Heads, KnownHead, RequestHead, check_beginning
 from mainstem.server.edge.states import IllegalEvent, Read, Reading, Write, Writing, after_read, after_write
 
 
@@ -55,8 +55,8 @@ class Machine:
         self.more = False
         """Whether more events can follow without new bytes; other connections should have their turn first."""
         self._heads = heads
-        self._last: RequestHead | None = None
-        """The head of the last request, because the next one often has the same."""
+        self._last: KnownHead | None = None
+        """The head of the last request, because that of the next one is often the same."""
         self._buffer = b""
         self._checked = 0
         self._skipped = False
@@ -96,8 +96,8 @@ class Machine:
 
     def _read_head(self) -> RequestHead | None:
         buffer, last = self._buffer, self._last
-        if last is not None and buffer.startswith(last.raw) and buffer.startswith(END, len(last.raw)):
-            return self._begin_request(last, buffer[len(last.raw) + 4 :])
+        if last is not None and (known := last.match(buffer)) is not None:
+            return self._begin_request(known, buffer[len(known.raw) + 4 :])
         if not self._skipped and buffer.startswith(b"\r\n"):  # RFC 9112, section 2.2: ignore one empty line
             self._skipped = True
             self._checked = 0
@@ -111,9 +111,9 @@ class Machine:
             check_beginning(buffer, self._checked)
             self._checked = len(buffer)
             return None
-        head = self._heads.parse(buffer[:end])
-        self._last = head if end <= limits.HEAD_KNOWN_BYTES_MAX else None
-        return self._begin_request(head, buffer[end + 4 :])
+        last = self._heads.parse(buffer[:end])
+        self._last = last if end <= limits.HEAD_KNOWN_BYTES_MAX else None
+        return self._begin_request(last.head, buffer[end + 4 :])
 
     def _begin_request(self, head: RequestHead, rest: bytes) -> RequestHead:
         self._checked = 0
