@@ -380,6 +380,20 @@ async def test_a_log_whose_callers_have_all_given_up_continues() -> None:
         assert await log.submit(Add("a")) == 1
 
 
+async def test_a_batch_of_callers_that_gave_up_does_not_hold_up_those_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "BATCH_COMMANDS_MAX", 10)
+    async with opened(MemoryStore()) as log:
+        gone = [asyncio.create_task(log.submit(Add("gone"))) for _ in range(25)]
+        stays = asyncio.create_task(log.submit(Add("stays")))
+        await turn()
+        for task in gone:
+            task.cancel()
+        await asyncio.gather(*gone, return_exceptions=True)
+        log.start()
+        assert await asyncio.wait_for(stays, SOON_S) == 1
+        assert log.store.head == 1
+
+
 async def test_a_caller_that_gives_up_during_the_commit_does_not_affect_it(tmp_path: Path, disk: FaultyDisk) -> None:
     async with on_disk(tmp_path, disk) as log:
         disk.hold_syncs()
