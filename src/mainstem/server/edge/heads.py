@@ -67,7 +67,7 @@ COUNTER: Final = b"producer-seq"
 ONE: Final = b"1"
 
 
-class KnownHead(msgspec.Struct, gc=False):
+class KnownHead(msgspec.Struct, weakref=True, eq=False):
     """The latest head of a kind, and its numbers."""
 
     head: RequestHead

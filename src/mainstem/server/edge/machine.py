@@ -1,6 +1,7 @@
 """One connection without its socket: bytes in, events out, one request at a time."""
 
 from typing import Final
+from weakref import ref
 
 from mainstem import limits
 from mainstem.errors import HeadTooLarge, MainstemError
@@ -55,8 +56,9 @@ class Machine:
         self.more = False
         """Whether more events can follow without new bytes; other connections should have their turn first."""
         self._heads = heads
-        self._last: KnownHead | None = None
-        """The head of the last request, because that of the next one is often the same."""
+        self._last: ref[KnownHead] | None = None
+        """The head of the last request, because that of the next one is often the same. Only `Heads` keeps it alive, so
+        that the heads of idle connections take no memory."""
         self._buffer = b""
         self._checked = 0
         self._skipped = False
@@ -95,9 +97,10 @@ class Machine:
         return None
 
     def _read_head(self) -> RequestHead | None:
-        buffer, last = self._buffer, self._last
-        if last is not None and (known := last.match(buffer)) is not None:
-            return self._begin_request(known, buffer[len(known.raw) + 4 :])
+        buffer = self._buffer
+        known = None if self._last is None else self._last()
+        if known is not None and (head := known.match(buffer)) is not None:
+            return self._begin_request(head, buffer[len(head.raw) + 4 :])
         if not self._skipped and buffer.startswith(b"\r\n"):  # RFC 9112, section 2.2: ignore one empty line
             self._skipped = True
             self._checked = 0
@@ -111,9 +114,9 @@ class Machine:
             check_beginning(buffer, self._checked)
             self._checked = len(buffer)
             return None
-        last = self._heads.parse(buffer[:end])
-        self._last = last if end <= limits.HEAD_KNOWN_BYTES_MAX else None
-        return self._begin_request(last.head, buffer[end + 4 :])
+        known = self._heads.parse(buffer[:end])
+        self._last = ref(known)
+        return self._begin_request(known.head, buffer[end + 4 :])
 
     def _begin_request(self, head: RequestHead, rest: bytes) -> RequestHead:
         self._checked = 0

@@ -1,5 +1,8 @@
 """The state machine of a connection, without a socket: what it accepts, refuses and ignores."""
 
+import gc
+import weakref
+
 import pytest
 
 from mainstem import limits
@@ -231,3 +234,26 @@ def test_nothing_is_read_after_the_clients_last_byte():
     assert machine.reading is Reading.ENDED
     machine.feed(b"k")
     assert machine.next_event() is None
+
+
+def test_a_connection_does_not_keep_the_head_of_its_last_request():
+    """Otherwise many idle connections could each keep a head that nobody sends again."""
+    known = Heads()
+    machine = Machine(known)
+    machine.feed(VALID)
+    drop = weakref.ref(known.parse(VALID.partition(b"\r\n\r\n")[0]))
+    assert isinstance(machine.next_event(), RequestHead)
+    known._known.clear()
+    gc.collect()
+    assert drop() is None
+
+
+def test_the_same_head_is_recognised_wherever_it_is_split():
+    requests = [
+        b"POST /v1/stream/a HTTP/1.1\r\nHost: test\r\nProducer-Seq: %d\r\nContent-Length: 2\r\n\r\nok" % seq
+        for seq in (1, 2, 2, 30, 4)
+    ]
+    raw = b"".join(requests)
+    expected = [(request.removesuffix(b"\r\n\r\nok"), b"ok") for request in requests]
+    for parts in [requests, [raw], single(raw), *cuts(raw)]:
+        assert [item if isinstance(item, str) else (item[0].raw, item[1]) for item in drive(parts)] == expected
