@@ -11,7 +11,16 @@ HANDSHAKE = (
     b"Sec-WebSocket-Version: 13",
     b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
 )
-FOREIGN = ["http://evil.example", "https://evil.example:4437", "null", "http://127.0.0.1.evil.example", "file://", ""]
+FOREIGN = [
+    "http://evil.example",
+    "https://evil.example:4437",
+    "null",
+    "http://127.0.0.1.evil.example",
+    "file://",
+    "",
+    "http://[",
+    "http://[:::::]",
+]
 LOCAL = [
     "http://localhost",
     "http://localhost:3000",
@@ -91,7 +100,7 @@ def test_an_invalid_origin_is_refused_at_the_start(start_thread, text):
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:4437", "127.0.0.1.evil.example", "localhost.evil.example"]
+    "host", ["evil.example", "evil.example:4437", "127.0.0.1.evil.example", "localhost.evil.example", "[:::::]"]
 )
 @pytest.mark.parametrize("target", ["/healthz", "/v1/streams", "/v1/stream/x"])
 def test_a_host_name_that_a_stranger_could_own_is_refused(client, host, target):

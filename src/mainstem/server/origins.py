@@ -36,16 +36,15 @@ class Origins:
         if origin is None:
             return
         text = origin.decode("latin-1").lower()
-        if text in self._allowed:
-            return
-        parts = urlsplit(text)
-        same_host = host is not None and parts.netloc == host.decode("latin-1").lower()
-        if parts.scheme not in ("http", "https") or not (same_host or _is_local(parts.hostname or "")):
+        if text not in self._allowed and not _may_command(text, host):
             raise OriginNotAllowed(f"pages of {text[:128]!r} may not send commands to this server")
 
     def _names_this_server(self, host: bytes) -> bool:
         """Return whether a host is allowed, an address, or a name that no stranger can own: local, or without a dot."""
-        name = (urlsplit("//" + host.decode("latin-1").lower()).hostname or "").removesuffix(".")
+        try:
+            name = (urlsplit("//" + host.decode("latin-1").lower()).hostname or "").removesuffix(".")
+        except ValueError:  # brackets around something that is not an address
+            return False
         return "." not in name or name in self._hosts or name.endswith(".localhost") or is_address(name)
 
 
@@ -62,6 +61,16 @@ def _parse_origin(text: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.path or parts.query or parts.fragment:
         raise SettingsError(f"allow_origin: {text!r} is not an origin such as https://app.example.com")
     return f"{parts.scheme}://{parts.netloc}"
+
+
+def _may_command(origin: str, host: bytes | None) -> bool:
+    """Return whether a page of this origin is local, or comes from the host that the request names."""
+    try:
+        parts = urlsplit(origin)
+    except ValueError:  # brackets that enclose no address
+        return False
+    same_host = host is not None and parts.netloc == host.decode("latin-1").lower()
+    return parts.scheme in ("http", "https") and (same_host or _is_local(parts.hostname or ""))
 
 
 def _is_local(name: str) -> bool:
