@@ -156,7 +156,7 @@ SSE_HEARTBEAT_S: Final = 15.0
 SEND_STALL_S_MAX: Final = 60.0
 """A reader that receives nothing for this long is disconnected."""
 LIVE_READERS_MAX: Final = 20_000
-"""Long-poll and SSE readers together, of streams and partitions, at about 15 KB each; each stream of a set counts. More
+"""Long-poll and SSE readers together, of streams and partitions, at about 5 KB each; each stream of a set counts. More
 get 429."""
 LIVE_READERS_PER_CLIENT_MAX: Final = 15_000
 """Live readers of one client, or of one address without tokens; a quarter stays free for all others. More get 429."""
@@ -202,6 +202,8 @@ TOPIC_HOT_BYTES_MAX: Final = 256 * KIB
 """How much data of one stream is kept in memory."""
 HOT_BYTES_MAX: Final = 32 * MIB
 """How much data of all streams is kept in memory."""
+FAN_OUT_AT_ONCE: Final = 250
+"""Readers that are sent an event before other work gets its turn: about a millisecond of the event loop."""
 TOPIC_FRAMES_MAX: Final = 16
 """SSE frames of a stream that readers share; readers at other positions encode their own."""
 

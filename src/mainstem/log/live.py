@@ -7,7 +7,7 @@ import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from mainstem import limits
 from mainstem.log.records import Chunk, Kind, Record, TopicId
@@ -19,10 +19,17 @@ OnWait = Callable[["asyncio.Future[bool]"], None]
 """Receives the future of a wait, so that it can end the wait early, for example when the client disconnects."""
 
 
+class ReaderGroup(Protocol):
+    """Readers that wait for the same data, without a task each."""
+
+    def wake(self) -> None:
+        """Look for new data soon. Must not raise an error, because the committer calls it."""
+
+
 class Topic:
     """A topic or tag that has watchers, or had some a moment ago."""
 
-    __slots__ = ("_chunks", "frames", "size", "version", "waiters", "watchers")
+    __slots__ = ("_chunks", "frames", "groups", "size", "version", "waiters", "watchers")
 
     def __init__(self) -> None:
         self.size = 0
@@ -31,6 +38,8 @@ class Topic:
         """Grows with every wake-up. Read it before the state, then wait until it differs."""
         self._chunks: deque[Chunk] = deque()
         self.waiters: set[asyncio.Future[bool]] = set()
+        self.groups: dict[Hashable, ReaderGroup] = {}
+        """The groups of waiting readers, by what their readers have in common."""
         self.frames: dict[Hashable, Any] = {}
         """What readers have encoded since the last wake-up, so that the other readers can send the same bytes."""
 
@@ -52,6 +61,8 @@ class Topic:
         for waiter in self.waiters:
             wake_waiter(waiter, changed=True)
         self.waiters.clear()
+        for group in self.groups.values():
+            group.wake()
 
     def read(self, start: int, bytes_max: int) -> Chunk | None:
         """Return data from exactly `start`, if it is still in memory."""
@@ -149,19 +160,28 @@ class Live:
 
     @contextmanager
     def watch(self, name: TopicId | str) -> Iterator[Topic]:
+        """Watch a topic or a tag for the duration of a `with` block."""
+        topic = self.add_reader(name)
+        try:
+            yield topic
+        finally:
+            self.remove_reader(name)
+
+    def add_reader(self, name: TopicId | str) -> Topic:
         """Watch a topic or a tag. While it is watched, a topic's new data is kept in memory for a while."""
         topic = self._topics.get(name)
         if topic is None:
             topic = self._topics[name] = Topic()
         topic.watchers += 1
         self.readers += 1
-        try:
-            yield topic
-        finally:
-            self.readers -= 1
-            topic.watchers -= 1
-            if topic.watchers == 0 and name not in self._recent and self._topics.get(name) is topic:
-                del self._topics[name]
+        return topic
+
+    def remove_reader(self, name: TopicId | str) -> None:
+        self.readers -= 1
+        topic = self._topics[name]
+        topic.watchers -= 1
+        if topic.watchers == 0 and name not in self._recent:
+            del self._topics[name]
 
     def read(self, name: TopicId, start: int, bytes_max: int) -> Chunk | None:
         """Return a topic's data from exactly `start`, if it is still in memory."""

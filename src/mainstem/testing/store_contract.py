@@ -21,7 +21,7 @@ import msgspec
 
 from mainstem.log.commands import Key, Space, State
 from mainstem.log.records import RECORD_BYTES, CommittedId, Counts, Extent, Kind, Outline, Record, TopicId
-from mainstem.log.store.base import Store
+from mainstem.log.store.base import UNKNOWN, Store
 from mainstem.testing.loops import run
 
 C = TypeVar("C", bound="StoreContract")
@@ -175,6 +175,14 @@ class StoreContract(ABC):
         assert await store.get_many([*saved, note("none")]) == {**saved, note("none"): None}
         assert await store.get_many([count("7"), count("7")]) == {count("7"): Count(7)}
         assert await store.get_many([]) == {}
+
+    @over_store
+    async def test_a_state_that_is_in_memory_is_current(self, store: Store) -> None:
+        for state in (Count(1), Count(2), None):
+            await store.save({count("a"): state}, [], CommittedId(0))
+            assert store.peek(count("a")) in (state, UNKNOWN)
+            assert await store.get(count("a")) == state
+            assert store.peek(count("a")) in (state, UNKNOWN)
 
     @over_store
     async def test_a_saved_state_replaces_the_one_before(self, store: Store) -> None:

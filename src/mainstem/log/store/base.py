@@ -2,11 +2,14 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from mainstem import limits
 from mainstem.log.commands import Key, Space, State
 from mainstem.log.records import DATA_KINDS, Chunk, CommittedId, Counts, Extent, Kind, Outline, Record, TopicId
+
+UNKNOWN: Final = object()
+"""What `Store.peek` returns for a state that is not in memory."""
 
 
 class HeadMoved(Exception):
@@ -114,6 +117,10 @@ class Store(ABC):
     @abstractmethod
     async def get(self, key: Key) -> Any:
         """Return one durable state, for a reader; None if there is none."""
+
+    def peek(self, key: Key) -> Any:
+        """Return what `get` would return, if that needs no wait, or else UNKNOWN."""
+        return UNKNOWN
 
     @abstractmethod
     async def get_many(self, keys: Sequence[Key]) -> dict[Key, Any]:

@@ -57,6 +57,9 @@ class MemoryStore(Store):
     async def get(self, key: Key) -> Any:
         return self._states.get(key)
 
+    def peek(self, key: Key) -> Any:
+        return self._states.get(key)
+
     async def get_many(self, keys: Sequence[Key]) -> dict[Key, Any]:
         return {key: self._states.get(key) for key in keys}
 

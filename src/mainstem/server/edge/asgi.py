@@ -9,7 +9,7 @@ from urllib.parse import unquote
 from mainstem.errors import MainstemError
 from mainstem.http.asgi import Scope
 from mainstem.server.edge.heads import RequestHead
-from mainstem.server.edge.request_cycle import RequestCycle
+from mainstem.server.edge.request_cycle import Handler, RequestCycle
 
 if TYPE_CHECKING:
     from mainstem.server.edge.connection import Connection
@@ -38,7 +38,18 @@ def make_scope(connection: "Connection", head: RequestHead) -> Scope:
 class AsgiHandler:
     """One call of the app, in a task of its own."""
 
-    __slots__ = ("_app", "_complete", "_delivered", "_head", "_left", "_pieces", "_waiter", "backlog", "cycle")
+    __slots__ = (
+        "_app",
+        "_complete",
+        "_delivered",
+        "_detached",
+        "_head",
+        "_left",
+        "_pieces",
+        "_waiter",
+        "backlog",
+        "cycle",
+    )
 
     def __init__(self, app: Any, cycle: RequestCycle) -> None:
         self.cycle = cycle
@@ -47,6 +58,7 @@ class AsgiHandler:
         self._pieces: deque[bytes] = deque()
         self._complete = False
         self._delivered = False
+        self._detached = False
         self._left = False
         self._head = b""
         self._waiter: asyncio.Future[None] | None = None
@@ -79,20 +91,38 @@ class AsgiHandler:
         scope["type"] = "http"
         scope["method"] = head.method.decode("ascii")
         scope["scheme"] = "https" if connection.secure else "http"
-        scope["extensions"] = {"mainstem.abort": connection.abort}
+        scope["extensions"] = {"mainstem.abort": connection.abort, "mainstem.detach": self.detach}
         try:
             await self._app(scope, self.receive, self.send)
         except Exception:
             logger.exception("an unexpected error occurred while handling a request")
             self._fail()
         else:
-            if cycle.complete or cycle.lost:
+            if self._detached or cycle.complete or cycle.lost:
                 return
             if self._left:
                 cycle.abort()  # the client closed its half, and the app took that for a disconnect
             else:
                 logger.error("the app returned before its reply was complete")
                 self._fail()
+
+    def detach(self, handler: Handler) -> RequestCycle | None:
+        """Let another handler finish the reply, so that the app can return before it is complete.
+
+        Returns None if the app must finish the reply itself: the client is leaving, or needs no chunks.
+        """
+        cycle = self.cycle
+        if self._left or self._head or not self._complete or cycle.lost or not cycle.chunked:
+            return None
+        self._detached = True
+        cycle.handler = handler
+        return cycle
+
+    def resume(self) -> None:
+        """Run an app that continues a detached reply."""
+        self._complete = self._delivered = True
+        self.cycle.handler = self
+        self.cycle.connection.server.run(self.run())
 
     def _fail(self) -> None:
         """Reply with an internal error, or abort the connection if the app's reply has begun."""

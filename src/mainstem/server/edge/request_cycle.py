@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
@@ -172,6 +172,15 @@ class RequestCycle(msgspec.Struct, eq=False):
             self.connection.send(b"0\r\n\r\n")
         self.connection.machine.write(Write.END)
         self.connection.reply_completed(self._close)
+
+    @property
+    def chunked(self) -> bool:
+        """Whether the reply has begun, and its parts are sent as chunks."""
+        return self._chunked
+
+    def resume(self, app: Any) -> None:
+        """Continue a reply that another handler had taken over, in an ASGI app."""
+        self.connection.server.resume(self, app)
 
     def abort(self) -> None:
         """Abort the connection, so that the client does not mistake a part of the reply for all of it."""

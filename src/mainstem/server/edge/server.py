@@ -112,6 +112,10 @@ class EdgeServer:
         self.run(handler.run())
         return handler
 
+    def resume(self, cycle: RequestCycle, app: Any) -> None:
+        """Continue a detached reply in an ASGI app."""
+        AsgiHandler(app, cycle).resume()
+
     def upgrade(self, connection: Connection, head: RequestHead, rest: bytes) -> None:
         """Turn an HTTP connection into a WebSocket."""
         websocket = WebSocketConnection(self, connection, head)

@@ -131,6 +131,7 @@ class FaultInjectingMainstem(Mainstem):
         if fault.delay_ms or fault.jitter_ms:
             await asyncio.sleep((fault.delay_ms + random.random() * fault.jitter_ms) / 1000)
         abort: Callable[[], None] = scope["extensions"]["mainstem.abort"]
+        del scope["extensions"]["mainstem.detach"]  # a detached reply would not pass through `FaultInjectingSend`
         if fault.drop_connection:
             abort()
         elif fault.status is not None:

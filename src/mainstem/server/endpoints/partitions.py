@@ -60,6 +60,15 @@ class PartitionSource:
         self.name = self.key = name
         self.tail = Offset(0, 0)
 
+    @property
+    def in_memory(self) -> bool:
+        return False
+
+    def copy(self) -> "PartitionSource":
+        source = PartitionSource(self.log, self.name)
+        source.tail = self.tail
+        return source
+
     def add_reader(self) -> None:
         pass
 

@@ -9,8 +9,9 @@ from mainstem.http.compression import ENCODERS, choose_encoding
 from mainstem.http.responses import CORS_HEADERS, NO_STORE, respond
 from mainstem.log.commit import CommitLog
 from mainstem.streams.jitter import draw_cursor_jitter_s
-from mainstem.streams.reading.live import LiveReads, LiveSource
+from mainstem.streams.reading.live import LiveReads
 from mainstem.streams.reading.reader import Page
+from mainstem.streams.reading.sources import LiveSource
 from mainstem.streams.rules import content_types, json_mode
 from mainstem.streams.rules.cursors import next_cursor
 from mainstem.streams.rules.etags import make_etag, matches

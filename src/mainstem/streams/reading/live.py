@@ -6,52 +6,27 @@ behind.
 """
 
 import asyncio
-from typing import Protocol
 
 from mainstem import limits
 from mainstem.errors import OffsetGone, StreamGone, StreamNotFound
 from mainstem.http.asgi import Receive, Scope, Send
 from mainstem.log.commit import CommitLog
 from mainstem.log.live import Topic, wait_for_change
-from mainstem.log.records import TopicId
 from mainstem.streams.jitter import draw_cursor_jitter_s
 from mainstem.streams.reading.pump import (
     EVENT_STREAM,
     DisconnectWatcher,
     Progress,
-    reserve_readers,
-    send_event_stream,
+    draw_deadline,
+    send_events,
     token_seconds_left,
 )
 from mainstem.streams.reading.reader import Page
+from mainstem.streams.reading.sources import LiveSource, Tail
+from mainstem.streams.reading.waiting import Detach, LiveReader, SharedFeed, WaitingReaders
 from mainstem.streams.rules import content_types, json_mode, sse
 from mainstem.streams.rules.cursors import current_interval, is_ahead, next_cursor
 from mainstem.streams.rules.offsets import Offset
-
-Tail = tuple[Offset, bool]
-"""The end of a source, and whether it is closed."""
-
-
-class LiveSource(Protocol):
-    """A stream or a partition that can be read live."""
-
-    content_type: str
-
-    @property
-    def key(self) -> TopicId | str:
-        """The topic or tag whose records wake its readers."""
-
-    def add_reader(self) -> None:
-        """Count a live reader that begins."""
-
-    def remove_reader(self) -> None:
-        """Stop counting a live reader that ends."""
-
-    async def refresh(self) -> Tail:
-        """Return the current end; raise if the source no longer exists. Later calls of `read` return nothing after this
-        end."""
-
-    async def read(self, at: Offset, bytes_max: int) -> Page: ...
 
 
 class LiveReads:
@@ -59,6 +34,7 @@ class LiveReads:
         self.log = log
         self.live = log.live
         self.long_poll_s = long_poll_s
+        self._waiting = WaitingReaders(log.live, self._resume)
 
     async def wait(self, source: LiveSource, start: Offset, scope: Scope, receive: Receive) -> Tail | None:
         """Return the end of the source once it is after `start`, or when the wait times out. Return None if the client
@@ -66,25 +42,23 @@ class LiveReads:
         tail = await source.refresh()
         if _has_news(tail, start):
             return tail
-        with reserve_readers(self.live, scope):
-            loop = asyncio.get_running_loop()
-            deadline = loop.time() + min(self.long_poll_s, token_seconds_left(scope, self.log.clock_us()))
-            client = DisconnectWatcher(receive)
-            source.add_reader()
-            try:
-                with self.live.watch(source.key) as topic:
-                    while True:
-                        seen = topic.version
-                        tail = await source.refresh()
-                        left_s = deadline - loop.time()
-                        if _has_news(tail, start) or left_s <= 0 or self.live.closing:
-                            return tail
-                        await wait_for_change((topic,), (seen,), left_s, client.end_on_disconnect)
-                        if client.disconnected:
-                            return None
-            finally:
-                source.remove_reader()
-                client.close()
+        reader = LiveReader(self.live, source, scope)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + min(self.long_poll_s, token_seconds_left(scope, self.log.clock_us()))
+        client = DisconnectWatcher(receive)
+        try:
+            while True:
+                seen = reader.topic.version
+                tail = await source.refresh()
+                left_s = deadline - loop.time()
+                if _has_news(tail, start) or left_s <= 0 or self.live.closing:
+                    return tail
+                await wait_for_change((reader.topic,), (seen,), left_s, client.end_on_disconnect)
+                if client.disconnected:
+                    return None
+        finally:
+            reader.leave()
+            client.close()
 
     async def stream_events(
         self, source: LiveSource, start: Offset, cursor: str | None, scope: Scope, receive: Receive, send: Send
@@ -92,38 +66,81 @@ class LiveReads:
         headers = EVENT_STREAM
         if not content_types.is_text(source.content_type):
             headers = [*headers, (b"stream-sse-data-encoding", b"base64")]
-        with reserve_readers(self.live, scope):
+        reader = LiveReader(self.live, source, scope)
+        try:
             await source.read(start, 1)  # an invalid offset must give an error response, not an event stream
-            source.add_reader()
+            reader.deadline = draw_deadline(self.log, scope)
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            feed = SourceFeed(self.log, source, reader.topic, start, cursor)
+            await self._send_events(reader, feed, scope, receive, send)
+        finally:
+            if not reader.waits:
+                reader.leave()
+
+    async def _send_events(
+        self, reader: LiveReader, feed: SharedFeed, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Send events until the response ends, or until the reader waits without a task."""
+        detach: Detach | None = (scope.get("extensions") or {}).get("mainstem.detach")
+
+        def wait_elsewhere() -> bool:
+            reply = None if detach is None else detach(reader)
+            if reply is None:
+                return False
+            self._waiting.add(reader, feed, reply)
+            return True
+
+        await send_events(self.log, (reader.topic,), feed, reader.deadline, receive, send, wait_elsewhere)
+
+    def _resume(self, reader: LiveReader, feed: SharedFeed) -> None:
+        """Continue the response of a reader whose client did not keep up."""
+
+        async def continue_response(scope: Scope, receive: Receive, send: Send) -> None:
             try:
-                with self.live.watch(source.key) as topic:
-                    feed = SourceFeed(self.log, source, topic, start, cursor)
-                    await send_event_stream(self.log, (topic,), feed, headers, scope, receive, send)
+                # This waits until the client has received what it was sent.
+                await send({"type": "http.response.body", "body": b"", "more_body": True})
+                await self._send_events(reader, feed, scope, receive, send)
             finally:
-                source.remove_reader()
+                if not reader.waits:
+                    reader.leave()
+
+        reader.reply.resume(continue_response)
 
 
 class SourceFeed:
     """The events of one source for one reader. Readers at the same offset share the encoded bytes of an event."""
 
-    __slots__ = ("_at", "_cursor", "_log", "_sent", "_source", "_topic")
+    __slots__ = ("_at", "_cursor", "_log", "_sent", "_topic", "source")
 
     def __init__(self, log: CommitLog, source: LiveSource, topic: Topic, start: Offset, cursor: str | None) -> None:
+        self.source = source
         self._log = log
-        self._source = source
         self._topic = topic
         self._at = start
         self._cursor = cursor
+        """The cursor of the client, while it is ahead."""
         self._sent: Tail | None = None
         """The end up to which everything has been sent."""
 
+    @property
+    def position(self) -> tuple[Offset, Tail | None, str | None]:
+        return self._at, self._sent, self._cursor
+
+    def copy(self, position: tuple[Offset, Tail | None, str | None]) -> "SourceFeed":
+        at, sent, cursor = position
+        feed = SourceFeed(self._log, self.source.copy(), self._topic, at, cursor)
+        feed._sent = sent
+        return feed
+
     async def next_events(self) -> tuple[bytes, Progress]:
         try:
-            tail = await self._source.refresh()
+            tail = await self.source.refresh()
             if tail == self._sent:
                 return b"", "caught up"
             now_us = self._log.clock_us()
-            shared = self._cursor is None or not is_ahead(self._cursor, now_us)
+            if self._cursor is not None and not is_ahead(self._cursor, now_us):
+                self._cursor = None
+            shared = self._cursor is None
             key = (self._at, tail, current_interval(now_us))
             frames = self._topic.frames
             frame = frames.get(key) if shared else None
@@ -143,12 +160,12 @@ class SourceFeed:
 
     async def _encode_next(self, now_us: int) -> tuple[bytes, Offset, bool]:
         """Return the next events, the offset after them, and whether that is the end of the source."""
-        page = await self._source.read(self._at, limits.SSE_EVENT_BYTES)
+        page = await self.source.read(self._at, limits.SSE_EVENT_BYTES)
         cursor = next_cursor(self._cursor, now_us, draw_cursor_jitter_s())
         if len(page.data) <= limits.ENCODE_INLINE_BYTES_MAX:
-            events, end = _encode_page(self._source.content_type, page, cursor)
+            events, end = _encode_page(self.source.content_type, page, cursor)
         else:
-            events, end = await asyncio.to_thread(_encode_page, self._source.content_type, page, cursor)
+            events, end = await asyncio.to_thread(_encode_page, self.source.content_type, page, cursor)
         return events, end, page.up_to_date
 
 

@@ -6,7 +6,7 @@ when the caller's token expires, when the client disconnects, or when the server
 
 import asyncio
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, Literal, Protocol
 
@@ -71,6 +71,16 @@ class DisconnectWatcher:
 @contextmanager
 def reserve_readers(live: Live, scope: Scope, count: int = 1) -> Iterator[None]:
     """Count a live reader of `count` topics. Raise an error above the server's limit or the caller's share."""
+    owner = count_readers(live, scope, count)
+    try:
+        yield
+    finally:
+        live.shares.release(owner, Share.LIVE_READERS, count)
+
+
+def count_readers(live: Live, scope: Scope, count: int = 1) -> str:
+    """Count live readers for their caller, and return its name. Raise an error above the server's limit or the caller's
+    share."""
     if live.readers + count > limits.LIVE_READERS_MAX:
         raise TooManyReaders(
             f"the server already has {live.readers} live readers, and allows {limits.LIVE_READERS_MAX}",
@@ -78,14 +88,21 @@ def reserve_readers(live: Live, scope: Scope, count: int = 1) -> Iterator[None]:
             limit_readers=limits.LIVE_READERS_MAX,
         )
     owner = name_caller(scope["mainstem.identity"], scope.get("client"))
-    with live.shares.hold(owner, Share.LIVE_READERS, count):
-        yield
+    live.shares.take(owner, Share.LIVE_READERS, count)
+    return owner
 
 
 def token_seconds_left(scope: Scope, now_us: int) -> float:
     """Return how long a live read may last: it ends when the caller's token expires."""
     identity: Identity = scope["mainstem.identity"]
     return math.inf if identity.expires_at_s is None else identity.expires_at_s - now_us / 1_000_000
+
+
+def draw_deadline(log: CommitLog, scope: Scope) -> float:
+    """Return when an event stream ends, on the clock of the event loop."""
+    # Without jitter, all readers of a popular stream would reconnect in the same second.
+    lifetime_s = min(add_jitter(limits.SSE_LIFETIME_S, 0.1), token_seconds_left(scope, log.clock_us()))
+    return asyncio.get_running_loop().time() + lifetime_s
 
 
 async def send_event_stream(
@@ -98,11 +115,28 @@ async def send_event_stream(
     send: Send,
 ) -> None:
     """Respond with the events of a feed, asking it for more whenever one of the topics changes."""
-    loop = asyncio.get_running_loop()
-    # Without jitter, all readers of a popular stream would reconnect in the same second.
-    lifetime_s = min(add_jitter(limits.SSE_LIFETIME_S, 0.1), token_seconds_left(scope, log.clock_us()))
-    deadline = loop.time() + lifetime_s
     await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send_events(log, topics, feed, draw_deadline(log, scope), receive, send)
+
+
+def _never_wait() -> bool:
+    return False
+
+
+async def send_events(
+    log: CommitLog,
+    topics: Sequence[Topic],
+    feed: Feed,
+    deadline: float,
+    receive: Receive,
+    send: Send,
+    wait_elsewhere: Callable[[], bool] = _never_wait,
+) -> None:
+    """Send the events of a feed and the end of the response.
+
+    Call `wait_elsewhere` when the feed has no more events. If it returns True, it takes over the rest of the response.
+    """
+    loop = asyncio.get_running_loop()
     client = DisconnectWatcher(receive)
     try:
         seen = [topic.version for topic in topics]
@@ -115,6 +149,8 @@ async def send_event_stream(
             left_s = deadline - loop.time()
             if progress == "ended" or left_s <= 0 or log.live.closing:
                 break
+            if seen == [topic.version for topic in topics] and not client.disconnected and wait_elsewhere():
+                return
             wait_s = min(left_s, limits.SSE_HEARTBEAT_S)
             if await wait_for_change(topics, seen, wait_s, client.end_on_disconnect):
                 seen = [topic.version for topic in topics]  # before the next read, so that nothing is missed

@@ -9,6 +9,7 @@ from mainstem import limits
 from mainstem.errors import BadOffset, OffsetGone, StreamNotFound
 from mainstem.log.commit import CommitLog
 from mainstem.log.records import Chunk, TopicId
+from mainstem.log.store.base import UNKNOWN
 from mainstem.long_work import run_sized
 from mainstem.streams.commands.trim import Trim
 from mainstem.streams.reading.large_records import LargeRecords
@@ -248,12 +249,21 @@ class Streams:
 class StreamSource:
     """One incarnation of a stream, for its live readers."""
 
+    __slots__ = ("content_type", "key", "name", "state", "streams")
+
     def __init__(self, streams: Streams, path: str, state: StreamState) -> None:
         self.streams = streams
         self.name = path
         self.state = state
         self.content_type = state.content_type
         self.key = state.topic
+
+    @property
+    def in_memory(self) -> bool:
+        return self.streams.log.store.peek(stream_key(self.name)) is not UNKNOWN
+
+    def copy(self) -> "StreamSource":
+        return StreamSource(self.streams, self.name, self.state)
 
     def add_reader(self) -> None:
         self.streams.add_live_reader(self.name)

@@ -19,7 +19,7 @@ from mainstem import limits
 from mainstem.errors import RETRY_AFTER, MainstemError, StoreFailed, StoreFull, StoreUnusable
 from mainstem.log.commands import Key, Space, State
 from mainstem.log.records import RECORD_BYTES, Chunk, CommittedId, Counts, Extent, Outline, Record, TopicId
-from mainstem.log.store.base import Store
+from mainstem.log.store.base import UNKNOWN, Store
 from mainstem.log.store.cache import StateCache
 from mainstem.log.store.sqlite import queries
 from mainstem.log.store.sqlite.connections import STORE_NAME, DirectoryLock, open_reader
@@ -289,6 +289,11 @@ class SqliteStore(Store):
         if key in self._cache:
             return self._cache[key]
         return (await self.get_many([key]))[key]
+
+    def peek(self, key: Key) -> Any:
+        if key in self._cache:
+            return self._cache[key]
+        return self._recent.state(key) if key in self._recent else UNKNOWN
 
     async def get_many(self, keys: Sequence[Key]) -> dict[Key, Any]:
         states = {key: self._cache[key] for key in keys if key in self._cache}
