@@ -106,6 +106,9 @@ LARGE_RECORD_BYTES_MIN: Final = MIB
 """A smaller append is read from the store again for each page or event."""
 LARGE_RECORDS_BYTES_MAX: Final = 128 * MIB
 """Larger appends that are kept in memory for readers that read them in pieces."""
+PAGE_CACHE_BYTES_MAX: Final = 64 * MIB
+"""Catch-up responses that are kept in memory, because others may read the same pages soon. One that is larger than an
+eighth of this is not kept."""
 ENCODE_INLINE_BYTES_MAX: Final = MIB
 """Larger pages and events are encoded in a thread: copying 64 MiB takes about 30 ms."""
 LOG_PAGE_BYTES: Final = 4 * MIB

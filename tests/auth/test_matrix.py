@@ -259,3 +259,29 @@ def test_an_append_with_a_cached_token_takes_the_fast_path(guarded, client, path
     for _ in range(3):
         assert client.post(ROOT + path, headers=headers, content=b"x").status_code == 204
     assert ordinary == ["PUT"]
+
+
+def test_a_read_with_a_cached_token_takes_the_fast_path_and_stays_private(guarded, client, path, monkeypatch):
+    gate = guarded.server.app.gate
+    ordinary = []
+
+    async def admit(scope, *rest):
+        ordinary.append(scope["method"])
+        return await type(gate).admit(gate, scope, *rest)
+
+    headers = bearer(guarded.secret.token(streams=[path]))
+    assert client.put(ROOT + path, headers={**TEXT, **headers}, content=b"data").status_code == 201
+    first = client.get(ROOT + path, headers=headers)
+    monkeypatch.setattr(gate, "admit", admit)
+    second = client.get(ROOT + path, headers=headers)
+    assert ordinary == []
+    assert (second.status_code, second.content) == (200, b"data")
+    assert first.headers.pop("date")
+    assert second.headers.pop("date")
+    assert first.headers == second.headers
+    assert second.headers["cache-control"].startswith("private")
+    other = bearer(guarded.secret.token(streams=["elsewhere"]))
+    for _ in range(2):  # first with an unknown token, then with a known one
+        assert client.get(ROOT + path, headers=other).status_code == 403
+    assert client.get(ROOT + path).status_code == 401
+    assert client.get(f"{ROOT}{path}?offset=-1&token=abc", headers=headers).status_code == 400

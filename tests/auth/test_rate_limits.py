@@ -62,3 +62,10 @@ def test_the_handshake_of_a_websocket_counts_for_its_address(secret_file, start_
         assert replies[2].headers["retry-after"] == "1"
         token = bearer(issuer.token(client_id="c", admin=True))
         assert connect_to(server).get("/v1/streams", headers=token).status_code == (200 if settings else 429)
+
+
+def test_reads_from_memory_count_like_all_others(start_thread, connect_to, clock):
+    client = connect_to(start_thread(store="memory", max_requests_per_second=5, clock_us=clock))
+    client.put("/v1/stream/a", headers={"content-type": "text/plain"}, content=b"x")
+    statuses = [client.get("/v1/stream/a").status_code for _ in range(6)]
+    assert statuses == [200] * 4 + [429] * 2

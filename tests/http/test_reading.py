@@ -328,3 +328,104 @@ def test_every_reply_is_safe_and_readable_from_another_origin(client, text_strea
         exposed = {name.strip().lower() for name in reply.headers["access-control-expose-headers"].split(",")}
         sent = {name for name in reply.headers if name.startswith(("stream-", "producer-"))}
         assert sent | {"etag", "location"} <= exposed
+
+
+# The fast path
+
+
+@pytest.fixture
+def slow_reads(server, monkeypatch):
+    """Count the reads that do not take the fast path."""
+    reads = server.app.endpoints.streams.reads
+    slow = []
+
+    async def respond(source, *args, **options):
+        slow.append(source.name)
+        await type(reads).respond(reads, source, *args, **options)
+
+    monkeypatch.setattr(reads, "respond", respond)
+    return slow
+
+
+@pytest.mark.parametrize(
+    "content_type", ["text/plain", "application/json", "application/octet-stream", "text/html", "image/svg+xml"]
+)
+@pytest.mark.parametrize("closed", [{}, CLOSE], ids=["open", "closed"])
+def test_the_fast_path_and_the_general_path_give_the_same_replies(client, path, slow_reads, content_type, closed):
+    """The second of two equal reads takes the fast path, except for those that the page cache cannot answer."""
+    first, second = b'["%b"]' % (b"x" * 2_000), b'["y"]'
+    client.put(path, headers={"content-type": content_type}, content=first)
+    middle = client.post(path, headers={"content-type": content_type}, content=second).headers["stream-next-offset"]
+    client.post(path, headers={"content-type": content_type} | closed, content=second)
+    etag = client.get(path).headers["etag"]
+    slow_reads.clear()
+    reads = [
+        ({}, ""),
+        ({}, "?offset=-1"),
+        ({}, f"?offset={middle}"),
+        ({}, f"?offset={middle}&cursor=5"),
+        ({"accept-encoding": "gzip"}, "?offset=-1"),
+        ({"accept-encoding": "br;q=0.5, *;q=0"}, "?offset=-1"),
+        ({"accept-encoding": "identity"}, "?offset=-1"),
+        ({"if-none-match": etag}, "?offset=-1"),
+        ({"if-none-match": '"another"'}, "?offset=-1"),
+        ({"origin": "https://example.org"}, "?offset=-1"),
+    ]
+    for headers, query in reads:
+        replies = []
+        for ways in (("long=way",), ()):  # an unknown parameter keeps the read off the fast path
+            url = path + "?" + "&".join([part for part in (query[1:], *ways) if part])
+            reply = client.get(url, headers=headers)
+            del reply.headers["date"]
+            replies.append((reply.status_code, list(reply.headers.items()), reply.content))
+        assert replies[0] == replies[1]
+    assert len(slow_reads) == len(reads)  # only those with the unknown parameter
+
+
+def test_a_read_that_is_in_memory_sees_every_change(client, path, slow_reads):
+    assert client.put(path, headers=TEXT, content=b"one").status_code == 201
+    for _ in range(2):
+        assert client.get(path).content == b"one"
+    assert len(slow_reads) == 1
+    client.post(path, headers=TEXT, content=b"two")
+    for _ in range(2):
+        grown = client.get(path)
+        assert grown.content == b"onetwo"
+        assert "stream-closed" not in grown.headers
+    client.post(path, headers=CLOSE)
+    for _ in range(2):
+        assert client.get(path).headers["stream-closed"] == "true"
+    assert client.delete(path).status_code == 204
+    assert client.get(path).status_code == 404
+    client.put(path, headers=TEXT, content=b"another life")
+    for _ in range(2):
+        assert client.get(path).content == b"another life"
+
+
+def test_pages_from_memory_add_up_to_the_stream(client, start_thread, connect_to, path):
+    client = connect_to(start_thread(page_bytes=1_000))
+    client.put(path, headers=JSON)
+    for number in range(50):
+        client.post(path, headers=JSON, json=[{"number": number, "pad": "x" * 90}] * 2)
+        for _ in range(2):
+            at, messages = "-1", []
+            while True:
+                page = client.get(f"{path}?offset={at}")
+                messages += page.json()
+                at = page.headers["stream-next-offset"]
+                if page.headers.get("stream-up-to-date"):
+                    break
+            assert [message["number"] for message in messages] == [n for n in range(number + 1) for _ in range(2)]
+
+
+def test_bad_reads_of_a_stream_in_memory_get_their_errors(client, path):
+    client.put(path, headers=TEXT, content=b"data")
+    client.get(path)
+    for query, status in (
+        ("offset=0000000000000000_0000000000000005", 400),
+        ("offset=nonsense", 400),
+        ("offset=-1&offset=-1", 400),
+        ("offset=-1&live=maybe", 400),
+    ):
+        for _ in range(2):
+            assert client.get(f"{path}?{query}").status_code == status

@@ -3,6 +3,8 @@
 import sys
 import zlib
 from collections.abc import Callable
+from functools import lru_cache
+from typing import Final
 
 import brotli
 
@@ -38,13 +40,28 @@ ENCODERS: dict[str, Callable[[bytes], bytes]] = {"zstd": _zstd, "br": _brotli, "
 
 def choose_encoding(accept_encoding: str, size: int) -> str | None:
     """Return the encoding for a body of this size; None for no encoding."""
-    if not accept_encoding or size < limits.COMPRESS_BYTES_MIN:
+    return None if size < limits.COMPRESS_BYTES_MIN else prefer_encoding(accept_encoding)
+
+
+def prefer_encoding(accept_encoding: str) -> str | None:
+    """Return the encoding for a body that is not small; None for no encoding."""
+    if not accept_encoding:
         return None
+    if len(accept_encoding) <= ACCEPT_REMEMBERED_CHARS:
+        return _prefer_known(accept_encoding)
+    return _prefer(accept_encoding)
+
+
+def _prefer(accept_encoding: str) -> str | None:
     weights = dict(_parse(accept_encoding))
     for name in ENCODERS:
         if weights.get(name, weights.get("*", 0.0)) > 0:
             return name
     return None
+
+
+ACCEPT_REMEMBERED_CHARS: Final = 128
+_prefer_known = lru_cache(maxsize=256)(_prefer)
 
 
 def _parse(accept_encoding: str) -> list[tuple[str, float]]:

@@ -8,6 +8,9 @@ from mainstem.errors import MainstemError, MethodNotAllowed, problem
 from mainstem.http.asgi import HeaderList, Headers, Send
 from mainstem.http.headers import CORS_REQUEST_HEADERS, Api, list_exposed
 
+Response = tuple[int, HeaderList, bytes]
+"""A status, headers without Content-Length, and a body."""
+
 ALLOWED_METHODS = b"GET, HEAD, POST, PUT, DELETE, OPTIONS"
 JSON_CONTENT: Final = (b"content-type", b"application/json")
 NO_STORE: Final = (b"cache-control", b"no-store")

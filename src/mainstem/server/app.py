@@ -10,17 +10,20 @@ from urllib.parse import quote
 from mainstem.access import EVERYBODY, Identity
 from mainstem.errors import MainstemError, NotFound, SettingsError, Unavailable
 from mainstem.http.asgi import Headers, Receive, Scope, Send
-from mainstem.http.responses import PREFLIGHT_HEADERS, respond, respond_problem
+from mainstem.http.responses import PREFLIGHT_HEADERS, make_private, respond, respond_problem
 from mainstem.log.commit import CommitLog
 from mainstem.log.live import Live
 from mainstem.log.store import MemoryStore, SqliteStore, Store
+from mainstem.log.store.base import UNKNOWN
 from mainstem.log.store.postgres.urls import describe_url
 from mainstem.server.auth.gate import open_gate
 from mainstem.server.edge.heads import RequestHead, normalise_path
-from mainstem.server.endpoints.append import AppendPlan, plan_append
+from mainstem.server.edge.request_cycle import Plan, RequestCycle
+from mainstem.server.endpoints.append import plan_append
 from mainstem.server.endpoints.descriptions import Descriptions
 from mainstem.server.endpoints.health import Health
 from mainstem.server.endpoints.partitions import PartitionsHttp
+from mainstem.server.endpoints.reads import plan_read
 from mainstem.server.endpoints.stream_snapshots import StreamSnapshots
 from mainstem.server.log_api.http import LogHttp
 from mainstem.server.origins import READ_ONLY, open_origins
@@ -29,11 +32,13 @@ from mainstem.server.routes import ADMIN_PATHS, SYNC, SYNC_CORE, Endpoints, find
 from mainstem.server.settings import Settings, SettingsKeywords, make_settings
 from mainstem.shares import Share, Shares
 from mainstem.streams.http.handler import StreamsHttp
+from mainstem.streams.http.headers import CatchUp
 from mainstem.streams.http.listing import StreamsListing, SubscriptionsListing
 from mainstem.streams.reading.reader import Streams
 from mainstem.streams.reading.sets import StreamSets
 from mainstem.streams.reaper import Reaper
-from mainstem.streams.rules.paths import Mount
+from mainstem.streams.rules.paths import Mount, parse_path
+from mainstem.streams.states import stream_key
 from mainstem.streams.subscriptions.dispatcher import Dispatcher
 from mainstem.streams.subscriptions.http import ControlHttp
 from mainstem.streams.subscriptions.webhook_client import WebhookClient
@@ -225,17 +230,25 @@ class Mainstem:
         if self.endpoints is not None:
             self.endpoints.sync.release()
 
-    def plan_fast_path(self, head: RequestHead) -> AppendPlan | None:
-        """Return how to serve appends with this head without a task; None leaves them to ASGI."""
-        plan = plan_append(head, self.mount, self.settings.max_body_bytes, self._admit_append)
-        if plan is None or self.origins is None:
-            return plan
+    def plan_fast_path(self, head: RequestHead) -> Plan | None:
+        """Return how to serve requests with this head without a task; None leaves them to ASGI."""
+        if head.method == b"POST":
+            append = plan_append(head, self.mount, self.settings.max_body_bytes, self._admit_append)
+            return None if append is None or not self._is_admissible(append.headers, command=True) else append
+        read = plan_read(head, self.mount, self._respond_from_memory)
+        return None if read is None or not self._is_admissible(read.headers, command=False) else read
+
+    def _is_admissible(self, headers: Headers, *, command: bool) -> bool:
+        """Return whether the site that a request comes from may send it. If not, ASGI replies with the error."""
+        if self.origins is None:
+            return True
         try:
-            self.origins.check_host(plan.headers.get(b"host"))
-            self.origins.check_command(plan.headers.get(b"origin"), plan.headers.get(b"host"))
+            self.origins.check_host(headers.get(b"host"))
+            if command:
+                self.origins.check_command(headers.get(b"origin"), headers.get(b"host"))
         except MainstemError:
-            return None  # ASGI replies with the error
-        return plan
+            return False
+        return True
 
     def _admit_append(self, headers: Headers, client: tuple[str, int] | None) -> tuple[Streams, Identity] | None:
         """Check the token and the rate of one append; None leaves it to ASGI."""
@@ -246,6 +259,38 @@ class Mainstem:
             client = self.proxies.client_of(client, headers.get(b"x-forwarded-for"))
             identity = self.gate.admit_known(headers, client)
         return None if identity is None else (self.endpoints.streams.streams, identity)
+
+    def _respond_from_memory(self, cycle: RequestCycle, read: CatchUp, headers: Headers) -> bool:
+        """Reply to a catch-up read if everything that it needs is in memory; otherwise ASGI replies."""
+        if self.endpoints is None:
+            return False
+        identity = EVERYBODY if self.gate is None else self.gate.find_known(headers)
+        if identity is None or not identity.may_read(read.path):
+            return False
+        response = self.endpoints.streams.find_page(read, headers)
+        if response is None:
+            return False
+        if self.gate is not None:
+            client = self.proxies.client_of(cycle.connection.client, headers.get(b"x-forwarded-for"))
+            if not self.gate.count_known(identity, client):
+                return False
+            if self.gate.authenticator is not None:
+                status, about, body = response
+                response = status, make_private(about), body
+        cycle.respond(*response)
+        return True
+
+    def reads_from_memory(self, head: RequestHead) -> bool:
+        """Return whether a request reads a stream whose state is in memory, so that it may not have to wait at all."""
+        if head.method != b"GET" or head.length or self.endpoints is None or not head.path.startswith(self.mount.root):
+            return False
+        if self.gate is not None and (head.fields is None or self.gate.find_known(head.fields) is None):
+            return False
+        try:
+            path = parse_path(head.path[len(self.mount.root) :])
+        except MainstemError:
+            return False
+        return self.store.peek(stream_key(path)) is not UNKNOWN
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":

@@ -49,7 +49,11 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
         edge = EdgeServer(
-            self.app, self.app.plan_fast_path, shares=self.app.shares, message_bytes_max=limits.SYNC_MESSAGE_BYTES_MAX
+            self.app,
+            self.app.plan_fast_path,
+            runs_eagerly=self.app.reads_from_memory,
+            shares=self.app.shares,
+            message_bytes_max=limits.SYNC_MESSAGE_BYTES_MAX,
         )
         try:
             async with self.app.lifespan():

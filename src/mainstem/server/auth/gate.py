@@ -58,13 +58,19 @@ class Gate:
 
     def admit_known(self, headers: Headers, client: tuple[str, int] | None) -> Identity | None:
         """Return the identity for a token that was verified before, without waiting. None: call `admit` instead."""
-        identity: Identity | None = EVERYBODY
-        if self.authenticator is not None:
-            token = read_bearer(headers.get(b"authorization", b""))
-            identity = None if token is None else self.authenticator.known(token)
-        if identity is None or (self._rates is not None and self._rates.take(name_caller(identity, client))):
-            return None
-        return identity
+        identity = self.find_known(headers)
+        return None if identity is None or not self.count_known(identity, client) else identity
+
+    def find_known(self, headers: Headers) -> Identity | None:
+        """Return the identity for a token that was verified before, or None. This does not count the request."""
+        if self.authenticator is None:
+            return EVERYBODY
+        token = read_bearer(headers.get(b"authorization", b""))
+        return None if token is None else self.authenticator.known(token)
+
+    def count_known(self, identity: Identity, client: tuple[str, int] | None) -> bool:
+        """Count a request, and return whether the rate limit allows it."""
+        return self._rates is None or not self._rates.take(name_caller(identity, client))
 
     def admit_socket(self, scope: Scope) -> None:
         """Check the handshake of a WebSocket. Its token comes later, so the rate limit counts it for its address."""

@@ -37,6 +37,24 @@ class Handler(Protocol):
         """Called when the client has disconnected, or closed its half of the connection."""
 
 
+class FinishedHandler:
+    """The handler of a request that has its reply already."""
+
+    backlog = 0
+
+    def receive_data(self, data: bytes) -> None:
+        pass
+
+    def receive_end(self) -> None:
+        pass
+
+    def client_disconnected(self) -> None:
+        pass
+
+
+FINISHED: Final = FinishedHandler()
+
+
 class Plan(Protocol):
     """How to serve requests with one head without a task."""
 
@@ -111,7 +129,11 @@ class RequestCycle(msgspec.Struct, eq=False):
             parts.append(b"connection: close\r\n")
         parts.append(b"\r\n")
         if self.head.method != b"HEAD":
-            parts.append(body)
+            if len(body) > limits.WRITE_JOINED_BYTES_MAX:
+                connection.send(b"".join(parts))
+                parts = [body]
+            else:
+                parts.append(body)
         connection.send(b"".join(parts))
         connection.reply_completed(closes)
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from mainstem import limits
 from mainstem.access import name_address
+from mainstem.eager import run_eagerly
 from mainstem.errors import RETRY_AFTER, Overloaded
 from mainstem.server.edge.asgi import AsgiHandler
 from mainstem.server.edge.connection import Connection
@@ -33,19 +34,25 @@ class Client(Protocol):
 
 
 class EdgeServer:
-    """Serves an ASGI app on listening sockets. `fast_path` may plan to serve requests without a task."""
+    """Serves an ASGI app on listening sockets.
+
+    `fast_path` may plan to serve requests without a task. `runs_eagerly` returns whether the app should begin a request
+    at once, and get a task only when it has to wait.
+    """
 
     def __init__(
         self,
         app: Any,
         fast_path: FastPath | None = None,
         *,
+        runs_eagerly: Callable[[RequestHead], bool] | None = None,
         shares: Shares | None = None,
         message_bytes_max: int = limits.MIB,
     ) -> None:
         self.app = app
         self.shares = shares or Shares()
         self.heads = Heads(fast_path)
+        self.runs_eagerly = runs_eagerly or _never
         self.message_bytes_max = message_bytes_max
         self.memory = MemoryBudget()
         self.clients: set[Client] = set()
@@ -109,8 +116,15 @@ class EdgeServer:
     def serve(self, cycle: RequestCycle) -> Handler:
         """Pass a request to the ASGI app, and return its handler."""
         handler = AsgiHandler(self.app, cycle)
-        self.run(handler.run())
-        return handler
+        if not self.runs_eagerly(cycle.head):
+            self.run(handler.run())
+            return handler
+        cycle.handler = handler
+        handler.receive_end()
+        task = run_eagerly(handler.run())
+        if task is not None:
+            self._keep(task)
+        return cycle.handler
 
     def resume(self, cycle: RequestCycle, app: Any) -> None:
         """Continue a detached reply in an ASGI app."""
@@ -124,7 +138,9 @@ class EdgeServer:
         websocket.begin(rest)
 
     def run(self, work: Any) -> None:
-        task = self.loop.create_task(work)
+        self._keep(self.loop.create_task(work))
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)
         task.add_done_callback(self._forget)
 
@@ -145,3 +161,7 @@ class EdgeServer:
 
     def _set_date(self) -> None:
         self.date_line = b"date: %b\r\n" % formatdate(usegmt=True).encode()
+
+
+def _never(head: RequestHead) -> bool:
+    return False

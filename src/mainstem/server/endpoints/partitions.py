@@ -25,6 +25,7 @@ from mainstem.log.commit import CommitLog
 from mainstem.log.records import CommittedId
 from mainstem.streams.http.headers import parse_read
 from mainstem.streams.http.reads import ReadRequest, Reads
+from mainstem.streams.reading.page_cache import CachedPage
 from mainstem.streams.reading.reader import Page, Streams
 from mainstem.streams.rules import json_mode, paths
 from mainstem.streams.rules.offsets import Offset, Sentinel
@@ -58,7 +59,7 @@ class PartitionSource:
     def __init__(self, log: CommitLog, name: str) -> None:
         self.log = log
         self.name = self.key = name
-        self.tail = Offset(0, 0)
+        self._end = Offset(0, 0)
 
     @property
     def in_memory(self) -> bool:
@@ -66,7 +67,7 @@ class PartitionSource:
 
     def copy(self) -> "PartitionSource":
         source = PartitionSource(self.log, self.name)
-        source.tail = self.tail
+        source._end = self._end
         return source
 
     def add_reader(self) -> None:
@@ -75,18 +76,28 @@ class PartitionSource:
     def remove_reader(self) -> None:
         pass
 
+    @property
+    def tail(self) -> tuple[Offset, bool]:
+        return self._end, False
+
+    def find_page(self, start: Offset, accepts: str | None) -> None:
+        return None  # a page depends on what is pruned, too
+
+    def keep_page(self, start: Offset, accepts: str | None, page: CachedPage) -> None:
+        pass
+
     async def refresh(self) -> tuple[Offset, bool]:
         state: PartitionState = await self.log.store.get(partition_key(self.key)) or PartitionState()
-        self.tail = Offset(0, max(await self.log.store.last_tagged(self.key), state.floor))
-        return self.tail, False
+        self._end = Offset(0, max(await self.log.store.last_tagged(self.key), state.floor))
+        return self.tail
 
     async def read(self, at: Offset, bytes_max: int) -> Page:
         records = await self.log.store.read_tagged(
-            [self.key], CommittedId(at.position), CommittedId(self.tail.position), limits.SYNC_PAGE_MAX, bytes_max
+            [self.key], CommittedId(at.position), CommittedId(self._end.position), limits.SYNC_PAGE_MAX, bytes_max
         )
         rows = [complete_event(r.data, r.committed_id, r.committed_at_us) for r in records]
         end = Offset(0, records[-1].committed_id) if records else at
-        return Page(at, end, b"".join(row + b"," for row in rows), end >= self.tail, False)
+        return Page(at, end, b"".join(row + b"," for row in rows), end >= self._end, False)
 
 
 class PartitionsHttp:

@@ -25,6 +25,7 @@ from mainstem.http.responses import (
     CORS_HEADERS,
     NO_STORE,
     PREFLIGHT_HEADERS,
+    Response,
     base_headers,
     respond,
     respond_head,
@@ -35,7 +36,7 @@ from mainstem.streams.commands.create import Create, Created, Lifetime
 from mainstem.streams.commands.delete import Delete
 from mainstem.streams.commands.fork import Fork
 from mainstem.streams.http.append import append_reply, parse_messages, parsed_size, prepare_append, read_append_headers
-from mainstem.streams.http.headers import parse_read, read_lifetime, read_retention
+from mainstem.streams.http.headers import CatchUp, parse_read, read_lifetime, read_retention
 from mainstem.streams.http.reads import ReadRequest, Reads
 from mainstem.streams.reading.reader import Streams, StreamSource
 from mainstem.streams.rules import content_types, paths
@@ -229,12 +230,27 @@ class StreamsHttp:
         request = ReadRequest(live, self.streams.resolve(state, offset), cursor, headers)
         await self.reads.respond(source, request, content, scope, receive, send)
 
+    def find_page(self, read: CatchUp, headers: Headers) -> Response | None:
+        """Return the response to a catch-up read if the stream and the page are in memory, or else None."""
+        state = self.streams.peek(read.path)
+        if state is None or read.offset is Sentinel.NOW:
+            return None
+        try:
+            start = self.streams.resolve(state, read.offset)
+        except MainstemError:
+            return None
+        source, content = StreamSource(self.streams, read.path, state), self._content_headers(state)
+        response = self.reads.find_page(source, start, content, headers, [])
+        if response is not None:
+            self.streams.touch(read.path, state)
+        return response
+
     async def _read_tail(self, path: str, count: int, headers: Headers, send: Send) -> None:
         """Respond with the last messages of a stream: an extension of the protocol."""
         state = await self._find_and_touch(path)
         page = await self.streams.read_tail(state, count)
         source, content = StreamSource(self.streams, path, state), self._content_headers(state)
-        await self.reads.send_page(source, page, content, headers, send, cache_control=b"no-store")
+        await respond(send, *await self.reads.make_uncached_page(source, page, content, headers, b"no-store"))
 
     async def _find_and_touch(self, path: str) -> StreamState:
         state = await self.streams.find(path)

@@ -1,14 +1,17 @@
 """The headers and query parameters of the Durable Streams protocol as typed values."""
 
 import re
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 import msgspec
 
 from mainstem import limits
-from mainstem.errors import BadHeader, BadQuery
+from mainstem.errors import BadHeader, BadQuery, MainstemError
 from mainstem.http.asgi import Headers, Scope
 from mainstem.http.requests import read_query, text_header
 from mainstem.streams.commands.create import Lifetime
+from mainstem.streams.rules import paths
 from mainstem.streams.rules.lifecycle import parse_expires_at, parse_ttl
 from mainstem.streams.rules.offsets import Offset, Sentinel, parse_offset
 from mainstem.streams.rules.retention import parse_retention
@@ -74,6 +77,33 @@ def _integer(name: bytes, value: bytes) -> int:
     if INTEGER.fullmatch(value) and (number := int(value)) <= limits.INTEGER_MAX:
         return number
     raise BadHeader(f"{name.decode()} must be a whole number from 0 to 2^53-1")
+
+
+class CatchUp(NamedTuple):
+    """A read that needs only a page."""
+
+    path: str
+    offset: Offset | Sentinel
+
+
+CATCH_UP_REMEMBERED_BYTES: Final = 256
+"""Reads with a longer URL are not cached, so that nobody can fill the memory with them."""
+
+
+def recognise_catch_up(path: bytes, query: bytes) -> CatchUp | None:
+    """Return the read for a valid, short URL; `path` is the part after the prefix. None for everything else."""
+    return _parse_catch_up(path, query) if len(path) + len(query) <= CATCH_UP_REMEMBERED_BYTES else None
+
+
+@lru_cache(4096)
+def _parse_catch_up(path: bytes, query: bytes) -> CatchUp | None:
+    scope = {"query_string": query}
+    try:
+        if paths.is_reserved(stream := paths.parse_path(path)) or not read_query(scope).keys() <= {"offset", "cursor"}:
+            return None
+        return CatchUp(stream, parse_read({}, scope)[1])
+    except MainstemError:
+        return None  # the general path replies with the error
 
 
 def parse_read(headers: Headers, scope: Scope) -> tuple[str | None, Offset | Sentinel, str | None]:

@@ -1,15 +1,17 @@
 """GET of a stream or a partition: catch-up, long-poll and SSE, which share offsets, cursors and ETags."""
 
 import asyncio
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from mainstem import limits
 from mainstem.http.asgi import HeaderList, Headers, Receive, Scope, Send
-from mainstem.http.compression import ENCODERS, choose_encoding
-from mainstem.http.responses import CORS_HEADERS, NO_STORE, respond
+from mainstem.http.compression import ENCODERS, choose_encoding, prefer_encoding
+from mainstem.http.responses import CORS_HEADERS, NO_STORE, Response, respond
 from mainstem.log.commit import CommitLog
 from mainstem.streams.jitter import draw_cursor_jitter_s
 from mainstem.streams.reading.live import LiveReads
+from mainstem.streams.reading.page_cache import CachedPage, PageHeaders
 from mainstem.streams.reading.reader import Page
 from mainstem.streams.reading.sources import LiveSource
 from mainstem.streams.rules import content_types, json_mode
@@ -22,6 +24,16 @@ class ReadSource(LiveSource, Protocol):
     @property
     def name(self) -> str:
         """The name of the source in ETags."""
+
+    @property
+    def tail(self) -> tuple[Offset, bool]:
+        """The end of the source, as of the last `refresh`, and whether it is closed."""
+
+    def find_page(self, start: Offset, accepts: str | None) -> CachedPage | None:
+        """Return the page from an offset for clients that accept an encoding, if it is in memory."""
+
+    def keep_page(self, start: Offset, accepts: str | None, page: CachedPage) -> None:
+        """Keep a page in memory for other readers."""
 
 
 class ReadRequest(NamedTuple):
@@ -83,24 +95,75 @@ class Reads:
                 await respond(send, 204, [*CORS_HEADERS, *about, NO_STORE])
                 return
             extra = [(b"stream-cursor", self._next_cursor(request.cursor))]
-        page = await source.read(request.start, self.page_bytes)
-        await self.send_page(source, page, content, request.headers, send, extra=extra, with_etag=with_etag)
+        await respond(send, *await self._make_page(source, request, content, extra, with_etag))
 
-    async def send_page(
+    async def _make_page(
+        self, source: ReadSource, request: ReadRequest, content: HeaderList, extra: HeaderList, with_etag: bool
+    ) -> Response:
+        """Return the response with the page from an offset."""
+        start, headers = request.start, request.headers
+        response = self.find_page(source, start, content, headers, extra)
+        if response is not None:
+            return response
+        page = await source.read(start, self.page_bytes)
+        cached = await self._encode(page, source.content_type, headers)
+        source.keep_page(start, self._accepted_encoding(headers), cached)
+        cached.headers[page.up_to_date, page.closed] = about = self._describe_page(
+            source.name, page, cached, content, with_etag=with_etag
+        )
+        return _respond_with_page(cached, about, headers, extra)
+
+    def find_page(
+        self, source: ReadSource, start: Offset, content: HeaderList, headers: Headers, extra: HeaderList
+    ) -> Response | None:
+        """Return the response with the page from an offset if that is in memory, or else None."""
+        cached = source.find_page(start, self._accepted_encoding(headers))
+        if cached is None:
+            return None
+        tail, closed = source.tail
+        up_to_date = cached.end == tail.position
+        closed = closed and up_to_date
+        about = cached.headers.get((up_to_date, closed))
+        if about is None:
+            page = Page(start, Offset(start.read_seq, cached.end), b"", up_to_date, closed)
+            about = cached.headers[up_to_date, closed] = self._describe_page(source.name, page, cached, content)
+        return _respond_with_page(cached, about, headers, extra)
+
+    async def make_uncached_page(
+        self, source: ReadSource, page: Page, content: HeaderList, headers: Headers, cache_control: bytes
+    ) -> Response:
+        """Return the response with a page that is not read from an offset."""
+        encoded = await self._encode(page, source.content_type, headers)
+        about = self._describe_page(source.name, page, encoded, content, cache_control=cache_control)
+        return _respond_with_page(encoded, about, headers, [])
+
+    def _accepted_encoding(self, headers: Headers) -> str | None:
+        return prefer_encoding(headers.get(b"accept-encoding", b"").decode("latin-1")) if self.compresses else None
+
+    async def _encode(self, page: Page, content_type: str, headers: Headers) -> CachedPage:
+        """Return a page as the body of a reply; large bodies are made in a thread."""
+        body = page.data
+        if content_types.is_json(content_type):
+            body = await _encode_sized(json_mode.wrap, body, limits.ENCODE_INLINE_BYTES_MAX)
+        encoding = None
+        if self.compresses:
+            encoding = choose_encoding(headers.get(b"accept-encoding", b"").decode("latin-1"), len(body))
+            if encoding is not None:
+                body = await _encode_sized(ENCODERS[encoding], body, limits.COMPRESS_INLINE_BYTES_MAX)
+        return CachedPage(page.end.position, not page.up_to_date, body, encoding)
+
+    def _describe_page(
         self,
-        source: ReadSource,
+        name: str,
         page: Page,
+        encoded: CachedPage,
         content: HeaderList,
-        headers: Headers,
-        send: Send,
         *,
-        extra: HeaderList | None = None,
         cache_control: bytes | None = None,
         with_etag: bool = True,
-    ) -> None:
-        """Respond with the page, or with 304 if the client already has it."""
-        etag = make_etag(source.name, page.start, page.end, page.closed)
-        reply = [*(extra or ()), *self.page_headers]
+    ) -> PageHeaders:
+        etag = make_etag(name, page.start, page.end, page.closed)
+        reply = [*self.page_headers]
         if with_etag:
             reply.append((b"etag", etag.encode()))
         reply.append((b"cache-control", cache_control or self.cache_control))
@@ -111,22 +174,8 @@ class Reads:
             reply.append((b"stream-up-to-date", b"true"))
         if page.closed:
             reply.append((b"stream-closed", b"true"))
-        if b"if-none-match" in headers and matches(headers[b"if-none-match"].decode("latin-1"), etag):
-            await respond(send, 304, reply)
-            return
-        body = page.data
-        if content_types.is_json(source.content_type):
-            inline = len(body) <= limits.ENCODE_INLINE_BYTES_MAX
-            body = json_mode.wrap(body) if inline else await asyncio.to_thread(json_mode.wrap, body)
-        reply += content
-        if self.compresses:
-            encoding = choose_encoding(headers.get(b"accept-encoding", b"").decode("latin-1"), len(body))
-            if encoding is not None:
-                encode = ENCODERS[encoding]
-                inline = len(body) <= limits.COMPRESS_INLINE_BYTES_MAX
-                body = encode(body) if inline else await asyncio.to_thread(encode, body)
-                reply.append((b"content-encoding", encoding.encode()))
-        await respond(send, 200, reply, body)
+        encoding = [] if encoded.encoding is None else [(b"content-encoding", encoded.encoding.encode())]
+        return PageHeaders(etag, reply, [*reply, *content, *encoding])
 
     def describe_tail(self, offset: Offset, closed: bool, cursor: str | None) -> HeaderList:
         """Return the response headers for a reader that is up to date."""
@@ -138,3 +187,14 @@ class Reads:
 
     def _next_cursor(self, client: str | None) -> bytes:
         return next_cursor(client, self.log.clock_us(), draw_cursor_jitter_s()).encode()
+
+
+def _respond_with_page(page: CachedPage, about: PageHeaders, headers: Headers, extra: HeaderList) -> Response:
+    """Return the response with a page, or a 304 if the client already has it."""
+    if b"if-none-match" in headers and matches(headers[b"if-none-match"].decode("latin-1"), about.etag):
+        return 304, [*extra, *about.unchanged] if extra else about.unchanged, b""
+    return 200, [*extra, *about.all] if extra else about.all, page.body
+
+
+async def _encode_sized(encode: Callable[[bytes], bytes], data: bytes, inline_max: int) -> bytes:
+    return encode(data) if len(data) <= inline_max else await asyncio.to_thread(encode, data)

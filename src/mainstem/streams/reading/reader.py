@@ -13,6 +13,7 @@ from mainstem.log.store.base import UNKNOWN
 from mainstem.long_work import run_sized
 from mainstem.streams.commands.trim import Trim
 from mainstem.streams.reading.large_records import LargeRecords
+from mainstem.streams.reading.page_cache import CachedPage, PageCache
 from mainstem.streams.rules import content_types, json_mode, lifecycle
 from mainstem.streams.rules.content_types import is_json
 from mainstem.streams.rules.forks import count_sub_offset, segment_at
@@ -50,6 +51,7 @@ class Streams:
         self.touches: dict[str, int] = {}
         """Reads of streams with a sliding TTL that are not durable yet: maps a path to a time in microseconds."""
         self._live_readers: dict[str, int] = {}
+        self.pages = PageCache()
         self._large = LargeRecords()
 
     # Keeping streams with a TTL alive
@@ -87,6 +89,13 @@ class Streams:
         if topic is not None and state.topic != topic:
             raise StreamNotFound(f"there is no stream at {path!r}")
         return state
+
+    def peek(self, path: str) -> StreamState | None:
+        """Return the stream at a path if that is known without waiting. None is no verdict: call `find`."""
+        state = self.log.store.peek(stream_key(path))
+        if state is UNKNOWN or lifecycle.is_gone(state, self.log.clock_us(), self.touched_us(path)):
+            return None
+        return None if lifecycle.is_soft_deleted(state, self.log.clock_us(), self.touched_us(path)) else state
 
     def resolve(self, state: StreamState, offset: Offset | Sentinel) -> Offset:
         """Return the offset at which a read begins. Raise an error if the stream does not have that offset."""
@@ -271,9 +280,19 @@ class StreamSource:
     def remove_reader(self) -> None:
         self.streams.remove_live_reader(self.name, self.state)
 
+    @property
+    def tail(self) -> tuple[Offset, bool]:
+        return self.state.next_offset, self.state.closed
+
     async def refresh(self) -> tuple[Offset, bool]:
         self.state = await self.streams.find(self.name, self.key)
-        return self.state.next_offset, self.state.closed
+        return self.tail
+
+    def find_page(self, start: Offset, accepts: str | None) -> CachedPage | None:
+        return self.streams.pages.find(self.key, start.position, accepts, self.state.tail)
+
+    def keep_page(self, start: Offset, accepts: str | None, page: CachedPage) -> None:
+        self.streams.pages.keep(self.key, start.position, accepts, page)
 
     async def read(self, at: Offset, bytes_max: int) -> Page:
         return await self.streams.read(self.state, at, bytes_max)
