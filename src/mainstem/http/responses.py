@@ -52,6 +52,15 @@ def make_private(headers: HeaderList) -> HeaderList:
     return [*kept, (b"cache-control", private), (b"vary", vary)]
 
 
+def make_private_response(response: Response) -> Response:
+    status, headers, body = response
+    return status, make_private(headers), body
+
+
+def encode_headers(headers: HeaderList) -> bytes:
+    return b"".join([b"%b: %b\r\n" % header for header in headers])
+
+
 async def respond_json(send: Send, body: Any, status: int = 200, headers: HeaderList = JSON_HEADERS) -> None:
     """Send a JSON body. `headers` are all headers except Content-Length."""
     await respond(send, status, headers, msgspec.json.encode(body))
@@ -83,8 +92,12 @@ def problem_headers(error: MainstemError) -> HeaderList:
     ]
 
 
+def problem_response(error: MainstemError) -> Response:
+    return error.status, problem_headers(error), msgspec.json.encode(problem(error))
+
+
 async def respond_problem(send: Send, error: MainstemError, *, head: bool = False) -> None:
-    headers = problem_headers(error)
-    if error.status == 413:
+    status, headers, body = problem_response(error)
+    if status == 413:
         headers.append((b"connection", b"close"))  # the rest of the body is not read
-    await respond(send, error.status, headers, b"" if head else msgspec.json.encode(problem(error)))
+    await respond(send, status, headers, b"" if head else body)

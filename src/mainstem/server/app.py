@@ -10,7 +10,7 @@ from urllib.parse import quote
 from mainstem.access import EVERYBODY, Identity
 from mainstem.errors import MainstemError, NotFound, SettingsError, Unavailable
 from mainstem.http.asgi import Headers, Receive, Scope, Send
-from mainstem.http.responses import PREFLIGHT_HEADERS, make_private, respond, respond_problem
+from mainstem.http.responses import PREFLIGHT_HEADERS, make_private_response, respond, respond_problem
 from mainstem.log.commit import CommitLog
 from mainstem.log.live import Live
 from mainstem.log.store import MemoryStore, SqliteStore, Store
@@ -275,8 +275,7 @@ class Mainstem:
             if not self.gate.count_known(identity, client):
                 return False
             if self.gate.authenticator is not None:
-                status, about, body = response
-                response = status, make_private(about), body
+                response = make_private_response(response)
         cycle.respond(*response)
         return True
 

@@ -54,7 +54,8 @@ class Gate:
         identity = await self._identify(scope, method, path, client)
         self._count(identity, client)
         scope["mainstem.identity"] = identity
-        return send if self.authenticator is None or identity is NOBODY else keep_private(send)
+        scope["mainstem.private"] = private = self.authenticator is not None and identity is not NOBODY
+        return keep_private(send) if private else send
 
     def admit_known(self, headers: Headers, client: tuple[str, int] | None) -> Identity | None:
         """Return the identity for a token that was verified before, without waiting. None: call `admit` instead."""

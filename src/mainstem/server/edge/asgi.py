@@ -112,7 +112,7 @@ class AsgiHandler:
         Returns None if the app must finish the reply itself: the client is leaving, or needs no chunks.
         """
         cycle = self.cycle
-        if self._left or self._head or not self._complete or cycle.lost or not cycle.chunked:
+        if self._left or self._head or not self._complete or cycle.lost or (cycle.started and not cycle.chunked):
             return None
         self._detached = True
         cycle.handler = handler

@@ -8,6 +8,7 @@ import msgspec
 
 from mainstem import limits
 from mainstem.errors import MainstemError, problem
+from mainstem.http.responses import encode_headers
 from mainstem.server.edge.heads import Field, RequestHead
 from mainstem.server.edge.states import Reading, Write, Writing
 
@@ -116,7 +117,7 @@ class RequestCycle(msgspec.Struct, eq=False):
     # A reply in one piece
 
     def respond(self, status: int, headers: Iterable[Field], body: bytes = b"", lines: bytes = b"") -> None:
-        """Send a whole reply. `lines` are further headers, already encoded by `encode_fields`."""
+        """Send a whole reply. `lines` are further headers, already encoded by `encode_headers`."""
         if self.lost:
             return
         connection = self.connection
@@ -227,11 +228,6 @@ class RequestCycle(msgspec.Struct, eq=False):
         return self._close
 
 
-def encode_fields(fields: Iterable[Field]) -> bytes:
-    """Return headers as they are sent."""
-    return b"".join([b"%b: %b\r\n" % field for field in fields])
-
-
 def problem_fields(error: MainstemError) -> list[Field]:
     """Return the headers of an error that is found before the request reaches the app."""
     return [
@@ -245,6 +241,6 @@ def problem_fields(error: MainstemError) -> list[Field]:
 def error_reply(error: MainstemError, date_line: bytes) -> bytes:
     """Return an error as the last reply of a connection."""
     body = msgspec.json.encode(problem(error))
-    fields = encode_fields(problem_fields(error))
+    fields = encode_headers(problem_fields(error))
     status = STATUS_LINES[error.status]
     return b"%b%b%bcontent-length: %d\r\nconnection: close\r\n\r\n%b" % (status, date_line, fields, len(body), body)

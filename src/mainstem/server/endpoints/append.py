@@ -16,9 +16,9 @@ from mainstem.access import Identity
 from mainstem.errors import MainstemError, problem
 from mainstem.http.asgi import Headers
 from mainstem.http.requests import collect_headers
-from mainstem.http.responses import base_headers, problem_headers
+from mainstem.http.responses import base_headers, encode_headers, problem_headers
 from mainstem.server.edge.heads import RequestHead
-from mainstem.server.edge.request_cycle import RequestCycle, encode_fields
+from mainstem.server.edge.request_cycle import RequestCycle
 from mainstem.streams.commands.append import Appended
 from mainstem.streams.http.append import AppendHeaders, append_reply, prepare_append, read_append_headers
 from mainstem.streams.reading.reader import Streams
@@ -64,7 +64,7 @@ def plan_append(head: RequestHead, mount: paths.Mount, bytes_max: int, admit: Ad
     except MainstemError:
         return None  # ASGI replies with the error
     return AppendPlan(
-        admit, min(limits.FAST_APPEND_BYTES_MAX, bytes_max), path, headers, known, encode_fields(base_headers(headers))
+        admit, min(limits.FAST_APPEND_BYTES_MAX, bytes_max), path, headers, known, encode_headers(base_headers(headers))
     )
 
 

@@ -1,21 +1,21 @@
 """GET of a stream or a partition: catch-up, long-poll and SSE, which share offsets, cursors and ETags."""
 
 import asyncio
-from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Hashable
+from typing import NamedTuple, Protocol, cast
 
 from mainstem import limits
 from mainstem.http.asgi import HeaderList, Headers, Receive, Scope, Send
 from mainstem.http.compression import ENCODERS, choose_encoding, prefer_encoding
-from mainstem.http.responses import CORS_HEADERS, NO_STORE, Response, respond
+from mainstem.http.responses import CORS_HEADERS, NO_STORE, Response, make_private_response, respond
 from mainstem.log.commit import CommitLog
 from mainstem.streams.jitter import draw_cursor_jitter_s
 from mainstem.streams.reading.live import LiveReads
 from mainstem.streams.reading.page_cache import CachedPage, PageHeaders
 from mainstem.streams.reading.reader import Page
-from mainstem.streams.reading.sources import LiveSource
+from mainstem.streams.reading.sources import LiveSource, Tail
 from mainstem.streams.rules import content_types, json_mode
-from mainstem.streams.rules.cursors import next_cursor
+from mainstem.streams.rules.cursors import is_ahead, next_cursor
 from mainstem.streams.rules.etags import make_etag, matches
 from mainstem.streams.rules.offsets import Offset
 
@@ -85,17 +85,35 @@ class Reads:
         if request.live == "sse":
             await self.live.stream_events(source, request.start, request.cursor, scope, receive, send)
             return
-        extra: HeaderList = []
-        if request.live == "long-poll":
-            tail = await self.live.wait(source, request.start, scope, receive)
-            if tail is None:
-                return
-            if tail[0] <= request.start:
-                about = self.describe_tail(request.start, tail[1], request.cursor)
-                await respond(send, 204, [*CORS_HEADERS, *about, NO_STORE])
-                return
-            extra = [(b"stream-cursor", self._next_cursor(request.cursor))]
-        await respond(send, *await self._make_page(source, request, content, extra, with_etag))
+        if request.live is None:
+            await respond(send, *await self._make_page(source, request, content, [], with_etag))
+            return
+        private: bool = scope.get("mainstem.private", False)
+
+        async def make_response(source: LiveSource, tail: Tail) -> Response:
+            response = await self._make_poll(cast("ReadSource", source), request, content, tail, with_etag)
+            return make_private_response(response) if private else response
+
+        like = (self._distinguish(request), private, with_etag)
+        tail = await self.live.wait(source, request.start, like, make_response, scope, receive)
+        if tail is not None:
+            await respond(send, *await self._make_poll(source, request, content, tail, with_etag))
+
+    def _distinguish(self, request: ReadRequest) -> tuple[Hashable, ...]:
+        """Return what makes a difference to the response to a long-poll, besides the offset."""
+        headers, cursor = request.headers, request.cursor
+        ahead = cursor if is_ahead(cursor, self.log.clock_us()) else None
+        return self._accepted_encoding(headers), headers.get(b"if-none-match"), ahead
+
+    async def _make_poll(
+        self, source: ReadSource, request: ReadRequest, content: HeaderList, tail: Tail, with_etag: bool
+    ) -> Response:
+        """Return the response to a long-poll for the end that the source has now."""
+        if tail[0] <= request.start:
+            about = self.describe_tail(request.start, tail[1], request.cursor)
+            return 204, [*CORS_HEADERS, *about, NO_STORE], b""
+        extra = [(b"stream-cursor", self._next_cursor(request.cursor))]
+        return await self._make_page(source, request, content, extra, with_etag)
 
     async def _make_page(
         self, source: ReadSource, request: ReadRequest, content: HeaderList, extra: HeaderList, with_etag: bool

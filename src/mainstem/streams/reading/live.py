@@ -6,6 +6,7 @@ behind.
 """
 
 import asyncio
+from collections.abc import Hashable
 
 from mainstem import limits
 from mainstem.errors import OffsetGone, StreamGone, StreamNotFound
@@ -22,8 +23,8 @@ from mainstem.streams.reading.pump import (
     token_seconds_left,
 )
 from mainstem.streams.reading.reader import Page
-from mainstem.streams.reading.sources import LiveSource, Tail
-from mainstem.streams.reading.waiting import Detach, LiveReader, SharedFeed, WaitingReaders
+from mainstem.streams.reading.sources import LiveSource, Tail, has_news
+from mainstem.streams.reading.waiting import Detach, LiveReader, MakeResponse, Reply, SharedFeed, WaitingReaders
 from mainstem.streams.rules import content_types, json_mode, sse
 from mainstem.streams.rules.cursors import current_interval, is_ahead, next_cursor
 from mainstem.streams.rules.offsets import Offset
@@ -36,29 +37,46 @@ class LiveReads:
         self.long_poll_s = long_poll_s
         self._waiting = WaitingReaders(log.live, self._resume)
 
-    async def wait(self, source: LiveSource, start: Offset, scope: Scope, receive: Receive) -> Tail | None:
-        """Return the end of the source once it is after `start`, or when the wait times out. Return None if the client
-        disconnects."""
+    async def wait(
+        self,
+        source: LiveSource,
+        start: Offset,
+        like: Hashable,
+        make_response: MakeResponse,
+        scope: Scope,
+        receive: Receive,
+    ) -> Tail | None:
+        """Return the end of the source once it is after `start`, or when the wait times out.
+
+        Return None if the client disconnects, or if the reader waits without a task; then it gets the response of
+        `make_response`, which it shares with readers that are equal in `like`.
+        """
         tail = await source.refresh()
-        if _has_news(tail, start):
+        if has_news(tail, start):
             return tail
         reader = LiveReader(self.live, source, scope)
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + min(self.long_poll_s, token_seconds_left(scope, self.log.clock_us()))
-        client = DisconnectWatcher(receive)
+        reader.deadline = loop.time() + min(self.long_poll_s, token_seconds_left(scope, self.log.clock_us()))
+        client: DisconnectWatcher | None = None
         try:
             while True:
                 seen = reader.topic.version
                 tail = await source.refresh()
-                left_s = deadline - loop.time()
-                if _has_news(tail, start) or left_s <= 0 or self.live.closing:
+                left_s = reader.deadline - loop.time()
+                if has_news(tail, start) or left_s <= 0 or self.live.closing:
                     return tail
+                if seen == reader.topic.version and (reply := _detach(reader, scope)) is not None:
+                    self._waiting.add_poll(reader, start, like, make_response, reply)
+                    return None
+                client = client or DisconnectWatcher(receive)
                 await wait_for_change((reader.topic,), (seen,), left_s, client.end_on_disconnect)
                 if client.disconnected:
                     return None
         finally:
-            reader.leave()
-            client.close()
+            if not reader.waits:
+                reader.leave()
+            if client is not None:
+                client.close()
 
     async def stream_events(
         self, source: LiveSource, start: Offset, cursor: str | None, scope: Scope, receive: Receive, send: Send
@@ -81,10 +99,9 @@ class LiveReads:
         self, reader: LiveReader, feed: SharedFeed, scope: Scope, receive: Receive, send: Send
     ) -> None:
         """Send events until the response ends, or until the reader waits without a task."""
-        detach: Detach | None = (scope.get("extensions") or {}).get("mainstem.detach")
 
         def wait_elsewhere() -> bool:
-            reply = None if detach is None else detach(reader)
+            reply = _detach(reader, scope)
             if reply is None:
                 return False
             self._waiting.add(reader, feed, reply)
@@ -169,9 +186,10 @@ class SourceFeed:
         return events, end, page.up_to_date
 
 
-def _has_news(tail: Tail, start: Offset) -> bool:
-    end, closed = tail
-    return end > start or closed
+def _detach(reader: LiveReader, scope: Scope) -> Reply | None:
+    """Make a reader the handler of its request, if the ASGI server supports that, so that it needs no task."""
+    detach: Detach | None = (scope.get("extensions") or {}).get("mainstem.detach")
+    return None if detach is None else detach(reader)
 
 
 def _encode_page(content_type: str, page: Page, cursor: str) -> tuple[bytes, Offset]:

@@ -37,3 +37,9 @@ class LiveSource(Protocol):
         end."""
 
     async def read(self, at: Offset, bytes_max: int) -> Page: ...
+
+
+def has_news(tail: Tail, start: Offset) -> bool:
+    """Return whether a long-poll from `start` has something to report."""
+    end, closed = tail
+    return end > start or closed

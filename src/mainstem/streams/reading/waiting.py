@@ -10,18 +10,24 @@ Only `mainstem serve` supports this. Under another ASGI server, every reader has
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from mainstem import limits
 from mainstem.eager import run_eagerly
+from mainstem.errors import MainstemError
 from mainstem.http.asgi import Receive, Scope, Send
+from mainstem.http.asgi import HeaderList
+from mainstem.http.responses import Response, encode_headers, problem_response
 from mainstem.log.live import Live, Topic
 from mainstem.shares import Share
 from mainstem.streams.reading.pump import Progress, count_readers
-from mainstem.streams.reading.sources import LiveSource
+from mainstem.streams.reading.sources import LiveSource, Tail, has_news
 from mainstem.streams.rules import sse
+from mainstem.streams.rules.offsets import Offset
 
 logger = logging.getLogger(__name__)
+TIMER_EARLY_S: Final = 0.001
+"""How much too early a timer may fire."""
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
@@ -33,10 +39,13 @@ class ReplyConnection(Protocol):
 
 
 class Reply(Protocol):
-    """A reply whose head has been sent, in chunked encoding."""
+    """The reply to a request: either none has begun, or the head has been sent and the body is sent in chunks."""
 
     connection: Any
     """A ReplyConnection."""
+
+    def respond(self, status: int, headers: HeaderList, body: bytes, lines: bytes, /) -> None:
+        """Send a whole reply. `lines` are further headers, already encoded."""
 
     def end(self) -> None: ...
     def abort(self) -> None: ...
@@ -68,7 +77,7 @@ class LiveReader:
         source.add_reader()
         self.deadline = 0.0
         """When the response ends, on the clock of the event loop."""
-        self.group: EventGroup | None = None
+        self.group: ReaderGroup | None = None
         self.reply: Reply
 
     @property
@@ -82,15 +91,9 @@ class LiveReader:
         self._live.shares.release(self._owner, Share.LIVE_READERS)
 
     def expire(self) -> None:
-        """End the response, if this reader still waits at its deadline."""
+        """Called at the deadline."""
         if self.group is not None:
-            self.end()
-
-    def end(self) -> None:
-        assert self.group is not None
-        self.group.remove(self)
-        self.leave()
-        self.reply.end()
+            self.group.expire(self)
 
     # Called by the connection
 
@@ -102,8 +105,7 @@ class LiveReader:
 
     def client_disconnected(self) -> None:
         if self.group is not None:
-            self.group.remove(self)
-            self.leave()
+            self.group.release(self)
             self.reply.abort()
 
 
@@ -123,71 +125,76 @@ class SharedFeed(Protocol):
     async def next_events(self) -> tuple[bytes, Progress]: ...
 
 
-class EventGroup:
-    """Readers that have received the same events of a source, and wait for the next."""
+class ReaderGroup:
+    """Readers of a source that wait for the same data."""
 
-    __slots__ = (
-        "_busy",
-        "_feed",
-        "_heartbeat",
-        "_key",
-        "_quiet_since",
-        "_task",
-        "_waiting",
-        "_woken",
-        "readers",
-        "topic",
-    )
+    __slots__ = ("_busy", "_key", "_task", "_waiting", "_woken", "readers", "source", "topic")
 
-    def __init__(self, waiting: "WaitingReaders", feed: SharedFeed, topic: Topic) -> None:
-        self.readers: set[LiveReader] = set()
+    def __init__(self, waiting: "WaitingReaders", source: LiveSource, topic: Topic) -> None:
+        self.source = source
         self.topic = topic
+        self.readers: set[LiveReader] = set()
         self._waiting = waiting
-        self._feed = feed
         self._busy = False
         """Whether the readers are being sent something, or will be soon."""
         self._woken = False
         self._key: Hashable = self
         self._task: asyncio.Task[None] | None = None
-        self._quiet_since = waiting.loop.time()
-        self._heartbeat = waiting.loop.call_later(limits.SSE_HEARTBEAT_S, self._beat)
         topic.groups[self] = self
+        waiting.groups.add(self)
+
+    @property
+    def key(self) -> Hashable:
+        """What all readers of the group have in common."""
+        raise NotImplementedError
+
+    @property
+    def joinable(self) -> bool:
+        return not self._busy
 
     def add(self, reader: LiveReader) -> None:
         reader.group = self
+        reader.source = self.source
         self.readers.add(reader)
 
     def remove(self, reader: LiveReader) -> None:
+        """Remove a reader, which is still counted."""
         reader.group = None
         self.readers.discard(reader)
         if not self.readers and not self._busy:
             self._dissolve()
 
-    def _dissolve(self) -> None:
-        self._heartbeat.cancel()
-        del self.topic.groups[self._key]
-        self._waiting.groups.discard(self)
+    def release(self, reader: LiveReader) -> None:
+        """Remove a reader, and stop counting it."""
+        self.remove(reader)
+        reader.leave()
+
+    def expire(self, reader: LiveReader) -> None:
+        """End the response to a reader, because its time is over."""
+        raise NotImplementedError
 
     def settle(self) -> None:
-        """Let other readers with the same position join; join those that wait already."""
+        """Let other readers with the same key join; join those that wait already."""
         if not self.readers:
             self._dissolve()
             return
         del self.topic.groups[self._key]
-        self._key = self._feed.position
+        self._key = self.key
         other = self.topic.groups.get(self._key)
         if other is None:
             self.topic.groups[self._key] = self
             return
         self._key = self
         self.topic.groups[self] = self
-        if isinstance(other, EventGroup) and not other._busy:
+        if isinstance(other, ReaderGroup) and other.joinable:
             for reader in self.readers:
                 other.add(reader)
             self.readers.clear()
             self._dissolve()
 
-    # Sending
+    def _dissolve(self) -> None:
+        del self.topic.groups[self._key]
+        self._waiting.groups.discard(self)
 
     def wake(self) -> None:
         self._woken = True
@@ -195,38 +202,17 @@ class EventGroup:
             self._busy = True
             self._waiting.loop.call_soon(self._start)
 
-    def _beat(self) -> None:
-        """Send a comment to all readers if they were sent nothing for a while."""
-        now = self._waiting.loop.time()
-        left_s = self._quiet_since + limits.SSE_HEARTBEAT_S - now
-        if left_s <= 0.001 and not self._busy:  # timers may fire a little early
-            left_s = limits.SSE_HEARTBEAT_S
-            self._busy = True
-            self._start(sse.HEARTBEAT)
-        self._heartbeat = self._waiting.loop.call_later(max(left_s, 0.001), self._beat)
-
-    def _start(self, comment: bytes = b"") -> None:
-        work = self._advance(comment)
-        if self._feed.source.in_memory:
+    def _start(self) -> None:
+        """Send what is new, in a task only if that has to wait."""
+        work = self._run()
+        if self.source.in_memory:
             self._task = run_eagerly(work)
         else:
             self._task = self._waiting.loop.create_task(work)
 
-    async def _advance(self, comment: bytes) -> None:
-        """Send everything that is new."""
+    async def _run(self) -> None:
         try:
-            if comment:
-                await self._write(comment, None)
-            progress: Progress = "behind"
-            while self.readers and (progress == "behind" or self._woken):
-                self._woken = False
-                before = self._feed.position
-                events, progress = await self._feed.next_events()
-                if events:
-                    await self._write(events, before)
-                if progress == "ended" or self._waiting.live.closing:
-                    self._end()
-                    break
+            await self._advance()
         except Exception:
             logger.exception("an unexpected error occurred while serving live readers")
             for reader in list(self.readers):
@@ -235,8 +221,62 @@ class EventGroup:
         self._task = None
         self.settle()
 
+    async def _advance(self) -> None:
+        """Send everything that is new."""
+        raise NotImplementedError
+
+
+class EventGroup(ReaderGroup):
+    """Readers that have received the same events, and wait for the next."""
+
+    __slots__ = ("_feed", "_heartbeat", "_quiet_since")
+
+    def __init__(self, waiting: "WaitingReaders", feed: SharedFeed, topic: Topic) -> None:
+        super().__init__(waiting, feed.source, topic)
+        self._feed = feed
+        self._quiet_since = waiting.loop.time()
+        self._heartbeat = waiting.loop.call_later(limits.SSE_HEARTBEAT_S, self._beat)
+
+    @property
+    def key(self) -> Hashable:
+        return self._feed.position
+
+    def expire(self, reader: LiveReader) -> None:
+        self.release(reader)
+        reader.reply.end()
+
+    def _dissolve(self) -> None:
+        super()._dissolve()
+        self._heartbeat.cancel()
+
+    def _beat(self) -> None:
+        """Send a comment to all readers if they were sent nothing for a while."""
+        left_s = self._quiet_since + limits.SSE_HEARTBEAT_S - self._waiting.loop.time()
+        if left_s <= TIMER_EARLY_S:
+            left_s = limits.SSE_HEARTBEAT_S
+            self.wake()
+        self._heartbeat = self._waiting.loop.call_later(left_s, self._beat)
+
+    async def _advance(self) -> None:
+        if self._quiet_since + limits.SSE_HEARTBEAT_S - self._waiting.loop.time() <= TIMER_EARLY_S:
+            await self._write(sse.HEARTBEAT, None)
+        progress: Progress = "behind"
+        while self.readers and (progress == "behind" or self._woken):
+            self._woken = False
+            before = self._feed.position
+            events, progress = await self._feed.next_events()
+            if events:
+                await self._write(events, before)
+            if progress == "ended" or self._waiting.live.closing:
+                for reader in list(self.readers):
+                    self.expire(reader)
+
     async def _write(self, events: bytes, before: Hashable) -> None:
-        """Write events to all readers, a part of them at a time. Those whose clients do not keep up leave the group."""
+        """Write events to all readers, a part of them at a time.
+
+        Readers whose clients do not keep up leave the group, and continue at the position `before`. Without one, as
+        for a comment, they are skipped.
+        """
         chunk = b"%x\r\n%b\r\n" % (len(events), events)
         readers = list(self.readers)
         at_once = limits.FAN_OUT_AT_ONCE
@@ -250,14 +290,71 @@ class EventGroup:
                 if not connection.write_paused:
                     connection.send(chunk)
                 elif before is not None:
-                    self.readers.discard(reader)
-                    reader.group = None
+                    self.remove(reader)
                     self._waiting.resume(reader, self._feed.copy(before))
         self._quiet_since = self._waiting.loop.time()
 
-    def _end(self) -> None:
-        for reader in list(self.readers):
-            reader.end()
+
+MakeResponse = Callable[[LiveSource, Tail], Awaitable[Response]]
+"""Returns the response to a long-poll, for the end that the source has now."""
+
+
+class PollGroup(ReaderGroup):
+    """Long-polls from the same offset that get the same response."""
+
+    __slots__ = ("_ends", "_like", "_make_response", "_start_offset")
+
+    def __init__(
+        self,
+        waiting: "WaitingReaders",
+        source: LiveSource,
+        topic: Topic,
+        start: Offset,
+        like: Hashable,
+        make_response: MakeResponse,
+    ) -> None:
+        super().__init__(waiting, source, topic)
+        self._start_offset = start
+        self._like = like
+        self._make_response = make_response
+        self._ends = False
+
+    @property
+    def key(self) -> Hashable:
+        return "long-poll", self._start_offset, self._like
+
+    def expire(self, reader: LiveReader) -> None:
+        self.remove(reader)
+        alone = PollGroup(
+            self._waiting, self.source.copy(), self.topic, self._start_offset, self._like, self._make_response
+        )
+        alone.add(reader)
+        alone.end()
+
+    def end(self) -> None:
+        """Respond to all readers now, whether there is new data or not."""
+        self._ends = True
+        self.wake()
+
+    async def _advance(self) -> None:
+        while self.readers and self._woken:
+            self._woken = False
+            try:
+                tail = await self.source.refresh()
+                if not (has_news(tail, self._start_offset) or self._ends or self._waiting.live.closing):
+                    continue
+                status, headers, body = await self._make_response(self.source, tail)
+            except MainstemError as error:
+                status, headers, body = problem_response(error)
+            encoded = encode_headers(headers)
+            readers = list(self.readers)
+            for start in range(0, len(readers), limits.FAN_OUT_AT_ONCE):
+                if start:
+                    await asyncio.sleep(0)
+                for reader in readers[start : start + limits.FAN_OUT_AT_ONCE]:
+                    if reader.group is self:
+                        self.release(reader)
+                        reader.reply.respond(status, [], body, encoded)
 
 
 class WaitingReaders:
@@ -267,23 +364,39 @@ class WaitingReaders:
         self.live = live
         self.resume = resume
         """Continues a reader in a task, until it has caught up."""
-        self.groups: set[EventGroup] = set()
+        self.groups: set[ReaderGroup] = set()
         self.loop: asyncio.AbstractEventLoop
         self._sweeps = False
 
     def add(self, reader: LiveReader, feed: SharedFeed, reply: Reply) -> None:
-        """Let a reader wait that has received everything."""
+        """Let a reader of events wait that has received everything."""
         self.loop = asyncio.get_running_loop()
+        if not self._join(reader, feed.position):
+            self._open(EventGroup(self, feed, reader.topic), reader)
+        self._await_deadline(reader, reply)
+
+    def add_poll(
+        self, reader: LiveReader, start: Offset, like: Hashable, make_response: MakeResponse, reply: Reply
+    ) -> None:
+        """Let a long-poll wait. Those from the same offset that are equal in `like` get the same response."""
+        self.loop = asyncio.get_running_loop()
+        if not self._join(reader, ("long-poll", start, like)):
+            self._open(PollGroup(self, reader.source, reader.topic, start, like, make_response), reader)
+        self._await_deadline(reader, reply)
+
+    def _join(self, reader: LiveReader, key: Hashable) -> bool:
+        group = reader.topic.groups.get(key)
+        if not isinstance(group, ReaderGroup) or not group.joinable:
+            return False
+        group.add(reader)
+        return True
+
+    def _open(self, group: ReaderGroup, reader: LiveReader) -> None:
+        group.add(reader)
+        group.settle()
+
+    def _await_deadline(self, reader: LiveReader, reply: Reply) -> None:
         reader.reply = reply
-        group = reader.topic.groups.get(feed.position)
-        if not isinstance(group, EventGroup) or group._busy:
-            group = EventGroup(self, feed, reader.topic)
-            self.groups.add(group)
-            group.add(reader)
-            group.settle()
-        else:
-            group.add(reader)
-            reader.source = group._feed.source
         if not self._sweeps:
             self._sweeps = True
             self.loop.call_later(limits.DEADLINE_CHECK_S, self._sweep)

@@ -8,12 +8,15 @@ import pytest
 
 from mainstem import limits
 from mainstem.access import EVERYBODY
-from mainstem.errors import ShareExceeded
+from mainstem.errors import ShareExceeded, StreamNotFound
+from mainstem.http.responses import Response
 from mainstem.log.live import Live
 from mainstem.log.records import CommittedId, Kind, Record, TopicId
 from mainstem.shares import Share, Shares
 from mainstem.streams.reading.pump import Progress
+from mainstem.streams.reading.sources import Tail
 from mainstem.streams.reading.waiting import LiveReader, WaitingReaders
+from mainstem.streams.rules.offsets import Offset
 from tests.support.waits import eventually_async
 
 TOPIC = TopicId(1)
@@ -44,8 +47,12 @@ class Source:
     def remove_reader(self) -> None:
         self.readers -= 1
 
-    async def refresh(self) -> Any:
-        raise NotImplementedError
+    async def refresh(self) -> Tail:
+        if not self.in_memory:
+            await asyncio.sleep(0)
+        if self.items[-1:] == [b"gone"]:
+            raise StreamNotFound("there is no such stream")
+        return Offset(0, len(self.items)), self.items[-1:] == [b"end"]
 
     async def read(self, at: Any, bytes_max: int) -> Any:
         raise NotImplementedError
@@ -90,6 +97,10 @@ class Reply:
     def __init__(self) -> None:
         self.connection = Connection()
         self.ended = self.aborted = False
+        self.response: tuple[int, bytes, bytes] | None = None
+
+    def respond(self, status: int, headers: bytes, body: bytes) -> None:
+        self.response = status, headers, body
 
     def end(self) -> None:
         self.ended = True
@@ -110,6 +121,7 @@ class House:
         self.resumed: list[tuple[LiveReader, int]] = []
         self.waiting = WaitingReaders(self.live, self.resume)
         self.feeds: list[Feed] = []
+        self.responses = 0
 
     def resume(self, reader: LiveReader, feed: Any) -> None:
         self.resumed.append((reader, feed.position))
@@ -120,6 +132,20 @@ class House:
         feed = Feed(self.source, len(self.source.items) if position is None else position)
         self.feeds.append(feed)
         self.waiting.add(reader, feed, reply)
+        return reader, reply
+
+    def poll(self, left_s: float = LONG_S, like: str = "") -> tuple[LiveReader, Reply]:
+        reader, reply = LiveReader(self.live, self.source, SCOPE), Reply()
+        reader.deadline = asyncio.get_running_loop().time() + left_s
+
+        async def make_response(source: Any, tail: Tail) -> Response:
+            self.responses += 1
+            if self.source.items[-1:] == [b"error"]:
+                raise ValueError("a bug")
+            end, closed = tail
+            return 200, [(b"like", like.encode()), (b"closed", b"%d" % closed)], b"%d" % end.position
+
+        self.waiting.add_poll(reader, Offset(0, len(self.source.items)), like, make_response, reply)
         return reader, reply
 
     def publish(self, *items: bytes) -> None:
@@ -278,3 +304,89 @@ async def test_a_reader_beyond_the_share_of_its_caller_is_not_counted() -> None:
     with pytest.raises(ShareExceeded):
         house.add()
     assert house.counts() == (100, 100)
+
+
+# Long-polls
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+async def test_equal_polls_get_the_same_response_which_is_made_once(in_memory: bool) -> None:
+    house = House(in_memory)
+    replies = [house.poll()[1] for _ in range(5)]
+    other = house.poll(like="other")[1]
+    house.publish(b"a", b"b")
+    await turn()
+    assert {reply.response for reply in replies} == {(200, b"like: \r\nclosed: 0\r\n", b"2")}
+    assert other.response == (200, b"like: other\r\nclosed: 0\r\n", b"2")
+    assert house.responses == 2
+    assert house.counts() == (0, 0)
+    assert not house.waiting.groups
+
+
+async def test_polls_and_events_of_one_stream_do_not_mix() -> None:
+    house = House()
+    poll, events = house.poll()[1], house.add()[1]
+    house.publish(b"a")
+    await turn()
+    assert poll.response is not None
+    assert poll.connection.sent == b""
+    assert events.connection.sent == b"1\r\na\r\n"
+    assert house.counts() == (1, 1)
+
+
+async def test_many_polls_get_their_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "FAN_OUT_AT_ONCE", 2)
+    house = House()
+    polls = [house.poll() for _ in range(7)]
+    house.publish(b"a")
+    await asyncio.sleep(0)
+    polls[6][0].client_disconnected()
+    await turn()
+    assert [reply.response is not None for _, reply in polls] == [True] * 6 + [False]
+    assert house.counts() == (0, 0)
+
+
+async def test_a_wake_up_without_news_leaves_polls_waiting() -> None:
+    house = House()
+    reply = house.poll()[1]
+    house.publish()
+    await turn()
+    assert reply.response is None
+    house.publish(b"a")
+    await turn()
+    assert reply.response is not None
+
+
+async def test_a_poll_gets_a_response_at_its_deadline_and_the_others_go_on_waiting() -> None:
+    house = House()
+    (_, first), (_, second) = house.poll(0.001), house.poll()
+    await eventually_async(lambda: first.response)
+    assert first.response == (200, b"like: \r\nclosed: 0\r\n", b"0")
+    assert second.response is None
+    assert house.counts() == (1, 1)
+
+
+async def test_closing_deleting_and_shutting_down_end_polls() -> None:
+    for item, status, body in ((b"end", 200, b"1"), (b"gone", 404, b"")):
+        house = House()
+        reply = house.poll()[1]
+        house.publish(item)
+        await turn()
+        assert reply.response is not None
+        assert reply.response[0] == status
+        assert reply.response[2].startswith(body)
+    house = House()
+    reply = house.poll()[1]
+    house.live.release()
+    await turn()
+    assert reply.response == (200, b"like: \r\nclosed: 0\r\n", b"0")
+
+
+async def test_an_unexpected_error_aborts_polls() -> None:
+    house = House()
+    reply = house.poll()[1]
+    house.publish(b"error")
+    await turn()
+    assert reply.aborted
+    assert reply.response is None
+    assert house.counts() == (0, 0)
