@@ -206,7 +206,8 @@ TOPIC_HOT_BYTES_MAX: Final = 256 * KIB
 HOT_BYTES_MAX: Final = 32 * MIB
 """How much data of all streams is kept in memory."""
 FAN_OUT_AT_ONCE: Final = 250
-"""Readers that are sent an event before other work gets its turn: about a millisecond of the event loop."""
+"""Readers or sync connections that are sent an event before other work gets its turn: about two milliseconds of the
+event loop."""
 TOPIC_FRAMES_MAX: Final = 16
 """SSE frames of a stream that readers share; readers at other positions encode their own."""
 

@@ -1,11 +1,14 @@
 """The queue of outgoing messages of a connection. They are sent in order, and all that are ready in one write."""
 
 import asyncio
+import logging
 from typing import Protocol
 
 from mainstem import limits
 from mainstem.http import asgi
 from mainstem.sync.protocol.effects import Send
+
+logger = logging.getLogger(__name__)
 
 
 class FrameWriter(Protocol):
@@ -17,14 +20,39 @@ class FrameWriter(Protocol):
     def write_frames(self, data: bytes) -> None: ...
 
 
+class Flusher:
+    """Flushes queues at the end of the turn of the event loop, all in one callback: a broadcast fills many at once."""
+
+    def __init__(self) -> None:
+        self._queues: list[SendQueue] = []
+
+    def add(self, queue: "SendQueue") -> None:
+        if not self._queues:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._queues.append(queue)
+
+    def _flush(self) -> None:
+        queues = self._queues
+        now, self._queues = queues[: limits.FAN_OUT_AT_ONCE], queues[limits.FAN_OUT_AT_ONCE :]
+        if self._queues:  # other work gets its turn first
+            asyncio.get_running_loop().call_soon(self._flush)
+        for queue in now:
+            try:
+                queue.flush()
+            except Exception:  # the other queues belong to other clients
+                logger.exception("an unexpected error occurred while messages were sent to a sync connection")
+
+
 class SendQueue:
     """With a frame writer, the messages of one turn of the event loop are written together at its end, without waking
     the task of `run`."""
 
-    def __init__(self, send: asgi.Send, writer: FrameWriter | None) -> None:
+    __slots__ = ("_empty", "_flusher", "_flushing", "_items", "_ready", "_send", "_size", "_writer")
+
+    def __init__(self, send: asgi.Send, writer: FrameWriter | None, flusher: Flusher) -> None:
         self._send = send
         self._writer = writer
-        self._loop = asyncio.get_running_loop()
+        self._flusher = flusher
         self._items: list[Send] = []
         self._size = 0
         self._flushing = False
@@ -44,17 +72,18 @@ class SendQueue:
             self._empty.clear()
             if self._writer is not None and self._writer.writable.is_set():
                 self._flushing = True
-                self._loop.call_soon(self._flush)
+                self._flusher.add(self)
             else:
                 self._ready.set()
         return self._size > limits.SEND_QUEUE_BYTES_MAX
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Write all messages, as the flusher does."""
         assert self._writer is not None
         self._flushing = False
         items, self._items = self._items, []
         self._size = 0
-        self._writer.write_frames(b"".join([item.frame for item in items]))
+        self._writer.write_frames(items[0].frame if len(items) == 1 else b"".join([item.frame for item in items]))
         self._empty.set()
 
     async def drained(self) -> None:
@@ -71,7 +100,7 @@ class SendQueue:
             if self._writer is not None:
                 await self._writer.writable.wait()
                 if self._items and not self._flushing:
-                    self._flush()
+                    self.flush()
             else:
                 await self._send_all()
 

@@ -11,7 +11,7 @@ from mainstem.sync.hub import Hub
 from mainstem.sync.pages import PageReader
 from mainstem.sync.protocol.messages import OversizeMessage
 from mainstem.sync.protocol.session import CLOSED, SessionOptions
-from mainstem.sync.send_queue import SendQueue
+from mainstem.sync.send_queue import Flusher, SendQueue
 from mainstem.sync.validation.validators import Validator
 
 
@@ -32,6 +32,7 @@ class SyncSocket:
         self.core_options = SessionOptions(implicit_subscriptions=True, uuids_only=uuids_only)
         self.pages = PageReader(hub.log)
         self._open: set[SyncConnection] = set()
+        self._flusher = Flusher()
 
     def release(self) -> None:
         """Close every connection, because the server is shutting down."""
@@ -44,7 +45,7 @@ class SyncSocket:
             await send({"type": "websocket.close", "code": 1013, "reason": "the server has too many sync connections"})
             return
         await send({"type": "websocket.accept"})
-        send_queue = SendQueue(send, scope.get("extensions", {}).get("mainstem.frames"))
+        send_queue = SendQueue(send, scope.get("extensions", {}).get("mainstem.frames"), self._flusher)
         connection = SyncConnection(
             self.hub,
             self.pages,

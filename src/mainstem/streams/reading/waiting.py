@@ -15,8 +15,7 @@ from typing import Any, Final, Protocol
 from mainstem import limits
 from mainstem.eager import run_eagerly
 from mainstem.errors import MainstemError
-from mainstem.http.asgi import Receive, Scope, Send
-from mainstem.http.asgi import HeaderList
+from mainstem.http.asgi import HeaderList, Receive, Scope, Send
 from mainstem.http.responses import Response, encode_headers, problem_response
 from mainstem.log.live import Live, Topic
 from mainstem.shares import Share
