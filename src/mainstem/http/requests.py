@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, MutableMapping
+from functools import lru_cache
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
 
@@ -86,7 +87,17 @@ def parse_query(scope: Scope) -> list[tuple[str, str]]:
         return []
     if len(raw) > limits.QUERY_BYTES_MAX:
         raise BadQuery(f"the query is longer than {limits.QUERY_BYTES_MAX} bytes")
+    return list(_split_known_query(raw)) if len(raw) <= QUERY_REMEMBERED_BYTES else _split_query(raw)
+
+
+def _split_query(raw: bytes) -> list[tuple[str, str]]:
     return parse_qsl(raw.decode("latin-1"), keep_blank_values=True)
+
+
+# Live readers send the same queries at the same time. Only short ones are cached, so that nobody can fill the memory
+# with them.
+QUERY_REMEMBERED_BYTES: Final = 128
+_split_known_query = lru_cache(maxsize=1024)(_split_query)
 
 
 SINGLE_PARAMETERS: Final = frozenset(["offset", "live", "cursor", "tail", "prefix", "after", "limit"])

@@ -25,10 +25,6 @@ class ReadSource(LiveSource, Protocol):
     def name(self) -> str:
         """The name of the source in ETags."""
 
-    @property
-    def tail(self) -> tuple[Offset, bool]:
-        """The end of the source, as of the last `refresh`, and whether it is closed."""
-
     def find_page(self, start: Offset, accepts: str | None) -> CachedPage | None:
         """Return the page from an offset for clients that accept an encoding, if it is in memory."""
 

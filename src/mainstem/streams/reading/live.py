@@ -46,14 +46,13 @@ class LiveReads:
         scope: Scope,
         receive: Receive,
     ) -> Tail | None:
-        """Return the end of the source once it is after `start`, or when the wait times out.
+        """Return the end of a source, which was just refreshed, once it is after `start`, or when the wait times out.
 
         Return None if the client disconnects, or if the reader waits without a task; then it gets the response of
         `make_response`, which it shares with readers that are equal in `like`.
         """
-        tail = await source.refresh()
-        if has_news(tail, start):
-            return tail
+        if has_news(source.tail, start):
+            return source.tail
         reader = LiveReader(self.live, source, scope)
         loop = asyncio.get_running_loop()
         reader.deadline = loop.time() + min(self.long_poll_s, token_seconds_left(scope, self.log.clock_us()))

@@ -6,7 +6,7 @@ from typing import ParamSpec, TypeVar
 import msgspec
 
 from mainstem import limits
-from mainstem.errors import BadOffset, OffsetGone, StreamNotFound
+from mainstem.errors import BadOffset, OffsetGone, StreamGone, StreamNotFound
 from mainstem.log.commit import CommitLog
 from mainstem.log.records import Chunk, TopicId
 from mainstem.log.store.base import UNKNOWN
@@ -93,9 +93,12 @@ class Streams:
     def peek(self, path: str) -> StreamState | None:
         """Return the stream at a path if that is known without waiting. None is no verdict: call `find`."""
         state = self.log.store.peek(stream_key(path))
-        if state is UNKNOWN or lifecycle.is_gone(state, self.log.clock_us(), self.touched_us(path)):
+        if state is UNKNOWN:
             return None
-        return None if lifecycle.is_soft_deleted(state, self.log.clock_us(), self.touched_us(path)) else state
+        try:
+            return lifecycle.check_alive(path, state, self.log.clock_us(), self.touched_us(path))
+        except (StreamNotFound, StreamGone):
+            return None
 
     def resolve(self, state: StreamState, offset: Offset | Sentinel) -> Offset:
         """Return the offset at which a read begins. Raise an error if the stream does not have that offset."""

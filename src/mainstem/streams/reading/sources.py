@@ -23,6 +23,10 @@ class LiveSource(Protocol):
     def in_memory(self) -> bool:
         """Whether `refresh` finds the end in memory."""
 
+    @property
+    def tail(self) -> Tail:
+        """The end as of the last `refresh`."""
+
     def copy(self) -> "LiveSource":
         """Return the same source for another reader, at the same end."""
 

@@ -132,7 +132,8 @@ class ReaderGroup:
     def __init__(self, waiting: "WaitingReaders", source: LiveSource, topic: Topic) -> None:
         self.source = source
         self.topic = topic
-        self.readers: set[LiveReader] = set()
+        self.readers: dict[LiveReader, None] = {}
+        """In the order in which they came."""
         self._waiting = waiting
         self._busy = False
         """Whether the readers are being sent something, or will be soon."""
@@ -154,12 +155,12 @@ class ReaderGroup:
     def add(self, reader: LiveReader) -> None:
         reader.group = self
         reader.source = self.source
-        self.readers.add(reader)
+        self.readers[reader] = None
 
     def remove(self, reader: LiveReader) -> None:
         """Remove a reader, which is still counted."""
         reader.group = None
-        self.readers.discard(reader)
+        self.readers.pop(reader, None)
         if not self.readers and not self._busy:
             self._dissolve()
 
@@ -269,6 +270,8 @@ class EventGroup(ReaderGroup):
             if progress == "ended" or self._waiting.live.closing:
                 for reader in list(self.readers):
                     self.expire(reader)
+            elif progress == "behind":
+                await asyncio.sleep(0)  # a large append takes many events; other work gets its turn
 
     async def _write(self, events: bytes, before: Hashable) -> None:
         """Write events to all readers, a part of them at a time.

@@ -47,12 +47,16 @@ class Source:
     def remove_reader(self) -> None:
         self.readers -= 1
 
+    @property
+    def tail(self) -> Tail:
+        return Offset(0, len(self.items)), self.items[-1:] == [b"end"]
+
     async def refresh(self) -> Tail:
         if not self.in_memory:
             await asyncio.sleep(0)
         if self.items[-1:] == [b"gone"]:
             raise StreamNotFound("there is no such stream")
-        return Offset(0, len(self.items)), self.items[-1:] == [b"end"]
+        return self.tail
 
     async def read(self, at: Any, bytes_max: int) -> Any:
         raise NotImplementedError
