@@ -205,6 +205,11 @@ TOPIC_HOT_BYTES_MAX: Final = 256 * KIB
 """How much data of one stream is kept in memory."""
 HOT_BYTES_MAX: Final = 32 * MIB
 """How much data of all streams is kept in memory."""
+NEWEST_RECORDS_MAX: Final = 4_096
+"""Streams without live readers of which the newest append is kept in memory, for clients that read what was just
+written."""
+NEWEST_RECORD_BYTES_MAX: Final = 8 * KIB
+"""A larger append is read from the store."""
 FAN_OUT_AT_ONCE: Final = 250
 """Readers or sync connections that are sent an event before other work gets its turn: about two milliseconds of the
 event loop."""

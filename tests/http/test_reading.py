@@ -429,3 +429,25 @@ def test_bad_reads_of_a_stream_in_memory_get_their_errors(client, path):
     ):
         for _ in range(2):
             assert client.get(f"{path}?{query}").status_code == status
+
+
+def test_the_newest_append_is_read_from_memory(client, server, path, monkeypatch):
+    store = server.app.store
+    fetched = []
+
+    async def read(*args):
+        fetched.append(args)
+        return await type(store).read(store, *args)
+
+    client.put(path, headers=JSON, content=b"[1]")
+    at = client.head(path).headers["stream-next-offset"]
+    monkeypatch.setattr(store, "read", read)
+    for number in range(3):
+        client.post(path, headers=JSON, json=[{"number": number}])
+        page = client.get(f"{path}?offset={at}")
+        assert page.json() == [{"number": number}]
+        assert page.headers["stream-up-to-date"] == "true"
+        at = page.headers["stream-next-offset"]
+    assert fetched == []
+    assert client.get(path).json() == [1, *({"number": number} for number in range(3))]
+    assert len(fetched) == 1

@@ -119,14 +119,13 @@ class Live:
         self._topics: dict[TopicId | str, Topic] = {}
         self._recent: OrderedDict[TopicId | str, None] = OrderedDict()  # those with chunks, the most recent last
         self._size = 0
+        self._newest: OrderedDict[TopicId, Record] = OrderedDict()
         self.readers = 0
         self.closing = False
 
     def publish(self, records: Iterable[Record]) -> None:
         """Wake the readers of records that have just become durable, and keep watched data in memory."""
-        topics = self._topics
-        if not topics:
-            return
+        topics, newest = self._topics, self._newest
         woken: set[TopicId | str] = {WHOLE_LOG} if WHOLE_LOG in topics else set()
         for record in records:
             for tag in record.tags:
@@ -134,6 +133,9 @@ class Live:
                     woken.add(tag)
             topic = topics.get(record.topic)
             if topic is None:
+                if record.kind is Kind.APPEND and len(record.data) <= limits.NEWEST_RECORD_BYTES_MAX:
+                    newest[record.topic] = record
+                    newest.move_to_end(record.topic)
                 continue
             if record.kind is Kind.APPEND:
                 before = topic.size
@@ -144,6 +146,8 @@ class Live:
             woken.add(record.topic)
         for name in woken:
             topics[name].wake()
+        while len(newest) > limits.NEWEST_RECORDS_MAX:
+            newest.popitem(last=False)
         while self._size > limits.HOT_BYTES_MAX or len(self._recent) > limits.TOPICS_HOT_MAX:
             self._evict(self._recent.popitem(last=False)[0])
 
@@ -187,6 +191,13 @@ class Live:
         """Return a topic's data from exactly `start`, if it is still in memory."""
         topic = self._topics.get(name)
         return None if topic is None else topic.read(start, bytes_max)
+
+    def read_newest(self, name: TopicId, start: int, end: int) -> Chunk | None:
+        """Return the newest record of a topic that nobody watches, if it has exactly these bounds."""
+        record = self._newest.get(name)
+        if record is None or record.start != start or record.end != end:
+            return None
+        return Chunk(start, end, record.data)
 
     def release(self) -> None:
         """Wake all readers for shutdown, so that they end their responses."""

@@ -309,3 +309,33 @@ async def test_release_wakes_all_readers() -> None:
         live.release()
         await asyncio.wait_for(asyncio.gather(*waits), SOON_S)
         assert live.closing
+
+
+# The newest record of topics that nobody watches
+
+
+def test_the_newest_record_of_a_topic_that_nobody_watches_is_kept() -> None:
+    live = Live()
+    live.publish([record(ONE, 0, b"abc"), record(ONE, 3, b"de"), record(TWO, 0, b"x", Kind.CLOSE)])
+    assert live.read_newest(ONE, 3, 5) == Chunk(3, 5, b"de")
+    for start, end in ((0, 3), (3, 4), (3, 6), (4, 5)):
+        assert live.read_newest(ONE, start, end) is None
+    assert live.read_newest(TWO, 0, 1) is None
+
+
+def test_a_large_record_is_not_kept_and_hides_no_older_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "NEWEST_RECORD_BYTES_MAX", 3)
+    live = Live()
+    live.publish([record(ONE, 0, b"abc"), record(ONE, 3, b"defg")])
+    assert live.read_newest(ONE, 3, 7) is None
+
+
+def test_the_newest_records_of_a_limited_number_of_topics_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "NEWEST_RECORDS_MAX", 2)
+    live = Live()
+    for topic in (ONE, TWO):
+        live.publish([record(topic, 0, b"a")])
+    live.publish([record(ONE, 1, b"b"), record(THREE, 0, b"a")])
+    assert live.read_newest(ONE, 1, 2) is not None
+    assert live.read_newest(TWO, 0, 1) is None
+    assert live.read_newest(THREE, 0, 1) is not None

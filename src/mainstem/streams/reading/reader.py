@@ -250,7 +250,10 @@ class Streams:
 
     async def _read_chunk(self, state: StreamState, topic: TopicId, at: int, until: int, size: int) -> Chunk:
         """Return whole records, the first of which holds the byte at `at`."""
-        chunk = self.log.live.read(topic, at, size) or await self.log.store.read(topic, at, until, size)
+        live = self.log.live
+        chunk = live.read(topic, at, size) or live.read_newest(topic, at, until)
+        if chunk is None:
+            chunk = await self.log.store.read(topic, at, until, size)
         if chunk is None:
             raise StreamNotFound("the stream was deleted while it was being read")
         if chunk.start > at:
