@@ -2,6 +2,7 @@
 
 import re
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -9,6 +10,7 @@ from mainstem import limits
 from tests.auth.conftest import wrong_tokens
 from tests.auth.endpoints import GUARDED, OPEN, ROOT, SUBSCRIPTIONS, TEXT, by_name, make_stream
 from tests.support.issuers import Issuer, bearer
+from tests.support.waits import eventually
 
 WRONG = [
     "no token",
@@ -285,3 +287,17 @@ def test_a_read_with_a_cached_token_takes_the_fast_path_and_stays_private(guarde
         assert client.get(ROOT + path, headers=other).status_code == 403
     assert client.get(ROOT + path).status_code == 401
     assert client.get(f"{ROOT}{path}?offset=-1&token=abc", headers=headers).status_code == 400
+
+
+def test_a_long_poll_that_waits_gets_a_private_reply(guarded, client, path):
+    headers = bearer(guarded.secret.token(streams=[path]))
+    assert client.put(ROOT + path, headers={**TEXT, **headers}).status_code == 201
+    before = guarded.server.app.live.readers
+    with ThreadPoolExecutor(1) as pool:
+        poll = pool.submit(client.get, f"{ROOT}{path}?offset=-1&live=long-poll", headers=headers)
+        eventually(lambda: guarded.server.app.live.readers > before)
+        client.post(ROOT + path, headers={**TEXT, **headers}, content=b"x")
+        reply = poll.result()
+    assert (reply.status_code, reply.content) == (200, b"x")
+    assert reply.headers["cache-control"].startswith("private")
+    assert "authorization" in reply.headers["vary"]

@@ -19,7 +19,7 @@ OnWait = Callable[["asyncio.Future[bool]"], None]
 """Receives the future of a wait, so that it can end the wait early, for example when the client disconnects."""
 
 
-class ReaderGroup(Protocol):
+class WakeableGroup(Protocol):
     """Readers that wait for the same data, without a task each."""
 
     def wake(self) -> None:
@@ -38,7 +38,7 @@ class Topic:
         """Grows with every wake-up. Read it before the state, then wait until it differs."""
         self._chunks: deque[Chunk] = deque()
         self.waiters: set[asyncio.Future[bool]] = set()
-        self.groups: dict[Hashable, ReaderGroup] = {}
+        self.groups: dict[Hashable, WakeableGroup] = {}
         """The groups of waiting readers, by what their readers have in common."""
         self.frames: dict[Hashable, Any] = {}
         """What readers have encoded since the last wake-up, so that the other readers can send the same bytes."""

@@ -1,8 +1,9 @@
 """Live readers that wait at the end of a source, without a task each.
 
-Readers at the same offset form a group. The group has one feed: when the source grows, the next events are read,
-encoded and framed once, and the same bytes are written to the connection of every reader. A reader whose client does
-not keep up leaves the group, with its offset, and continues in a task until it has caught up.
+Readers at the same offset form a group. For SSE, the group has one feed: when the source grows, the next events are
+read, encoded and framed once, and the same bytes are written to the connection of every reader. A reader whose client
+does not keep up leaves the group, with its offset, and continues in a task until it has caught up. For long-polls, the
+response is made once for the whole group, which ends with it.
 
 Only `mainstem serve` supports this. Under another ASGI server, every reader has a task.
 """
@@ -40,8 +41,8 @@ class ReplyConnection(Protocol):
 class Reply(Protocol):
     """The reply to a request: either none has begun, or the head has been sent and the body is sent in chunks."""
 
-    connection: Any
-    """A ReplyConnection."""
+    @property
+    def connection(self) -> ReplyConnection: ...
 
     def respond(self, status: int, headers: HeaderList, body: bytes, lines: bytes, /) -> None:
         """Send a whole reply. `lines` are further headers, already encoded."""
