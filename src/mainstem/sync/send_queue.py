@@ -67,23 +67,26 @@ class SendQueue:
     def put(self, message: Send) -> bool:
         """Add a message and return whether the queue is now full."""
         self._items.append(message)
-        self._size += len(message.payload)
+        size = self._size = self._size + len(message.payload)
         if not self._flushing:
             self._empty.clear()
-            if self._writer is not None and self._writer.writable.is_set():
+            writer = self._writer
+            if writer is not None and writer.writable.is_set():
                 self._flushing = True
                 self._flusher.add(self)
             else:
                 self._ready.set()
-        return self._size > limits.SEND_QUEUE_BYTES_MAX
+        return size > limits.SEND_QUEUE_BYTES_MAX
 
     def flush(self) -> None:
         """Write all messages, as the flusher does."""
         assert self._writer is not None
         self._flushing = False
-        items, self._items = self._items, []
         self._size = 0
-        self._writer.write_frames(items[0].frame if len(items) == 1 else b"".join([item.frame for item in items]))
+        items = self._items
+        frames = items[0].frame if len(items) == 1 else b"".join([item.frame for item in items])
+        items.clear()
+        self._writer.write_frames(frames)
         self._empty.set()
 
     async def drained(self) -> None:
