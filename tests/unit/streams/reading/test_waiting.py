@@ -9,6 +9,7 @@ import pytest
 from mainstem import limits
 from mainstem.access import EVERYBODY
 from mainstem.errors import ShareExceeded, StreamNotFound
+from mainstem.http.asgi import HeaderList
 from mainstem.http.responses import Response
 from mainstem.log.live import Live
 from mainstem.log.records import CommittedId, Kind, Record, TopicId
@@ -103,8 +104,8 @@ class Reply:
         self.ended = self.aborted = False
         self.response: tuple[int, bytes, bytes] | None = None
 
-    def respond(self, status: int, headers: bytes, body: bytes) -> None:
-        self.response = status, headers, body
+    def respond(self, status: int, headers: HeaderList, body: bytes, lines: bytes) -> None:
+        self.response = status, lines, body
 
     def end(self) -> None:
         self.ended = True
