@@ -6,8 +6,6 @@ time that `websockets` takes for it. All other frames are left to `websockets`, 
 
 from typing import Final
 
-from websockets.frames import apply_mask  # type: ignore[attr-defined]
-
 WHOLE_TEXT: Final = 0x81
 """The first byte of a text frame that is a message of its own, without extensions."""
 MASKED: Final = 0x80
@@ -33,7 +31,14 @@ def read_text(data: bytes, at: int, bytes_max: int) -> tuple[bytes, int] | None:
     end = start + size
     if end > len(data) or size > bytes_max:
         return None
-    return apply_mask(data[start:end], data[start - 4 : start]), end
+    return unmask(data[start:end], data[start - 4 : start]), end
+
+
+def unmask(data: bytes, key: bytes) -> bytes:
+    """Return masked bytes as they were before, with one operation on them all (RFC 6455, section 5.3)."""
+    size = len(data)
+    mask = (key * (size // 4 + 1))[:size]
+    return (int.from_bytes(data, "little") ^ int.from_bytes(mask, "little")).to_bytes(size, "little")
 
 
 class FrameBoundary:
