@@ -2,6 +2,8 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import chain
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
 import apsw
@@ -24,6 +26,7 @@ from mainstem.log.store.sqlite.journal import StateRow
 
 T = TypeVar("T")
 COLUMNS = 'committed_id, committed_at_us, kind, topic, "start", "end", messages, source, data'
+APPEND = Kind.APPEND  # looking up a member of an enum takes longer than the rest of a comparison
 LOADED_MAX = 500  # keys in one SELECT
 
 # apsw releases the interpreter lock for every step, and on a busy server it has to wait to get it back. So rows are
@@ -77,30 +80,24 @@ def keep_head(db: apsw.Connection) -> None:
     db.execute("UPDATE head SET committed_id = max(committed_id, (SELECT ifnull(max(committed_id), 0) FROM records))")
 
 
+# Rows are collected without a line of Python per row, so that the interpreter lock is held as briefly as possible.
+_record_values = attrgetter(
+    "committed_id", "committed_at_us", "kind", "topic", "start", "end", "messages", "source", "data"
+)
+_place_values = attrgetter("topic", "end", "committed_id")
+
+
 def insert_records(db: apsw.Connection, records: Sequence[Record]) -> None:
     for group in _groups(records):
-        values: list[Any] = []
-        for r in group:
-            values += (
-                r.committed_id,
-                r.committed_at_us,
-                r.kind,
-                r.topic,
-                r.start,
-                r.end,
-                r.messages,
-                r.source,
-                r.data,
-            )
-        db.execute(_insert_records(len(group)), values)
+        db.execute(_insert_records(len(group)), list(chain.from_iterable(map(_record_values, group))))
 
 
 def index_appends(db: apsw.Connection, records: Sequence[Record]) -> int:
     """Add appends to the index by topic (the tables `*_places`), and return how many there were."""
-    rows = [(record.topic, record.end, record.committed_id) for record in records if record.kind is Kind.APPEND]
-    for group in _groups(rows):
-        db.execute(_index_appends(len(group)), [value for row in group for value in row])
-    return len(rows)
+    appends = [record for record in records if record.kind is APPEND]
+    for group in _groups(appends):
+        db.execute(_index_appends(len(group)), list(chain.from_iterable(map(_place_values, group))))
+    return len(appends)
 
 
 def count_unmerged_appends(db: apsw.Connection) -> int:

@@ -12,6 +12,8 @@ from mainstem.log.commands import Key, State
 from mainstem.log.records import CommittedId, Kind, Record, TopicId
 from mainstem.log.store.sqlite.journal import Batch
 
+APPEND = Kind.APPEND  # looking up a member of an enum takes longer than the rest of a comparison
+
 
 class Recent:
     """The batches that wait to be folded, and their states and records by what readers look for."""
@@ -37,7 +39,7 @@ class Recent:
             self._states[key] = number, state
         self.records.extend(batch.content.records)
         for record in batch.content.records:
-            if record.kind is Kind.APPEND:
+            if record.kind is APPEND:
                 records = self._topics.get(record.topic)
                 if records is None:
                     records = self._topics[record.topic] = deque()
@@ -55,7 +57,7 @@ class Recent:
                     del self._states[key]
             for record in batch.content.records:
                 self.records.popleft()
-                if record.kind is Kind.APPEND:
+                if record.kind is APPEND:
                     _forget_first(self._topics, record.topic)
                 for tag in record.tags:
                     _forget_first(self._tags, tag)
