@@ -192,11 +192,16 @@ BATCH_COMMANDS_MAX: Final = 2_000
 """Commands in one batch; bounds how long the first caller waits for the sync."""
 BATCH_BYTES_MAX: Final = 32 * MIB
 """The same, by size; a larger append is a batch of its own."""
+COMMITS_IN_FLIGHT: Final = 2
+"""Batches on their way to the disk: one is written, the next is ready."""
 
 # Memory
 GC_ALLOCATIONS: Final = 20_000
 """New objects until `mainstem serve` looks for garbage cycles. Requests leave none, and Python's default of 700 would
 look thousands of times per second."""
+THREAD_SWITCH_S: Final = 0.0002
+"""How long a thread of `mainstem serve` keeps the interpreter while another one waits for it. With Python's default of
+5 ms, a commit waits for the event loop, and the event loop for the parsing of a large body."""
 
 # Live tail
 TOPICS_HOT_MAX: Final = 4_096

@@ -140,6 +140,7 @@ def run(settings: Settings) -> int:
             if settings.fd is not None and listener.family != socket.AF_UNIX:
                 check_exposure(settings, listener.getsockname()[0])
             gc.set_threshold(limits.GC_ALLOCATIONS, 20, 50)
+            sys.setswitchinterval(limits.THREAD_SWITCH_S)
             server = ConsoleServer(make_app(settings), listener)
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(server.serve())
