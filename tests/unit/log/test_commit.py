@@ -270,7 +270,7 @@ async def test_after_a_failed_sync_those_that_began_after_it_fail_too(tmp_path: 
     async with on_disk(tmp_path, disk) as log:
         disk.hold_syncs()
         disk.fail_syncs()
-        tasks = [asyncio.create_task(log.submit(Add("a")))]
+        tasks: list[asyncio.Task[object]] = [asyncio.create_task(log.submit(Add("a")))]
         await asyncio.to_thread(disk.wait_for_sync)
         tasks.append(asyncio.create_task(log.submit(Look("a"))))
         await turn()
