@@ -8,6 +8,7 @@ import pytest
 
 from mainstem import limits
 from mainstem.checks.rules import check_store
+from mainstem.log.store.sqlite.connections import PAGE_BYTES
 from mainstem.log.store.sqlite.queries import merge_append_index
 from mainstem.log.store.sqlite.snapshot import open_snapshot
 from mainstem.streams.states import STREAMS
@@ -83,9 +84,9 @@ def test_a_planted_violation_is_found(store, editor, plant, rule, said):
 def test_a_torn_page_is_found(store):
     size = store.stat().st_size
     with store.open("r+b") as file:
-        for page in range(4096, size, 3 * 4096):
+        for page in range(PAGE_BYTES, size, 3 * PAGE_BYTES):
             file.seek(page + 100)
-            file.write(bytes(range(256)) * 12)
+            file.write(bytes(range(256)) * (PAGE_BYTES // 256 - 1))
     assert any(finding.rule == "file" for finding in find_violations(store))
 
 
