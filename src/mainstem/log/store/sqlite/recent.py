@@ -2,10 +2,13 @@
 
 Everything here is newer than everything in the database. A reader takes what it needs from here first, then reads the
 database: a batch that moves from here to the database in between is found in both, and never in neither.
+
+A commit only adds a batch and notes its states, which costs little. What a batch holds for a topic or a tag is looked
+up when a reader asks for it.
 """
 
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from mainstem.log.commands import Key, State
@@ -15,103 +18,130 @@ from mainstem.log.store.sqlite.journal import Batch
 APPEND = Kind.APPEND  # looking up a member of an enum takes longer than the rest of a comparison
 
 
+class RecentBatch:
+    """A batch, with what readers look for in it."""
+
+    __slots__ = ("_appends", "_tagged", "batch", "changes", "size")
+
+    def __init__(self, batch: Batch, changes: Mapping[Key, State | None], size: int) -> None:
+        self.batch = batch
+        self.changes = changes
+        self.size = size
+        self._appends: dict[TopicId, list[Record]] | None = None
+        self._tagged: dict[str, list[Record]] | None = None
+
+    @property
+    def records(self) -> Sequence[Record]:
+        return self.batch.content.records
+
+    @property
+    def appends(self) -> dict[TopicId, list[Record]]:
+        """The appends by topic, oldest first."""
+        if self._appends is None:
+            self._appends = {}
+            for record in self.records:
+                if record.kind is APPEND:
+                    self._appends.setdefault(record.topic, []).append(record)
+        return self._appends
+
+    @property
+    def tagged(self) -> dict[str, list[Record]]:
+        """The records by tag, oldest first."""
+        if self._tagged is None:
+            self._tagged = {}
+            for record in self.records:
+                for tag in record.tags:
+                    self._tagged.setdefault(tag, []).append(record)
+        return self._tagged
+
+
 class Recent:
-    """The batches that wait to be folded, and their states and records by what readers look for."""
+    """The batches that wait to be folded."""
 
     def __init__(self) -> None:
-        self.batches: deque[Batch] = deque()
         self.bytes = 0
         """The size of the batches in the journal."""
-        self.records: deque[Record] = deque()
-        self._sizes: deque[int] = deque()
-        self._states: dict[Key, tuple[int, State | None]] = {}
-        self._keys: deque[Collection[Key]] = deque()
-        self._topics: dict[TopicId, deque[Record]] = {}
-        self._tags: dict[str, deque[Record]] = {}
+        self.records = 0
+        """How many records they hold."""
+        self._batches: deque[RecentBatch] = deque()
+        self._newest: dict[Key, RecentBatch] = {}
+        """The batch with the newest state of each key."""
 
     def add(self, batch: Batch, changes: Mapping[Key, State | None], size: int) -> None:
-        number = batch.number
-        self.batches.append(batch)
-        self._sizes.append(size)
-        self._keys.append(changes.keys())
+        recent = RecentBatch(batch, changes, size)
+        self._batches.append(recent)
+        self._newest.update(dict.fromkeys(changes, recent))
         self.bytes += size
-        for key, state in changes.items():
-            self._states[key] = number, state
-        self.records.extend(batch.content.records)
-        for record in batch.content.records:
-            if record.kind is APPEND:
-                records = self._topics.get(record.topic)
-                if records is None:
-                    records = self._topics[record.topic] = deque()
-                records.append(record)
-            for tag in record.tags:
-                self._tags.setdefault(tag, deque()).append(record)
+        self.records += len(batch.content.records)
 
     def forget(self, folded: int) -> None:
         """Forget the batches up to this number: the database has them."""
-        while self.batches and self.batches[0].number <= folded:
-            batch = self.batches.popleft()
-            self.bytes -= self._sizes.popleft()
-            for key in self._keys.popleft():
-                if self._states[key][0] == batch.number:
-                    del self._states[key]
-            for record in batch.content.records:
-                self.records.popleft()
-                if record.kind is APPEND:
-                    _forget_first(self._topics, record.topic)
-                for tag in record.tags:
-                    _forget_first(self._tags, tag)
+        while self._batches and self._batches[0].batch.number <= folded:
+            oldest = self._batches.popleft()
+            self.bytes -= oldest.size
+            self.records -= len(oldest.records)
+            for key in oldest.changes:
+                if self._newest[key] is oldest:
+                    del self._newest[key]
 
-    def __contains__(self, key: Key) -> bool:
-        return key in self._states
+    @property
+    def batches(self) -> list[Batch]:
+        return [recent.batch for recent in self._batches]
 
-    def state(self, key: Key) -> State | None:
-        return self._states[key][1]
+    @property
+    def first_number(self) -> int | None:
+        """The number of the oldest batch."""
+        return self._batches[0].batch.number if self._batches else None
+
+    @property
+    def last_number(self) -> int:
+        return self._batches[-1].batch.number if self._batches else 0
+
+    def find_state(self, key: Key, default: Any) -> Any:
+        """Return the newest state of a key; the default if no batch has changed it."""
+        recent = self._newest.get(key)
+        return default if recent is None else recent.changes[key]
 
     @property
     def first_id(self) -> CommittedId | None:
         """The id of the oldest record here; all older ones are in the database."""
-        return self.records[0].committed_id if self.records else None
+        return next((recent.records[0].committed_id for recent in self._batches if recent.records), None)
 
     def appends(self, topic: TopicId, start: int = 0) -> list[Record]:
         """Return the appends of a topic that end after a position, oldest first."""
-        records = self._topics.get(topic)
-        if records is None:
-            return []
-        if start <= records[0].start:
-            return list(records)
-        found: list[Record] = []
-        for record in reversed(records):  # readers are usually near the end
-            if record.end <= start:
-                break
-            found.append(record)
-        found.reverse()
-        return found
+        parts: list[list[Record]] = []
+        for recent in reversed(self._batches):  # readers are usually near the end
+            records = recent.appends.get(topic)
+            if records is not None:
+                if records[-1].end <= start:
+                    break
+                parts.append(records)
+        return [record for records in reversed(parts) for record in records if record.end > start]
 
     def log(self, after: CommittedId, until: CommittedId, topics: Collection[TopicId] | None) -> list[Record]:
         return [
             record
-            for record in self.records
+            for record in self._records()
             if after < record.committed_id <= until and (topics is None or record.topic in topics)
         ]
+
+    def _records(self) -> Iterator[Record]:
+        for recent in self._batches:
+            yield from recent.records
 
     def tagged(self, tags: Sequence[str], after: CommittedId, until: CommittedId) -> list[Record]:
         """Return the records with any of these tags, each once, in committed order."""
         found = {
             record.committed_id: record
+            for recent in self._batches
             for tag in tags
-            for record in self._tags.get(tag, ())
+            for record in recent.tagged.get(tag, ())
             if after < record.committed_id <= until
         }
         return [found[committed_id] for committed_id in sorted(found)]
 
     def last_tagged(self, tag: str) -> CommittedId | None:
-        records = self._tags.get(tag)
-        return records[-1].committed_id if records else None
-
-
-def _forget_first(index: dict[Any, deque[Record]], name: Any) -> None:
-    records = index[name]
-    records.popleft()
-    if not records:
-        del index[name]
+        for recent in reversed(self._batches):
+            if tag in recent.tagged:
+                return recent.tagged[tag][-1].committed_id
+        return None

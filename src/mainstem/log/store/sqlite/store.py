@@ -150,7 +150,7 @@ class SqliteStore(Store):
         for db in self._readers:
             db.close()
         self._database.close()
-        if not self._recent.batches and not self._journal_broken:
+        if self._recent.first_number is None and not self._journal_broken:
             remove_journal(self.directory)
         self._lock.release()
 
@@ -178,8 +178,8 @@ class SqliteStore(Store):
         for key in keys:
             if key in cache:
                 states[key] = cache[key]
-            elif key in recent:
-                states[key] = recent.state(key)
+            elif (state := recent.find_state(key, UNKNOWN)) is not UNKNOWN:
+                states[key] = state
             else:
                 missing.append(key)
         if missing:
@@ -248,7 +248,7 @@ class SqliteStore(Store):
 
     def _fold_when_due(self) -> None:
         recent = self._recent
-        if len(recent.records) >= limits.FOLD_RECORDS or recent.bytes >= limits.FOLD_BYTES:
+        if recent.records >= limits.FOLD_RECORDS or recent.bytes >= limits.FOLD_BYTES:
             self._start_folding()
         elif self._fold_timer is None and self._folding is None:
             self._fold_timer = asyncio.get_running_loop().call_later(limits.FOLD_DELAY_S, self._start_folding)
@@ -266,21 +266,19 @@ class SqliteStore(Store):
         """Fold everything that is in the journal now. On a full disk, `_watch_space` tries again."""
         try:
             self._require_sound()
-            folded = await self._writer.run(self._database.fold, list(self._recent.batches))
+            folded = await self._writer.run(self._database.fold, self._recent.batches)
         finally:
             self._folding = None
         self._journal.folded = folded
         self._recent.forget(folded)
         self._writer.post(self._database.checkpoint_when_due)
-        if self._recent.batches:
+        if self._recent.first_number is not None:
             self._fold_when_due()
 
     async def fold(self) -> None:
         """Return once the database holds everything that was durable when this was called."""
-        if not self._recent.batches:
-            return
-        last = self._recent.batches[-1].number
-        while self._recent.batches and self._recent.batches[0].number <= last:
+        last = self._recent.last_number
+        while self._recent.first_number is not None and self._recent.first_number <= last:
             await asyncio.shield(self._start_folding())
 
     async def _fold_if_possible(self) -> None:
@@ -316,12 +314,16 @@ class SqliteStore(Store):
     def peek(self, key: Key) -> Any:
         if key in self._cache:
             return self._cache[key]
-        return self._recent.state(key) if key in self._recent else UNKNOWN
+        return self._recent.find_state(key, UNKNOWN)
 
     async def get_many(self, keys: Sequence[Key]) -> dict[Key, Any]:
         states = {key: self._cache[key] for key in keys if key in self._cache}
-        states.update((key, self._recent.state(key)) for key in keys if key not in states and key in self._recent)
-        missing = [key for key in keys if key not in states]
+        missing: list[Key] = []
+        for key in keys:
+            if key not in states and (state := self._recent.find_state(key, UNKNOWN)) is not UNKNOWN:
+                states[key] = state
+            elif key not in states:
+                missing.append(key)
         if missing:
             saves = self._saves
             found = await self._read(queries.load, missing)
