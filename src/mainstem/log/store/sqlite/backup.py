@@ -15,7 +15,7 @@ from mainstem.log.store.snapshot import Figures, Report, StoreSnapshot
 from mainstem.log.store.sqlite.connections import STORE_NAME, DirectoryLock, open_writer
 from mainstem.log.store.sqlite.database import insert_batches
 from mainstem.log.store.sqlite.errors import explain
-from mainstem.log.store.sqlite.journal import choose_unfolded, read_journal, remove_journal
+from mainstem.log.store.sqlite.journal import choose_unfolded, read_journal, remove_journal, sync_path
 from mainstem.log.store.sqlite.queries import change_store_id, journal_position
 from mainstem.log.store.sqlite.schema import migrate
 from mainstem.log.store.sqlite.snapshot import open_snapshot
@@ -216,14 +216,6 @@ def _merge_journals(store: Path) -> None:
 
 def _move_into_place(partial: Path, target: Path) -> None:
     """Make the copy durable, then replace the target with it in one step."""
-    _sync(partial)
+    sync_path(partial)
     os.replace(partial, target)
-    _sync(target.parent)
-
-
-def _sync(path: Path) -> None:
-    file = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
+    sync_path(target.parent)

@@ -55,7 +55,7 @@ class JournalFile:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
         make_private(path)
         if created:
-            sync_directory(path.parent)
+            sync_path(path.parent)
 
     def write(self, pieces: list[bytes], offset: int) -> None:
         """Write at a position. The data is durable when this returns."""
@@ -87,8 +87,9 @@ def write_durably(file: int, pieces: Sequence[Any], offset: int) -> int:
     return written
 
 
-def sync_directory(path: Path) -> None:
-    file = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+def sync_path(path: Path) -> None:
+    """Make a file, or the names in a directory, durable."""
+    file = os.open(path, os.O_RDONLY)
     try:
         os.fsync(file)
     finally:

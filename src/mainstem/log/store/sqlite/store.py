@@ -282,7 +282,7 @@ class SqliteStore(Store):
             await asyncio.shield(self._start_folding())
 
     async def _fold_if_possible(self) -> None:
-        """Fold for a reader. If the disk is full or has failed, the reader gets what the database holds."""
+        """Fold for a list of states. If the disk is full or has failed, the list lacks the newest changes."""
         try:
             await self.fold()
         except (StoreFull, StoreFailed) as error:
@@ -400,11 +400,11 @@ class SqliteStore(Store):
         return _extend_page(older, recent, bytes_max)
 
     async def measure(self, after: CommittedId, until: CommittedId, rows_max: int, bytes_max: int) -> Extent:
-        await self._fold_if_possible()
+        await self.fold()
         return await self._read(queries.measure, after, min(until, self.head), rows_max, bytes_max)
 
     async def count(self) -> Counts:
-        await self._fold_if_possible()
+        await self.fold()
         return await self._read(queries.count)
 
     async def read_tagged(

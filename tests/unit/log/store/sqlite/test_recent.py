@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from mainstem import limits
+from mainstem.errors import StoreFull
 from mainstem.log.commands import Key, State
 from mainstem.log.records import CommittedId, Kind, TopicId
 from mainstem.log.store import MemoryStore, SqliteStore, Store
@@ -140,3 +141,18 @@ async def test_commits_wait_for_the_database_if_too_much_is_not_folded(
         chunk = await store.read(TopicId(1), 0, MUCH, MUCH)
         assert chunk is not None
         assert len(chunk.data) == 5_000
+
+
+async def test_nothing_is_measured_without_its_newest_part(tmp_path: Path, disk: FaultyDisk) -> None:
+    """An export that takes an incomplete measurement for the whole log would skip the rest for ever."""
+    async with opened(SqliteStore(tmp_path, disk)) as store:
+        await Writing(store).append(1, b"a").save()
+        disk.fill_up()
+        with pytest.raises(StoreFull):
+            await store.measure(CommittedId(0), store.head, 10, 10)
+        with pytest.raises(StoreFull):
+            await store.count()
+        assert await store.scan(COUNTS, "", "", 10) == []
+        disk.heal()
+        assert (await store.measure(CommittedId(0), store.head, 10, 10)).rows == 1
+        assert (await store.count()).appends == 1
