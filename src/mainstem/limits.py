@@ -192,8 +192,6 @@ BATCH_COMMANDS_MAX: Final = 2_000
 """Commands in one batch; bounds how long the first caller waits for the sync."""
 BATCH_BYTES_MAX: Final = 32 * MIB
 """The same, by size; a larger append is a batch of its own."""
-COMMITS_IN_FLIGHT: Final = 2
-"""Batches on their way to the disk: one is written, the next is ready."""
 
 # Memory
 GC_ALLOCATIONS: Final = 20_000

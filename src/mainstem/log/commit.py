@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from mainstem import limits
-from mainstem.eager import run_eagerly
 from mainstem.errors import RETRY_AFTER, MainstemError, Overloaded, ShuttingDown, StoreFull
 from mainstem.log.commands import Command, Freeing, Key, State, View
 from mainstem.log.live import Live
@@ -36,19 +35,6 @@ Observer = Callable[[Mapping[Key, State | None], Sequence[Record]], None]
 """Called on the event loop with every batch once it is durable, so it must be quick."""
 
 
-class Flight:
-    """A batch on its way to the disk."""
-
-    __slots__ = ("batch", "failed", "outcomes", "task", "view")
-
-    def __init__(self, batch: list[Waiting], view: View, outcomes: list[Outcome]) -> None:
-        self.batch = batch
-        self.view = view
-        self.outcomes = outcomes
-        self.failed: Exception | None = None
-        self.task: asyncio.Task[None] | None = None
-
-
 class CommitLog:
     """The only writer of the log. `submit` returns once the command's outcome is durable."""
 
@@ -61,11 +47,6 @@ class CommitLog:
         """Called when changes by other nodes may have been missed, so that everything must be looked at again."""
         self._waiting: deque[Waiting] = deque()
         self._waiting_bytes = 0
-        self._flights: list[Flight] = []
-        self._landed = asyncio.Event()
-        """Set whenever a flight ends."""
-        self._freeing: list[Waiting] = []
-        """Commands that free space, and found none for themselves."""
         self._arrived = asyncio.Event()
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
@@ -103,87 +84,21 @@ class CommitLog:
             await self._arrived.wait()
             batch = self._take()
             if batch:
-                if self.store.pipelined and not self.store.nearly_full:
-                    await self._begin(batch)
-                    await self._wait_for_flights(limits.COMMITS_IN_FLIGHT - 1)
-                else:
-                    await self._wait_for_flights(0)
-                    await self._commit_or_fail(batch)
-            else:
-                await self._wait_for_flights(0)
-                if self._stopping and not self._freeing:
-                    return
-                if not self._waiting:
-                    self._arrived.clear()
-            if self._freeing:
-                await self._wait_for_flights(0)
-                await self._commit_freeing()
-
-    # Commits of a store that can begin one before the last is durable
-
-    async def _begin(self, batch: list[Waiting]) -> None:
-        """Begin the commit of a batch, on top of those that are on their way to the disk.
-
-        If one of these fails, so do all that began after it, because they were decided from what it would have stored.
-        """
-        keys = _needs(batch)
-        while True:
-            flights = [flight for flight in self._flights if flight.failed is None]
-            try:
-                states = await self.store.load(keys)
-            except Exception as error:  # noqa: BLE001 - the callers get it
-                self._fail(batch, error)
+                try:
+                    await self._commit_if_room(batch)
+                except MainstemError as error:
+                    await self.store.release()
+                    self._fail(batch, error)
+                except Exception as error:
+                    logger.exception("a batch of %d commands failed", len(batch))
+                    await self.store.release()
+                    self._fail(batch, error)
+                # Clients that got a reply send their next request at once. Wait for these: a full batch costs one sync.
+                await asyncio.sleep(0)
+            elif self._stopping:
                 return
-            if all(flight.failed is None for flight in flights):
-                break
-        for flight in flights:
-            changes = flight.view.changes
-            states.update((key, changes[key]) for key in keys if key in changes)
-        view = View(states, flights[-1].view.head if flights else self.store.head, self.clock_us())
-        flight = Flight(batch, view, self._apply(batch, view))
-        before = self._flights[-1] if self._flights else None
-        self._flights.append(flight)
-        flight.task = run_eagerly(self._finish(flight, before))
-
-    async def _finish(self, flight: Flight, before: Flight | None) -> None:
-        """Save a batch, wait until the one before it is delivered, and deliver it."""
-        view = flight.view
-        try:
-            if view.changes or view.records:
-                await self.store.save(view.changes, view.records, view.head)
-            if before is not None and before.task is not None:
-                await asyncio.shield(before.task)
-            if flight.failed is not None:  # it was decided from what was not stored
-                raise flight.failed
-            if view.changes or view.records:
-                self.publish(view.changes, view.records)
-        except Exception as error:  # noqa: BLE001 - the callers get it
-            for late in self._flights[self._flights.index(flight) :]:
-                late.failed = late.failed or error
-            if isinstance(error, StoreFull):
-                self._freeing += self._fail_growing(flight.batch, error)
             else:
-                self._fail(flight.batch, error)
-        else:
-            _set_outcomes(flight.outcomes)
-        finally:
-            self._flights.remove(flight)
-            self._landed.set()
-
-    async def _wait_for_flights(self, most: int) -> None:
-        """Return once at most this many commits are on their way."""
-        while len(self._flights) > most:
-            self._landed.clear()
-            await self._landed.wait()
-
-    # Commits one at a time
-
-    async def _commit_or_fail(self, batch: list[Waiting]) -> None:
-        try:
-            await self._commit_if_room(batch)
-        except Exception as error:  # noqa: BLE001 - the callers get it
-            await self.store.release()
-            self._fail(batch, error)
+                self._arrived.clear()
 
     def _take(self, taken: Sequence[Waiting] = ()) -> list[Waiting]:
         """Take from the queue what still fits into one batch with the commands in `taken`.
@@ -211,7 +126,7 @@ class CommitLog:
         return batch
 
     async def _commit_if_room(self, batch: list[Waiting]) -> None:
-        """Commit a batch. On a full disk, only the commands that free space are tried again, by `_commit_freeing`."""
+        """Commit a batch. On a full disk, retry only the commands that free space, with the space reserved for them."""
         if self.store.nearly_full:
             full = StoreFull(
                 "nothing was stored: the remaining disk space is reserved for deletes", headers=RETRY_AFTER
@@ -222,22 +137,14 @@ class CommitLog:
                 await self._commit(batch)
                 return
             except StoreFull as error:
-                self._freeing += self._fail_growing(batch, error)
+                freeing = self._fail_growing(batch, error)
+                if not freeing:
+                    return
                 await self.store.release()
-                return
+                if not await self.store.make_room():
+                    raise
         if freeing:
             await self._commit(freeing)
-
-    async def _commit_freeing(self) -> None:
-        """Commit what frees space on a full disk, with the space reserved for that."""
-        batch, self._freeing = self._freeing, []
-        try:
-            if not await self.store.make_room():
-                raise StoreFull("nothing was stored: the disk is full", headers=RETRY_AFTER)
-            await self._commit(batch)
-        except Exception as error:  # noqa: BLE001 - the callers get it
-            await self.store.release()
-            self._fail(batch, error)
 
     def _fail_growing(self, batch: list[Waiting], error: StoreFull) -> list[Waiting]:
         self._fail([waiting for waiting in batch if not isinstance(waiting[0], Freeing)], error)
@@ -302,8 +209,6 @@ class CommitLog:
 
     @staticmethod
     def _fail(batch: list[Waiting], error: Exception) -> None:
-        if not isinstance(error, MainstemError):
-            logger.error("a batch of %d commands failed", len(batch), exc_info=error)
         _set_outcomes([(future, error, False) for _, future, _ in batch if not future.done()])
 
 

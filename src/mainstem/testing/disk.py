@@ -96,7 +96,7 @@ class FaultyDisk(apsw.VFS, Disk):
         self._syncs_left = after_syncs
 
     def hold_syncs(self) -> None:
-        """Make syncs wait until `release_syncs` or `heal` is called. `wait_for_sync` returns once one is waiting."""
+        """Make syncs wait until `heal` is called. `wait_for_sync` returns once one is waiting."""
         self._held.clear()
         self._hold = threading.Event()
 
@@ -109,10 +109,6 @@ class FaultyDisk(apsw.VFS, Disk):
         """Remove all faults, and let waiting syncs continue."""
         self._writes_left = None
         self._syncs_left = None
-        self.release_syncs()
-
-    def release_syncs(self) -> None:
-        """Let waiting syncs continue, with the other faults."""
         hold, self._hold = self._hold, None
         if hold is not None:
             hold.set()

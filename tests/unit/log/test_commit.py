@@ -9,7 +9,7 @@ import pytest
 
 from mainstem import limits
 from mainstem.errors import MainstemError, Overloaded, ShuttingDown, StoreFailed, StoreFull
-from mainstem.log.commands import Command, Key, View
+from mainstem.log.commands import Key, View
 from mainstem.log.commit import CommitLog
 from mainstem.log.live import Live
 from mainstem.log.records import CommittedId, Kind, Record, TopicId
@@ -211,76 +211,6 @@ async def test_a_command_that_reads_a_state_it_did_not_need_fails_alone() -> Non
         careless, added = await asyncio.gather(log.submit(Careless("b")), log.submit(Add("a")), return_exceptions=True)
         assert isinstance(careless, KeyError)
         assert added == 1
-
-
-# Commits that begin before the last one is durable
-
-
-async def test_a_commit_may_begin_before_the_last_one_is_durable_but_nobody_is_answered(
-    tmp_path: Path, disk: FaultyDisk
-) -> None:
-    async with on_disk(tmp_path / "data", disk) as log:
-        disk.hold_syncs()
-        first = asyncio.create_task(log.submit(Add("a")))
-        await asyncio.to_thread(disk.wait_for_sync)
-        second = [asyncio.create_task(log.submit(command)) for command in (Add("a"), Look("a"), Add("b"))]
-        await turn()
-        third = asyncio.create_task(log.submit(Look("a")))
-        await turn()
-        assert not any(task.done() for task in (first, *second, third))
-        assert log.store.head == 1
-        assert await log.store.get(count("a")) is None
-        disk.lose_power(tmp_path / "found")
-        disk.heal()
-        assert await asyncio.gather(first, *second, third) == [1, 2, Count(2), 1, Count(2)]
-        assert [record.committed_id for record in await records(log.store)] == [1, 2, 3, 4]
-    async with opened(SqliteStore(tmp_path / "found")) as log:
-        assert log.store.head == 1
-
-
-@pytest.mark.parametrize("after_writes", [0, 1])
-async def test_a_save_that_fails_fails_those_that_began_after_it(
-    tmp_path: Path, disk: FaultyDisk, after_writes: int
-) -> None:
-    async with on_disk(tmp_path, disk) as log:
-        published: list[int] = []
-        log.observers.append(lambda changes, records: published.extend(record.committed_id for record in records))
-        disk.hold_syncs()
-        durable = asyncio.create_task(log.submit(Add("a")))
-        await asyncio.to_thread(disk.wait_for_sync)
-        disk.fill_up(after_writes=after_writes)
-        tasks: list[asyncio.Task[object]] = []
-        commands: list[Command[object]] = [Add("a"), Look("a"), Add("b"), Look("c")]
-        for command in commands:  # each in a batch of its own
-            tasks.append(asyncio.create_task(log.submit(command)))
-            await turn()
-        disk.release_syncs()
-        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
-        assert await durable == 1
-        assert [type(outcome) for outcome in outcomes[:2]] == [StoreFull] * 2
-        disk.heal()
-        assert await log.submit(Add("a")) == 2
-        assert await log.submit(Look("b")) in (None, Count(1))
-        ids = [record.committed_id for record in await records(log.store)]
-        assert ids == [1, *published]
-        assert ids == list(range(1, len(ids) + 1))
-
-
-async def test_after_a_failed_sync_those_that_began_after_it_fail_too(tmp_path: Path, disk: FaultyDisk) -> None:
-    async with on_disk(tmp_path, disk) as log:
-        disk.hold_syncs()
-        disk.fail_syncs()
-        tasks: list[asyncio.Task[object]] = [asyncio.create_task(log.submit(Add("a")))]
-        await asyncio.to_thread(disk.wait_for_sync)
-        tasks.append(asyncio.create_task(log.submit(Look("a"))))
-        await turn()
-        tasks.append(asyncio.create_task(log.submit(Add("b"))))
-        await turn()
-        disk.release_syncs()
-        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
-        assert [type(outcome) for outcome in outcomes] == [StoreFailed] * 3
-        assert log.store.head == 1
-        assert await log.submit(Look("first")) == Count(1)
 
 
 # Saves that fail

@@ -60,12 +60,6 @@ class Store(ABC):
         return False
 
     @property
-    def pipelined(self) -> bool:
-        """Whether `save` may be called before the last call has returned. If one fails, so do all that follow until
-        its caller has seen the failure."""
-        return False
-
-    @property
     def shared(self) -> bool:
         """Whether other nodes write to the same log."""
         return False

@@ -64,9 +64,6 @@ class SqliteStore(Store):
         self._head = CommittedId(0)
         self._cache = StateCache()
         self._saves = 0
-        self._turns = asyncio.Lock()
-        self._attempt = self._attempt_accepted = 0
-        """Grows with every failed save: what the event loop uses, and what the thread of the journal accepts."""
         self._recent = Recent()
         self._folding: asyncio.Task[None] | None = None
         self._fold_timer: asyncio.TimerHandle | None = None
@@ -188,21 +185,10 @@ class SqliteStore(Store):
                 self._cache.remember(key, state)
         return states
 
-    @property
-    def pipelined(self) -> bool:
-        return True
-
     async def save(self, changes: Mapping[Key, State | None], records: Sequence[Record], head: CommittedId) -> None:
-        attempt = self._attempt
-        try:
-            async with self._turns:  # the journal gets batches in the order of the calls
-                while self._recent.bytes >= limits.UNFOLDED_BYTES_MAX:
-                    await asyncio.shield(self._start_folding())
-                committing = self._committing.run(self._commit, attempt, changes, records)
-            batch, size = await committing
-        except BaseException:
-            self._attempt = self._attempt_accepted = max(self._attempt, attempt + 1)
-            raise
+        while self._recent.bytes >= limits.UNFOLDED_BYTES_MAX:
+            await asyncio.shield(self._start_folding())
+        batch, size = await self._committing.run(self._commit, changes, records)
         self._saves += 1
         self._head = head
         for key, state in changes.items():
@@ -212,24 +198,15 @@ class SqliteStore(Store):
         if self._database.full:
             await self._writer.run(self._database.update_full)
 
-    def _commit(
-        self, attempt: int, changes: Mapping[Key, State | None], records: Sequence[Record]
-    ) -> tuple[Batch, int]:
-        """Append a batch to the journal. Raises if it cannot be made durable.
-
-        Batches of an attempt in which one has failed are refused, because they were decided from what it would have
-        stored.
-        """
+    def _commit(self, changes: Mapping[Key, State | None], records: Sequence[Record]) -> tuple[Batch, int]:
+        """Append a batch to the journal. Raises if it cannot be made durable, and then refuses every further one."""
         self._require_sound()
-        if attempt < self._attempt_accepted:
-            raise StoreFull("nothing was stored: there was no space for an earlier write", headers=RETRY_AFTER)
         content = Content(queries.encode_states(changes), records)
         encoded = encode_content(content)
         try:
             number = self._journal.append(encoded)
         except OSError as error:
             if error.errno in NO_SPACE:
-                self._attempt_accepted = attempt + 1
                 self._database.note_full("the disk is full")
                 raise StoreFull("nothing was stored: the disk is full", headers=RETRY_AFTER) from error
             self._journal_broken = error.strerror or "the disk failed"
