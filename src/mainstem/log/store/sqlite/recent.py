@@ -8,7 +8,7 @@ up when a reader asks for it.
 """
 
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from mainstem.log.commands import Key, State
@@ -102,10 +102,10 @@ class Recent:
         recent = self._newest.get(key)
         return default if recent is None else recent.changes[key]
 
-    @property
-    def first_id(self) -> CommittedId | None:
-        """The id of the oldest record here; all older ones are in the database."""
-        return next((recent.records[0].committed_id for recent in self._batches if recent.records), None)
+    def last_older(self, until: CommittedId) -> CommittedId:
+        """Return the last id up to `until` that is not here: all records up to it are in the database."""
+        first = next((recent.records[0].committed_id for recent in self._batches if recent.records), None)
+        return until if first is None else CommittedId(min(until, first - 1))
 
     def appends(self, topic: TopicId, start: int = 0) -> list[Record]:
         """Return the appends of a topic that end after a position, oldest first."""
@@ -121,13 +121,11 @@ class Recent:
     def log(self, after: CommittedId, until: CommittedId, topics: Collection[TopicId] | None) -> list[Record]:
         return [
             record
-            for record in self._records()
+            for recent in self._batches
+            if recent.records and recent.records[0].committed_id <= until and recent.records[-1].committed_id > after
+            for record in recent.records
             if after < record.committed_id <= until and (topics is None or record.topic in topics)
         ]
-
-    def _records(self) -> Iterator[Record]:
-        for recent in self._batches:
-            yield from recent.records
 
     def tagged(self, tags: Sequence[str], after: CommittedId, until: CommittedId) -> list[Record]:
         """Return the records with any of these tags, each once, in committed order."""

@@ -368,12 +368,11 @@ class SqliteStore(Store):
         self, after: CommittedId, until: CommittedId, bytes_max: int, topics: Collection[TopicId] | None = None
     ) -> list[Record]:
         until = min(until, self.head)
-        first = self._recent.first_id
+        last_older = self._recent.last_older(until)
         recent = self._recent.log(after, until, topics)
         older = NO_PAGE
-        if first is None or after + 1 < first:
-            before = until if first is None else CommittedId(min(until, first - 1))
-            older = await self._read(queries.read_log, after, before, bytes_max, topics)
+        if after < last_older:
+            older = await self._read(queries.read_log, after, last_older, bytes_max, topics)
         return _extend_page(older, recent, bytes_max)
 
     async def measure(self, after: CommittedId, until: CommittedId, rows_max: int, bytes_max: int) -> Extent:
@@ -388,12 +387,11 @@ class SqliteStore(Store):
         self, tags: Sequence[str], after: CommittedId, until: CommittedId, limit: int, bytes_max: int
     ) -> list[Record]:
         until = min(until, self.head)
-        first = self._recent.first_id
+        last_older = self._recent.last_older(until)
         recent = self._recent.tagged(tags, after, until)
         older = NO_PAGE
-        if first is None or after + 1 < first:
-            before = until if first is None else CommittedId(min(until, first - 1))
-            older = await self._read(queries.read_tagged, tags, after, before, limit, bytes_max)
+        if after < last_older:
+            older = await self._read(queries.read_tagged, tags, after, last_older, limit, bytes_max)
         return _extend_page(older, recent[: limit - len(older.records)], bytes_max)
 
     async def last_tagged(self, tag: str) -> CommittedId:
