@@ -235,14 +235,13 @@ FOLD_BYTES: Final = 4 * MIB
 FOLD_DELAY_S: Final = 0.25
 """How long fewer records stay in the journal alone."""
 UNFOLDED_BYTES_MAX: Final = 24 * MIB
-"""Beyond this, commits wait for the database. The reserved space has to suffice for that much."""
+"""Beyond this, commits wait for the database."""
 WAL_PAGES: Final = 2_000
 """A checkpoint after about 16 MB of SQLite's write-ahead log: short stalls, and a bounded file."""
 WAL_BYTES_MAX: Final = 64 * MIB
 """The size to which SQLite's write-ahead log is truncated after a checkpoint."""
 RESERVE_BYTES: Final = 32 * MIB
-"""Reserved on the disk for when it is full: for a journal that must be checkpointed, and as much for deletes and
-pruning."""
+"""Reserved on the disk for when it is full: for SQLite's write-ahead log, and for deletes and pruning."""
 FREE_BYTES_MIN: Final = 8 * MIB
 """Free space within the database with which writes continue although the disk is full."""
 ROOM_CHECK_S: Final = 1.0

@@ -27,8 +27,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @asynccontextmanager
-async def serve(directory: Path) -> AsyncIterator[httpx2.AsyncClient]:
-    app = Mainstem(Settings(), store=SqliteStore(directory))
+async def serve(store: SqliteStore) -> AsyncIterator[httpx2.AsyncClient]:
+    app = Mainstem(Settings(), store=store)
     async with (
         app.lifespan(),
         httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://mainstem") as client,
@@ -58,7 +58,7 @@ async def test_a_full_disk_accepts_deletes_and_then_writes_again(
 ) -> None:
     monkeypatch.setattr(limits, "REAP_EVERY_S", 0.05)
     monkeypatch.setattr(limits, "ROOM_CHECK_S", 0.05)
-    async with serve(small_disk) as client:
+    async with serve(SqliteStore(small_disk)) as client:
         for path in ("/v1/stream/a", "/v1/stream/b"):
             await client.put(path, headers=BYTES)
         for _ in range(60):
@@ -74,7 +74,7 @@ async def test_a_full_disk_accepts_deletes_and_then_writes_again(
             assert (await client.post("/v1/stream/b", content=BLOCK, headers=BYTES)).status_code == 204
         size = int((await client.head("/v1/stream/b")).headers["stream-next-offset"].partition("_")[2])
         assert size == (taken + 10) * len(BLOCK)
-    async with serve(small_disk) as client:
+    async with serve(SqliteStore(small_disk)) as client:
         assert (await client.head("/v1/stream/b")).headers["stream-next-offset"].endswith(f"{size:016d}")
 
 
@@ -85,7 +85,7 @@ async def test_deletes_work_as_long_as_there_is_something_to_delete(
     monkeypatch.setattr(limits, "REAP_EVERY_S", 0.05)
     monkeypatch.setattr(limits, "ROOM_CHECK_S", 0.05)
     paths = [f"/v1/stream/{number}" for number in range(40)]
-    async with serve(small_disk) as client:
+    async with serve(SqliteStore(small_disk)) as client:
         for path in paths:
             await client.put(path, headers=BYTES, content=BLOCK)
         for _ in range(3):
@@ -99,12 +99,31 @@ async def test_deletes_work_as_long_as_there_is_something_to_delete(
         assert (await client.put("/v1/stream/b", headers=BYTES, content=BLOCK)).status_code == 201
 
 
+@pytest.mark.parametrize("others_mib", [0, 10, 20, 30, 40])
+async def test_what_was_accepted_can_be_folded_and_deleted(
+    small_disk: Path, monkeypatch: pytest.MonkeyPatch, others_mib: int
+) -> None:
+    """Folding is as late as possible here, so the journal holds as much as it may when the disk is full."""
+    monkeypatch.setattr(limits, "FOLD_BYTES", DISK_BYTES)
+    monkeypatch.setattr(limits, "FOLD_DELAY_S", 3600)
+    monkeypatch.setattr(limits, "REAP_EVERY_S", 3600)
+    monkeypatch.setattr(limits, "ROOM_CHECK_S", 3600)
+    take(small_disk / "others", others_mib * limits.MIB)
+    store = SqliteStore(small_disk / "data")
+    async with serve(store) as client:
+        await client.put("/v1/stream/a", headers=BYTES)
+        await fill(client, "/v1/stream/a")
+        await store.fold()
+        assert (await client.delete("/v1/stream/a")).status_code == 204
+        await store.fold()
+
+
 async def test_a_store_reserves_space_again_when_the_disk_has_it(
     small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "ROOM_CHECK_S", 0.05)
     others = small_disk / "others"
-    async with serve(small_disk / "data") as client:
+    async with serve(SqliteStore(small_disk / "data")) as client:
         await client.put("/v1/stream/a", headers=BYTES, content=BLOCK)
         take_rest(others)
         await fill(client, "/v1/stream/a")
@@ -123,10 +142,10 @@ async def test_a_server_starts_on_a_full_disk_and_accepts_deletes_that_fit(
 ) -> None:
     monkeypatch.setattr(limits, "ROOM_CHECK_S", 0.05)
     others = small_disk / "others"
-    async with serve(small_disk / "data") as client:
+    async with serve(SqliteStore(small_disk / "data")) as client:
         await client.put("/v1/stream/a", headers=BYTES, content=BLOCK)
     take_rest(others, but=2 * limits.MIB)
-    async with serve(small_disk / "data") as client:
+    async with serve(SqliteStore(small_disk / "data")) as client:
         assert (await client.get("/v1/stream/a")).content == BLOCK
         await fill(client, "/v1/stream/a")
         await asyncio.to_thread(others.unlink)
@@ -141,5 +160,10 @@ def exists(path: Path) -> bool:
 def take_rest(path: Path, but: int = 0) -> None:
     """Fill the rest of the disk, as another program would."""
     free = os.statvfs(path.parent)
+    take(path, free.f_bavail * free.f_frsize - but)
+
+
+def take(path: Path, size: int) -> None:
     with path.open("wb") as file:
-        os.posix_fallocate(file.fileno(), 0, free.f_bavail * free.f_frsize - but)
+        if size:
+            os.posix_fallocate(file.fileno(), 0, size)

@@ -61,7 +61,10 @@ class Database:
         """Whether the remaining disk space is reserved for deletes."""
         self._vfs = vfs
         self._db: apsw.Connection
+        self._page_bytes = 0
         self._wal_pages = 0
+        self._free_bytes = 0
+        self._growth_owed = 0
         self._unmerged_appends = 0
         self._full: str | None = None
         self._reserve = Reserve(path.with_name("reserve"))
@@ -80,9 +83,11 @@ class Database:
         self._db = open_writer(self.path, self._vfs)
         migrate(self._db)
         self._db.set_wal_hook(self._count_wal)
+        self._page_bytes = int(self._db.pragma("page_size"))
         self._unmerged_appends = queries.count_unmerged_appends(self._db)
         if not self._reserve.acquire():
             logger.warning("not enough disk space to reserve %d bytes for deletes", limits.RESERVE_BYTES)
+        self._measure()
         return Position(queries.head(self._db), *queries.journal_position(self._db))
 
     def close(self) -> None:
@@ -97,9 +102,26 @@ class Database:
     def fold(self, batches: Sequence[Batch]) -> int:
         """Store batches of the journal, in one transaction, and return the number of the last one.
 
-        On a full disk it uses the reserved space, because these batches were acknowledged.
+        On a full disk it uses the reserved space, because these batches were acknowledged. It then stores one at a
+        time, and maybe not all of them.
         """
-        return self._with_room(self._fold, batches)
+        try:
+            return self._fold(batches)
+        except StoreFull:
+            if not self.make_room():
+                raise
+            return self._fold_singly(batches)
+
+    def _fold_singly(self, batches: Sequence[Batch]) -> int:
+        """Store batches one by one, so that the WAL needs no more space than the largest of them."""
+        folded = self._fold(batches[:1])
+        try:
+            for batch in batches[1:]:
+                self.empty_wal()
+                folded = self._fold([batch])
+        except StoreFull:
+            logger.debug("the disk has space for the batches up to %d only", folded)
+        return folded
 
     def _fold(self, batches: Sequence[Batch]) -> int:
         with self._transaction() as db:
@@ -173,12 +195,23 @@ class Database:
         """Note that the journal found the disk full."""
         self._full = reason
 
+    def has_room(self, size: int) -> bool:
+        """Return whether this many bytes can be folded and checkpointed. Any thread may ask.
+
+        What is accepted without room for it could neither be folded nor deleted any more. The WAL may use the reserved
+        space for a while. The database may not: it would not give it back.
+        """
+        growth = size + self._growth_owed - self._free_bytes
+        if growth > 0:
+            return not self._reserve_released and self._disk_bytes() >= size + growth
+        return self._disk_bytes() + (limits.RESERVE_BYTES if self._reserve.is_held else 0) >= size
+
     def make_room(self) -> bool:
-        """Release the reserve and checkpoint, for writes that free space. Other writes are then refused."""
+        """Release the reserve and empty the WAL, for writes that free space. Other writes are then refused."""
         if self.broken:
             return False
         self._release_reserve()
-        self._checkpoint()
+        self.empty_wal()
         return not self.broken
 
     def _release_reserve(self) -> bool:
@@ -199,24 +232,32 @@ class Database:
 
     def update_full(self) -> None:
         """Update the full flags after a write. It may have been a small one, so look at the disk before trusting it."""
-        if self._reserve_released:  # writes may use the free pages of the database itself, down to a minimum
-            self.nearly_full = self._free_bytes() < limits.FREE_BYTES_MIN
-        if self._full and not self.nearly_full:
-            disk = os.statvfs(self.path.parent)
-            if max(disk.f_bavail * disk.f_frsize, self._free_bytes()) >= limits.FREE_BYTES_MIN:
-                self._full = None
+        self._measure()
+        if self._reserve_released:
+            self.nearly_full = not self.has_room(limits.FREE_BYTES_MIN)
+        if self._full and not self.nearly_full and self.has_room(limits.FREE_BYTES_MIN):
+            self._full = None
 
-    def _free_bytes(self) -> int:
-        """Return the size of the free pages within the database."""
-        pages: int = self._db.pragma("freelist_count")
-        return pages * int(self._db.pragma("page_size"))
+    def _acquire_reserve(self) -> bool:
+        """Reserve the space again, unless other writes would find no room then."""
+        return self._disk_bytes() >= limits.RESERVE_BYTES + 2 * limits.FREE_BYTES_MIN and self._reserve.acquire()
+
+    def _disk_bytes(self) -> int:
+        disk = os.statvfs(self.path.parent)
+        return disk.f_bavail * disk.f_frsize
+
+    def _measure(self) -> None:
+        """Measure the space within the files, which the next writes use first."""
+        self._free_bytes = int(self._db.pragma("freelist_count")) * self._page_bytes
+        size = int(self._db.pragma("page_count")) * self._page_bytes
+        self._growth_owed = max(0, size - self.path.stat().st_size)
 
     def look_for_space(self) -> None:
         """Return to normal if the disk has space again."""
-        if self._reserve.is_held or self._reserve.acquire():
-            self._reserve_released = self.nearly_full = False
         if self._reserve_released:
-            self._checkpoint()  # the WAL cannot grow, so it must start from its beginning again
+            self.empty_wal()
+        if self._reserve.is_held or self._acquire_reserve():
+            self._reserve_released = self.nearly_full = False
         if self._full and not self.nearly_full:
             with self._transaction() as db:
                 db.pragma("user_version", db.pragma("user_version"))  # the smallest possible write
@@ -229,21 +270,29 @@ class Database:
         return apsw.SQLITE_OK
 
     def checkpoint_when_due(self) -> None:
-        if self._wal_pages >= limits.WAL_PAGES or self._reserve_released:
-            self._checkpoint()
+        if self._reserve_released:
+            self.empty_wal()
+        elif self._wal_pages >= limits.WAL_PAGES:
+            self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE)  # it never waits for readers; the next one does the rest
 
-    def _checkpoint(self) -> None:
-        """Move the WAL into the database file. PASSIVE never waits for readers; the next call does the rest."""
+    def empty_wal(self) -> None:
+        """Move the WAL into the database file, and give its space back to the disk."""
+        self._checkpoint(apsw.SQLITE_CHECKPOINT_TRUNCATE)
+
+    def _checkpoint(self, mode: int) -> None:
         self._wal_pages = 0
         try:
             try:
-                self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                self._db.wal_checkpoint(mode=mode)
             except apsw.FullError:
                 if not self._release_reserve():
                     raise
-                self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                self._db.wal_checkpoint(mode=mode)
+            self._measure()
         except apsw.FullError as error:
             logger.error("not enough disk space to checkpoint the WAL, which keeps growing", exc_info=error)
+        except apsw.BusyError as error:
+            logger.debug("a reader keeps the WAL from being emptied: %s", error)
         except apsw.Error as error:
             self.broken = self.broken or explain(error)
             logger.critical("the WAL could not be checkpointed; writes are refused: %s", explain(error), exc_info=error)

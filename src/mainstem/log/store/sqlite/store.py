@@ -120,10 +120,11 @@ class SqliteStore(Store):
         found = read_journal(self.directory)
         head, folded, store_id = self._database.open()
         batches = choose_unfolded(found, store_id, folded)
-        if batches:
+        ids = [record.committed_id for batch in batches for record in batch.content.records]
+        head = max([head, *ids])
+        while batches:
             folded = self._database.fold(batches)
-            ids = [record.committed_id for batch in batches for record in batch.content.records]
-            head = max([head, *ids])
+            batches = [batch for batch in batches if batch.number > folded]
         self._journal = Journal(self.directory, store_id, folded, self._disk)
         return head
 
@@ -188,7 +189,15 @@ class SqliteStore(Store):
     async def save(self, changes: Mapping[Key, State | None], records: Sequence[Record], head: CommittedId) -> None:
         while self._recent.bytes >= limits.UNFOLDED_BYTES_MAX:
             await asyncio.shield(self._start_folding())
-        batch, size = await self._committing.run(self._commit, changes, records)
+        stored = await self._committing.run(self._commit, changes, records)
+        if stored is None:
+            await self.fold()
+            await self._writer.run(self._database.empty_wal)
+            stored = await self._committing.run(self._commit, changes, records)
+        if stored is None:
+            self._database.note_full("the disk is full")
+            raise StoreFull("nothing was stored: the disk is full", headers=RETRY_AFTER)
+        batch, size = stored
         self._saves += 1
         self._head = head
         for key, state in changes.items():
@@ -198,11 +207,17 @@ class SqliteStore(Store):
         if self._database.full:
             await self._writer.run(self._database.update_full)
 
-    def _commit(self, changes: Mapping[Key, State | None], records: Sequence[Record]) -> tuple[Batch, int]:
-        """Append a batch to the journal. Raises if it cannot be made durable, and then refuses every further one."""
+    def _commit(self, changes: Mapping[Key, State | None], records: Sequence[Record]) -> tuple[Batch, int] | None:
+        """Append a batch to the journal, unless the disk has no room to fold it later.
+
+        Raises if the batch cannot be made durable, and then refuses every further one.
+        """
         self._require_sound()
         content = Content(queries.encode_states(changes), records)
         encoded = encode_content(content)
+        # On a nearly full disk only deletes come here.
+        if not self._database.nearly_full and not self._database.has_room(self._recent.bytes + len(encoded)):
+            return None
         try:
             number = self._journal.append(encoded)
         except OSError as error:
