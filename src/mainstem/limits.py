@@ -226,8 +226,14 @@ READERS: Final = 2
 """Threads that read the embedded store; more would only queue on the same cores."""
 UNMERGED_APPENDS_MAX: Final = 4_096
 """Appends in the small index before they are merged into the large one: about 15 pages, which one commit can write."""
-JOURNAL_FILE_BYTES: Final = 32 * MIB
-"""Each of the two files of the journal; it grows beyond that only while the other one is in use."""
+JOURNAL_STEP_BYTES: Final = 256 * KIB
+"""By how much a file of the journal grows at once: growing is slow."""
+DIRECT_WRITE_BYTES_MAX: Final = 1024 * KIB
+"""A larger batch is encoded and written by a thread: on the event loop that would take about a millisecond."""
+DIRECT_WRITE_BLOCKED_S: Final = 0.001
+"""A write without a thread that keeps the event loop waiting for longer counts as blocking."""
+DIRECT_WRITES_BLOCKED_MAX: Final = 16
+"""Blocking writes in a row after which a store uses a thread."""
 FOLD_RECORDS: Final = 4_096
 """Records in the journal before they are folded into the database: enough for large transactions."""
 FOLD_BYTES: Final = 4 * MIB

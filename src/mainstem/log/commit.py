@@ -93,8 +93,6 @@ class CommitLog:
                     logger.exception("a batch of %d commands failed", len(batch))
                     await self.store.release()
                     self._fail(batch, error)
-                # Clients that got a reply send their next request at once. Wait for these: a full batch costs one sync.
-                await asyncio.sleep(0)
             elif self._stopping:
                 return
             else:

@@ -14,11 +14,12 @@ It does not affect shared memory (the index of SQLite's write-ahead log), and ne
 write-ahead log.
 """
 
+import asyncio
 import errno
 import itertools
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -26,6 +27,7 @@ from typing import Self
 
 import apsw
 
+from mainstem.log.store.sqlite.direct import DirectFile, DirectWriter
 from mainstem.log.store.sqlite.journal import Disk, JournalFile
 
 _numbers = itertools.count(1)
@@ -75,6 +77,9 @@ class FaultyDisk(apsw.VFS, Disk):
 
     def open_journal(self, path: Path) -> "_JournalFile":
         return _JournalFile(self, path)
+
+    def open_direct_writer(self) -> "_DirectWriter":
+        return _DirectWriter()
 
     def __enter__(self) -> Self:
         return self
@@ -214,6 +219,22 @@ class _JournalFile(JournalFile):
     def cut(self, size: int) -> None:
         self._disk.truncate(self._image, size, lambda: super(_JournalFile, self).cut(size))
         self._disk.sync(self._image, lambda: None, OSError(errno.EIO, "Input/output error"))
+
+
+class _DirectWriter(DirectWriter):
+    """Gives writes to the failing disk, on a thread."""
+
+    blocks = False
+
+    def __init__(self) -> None:
+        pass
+
+    def write(self, file: DirectFile, pieces: Sequence[bytes], offset: int) -> "asyncio.Future[None]":
+        assert isinstance(file, _JournalFile)
+        return asyncio.get_running_loop().run_in_executor(None, file.write, list(pieces), offset)
+
+    def close(self) -> None:
+        pass
 
 
 def _error(code: int, text: str) -> Exception:

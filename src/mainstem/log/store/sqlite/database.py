@@ -65,6 +65,7 @@ class Database:
         self._wal_pages = 0
         self._free_bytes = 0
         self._growth_owed = 0
+        self._disk_bytes = 0
         self._unmerged_appends = 0
         self._full: str | None = None
         self._reserve = Reserve(path.with_name("reserve"))
@@ -203,8 +204,8 @@ class Database:
         """
         growth = size + self._growth_owed - self._free_bytes
         if growth > 0:
-            return not self._reserve_released and self._disk_bytes() >= size + growth
-        return self._disk_bytes() + (limits.RESERVE_BYTES if self._reserve.is_held else 0) >= size
+            return not self._reserve_released and self._disk_bytes >= 2 * size + growth
+        return self._disk_bytes + (limits.RESERVE_BYTES if self._reserve.is_held else 0) >= 2 * size
 
     def make_room(self) -> bool:
         """Release the reserve and empty the WAL, for writes that free space. Other writes are then refused."""
@@ -240,14 +241,13 @@ class Database:
 
     def _acquire_reserve(self) -> bool:
         """Reserve the space again, unless other writes would find no room then."""
-        return self._disk_bytes() >= limits.RESERVE_BYTES + 2 * limits.FREE_BYTES_MIN and self._reserve.acquire()
-
-    def _disk_bytes(self) -> int:
-        disk = os.statvfs(self.path.parent)
-        return disk.f_bavail * disk.f_frsize
+        self._measure()
+        return self._disk_bytes >= limits.RESERVE_BYTES + 2 * limits.FREE_BYTES_MIN and self._reserve.acquire()
 
     def _measure(self) -> None:
-        """Measure the space within the files, which the next writes use first."""
+        """Measure the space of the disk, and within the files, which the next writes use first."""
+        disk = os.statvfs(self.path.parent)
+        self._disk_bytes = disk.f_bavail * disk.f_frsize
         self._free_bytes = int(self._db.pragma("freelist_count")) * self._page_bytes
         size = int(self._db.pragma("page_count")) * self._page_bytes
         self._growth_owed = max(0, size - self.path.stat().st_size)

@@ -1,12 +1,12 @@
 """The journal: batches that are durable, but may not be in the database yet.
 
-A commit writes one batch to a file and syncs it, in one system call. The database gets many batches at once a little
-later (`folding.py`); from then on their space in the journal is used again. That is what makes commits cheap: a file
-system syncs data that replaces older data much faster than data that makes a file longer.
+A commit writes one batch to a file and syncs it. The database gets many batches at once a little later; from then on
+their space in the journal is used again. That is what makes commits cheap: a file system syncs data that replaces older
+data much faster than data that makes a file longer.
 
-There are two files. Each holds batches in the order of their numbers, beginning at its first byte. If the current file
-is full, the other one is next. Whatever follows the last batch of a file is of no significance: it is what an earlier
-use or an unfinished write has left.
+There are two files. Each holds batches in the order of their numbers, and each batch begins at a block of the disk.
+While the database gets the batches of one file, new ones go to the other. Whatever follows the last batch of a file is
+of no significance: it is what an earlier use or an unfinished write has left.
 """
 
 import errno
@@ -22,6 +22,7 @@ import msgspec
 from mainstem import limits
 from mainstem.errors import StoreUnusable
 from mainstem.log.records import Record
+from mainstem.log.store.sqlite.direct import UNSUPPORTED, DirectWriter, open_direct, whole_blocks
 from mainstem.private_files import PRIVATE, make_private
 
 NAMES: Final = ("journal-0", "journal-1")
@@ -54,6 +55,8 @@ class JournalFile:
         created = not path.exists()
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
         make_private(path)
+        self.direct = open_direct(path)
+        """The file for direct writes; None if its file system has none."""
         if created:
             sync_path(path.parent)
 
@@ -72,6 +75,8 @@ class JournalFile:
 
     def close(self) -> None:
         os.close(self._file)
+        if self.direct is not None:
+            os.close(self.direct)
 
 
 def write_durably(file: int, pieces: Sequence[Any], offset: int) -> int:
@@ -105,20 +110,31 @@ class Disk:
     def open_journal(self, path: Path) -> JournalFile:
         return JournalFile(path)
 
+    def open_direct_writer(self) -> DirectWriter | None:
+        """Return what writes without a thread on the running event loop; None if the system has no such thing."""
+        try:
+            return DirectWriter()
+        except OSError:
+            return None
+
 
 REAL_DISK: Final = Disk()
 
 
 class Journal:
-    """Appends batches. Runs on one thread; `folded` may be set by another."""
+    """Appends batches, one at a time. `folded` may be set meanwhile."""
 
     def __init__(self, directory: Path, store_id: bytes, last: int, disk: Disk) -> None:
         """`last` is the number of the last batch. The database holds it, and all before it."""
         self.folded = last
         """The last batch that the database holds durably."""
+        self.writer: DirectWriter | None = None
+        """What writes without a thread."""
         self._last = last
         self._id = store_id
         self._files = [disk.open_journal(directory / name) for name in NAMES]
+        self._sizes = [0, 0]
+        """How much of each file has been written before. Beyond that it would have to grow."""
         self._ends = [0, 0]
         self._lasts = [0, 0]
         self._current = 0
@@ -129,34 +145,74 @@ class Journal:
         If the disk is full, it raises an OSError and nothing was appended. After any other error, what the file holds
         is uncertain, and nothing more may be appended.
         """
-        number = self._last + 1
-        header = HEADER.pack(self._id, number, len(content), checksum(number, content))
-        current, offset = self._find_place(HEADER.size + len(content))
+        number, header = self._next(content)
+        size = HEADER.size + len(content)
+        current, offset, end = self._find_place(size)
+        padded = end if end <= self._sizes[current] else end + limits.JOURNAL_STEP_BYTES
         try:
-            self._files[current].write([header, content], offset)
+            self._files[current].write([header, content, bytes(padded - offset - size)], offset)
         except OSError as error:
             if error.errno in NO_SPACE:
                 self._files[current].cut(offset)  # or a complete batch might be found there after a crash
+                self._sizes[current] = offset
             raise
-        self._current = current
-        self._ends[current] = offset + HEADER.size + len(content)
-        self._lasts[current] = self._last = number
+        self._sizes[current] = max(padded, self._sizes[current])
+        self._note(current, end, number)
         return number
 
-    def _find_place(self, size: int) -> tuple[int, int]:
-        """Return the file and the position of the next batch.
+    async def append_directly(self, content: bytes) -> int | None:
+        """Do the same without a thread. Returns None, and appends nothing, if that is not possible."""
+        writer, size = self.writer, HEADER.size + len(content)
+        if writer is None or size > limits.DIRECT_WRITE_BYTES_MAX:
+            return None
+        current, offset, end = self._find_place(size)
+        file = self._files[current]
+        if file.direct is None or end > self._sizes[current]:
+            return None
+        number, header = self._next(content)
+        try:
+            await writer.write(file, [header, content], offset)
+        except OSError as error:
+            if error.errno in UNSUPPORTED:
+                self._stop_direct_writes()
+            elif error.errno not in NO_SPACE:
+                raise
+            return None
+        if writer.blocks:
+            self._stop_direct_writes()
+        self._note(current, end, number)
+        return number
 
-        A file is used from its beginning again when the database holds all of its batches. The current file grows
-        beyond its usual size only if that is not true of the other one.
+    def _stop_direct_writes(self) -> None:
+        if self.writer is not None:
+            self.writer.close()
+            self.writer = None
+
+    def _next(self, content: bytes) -> tuple[int, bytes]:
+        """Return the number and the header of the next batch."""
+        number = self._last + 1
+        return number, HEADER.pack(self._id, number, len(content), checksum(number, content))
+
+    def _note(self, current: int, end: int, number: int) -> None:
+        self._current = current
+        self._ends[current] = end
+        self._lasts[current] = self._last = number
+
+    def _find_place(self, size: int) -> tuple[int, int, int]:
+        """Return the file of the next batch, where it begins and where it ends: at whole blocks.
+
+        A file is used from its beginning again as soon as the database holds all of its batches, and so it stays small.
         """
-        current, other = self._current, 1 - self._current
-        if self._lasts[current] <= self.folded:
-            return current, 0
-        if self._ends[current] + size > limits.JOURNAL_FILE_BYTES and self._lasts[other] <= self.folded:
-            return other, 0
-        return current, self._ends[current]
+        current, other, offset = self._current, 1 - self._current, 0
+        if self._lasts[current] > self.folded:
+            if self._lasts[other] <= self.folded:
+                current = other
+            else:
+                offset = self._ends[current]
+        return current, offset, offset + whole_blocks(size)
 
     def close(self) -> None:
+        self._stop_direct_writes()
         for file in self._files:
             file.close()
 
@@ -209,7 +265,7 @@ def read_file(path: Path) -> Iterator[Found]:
             return
         yield found
         previous = found
-        at += HEADER.size + size
+        at += whole_blocks(HEADER.size + size)
 
 
 def remove_journal(directory: Path) -> None:

@@ -30,14 +30,15 @@ APPEND = Kind.APPEND  # looking up a member of an enum takes longer than the res
 LOADED_MAX = 500  # keys in one SELECT
 
 # apsw releases the interpreter lock for every step, and on a busy server it has to wait to get it back. So rows are
-# inserted in as few steps as possible, with prepared statements for powers of two. OR ROLLBACK spares SQLite the
-# statement journal of a multi-row INSERT; a conflict is a broken invariant, so the whole transaction must be undone.
-ROWS_PER_STEP = 1_024
+# inserted in few steps, with prepared statements for powers of two; with more rows, a statement itself is slower. OR
+# ROLLBACK spares SQLite the statement journal of a multi-row INSERT; a conflict is a broken invariant, so the whole
+# transaction must be undone.
+ROWS_PER_STEP = 256
 STATEMENTS_CACHED = 4 * ROWS_PER_STEP.bit_length() + 50
 
 
 def _groups(rows: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Yield the rows in groups of 1024, then in ever smaller powers of two."""
+    """Yield the rows in groups of 256, then in ever smaller powers of two."""
     at, size = 0, ROWS_PER_STEP
     while at < len(rows):
         while size > len(rows) - at:

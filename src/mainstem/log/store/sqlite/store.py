@@ -24,6 +24,7 @@ from mainstem.log.store.cache import StateCache
 from mainstem.log.store.sqlite import queries
 from mainstem.log.store.sqlite.connections import STORE_NAME, DirectoryLock, open_reader
 from mainstem.log.store.sqlite.database import Database
+from mainstem.log.store.sqlite.direct import whole_blocks
 from mainstem.log.store.sqlite.errors import explain_directory, explain_unusable
 from mainstem.log.store.sqlite.journal import (
     NO_SPACE,
@@ -96,6 +97,7 @@ class SqliteStore(Store):
             self._writer.stop()
             self._committing.stop()
             raise
+        self._journal.writer = self._disk.open_direct_writer()
         self._space_watch = asyncio.create_task(self._watch_space())
 
     def _open(self) -> CommittedId:
@@ -138,7 +140,7 @@ class SqliteStore(Store):
             logger.warning("the journal was not folded and is kept for the next start: %s", error.detail)
         if self._fold_timer is not None:
             self._fold_timer.cancel()
-        await self._committing.run(self._journal.close)
+        self._journal.close()
         self._committing.stop()
         await self._writer.run(self._close)
         self._writer.stop()
@@ -189,11 +191,11 @@ class SqliteStore(Store):
     async def save(self, changes: Mapping[Key, State | None], records: Sequence[Record], head: CommittedId) -> None:
         while self._recent.bytes >= limits.UNFOLDED_BYTES_MAX:
             await asyncio.shield(self._start_folding())
-        stored = await self._committing.run(self._commit, changes, records)
+        stored = await self._commit(changes, records)
         if stored is None:
             await self.fold()
             await self._writer.run(self._database.empty_wal)
-            stored = await self._committing.run(self._commit, changes, records)
+            stored = await self._commit(changes, records)
         if stored is None:
             self._database.note_full("the disk is full")
             raise StoreFull("nothing was stored: the disk is full", headers=RETRY_AFTER)
@@ -207,19 +209,23 @@ class SqliteStore(Store):
         if self._database.full:
             await self._writer.run(self._database.update_full)
 
-    def _commit(self, changes: Mapping[Key, State | None], records: Sequence[Record]) -> tuple[Batch, int] | None:
+    async def _commit(self, changes: Mapping[Key, State | None], records: Sequence[Record]) -> tuple[Batch, int] | None:
         """Append a batch to the journal, unless the disk has no room to fold it later.
 
         Raises if the batch cannot be made durable, and then refuses every further one.
         """
         self._require_sound()
-        content = Content(queries.encode_states(changes), records)
-        encoded = encode_content(content)
+        if sum([len(record.data) for record in records]) > limits.DIRECT_WRITE_BYTES_MAX:
+            content, encoded = await self._committing.run(_encode, changes, records)
+        else:
+            content, encoded = _encode(changes, records)
         # On a nearly full disk only deletes come here.
         if not self._database.nearly_full and not self._database.has_room(self._recent.bytes + len(encoded)):
             return None
         try:
-            number = self._journal.append(encoded)
+            number = await self._journal.append_directly(encoded)
+            if number is None:
+                number = await self._committing.run(self._journal.append, encoded)
         except OSError as error:
             if error.errno in NO_SPACE:
                 self._database.note_full("the disk is full")
@@ -229,7 +235,7 @@ class SqliteStore(Store):
                 "a write could not be made durable; writes are refused from now on: %s", self.broken, exc_info=error
             )
             raise StoreFailed(f"the write could not be made durable: {self.broken}", headers=RETRY_AFTER) from error
-        return Batch(number, content), len(encoded)
+        return Batch(number, content), whole_blocks(len(encoded))
 
     def _require_sound(self) -> None:
         """Refuse to write anything after a write whose outcome is uncertain."""
@@ -420,6 +426,11 @@ class SqliteStore(Store):
     async def erase(self, topic: TopicId, until: int, limit: int) -> int:
         await self.fold()
         return await self._writer.run(self._database.erase, topic, until, limit)
+
+
+def _encode(changes: Mapping[Key, State | None], records: Sequence[Record]) -> tuple[Content, bytes]:
+    content = Content(queries.encode_states(changes), records)
+    return content, encode_content(content)
 
 
 def _log_unexpected(folding: "asyncio.Task[None]") -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from mainstem import limits
 from mainstem.errors import StoreUnusable
+from mainstem.log.store.sqlite.direct import BLOCK_BYTES
 from mainstem.log.store.sqlite.journal import (
     HEADER,
     NAMES,
@@ -17,6 +18,7 @@ from mainstem.log.store.sqlite.journal import (
     JournalFile,
     choose_unfolded,
     encode_content,
+    read_file,
     read_journal,
 )
 from mainstem.testing.disk import FaultyDisk
@@ -26,6 +28,10 @@ STORE = b"01234567"
 
 def content(number: int, size: int = 100) -> bytes:
     return encode_content(Content([(1, f"{number:03d}", None, bytes(size))], []))
+
+
+def read_numbers(path: Path) -> list[int]:
+    return [found.number for found in read_file(path)]
 
 
 def numbers(directory: Path) -> list[int]:
@@ -45,69 +51,75 @@ def test_a_batch_is_found_as_it_was_appended(tmp_path: Path) -> None:
     journal.close()
 
 
+def sizes(directory: Path) -> list[int]:
+    return [(directory / name).stat().st_size for name in NAMES]
+
+
 def test_a_folded_file_is_used_from_its_beginning_again(tmp_path: Path) -> None:
     journal = Journal(tmp_path, STORE, 0, REAL_DISK)
     fill(journal, 1, 5)
-    size = (tmp_path / NAMES[0]).stat().st_size
+    before = sizes(tmp_path)
     journal.folded = 5
     fill(journal, 6, 8)
     assert numbers(tmp_path) == [6, 7, 8]
     fill(journal, 9, 10)
     assert numbers(tmp_path) == [6, 7, 8, 9, 10]
-    assert (tmp_path / NAMES[0]).stat().st_size == size
-    assert (tmp_path / NAMES[1]).stat().st_size == 0
+    assert sizes(tmp_path) == before
     journal.close()
 
 
-def test_the_second_file_is_used_when_the_first_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "JOURNAL_FILE_BYTES", 5 * (HEADER.size + len(content(1))))
+def test_new_batches_go_to_the_other_file_as_soon_as_that_is_folded(tmp_path: Path) -> None:
     journal = Journal(tmp_path, STORE, 0, REAL_DISK)
-    fill(journal, 1, 7)
-    assert [path.stat().st_size > 0 for path in (tmp_path / NAMES[0], tmp_path / NAMES[1])] == [True, True]
-    assert numbers(tmp_path) == [1, 2, 3, 4, 5, 6, 7]
-    journal.folded = 5
-    fill(journal, 8, 12)
-    assert numbers(tmp_path) == [6, 7, 8, 9, 10, 11, 12]
-    assert [batch.number for batch in choose_unfolded(read_journal(tmp_path), STORE, 9)] == [10, 11, 12]
+    fill(journal, 1, 3)
+    assert (read_numbers(tmp_path / NAMES[0]), read_numbers(tmp_path / NAMES[1])) == ([1], [2, 3])
+    journal.folded = 2
+    fill(journal, 4, 5)
+    assert (read_numbers(tmp_path / NAMES[0]), read_numbers(tmp_path / NAMES[1])) == ([4, 5], [2, 3])
+    journal.folded = 4
+    fill(journal, 6, 6)
+    assert (read_numbers(tmp_path / NAMES[0]), read_numbers(tmp_path / NAMES[1])) == ([4, 5], [6])
+    assert numbers(tmp_path) == [4, 5, 6]
     journal.close()
 
 
-def test_a_full_file_grows_while_the_other_one_is_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "JOURNAL_FILE_BYTES", 5 * (HEADER.size + len(content(1))))
+def test_a_file_grows_in_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "JOURNAL_STEP_BYTES", 8 * BLOCK_BYTES)
     journal = Journal(tmp_path, STORE, 0, REAL_DISK)
-    fill(journal, 1, 30)
-    assert numbers(tmp_path) == list(range(1, 31))
+    fill(journal, 1, 2)
+    assert sizes(tmp_path) == [9 * BLOCK_BYTES, 9 * BLOCK_BYTES]
+    fill(journal, 3, 10)
+    assert sizes(tmp_path) == [9 * BLOCK_BYTES, 9 * BLOCK_BYTES]
+    fill(journal, 11, 11)
+    assert sizes(tmp_path) == [9 * BLOCK_BYTES, 18 * BLOCK_BYTES]
+    assert numbers(tmp_path) == list(range(1, 12))
     journal.close()
 
 
-@pytest.mark.parametrize("file_batches", [3, 5, 50])
 @pytest.mark.parametrize("behind", [0, 1, 4, 7])
-def test_what_is_not_folded_is_found_after_every_append(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file_batches: int, behind: int
-) -> None:
-    monkeypatch.setattr(limits, "JOURNAL_FILE_BYTES", file_batches * (HEADER.size + len(content(1))))
+def test_what_is_not_folded_is_found_after_every_append(tmp_path: Path, behind: int) -> None:
     journal = Journal(tmp_path, STORE, 0, REAL_DISK)
     for number in range(1, 60):
-        journal.append(content(number, size=number * 13 % 150))
+        journal.append(content(number, size=number * 1_300 % 15_000))
         found = choose_unfolded(read_journal(tmp_path), STORE, journal.folded)
         assert [batch.number for batch in found] == list(range(journal.folded + 1, number + 1))
         journal.folded = max(0, number - behind)
     journal.close()
 
 
-def test_a_batch_that_is_missing_in_the_middle_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "JOURNAL_FILE_BYTES", 3 * (HEADER.size + len(content(1))))
+def test_a_batch_that_is_missing_in_the_middle_is_an_error(tmp_path: Path) -> None:
     journal = Journal(tmp_path, STORE, 0, REAL_DISK)
-    fill(journal, 1, 6)
+    fill(journal, 1, 4)
+    journal.folded = 1
+    fill(journal, 5, 6)
     journal.close()
-    path = tmp_path / NAMES[0]
+    path = tmp_path / NAMES[1]
     damaged = bytearray(path.read_bytes())
-    damaged[-1] ^= 1
+    damaged[2 * BLOCK_BYTES + HEADER.size + 5] ^= 1  # the third batch of this file
     path.write_bytes(damaged)
-    assert numbers(tmp_path) == [1, 2, 4, 5, 6]
-    with pytest.raises(StoreUnusable, match="batch 3 is missing"):
-        choose_unfolded(read_journal(tmp_path), STORE, 0)
-    assert [batch.number for batch in choose_unfolded(read_journal(tmp_path), STORE, 3)] == [4, 5, 6]
+    assert numbers(tmp_path) == [2, 3, 5, 6]
+    with pytest.raises(StoreUnusable, match="batch 4 is missing"):
+        choose_unfolded(read_journal(tmp_path), STORE, 1)
+    assert [batch.number for batch in choose_unfolded(read_journal(tmp_path), STORE, 4)] == [5, 6]
 
 
 def test_batches_of_another_store_are_ignored(tmp_path: Path) -> None:

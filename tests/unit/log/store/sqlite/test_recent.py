@@ -90,7 +90,7 @@ async def test_a_store_that_folds_at_random_answers_like_the_one_in_memory(
     chance = random.Random(seed)
     monkeypatch.setattr(limits, "STATES_CACHED_MAX", 3)
     monkeypatch.setattr(limits, "FOLD_RECORDS", chance.choice([3, 10, 10_000]))
-    monkeypatch.setattr(limits, "JOURNAL_FILE_BYTES", chance.choice([500, 2_000, 100_000]))
+    monkeypatch.setattr(limits, "JOURNAL_STEP_BYTES", chance.choice([0, 16_384, 262_144]))
     memory, tails = MemoryStore(), dict[int, int]()
     async with opened(SqliteStore(tmp_path)) as store:
         for _ in range(60):
