@@ -199,13 +199,11 @@ class Database:
     def has_room(self, size: int) -> bool:
         """Return whether this many bytes can be folded and checkpointed. Any thread may ask.
 
-        What is accepted without room for it could neither be folded nor deleted any more. The WAL may use the reserved
-        space for a while. The database may not: it would not give it back.
+        What is accepted without room for it could neither be folded nor deleted any more. The journal and the WAL take
+        space for a while, and may use that of the reserve. The database may not: it would not give it back.
         """
-        growth = size + self._growth_owed - self._free_bytes
-        if growth > 0:
-            return not self._reserve_released and self._disk_bytes >= 2 * size + growth
-        return self._disk_bytes + (limits.RESERVE_BYTES if self._reserve.is_held else 0) >= 2 * size
+        growth = max(0, size + self._growth_owed - self._free_bytes)
+        return self._disk_bytes >= 2 * size + growth and not (growth and self._reserve_released)
 
     def make_room(self) -> bool:
         """Release the reserve and empty the WAL, for writes that free space. Other writes are then refused."""
@@ -254,6 +252,10 @@ class Database:
 
     def look_for_space(self) -> None:
         """Return to normal if the disk has space again."""
+        self._measure()
+        enough = limits.FREE_BYTES_MIN
+        if self._full and self._free_bytes >= enough and not self.has_room(enough):
+            self._release_reserve()  # only the journal and the WAL need space of the disk
         if self._reserve_released:
             self.empty_wal()
         if self._reserve.is_held or self._acquire_reserve():
