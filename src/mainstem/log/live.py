@@ -5,14 +5,16 @@ Everything here runs on the event loop after the commit, so readers never see da
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any, Protocol
 
 from mainstem import limits
 from mainstem.log.records import Chunk, Kind, Record, TopicId
 from mainstem.shares import Shares
 
+APPEND = Kind.APPEND  # looking up a member of an enum takes longer than the rest of a comparison
 WHOLE_LOG = ""
 """The name that a reader of the whole log watches. No tag is empty."""
 OnWait = Callable[["asyncio.Future[bool]"], None]
@@ -119,13 +121,33 @@ class Live:
         self._topics: dict[TopicId | str, Topic] = {}
         self._recent: OrderedDict[TopicId | str, None] = OrderedDict()  # those with chunks, the most recent last
         self._size = 0
-        self._newest: OrderedDict[TopicId, Record] = OrderedDict()
+        self._newest: dict[TopicId, Record] = {}
         self.readers = 0
         self.closing = False
 
-    def publish(self, records: Iterable[Record]) -> None:
-        """Wake the readers of records that have just become durable, and keep watched data in memory."""
-        topics, newest = self._topics, self._newest
+    def publish(self, records: Sequence[Record]) -> None:
+        """Wake the readers of records that have just become durable, and keep their data in memory for a while."""
+        topics = self._topics
+        if topics:
+            self._wake(records)
+        appends = {record.topic: record for record in records if record.kind is APPEND and record.topic not in topics}
+        self._keep_newest(appends)
+
+    def _keep_newest(self, records: Mapping[TopicId, Record]) -> None:
+        """Keep the newest records of topics that nobody watches, if they are small."""
+        newest = self._newest
+        for name, record in records.items():
+            newest.pop(name, None)  # so that the oldest come first
+            if len(record.data) <= limits.NEWEST_RECORD_BYTES_MAX:
+                newest[name] = record
+        surplus = len(newest) - limits.NEWEST_RECORDS_MAX
+        if surplus > 0:
+            for name in list(islice(newest, surplus + limits.NEWEST_RECORDS_MAX // 8)):
+                del newest[name]
+
+    def _wake(self, records: Sequence[Record]) -> None:
+        """Keep the data of watched topics, and wake those who watch these topics or their tags."""
+        topics = self._topics
         woken: set[TopicId | str] = {WHOLE_LOG} if WHOLE_LOG in topics else set()
         for record in records:
             for tag in record.tags:
@@ -133,11 +155,8 @@ class Live:
                     woken.add(tag)
             topic = topics.get(record.topic)
             if topic is None:
-                if record.kind is Kind.APPEND and len(record.data) <= limits.NEWEST_RECORD_BYTES_MAX:
-                    newest[record.topic] = record
-                    newest.move_to_end(record.topic)
                 continue
-            if record.kind is Kind.APPEND:
+            if record.kind is APPEND:
                 before = topic.size
                 topic.add(Chunk(record.start, record.end, record.data))
                 self._size += topic.size - before
@@ -146,8 +165,6 @@ class Live:
             woken.add(record.topic)
         for name in woken:
             topics[name].wake()
-        while len(newest) > limits.NEWEST_RECORDS_MAX:
-            newest.popitem(last=False)
         while self._size > limits.HOT_BYTES_MAX or len(self._recent) > limits.TOPICS_HOT_MAX:
             self._evict(self._recent.popitem(last=False)[0])
 

@@ -1,5 +1,7 @@
 """A bounded cache of durable states."""
 
+from collections.abc import Mapping
+
 from mainstem import limits
 from mainstem.log.commands import Key, State
 
@@ -12,6 +14,16 @@ class StateCache(dict[Key, State | None]):
             return
         self.pop(key, None)  # so that the state written last is evicted last
         self[key] = state
+        self._evict()
+
+    def remember_all(self, changes: Mapping[Key, State | None]) -> None:
+        for key, state in changes.items():
+            if key.space.cached:
+                self.pop(key, None)
+                self[key] = state
+        self._evict()
+
+    def _evict(self) -> None:
         if len(self) > limits.STATES_CACHED_MAX:
             for old in list(self)[: limits.STATES_CACHED_MAX // 8]:
                 del self[old]

@@ -45,7 +45,7 @@ def insert_batches(db: apsw.Connection, batches: Sequence[Batch]) -> int:
     queries.insert_records(db, records)
     appends = queries.index_appends(db, records)
     queries.insert_tags(db, records)
-    queries.save_state_rows(db, list(newest.values()))
+    queries.save_states(db, list(newest.values()))
     queries.set_folded(db, batches[-1].number)
     return appends
 

@@ -30,8 +30,9 @@ NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 HEADER = struct.Struct("<8sQII")
 """The id of the store, the number of the batch, and the length and checksum of its content."""
 
-StateRow = tuple[int, str, int | None, bytes | None]
-"""A state as it is stored: space, name, due time and value. A value of None removes the state."""
+StateRow = tuple[int, str, int | None, msgspec.Struct | msgspec.Raw | None]
+"""Space, name, due time and value of a state. The value is the state itself, or its encoding if it was read from a
+file; None, or its encoding, if the state is removed."""
 
 
 class Content(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -39,13 +40,20 @@ class Content(msgspec.Struct, array_like=True, frozen=True, gc=False):
     records: Sequence[Record]
 
 
+class StoredContent(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """The same, as it is read from a file."""
+
+    states: list[tuple[int, str, int | None, msgspec.Raw]]
+    records: list[Record]
+
+
 class Batch(NamedTuple):
     number: int
-    content: Content
+    content: Content | StoredContent
 
 
 encode_content = msgspec.msgpack.Encoder().encode
-decode_content = msgspec.msgpack.Decoder(Content).decode
+decode_content = msgspec.msgpack.Decoder(StoredContent).decode
 
 
 class JournalFile:

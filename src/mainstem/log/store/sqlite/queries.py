@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
 import apsw
+import msgspec
 
 from mainstem.log.commands import Key, Space, State
 from mainstem.log.records import (
@@ -117,20 +118,28 @@ def insert_tags(db: apsw.Connection, records: Sequence[Record]) -> None:
         db.execute(_insert_tags(len(group)), [value for row in group for value in row])
 
 
-def encode_states(changes: Mapping[Key, State | None]) -> list[StateRow]:
+def list_states(changes: Mapping[Key, State | None]) -> list[StateRow]:
     return [
-        (key.space.number, key.name, None, None)
-        if state is None
-        else (key.space.number, key.name, key.space.due(state), key.space.encode(state))
+        (key.space.number, key.name, None if state is None else key.space.due(state), state)
         for key, state in changes.items()
     ]
 
 
-def save_state_rows(db: apsw.Connection, rows: Sequence[StateRow]) -> None:
-    kept = [row for row in rows if row[3] is not None]
+encode_state = msgspec.msgpack.Encoder().encode
+NO_STATE = encode_state(None)
+
+
+def save_states(db: apsw.Connection, rows: Sequence[StateRow]) -> None:
+    kept: list[tuple[int, str, int | None, bytes]] = []
+    gone: list[tuple[int, str]] = []
+    for space, name, due_us, state in rows:
+        value = encode_state(state)  # of a Raw, these are its bytes
+        if value == NO_STATE:
+            gone.append((space, name))
+        else:
+            kept.append((space, name, due_us, value))
     for group in _groups(kept):
         db.execute(_save_states(len(group)), [value for row in group for value in row])
-    gone = [row[:2] for row in rows if row[3] is None]
     if gone:
         db.executemany("DELETE FROM states WHERE space = ? AND name = ?", gone)
 

@@ -202,8 +202,7 @@ class SqliteStore(Store):
         batch, size = stored
         self._saves += 1
         self._head = head
-        for key, state in changes.items():
-            self._cache.remember(key, state)
+        self._cache.remember_all(changes)
         self._recent.add(batch, changes, size)
         self._fold_when_due()
         if self._database.full:
@@ -429,7 +428,7 @@ class SqliteStore(Store):
 
 
 def _encode(changes: Mapping[Key, State | None], records: Sequence[Record]) -> tuple[Content, bytes]:
-    content = Content(queries.encode_states(changes), records)
+    content = Content(queries.list_states(changes), records)
     return content, encode_content(content)
 
 

@@ -4,6 +4,7 @@ import errno
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from mainstem import limits
@@ -27,7 +28,7 @@ STORE = b"01234567"
 
 
 def content(number: int, size: int = 100) -> bytes:
-    return encode_content(Content([(1, f"{number:03d}", None, bytes(size))], []))
+    return encode_content(Content([(1, f"{number:03d}", None, msgspec.Raw(msgspec.msgpack.encode(bytes(size))))], []))
 
 
 def read_numbers(path: Path) -> list[int]:

@@ -52,8 +52,8 @@ def db() -> apsw.Connection:
 @pytest.mark.parametrize("number", [0, 1, 7, 8, 9, 63, 64, 65, 71, 72, 73, 128, 137, 500])
 def test_groups_of_rows_cover_every_row_once(db: apsw.Connection, number: int) -> None:
     changes: dict[Key, State | None] = {count(f"{n:04d}"): Count(n) for n in range(number)}
-    queries.save_state_rows(db, queries.encode_states(changes))
-    queries.save_state_rows(db, queries.encode_states({key: Count(n + 1) for n, key in enumerate(changes)}))
+    queries.save_states(db, queries.list_states(changes))
+    queries.save_states(db, queries.list_states({key: Count(n + 1) for n, key in enumerate(changes)}))
     found = queries.scan(db, COUNTS, "", "", MUCH)
     assert found == [(f"{n:04d}", Count(n + 1)) for n in range(number)]
 
@@ -61,13 +61,13 @@ def test_groups_of_rows_cover_every_row_once(db: apsw.Connection, number: int) -
 @pytest.mark.parametrize("number", [1, 499, 500, 501, 1_001])
 def test_loading_many_keys_in_parts_loses_none(db: apsw.Connection, number: int) -> None:
     states: dict[Key, State | None] = {count(str(n)): Count(n) for n in range(number)}
-    queries.save_state_rows(db, queries.encode_states(states))
+    queries.save_states(db, queries.list_states(states))
     assert queries.load(db, [*states, note("none")]) == {**states, note("none"): None}
 
 
 def test_one_step_can_remove_some_states_and_save_others(db: apsw.Connection) -> None:
-    queries.save_state_rows(db, queries.encode_states({note("a"): Note("a", 1), note("b"): Note("b", 2)}))
-    queries.save_state_rows(db, queries.encode_states({note("a"): None, note("c"): Note("c", 3), note("b"): Note("b")}))
+    queries.save_states(db, queries.list_states({note("a"): Note("a", 1), note("b"): Note("b", 2)}))
+    queries.save_states(db, queries.list_states({note("a"): None, note("c"): Note("c", 3), note("b"): Note("b")}))
     assert [name for name, _ in queries.scan(db, NOTES, "", "", 10)] == ["b", "c"]
     assert queries.due(db, NOTES, 10, 10) == ["c"]
 
