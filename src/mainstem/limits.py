@@ -208,6 +208,8 @@ TOPIC_HOT_BYTES_MAX: Final = 256 * KIB
 """How much data of one stream is kept in memory."""
 HOT_BYTES_MAX: Final = 32 * MIB
 """How much data of all streams is kept in memory."""
+KEYS_CACHED_MAX: Final = 16_384
+"""Keys of streams, and as many of producers, that are remembered with their hashes."""
 NEWEST_RECORDS_MAX: Final = 4_096
 """Streams without live readers of which the newest append is kept in memory, for clients that read what was just
 written."""

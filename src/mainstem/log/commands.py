@@ -41,7 +41,7 @@ class Space(Generic[S]):
         self.decode = msgspec.msgpack.Decoder(type_).decode
 
 
-class Key(msgspec.Struct, frozen=True, gc=False):
+class Key(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """The name of one state. A struct, because these are created several times as fast as tuples with names."""
 
     space: Space[Any]

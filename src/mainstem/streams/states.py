@@ -1,7 +1,10 @@
 """The durable states of streams, besides their data, and their keys in the log's state spaces."""
 
+from functools import lru_cache
+
 import msgspec
 
+from mainstem import limits
 from mainstem.log.commands import Key, Space
 from mainstem.log.records import TopicId
 from mainstem.log.spaces import SpaceNumber
@@ -133,10 +136,12 @@ RETENTION_CHECKS: Space[RetentionCheck] = Space(SpaceNumber.RETENTION_CHECKS, Re
 STREAM_SNAPSHOTS: Space[StreamSnapshot] = Space(SpaceNumber.STREAM_SNAPSHOTS, StreamSnapshot, cached=False)
 
 
+@lru_cache(limits.KEYS_CACHED_MAX)
 def stream_key(path: str) -> Key:
     return Key(STREAMS, path)
 
 
+@lru_cache(limits.KEYS_CACHED_MAX)
 def producer_key(path: str, producer_id: str) -> Key:
     """Return the key of a producer. Paths never contain NUL, so keys are unique, and the producers of a path form one
     range."""
