@@ -77,7 +77,10 @@ def _parse_array(body: bytes, messages_max: int) -> Messages:
     if len(body) <= limits.PARSE_INLINE_BYTES_MAX:
         parts = _array.decode(body)
         number = len(parts)
-        _check_parts(parts, number, messages_max)
+        sizes = list(map(len, parts))
+        _check_parts(parts, sizes, number, messages_max)
+        if sum(sizes) + number + 1 == len(body):  # nothing but messages and commas between the brackets
+            return Messages(body[1:-1] + b",", number)
         return Messages(b",".join([*parts, b""]), number)
     end = len(body.rstrip(SPACE)) - 1
     if body[end:][:1] != b"]":
@@ -88,7 +91,7 @@ def _parse_array(body: bytes, messages_max: int) -> Messages:
     for group in json_groups.split(body, start, end):
         parts = _decode_group(body, group)
         number += len(parts)
-        _check_parts(parts, number, messages_max)
+        _check_parts(parts, list(map(len, parts)), number, messages_max)
         if not parts and group != slice(start, end):
             raise BadJson(f"the body is not valid JSON: a message is missing at byte {group.start}")
         groups.append(b",".join(parts))
@@ -109,12 +112,14 @@ def _check_size(size: int) -> None:
         raise MessageTooLarge(f"a JSON message is larger than {most} bytes", limit_bytes=most)
 
 
-def _check_parts(parts: list[msgspec.Raw], number: int, messages_max: int) -> None:
+def _check_parts(parts: list[msgspec.Raw], sizes: list[int], number: int, messages_max: int) -> None:
     if number > messages_max:
         raise TooManyMessages(f"the append has more than {messages_max} messages", limit_messages=messages_max)
     depth_max = limits.JSON_DEPTH_MAX
-    for part in [part for part in parts if len(part) > depth_max]:  # shorter ones cannot be nested too deeply
-        _check_depth(bytes(part), depth_max - 1)
+    if max(sizes, default=0) > depth_max:  # shorter messages cannot be nested too deeply
+        for part in parts:
+            if len(part) > depth_max:
+                _check_depth(bytes(part), depth_max - 1)
 
 
 def _check_utf8(body: bytes) -> None:
