@@ -80,6 +80,8 @@ class KnownHead(msgspec.Struct, weakref=True, eq=False):
     """The head up to that number; empty if it has no numbers."""
     after: bytes = b""
     """What follows that number, and the empty line at the end."""
+    first: bytes = b""
+    """The bytes of the first head of this kind, if it is remembered."""
 
     def match(self, data: bytes) -> RequestHead | None:
         """Return the head at the beginning of the data if it is the latest one, except perhaps for the counter."""
@@ -133,6 +135,8 @@ class Heads:
         self._plan = plan
         self._known: dict[bytes, KnownHead] = {}
         """By the bytes of the head with 1 in place of each number; the oldest comes first."""
+        self._by_first: dict[bytes, KnownHead] = {}
+        """The same heads by the bytes of the first of their kind, because their numbers often stay the same."""
         self._known_bytes = 0
 
     def parse(self, raw: bytes) -> KnownHead:
@@ -140,6 +144,9 @@ class Heads:
 
         Heads are shared: do not change one.
         """
+        latest = self._by_first.get(raw)
+        if latest is not None and latest.head.raw == raw:
+            return latest
         if len(raw) > limits.HEAD_KNOWN_BYTES_MAX:
             return KnownHead(self._parse(raw), [], [])
         parts = NUMBERS.split(raw)
@@ -174,12 +181,14 @@ class Heads:
         return known
 
     def _remember(self, kind: bytes, known: KnownHead) -> None:
-        self._known[kind] = known
-        self._known_bytes += len(kind)
+        known.first = known.head.raw
+        self._known[kind] = self._by_first[known.first] = known
+        self._known_bytes += len(kind) + len(known.first)
         while len(self._known) > limits.HEADS_KNOWN_MAX or self._known_bytes > limits.HEADS_KNOWN_BYTES_MAX:
             oldest = next(iter(self._known))
-            del self._known[oldest]
-            self._known_bytes -= len(oldest)
+            first = self._known.pop(oldest).first
+            del self._by_first[first]
+            self._known_bytes -= len(oldest) + len(first)
 
 
 def parse_head(raw: bytes) -> RequestHead:
