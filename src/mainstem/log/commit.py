@@ -47,7 +47,8 @@ class CommitLog:
         """Called when changes by other nodes may have been missed, so that everything must be looked at again."""
         self._waiting: deque[Waiting] = deque()
         self._waiting_bytes = 0
-        self._arrived = asyncio.Event()
+        self._idle: asyncio.Future[None] | None = None
+        """What the committer waits for if the queue is empty."""
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
 
@@ -58,7 +59,7 @@ class CommitLog:
     async def stop(self) -> None:
         """Refuse further commands, and return once those that wait are finished."""
         self._stopping = True
-        self._arrived.set()
+        self._wake()
         if self._task is not None:
             await self._task
 
@@ -77,11 +78,17 @@ class CommitLog:
             raise Overloaded(f"{len(self._waiting)} writes are already waiting for the disk", headers=RETRY_AFTER)
         self._waiting.append((command, future, size))
         self._waiting_bytes = waiting_bytes
-        self._arrived.set()
+        if self._idle is not None:
+            self._wake()
+
+    def _wake(self) -> None:
+        idle, self._idle = self._idle, None
+        if idle is not None and not idle.done():
+            idle.set_result(None)
 
     async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
         while True:
-            await self._arrived.wait()
             batch = self._take()
             if batch:
                 try:
@@ -93,10 +100,13 @@ class CommitLog:
                     logger.exception("a batch of %d commands failed", len(batch))
                     await self.store.release()
                     self._fail(batch, error)
+            elif self._waiting:  # those taken were cancelled
+                continue
             elif self._stopping:
                 return
             else:
-                self._arrived.clear()
+                self._idle = loop.create_future()
+                await self._idle
 
     def _take(self, taken: Sequence[Waiting] = ()) -> list[Waiting]:
         """Take from the queue what still fits into one batch with the commands in `taken`.
