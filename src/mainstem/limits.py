@@ -248,6 +248,8 @@ WAL_PAGES: Final = 2_000
 """A checkpoint after about 16 MB of SQLite's write-ahead log: short stalls, and a bounded file."""
 WAL_BYTES_MAX: Final = 64 * MIB
 """The size to which SQLite's write-ahead log is truncated after a checkpoint."""
+WAL_READERS_WAIT_S: Final = 0.1
+"""How long a store on a full disk waits for readers before it empties the write-ahead log."""
 RESERVE_BYTES: Final = 32 * MIB
 """Reserved on the disk for when it is full: for SQLite's write-ahead log, and for deletes and pruning."""
 FREE_BYTES_MIN: Final = 8 * MIB

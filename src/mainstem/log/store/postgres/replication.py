@@ -169,8 +169,7 @@ class PostgresReplication(PostgresReads):
                 if self._changed_while_loading is not None:
                     self._changed_while_loading.update(self._cache.find_keys(row["spaces"], row["names"]))
             self._alone_after_s = asyncio.get_running_loop().time() + limits.ALONE_S
-            for key, state in states.items():
-                self._cache.remember(key, state)
+            self._cache.remember(states)
             self._save, self._last_us = last["save"], max(self._last_us, last["committed_at_us"])
             self._publish(states, records, last["committed_id"])
             if last["save"] == head["head_save"]:
@@ -241,8 +240,7 @@ class PostgresReplication(PostgresReads):
             found = await self._fetch(missing)
             states.update(found)
             if save == self._save:  # otherwise newer states may have been cached meanwhile
-                for key, state in found.items():
-                    self._cache.remember(key, state)
+                self._cache.remember(found)
         return states
 
 

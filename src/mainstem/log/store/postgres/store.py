@@ -234,9 +234,9 @@ class PostgresStore(PostgresReplication):
             self._save, self._head, self._last_us = number, head, at_us
             self._base = number
             self._full = None
-            for key, state in changes.items():
+            for key in changes:
                 self._cache.know(key.space)
-                self._cache.remember(key, state)
+            self._cache.remember(changes)
         except StoreFull as error:
             self._full, self._full_until_s = error.detail, asyncio.get_running_loop().time() + limits.FULL_TOLD_S
             raise

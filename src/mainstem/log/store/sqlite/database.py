@@ -17,7 +17,7 @@ from mainstem import limits
 from mainstem.errors import RETRY_AFTER, StoreFailed, StoreFull
 from mainstem.log.records import CommittedId, TopicId
 from mainstem.log.store.sqlite import queries
-from mainstem.log.store.sqlite.connections import open_writer
+from mainstem.log.store.sqlite.connections import BUSY_MS, open_writer
 from mainstem.log.store.sqlite.errors import explain
 from mainstem.log.store.sqlite.journal import Batch, StateRow
 from mainstem.log.store.sqlite.reserve import Reserve
@@ -255,7 +255,8 @@ class Database:
         self._measure()
         enough = limits.FREE_BYTES_MIN
         if self._full and self._free_bytes >= enough and not self.has_room(enough):
-            self._release_reserve()  # only the journal and the WAL need space of the disk
+            self._reserve.release()  # only the journal and the WAL need space of the disk
+            self._reserve_released = True
         if self._reserve_released:
             self.empty_wal()
         if self._reserve.is_held or self._acquire_reserve():
@@ -278,8 +279,10 @@ class Database:
             self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE)  # it never waits for readers; the next one does the rest
 
     def empty_wal(self) -> None:
-        """Move the WAL into the database file, and give its space back to the disk."""
+        """Move the WAL into the database file, and give its space back to the disk, unless a reader still needs it."""
+        self._db.set_busy_timeout(int(limits.WAL_READERS_WAIT_S * 1_000))
         self._checkpoint(apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        self._db.set_busy_timeout(BUSY_MS)
 
     def _checkpoint(self, mode: int) -> None:
         self._wal_pages = 0

@@ -183,16 +183,16 @@ class SqliteStore(Store):
             else:
                 missing.append(key)
         if missing:
-            for key, state in (await self._read(queries.load, missing)).items():
-                states[key] = state
-                self._cache.remember(key, state)
+            found = await self._read(queries.load, missing)
+            states.update(found)
+            self._cache.remember(found)
         return states
 
     async def save(self, changes: Mapping[Key, State | None], records: Sequence[Record], head: CommittedId) -> None:
         while self._recent.bytes >= limits.UNFOLDED_BYTES_MAX:
             await asyncio.shield(self._start_folding())
         stored = await self._commit(changes, records)
-        if stored is None:
+        if stored is None and (self._recent.first_number is not None or not self._database.full):
             await self.fold()
             await self._writer.run(self._database.empty_wal)
             stored = await self._commit(changes, records)
@@ -202,7 +202,7 @@ class SqliteStore(Store):
         batch, size = stored
         self._saves += 1
         self._head = head
-        self._cache.remember_all(changes)
+        self._cache.remember(changes)
         self._recent.add(batch, changes, size)
         self._fold_when_due()
         if self._database.full:
@@ -326,8 +326,7 @@ class SqliteStore(Store):
             found = await self._read(queries.load, missing)
             states.update(found)
             if saves == self._saves:  # otherwise a save may have cached newer states meanwhile
-                for key, state in found.items():
-                    self._cache.remember(key, state)
+                self._cache.remember(found)
         return states
 
     async def scan(self, space: Space[Any], prefix: str, after: str, limit: int) -> list[tuple[str, Any]]:
