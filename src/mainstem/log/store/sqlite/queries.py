@@ -189,12 +189,12 @@ def scan(db: apsw.Connection, space: Space[Any], prefix: str, after: str, limit:
     return found
 
 
-def due(db: apsw.Connection, space: Space[Any], until_us: int, limit: int) -> list[str]:
-    rows = db.execute(
-        "SELECT name FROM states WHERE space = ? AND due_us <= ? ORDER BY due_us, name LIMIT ?",
+def due(db: apsw.Connection, space: Space[Any], until_us: int, limit: int) -> list[tuple[int, str]]:
+    """Return the times and names of the states that are due, the longest due first."""
+    return db.execute(
+        "SELECT due_us, name FROM states WHERE space = ? AND due_us <= ? ORDER BY due_us, name LIMIT ?",
         (space.number, until_us, limit),
-    )
-    return [name for (name,) in rows]
+    ).fetchall()
 
 
 # Positions count bytes, so a page is a range of positions, and SQLite can join its data in one step without the

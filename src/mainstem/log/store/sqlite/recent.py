@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from mainstem.log.commands import Key, State
+from mainstem.log.commands import Key, Space, State
 from mainstem.log.records import CommittedId, Kind, Record, TopicId
 from mainstem.log.store.sqlite.journal import Batch
 
@@ -101,6 +101,10 @@ class Recent:
         """Return the newest state of a key; the default if no batch has changed it."""
         recent = self._newest.get(key)
         return default if recent is None else recent.changes[key]
+
+    def states(self, space: Space[Any]) -> dict[str, State | None]:
+        """Return the newest states of a space that some batch has changed, by name."""
+        return {key.name: recent.changes[key] for key, recent in self._newest.items() if key.space is space}
 
     def last_older(self, until: CommittedId) -> CommittedId:
         """Return the last id up to `until` that is not here: all records up to it are in the database."""

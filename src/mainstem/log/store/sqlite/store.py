@@ -278,13 +278,6 @@ class SqliteStore(Store):
         while self._recent.first_number is not None and self._recent.first_number <= last:
             await asyncio.shield(self._start_folding())
 
-    async def _fold_if_possible(self) -> None:
-        """Fold for a list of states. If the disk is full or has failed, the list lacks the newest changes."""
-        try:
-            await self.fold()
-        except (StoreFull, StoreFailed) as error:
-            logger.debug("the journal could not be folded for a reader: %s", error)
-
     # Disk space
 
     async def make_room(self) -> bool:
@@ -330,12 +323,25 @@ class SqliteStore(Store):
         return states
 
     async def scan(self, space: Space[Any], prefix: str, after: str, limit: int) -> list[tuple[str, Any]]:
-        await self._fold_if_possible()
-        return await self._read(queries.scan, space, prefix, after, limit)
+        recent = {
+            name: state
+            for name, state in self._recent.states(space).items()
+            if name > after and name.startswith(prefix)
+        }
+        removed = sum([state is None for state in recent.values()])  # these may take the place of others in the page
+        older = await self._read(queries.scan, space, prefix, after, limit + removed)
+        states = sorted((dict(older) | recent).items())
+        return [(name, state) for name, state in states if state is not None][:limit]
 
     async def due(self, space: Space[Any], until_us: int, limit: int) -> list[str]:
-        await self._fold_if_possible()
-        return await self._read(queries.due, space, until_us, limit)
+        recent = self._recent.states(space)
+        older = await self._read(queries.due, space, until_us, limit + len(recent))
+        times = [(at, name) for at, name in older if name not in recent]
+        for name, state in recent.items():
+            at = None if state is None else space.due(state)
+            if at is not None and at <= until_us:
+                times.append((at, name))
+        return [name for _, name in sorted(times)[:limit]]
 
     async def read(self, topic: TopicId, start: int, until: int, bytes_max: int) -> Chunk | None:
         recent = self._recent.appends(topic, start)

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import random
 import stat
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
@@ -15,7 +16,7 @@ from mainstem import limits
 from mainstem.errors import StoreFailed, StoreFull, StoreLocked, StoreTooNew
 from mainstem.log.commands import Key, State
 from mainstem.log.records import CommittedId, Kind, Record, TopicId
-from mainstem.log.store import SqliteStore
+from mainstem.log.store import MemoryStore, SqliteStore
 from mainstem.log.store.sqlite import queries
 from mainstem.log.store.sqlite.journal import REAL_DISK, Disk
 from mainstem.log.store.sqlite.reserve import Reserve
@@ -69,7 +70,7 @@ def test_one_step_can_remove_some_states_and_save_others(db: apsw.Connection) ->
     queries.save_states(db, queries.list_states({note("a"): Note("a", 1), note("b"): Note("b", 2)}))
     queries.save_states(db, queries.list_states({note("a"): None, note("c"): Note("c", 3), note("b"): Note("b")}))
     assert [name for name, _ in queries.scan(db, NOTES, "", "", 10)] == ["b", "c"]
-    assert queries.due(db, NOTES, 10, 10) == ["c"]
+    assert queries.due(db, NOTES, 10, 10) == [(3, "c")]
 
 
 def test_reads_and_erases_use_the_index(db: apsw.Connection) -> None:
@@ -97,6 +98,26 @@ def test_erasing_records_does_not_lower_the_head(db: apsw.Connection) -> None:
     assert queries.head(db) == 2
     queries.keep_head(db)
     assert queries.head(db) == 2
+
+
+async def test_lists_of_states_combine_the_journal_with_the_database(tmp_path: Path) -> None:
+    """A few saves with folding between some of them; the store in memory says what every list must hold."""
+    chance = random.Random(1)
+    expected = MemoryStore()
+    async with opened(tmp_path) as store:
+        for _ in range(300):
+            if chance.random() < 0.1:
+                await store.fold()
+            changes: dict[Key, State | None] = {
+                note(f"{chance.choice('ab')}{chance.randrange(20)}"): chance.choice([None, Note(), Note("x", n)])
+                for n in range(1, chance.randrange(2, 6))
+            }
+            await store.save(changes, [], CommittedId(0))
+            await expected.save(changes, [], CommittedId(0))
+            page = chance.choice(["", "a", "b1"]), chance.choice(["", "a1", "b"]), chance.randrange(1, 12)
+            assert await store.scan(NOTES, *page) == await expected.scan(NOTES, *page)
+            due = chance.randrange(6), chance.randrange(1, 12)
+            assert await store.due(NOTES, *due) == await expected.due(NOTES, *due)
 
 
 # The file
