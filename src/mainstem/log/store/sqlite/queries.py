@@ -191,10 +191,11 @@ def scan(db: apsw.Connection, space: Space[Any], prefix: str, after: str, limit:
 
 def due(db: apsw.Connection, space: Space[Any], until_us: int, limit: int) -> list[tuple[int, str]]:
     """Return the times and names of the states that are due, the longest due first."""
-    return db.execute(
+    rows = db.execute(
         "SELECT due_us, name FROM states WHERE space = ? AND due_us <= ? ORDER BY due_us, name LIMIT ?",
         (space.number, until_us, limit),
-    ).fetchall()
+    )
+    return [(due_us, name) for due_us, name in rows]
 
 
 # Positions count bytes, so a page is a range of positions, and SQLite can join its data in one step without the
