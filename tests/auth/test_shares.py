@@ -114,7 +114,8 @@ async def test_many_requests_at_once_can_use_the_whole_share(start_thread):
             await everybody.wait()
         writer.close()
 
-    statuses, everybody = [], asyncio.Barrier(share)
+    statuses: list[int] = []
+    everybody = asyncio.Barrier(share)
     await asyncio.gather(*map(subscribe_and_delete, range(share)))
     assert statuses == [201] * share * rounds
 
