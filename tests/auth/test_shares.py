@@ -121,7 +121,9 @@ async def test_many_requests_at_once_can_use_the_whole_share(start_thread):
 
 
 async def send_request(reader, writer, method, path, body=b""):
-    head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = (
+        f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
     writer.write(head.encode() + body)
     reply = await reader.readuntil(b"\r\n\r\n")
     length = re.search(rb"content-length: (\d+)", reply)
