@@ -10,7 +10,7 @@ import pytest
 
 from mainstem.log.records import CommittedId, Kind, Record, TopicId
 from mainstem.log.store.sqlite.direct import whole_blocks
-from mainstem.log.store.sqlite.journal import HEADER, NAMES, Content, checksum, encode_content, read_file
+from mainstem.log.store.sqlite.journal import HEADER, NAMES, Content, encode_content, make_header, read_file
 from mainstem.log.store.sqlite.queries import journal_position
 from mainstem.testing.plugin import StartServer
 from mainstem.testing.server import ServerNotReady, ServerProcess
@@ -55,7 +55,7 @@ def make_batch(server: ServerProcess, number: int) -> bytes:
     db.close()
     record = Record(CommittedId(HEAD + 1), 0, Kind.APPEND, TopicId(HEAD + 1), 0, 4, 1, b"lost")
     content = encode_content(Content([], [record]))
-    return HEADER.pack(store_id, number, len(content), checksum(number, content)) + content
+    return make_header(store_id, number, content) + content
 
 
 def write_at(file: Path, offset: int, data: bytes) -> None:

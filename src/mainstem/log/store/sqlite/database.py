@@ -17,11 +17,12 @@ from mainstem import limits
 from mainstem.errors import RETRY_AFTER, StoreFailed, StoreFull
 from mainstem.log.records import CommittedId, TopicId
 from mainstem.log.store.sqlite import queries
-from mainstem.log.store.sqlite.connections import BUSY_MS, open_writer
-from mainstem.log.store.sqlite.errors import explain
+from mainstem.log.store.sqlite.connections import BUSY_MS, open_writer, require_known_format
+from mainstem.log.store.sqlite.errors import explain, explain_unusable, is_damage
 from mainstem.log.store.sqlite.journal import Batch, StateRow
 from mainstem.log.store.sqlite.reserve import Reserve
 from mainstem.log.store.sqlite.schema import migrate
+from mainstem.log.store.sqlite.wal import require_intact_wal
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -81,6 +82,8 @@ class Database:
         return self.full is not None or not self._reserve.is_held
 
     def open(self) -> Position:
+        require_known_format(self.path)
+        require_intact_wal(self.path, self._vfs)
         self._db = open_writer(self.path, self._vfs)
         migrate(self._db)
         self._db.set_wal_hook(self._count_wal)
@@ -90,6 +93,19 @@ class Database:
             logger.warning("not enough disk space to reserve %d bytes for deletes", limits.RESERVE_BYTES)
         self._measure()
         return Position(queries.head(self._db), *queries.journal_position(self._db))
+
+    def verify_newest(self) -> None:
+        """Read the newest records, whose pages the next writes change. If one is damaged, nothing more is written."""
+        try:
+            queries.read_newest(self._db, limits.START_CHECK_RECORDS, limits.START_CHECK_BYTES)
+        except apsw.Error as error:
+            if not is_damage(error):
+                raise
+            reason = explain_unusable(error)
+            self.broken = f"the newest part of the database is damaged: {reason}"
+            logger.critical(
+                "writes are refused: the newest part of the database is damaged: %s", reason, exc_info=error
+            )
 
     def close(self) -> None:
         try:

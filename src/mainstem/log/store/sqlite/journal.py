@@ -7,28 +7,37 @@ data much faster than data that makes a file longer.
 There are two files. Each holds batches in the order of their numbers, and each batch begins at a block of the disk.
 While the database gets the batches of one file, new ones go to the other. Whatever follows the last batch of a file is
 of no significance: it is what an earlier use or an unfinished write has left.
+
+A batch is written after the one before it is durable. So if a batch is found and one before it is not, that one was
+damaged. Only the very last one cannot be told from an unfinished write, unless just one of its bits is wrong: then that
+bit is corrected.
 """
 
 import errno
+import logging
 import os
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-from zlib import crc32
+from zlib import adler32, crc32
 
 import msgspec
 
 from mainstem import limits
 from mainstem.errors import StoreUnusable
 from mainstem.log.records import Record
-from mainstem.log.store.sqlite.direct import UNSUPPORTED, DirectWriter, open_direct, whole_blocks
+from mainstem.log.store.sqlite.bit_flips import find_bit_in_crc, flip_bit
+from mainstem.log.store.sqlite.direct import BLOCK_BYTES, UNSUPPORTED, DirectWriter, open_direct, whole_blocks
 from mainstem.private_files import PRIVATE, make_private
 
+logger = logging.getLogger(__name__)
 NAMES: Final = ("journal-0", "journal-1")
 NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
-HEADER = struct.Struct("<8sQII")
-"""The id of the store, the number of the batch, and the length and checksum of its content."""
+HEADER = struct.Struct("<8sQIII")
+"""The id of the store, the number of the batch, the length of its content, and two checksums of all that."""
+PREFIX = struct.Struct("<8sQI")
+CHECKSUMS = struct.Struct("<II")
 
 StateRow = tuple[int, str, int | None, msgspec.Struct | msgspec.Raw | None]
 """Space, name, due time and value of a state. The value is the state itself, or its encoding if it was read from a
@@ -199,7 +208,7 @@ class Journal:
     def _next(self, content: bytes) -> tuple[int, bytes]:
         """Return the number and the header of the next batch."""
         number = self._last + 1
-        return number, HEADER.pack(self._id, number, len(content), checksum(number, content))
+        return number, make_header(self._id, number, content)
 
     def _note(self, current: int, end: int, number: int) -> None:
         self._current = current
@@ -225,8 +234,10 @@ class Journal:
             file.close()
 
 
-def checksum(number: int, content: bytes) -> int:
-    return crc32(content, number & 0xFFFFFFFF)
+def make_header(store_id: bytes, number: int, content: bytes) -> bytes:
+    """Return the header of a batch. The second checksum confirms that a bit was corrected by means of the first."""
+    prefix = PREFIX.pack(store_id, number, len(content))
+    return prefix + CHECKSUMS.pack(crc32(content, crc32(prefix)), adler32(content, adler32(prefix)))
 
 
 class Found(NamedTuple):
@@ -243,7 +254,15 @@ def read_journal(directory: Path) -> list[Found]:
     A batch that was being written when the server or its power failed is not there: nobody was told that it is stored.
     To miss nothing, read the journal before the database.
     """
-    return sorted(found for name in NAMES for found in read_file(directory / name))
+    first = set(read_files(directory))
+    last = max((batch.number for batch in first), default=0)
+    # A batch up to the last one that the first read has missed was in its file before the second read.
+    return sorted(batch for batch in first.union(read_files(directory)) if batch.number <= last)
+
+
+def read_files(directory: Path) -> Iterator[Found]:
+    for name in NAMES:
+        yield from read_file(directory / name)
 
 
 def choose_unfolded(found: Sequence[Found], store_id: bytes, folded: int) -> list[Batch]:
@@ -259,21 +278,53 @@ def choose_unfolded(found: Sequence[Found], store_id: bytes, folded: int) -> lis
 
 
 def read_file(path: Path) -> Iterator[Found]:
+    """Yield every complete batch in a file, even those after damage or of an earlier use of the file."""
     try:
-        data = path.read_bytes()
+        data = memoryview(path.read_bytes())
     except FileNotFoundError:
         return
     at = 0
+    expected = True
     previous: Found | None = None
     while at + HEADER.size <= len(data):
-        store_id, number, size, expected = HEADER.unpack_from(data, at)
-        found = Found(number, store_id, data[at + HEADER.size : at + HEADER.size + size])
-        follows = previous is None or (number == previous.number + 1 and store_id == previous.store_id)
-        if not follows or len(found.content) != size or checksum(number, found.content) != expected:
-            return
-        yield found
-        previous = found
-        at += whole_blocks(HEADER.size + size)
+        header, rest = bytes(data[at : at + HEADER.size]), data[at + HEADER.size :]
+        found = read_batch(header, rest)
+        if found is None and expected:
+            found = correct_batch(header, rest, previous)
+            if found is not None:
+                logger.warning("one bit of batch %d in the journal had changed and was corrected", found.number)
+        if found is not None:
+            yield found
+        expected, previous = found is not None, found
+        at += BLOCK_BYTES if found is None else whole_blocks(HEADER.size + len(found.content))
+
+
+def read_batch(header: bytes, rest: memoryview) -> Found | None:
+    """Return the batch with this header; None if the header or the content that follows is not intact."""
+    store_id, number, size, *_ = HEADER.unpack(header)
+    content = bytes(rest[:size])
+    if number == 0 or len(content) != size or header != make_header(store_id, number, content):
+        return None
+    return Found(number, store_id, content)
+
+
+def correct_batch(header: bytes, rest: memoryview, previous: Found | None) -> Found | None:
+    """Return the batch after another one, if it is intact but for one bit."""
+
+    def may_follow(header: bytes) -> bool:
+        store_id, number, *_ = HEADER.unpack(header)
+        return previous is None or (store_id, number) == (previous.store_id, previous.number + 1)
+
+    for bit in range(8 * HEADER.size):
+        flipped = flip_bit(header, bit)
+        if may_follow(flipped) and (found := read_batch(flipped, rest)) is not None:
+            return found
+    _, _, size, crc, _ = HEADER.unpack(header)
+    if size > len(rest) or not may_follow(header):
+        return None
+    content = bytes(rest[:size])
+    flipped_bit = find_bit_in_crc(crc32(content, crc32(header[: PREFIX.size])) ^ crc, size)
+    return None if flipped_bit is None else read_batch(header, memoryview(flip_bit(content, flipped_bit)))
 
 
 def remove_journal(directory: Path) -> None:

@@ -138,10 +138,14 @@ def save_states(db: apsw.Connection, rows: Sequence[StateRow]) -> None:
             gone.append((space, name))
         else:
             kept.append((space, name, due_us, value))
-    for group in _groups(kept):
-        db.execute(_save_states(len(group)), [value for row in group for value in row])
+    insert_states(db, kept)
     if gone:
         db.executemany("DELETE FROM states WHERE space = ? AND name = ?", gone)
+
+
+def insert_states(db: apsw.Connection, rows: Sequence[tuple[int, str, int | None, bytes]]) -> None:
+    for group in _groups(rows):
+        db.execute(_save_states(len(group)), [value for row in group for value in row])
 
 
 def journal_position(db: apsw.Connection) -> tuple[int, bytes]:
@@ -173,6 +177,16 @@ def load(db: apsw.Connection, keys: Sequence[Key]) -> dict[Key, State | None]:
             key = wanted[space, name]
             states[key] = key.space.decode(value)
     return states
+
+
+def read_newest(db: apsw.Connection, records_max: int, bytes_max: int) -> None:
+    """Read the newest records completely, and discard them: an error shows that one of them is damaged."""
+    rows = db.execute("SELECT data FROM records ORDER BY committed_id DESC LIMIT ?", (records_max,))
+    for (data,) in rows:
+        bytes_max -= len(data)
+        if bytes_max < 0:
+            break
+    rows.close()
 
 
 def scan(db: apsw.Connection, space: Space[Any], prefix: str, after: str, limit: int) -> list[tuple[str, Any]]:
@@ -228,7 +242,8 @@ def read(db: apsw.Connection, topic: TopicId, start: int, until: int, bytes_max:
             row = db.execute(READ_ONE, (topic, start, until)).fetchone()
             return None if row is None else Chunk(*row)
     finally:
-        db.execute("COMMIT")
+        if db.in_transaction:  # some errors end it
+            db.execute("COMMIT")
     return Chunk(parts[0].start, parts[-1].end, b"".join(part.data for part in parts))
 
 

@@ -16,7 +16,7 @@ import apsw
 import msgspec
 
 from mainstem import limits
-from mainstem.errors import RETRY_AFTER, MainstemError, StoreFailed, StoreFull, StoreUnusable
+from mainstem.errors import RETRY_AFTER, MainstemError, StoreDamaged, StoreFailed, StoreFull, StoreUnusable
 from mainstem.log.commands import Key, Space, State
 from mainstem.log.records import RECORD_BYTES, Chunk, CommittedId, Counts, Extent, Outline, Record, TopicId
 from mainstem.log.store.base import UNKNOWN, Store
@@ -25,7 +25,7 @@ from mainstem.log.store.sqlite import queries
 from mainstem.log.store.sqlite.connections import STORE_NAME, DirectoryLock, open_reader
 from mainstem.log.store.sqlite.database import Database
 from mainstem.log.store.sqlite.direct import whole_blocks
-from mainstem.log.store.sqlite.errors import explain_directory, explain_unusable
+from mainstem.log.store.sqlite.errors import explain, explain_directory, explain_unusable, is_damage
 from mainstem.log.store.sqlite.journal import (
     NO_SPACE,
     REAL_DISK,
@@ -127,6 +127,7 @@ class SqliteStore(Store):
         while batches:
             folded = self._database.fold(batches)
             batches = [batch for batch in batches if batch.number > folded]
+        self._database.verify_newest()
         self._journal = Journal(self.directory, store_id, folded, self._disk)
         return head
 
@@ -166,8 +167,11 @@ class SqliteStore(Store):
             self._readers.append(db)
         try:
             return job(db, *args)
-        except (apsw.CorruptError, apsw.NotADBError) as error:
-            raise StoreUnusable(f"cannot read {self.path}: {explain_unusable(error)}") from error
+        except (apsw.CorruptError, apsw.NotADBError, apsw.IOError) as error:
+            if not is_damage(error):
+                raise
+            logger.error("the store is damaged: %s", explain(error), exc_info=error)
+            raise StoreDamaged(f"the data cannot be read: {explain(error)}") from error
 
     # For the committer
 
@@ -348,7 +352,10 @@ class SqliteStore(Store):
         older: Chunk | None = None
         if not recent or start < recent[0].start:
             until_older = min(until, recent[0].start) if recent else until
-            older = await self._read(queries.read, topic, start, until_older, bytes_max)
+            try:
+                older = await self._read(queries.read, topic, start, until_older, bytes_max)
+            except StoreDamaged:  # a single append may still be readable
+                older = await self._read(queries.read, topic, start, until_older, 0)
         if older is not None and (not recent or older.end != recent[0].start):
             return older
         run: list[Record] = []
