@@ -46,6 +46,9 @@ class Gap(NamedTuple):
 class RecordSource(Protocol):
     """Where damaged records can be taken from."""
 
+    def note(self, record: Record) -> None:
+        """Learn from a record of the repaired log. This is called for each one, in order."""
+
     def find_records(self, first: int, last: int) -> Iterator[Record]:
         """Yield the records that it has with these ids, in order."""
 
@@ -66,6 +69,9 @@ class Backup:
     def __init__(self, snapshot: SqliteSnapshot) -> None:
         self._snapshot = snapshot
         self.head = snapshot.find_head()
+
+    def note(self, record: Record) -> None:
+        """Do nothing: the records of a backup are complete."""
 
     def find_records(self, first: int, last: int) -> Iterator[Record]:
         return _scan_records(self._snapshot.db, first, last)
@@ -157,6 +163,8 @@ def _copy_records(
     group: list[Record] = []
 
     def add(record: Record) -> None:
+        for source in sources:
+            source.note(record)
         group.append(replace(record, tags=tuple(list_tags(record))))
         if len(group) == queries.ROWS_PER_STEP:
             _insert(db, group)
