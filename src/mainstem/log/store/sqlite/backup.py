@@ -203,8 +203,7 @@ def _merge_journals(store: Path) -> None:
             db = open_writer(store, None)
             try:
                 migrate(db)
-                folded, store_id = journal_position(db)
-                unfolded = choose_unfolded(found, store_id, folded)
+                unfolded = choose_unfolded(found, journal_position(db))
                 if unfolded:
                     with db:
                         insert_batches(db, unfolded)

@@ -11,6 +11,11 @@ of no significance: it is what an earlier use or an unfinished write has left.
 A batch is written after the one before it is durable. So if a batch is found and one before it is not, that one was
 damaged. Only the very last one cannot be told from an unfinished write, unless just one of its bits is wrong: then that
 bit is corrected.
+
+The journal also shows whether the database is complete. If a part of SQLite's write-ahead log is damaged, SQLite undoes
+that transaction and all later ones. The journal then still has the batches that are missing, or some of them are
+missing in it too, which is an error. Batches note how many transactions have erased records, because only the database
+has these.
 """
 
 import errno
@@ -27,7 +32,7 @@ import msgspec
 from mainstem import limits
 from mainstem.errors import StoreUnusable
 from mainstem.log.records import Record
-from mainstem.log.store.sqlite.bit_flips import find_bit_in_crc, flip_bit
+from mainstem.log.store.sqlite.bit_flips import find_flipped_bit, flip_bit
 from mainstem.log.store.sqlite.direct import BLOCK_BYTES, UNSUPPORTED, DirectWriter, open_direct, whole_blocks
 from mainstem.private_files import PRIVATE, make_private
 
@@ -47,6 +52,8 @@ file; None, or its encoding, if the state is removed."""
 class Content(msgspec.Struct, array_like=True, frozen=True, gc=False):
     states: Sequence[StateRow]
     records: Sequence[Record]
+    erasures: int = 0
+    """How many transactions of the database had erased records when this was written."""
 
 
 class StoredContent(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -54,6 +61,15 @@ class StoredContent(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
     states: list[tuple[int, str, int | None, msgspec.Raw]]
     records: list[Record]
+    erasures: int = 0
+
+
+class Position(NamedTuple):
+    """What a database holds of its journal: all batches up to `folded`, and so many transactions that erased."""
+
+    store_id: bytes
+    folded: int
+    erasures: int
 
 
 class Batch(NamedTuple):
@@ -254,10 +270,15 @@ def read_journal(directory: Path) -> list[Found]:
     A batch that was being written when the server or its power failed is not there: nobody was told that it is stored.
     To miss nothing, read the journal before the database.
     """
-    first = set(read_files(directory))
-    last = max((batch.number for batch in first), default=0)
+    found: dict[tuple[bytes, int], Found] = {}
+    for batch in read_files(directory):
+        found.setdefault((batch.store_id, batch.number), batch)
+    last = max((number for _, number in found), default=0)
     # A batch up to the last one that the first read has missed was in its file before the second read.
-    return sorted(batch for batch in first.union(read_files(directory)) if batch.number <= last)
+    for batch in read_files(directory):
+        if batch.number <= last:
+            found.setdefault((batch.store_id, batch.number), batch)
+    return sorted(found.values())
 
 
 def read_files(directory: Path) -> Iterator[Found]:
@@ -265,16 +286,24 @@ def read_files(directory: Path) -> Iterator[Found]:
         yield from read_file(directory / name)
 
 
-def choose_unfolded(found: Sequence[Found], store_id: bytes, folded: int) -> list[Batch]:
-    """Return the batches that a database does not hold yet. Raises an error if one of them is missing."""
-    chosen = [batch for batch in found if batch.store_id == store_id and batch.number > folded]
-    for expected, batch in enumerate(chosen, start=folded + 1):
+def choose_unfolded(found: Sequence[Found], position: Position) -> list[Batch]:
+    """Return the batches that a database does not hold yet. Raises an error if something is missing."""
+    batches = [
+        Batch(batch.number, decode_content(batch.content)) for batch in found if batch.store_id == position.store_id
+    ]
+    chosen = [batch for batch in batches if batch.number > position.folded]
+    for expected, batch in enumerate(chosen, start=position.folded + 1):
         if batch.number != expected:
             raise StoreUnusable(
-                f"the journal is damaged: batch {expected} is missing, although there are later ones; restore a backup "
-                "with `mainstem restore`"
+                f"the journal or the write-ahead log is damaged: batch {expected} is missing, although there are later "
+                "ones; restore a backup with `mainstem restore`"
             )
-    return [Batch(batch.number, decode_content(batch.content)) for batch in chosen]
+    if any(batch.content.erasures > position.erasures for batch in batches):
+        raise StoreUnusable(
+            "the write-ahead log is damaged: data that was erased is there again; restore a backup with `mainstem "
+            "restore`"
+        )
+    return chosen
 
 
 def read_file(path: Path) -> Iterator[Found]:
@@ -323,7 +352,7 @@ def correct_batch(header: bytes, rest: memoryview, previous: Found | None) -> Fo
     if size > len(rest) or not may_follow(header):
         return None
     content = bytes(rest[:size])
-    flipped_bit = find_bit_in_crc(crc32(content, crc32(header[: PREFIX.size])) ^ crc, size)
+    flipped_bit = find_flipped_bit(crc32(content, crc32(header[: PREFIX.size])) ^ crc, size)
     return None if flipped_bit is None else read_batch(header, memoryview(flip_bit(content, flipped_bit)))
 
 

@@ -23,7 +23,7 @@ from mainstem.log.records import (
     Record,
     TopicId,
 )
-from mainstem.log.store.sqlite.journal import StateRow
+from mainstem.log.store.sqlite.journal import Position, StateRow
 
 T = TypeVar("T")
 COLUMNS = 'committed_id, committed_at_us, kind, topic, "start", "end", messages, source, data'
@@ -148,10 +148,9 @@ def insert_states(db: apsw.Connection, rows: Sequence[tuple[int, str, int | None
         db.execute(_save_states(len(group)), [value for row in group for value in row])
 
 
-def journal_position(db: apsw.Connection) -> tuple[int, bytes]:
-    """Return the last batch of the journal that the database holds, and the id that connects the two."""
-    folded, store_id = db.execute("SELECT folded, store_id FROM journal").get
-    return int(folded), bytes(store_id)
+def journal_position(db: apsw.Connection) -> Position:
+    store_id, folded, erasures = db.execute("SELECT store_id, folded, erasures FROM journal").get
+    return Position(bytes(store_id), int(folded), int(erasures))
 
 
 def change_store_id(db: apsw.Connection) -> None:
@@ -160,6 +159,10 @@ def change_store_id(db: apsw.Connection) -> None:
 
 def set_folded(db: apsw.Connection, number: int) -> None:
     db.execute("UPDATE journal SET folded = ?", (number,))
+
+
+def set_erasures(db: apsw.Connection, number: int) -> None:
+    db.execute("UPDATE journal SET erasures = ?", (number,))
 
 
 def load(db: apsw.Connection, keys: Sequence[Key]) -> dict[Key, State | None]:

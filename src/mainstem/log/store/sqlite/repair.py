@@ -25,7 +25,6 @@ from mainstem.log.store.sqlite.errors import is_damage
 from mainstem.log.store.sqlite.journal import remove_journal
 from mainstem.log.store.sqlite.schema import migrate
 from mainstem.log.store.sqlite.snapshot import SqliteSnapshot, open_snapshot
-from mainstem.log.store.sqlite.wal import require_intact_wal
 
 DAMAGED_NAME = STORE_NAME + ".damaged"
 replace = msgspec.structs.replace
@@ -117,7 +116,6 @@ def repair(
 
 def _empty_wal(path: Path) -> None:
     """Move the WAL into the database file, so that it cannot be applied to the file that replaces it."""
-    require_intact_wal(path, None)
     db = open_writer(path, None)
     try:
         db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
@@ -294,12 +292,13 @@ def _copy_positions(damaged: apsw.Connection, db: apsw.Connection) -> None:
     """Copy the head, and the position in the journal."""
     try:
         ((head,),) = damaged.execute("SELECT committed_id FROM head").fetchall()
-        folded, _ = queries.journal_position(damaged)
+        position = queries.journal_position(damaged)
     except apsw.Error as error:
         _require_damage(error)
         raise RepairFailed("the position of the log is damaged: restore a backup with `mainstem restore`") from None
     db.execute("UPDATE head SET committed_id = ?", (head,))
-    queries.set_folded(db, folded)
+    queries.set_folded(db, position.folded)
+    queries.set_erasures(db, position.erasures)
 
 
 # Replacing the file

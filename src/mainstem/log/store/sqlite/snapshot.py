@@ -88,8 +88,7 @@ class SqliteSnapshot(StoreSnapshot):
         """Return what is in the journal of the store and not in this snapshot."""
         if not self.is_current:
             return []
-        folded, store_id = journal_position(self.db)
-        return choose_unfolded(self._journal, store_id, folded)
+        return choose_unfolded(self._journal, journal_position(self.db))
 
     def find_obstacle(self) -> None:
         if not self.is_current:

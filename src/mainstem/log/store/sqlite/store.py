@@ -120,15 +120,15 @@ class SqliteStore(Store):
     def _recover(self) -> CommittedId:
         """Open the database, and fold what a server that did not stop in an orderly way has left in the journal."""
         found = read_journal(self.directory)
-        head, folded, store_id = self._database.open()
-        batches = choose_unfolded(found, store_id, folded)
+        head, position = self._database.open()
+        batches, folded = choose_unfolded(found, position), position.folded
         ids = [record.committed_id for batch in batches for record in batch.content.records]
         head = max([head, *ids])
         while batches:
             folded = self._database.fold(batches)
             batches = [batch for batch in batches if batch.number > folded]
         self._database.verify_newest()
-        self._journal = Journal(self.directory, store_id, folded, self._disk)
+        self._journal = Journal(self.directory, position.store_id, folded, self._disk)
         return head
 
     async def close(self) -> None:
@@ -219,9 +219,9 @@ class SqliteStore(Store):
         """
         self._require_sound()
         if sum([len(record.data) for record in records]) > limits.DIRECT_WRITE_BYTES_MAX:
-            content, encoded = await self._committing.run(_encode, changes, records)
+            content, encoded = await self._committing.run(_encode, changes, records, self._database.erasures)
         else:
-            content, encoded = _encode(changes, records)
+            content, encoded = _encode(changes, records, self._database.erasures)
         # On a nearly full disk only deletes come here.
         if not self._database.nearly_full and not self._database.has_room(self._recent.bytes + len(encoded)):
             return None
@@ -439,8 +439,8 @@ class SqliteStore(Store):
         return await self._writer.run(self._database.erase, topic, until, limit)
 
 
-def _encode(changes: Mapping[Key, State | None], records: Sequence[Record]) -> tuple[Content, bytes]:
-    content = Content(queries.list_states(changes), records)
+def _encode(changes: Mapping[Key, State | None], records: Sequence[Record], erasures: int) -> tuple[Content, bytes]:
+    content = Content(queries.list_states(changes), records, erasures)
     return content, encode_content(content)
 
 

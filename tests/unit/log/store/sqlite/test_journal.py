@@ -19,6 +19,7 @@ from mainstem.log.store.sqlite.journal import (
     Found,
     Journal,
     JournalFile,
+    Position,
     choose_unfolded,
     encode_content,
     read_file,
@@ -50,7 +51,7 @@ def fill(journal: Journal, first: int, last: int) -> None:
 def test_a_batch_is_found_as_it_was_appended(tmp_path: Path) -> None:
     journal = Journal(tmp_path, STORE, 41, REAL_DISK)
     fill(journal, 42, 44)
-    found = choose_unfolded(read_journal(tmp_path), STORE, 42)
+    found = choose_unfolded(read_journal(tmp_path), Position(STORE, 42, 0))
     assert [(batch.number, batch.content.states[0][1]) for batch in found] == [(43, "043"), (44, "044")]
     journal.close()
 
@@ -103,7 +104,7 @@ def test_what_is_not_folded_is_found_after_every_append(tmp_path: Path, behind: 
     journal = Journal(tmp_path, STORE, 0, REAL_DISK)
     for number in range(1, 60):
         journal.append(content(number, size=number * 1_300 % 15_000))
-        found = choose_unfolded(read_journal(tmp_path), STORE, journal.folded)
+        found = choose_unfolded(read_journal(tmp_path), Position(STORE, journal.folded, 0))
         assert [batch.number for batch in found] == list(range(journal.folded + 1, number + 1))
         journal.folded = max(0, number - behind)
     journal.close()
@@ -121,8 +122,18 @@ def test_a_batch_that_is_missing_in_the_middle_is_an_error(tmp_path: Path) -> No
     path.write_bytes(damaged)
     assert numbers(tmp_path) == [2, 3, 5, 6]
     with pytest.raises(StoreUnusable, match="batch 4 is missing"):
-        choose_unfolded(read_journal(tmp_path), STORE, 1)
-    assert [batch.number for batch in choose_unfolded(read_journal(tmp_path), STORE, 4)] == [5, 6]
+        choose_unfolded(read_journal(tmp_path), Position(STORE, 1, 0))
+    assert [batch.number for batch in choose_unfolded(read_journal(tmp_path), Position(STORE, 4, 0))] == [5, 6]
+
+
+def test_an_erasure_that_the_database_lacks_is_an_error(tmp_path: Path) -> None:
+    """SQLite has undone it because of damage to its write-ahead log. Even a batch that is folded shows that."""
+    journal = Journal(tmp_path, STORE, 0, REAL_DISK)
+    journal.append(encode_content(Content([], [], erasures=2)))
+    journal.close()
+    assert len(choose_unfolded(read_journal(tmp_path), Position(STORE, 0, 2))) == 1
+    with pytest.raises(StoreUnusable, match="erased is there again"):
+        choose_unfolded(read_journal(tmp_path), Position(STORE, 1, 1))
 
 
 def test_a_flipped_bit_anywhere_in_the_last_batch_is_corrected(tmp_path: Path) -> None:
@@ -169,10 +180,10 @@ def test_batches_of_another_store_are_ignored(tmp_path: Path) -> None:
     other = Journal(tmp_path, b"another!", 0, REAL_DISK)
     fill(other, 1, 3)
     other.close()
-    assert choose_unfolded(read_journal(tmp_path), STORE, 0) == []
+    assert choose_unfolded(read_journal(tmp_path), Position(STORE, 0, 0)) == []
     journal = Journal(tmp_path, STORE, 0, REAL_DISK)
     fill(journal, 1, 1)
-    assert [batch.number for batch in choose_unfolded(read_journal(tmp_path), STORE, 0)] == [1]
+    assert [batch.number for batch in choose_unfolded(read_journal(tmp_path), Position(STORE, 0, 0))] == [1]
     journal.close()
 
 
