@@ -304,6 +304,7 @@ def test_retry_after_is_respected(twins):
         ({"retry-after": "Wed, 21 Oct 2015 07:28:10 GMT", "date": "Wed, 21 Oct 2015 07:28:00 GMT"}, 10.0),
         ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT", "date": "Wed, 21 Oct 2015 07:28:10 GMT"}, 0.0),
         ({"retry-after": "Wed, 21 Oct 2015 07:28:10 GMT"}, None),
+        ({"retry-after": f"Wed, 21 Oct 2015 07:28:{2**31} GMT", "date": "Wed, 21 Oct 2015 07:28:10 GMT"}, None),
         ({"retry-after": "soon"}, None),
         ({"retry-after": "-1"}, None),
         ({}, None),

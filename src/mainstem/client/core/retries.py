@@ -97,6 +97,6 @@ def read_retry_after(headers: Mapping[str, str]) -> float | None:
         try:
             until = parsedate_to_datetime(value)
             seconds = (until - parsedate_to_datetime(headers.get("date", ""))).total_seconds()
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, OverflowError):
             return None
     return min(max(seconds, 0.0), limits.CLIENT_RETRY_AFTER_S_MAX)
