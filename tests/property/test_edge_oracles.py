@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mainstem.server.edge.heads import RequestHead
-from tests.support.connection_machines import drive, single
+from mainstem.testing.connection_machines import drive, single
 from tests.support.examples import examples
 from tests.support.hostile_requests import ILLEGAL, LEGAL
 

@@ -9,7 +9,7 @@ from mainstem import limits
 from mainstem.server.edge.heads import UNKNOWN_LENGTH, Heads, RequestHead, normalise_path, parse_head
 from mainstem.server.edge.machine import END_OF_REQUEST, Machine
 from mainstem.server.edge.states import IllegalEvent, Reading, Write, Writing
-from tests.support.connection_machines import cuts, drive, single
+from mainstem.testing.connection_machines import cuts, drive, single
 from tests.support.hostile_requests import BODY, ILLEGAL, LEGAL, SMUGGLED
 
 VALID = b"POST /v1/stream/a HTTP/1.1\r\nHost: test\r\nContent-Length: 2\r\n\r\nok"
