@@ -219,6 +219,21 @@ def test_frames_that_arrive_with_the_handshake_are_read_after_it(client, server,
     assert client.get(stream).content == b"once"
 
 
+@pytest.mark.parametrize(
+    ("line", "instead"),
+    [
+        (b"Sec-WebSocket-Version: 13", b"Sec-WebSocket-Version: 8"),
+        (b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", b"X: y"),
+        (b"Upgrade: websocket", b"Upgrade: websocket, websocket"),
+    ],
+)
+def test_a_malformed_handshake_gets_a_documented_error(server, line, instead):
+    lines = [instead if each == line else each for each in HANDSHAKE]
+    reply = exchange(server.address, head(b"GET", b"/v1/sync", *lines))
+    assert reply.problem["code"] == "bad_request"
+    assert reply.headers["sec-websocket-version"] == "13"
+
+
 # Time limits
 
 

@@ -11,10 +11,11 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 
 from mainstem import limits
+from mainstem.errors import BadRequest
 from mainstem.server.edge.asgi import Message, make_scope
 from mainstem.server.edge.frames import FrameBoundary, read_text
 from mainstem.server.edge.heads import END, RequestHead
-from mainstem.server.edge.request_cycle import STATUS_LINES
+from mainstem.server.edge.request_cycle import STATUS_LINES, error_reply
 
 if TYPE_CHECKING:
     from mainstem.server.edge.connection import Connection
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 FRAME_HEAD_BYTES_MAX = 14
+BAD_HANDSHAKE = BadRequest(
+    "the WebSocket handshake is malformed; send one Upgrade, a valid Sec-WebSocket-Key, and Sec-WebSocket-Version: 13",
+    headers={"Sec-WebSocket-Version": "13"},  # RFC 6455, section 4.2.2
+)
 # Looking up a member of an enum takes about 0.1 us.
 CONT, BINARY = Opcode.CONT, Opcode.BINARY
 DATA_OPCODES = frozenset([Opcode.TEXT, BINARY, CONT])
@@ -74,14 +79,12 @@ class WebSocketConnection(asyncio.Protocol):
         """Check the handshake, and let the app accept or reject it."""
         self._protocol.receive_data(self._head.raw + END)
         requests = [event for event in self._protocol.events_received() if isinstance(event, Request)]
-        if requests:
-            self._response = self._protocol.accept(requests[0])
-        if self._response is None or self._response.status_code != 101:
-            if self._response is not None:
-                self._protocol.send_response(self._response)
-            self._flush()
+        response = self._protocol.accept(requests[0]) if requests else None
+        if response is None or response.status_code != 101:
+            self.transport.write(error_reply(BAD_HANDSHAKE, self.server.date_line))
             self._close()
             return
+        self._response = response
         self._pending = rest
         self._pause()
         self._queue.append({"type": "websocket.connect"})
