@@ -1,0 +1,1 @@
+"""One random script against several servers: Mainstem, the Node reference server, and the server in Rust."""
