@@ -287,7 +287,7 @@ EXPLANATIONS: Final = {
     ),
     "retries after the close": Explanation(
         (RUST,),
-        "Mainstem is right: section 5.2.1 recognises the append that closed the stream by its producer, epoch and number.",
+        "Mainstem is right: section 5.2.1 recognises the closing append by its producer, epoch and number.",
         lambda difference: difference.step.header("producer-id") is not None and _is_status(difference, [204], [409]),
         [put(), produce(stream_closed="true"), produce()],
     ),
