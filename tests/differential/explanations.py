@@ -285,6 +285,15 @@ EXPLANATIONS: Final = {
         ),
         [put(), produce(), produce()],
     ),
+    "closed streams first": Explanation(
+        (RUST,),
+        "Mainstem is right: section 5.2 asks servers to report that the stream is closed before another conflict.",
+        lambda difference: (
+            difference.field in ("stream-closed", "stream-next-offset")
+            and (difference.step.method, difference.our_status, difference.theirs) == ("POST", 409, "")
+        ),
+        [put(stream_closed="true"), post(b"1", JSON, stream_closed="true")],
+    ),
     "retries after the close": Explanation(
         (RUST,),
         "Mainstem is right: section 5.2.1 recognises the closing append by its producer, epoch and number.",
