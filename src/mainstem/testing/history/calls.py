@@ -83,6 +83,8 @@ class Append(Call, kw_only=True):
     """Whether the server says that it had stored this sequence number before."""
     next: Offset | None = None
     """The end of the stream, as the reply says; a refusal with `stream_closed` or `tail_moved` says it, too."""
+    closed: bool = False
+    """Whether the reply says that the stream is closed."""
 
     @property
     def known_start(self) -> Offset | None:
@@ -169,7 +171,7 @@ class LogPage(Call, kw_only=True):
 AnyCall = Create | Append | Delete | Head | Read | Submit | SyncPage | Broadcast | LogPage
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(AnyCall).decode
+_decoder: msgspec.json.Decoder[AnyCall] = msgspec.json.Decoder(AnyCall)
 
 
 def size_of(messages: Iterable[str]) -> int:
@@ -183,4 +185,4 @@ def encode_call(call: Call) -> bytes:
 
 
 def decode_call(line: bytes) -> AnyCall:
-    return _decode(line)
+    return _decoder.decode(line)
