@@ -29,7 +29,7 @@ def _check_read(call: Read) -> Iterator[Violation]:
 
 def _check_append(call: Append, entries: Entries) -> Iterator[Violation]:
     """An append is stored as a whole, and where its condition requires."""
-    if call.refusal == "tail_moved" and call.next == call.if_match:
+    if call.refusal == "tail_moved" and call.if_match is not None and call.next == call.if_match:
         yield Violation("condition refused", f"the stream ended at {call.if_match}, as required", (call,))
     if not call.messages or call.refused:
         return
@@ -87,7 +87,8 @@ def check_final_log(pages: Iterable[LogPage], entries: Entries, began: float, en
 
 def _check_gaps(stream: Incarnation, found: list[Entry]) -> Iterator[Violation]:
     end = 0
-    for position, entry in sorted((entry.place.position, entry) for entry in found if entry.place is not None):
+    placed = [(entry.place.position, entry) for entry in found if entry.place is not None]
+    for position, entry in sorted(placed, key=lambda item: item[0]):
         if position > end:
             detail = f"{stream.path!r}: nothing is between {end} and {position}, the start of {entry.name!r}"
             yield Violation("gap in a stream", detail, entry.proof)

@@ -1,6 +1,6 @@
 """The end of a stream only moves forwards: through its data, to its closure, and on to its next incarnation.
 
-So the offset, and after it whether the stream is closed, are one value that only grows. Whoever asks for it gets at
+So the offset, and after it whether the stream is closed, are one value that only grows. A client that asks for it gets at
 least what anybody knew before. This one rule covers stale reads, a closed stream that opens again, and a deleted one
 that comes back with its old offsets.
 """
