@@ -10,7 +10,6 @@ from typing import Any
 
 from mainstem.testing import forks
 
-
 # The same entry point as the `mainstem` script, run by this interpreter.
 COMMAND = [sys.executable, "-c", "from mainstem.cli import main; main(prog_name='mainstem')"]
 JOB_S_MAX = 300  # a busy machine may take a minute to start Java

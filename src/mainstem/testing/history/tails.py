@@ -1,8 +1,8 @@
 """The end of a stream only moves forwards: through its data, to its closure, and on to its next incarnation.
 
-So the offset, and after it whether the stream is closed, are one value that only grows. A client that asks for it gets at
-least what anybody knew before. This one rule covers stale reads, a closed stream that opens again, and a deleted one
-that comes back with its old offsets.
+So the offset, and after it whether the stream is closed, are one value that only grows. A client that asks for it gets
+at least what any client knew before. This one rule covers stale reads, a closed stream that opens again, and a deleted
+one that comes back with its old offsets.
 """
 
 from bisect import bisect_left
