@@ -1,12 +1,16 @@
 """A broken promise, with the calls that prove it."""
 
+import re
 from typing import NamedTuple
 
 import msgspec
 
+from mainstem.streams.rules.offsets import Offset
 from mainstem.testing.history.calls import AnyCall
 
 CALLS_SHOWN = 6
+TEXT_SHOWN = 300
+LONG_PADDING = re.compile(r"([^0-9])\1{9,}")
 
 
 class Violation(NamedTuple):
@@ -18,7 +22,7 @@ class Violation(NamedTuple):
 
     def explain(self) -> str:
         """Return the violation as text: one line, and one line per call."""
-        lines = [f"{self.rule}: {self.detail}"]
+        lines = [f"{self.rule}: {_shorten(self.detail)}"]
         for call in sorted(self.calls, key=lambda call: call.start)[:CALLS_SHOWN]:
             lines.append(f"  {describe_call(call)}")
         return "\n".join(lines)
@@ -29,15 +33,20 @@ def describe_call(call: AnyCall) -> str:
     about = {
         field: value
         for field, value in msgspec.structs.asdict(call).items()
-        if field not in Common and value not in (None, (), False, "")
+        if field not in COMMON and value not in (None, (), False, "")
     }
-    told = ", ".join(f"{name}={_shorten(value)}" for name, value in about.items())
+    told = ", ".join(f"{name}={_shorten(_show(value))}" for name, value in about.items())
     return f"{call.start:.6f} to {end}: {call.client} {type(call).__name__}({told})"
 
 
-Common = frozenset(["client", "start", "end"])
+COMMON = frozenset(["client", "start", "end"])
 
 
-def _shorten(value: object) -> str:
-    text = str(value) if isinstance(value, tuple) and hasattr(value, "read_seq") else repr(value)
-    return text if len(text) <= 200 else f"{text[:200]}..."
+def _show(value: object) -> str:
+    return str(value) if isinstance(value, Offset) else repr(value)
+
+
+def _shorten(text: str) -> str:
+    """Return the text without the middle of long messages."""
+    text = LONG_PADDING.sub("...", text)
+    return text if len(text) <= TEXT_SHOWN else f"{text[:TEXT_SHOWN]}..."
