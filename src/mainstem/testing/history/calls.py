@@ -4,8 +4,9 @@ A call that was never answered has no `end`: it may have taken effect at any tim
 a `refusal` has changed nothing. All times come from one clock, and their unit does not matter: a call is known to
 precede another if its end is less than the start of the other.
 
-Messages must be unique in a history, so that each can be found wherever it appears; only the retries of a producer may
-repeat them. A message takes its UTF-8 bytes and one more in its stream: the comma in JSON, a line feed in text.
+Messages must be unique in a history, so that each can be found wherever it appears. Only the retries of a producer may
+repeat them, and only if the stream is not deleted meanwhile: its next incarnation does not know the producer. A message
+takes its UTF-8 bytes and one more in its stream: the comma in JSON, a line feed in text.
 """
 
 from collections.abc import Iterable

@@ -3,6 +3,7 @@
 import asyncio
 import random
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from pathlib import Path
 import click
 import uvloop
 
+from mainstem import limits
 from mainstem.testing.postgres import PostgresProcess
 from mainstem.testing.torture.nemesis import Nemesis
 from mainstem.testing.torture.report import write_report
@@ -32,6 +34,7 @@ def torture(minutes: float, kills: int | None, seed: int | None, store: str) -> 
 
     With postgres, two nodes share a database, which is restarted too. The exit code is 1 if a promise was broken.
     """
+    sys.setswitchinterval(limits.THREAD_SWITCH_S)  # threads start servers while the event loop is busy with clients
     seed = random.SystemRandom().randrange(10**6) if seed is None else seed
     began_s = time.monotonic()
     outcome = Outcome()

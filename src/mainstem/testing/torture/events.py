@@ -94,9 +94,9 @@ class SyncWorker(Worker):
 
     async def _step(self, socket: ClientConnection) -> None:
         draw = self.chance.random()
-        if draw < 0.7:
+        if draw < 0.4:
             await self._submit(socket, self._choose_drafts())
-        elif draw < 0.75:
+        elif draw < 0.45:
             await self._catch_up(socket)
         else:
             await self._receive(socket, "", within_s=self.chance.uniform(0, IDLE_S_MAX))

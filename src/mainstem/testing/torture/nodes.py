@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -17,13 +18,14 @@ FLAGS = ("--long-poll-ms", "400", "--page-bytes", "20000", "--log-level", "warni
 class Node:
     """One server, across all its lives."""
 
-    def __init__(self, name: str, directory: Path, store: str) -> None:
+    def __init__(self, name: str, directory: Path, store: str, sabotage: Callable[[], None] | None = None) -> None:
+        """`sabotage` is called in every new process, to break the server itself; it must be picklable."""
         self.name = name
         self.clock = SteerableClock(directory / f"{name}.clock")
         self.proxy = Proxy()
         self.lives = 0
         self._process = ServerProcess(directory / "data", "--store", store, *FLAGS)
-        self._process.launch = partial(start_server, prepare=partial(follow_clock, self.clock.file))
+        self._process.launch = partial(start_server, prepare=partial(_prepare, self.clock.file, sabotage))
 
     async def open(self) -> None:
         await self.proxy.open()
@@ -63,3 +65,9 @@ class Node:
 
     def resume(self) -> None:
         self._process.signal(signal.SIGCONT)
+
+
+def _prepare(clock: Path, sabotage: Callable[[], None] | None) -> None:
+    follow_clock(clock)
+    if sabotage is not None:
+        sabotage()

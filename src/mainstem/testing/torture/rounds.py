@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from random import Random
 
 import msgspec
 
@@ -59,12 +58,19 @@ class Outcome(msgspec.Struct):
 
 
 async def run_round(
-    directory: Path, seed: str, enough: Callable[[Nemesis], bool], postgres: PostgresProcess | None = None
+    directory: Path,
+    seed: str,
+    enough: Callable[[Nemesis], bool],
+    postgres: PostgresProcess | None = None,
+    sabotage: Callable[[], None] | None = None,
 ) -> Outcome:
-    """Run one round in an empty directory, which keeps the history if a promise is broken."""
+    """Run one round in an empty directory, which keeps the history if a promise is broken.
+
+    `sabotage` breaks the servers, to show that the checker notices.
+    """
     recorder = Recorder(time.perf_counter)
-    async with _open_nodes(directory, postgres) as (nodes, store):
-        nemesis = Nemesis(nodes, Random(f"{seed} nemesis"), postgres)
+    async with _open_nodes(directory, postgres, sabotage) as (nodes, store):
+        nemesis = Nemesis(nodes, seed, postgres)
         workers = [
             kind(f"{kind.__name__.lower()}{number}", nodes, recorder, seed)
             for kind, most in WORKERS
@@ -99,17 +105,17 @@ def classify(call: AnyCall) -> tuple[str, str]:
 
 @asynccontextmanager
 async def _open_nodes(
-    directory: Path, postgres: PostgresProcess | None
+    directory: Path, postgres: PostgresProcess | None, sabotage: Callable[[], None] | None
 ) -> AsyncIterator[tuple[list[Node], Path | str]]:
     """Start one node with an embedded store, or two nodes on a new database; also yield where the store is."""
     if postgres is None:
-        nodes, store = [Node("node", directory, "sqlite")], directory / "data" / STORE_NAME
+        nodes, store = [Node("node", directory, "sqlite", sabotage)], directory / "data" / STORE_NAME
         async with _running(nodes):
             yield nodes, store
         return
     with postgres.database() as name:
         url = postgres.url(name)
-        nodes = [Node(f"node{number}", directory, url) for number in (1, 2)]
+        nodes = [Node(f"node{number}", directory, url, sabotage) for number in (1, 2)]
         async with _running(nodes):
             yield nodes, url
 

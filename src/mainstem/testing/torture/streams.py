@@ -165,7 +165,11 @@ class Writer(StreamWorker):
 
 
 class Producer(StreamWorker):
-    """Numbers its appends, and sends each until it is answered. Sometimes another instance of it takes over."""
+    """Numbers its appends, and sends each until it is answered. Sometimes another instance of it takes over.
+
+    It sends an append to a mortal stream only once: the next incarnation does not know the number, and would store the
+    messages again.
+    """
 
     def __init__(self, name: str, nodes: Sequence[Node], recorder: Recorder, seed: str) -> None:
         super().__init__(name, nodes, recorder, seed)
@@ -176,11 +180,13 @@ class Producer(StreamWorker):
         if self.pending is None:
             self.pending = self._plan(self.chance.choice(KEPT + MORTAL))
         path, messages, producer = self.pending
+        if path in MORTAL:
+            self.pending = None
         call, reply = await self.append(path, *messages, producer=producer)
         self.pending = None
         if call.refusal is None:
             self.last[path] = producer
-            if self.chance.random() < 0.05:  # the reply was lost, as far as this client knows
+            if path in KEPT and self.chance.random() < 0.05:  # the reply was lost, as far as this client knows
                 await self.append(path, *messages, producer=producer)
         elif call.refusal == "stream_not_found":
             await self.create(path)

@@ -39,9 +39,11 @@ class Worker:
             await asyncio.sleep(self.chance.uniform(0, PAUSE_S_MAX))
 
     def find_server(self) -> tuple[str, int] | None:
+        """Return the address of a node; None if that is dead."""
         self.node = self.chance.choice(self.nodes)
         self.client = f"{self.name}.{next(self._connections)}"
-        return self.node.proxy.address if self.chance.random() < THROUGH_PROXY else self.node.address
+        direct = self.node.address
+        return self.node.proxy.address if direct is not None and self.chance.random() < THROUGH_PROXY else direct
 
     async def work_at(self, address: tuple[str, int]) -> None:
         """Work until the connection fails."""
@@ -64,7 +66,7 @@ class HttpWorker(Worker):
         try:
             while True:
                 await self.step()
-                if self.chance.random() < 0.3:
+                if self.chance.random() < 0.5:
                     await self.rest()
         finally:
             self.connection.close()
