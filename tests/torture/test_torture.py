@@ -1,6 +1,7 @@
 """Servers that are killed, stopped, disconnected and lied to about the time keep every promise to every client."""
 
 import asyncio
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -89,3 +90,10 @@ async def test_a_broken_server_is_found(tmp_path: Path, seed: int, fault: Callab
         outcome = await run_round(directory, f"{seed} {number}", lambda nemesis: nemesis.kills >= 5, None, fault)
         found |= {violation.rule for violation in outcome.violations}
         assert not outcome.violations or outcome.history is not None
+
+
+def test_the_command_runs_until_there_were_enough_kills() -> None:
+    command = [sys.executable, "-m", "mainstem.testing.torture", "--kills", "3", "--seed", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "verdict: one order explains every call" in done.stdout
