@@ -13,6 +13,7 @@ from mainstem.testing.history.calls import (
     Event,
     Head,
     LogPage,
+    PartitionPage,
     Read,
     Row,
     Submit,
@@ -138,6 +139,12 @@ class Story:
             sync_to=self.head,
             has_more=has_more,
         )
+        return self._record(call, fields)
+
+    def read_partition(self, since: int = 0, **fields: Any) -> PartitionPage:
+        events = tuple(event for event in self.events if event.committed_id > since and "p" in event.partitions)
+        end = events[-1].committed_id if events else since
+        call = PartitionPage(client="r", partition="p", since=since, events=events, next=end, up_to_date=True)
         return self._record(call, fields)
 
     def broadcast(self, id: str, client: str = "r", **fields: Any) -> Broadcast:

@@ -6,15 +6,17 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from mainstem import limits
+from mainstem.testing.history.calls import AnyCall
 from mainstem.testing.postgres import PostgresProcess
 from mainstem.testing.torture.rounds import Outcome, run_round
 from tests.torture import sabotage
 
-KINDS = {"Append", "Broadcast", "Create", "Delete", "Head", "LogPage", "Read", "Submit", "SyncPage"}
+KINDS = {kind.__name__ for kind in get_args(AnyCall)}
 SQLITE_S = 25.0
 POSTGRES_S = 35.0
 SABOTAGE_S_MAX = 60.0

@@ -150,6 +150,16 @@ class SyncPage(Call, kw_only=True):
     has_more: bool = False
 
 
+class PartitionPage(Call, kw_only=True):
+    """A page of a partition over HTTP, where an offset is a committed id."""
+
+    partition: str
+    since: int
+    events: tuple[Event, ...] = ()
+    next: int = 0
+    up_to_date: bool = False
+
+
 class Broadcast(Call, kw_only=True):
     """An event that arrived at a subscribed connection. Its start is the time at which its connection was opened."""
 
@@ -169,7 +179,7 @@ class LogPage(Call, kw_only=True):
     up_to_date: bool = False
 
 
-AnyCall = Create | Append | Delete | Head | Read | Submit | SyncPage | Broadcast | LogPage
+AnyCall = Create | Append | Delete | Head | Read | Submit | SyncPage | PartitionPage | Broadcast | LogPage
 
 _encode = msgspec.json.Encoder().encode
 _decoder: msgspec.json.Decoder[AnyCall] = msgspec.json.Decoder(AnyCall)

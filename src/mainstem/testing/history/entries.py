@@ -15,6 +15,7 @@ from mainstem.testing.history.calls import (
     Delete,
     Event,
     LogPage,
+    PartitionPage,
     Read,
     Submit,
     SyncPage,
@@ -134,7 +135,7 @@ class Entries:
                 self._see_event(Event(call.committed_id, call.id, call.partitions, call.content), call)
         elif isinstance(call, Broadcast):
             self._see_event(call.event, call)
-        elif isinstance(call, SyncPage):
+        elif isinstance(call, SyncPage | PartitionPage):
             for event in call.events:
                 self._see_event(event, call)
         elif isinstance(call, LogPage):

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
-from mainstem.testing.history.calls import AnyCall, LogPage, SyncPage
+from mainstem.testing.history.calls import AnyCall, LogPage, PartitionPage, SyncPage
 from mainstem.testing.history.entries import Entries, Entry
 from mainstem.testing.history.times import Highest
 from mainstem.testing.history.violations import Violation
@@ -36,6 +36,7 @@ def check_pages(calls: Iterable[AnyCall], entries: Entries, partitions: Partitio
     head = Highest(
         (entry.known, committed_id, entry) for committed_id, group in entries.by_id.items() for entry in group
     )
+    heads = _find_heads(entries)
     last: dict[str, SyncPage] = {}
     for call in calls:
         if isinstance(call, SyncPage) and call.accepted:
@@ -43,25 +44,48 @@ def check_pages(calls: Iterable[AnyCall], entries: Entries, partitions: Partitio
             last[call.client] = call
             yield from _check_sync_page(call, partitions)
             yield from _check_cycle(call, before, head)
+        elif isinstance(call, PartitionPage) and call.accepted:
+            yield from _check_partition_page(call, partitions, heads)
         elif isinstance(call, LogPage) and call.accepted:
             yield from _check_log_page(call, entries, head)
 
 
+def _find_heads(entries: Entries) -> dict[str, Highest[Entry]]:
+    """Return which committed id of each partition was the highest that was known at any time."""
+    known: dict[str, list[tuple[float, int, Entry]]] = defaultdict(list)
+    for entry in entries.events.values():
+        if entry.event is not None:
+            for name in entry.event.partitions:
+                known[name].append((entry.known, entry.event.committed_id, entry))
+    return {name: Highest(found) for name, found in known.items()}
+
+
 def _check_sync_page(page: SyncPage, partitions: Partitions) -> Iterator[Violation]:
+    until = page.next if page.has_more else page.sync_to
+    yield from _check_events(page, partitions.between(page.partitions, page.since, until))
+
+
+def _check_partition_page(
+    page: PartitionPage, partitions: Partitions, heads: dict[str, Highest[Entry]]
+) -> Iterator[Violation]:
+    yield from _check_events(page, partitions.between((page.partition,), page.since, page.next))
+    if page.up_to_date and page.partition in heads:
+        yield from _check_age(page, page.next, heads[page.partition])
+
+
+def _check_events(page: SyncPage | PartitionPage, expected: Sequence[int]) -> Iterator[Violation]:
     ids = [event.committed_id for event in page.events]
     yield from _check_ascending(page, ids)
-    until = page.next if page.has_more else page.sync_to
-    expected = partitions.between(page.partitions, page.since, until)
     missing, extra = set(expected).difference(ids), set(ids).difference(expected)
     if missing:
-        yield Violation("gap in a sync page", f"{_list(missing)} between {page.since} and {until}", (page,))
+        yield Violation("gap in a page of events", f"{_list(missing)} after {page.since}", (page,))
     if extra:
-        yield Violation("outside the sync page", f"{_list(extra)} between {page.since} and {until}", (page,))
+        yield Violation("outside the page of events", f"{_list(extra)} after {page.since}", (page,))
     if page.next != (ids[-1] if ids else page.since):
         yield Violation("wrong cursor", f"the next cursor is {page.next} after {ids[-1:] or page.since}", (page,))
 
 
-def _check_ascending(page: SyncPage | LogPage, ids: Sequence[int]) -> Iterator[Violation]:
+def _check_ascending(page: SyncPage | PartitionPage | LogPage, ids: Sequence[int]) -> Iterator[Violation]:
     for first, second in pairwise(ids):
         if first >= second:
             yield Violation("page out of order", f"{second} follows {first}", (page,))
@@ -76,7 +100,7 @@ def _check_cycle(page: SyncPage, before: SyncPage | None, head: Highest[Entry]) 
     yield from _check_age(page, page.sync_to, head)
 
 
-def _check_age(page: SyncPage | LogPage, reached: int, head: Highest[Entry]) -> Iterator[Violation]:
+def _check_age(page: SyncPage | PartitionPage | LogPage, reached: int, head: Highest[Entry]) -> Iterator[Violation]:
     known = head.before(page.start)
     if known is not None and reached < known[0]:
         detail = f"it reaches {reached}, although {known[1].name!r} was known as {known[0]}"

@@ -8,12 +8,13 @@ import msgspec
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
 
+from mainstem.streams.rules.offsets import Offset
 from mainstem.sync.protocol.messages import VERSION
-from mainstem.testing.history.calls import Broadcast, Event, Submit, SyncPage
+from mainstem.testing.history.calls import Broadcast, Event, PartitionPage, Submit, SyncPage
 from mainstem.testing.history.recorder import Recorder
 from mainstem.testing.torture.connections import ANSWER_S_MAX, Unanswered
 from mainstem.testing.torture.nodes import Node
-from mainstem.testing.torture.workers import Worker
+from mainstem.testing.torture.workers import HttpWorker, Worker
 
 PARTITIONS = ("a", "b", "c")
 PAGE = 50
@@ -198,3 +199,23 @@ class SyncWorker(Worker):
     async def _send(self, socket: ClientConnection, type_: str, payload: Any) -> None:
         message = {"type": type_, "payload": payload, "protocol_version": VERSION}
         await socket.send(msgspec.json.encode(message).decode())
+
+
+class PartitionReader(HttpWorker):
+    """Reads partitions over HTTP, page by page, or from the beginning."""
+
+    def __init__(self, name: str, nodes: Sequence[Node], recorder: Recorder, seed: str) -> None:
+        super().__init__(name, nodes, recorder, seed)
+        self.cursors = dict.fromkeys(PARTITIONS, 0)
+
+    async def step(self) -> None:
+        name = self.chance.choice(PARTITIONS)
+        since = 0 if self.chance.random() < 0.05 else self.cursors[name]
+        call = PartitionPage(client=self.client, node=self.node.name, partition=name, since=since)
+        with self.recorder.record(call):
+            reply = await self.connection.request("GET", f"/v1/partition/{name}?offset={Offset(0, since)}")
+            call.refusal = reply.refusal
+            call.events = tuple(event.seen() for event in msgspec.json.decode(reply.body, type=list[ReceivedEvent]))
+            call.next = 0 if reply.next_offset is None else reply.next_offset.position
+            call.up_to_date = reply.says("stream-up-to-date")
+        self.cursors[name] = call.next

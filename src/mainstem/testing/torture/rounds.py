@@ -18,7 +18,7 @@ from mainstem.testing.history.checker import check_history
 from mainstem.testing.history.recorder import Recorder
 from mainstem.testing.history.violations import Violation
 from mainstem.testing.postgres import PostgresProcess
-from mainstem.testing.torture.events import SyncWorker
+from mainstem.testing.torture.events import PartitionReader, SyncWorker
 from mainstem.testing.torture.log import LogReader, read_whole_log
 from mainstem.testing.torture.nemesis import Nemesis
 from mainstem.testing.torture.nodes import Node
@@ -32,6 +32,7 @@ WORKERS: tuple[tuple[type[Worker], int], ...] = (
     (Reader, 2),
     (Tailer, 3),
     (SyncWorker, 3),
+    (PartitionReader, 1),
     (LogReader, 1),
 )
 

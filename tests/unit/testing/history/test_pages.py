@@ -19,18 +19,18 @@ def test_a_whole_cycle(story, events):
 
 def test_a_page_without_an_event(story, events):
     story.sync(events=(*events[:2], *events[3:]))
-    assert story.rules() == {"gap in a sync page"}
+    assert story.rules() == {"gap in a page of events"}
 
 
 def test_a_page_with_an_event_that_it_must_not_hold(story, events):
     story.sync(since=events[1].committed_id, events=tuple(events))
-    assert story.rules() == {"outside the sync page"}
+    assert story.rules() == {"outside the page of events"}
 
 
 def test_a_page_with_an_event_of_another_partition(story):
     story.submit("e", "q")
     story.sync()
-    assert "outside the sync page" in story.rules()
+    assert "outside the page of events" in story.rules()
 
 
 def test_a_page_that_repeats_an_event(story, events):
@@ -63,6 +63,24 @@ def test_a_page_that_is_older_than_an_acknowledged_event(story, events):
 def test_a_page_that_is_older_than_an_acknowledged_append(story):
     story.append("a")
     story.sync(sync_to=1)
+    assert story.rules() == {"stale page"}
+
+
+def test_pages_of_a_partition_over_http(story, events):
+    story.read_partition(events=tuple(events[:2]), next=events[1].committed_id, up_to_date=False)
+    story.read_partition(since=events[1].committed_id)
+    assert story.rules() == set()
+
+
+def test_a_page_of_a_partition_without_an_event(story, events):
+    story.read_partition(events=(*events[:2], *events[3:]))
+    assert story.rules() == {"gap in a page of events"}
+
+
+def test_a_page_of_a_partition_that_is_older_than_an_acknowledged_event(story, events):
+    story.append("a")  # not an event, so that the page need not know it
+    story.read_partition()
+    story.read_partition(events=tuple(events[:4]), next=events[3].committed_id)
     assert story.rules() == {"stale page"}
 
 
