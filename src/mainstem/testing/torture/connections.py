@@ -91,6 +91,8 @@ class Connection:
             yield parser.reply
 
     def _send(self, method: str, target: str, headers: Mapping[str, str] | None, body: bytes) -> "_Parser":
+        if self._writer.is_closing():
+            raise Unanswered("the connection was closed")
         lines = [f"{method} {target} HTTP/1.1", "Host: 127.0.0.1", f"Content-Length: {len(body)}"]
         lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
         self._writer.write("\r\n".join([*lines, "", ""]).encode() + body)

@@ -1,5 +1,6 @@
 """Recording readers of the whole log."""
 
+import asyncio
 from collections.abc import Sequence
 
 import msgspec
@@ -12,6 +13,7 @@ from mainstem.testing.torture.nodes import Node
 from mainstem.testing.torture.workers import HttpWorker
 
 FINAL_TRIES_MAX = 20
+REST_S_MAX = 1.0
 
 
 class Line(msgspec.Struct):
@@ -47,18 +49,20 @@ async def read_page(connection: Connection, call: LogPage) -> None:
 
 
 class LogReader(HttpWorker):
-    """Follows the log page by page."""
+    """Follows the log page by page. It rests much, because an embedded store starts a process for its first page."""
 
     def __init__(self, name: str, nodes: Sequence[Node], recorder: Recorder, seed: str) -> None:
         super().__init__(name, nodes, recorder, seed)
         self.after = 0
 
     async def step(self) -> None:
+        await self.rest()
         with self.recorder.record(LogPage(client=self.name, node=self.node.name, after=self.after)) as call:
             await read_page(self.connection, call)
         self.after = call.next
-        if call.up_to_date and self.chance.random() < 0.5:
-            await self.rest()
+
+    async def rest(self) -> None:
+        await asyncio.sleep(self.chance.uniform(0, REST_S_MAX))
 
 
 async def read_whole_log(node: Node, recorder: Recorder) -> None:
