@@ -20,6 +20,8 @@ def check_contents(calls: Iterable[AnyCall], entries: Entries) -> Iterator[Viola
 
 def _check_read(call: Read) -> Iterator[Violation]:
     first = call.first
+    if call.refusal == "invalid_offset":
+        yield Violation("offset refused", f"{call.since} is the end of an earlier page", (call,))
     if not call.accepted or first is None or call.next is None:
         return
     if first.read_seq != call.next.read_seq or first.position + size_of(call.messages) != call.next.position:

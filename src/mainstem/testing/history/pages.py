@@ -44,6 +44,8 @@ def check_pages(calls: Iterable[AnyCall], entries: Entries, partitions: Partitio
             last[call.client] = call
             yield from _check_sync_page(call, partitions)
             yield from _check_cycle(call, before, head)
+        elif isinstance(call, PartitionPage) and call.refusal == "invalid_offset":
+            yield Violation("offset refused", f"{call.since} is the end of an earlier page", (call,))
         elif isinstance(call, PartitionPage) and call.accepted:
             yield from _check_partition_page(call, partitions, heads)
         elif isinstance(call, LogPage) and call.accepted:

@@ -42,7 +42,8 @@ def sight_of(call: AnyCall) -> Sight | None:
         return Sight(call.next, False, exact=True, call=call)  # a PUT of an open stream conflicts with a closed one
     if isinstance(call, Read):
         return Sight(call.next, call.closed, exact=call.up_to_date and not call.live, call=call)
-    return Sight(call.next, call.closed, exact=True, call=call)
+    closes = isinstance(call, Append) and call.closes and call.accepted  # whatever the reply says about it
+    return Sight(call.next, call.closed or closes, exact=True, call=call)
 
 
 def check_tails(calls: Iterable[AnyCall], entries: Entries) -> Iterator[Violation]:

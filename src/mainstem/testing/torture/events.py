@@ -214,8 +214,9 @@ class PartitionReader(HttpWorker):
         call = PartitionPage(client=self.client, node=self.node.name, partition=name, since=since)
         with self.recorder.record(call):
             reply = await self.connection.request("GET", f"/v1/partition/{name}?offset={Offset(0, since)}")
-            call.refusal = reply.refusal
-            call.events = tuple(event.seen() for event in msgspec.json.decode(reply.body, type=list[ReceivedEvent]))
-            call.next = 0 if reply.next_offset is None else reply.next_offset.position
-            call.up_to_date = reply.says("stream-up-to-date")
+            call.refusal, end = reply.refusal, reply.next_offset
+            if call.refusal is None and end is not None:
+                page = msgspec.json.decode(reply.body, type=list[ReceivedEvent])
+                call.events, call.next = tuple(event.seen() for event in page), end.position
+                call.up_to_date = reply.says("stream-up-to-date")
         self.cursors[name] = call.next

@@ -31,7 +31,8 @@ class Line(msgspec.Struct):
 async def read_page(connection: Connection, call: LogPage) -> None:
     """Read one page, and note its rows."""
     reply = await connection.request("GET", f"/v1/log?after={call.after}&max_bytes=200000")
-    call.refusal = reply.refusal
+    if (refusal := reply.refusal) is not None:
+        raise ValueError(f"a page of the log after {call.after} was refused: {refusal}")
     rows: list[Row] = []
     events: list[Event] = []
     for text in reply.body.splitlines():

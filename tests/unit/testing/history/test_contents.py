@@ -14,6 +14,12 @@ def test_a_live_read_that_continues_in_the_wrong_incarnation(story):
     assert "gap or repeat in a page" in story.rules()
 
 
+def test_an_offset_that_is_refused(story):
+    story.append("a")
+    story.read(refusal="invalid_offset")
+    assert story.rules() == {"offset refused"}
+
+
 def test_messages_that_overlap(story):
     story.append("aa")
     story.append("bb", next=Offset(0, 5))

@@ -84,6 +84,11 @@ def test_a_page_of_a_partition_that_is_older_than_an_acknowledged_event(story, e
     assert story.rules() == {"stale page"}
 
 
+def test_a_cursor_of_a_partition_that_is_refused(story, events):
+    story.read_partition(refusal="invalid_offset")
+    assert story.rules() == {"offset refused"}
+
+
 def test_a_page_of_the_log_that_lacks_a_row(story, events):
     story.append("a")
     story.finish()

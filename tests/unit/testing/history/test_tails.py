@@ -35,6 +35,12 @@ def test_a_closed_stream_that_opens_again(story):
     assert story.rules() == {"reopened"}
 
 
+def test_a_close_that_has_no_effect(story):
+    story.append(closes=True, closed=False)
+    story.read(closed=False)
+    assert story.rules() == {"reopened"}
+
+
 def test_an_append_that_is_accepted_after_a_close(story):
     story.append("a", closes=True)
     story.append("b", closed=False)
