@@ -14,6 +14,8 @@ import click
 import uvloop
 
 from mainstem import limits
+from mainstem.testing.history.calls import decode_call
+from mainstem.testing.history.checker import check_history
 from mainstem.testing.postgres import PostgresProcess
 from mainstem.testing.torture.nemesis import Nemesis
 from mainstem.testing.torture.report import write_report
@@ -29,11 +31,14 @@ ROUND_S = 60.0
 @click.option("--kills", type=click.IntRange(min=1), help="End after this many kills, however long it takes.")
 @click.option("--seed", type=int, help="Repeat the choices of another run.  [default: a random one]")
 @click.option("--store", type=click.Choice(["sqlite", "postgres"]), default="sqlite", show_default=True)
-def torture(minutes: float, kills: int | None, seed: int | None, store: str) -> None:
+@click.option("--check", type=click.Path(path_type=Path, exists=True), help="Only check a history that a run has kept.")
+def torture(minutes: float, kills: int | None, seed: int | None, store: str, check: Path | None) -> None:
     """Kill, stop and disconnect servers under load, and check everything that clients saw.
 
     With postgres, two nodes share a database, which is restarted too. The exit code is 1 if a promise was broken.
     """
+    if check is not None:
+        raise SystemExit(_check_file(check))
     sys.setswitchinterval(limits.THREAD_SWITCH_S)  # threads start servers while the event loop is busy with clients
     seed = random.SystemRandom().randrange(10**6) if seed is None else seed
     began_s = time.monotonic()
@@ -75,3 +80,13 @@ def _run_round(seed: str, enough: Callable[[Nemesis], bool], postgres: PostgresP
     if not outcome.violations:
         shutil.rmtree(directory)
     return outcome
+
+
+def _check_file(file: Path) -> int:
+    """Print every violation that a kept history proves, and return the exit code."""
+    with file.open("rb") as lines:
+        violations = check_history(map(decode_call, lines))
+    for violation in violations:
+        click.echo(violation.explain())
+    click.echo(f"{len(violations)} violations")
+    return 1 if violations else 0

@@ -15,7 +15,8 @@ class Proxy:
         self.target: tuple[str, int] | None = None
         self.address = ("127.0.0.1", 0)
         self._server: asyncio.Server | None = None
-        self.clients: set[_Client] = set()
+        self.clients: dict[_Client, None] = {}
+        """The open connections, in the order in which they were opened."""
 
     async def open(self) -> None:
         loop = asyncio.get_running_loop()
@@ -103,7 +104,7 @@ class _Client(_End):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
-        self.proxy.clients.add(self)
+        self.proxy.clients[self] = None
         self._task = asyncio.get_running_loop().create_task(self._connect())
 
     async def _connect(self) -> None:
@@ -128,7 +129,7 @@ class _Client(_End):
         self.server.release()
 
     def cut(self) -> None:
-        self.proxy.clients.discard(self)
+        self.proxy.clients.pop(self, None)
         self.abort()
         self.server.abort()
 

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -11,7 +11,6 @@ import msgspec
 
 from mainstem.checks.rules import check_store
 from mainstem.cli.check import open_snapshot
-from mainstem.log.store.snapshot import Finding
 from mainstem.log.store.sqlite.connections import STORE_NAME
 from mainstem.testing.history.calls import AnyCall, encode_call
 from mainstem.testing.history.checker import check_history
@@ -35,6 +34,9 @@ WORKERS: tuple[tuple[type[Worker], int], ...] = (
     (PartitionReader, 1),
     (LogReader, 1),
 )
+
+
+TRACEBACK_SHOWN = 5_000
 
 
 class Outcome(msgspec.Struct):
@@ -65,38 +67,52 @@ async def run_round(
     postgres: PostgresProcess | None = None,
     sabotage: Callable[[], None] | None = None,
 ) -> Outcome:
-    """Run one round in an empty directory, which keeps the history if a promise is broken.
+    """Run one round in an empty directory, which keeps the history if a promise is broken or the round fails.
 
     `sabotage` breaks the servers, to show that the checker notices.
     """
     recorder = Recorder(time.perf_counter)
-    async with _open_nodes(directory, postgres, sabotage) as (nodes, store):
-        nemesis = Nemesis(nodes, seed, postgres)
-        workers = [
-            kind(f"{kind.__name__.lower()}{number}", nodes, recorder, seed)
-            for kind, most in WORKERS
-            for number in range(most)
-        ]
-        async with asyncio.TaskGroup() as group:  # a worker survives every fault, so its failure is a bug
-            tasks = [group.create_task(worker.run()) for worker in workers]
-            await nemesis.run(lambda: enough(nemesis))
-            for task in tasks:
-                task.cancel()
-        for node in nodes:
-            await read_whole_log(node, recorder)
-        for node in nodes:
-            await node.terminate()
-        violations = await asyncio.to_thread(check_history, recorder.calls)
-        violations += [Violation("store", str(finding)) for finding in await asyncio.to_thread(_check_store, store)]
-        violations += [Violation("traceback", node.stderr[-5_000:]) for node in nodes if "Traceback" in node.stderr]
-        outcome = Outcome(
-            Counter(map(classify, recorder.calls)), nemesis.faults, sum(node.lives for node in nodes), 1, violations
-        )
-    if violations:
-        outcome.history = directory / "history.jsonl"
-        with outcome.history.open("wb") as file:
-            file.writelines(map(encode_call, recorder.calls))
+    outcome = Outcome(rounds=1, history=directory / "history.jsonl")
+    try:
+        async with _open_nodes(directory, postgres, sabotage) as (nodes, store):
+            nemesis = Nemesis(nodes, seed, postgres)
+            outcome.faults = nemesis.faults
+            await _attack(
+                nemesis,
+                enough,
+                [
+                    kind(f"{kind.__name__.lower()}{number}", nodes, recorder, seed)
+                    for kind, most in WORKERS
+                    for number in range(most)
+                ],
+            )
+            for node in nodes:
+                await read_whole_log(node, recorder)
+            for node in nodes:
+                await node.terminate()
+            outcome.violations += await asyncio.to_thread(check_history, recorder.calls)
+            outcome.violations += await asyncio.to_thread(_check_store, store)
+            outcome.violations += [
+                Violation("traceback", node.stderr[-TRACEBACK_SHOWN:]) for node in nodes if "Traceback" in node.stderr
+            ]
+            outcome.lives = sum(node.lives for node in nodes)
+            outcome.calls = Counter(map(classify, recorder.calls))
+            if not outcome.violations:
+                outcome.history = None
+    finally:
+        if outcome.history is not None:
+            with outcome.history.open("wb") as file:
+                file.writelines(map(encode_call, recorder.calls))
     return outcome
+
+
+async def _attack(nemesis: Nemesis, enough: Callable[[Nemesis], bool], workers: Sequence[Worker]) -> None:
+    """Let the clients work while the nemesis attacks. They survive every fault, so the failure of one is a bug."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(worker.run()) for worker in workers]
+        await nemesis.run(lambda: enough(nemesis))
+        for task in tasks:
+            task.cancel()
 
 
 def classify(call: AnyCall) -> tuple[str, str]:
@@ -132,7 +148,7 @@ async def _running(nodes: list[Node]) -> AsyncIterator[None]:
             await node.close()
 
 
-def _check_store(store: Path | str) -> tuple[Finding, ...]:
+def _check_store(store: Path | str) -> list[Violation]:
     """Return the faults that `mainstem check` finds."""
     with open_snapshot(store) as snapshot:
-        return check_store(snapshot).findings
+        return [Violation("store", f"{finding.rule}: {finding.detail}") for finding in check_store(snapshot).findings]

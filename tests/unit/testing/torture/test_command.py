@@ -6,9 +6,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from mainstem.streams.rules.offsets import Offset
+from mainstem.testing.history.calls import encode_call
 from mainstem.testing.history.violations import Violation
 from mainstem.testing.torture import command
 from mainstem.testing.torture.rounds import Outcome
+from tests.support.histories import Story
 
 
 @pytest.fixture
@@ -44,3 +47,21 @@ def test_a_violation_ends_the_run_with_exit_code_1(rounds: list[Outcome]) -> Non
     assert "lost event: 'e'" in done.output
     assert "/h.jsonl" in done.output
     assert len(rounds) == 1
+
+
+def test_a_kept_history_can_be_checked_again(tmp_path: Path) -> None:
+    story = Story()
+    story.create()
+    story.append("a")
+    story.finish()
+    file = tmp_path / "history.jsonl"
+    file.write_bytes(b"".join(map(encode_call, story.calls)))
+    done = CliRunner().invoke(command.torture, ["--check", str(file)])
+    assert (done.exit_code, done.output) == (0, "0 violations\n")
+    story.head_of(next=Offset(0, 0))
+    story.finish()
+    file.write_bytes(b"".join(map(encode_call, story.calls)))
+    done = CliRunner().invoke(command.torture, ["--check", str(file)])
+    assert done.exit_code == 1
+    assert done.output.startswith("stale end: ")
+    assert done.output.endswith("1 violations\n")
