@@ -1,10 +1,14 @@
-"""Writes the figures of docs/operations/performance.md from the last whole run: `python -m bench.page`."""
+"""Writes the figures of docs/operations/performance.md: `python -m bench.page`.
+
+They come from the last whole run, and from the last runs of scenarios that take long (`bench/results/<name>/`).
+"""
 
 from __future__ import annotations
 
 import json
 import re
 import shutil
+from collections.abc import Sequence
 from typing import Any
 
 from bench.formats import format_number
@@ -23,9 +27,12 @@ JUDGED = {"pass": "reached", "MISS": "missed"}
 Run = dict[str, Any]  # bench.json
 
 
-def write_figures(run: Run) -> str:
+def write_figures(runs: Sequence[Run]) -> str:
+    run, *others = runs
     [other] = [name for name in run["peers"] if name != OURS]
-    rows = {row["name"]: row for row in run["measurements"]}
+    rows: Run = {}
+    for row in (row for some in runs for row in some["measurements"]):
+        rows.setdefault(row["name"], row)
     growth = {f"growth-{figure}-{size}" for figure in FIGURES for size in SIZES}
     beside = [row for row in rows.values() if row["ratio"] is not None]
     alone = [row for row in rows.values() if row["ratio"] is None and row["name"] not in growth]
@@ -38,6 +45,9 @@ def write_figures(run: Run) -> str:
         heads = ["as the log grows", *(f"{total / 1e6:g} million records" for total in SIZES.values())]
         parts += [GROWTH_TARGET, write_table(heads, [follow_growth(rows, figure) for figure in FIGURES])]
     parts.append(write_table(["Mainstem alone", "measured", "target"], [describe(row) for row in alone]))
+    for later in others:
+        titles = ", ".join(sorted({row["name"].split("-")[0] for row in later["measurements"]}))
+        parts.append(f"In a run of their own ({titles}): {describe_run(later)}")
     return "\n\n".join(parts) + "\n"
 
 
@@ -84,11 +94,12 @@ def put_figures(page: str, figures: str) -> str:
     return f"{page[: found.start(1)]}\n{figures}\n{page[found.end(1) :]}"
 
 
-def read_run() -> Run:
-    run: Run = json.loads((RESULTS / "bench.json").read_text())
-    return run
+def read_runs() -> list[Run]:
+    """Return the whole run, then the runs of single scenarios."""
+    files = [RESULTS / "bench.json", *sorted(RESULTS.glob("*/bench.json"))]
+    return [json.loads(file.read_text()) for file in files]
 
 
 if __name__ == "__main__":
-    PAGE.write_text(put_figures(PAGE.read_text(), write_figures(read_run())))
+    PAGE.write_text(put_figures(PAGE.read_text(), write_figures(read_runs())))
     shutil.copyfile(RESULTS / "bench.svg", CHART)

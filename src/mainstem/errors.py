@@ -511,6 +511,15 @@ class SyncRateLimited(SyncError):
     retryable = True
 
 
+# 500: the request is valid, but the data that it needs is not
+
+
+class StoreDamaged(MainstemError):
+    code = "store_damaged"
+    title = "The stored data is damaged"
+    hint = "Other data may still be readable. The operator can find and repair the damage: see `mainstem repair`."
+
+
 # 503: the request is valid, but the server cannot serve it now
 
 
@@ -585,12 +594,17 @@ class StoreTooNew(MainstemError):
     title = "A newer version of Mainstem has written this data"
 
 
-# Errors of `mainstem backup` and `restore`
+# Errors of `mainstem backup`, `restore` and `repair`
 
 
 class BackupFailed(MainstemError):
     code = "backup_failed"
     title = "The copy could not be made"
+
+
+class RepairFailed(MainstemError):
+    code = "repair_failed"
+    title = "The store could not be repaired"
 
 
 class BackupTargetFull(BackupFailed):

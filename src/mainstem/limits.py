@@ -247,6 +247,12 @@ FOLD_DELAY_S: Final = 0.25
 """How long fewer records stay in the journal alone."""
 UNFOLDED_BYTES_MAX: Final = 24 * MIB
 """Beyond this, commits wait for the database."""
+START_CHECK_RECORDS: Final = 256
+"""The newest records that are verified at the start, because the next writes change their pages."""
+START_CHECK_BYTES: Final = 16 * MIB
+"""The same, by size: a start should not take noticeably longer."""
+REPAIR_PROBES_MAX: Final = 1_000_000
+"""Ids that a repair tries to read after damage: more than the records of all pages below one damaged page."""
 WAL_PAGES: Final = 2_000
 """A checkpoint after about 16 MB of SQLite's write-ahead log: short stalls, and a bounded file."""
 WAL_BYTES_MAX: Final = 64 * MIB

@@ -1,5 +1,7 @@
 """What one client may hold at once, without affecting others."""
 
+import asyncio
+import re
 from contextlib import ExitStack
 
 import pytest
@@ -94,6 +96,39 @@ def test_without_tokens_clients_are_counted_by_address(start_thread, connect_to)
         next(events)
         assert client.get(ROOT + "a?offset=-1&live=sse").json()["code"] == "share_exceeded"
     assert [subscribe(client, name).status_code for name in ("one", "two")] == [201, 429]
+
+
+async def test_many_requests_at_once_can_use_the_whole_share(start_thread):
+    """A subscription whose request has not ended yet must not be counted twice."""
+    share, rounds = 64, 20
+    server = start_thread(max_subscriptions_per_client=share)
+    body = b'{"type":"pull-wake","wake_stream":"w","pattern":"a"}'
+
+    async def subscribe_and_delete(number):
+        reader, writer = await asyncio.open_connection(*server.address)
+        path = f"{SUBSCRIPTIONS}s{number}"
+        for _ in range(rounds):
+            statuses.append(await send_request(reader, writer, "PUT", path, body))
+            await everybody.wait()
+            await send_request(reader, writer, "DELETE", path)
+            await everybody.wait()
+        writer.close()
+
+    statuses: list[int] = []
+    everybody = asyncio.Barrier(share)
+    await asyncio.gather(*map(subscribe_and_delete, range(share)))
+    assert statuses == [201] * share * rounds
+
+
+async def send_request(reader, writer, method, path, body=b""):
+    head = (
+        f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    writer.write(head.encode() + body)
+    reply = await reader.readuntil(b"\r\n\r\n")
+    length = re.search(rb"content-length: (\d+)", reply)
+    await reader.readexactly(int(length[1]) if length else 0)
+    return int(reply.split()[1])
 
 
 def test_a_description_has_a_length_limit(connect_as):

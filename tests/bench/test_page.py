@@ -1,13 +1,13 @@
 """The page about performance shows the figures of the last whole run."""
 
-from bench.page import CHART, PAGE, RESULTS, put_figures, read_run, write_figures
+from bench.page import CHART, PAGE, RESULTS, put_figures, read_runs, write_figures
 
 AGAIN = "run: python -m bench.page"
 
 
 def test_the_page_has_the_figures_of_the_last_run():
     page = PAGE.read_text()
-    assert page == put_figures(page, write_figures(read_run())), AGAIN
+    assert page == put_figures(page, write_figures(read_runs())), AGAIN
 
 
 def test_the_page_has_the_chart_of_the_last_run():
@@ -29,11 +29,11 @@ def test_figures_are_written_as_tables():
         for figure in ("append", "commit-p99", "catch-up", "start", "rss", "disk", "sse-append", "sse-rss")
         for size in ("0", "1m", "3m", "10m")
     ]
-    run = read_run() | {
+    run = read_runs()[0] | {
         "peers": {"mainstem": {"version": "m"}, "electric": {"version": "e"}},
         "measurements": [make_row("both", 1.0, 2.0, "MISS"), make_row("one", 3.0, None, "pass"), *growth],
     }
-    lines = write_figures(run).splitlines()
+    lines = write_figures([run]).splitlines()
     assert "| both, 3 million records | 1 u | 2 | 0.5x | >= 1: missed |" in lines
     assert "| one, 3 million records | 3 u | >= 1: reached |" in lines
     assert "| growth-rss-0, u | 2 | 2 | 2 (missed) | 2 |" in lines

@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import httpx2
 from websockets.sync.client import connect
@@ -58,7 +59,7 @@ def _fill_streams(client: httpx2.Client) -> None:
     client.delete("/v1/stream/branch").raise_for_status()
 
 
-def submit(server: ServerProcess, events: list[tuple[str, list[str], dict[str, int]]]) -> None:
+def submit(server: ServerProcess, events: list[tuple[str, list[str], dict[str, Any]]]) -> None:
     with connect(f"{server.url.replace('http', 'ws', 1)}/v1/sync", proxy=None) as socket:
         _send(socket, "connect", {"client_id": "me", "token": ""})
         drafts = [{"id": id_, "partitions": names, "event": event} for id_, names, event in events]

@@ -5,12 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-import apsw
 import pytest
 
 from mainstem.log.records import CommittedId, Kind, Record, TopicId
+from mainstem.log.store.sqlite.connections import STORE_NAME, open_reader
 from mainstem.log.store.sqlite.direct import whole_blocks
-from mainstem.log.store.sqlite.journal import HEADER, NAMES, Content, checksum, encode_content, read_file
+from mainstem.log.store.sqlite.journal import HEADER, NAMES, Content, encode_content, make_header, read_file
 from mainstem.log.store.sqlite.queries import journal_position
 from mainstem.testing.plugin import StartServer
 from mainstem.testing.server import ServerNotReady, ServerProcess
@@ -50,12 +50,12 @@ def find_end(server: ServerProcess) -> End:
 
 def make_batch(server: ServerProcess, number: int) -> bytes:
     """Return a batch that was never acknowledged: one more record in a topic of its own."""
-    db = apsw.Connection(str(server.data / "mainstem.db"))
-    _, store_id = journal_position(db)
+    db = open_reader(server.data / STORE_NAME, None)
+    store_id = journal_position(db).store_id
     db.close()
     record = Record(CommittedId(HEAD + 1), 0, Kind.APPEND, TopicId(HEAD + 1), 0, 4, 1, b"lost")
     content = encode_content(Content([], [record]))
-    return HEADER.pack(store_id, number, len(content), checksum(number, content)) + content
+    return make_header(store_id, number, content) + content
 
 
 def write_at(file: Path, offset: int, data: bytes) -> None:
@@ -130,7 +130,7 @@ def test_a_store_whose_journal_lacks_a_batch_is_not_opened(start_server: StartSe
     end = find_end(server)
     other = next(server.data / name for name in NAMES if server.data / name != end.file)
     write_at(other, 0, make_batch(server, end.number + 2))
-    with pytest.raises(ServerNotReady, match="the journal is damaged"):
+    with pytest.raises(ServerNotReady, match="the journal or the write-ahead log is damaged"):
         server.restart()
     os.truncate(other, 0)
     check(server)

@@ -106,7 +106,7 @@ def test_a_route_serves_no_method_that_is_not_described():
 
 
 def test_every_error_that_a_client_can_meet_is_described(operations):
-    """The others are errors of HTTP itself (`default` stands for them), or never leave the process."""
+    """The others are errors of HTTP itself or of the disk (`default` stands for them), or never leave the process."""
     described = {fault for operation in operations for fault in operation.errors}
     everywhere = (
         {"unavailable", "overloaded", "store_full", "store_failed", "store_unreachable", "store_busy"}
@@ -114,7 +114,7 @@ def test_every_error_that_a_client_can_meet_is_described(operations):
         | {"host_not_allowed"}
     )
     of_http = {"method_not_allowed", "request_timeout", "expectation_failed", "headers_too_large", "internal_error"}
-    codes = {fault.code for fault in described} | everywhere | of_http
+    codes = {fault.code for fault in described} | everywhere | of_http | {"store_damaged"}
     assert {error.code for error in list_errors(MainstemError)} - INTERNAL_CODES - codes == set()
     assert not INTERNAL_CODES & codes
 
@@ -128,6 +128,7 @@ INTERNAL_CODES = {
     "store_too_new",
     "backup_failed",
     "backup_target_full",
+    "repair_failed",
     "pipeline_failed",
     "spark_missing",
     "java_missing",

@@ -22,6 +22,7 @@ COMMANDS = {
     "bench": Lazy("mainstem.cli.bench", "bench", "Put a small load on a server, and measure it."),
     "backup": Lazy("mainstem.cli.backup", "backup", "Copy the store of a running server, and verify the copy."),
     "restore": Lazy("mainstem.cli.restore", "restore", "Restore a verified backup into a data directory."),
+    "repair": Lazy("mainstem.cli.repair", "repair", "Repair a damaged store, with records from a backup or archive."),
     "check": Lazy("mainstem.cli.check", "check", "Check a store or a backup for faults."),
 }
 if find_spec("mainstem.cli.pipeline") is not None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from mainstem import limits
-from mainstem.errors import RETRY_AFTER, MainstemError, Overloaded, ShuttingDown, StoreFull
+from mainstem.errors import RETRY_AFTER, MainstemError, Overloaded, ShuttingDown, StoreDamaged, StoreFull
 from mainstem.log.commands import Command, Freeing, Key, State, View
 from mainstem.log.live import Live
 from mainstem.log.records import Record, TopicId
@@ -91,15 +91,7 @@ class CommitLog:
         while True:
             batch = self._take()
             if batch:
-                try:
-                    await self._commit_if_room(batch)
-                except MainstemError as error:
-                    await self.store.release()
-                    self._fail(batch, error)
-                except Exception as error:
-                    logger.exception("a batch of %d commands failed", len(batch))
-                    await self.store.release()
-                    self._fail(batch, error)
+                await self._commit_or_fail(batch)
             elif self._waiting:  # those taken were cancelled
                 continue
             elif self._stopping:
@@ -107,6 +99,26 @@ class CommitLog:
             else:
                 self._idle = loop.create_future()
                 await self._idle
+
+    async def _commit_or_fail(self, batch: list[Waiting]) -> None:
+        """Commit a batch, or give its callers the error."""
+        try:
+            await self._commit_if_room(batch)
+        except StoreDamaged as error:
+            await self.store.release()
+            if len(batch) == 1:
+                self._fail(batch, error)
+            else:  # only those fail whose states cannot be read
+                for waiting in batch:
+                    if not waiting[1].done():
+                        await self._commit_or_fail([waiting])
+        except MainstemError as error:
+            await self.store.release()
+            self._fail(batch, error)
+        except Exception as error:
+            logger.exception("a batch of %d commands failed", len(batch))
+            await self.store.release()
+            self._fail(batch, error)
 
     def _take(self, taken: Sequence[Waiting] = ()) -> list[Waiting]:
         """Take from the queue what still fits into one batch with the commands in `taken`.

@@ -27,6 +27,7 @@ from typing import Self
 
 import apsw
 
+from mainstem.log.store.sqlite.checksums import use_checksums
 from mainstem.log.store.sqlite.direct import DirectFile, DirectWriter
 from mainstem.log.store.sqlite.journal import Disk, JournalFile
 
@@ -38,12 +39,16 @@ HELD_S_MAX = 30.0  # a test that forgets to release a sync should fail, not hang
 class Image:
     """One file as it would be after a power failure: what was synced, and nothing else."""
 
-    def __init__(self, synced: bytes) -> None:
-        self.synced = bytearray(synced)
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.synced = bytearray(path.read_bytes() if path.exists() else b"")
         self._pending: list[tuple[int, bytes | None]] = []  # writes at an offset; None truncates the file there
 
-    def write(self, offset: int, data: bytes) -> None:
-        self._pending.append((offset, data))
+    def write(self, offset: int, size: int) -> None:
+        """Note what was written to the file. It is read there, because SQLite adds checksums below this disk."""
+        with self._path.open("rb") as file:
+            file.seek(offset)
+            self._pending.append((offset, file.read(size)))
 
     def truncate(self, size: int) -> None:
         self._pending.append((size, None))
@@ -73,6 +78,7 @@ class FaultyDisk(apsw.VFS, Disk):
         self._held = threading.Event()
         self._images: dict[str, Image] = {}
         self.vfs = self.name
+        use_checksums()
         super().__init__(self.name, base="")
 
     def open_journal(self, path: Path) -> "_JournalFile":
@@ -143,11 +149,10 @@ class FaultyDisk(apsw.VFS, Disk):
     def image(self, path: str) -> Image:
         with self._changing:
             if path not in self._images:
-                found = Path(path)
-                self._images[path] = Image(found.read_bytes() if found.exists() else b"")
+                self._images[path] = Image(Path(path))
             return self._images[path]
 
-    def write(self, image: Image | None, data: bytes, offset: int, do: Callable[[], None], full: Exception) -> None:
+    def write(self, image: Image | None, size: int, offset: int, do: Callable[[], None], full: Exception) -> None:
         """Write, or raise `full` if the disk is full."""
         with self._changing:
             self.writes += 1
@@ -157,7 +162,7 @@ class FaultyDisk(apsw.VFS, Disk):
                 self._writes_left -= 1
             do()
             if image is not None:
-                image.write(offset, data)
+                image.write(offset, size)
 
     def truncate(self, image: Image | None, size: int, do: Callable[[], None]) -> None:
         with self._changing:
@@ -192,7 +197,7 @@ class _File(apsw.VFSFile):
 
     def xWrite(self, data: bytes, offset: int) -> None:
         full = _error(apsw.SQLITE_FULL, "the disk is full")
-        self._disk.write(self._image, bytes(data), offset, lambda: super(_File, self).xWrite(data, offset), full)
+        self._disk.write(self._image, len(data), offset, lambda: super(_File, self).xWrite(data, offset), full)
 
     def xTruncate(self, newsize: int) -> None:
         self._disk.truncate(self._image, newsize, lambda: super(_File, self).xTruncate(newsize))
@@ -212,7 +217,7 @@ class _JournalFile(JournalFile):
         """Write each piece on its own, so that the disk can be full after the first."""
         full = OSError(errno.ENOSPC, "No space left on device")
         for piece in pieces:
-            self._disk.write(self._image, piece, offset, partial(super().write, [piece], offset), full)
+            self._disk.write(self._image, len(piece), offset, partial(super().write, [piece], offset), full)
             offset += len(piece)
         self._disk.sync(self._image, lambda: None, OSError(errno.EIO, "Input/output error"))
 

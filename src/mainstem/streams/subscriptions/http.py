@@ -98,7 +98,7 @@ class ControlHttp:
         self.mount = mount
         self.log = dispatcher.log
         self.allow_local_webhooks = allow_local_webhooks
-        self._making: Counter[str | None] = Counter()
+        self._making: dict[str | None, Counter[str]] = {}
 
     async def __call__(self, rest: str, headers: Headers, scope: Scope, receive: Receive, send: Send) -> None:
         method: str = scope["method"]
@@ -228,15 +228,19 @@ class ControlHttp:
     @contextmanager
     def _count_making(self, name: str, owner: str | None) -> Iterator[None]:
         """Raise an error if a new subscription would exceed its owner's share, counting those being made right now."""
-        if not self.dispatcher.knows(name):
-            count = self.dispatcher.count_owned(owner) + self._making[owner] + 1
-            self.log.live.shares.require(Share.SUBSCRIPTIONS, count)
-        self._making[owner] += 1
+        making = self._making.setdefault(owner, Counter())
+        making[name] += 1
         try:
+            if not self.dispatcher.knows(name):
+                # The dispatcher may already count a subscription whose request has not ended yet.
+                uncounted = sum(not self.dispatcher.knows(other) for other in making)
+                self.log.live.shares.require(Share.SUBSCRIPTIONS, self.dispatcher.count_owned(owner) + uncounted)
             yield
         finally:
-            self._making[owner] -= 1
-            if not self._making[owner]:
+            making[name] -= 1
+            if not making[name]:
+                del making[name]
+            if not making:
                 del self._making[owner]
 
     async def _describe(self, name: str, state: Subscription) -> dict[str, Any]:

@@ -91,6 +91,8 @@ class PostgresStore(PostgresReplication):
             await migrate(db)
             if await db.fetchval("SHOW fsync") == "off":
                 logger.warning("the %s runs with fsync off: a crash may lose acknowledged writes", self.description)
+            if await db.fetchval("SHOW data_checksums") == "off":
+                logger.warning("the %s has no checksums: damage to its files may go unnoticed", self.description)
             (row,) = await db.fetch(statements.NEW_SAVES, NO_LIMIT, 1, [], 0, [])
         finally:
             await db.close(timeout=limits.CONNECT_S_MAX)

@@ -12,6 +12,7 @@ import apsw
 from mainstem import limits
 from mainstem.errors import BackupFailed, BackupTargetFull, StoreTooNew, StoreUnusable
 from mainstem.log.store.snapshot import Figures, Report, StoreSnapshot
+from mainstem.log.store.sqlite.checksums import add_checksums, use_checksums
 from mainstem.log.store.sqlite.connections import STORE_NAME, DirectoryLock, open_writer
 from mainstem.log.store.sqlite.database import insert_batches
 from mainstem.log.store.sqlite.errors import explain
@@ -51,10 +52,10 @@ def back_up(
         raise BackupFailed(f"{target} already exists; choose another file, or replace it with --force")
     if target.exists() and target.samefile(source):
         raise BackupFailed(f"{target} is the store itself; choose another file")
-    with _partial_file(target) as partial:
+    with partial_file(target) as partial:
         _copy(source, partial, progress, vfs)
         copied = _verify(source, partial, verify)
-        _move_into_place(partial, target)
+        move_into_place(partial, target)
     return Copy(target, target.stat().st_size, copied)
 
 
@@ -81,19 +82,19 @@ def restore(
     lock = DirectoryLock(directory)
     lock.acquire()
     try:
-        with _partial_file(target) as partial:
+        with partial_file(target) as partial:
             _copy(backup, partial, progress, None)
             _prepare_store(partial)
             copied = _verify(backup, partial, verify)
             _merge_journals(target)
-            _move_into_place(partial, target)
+            move_into_place(partial, target)
     finally:
         lock.release()
     return Copy(target, target.stat().st_size, copied)
 
 
 @contextmanager
-def _partial_file(target: Path) -> Iterator[Path]:
+def partial_file(target: Path) -> Iterator[Path]:
     """Yield the path of an empty file for a copy until it is complete. The file is removed if the copy fails."""
     partial = target.with_name(target.name + ".partial")
     try:
@@ -164,10 +165,12 @@ def _compare(partial: Path, expected: Figures) -> None:
 
 def _prepare_store(partial: Path) -> None:
     """Migrate a copy, and make it a store of its own, for which no journal of another store is meant."""
+    use_checksums()
     db = apsw.Connection(str(partial))
     try:
         migrate(db)
         change_store_id(db)
+        add_checksums(db)
     finally:
         db.close()
 
@@ -200,8 +203,7 @@ def _merge_journals(store: Path) -> None:
             db = open_writer(store, None)
             try:
                 migrate(db)
-                folded, store_id = journal_position(db)
-                unfolded = choose_unfolded(found, store_id, folded)
+                unfolded = choose_unfolded(found, journal_position(db))
                 if unfolded:
                     with db:
                         insert_batches(db, unfolded)
@@ -214,7 +216,7 @@ def _merge_journals(store: Path) -> None:
         remove_journal(store.parent)
 
 
-def _move_into_place(partial: Path, target: Path) -> None:
+def move_into_place(partial: Path, target: Path) -> None:
     """Make the copy durable, then replace the target with it in one step."""
     sync_path(partial)
     os.replace(partial, target)

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import apsw
 
@@ -17,22 +17,14 @@ from mainstem import limits
 from mainstem.errors import RETRY_AFTER, StoreFailed, StoreFull
 from mainstem.log.records import CommittedId, TopicId
 from mainstem.log.store.sqlite import queries
-from mainstem.log.store.sqlite.connections import BUSY_MS, open_writer
-from mainstem.log.store.sqlite.errors import explain
-from mainstem.log.store.sqlite.journal import Batch, StateRow
+from mainstem.log.store.sqlite.connections import BUSY_MS, open_writer, require_known_format
+from mainstem.log.store.sqlite.errors import explain, explain_unusable, is_damage
+from mainstem.log.store.sqlite.journal import Batch, Position, StateRow
 from mainstem.log.store.sqlite.reserve import Reserve
 from mainstem.log.store.sqlite.schema import migrate
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
-
-
-class Position(NamedTuple):
-    """Where the database ends: its last record, and the last batch of the journal that it holds."""
-
-    head: CommittedId
-    folded: int
-    store_id: bytes
 
 
 def insert_batches(db: apsw.Connection, batches: Sequence[Batch]) -> int:
@@ -59,6 +51,8 @@ class Database:
         """Why nothing is written any more; None if it is."""
         self.nearly_full = False
         """Whether the remaining disk space is reserved for deletes."""
+        self.erasures = 0
+        """How many transactions have erased records."""
         self._vfs = vfs
         self._db: apsw.Connection
         self._page_bytes = 0
@@ -80,7 +74,9 @@ class Database:
         """Whether the disk is full, or was when the reserve was last needed."""
         return self.full is not None or not self._reserve.is_held
 
-    def open(self) -> Position:
+    def open(self) -> tuple[CommittedId, Position]:
+        """Open the file, and return its head, and what it holds of the journal."""
+        require_known_format(self.path)
         self._db = open_writer(self.path, self._vfs)
         migrate(self._db)
         self._db.set_wal_hook(self._count_wal)
@@ -89,7 +85,22 @@ class Database:
         if not self._reserve.acquire():
             logger.warning("not enough disk space to reserve %d bytes for deletes", limits.RESERVE_BYTES)
         self._measure()
-        return Position(queries.head(self._db), *queries.journal_position(self._db))
+        position = queries.journal_position(self._db)
+        self.erasures = position.erasures
+        return queries.head(self._db), position
+
+    def verify_newest(self) -> None:
+        """Read the newest records, whose pages the next writes change. If one is damaged, nothing more is written."""
+        try:
+            queries.read_newest(self._db, limits.START_CHECK_RECORDS, limits.START_CHECK_BYTES)
+        except apsw.Error as error:
+            if not is_damage(error):
+                raise
+            reason = explain_unusable(error)
+            self.broken = f"the newest part of the database is damaged: {reason}"
+            logger.critical(
+                "writes are refused: the newest part of the database is damaged: %s", reason, exc_info=error
+            )
 
     def close(self) -> None:
         try:
@@ -141,6 +152,8 @@ class Database:
         with self._transaction() as db:
             queries.keep_head(db)
             queries.erase_tagged(db, committed_ids, tags)
+            queries.set_erasures(db, self.erasures + 1)
+        self.erasures += 1
         self.update_full()
 
     def erase(self, topic: TopicId, until: int, limit: int) -> int:
@@ -151,6 +164,8 @@ class Database:
             queries.keep_head(db)
             queries.merge_append_index(db)
             erased = queries.erase(db, topic, until, limit)
+            queries.set_erasures(db, self.erasures + 1)
+        self.erasures += 1
         self._unmerged_appends = 0
         self.update_full()
         return erased
@@ -277,6 +292,18 @@ class Database:
             self.empty_wal()
         elif self._wal_pages >= limits.WAL_PAGES:
             self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE)  # it never waits for readers; the next one does the rest
+            self._begin_wal_again()
+
+    def _begin_wal_again(self) -> None:
+        """Write something, so that SQLite begins the WAL again, unless a reader still needs it.
+
+        If a frame of it got damaged, SQLite would use older frames in place of what the checkpoint has moved.
+        """
+        try:
+            with self._transaction() as db:
+                queries.set_erasures(db, self.erasures)
+        except StoreFull as error:
+            logger.debug("not enough disk space to begin the WAL again: %s", error)
 
     def empty_wal(self) -> None:
         """Move the WAL into the database file, and give its space back to the disk, unless a reader still needs it."""

@@ -20,8 +20,21 @@ REASONS: Final[dict[type[Exception], str]] = {
 }
 
 
+WAY_OUT: Final = "run `mainstem check` for details, then `mainstem repair` or `mainstem restore`"
+
+
+def is_damage(error: Exception) -> bool:
+    """Return whether the content of the file is wrong."""
+    if isinstance(error, apsw.IOError):
+        # The checksum of a page is wrong. Only errors that SQLite has raised have this attribute.
+        return getattr(error, "extendedresult", None) == apsw.SQLITE_IOERR_DATA
+    return isinstance(error, apsw.CorruptError | apsw.NotADBError)
+
+
 def explain(error: Exception) -> str:
     """Return why SQLite failed; the kind of error if it is a rare one."""
+    if isinstance(error, apsw.IOError) and is_damage(error):
+        return "the checksum of a page is wrong"
     for kind, reason in REASONS.items():
         if isinstance(error, kind):
             return reason
@@ -47,6 +60,6 @@ def explain_unusable(error: Exception) -> str:
     """Return why a store cannot be opened and, if its file is damaged, how to go on."""
     if isinstance(error, apsw.NotADBError):
         return f"{explain(error)}; choose another directory with --data, or restore a backup with `mainstem restore`"
-    if isinstance(error, apsw.CorruptError):
-        return f"{explain(error)}; run `mainstem check` for details, and restore a backup with `mainstem restore`"
+    if is_damage(error):
+        return f"{explain(error)}; {WAY_OUT}"
     return explain(error)

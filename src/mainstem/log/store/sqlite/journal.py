@@ -7,28 +7,42 @@ data much faster than data that makes a file longer.
 There are two files. Each holds batches in the order of their numbers, and each batch begins at a block of the disk.
 While the database gets the batches of one file, new ones go to the other. Whatever follows the last batch of a file is
 of no significance: it is what an earlier use or an unfinished write has left.
+
+A batch is written after the one before it is durable. So if a batch is found and one before it is not, that one was
+damaged. Only the very last one cannot be told from an unfinished write, unless just one of its bits is wrong: then that
+bit is corrected.
+
+The journal also shows whether the database is complete. If a part of SQLite's write-ahead log is damaged, SQLite undoes
+that transaction and all later ones. The journal then still has the batches that are missing, or some of them are
+missing in it too, which is an error. Batches note how many transactions have erased records, because only the database
+has these.
 """
 
 import errno
+import logging
 import os
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-from zlib import crc32
+from zlib import adler32, crc32
 
 import msgspec
 
 from mainstem import limits
 from mainstem.errors import StoreUnusable
 from mainstem.log.records import Record
-from mainstem.log.store.sqlite.direct import UNSUPPORTED, DirectWriter, open_direct, whole_blocks
+from mainstem.log.store.sqlite.bit_flips import find_flipped_bit, flip_bit
+from mainstem.log.store.sqlite.direct import BLOCK_BYTES, UNSUPPORTED, DirectWriter, open_direct, whole_blocks
 from mainstem.private_files import PRIVATE, make_private
 
+logger = logging.getLogger(__name__)
 NAMES: Final = ("journal-0", "journal-1")
 NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
-HEADER = struct.Struct("<8sQII")
-"""The id of the store, the number of the batch, and the length and checksum of its content."""
+HEADER = struct.Struct("<8sQIII")
+"""The id of the store, the number of the batch, the length of its content, and two checksums of all that."""
+PREFIX = struct.Struct("<8sQI")
+CHECKSUMS = struct.Struct("<II")
 
 StateRow = tuple[int, str, int | None, msgspec.Struct | msgspec.Raw | None]
 """Space, name, due time and value of a state. The value is the state itself, or its encoding if it was read from a
@@ -38,6 +52,8 @@ file; None, or its encoding, if the state is removed."""
 class Content(msgspec.Struct, array_like=True, frozen=True, gc=False):
     states: Sequence[StateRow]
     records: Sequence[Record]
+    erasures: int = 0
+    """How many transactions of the database had erased records when this was written."""
 
 
 class StoredContent(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -45,6 +61,15 @@ class StoredContent(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
     states: list[tuple[int, str, int | None, msgspec.Raw]]
     records: list[Record]
+    erasures: int = 0
+
+
+class Position(NamedTuple):
+    """What a database holds of its journal: all batches up to `folded`, and so many transactions that erased."""
+
+    store_id: bytes
+    folded: int
+    erasures: int
 
 
 class Batch(NamedTuple):
@@ -199,7 +224,7 @@ class Journal:
     def _next(self, content: bytes) -> tuple[int, bytes]:
         """Return the number and the header of the next batch."""
         number = self._last + 1
-        return number, HEADER.pack(self._id, number, len(content), checksum(number, content))
+        return number, make_header(self._id, number, content)
 
     def _note(self, current: int, end: int, number: int) -> None:
         self._current = current
@@ -225,8 +250,10 @@ class Journal:
             file.close()
 
 
-def checksum(number: int, content: bytes) -> int:
-    return crc32(content, number & 0xFFFFFFFF)
+def make_header(store_id: bytes, number: int, content: bytes) -> bytes:
+    """Return the header of a batch. The second checksum confirms that a bit was corrected by means of the first."""
+    prefix = PREFIX.pack(store_id, number, len(content))
+    return prefix + CHECKSUMS.pack(crc32(content, crc32(prefix)), adler32(content, adler32(prefix)))
 
 
 class Found(NamedTuple):
@@ -243,37 +270,90 @@ def read_journal(directory: Path) -> list[Found]:
     A batch that was being written when the server or its power failed is not there: nobody was told that it is stored.
     To miss nothing, read the journal before the database.
     """
-    return sorted(found for name in NAMES for found in read_file(directory / name))
+    found: dict[tuple[bytes, int], Found] = {}
+    for batch in read_files(directory):
+        found.setdefault((batch.store_id, batch.number), batch)
+    last = max((number for _, number in found), default=0)
+    # A batch up to the last one that the first read has missed was in its file before the second read.
+    for batch in read_files(directory):
+        if batch.number <= last:
+            found.setdefault((batch.store_id, batch.number), batch)
+    return sorted(found.values())
 
 
-def choose_unfolded(found: Sequence[Found], store_id: bytes, folded: int) -> list[Batch]:
-    """Return the batches that a database does not hold yet. Raises an error if one of them is missing."""
-    chosen = [batch for batch in found if batch.store_id == store_id and batch.number > folded]
-    for expected, batch in enumerate(chosen, start=folded + 1):
+def read_files(directory: Path) -> Iterator[Found]:
+    for name in NAMES:
+        yield from read_file(directory / name)
+
+
+def choose_unfolded(found: Sequence[Found], position: Position) -> list[Batch]:
+    """Return the batches that a database does not hold yet. Raises an error if something is missing."""
+    batches = [
+        Batch(batch.number, decode_content(batch.content)) for batch in found if batch.store_id == position.store_id
+    ]
+    chosen = [batch for batch in batches if batch.number > position.folded]
+    for expected, batch in enumerate(chosen, start=position.folded + 1):
         if batch.number != expected:
             raise StoreUnusable(
-                f"the journal is damaged: batch {expected} is missing, although there are later ones; restore a backup "
-                "with `mainstem restore`"
+                f"the journal or the write-ahead log is damaged: batch {expected} is missing, although there are later "
+                "ones; restore a backup with `mainstem restore`"
             )
-    return [Batch(batch.number, decode_content(batch.content)) for batch in chosen]
+    if any(batch.content.erasures > position.erasures for batch in batches):
+        raise StoreUnusable(
+            "the write-ahead log is damaged: data that was erased is there again; restore a backup with `mainstem "
+            "restore`"
+        )
+    return chosen
 
 
 def read_file(path: Path) -> Iterator[Found]:
+    """Yield every complete batch in a file, even those after damage or of an earlier use of the file."""
     try:
-        data = path.read_bytes()
+        data = memoryview(path.read_bytes())
     except FileNotFoundError:
         return
     at = 0
+    expected = True
     previous: Found | None = None
     while at + HEADER.size <= len(data):
-        store_id, number, size, expected = HEADER.unpack_from(data, at)
-        found = Found(number, store_id, data[at + HEADER.size : at + HEADER.size + size])
-        follows = previous is None or (number == previous.number + 1 and store_id == previous.store_id)
-        if not follows or len(found.content) != size or checksum(number, found.content) != expected:
-            return
-        yield found
-        previous = found
-        at += whole_blocks(HEADER.size + size)
+        header, rest = bytes(data[at : at + HEADER.size]), data[at + HEADER.size :]
+        found = read_batch(header, rest)
+        if found is None and expected:
+            found = correct_batch(header, rest, previous)
+            if found is not None:
+                logger.warning("one bit of batch %d in the journal had changed and was corrected", found.number)
+        if found is not None:
+            yield found
+        expected, previous = found is not None, found
+        at += BLOCK_BYTES if found is None else whole_blocks(HEADER.size + len(found.content))
+
+
+def read_batch(header: bytes, rest: memoryview) -> Found | None:
+    """Return the batch with this header; None if the header or the content that follows is not intact."""
+    store_id, number, size, *_ = HEADER.unpack(header)
+    content = bytes(rest[:size])
+    if number == 0 or len(content) != size or header != make_header(store_id, number, content):
+        return None
+    return Found(number, store_id, content)
+
+
+def correct_batch(header: bytes, rest: memoryview, previous: Found | None) -> Found | None:
+    """Return the batch after another one, if it is intact but for one bit."""
+
+    def may_follow(header: bytes) -> bool:
+        store_id, number, *_ = HEADER.unpack(header)
+        return previous is None or (store_id, number) == (previous.store_id, previous.number + 1)
+
+    for bit in range(8 * HEADER.size):
+        flipped = flip_bit(header, bit)
+        if may_follow(flipped) and (found := read_batch(flipped, rest)) is not None:
+            return found
+    _, _, size, crc, _ = HEADER.unpack(header)
+    if size > len(rest) or not may_follow(header):
+        return None
+    content = bytes(rest[:size])
+    flipped_bit = find_flipped_bit(crc32(content, crc32(header[: PREFIX.size])) ^ crc, size)
+    return None if flipped_bit is None else read_batch(header, memoryview(flip_bit(content, flipped_bit)))
 
 
 def remove_journal(directory: Path) -> None:

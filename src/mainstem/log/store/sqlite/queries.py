@@ -23,7 +23,7 @@ from mainstem.log.records import (
     Record,
     TopicId,
 )
-from mainstem.log.store.sqlite.journal import StateRow
+from mainstem.log.store.sqlite.journal import Position, StateRow
 
 T = TypeVar("T")
 COLUMNS = 'committed_id, committed_at_us, kind, topic, "start", "end", messages, source, data'
@@ -138,16 +138,19 @@ def save_states(db: apsw.Connection, rows: Sequence[StateRow]) -> None:
             gone.append((space, name))
         else:
             kept.append((space, name, due_us, value))
-    for group in _groups(kept):
-        db.execute(_save_states(len(group)), [value for row in group for value in row])
+    insert_states(db, kept)
     if gone:
         db.executemany("DELETE FROM states WHERE space = ? AND name = ?", gone)
 
 
-def journal_position(db: apsw.Connection) -> tuple[int, bytes]:
-    """Return the last batch of the journal that the database holds, and the id that connects the two."""
-    folded, store_id = db.execute("SELECT folded, store_id FROM journal").get
-    return int(folded), bytes(store_id)
+def insert_states(db: apsw.Connection, rows: Sequence[tuple[int, str, int | None, bytes]]) -> None:
+    for group in _groups(rows):
+        db.execute(_save_states(len(group)), [value for row in group for value in row])
+
+
+def journal_position(db: apsw.Connection) -> Position:
+    store_id, folded, erasures = db.execute("SELECT store_id, folded, erasures FROM journal").get
+    return Position(bytes(store_id), int(folded), int(erasures))
 
 
 def change_store_id(db: apsw.Connection) -> None:
@@ -156,6 +159,10 @@ def change_store_id(db: apsw.Connection) -> None:
 
 def set_folded(db: apsw.Connection, number: int) -> None:
     db.execute("UPDATE journal SET folded = ?", (number,))
+
+
+def set_erasures(db: apsw.Connection, number: int) -> None:
+    db.execute("UPDATE journal SET erasures = ?", (number,))
 
 
 def load(db: apsw.Connection, keys: Sequence[Key]) -> dict[Key, State | None]:
@@ -175,6 +182,16 @@ def load(db: apsw.Connection, keys: Sequence[Key]) -> dict[Key, State | None]:
     return states
 
 
+def read_newest(db: apsw.Connection, records_max: int, bytes_max: int) -> None:
+    """Read the newest records completely, and discard them: an error shows that one of them is damaged."""
+    rows = db.execute("SELECT data FROM records ORDER BY committed_id DESC LIMIT ?", (records_max,))
+    for (data,) in rows:
+        bytes_max -= len(data)
+        if bytes_max < 0:
+            break
+    rows.close()
+
+
 def scan(db: apsw.Connection, space: Space[Any], prefix: str, after: str, limit: int) -> list[tuple[str, Any]]:
     rows = db.execute(
         "SELECT name, value FROM states WHERE space = ? AND name > ? AND name >= ? ORDER BY name LIMIT ?",
@@ -191,10 +208,11 @@ def scan(db: apsw.Connection, space: Space[Any], prefix: str, after: str, limit:
 
 def due(db: apsw.Connection, space: Space[Any], until_us: int, limit: int) -> list[tuple[int, str]]:
     """Return the times and names of the states that are due, the longest due first."""
-    return db.execute(
+    rows = db.execute(
         "SELECT due_us, name FROM states WHERE space = ? AND due_us <= ? ORDER BY due_us, name LIMIT ?",
         (space.number, until_us, limit),
-    ).fetchall()
+    )
+    return [(due_us, name) for due_us, name in rows]
 
 
 # Positions count bytes, so a page is a range of positions, and SQLite can join its data in one step without the
@@ -227,7 +245,8 @@ def read(db: apsw.Connection, topic: TopicId, start: int, until: int, bytes_max:
             row = db.execute(READ_ONE, (topic, start, until)).fetchone()
             return None if row is None else Chunk(*row)
     finally:
-        db.execute("COMMIT")
+        if db.in_transaction:  # some errors end it
+            db.execute("COMMIT")
     return Chunk(parts[0].start, parts[-1].end, b"".join(part.data for part in parts))
 
 

@@ -68,6 +68,10 @@ STEPS = [
     CREATE TABLE journal (folded INTEGER NOT NULL, store_id BLOB NOT NULL) STRICT;
     INSERT INTO journal VALUES (0, randomblob(8));
     """,
+    # The number of transactions that have erased records. The journal notes it too.
+    """
+    ALTER TABLE journal ADD COLUMN erasures INTEGER NOT NULL DEFAULT 0;
+    """,
 ]
 
 

@@ -11,7 +11,8 @@ from mainstem import limits
 from mainstem.errors import StoreTooNew, StoreUnusable
 from mainstem.log.records import Kind
 from mainstem.log.store.snapshot import Finding, StoreSnapshot
-from mainstem.log.store.sqlite.connections import BUSY_MS, STORE_NAME
+from mainstem.log.store.sqlite.checksums import find_damaged_pages, has_checksums, use_checksums
+from mainstem.log.store.sqlite.connections import BUSY_MS, STORE_NAME, require_known_format
 from mainstem.log.store.sqlite.errors import explain, explain_unusable
 from mainstem.log.store.sqlite.journal import Batch, Found, choose_unfolded, read_journal
 from mainstem.log.store.sqlite.queries import APPENDS, journal_position
@@ -25,6 +26,8 @@ def open_snapshot(path: Path, vfs: str | None = None) -> Iterator["SqliteSnapsho
         raise StoreUnusable(f"there is no store at {path}")
     # Before the database, so that what is folded meanwhile is in the snapshot. Copies with other names have no journal.
     found = read_journal(path.parent) if path.name == STORE_NAME else []
+    use_checksums()
+    require_known_format(path)
     try:
         db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY, vfs=vfs)
     except apsw.Error as error:
@@ -35,7 +38,7 @@ def open_snapshot(path: Path, vfs: str | None = None) -> Iterator["SqliteSnapsho
             raise StoreTooNew(
                 f"{path} has schema version {version}, but this mainstem only knows {len(STEPS)}: upgrade mainstem"
             )
-        yield SqliteSnapshot(db, found)
+        yield SqliteSnapshot(path, db, found)
     finally:
         db.close()
 
@@ -71,7 +74,8 @@ class SqliteSnapshot(StoreSnapshot):
     storage = "file"
     read_errors = (apsw.Error, UnicodeDecodeError)
 
-    def __init__(self, db: apsw.Connection, journal: Sequence[Found]) -> None:
+    def __init__(self, path: Path, db: apsw.Connection, journal: Sequence[Found]) -> None:
+        self.path = path
         self.db = db
         self._journal = journal
 
@@ -84,8 +88,7 @@ class SqliteSnapshot(StoreSnapshot):
         """Return what is in the journal of the store and not in this snapshot."""
         if not self.is_current:
             return []
-        folded, store_id = journal_position(self.db)
-        return choose_unfolded(self._journal, store_id, folded)
+        return choose_unfolded(self._journal, journal_position(self.db))
 
     def find_obstacle(self) -> None:
         if not self.is_current:
@@ -96,6 +99,8 @@ class SqliteSnapshot(StoreSnapshot):
 
     def check_storage(self) -> Iterator[Finding]:
         """Check pages, indexes and column types, and that the index by topic lists each append exactly once."""
+        for number in self.find_damaged_pages():
+            yield Finding("page", f"page {number} is damaged: its checksum is wrong")
         for (line,) in self.db.execute(f"PRAGMA integrity_check({limits.CHECK_FINDINGS_MAX})"):
             if line != "ok":
                 text = line.removeprefix("*** in database main ***").replace("\n", " ").strip()
@@ -108,6 +113,11 @@ class SqliteSnapshot(StoreSnapshot):
             yield Finding("place", f"the index lists record {committed_id} in topic {topic}, but it does not exist")
         for topic, committed_id, times in self.db.execute(MISPLACED):
             yield Finding("place", f"the index lists record {committed_id} of topic {topic} {times} times, not once")
+
+    def find_damaged_pages(self) -> Iterator[int]:
+        if has_checksums(self.db):
+            pages, page_bytes = (int(self.db.pragma(name)) for name in ("page_count", "page_size"))
+            yield from find_damaged_pages(self.path, pages, page_bytes)
 
     def find_extents(self, topics: Sequence[int]) -> dict[int, tuple[int, int]]:
         extents: dict[int, tuple[int, int]] = {}

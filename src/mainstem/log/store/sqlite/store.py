@@ -16,7 +16,7 @@ import apsw
 import msgspec
 
 from mainstem import limits
-from mainstem.errors import RETRY_AFTER, MainstemError, StoreFailed, StoreFull, StoreUnusable
+from mainstem.errors import RETRY_AFTER, MainstemError, StoreDamaged, StoreFailed, StoreFull, StoreUnusable
 from mainstem.log.commands import Key, Space, State
 from mainstem.log.records import RECORD_BYTES, Chunk, CommittedId, Counts, Extent, Outline, Record, TopicId
 from mainstem.log.store.base import UNKNOWN, Store
@@ -25,7 +25,7 @@ from mainstem.log.store.sqlite import queries
 from mainstem.log.store.sqlite.connections import STORE_NAME, DirectoryLock, open_reader
 from mainstem.log.store.sqlite.database import Database
 from mainstem.log.store.sqlite.direct import whole_blocks
-from mainstem.log.store.sqlite.errors import explain_directory, explain_unusable
+from mainstem.log.store.sqlite.errors import explain, explain_directory, explain_unusable, is_damage
 from mainstem.log.store.sqlite.journal import (
     NO_SPACE,
     REAL_DISK,
@@ -120,14 +120,15 @@ class SqliteStore(Store):
     def _recover(self) -> CommittedId:
         """Open the database, and fold what a server that did not stop in an orderly way has left in the journal."""
         found = read_journal(self.directory)
-        head, folded, store_id = self._database.open()
-        batches = choose_unfolded(found, store_id, folded)
+        head, position = self._database.open()
+        batches, folded = choose_unfolded(found, position), position.folded
         ids = [record.committed_id for batch in batches for record in batch.content.records]
         head = max([head, *ids])
         while batches:
             folded = self._database.fold(batches)
             batches = [batch for batch in batches if batch.number > folded]
-        self._journal = Journal(self.directory, store_id, folded, self._disk)
+        self._database.verify_newest()
+        self._journal = Journal(self.directory, position.store_id, folded, self._disk)
         return head
 
     async def close(self) -> None:
@@ -166,8 +167,11 @@ class SqliteStore(Store):
             self._readers.append(db)
         try:
             return job(db, *args)
-        except (apsw.CorruptError, apsw.NotADBError) as error:
-            raise StoreUnusable(f"cannot read {self.path}: {explain_unusable(error)}") from error
+        except (apsw.CorruptError, apsw.NotADBError, apsw.IOError) as error:
+            if not is_damage(error):
+                raise
+            logger.error("the store is damaged: %s", explain(error), exc_info=error)
+            raise StoreDamaged(f"the data cannot be read: {explain(error)}") from error
 
     # For the committer
 
@@ -215,9 +219,9 @@ class SqliteStore(Store):
         """
         self._require_sound()
         if sum([len(record.data) for record in records]) > limits.DIRECT_WRITE_BYTES_MAX:
-            content, encoded = await self._committing.run(_encode, changes, records)
+            content, encoded = await self._committing.run(_encode, changes, records, self._database.erasures)
         else:
-            content, encoded = _encode(changes, records)
+            content, encoded = _encode(changes, records, self._database.erasures)
         # On a nearly full disk only deletes come here.
         if not self._database.nearly_full and not self._database.has_room(self._recent.bytes + len(encoded)):
             return None
@@ -348,7 +352,10 @@ class SqliteStore(Store):
         older: Chunk | None = None
         if not recent or start < recent[0].start:
             until_older = min(until, recent[0].start) if recent else until
-            older = await self._read(queries.read, topic, start, until_older, bytes_max)
+            try:
+                older = await self._read(queries.read, topic, start, until_older, bytes_max)
+            except StoreDamaged:  # a single append may still be readable
+                older = await self._read(queries.read, topic, start, until_older, 0)
         if older is not None and (not recent or older.end != recent[0].start):
             return older
         run: list[Record] = []
@@ -432,8 +439,8 @@ class SqliteStore(Store):
         return await self._writer.run(self._database.erase, topic, until, limit)
 
 
-def _encode(changes: Mapping[Key, State | None], records: Sequence[Record]) -> tuple[Content, bytes]:
-    content = Content(queries.list_states(changes), records)
+def _encode(changes: Mapping[Key, State | None], records: Sequence[Record], erasures: int) -> tuple[Content, bytes]:
+    content = Content(queries.list_states(changes), records, erasures)
     return content, encode_content(content)
 
 

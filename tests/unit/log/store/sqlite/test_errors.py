@@ -40,7 +40,7 @@ async def test_a_data_directory_that_is_a_file_is_reported_as_such(tmp_path: Pat
     )
 
 
-async def test_a_corrupt_database_names_check_and_restore(tmp_path: Path) -> None:
+async def test_a_corrupt_database_names_check_and_repair(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path)
     await store.open()
     await store.close()
@@ -51,6 +51,6 @@ async def test_a_corrupt_database_names_check_and_restore(tmp_path: Path) -> Non
     with pytest.raises(StoreUnusable) as refusal:
         await SqliteStore(tmp_path).open()
     assert refusal.value.detail == (
-        f"cannot open {path}: the database file is corrupt; run `mainstem check` for details, and restore a backup "
-        "with `mainstem restore`"
+        f"cannot open {path}: the checksum of a page is wrong; run `mainstem check` for details, then "
+        "`mainstem repair` or `mainstem restore`"
     )

@@ -341,6 +341,7 @@ async def test_a_large_journal_is_checkpointed(tmp_path: Path, monkeypatch: pyte
         writing = Writing(store)
         for _ in range(100):
             await writing.append(1, b"x" * 10_000).save()
+            await store.fold()
         # Without checkpoints it would hold more than 250 pages.
         assert (tmp_path / "mainstem.db-wal").stat().st_size < 100 * 4_096
         assert await data(store) == b"x" * 1_000_000
