@@ -94,6 +94,14 @@ async def test_a_broken_server_is_found(tmp_path: Path, seed: int, fault: Callab
         assert not outcome.violations or outcome.history is not None
 
 
+async def test_a_server_that_does_not_start_is_a_violation(tmp_path: Path) -> None:
+    outcome = await run_round(tmp_path, "1", lambda nemesis: True, None, sabotage.refuse_to_start)
+    (violation,) = outcome.violations
+    assert violation.rule == "does not start"
+    assert "exit code 3" in violation.detail
+    assert outcome.history is not None
+
+
 def test_the_command_runs_until_there_were_enough_kills() -> None:
     command = [sys.executable, "-m", "mainstem.testing.torture", "--kills", "3", "--seed", "1"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)

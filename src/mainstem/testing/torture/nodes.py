@@ -11,8 +11,8 @@ from mainstem.testing.server import ServerProcess
 from mainstem.testing.torture.clocks import SteerableClock, follow_clock
 from mainstem.testing.torture.proxy import Proxy
 
-FLAGS = ("--long-poll-ms", "400", "--page-bytes", "20000", "--log-level", "warning")
-"""Short waits and small pages, so that much happens within one life."""
+FLAGS = ("--long-poll-ms", "400", "--page-bytes", "20000", "--log-level", "warning", "--log-format", "json")
+"""Short waits and small pages, so that much happens within one life, and no greeting at the start of each."""
 
 
 class Node:

@@ -17,6 +17,7 @@ from mainstem.testing.history.checker import check_history
 from mainstem.testing.history.recorder import Recorder
 from mainstem.testing.history.violations import Violation
 from mainstem.testing.postgres import PostgresProcess
+from mainstem.testing.server import ServerNotReady
 from mainstem.testing.torture.events import PartitionReader, SyncWorker
 from mainstem.testing.torture.log import LogReader, read_whole_log
 from mainstem.testing.torture.nemesis import Nemesis
@@ -96,14 +97,24 @@ async def run_round(
                 Violation("traceback", node.stderr[-TRACEBACK_SHOWN:]) for node in nodes if "Traceback" in node.stderr
             ]
             outcome.lives = sum(node.lives for node in nodes)
-            outcome.calls = Counter(map(classify, recorder.calls))
             if not outcome.violations:
                 outcome.history = None
+    except* ServerNotReady as failures:
+        outcome.violations.append(Violation("does not start", _first(failures)[-TRACEBACK_SHOWN:]))
     finally:
+        outcome.calls = Counter(map(classify, recorder.calls))
         if outcome.history is not None:
             with outcome.history.open("wb") as file:
                 file.writelines(map(encode_call, recorder.calls))
     return outcome
+
+
+def _first(failures: BaseExceptionGroup[ServerNotReady]) -> str:
+    """Return the text of the first of some errors, which may be in groups."""
+    error: BaseException = failures
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return str(error)
 
 
 async def _attack(nemesis: Nemesis, enough: Callable[[Nemesis], bool], workers: Sequence[Worker]) -> None:
