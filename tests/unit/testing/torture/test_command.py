@@ -1,4 +1,5 @@
 import sys
+import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from tests.support.histories import Story
 
 
 @pytest.fixture
-def rounds(monkeypatch: pytest.MonkeyPatch) -> list[Outcome]:
+def rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Outcome]:
     """The outcomes of the rounds to come, in place of real ones."""
     outcomes: list[Outcome] = []
     seeds: list[str] = []
@@ -26,6 +27,7 @@ def rounds(monkeypatch: pytest.MonkeyPatch) -> list[Outcome]:
         return outcomes.pop(0)
 
     monkeypatch.setattr(command, "run_round", run_round)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(sys, "setswitchinterval", lambda seconds: None)
     return outcomes
 
