@@ -42,7 +42,14 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 # The folders that take longest begin first, so that no worker is still busy when the others have nothing left.
-FIRST = ("tests/conformance/", "tests/pipeline/", "tests/spark/", "tests/postgres/", "tests/official_clients/")
+FIRST = (
+    "tests/conformance/",
+    "tests/pipeline/",
+    "tests/spark/",
+    "tests/postgres/",
+    "tests/official_clients/",
+    "tests/torture/",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -228,6 +228,9 @@ READERS: Final = 2
 """Threads that read the embedded store; more would only queue on the same cores."""
 UNMERGED_APPENDS_MAX: Final = 4_096
 """Appends in the small index before they are merged into the large one: about 15 pages, which one commit can write."""
+LOCK_WAIT_S_MAX: Final = 5.0
+"""How long a starting server waits for the lock of a killed one: a process that it was just starting may hold it for a
+moment."""
 JOURNAL_STEP_BYTES: Final = 256 * KIB
 """By how much a file of the journal grows at once: growing is slow."""
 DIRECT_WRITE_BYTES_MAX: Final = 1024 * KIB

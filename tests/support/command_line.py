@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.support import forks
+from mainstem.testing import forks
 
 # The same entry point as the `mainstem` script, run by this interpreter.
 COMMAND = [sys.executable, "-c", "from mainstem.cli import main; main(prog_name='mainstem')"]

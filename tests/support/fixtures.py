@@ -14,11 +14,11 @@ import pytest
 from mainstem import limits
 from mainstem.server.app import wall_clock_us
 from mainstem.server.settings import Settings
+from mainstem.testing import forks
 from mainstem.testing.clock import FakeClock
 from mainstem.testing.plugin import StartServer
 from mainstem.testing.server import ServerProcess
 from mainstem.testing.server_thread import ServerThread
-from tests.support import forks
 from tests.support.command_line import Shell
 from tests.support.log_client import LogClient
 from tests.support.sync_peers import fresh

@@ -80,7 +80,7 @@ class WebhookClient:
     def __init__(self, *, allow_local: bool, resolve: Resolve = resolve) -> None:
         self.allow_local = allow_local
         self._resolve = resolve
-        self._tls = ssl.create_default_context()
+        self._tls: ssl.SSLContext | None = None
 
     async def call(self, url: str, body: bytes, signature: str) -> WebhookResponse:
         """POST a wake and return the response. Raise `WebhookFailed` for any failure, within a bounded time."""
@@ -98,6 +98,8 @@ class WebhookClient:
         secure = parts.scheme == "https"
         port = parts.port or (443 if secure else 80)
         address = await self._choose_address(host, port)
+        if secure and self._tls is None:  # loading all certificates takes longer than the rest of a server's start
+            self._tls = await asyncio.to_thread(ssl.create_default_context)
         reader, writer = await asyncio.open_connection(
             address,
             port,

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import IO
@@ -30,10 +30,19 @@ class ForkedCommand:
     stdout: IO[bytes] | None = None
 
     def __init__(
-        self, arguments: Sequence[str], *, env: Mapping[str, str], cwd: Path, stdin: int, stdout: int, stderr: int
+        self,
+        arguments: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        cwd: Path,
+        stdin: int,
+        stdout: int,
+        stderr: int,
+        prepare: Callable[[], None] | None = None,
     ) -> None:
+        """`prepare` is called in the new process before anything else; it must be picklable."""
         ends = [Connection(os.dup(number)) for number in (stdin, stdout, stderr)]
-        self._process = _context.Process(target=_run, args=(list(arguments), dict(env), str(cwd), ends))
+        self._process = _context.Process(target=_run, args=(list(arguments), dict(env), str(cwd), ends, prepare))
         self._process.start()
         for end in ends:
             end.close()
@@ -59,8 +68,13 @@ class ForkedCommand:
                 pass  # it has just ended
 
 
-def start_server(arguments: Sequence[str], stderr: IO[bytes], env: Mapping[str, str]) -> ForkedCommand:
-    """Start the server of a `ServerProcess`, in tests."""
+def start_server(
+    arguments: Sequence[str],
+    stderr: IO[bytes],
+    env: Mapping[str, str],
+    prepare: Callable[[], None] | None = None,
+) -> ForkedCommand:
+    """Start the server of a `ServerProcess`: assign this function to its `launch`."""
     reading, writing = os.pipe()
     try:
         with open(os.devnull, "rb") as nothing:
@@ -71,6 +85,7 @@ def start_server(arguments: Sequence[str], stderr: IO[bytes], env: Mapping[str, 
                 stdin=nothing.fileno(),
                 stdout=writing,
                 stderr=stderr.fileno(),
+                prepare=prepare,
             )
     finally:
         os.close(writing)
@@ -110,7 +125,13 @@ def _read(file: IO[bytes]) -> bytes:
     return os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0)
 
 
-def _run(arguments: list[str], environment: dict[str, str], directory: str, ends: list[Connection]) -> None:
+def _run(
+    arguments: list[str],
+    environment: dict[str, str],
+    directory: str,
+    ends: list[Connection],
+    prepare: Callable[[], None] | None,
+) -> None:
     """In the new process, reproduce the state of a freshly started program."""
     for number, end in enumerate(ends):
         os.dup2(end.fileno(), number)
@@ -122,6 +143,8 @@ def _run(arguments: list[str], environment: dict[str, str], directory: str, ends
     os.environ.update(environment)
     os.chdir(directory)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if prepare is not None:
+        prepare()
     from mainstem.cli import main
 
     main(arguments, prog_name="mainstem")

@@ -1,0 +1,176 @@
+"""The end of a stream only moves forwards: through its data, to its closure, and on to its next incarnation.
+
+So the offset, and after it whether the stream is closed, are one value that only grows. A client that asks for it gets
+at least what any client knew before. This one rule covers stale reads, a closed stream that opens again, and a deleted
+one that comes back with its old offsets.
+"""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
+from typing import NamedTuple
+
+from mainstem.streams.rules.offsets import Offset
+from mainstem.testing.history.calls import AnyCall, Append, Create, Delete, Head, Read
+from mainstem.testing.history.entries import Entries, Incarnation
+from mainstem.testing.history.times import Highest
+from mainstem.testing.history.violations import Violation
+
+NOT_FOUND = "stream_not_found"
+
+
+class Sight(NamedTuple):
+    """What a call says about the end of a stream."""
+
+    tail: Offset
+    closed: bool
+    exact: bool
+    """Whether it was the end while the call ran. If not, the end was at least here."""
+    call: AnyCall
+
+    @property
+    def level(self) -> tuple[Offset, bool]:
+        return self.tail, self.closed
+
+
+def sight_of(call: AnyCall) -> Sight | None:
+    """Return what a call says about the end of its stream, if it says anything."""
+    if call.end is None or not isinstance(call, Create | Append | Head | Read) or call.next is None:
+        return None
+    if isinstance(call, Create):
+        return Sight(call.next, False, exact=True, call=call)  # a PUT of an open stream conflicts with a closed one
+    if isinstance(call, Read):
+        return Sight(call.next, call.closed, exact=call.up_to_date and not call.live, call=call)
+    closes = isinstance(call, Append) and call.closes and call.accepted  # whatever the reply says about it
+    return Sight(call.next, call.closed or closes, exact=True, call=call)
+
+
+def check_tails(calls: Iterable[AnyCall], entries: Entries) -> Iterator[Violation]:
+    by_path: dict[str, list[AnyCall]] = defaultdict(list)
+    for call in calls:
+        if isinstance(call, Create | Append | Delete | Head | Read):
+            by_path[call.path].append(call)
+    for path, own in by_path.items():
+        sights = [sight for call in own if (sight := sight_of(call)) is not None]
+        yield from _check_growth(sights)
+        yield from _check_incarnations(path, own, sights, entries)
+        yield from _check_closure(path, own, sights, entries)
+        yield from _check_origins(path, sights, entries)
+
+
+def _check_growth(sights: list[Sight]) -> Iterator[Violation]:
+    highest = Highest((sight.call.latest, sight.level, sight) for sight in sights)
+    for sight in sights:
+        known = highest.before(sight.call.start) if sight.exact else None
+        if known is not None and sight.level < known[0]:
+            detail = f"the end is {_say(sight)}, although it was {_say(known[1])} before"
+            rule = "reopened" if sight.tail == known[1].tail else "stale end"
+            yield Violation(rule, detail, (known[1].call, sight.call))
+
+
+def _say(sight: Sight) -> str:
+    return f"{sight.tail}{', closed' if sight.closed else ''}"
+
+
+# Deletes
+
+
+def _check_incarnations(path: str, own: list[AnyCall], sights: list[Sight], entries: Entries) -> Iterator[Violation]:
+    alive = Highest((sight.call.latest, sight.tail.read_seq, sight) for sight in sights)
+    deletes = [call for call in own if isinstance(call, Delete)]
+    begun = entries.deletes.get(path, [])
+    dead = [
+        (delete.latest, known[0], delete)
+        for delete in deletes
+        if delete.accepted and (known := alive.before(delete.start)) is not None
+    ]
+    yield from _check_dead(path, sights, Highest(dead))
+    for call in own:
+        if call.refusal != NOT_FOUND:
+            continue
+        known = alive.before(call.start)
+        if known is not None and bisect_left(begun, call.latest) <= known[0]:
+            detail = f"{path!r} is missing, but nobody has deleted its incarnation {known[0]}"
+            yield Violation("vanished", detail, (known[1].call, call))
+    for sight in sights:
+        if sight.tail.read_seq > bisect_left(begun, sight.call.latest):
+            detail = (
+                f"{path!r} has incarnation {sight.tail.read_seq} after {bisect_left(begun, sight.call.latest)} deletes"
+            )
+            yield Violation("incarnation without a delete", detail, (sight.call,))
+    yield from _check_counts(path, own, sights)
+
+
+def _check_dead(path: str, sights: list[Sight], dead: Highest[Delete]) -> Iterator[Violation]:
+    for sight in sights:
+        gone = dead.before(sight.call.start)
+        if gone is not None and sight.tail.read_seq <= gone[0]:
+            detail = f"{path!r}: incarnation {sight.tail.read_seq} was deleted before"
+            yield Violation("deleted but alive", detail, (gone[1], sight.call))
+
+
+def _check_counts(path: str, own: list[AnyCall], sights: list[Sight]) -> Iterator[Violation]:
+    """Each incarnation is created once, and deleted once."""
+    created: dict[int, AnyCall] = {}
+    for call in own:
+        if isinstance(call, Create) and call.accepted and call.new and call.next is not None:
+            other = created.setdefault(call.next.read_seq, call)
+            if other is not call:
+                yield Violation("created twice", f"{path!r}: incarnation {call.next.read_seq}", (other, call))
+    deleted = [call for call in own if isinstance(call, Delete) and call.accepted]
+    existed = 1 + max((sight.tail.read_seq for sight in sights), default=-1)
+    # A PUT without an answer may have created one more.
+    existed += sum(isinstance(call, Create) and call.end is None for call in own)
+    if len(deleted) > existed:
+        yield Violation("deleted twice", f"{path!r} was deleted {len(deleted)} times", tuple(deleted))
+
+
+# Closure
+
+
+def _check_closure(path: str, own: list[AnyCall], sights: list[Sight], entries: Entries) -> Iterator[Violation]:
+    closes = sorted(call.start for call in own if isinstance(call, Append) and call.closes and not call.refused)
+    ends: dict[int, Sight] = {}
+    for sight in sights:
+        if not sight.closed:
+            continue
+        if not closes or closes[0] >= sight.call.latest:
+            yield Violation("closed by nobody", f"{path!r} is closed, but nobody closed it", (sight.call,))
+        known = ends.setdefault(sight.tail.read_seq, sight)
+        if known.tail != sight.tail:
+            yield Violation(
+                "append after close",
+                f"{path!r} is closed at {known.tail} and at {sight.tail}",
+                (known.call, sight.call),
+            )
+    for sight in sights:
+        end = ends.get(sight.tail.read_seq)
+        if end is not None and sight.tail > end.tail:
+            detail = f"{path!r} was closed at {end.tail}, but reaches {sight.tail}"
+            yield Violation("append after close", detail, (end.call, sight.call))
+    for read_seq, end in ends.items():
+        for position, entry in entries.streams.get(Incarnation(path, read_seq), {}).items():
+            if position >= end.tail.position:
+                detail = f"{path!r} was closed at {end.tail}, but holds {entry.name!r} at {position}"
+                yield Violation("append after close", detail, (end.call, *entry.proof))
+
+
+# What the end consists of
+
+
+def _check_origins(path: str, sights: list[Sight], entries: Entries) -> Iterator[Violation]:
+    """Everything before an end was sent before a client saw the end."""
+    sent: dict[int, tuple[list[int], list[float]]] = {}
+    for sight in sights:
+        read_seq, position = sight.tail
+        if read_seq not in sent:
+            found = sorted(
+                (at, entry.sent) for at, entry in entries.streams.get(Incarnation(path, read_seq), {}).items()
+            )
+            sent[read_seq] = [at for at, _ in found], list(accumulate((start for _, start in found), max))
+        positions, starts = sent[read_seq]
+        at = bisect_left(positions, position)
+        if at and starts[at - 1] >= sight.call.latest:
+            detail = f"{path!r} reached {sight.tail} before all of its messages were sent"
+            yield Violation("end from the future", detail, (sight.call,))
