@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from textwrap import indent
 
 from mainstem.testing.simulation.runner import LIVES, Verdict, run_seed
 
@@ -32,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     seconds = time.monotonic() - began
     about = f"{len(options.seeds):,} seeds, {lives:,} lives, {calls:,} calls in {seconds:.0f} s"
     result = f"{len(failed):,} failed" if failed else "all passed"
-    print(f"{about} ({lives / seconds:.0f} lives per second): {result}")
+    print(f"{about} ({lives / max(seconds, 0.001):.0f} lives per second): {result}")
     return FAILED if failed else 0
 
 
@@ -72,8 +73,9 @@ def run_seeds(seeds: Sequence[int], lives: int, jobs: int) -> Iterator[Verdict]:
 def describe(verdict: Verdict) -> str:
     problems = [problem[:SHOWN_CHARACTERS] for problem in verdict.problems[:SHOWN_PROBLEMS]]
     more = len(verdict.problems) - len(problems)
-    lines = [f"seed {verdict.seed} failed:", *problems, *([f"... and {more} more"] if more else [])]
-    return "\n".join(line.replace("\n", "\n  ") for line in "\n  ".join(lines).split("\n"))
+    if more:
+        problems.append(f"... and {more} more")
+    return "\n".join([f"seed {verdict.seed} failed:", *(indent(problem, "  ") for problem in problems)])
 
 
 def show(verdict: Verdict) -> int:
