@@ -19,10 +19,12 @@ from mainstem.log.store import SqliteStore
 from mainstem.log.store.sqlite.bit_flips import flip_bit
 from mainstem.log.store.sqlite.connections import STORE_NAME, open_reader
 from mainstem.log.store.sqlite.errors import is_damage
-from mainstem.log.store.sqlite.journal import NAMES
+from mainstem.log.store.sqlite.journal import NAMES, decode_content, read_journal
+from mainstem.log.store.sqlite.queries import journal_position
 from mainstem.log.store.sqlite.snapshot import open_snapshot
 from mainstem.testing.plugin import StartServer
 from tests.cli.stores import fill
+from tests.support.http_requests import TEXT, ask
 
 MEMORY = Path("/dev/shm")
 FLIPS = 10_000
@@ -48,9 +50,23 @@ def make_store(start_server: StartServer, ending: str) -> Path:
     fill(server, lambda: open_snapshot(path))
     if ending == "stopped":
         server.terminate()
-    else:
+        return server.data
+    while True:
+        assert ask(server, "POST", "/v1/stream/plain", b"the last line\n", TEXT).status == 204
         server.kill()
-    return server.data
+        if has_noted_erasures(server.data):
+            return server.data
+        server.restart()
+
+
+def has_noted_erasures(directory: Path) -> bool:
+    """Return whether the last batch came after the last erasure. An erasure after it may be undone: it is repeated."""
+    noted = max(decode_content(found.content).erasures for found in read_journal(directory))
+    db = open_reader(directory / STORE_NAME, None)
+    try:
+        return journal_position(db).erasures == noted
+    finally:
+        db.close()
 
 
 def copy_store(source: Path, target: Path) -> None:

@@ -76,7 +76,10 @@ STEPS = [
 
 
 def migrate(db: apsw.Connection) -> None:
-    """Bring the file to the current version, each step in its own transaction."""
+    """Bring the file to the current version, each step in its own transaction.
+
+    The steps do not stay in the write-ahead log: if SQLite undid them because of damage, the store would look new.
+    """
     version = int(db.pragma("user_version"))
     if version > len(STEPS):
         raise StoreTooNew(
@@ -87,3 +90,5 @@ def migrate(db: apsw.Connection) -> None:
             db.execute(step)
             db.pragma("user_version", number)
             db.pragma("application_id", APPLICATION_ID)
+    if version < len(STEPS):
+        db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
