@@ -4,14 +4,14 @@ from mainstem.testing.simulation import __main__ as command
 from mainstem.testing.simulation.runner import Verdict
 
 
+def run(seed, lives, *, keep_trace=True):
+    """Let every third seed fail, without running any."""
+    problems = ("lost message: it is not there\n  the call that shows it",) * (6 if seed % 3 == 0 else 0)
+    return Verdict(seed, problems, ("0.000000 life 1 begins",), lives + 1, 10)
+
+
 @pytest.fixture(autouse=True)
 def run_nothing(monkeypatch):
-    """Let every third seed fail, without running any."""
-
-    def run(seed, lives, *, keep_trace=True):
-        problems = ("lost message: it is not there\n  the call that shows it",) * (6 if seed % 3 == 0 else 0)
-        return Verdict(seed, problems, ("0.000000 life 1 begins",), lives + 1, 10)
-
     monkeypatch.setattr(command, "run_seed", run)
 
 
