@@ -49,6 +49,7 @@ FIRST = (
     "tests/postgres/",
     "tests/official_clients/",
     "tests/torture/",
+    "tests/simulation/",
 )
 
 

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from random import Random, SystemRandom
 from typing import Any, Protocol, TypeVar
 
 from mainstem import limits
@@ -16,6 +17,7 @@ from mainstem.log.store.base import HeadMoved, Store
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 Clock = Callable[[], int]
+SECURE_RANDOM = SystemRandom()
 
 
 class FutureLike(Protocol):
@@ -38,10 +40,12 @@ Observer = Callable[[Mapping[Key, State | None], Sequence[Record]], None]
 class CommitLog:
     """The only writer of the log. `submit` returns once the command's outcome is durable."""
 
-    def __init__(self, store: Store, live: Live, clock_us: Clock) -> None:
+    def __init__(self, store: Store, live: Live, clock_us: Clock, random: Random = SECURE_RANDOM) -> None:
         self.store = store
         self.live = live
         self.clock_us = clock_us
+        self.random = random
+        """Where everything that uses the log draws its random values, including secrets."""
         self.observers: list[Observer] = []
         self.resets: list[Callable[[], None]] = []
         """Called when changes by other nodes may have been missed, so that everything must be looked at again."""

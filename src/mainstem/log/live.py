@@ -39,7 +39,8 @@ class Topic:
         self.version = 0
         """Grows with every wake-up. Read it before the state, then wait until it differs."""
         self._chunks: deque[Chunk] = deque()
-        self.waiters: set[asyncio.Future[bool]] = set()
+        self.waiters: dict[asyncio.Future[bool], None] = {}
+        """Those who wait, the first one first."""
         self.groups: dict[Hashable, WakeableGroup] = {}
         """The groups of waiting readers, by what their readers have in common."""
         self.frames: dict[Hashable, Any] = {}
@@ -92,13 +93,13 @@ async def wait_for_change(topics: Sequence[Topic], seen: Sequence[int], timeout_
     timer = loop.call_later(timeout_s, wake_waiter, waiter)
     on_wait(waiter)
     for topic in topics:
-        topic.waiters.add(waiter)
+        topic.waiters[waiter] = None
     try:
         return await waiter or _have_changed(topics, seen)
     finally:
         timer.cancel()
         for topic in topics:
-            topic.waiters.discard(waiter)
+            topic.waiters.pop(waiter, None)
 
 
 def _have_changed(topics: Sequence[Topic], seen: Sequence[int]) -> bool:
@@ -148,11 +149,11 @@ class Live:
     def _wake(self, records: Sequence[Record]) -> None:
         """Keep the data of watched topics, and wake those who watch these topics or their tags."""
         topics = self._topics
-        woken: set[TopicId | str] = {WHOLE_LOG} if WHOLE_LOG in topics else set()
+        woken: dict[TopicId | str, None] = {WHOLE_LOG: None} if WHOLE_LOG in topics else {}
         for record in records:
             for tag in record.tags:
                 if tag in topics:
-                    woken.add(tag)
+                    woken[tag] = None
             topic = topics.get(record.topic)
             if topic is None:
                 continue
@@ -162,7 +163,7 @@ class Live:
                 self._size += topic.size - before
                 self._recent[record.topic] = None
                 self._recent.move_to_end(record.topic)
-            woken.add(record.topic)
+            woken[record.topic] = None
         for name in woken:
             topics[name].wake()
         while self._size > limits.HOT_BYTES_MAX or len(self._recent) > limits.TOPICS_HOT_MAX:

@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, MutableMapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from random import Random
 from typing import Any, Unpack
 from urllib.parse import quote
 
@@ -11,7 +12,7 @@ from mainstem.access import EVERYBODY, Identity
 from mainstem.errors import MainstemError, NotFound, SettingsError, Unavailable
 from mainstem.http.asgi import Headers, Receive, Scope, Send
 from mainstem.http.responses import PREFLIGHT_HEADERS, make_private_response, respond, respond_problem
-from mainstem.log.commit import CommitLog
+from mainstem.log.commit import SECURE_RANDOM, CommitLog
 from mainstem.log.live import Live
 from mainstem.log.store import MemoryStore, SqliteStore, Store
 from mainstem.log.store.base import UNKNOWN
@@ -122,6 +123,8 @@ class Mainstem:
         *,
         store: Store | None = None,
         clock_us: Callable[[], int] = wall_clock_us,
+        random: Random = SECURE_RANDOM,
+        webhooks: WebhookClient | None = None,
         validate: Validator | None = None,
         guard_hosts: bool = False,
     ) -> None:
@@ -133,6 +136,8 @@ class Mainstem:
         self.gate = open_gate(settings, clock_us)
         self.store = store or open_store(settings)
         self.clock_us = clock_us
+        self.random = random
+        self._webhooks = webhooks
         self.validate = validate
         self._guard_hosts = guard_hosts
         self.endpoints: Endpoints | None = None
@@ -152,7 +157,7 @@ class Mainstem:
         async with AsyncExitStack() as stack:
             await self.store.open()
             stack.push_async_callback(self.store.close)
-            log = CommitLog(self.store, self.live, self.store.clock(self.clock_us))
+            log = CommitLog(self.store, self.live, self.store.clock(self.clock_us), self.random)
             log.start()
             stack.push_async_callback(log.stop)
             if self.gate is not None and self.gate.authenticator is not None:
@@ -170,7 +175,8 @@ class Mainstem:
         reaper = Reaper(streams)
         reaper.start()
         stack.push_async_callback(reaper.stop)
-        dispatcher = Dispatcher(log, WebhookClient(allow_local=settings.allow_local_webhooks))
+        webhooks = self._webhooks or WebhookClient(allow_local=settings.allow_local_webhooks)
+        dispatcher = Dispatcher(log, webhooks)
         await dispatcher.start()
         stack.push_async_callback(dispatcher.stop)
         hub = Hub(log)

@@ -17,13 +17,17 @@ class Receiver(Protocol):
     def offer(self, record: Record, message: Send) -> None: ...
 
 
+Receivers = dict[Receiver, None]
+"""Those who subscribe, the first one first."""
+
+
 class Hub:
     def __init__(self, log: CommitLog) -> None:
         self.log = log
         self.head: int = log.store.head
         """The committed id up to which all events have been offered to the connections."""
         self.draft_quota = DraftQuota()
-        self._by_partition: dict[str, set[Receiver]] = {}
+        self._by_partition: dict[str, Receivers] = {}
 
     def start(self) -> None:
         self.head = self.log.store.head
@@ -34,13 +38,13 @@ class Hub:
 
     def subscribe(self, receiver: Receiver, partitions: Sequence[str]) -> None:
         for name in partitions:
-            self._by_partition.setdefault(name, set()).add(receiver)
+            self._by_partition.setdefault(name, {})[receiver] = None
 
     def unsubscribe(self, receiver: Receiver, partitions: Sequence[str]) -> None:
         for name in partitions:
             receivers = self._by_partition.get(name)
             if receivers is not None:
-                receivers.discard(receiver)
+                receivers.pop(receiver, None)
                 if not receivers:
                     del self._by_partition[name]
 
@@ -52,14 +56,14 @@ class Hub:
 
     def _offer(self, record: Record) -> None:
         tags = record.tags
-        receivers = self._by_partition.get(tags[0], set()) if len(tags) == 1 else self._union(tags)
+        receivers = self._by_partition.get(tags[0], {}) if len(tags) == 1 else self._union(tags)
         if receivers:
             message = broadcast(record)
             for receiver in receivers:
                 receiver.offer(record, message)
 
-    def _union(self, tags: Sequence[str]) -> set[Receiver]:
-        found: set[Receiver] = set()
+    def _union(self, tags: Sequence[str]) -> Receivers:
+        found: Receivers = {}
         for name in tags:
-            found |= self._by_partition.get(name, set())
+            found |= self._by_partition.get(name, {})
         return found

@@ -31,7 +31,7 @@ class SyncSocket:
         self.options = SessionOptions(implicit_subscriptions, uuids_only)
         self.core_options = SessionOptions(implicit_subscriptions=True, uuids_only=uuids_only)
         self.pages = PageReader(hub.log)
-        self._open: set[SyncConnection] = set()
+        self._open: dict[SyncConnection, None] = {}
         self._flusher = Flusher()
 
     def release(self) -> None:
@@ -54,7 +54,7 @@ class SyncSocket:
             validate=self.validate,
             options=self.core_options if core else self.options,
         )
-        self._open.add(connection)
+        self._open[connection] = None
         writing = asyncio.create_task(send_queue.run())
         reading = asyncio.create_task(self._read(connection, receive))
         watching = asyncio.create_task(self._watch_deadlines(connection))
@@ -64,7 +64,7 @@ class SyncSocket:
             if connection.closing.done() and not writing.done():
                 await self._close(connection, send)
         finally:
-            self._open.discard(connection)
+            self._open.pop(connection, None)
             connection.close()
             for task in (reading, writing, watching):
                 task.cancel()

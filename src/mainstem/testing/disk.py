@@ -19,9 +19,10 @@ import errno
 import itertools
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from random import Random
 from types import TracebackType
 from typing import Self
 
@@ -33,6 +34,7 @@ from mainstem.log.store.sqlite.journal import Disk, JournalFile
 
 _numbers = itertools.count(1)
 
+SECTOR_BYTES = 512  # no disk tears a write within a sector
 HELD_S_MAX = 30.0  # a test that forgets to release a sync should fail, not hang
 
 
@@ -40,13 +42,13 @@ class Image:
     """One file as it would be after a power failure: what was synced, and nothing else."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self.synced = bytearray(path.read_bytes() if path.exists() else b"")
         self._pending: list[tuple[int, bytes | None]] = []  # writes at an offset; None truncates the file there
 
     def write(self, offset: int, size: int) -> None:
         """Note what was written to the file. It is read there, because SQLite adds checksums below this disk."""
-        with self._path.open("rb") as file:
+        with self.path.open("rb") as file:
             file.seek(offset)
             self._pending.append((offset, file.read(size)))
 
@@ -55,12 +57,51 @@ class Image:
 
     def sync(self) -> None:
         for offset, data in self._pending:
-            if data is None:
-                del self.synced[offset:]
-            else:
-                self.synced.extend(bytes(max(0, offset - len(self.synced))))
-                self.synced[offset : offset + len(data)] = data
+            _change(self.synced, offset, data)
         self._pending.clear()
+
+    def survive(self, random: Random) -> bytes:
+        """Return the file as a power failure may leave it: what was synced, and any part of what was written since."""
+        content = bytearray(self.synced)
+        self._write_some(content, random)
+        return bytes(content)
+
+    def fail_sync(self, random: Random) -> None:
+        """Forget what was written since the last sync, except for any part of it: a later sync does not try again."""
+        self._write_some(self.synced, random)
+        self._pending.clear()
+
+    def _write_some(self, content: bytearray, random: Random) -> None:
+        for offset, data in self._pending:
+            sectors: list[tuple[int, bytes | None]] = [(offset, None)] if data is None else [*_split(offset, data)]
+            match random.choice(("all", "none", "beginning", "some", "all but one")):
+                case "none":
+                    sectors = []
+                case "beginning":
+                    del sectors[random.randrange(len(sectors) + 1) :]
+                case "all but one":
+                    del sectors[random.randrange(len(sectors))]
+                case "some":
+                    sectors = [sector for sector in sectors if random.random() < 0.5]
+            for sector in sectors:
+                _change(content, *sector)
+
+
+def _split(offset: int, data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the parts of a write that are in different sectors."""
+    at = 0
+    while at < len(data):
+        end = at + SECTOR_BYTES - (offset + at) % SECTOR_BYTES
+        yield offset + at, data[at:end]
+        at = end
+
+
+def _change(content: bytearray, offset: int, data: bytes | None) -> None:
+    if data is None:
+        del content[offset:]
+    else:
+        content.extend(bytes(max(0, offset - len(content))))
+        content[offset : offset + len(data)] = data
 
 
 class FaultyDisk(apsw.VFS, Disk):
@@ -76,15 +117,15 @@ class FaultyDisk(apsw.VFS, Disk):
         self._syncs_left: int | None = None
         self._hold: threading.Event | None = None
         self._held = threading.Event()
-        self._images: dict[str, Image] = {}
+        self.images: dict[str, Image] = {}
         self.vfs = self.name
         use_checksums()
         super().__init__(self.name, base="")
 
-    def open_journal(self, path: Path) -> "_JournalFile":
-        return _JournalFile(self, path)
+    def open_journal(self, path: Path) -> "FaultyJournalFile":
+        return FaultyJournalFile(self, path)
 
-    def open_direct_writer(self) -> "_DirectWriter":
+    def open_direct_writer(self) -> DirectWriter:
         return _DirectWriter()
 
     def __enter__(self) -> Self:
@@ -128,7 +169,7 @@ class FaultyDisk(apsw.VFS, Disk):
         """Write the files into another directory as they would be found if the power failed now."""
         into.mkdir(parents=True, exist_ok=True)
         with self._changing:
-            for path, image in self._images.items():
+            for path, image in self.images.items():
                 (into / Path(path).name).write_bytes(image.synced)
 
     # Called by SQLite
@@ -139,7 +180,7 @@ class FaultyDisk(apsw.VFS, Disk):
     def xDelete(self, filename: str, syncdir: bool) -> None:
         super().xDelete(filename, syncdir)
         with self._changing:
-            self._images.pop(filename, None)
+            self.images.pop(filename, None)
 
     def excepthook(
         self, etype: type[BaseException] | None, evalue: BaseException | None, etraceback: TracebackType | None
@@ -148,9 +189,9 @@ class FaultyDisk(apsw.VFS, Disk):
 
     def image(self, path: str) -> Image:
         with self._changing:
-            if path not in self._images:
-                self._images[path] = Image(Path(path))
-            return self._images[path]
+            if path not in self.images:
+                self.images[path] = Image(Path(path))
+            return self.images[path]
 
     def write(self, image: Image | None, size: int, offset: int, do: Callable[[], None], full: Exception) -> None:
         """Write, or raise `full` if the disk is full."""
@@ -207,23 +248,29 @@ class _File(apsw.VFSFile):
         self._disk.sync(self._image, lambda: super(_File, self).xSync(flags), failure)
 
 
-class _JournalFile(JournalFile):
+class FaultyJournalFile(JournalFile):
     def __init__(self, disk: FaultyDisk, path: Path) -> None:
         super().__init__(path)
         self._disk = disk
         self._image = disk.image(str(path))
 
     def write(self, pieces: list[bytes], offset: int) -> None:
+        self.write_pieces(pieces, offset)
+        self.sync()
+
+    def write_pieces(self, pieces: Sequence[bytes], offset: int) -> None:
         """Write each piece on its own, so that the disk can be full after the first."""
         full = OSError(errno.ENOSPC, "No space left on device")
         for piece in pieces:
             self._disk.write(self._image, len(piece), offset, partial(super().write, [piece], offset), full)
             offset += len(piece)
+
+    def sync(self) -> None:
         self._disk.sync(self._image, lambda: None, OSError(errno.EIO, "Input/output error"))
 
     def cut(self, size: int) -> None:
-        self._disk.truncate(self._image, size, lambda: super(_JournalFile, self).cut(size))
-        self._disk.sync(self._image, lambda: None, OSError(errno.EIO, "Input/output error"))
+        self._disk.truncate(self._image, size, lambda: super(FaultyJournalFile, self).cut(size))
+        self.sync()
 
 
 class _DirectWriter(DirectWriter):
@@ -235,7 +282,7 @@ class _DirectWriter(DirectWriter):
         pass
 
     def write(self, file: DirectFile, pieces: Sequence[bytes], offset: int) -> "asyncio.Future[None]":
-        assert isinstance(file, _JournalFile)
+        assert isinstance(file, FaultyJournalFile)
         return asyncio.get_running_loop().run_in_executor(None, file.write, list(pieces), offset)
 
     def close(self) -> None:

@@ -55,10 +55,10 @@ class EdgeServer:
         self.runs_eagerly = runs_eagerly or _never
         self.message_bytes_max = message_bytes_max
         self.memory = MemoryBudget()
-        self.clients: set[Client] = set()
+        self.clients: dict[Client, None] = {}
         self.date_line = b""
         self.loop: asyncio.AbstractEventLoop
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._servers: list[asyncio.AbstractServer] = []
         self._ended = asyncio.Event()
         """Set whenever a connection or a task ends."""
@@ -96,7 +96,7 @@ class EdgeServer:
     # Called by connections
 
     def add(self, client: Client) -> None:
-        self.clients.add(client)
+        self.clients[client] = None
 
     def admit(self, address: tuple[str, int] | None) -> None:
         """Count a new connection, in total and for its address. Raises an error if there are too many."""
@@ -110,7 +110,7 @@ class EdgeServer:
             self.shares.release(name_address(address[0]), Share.CONNECTIONS)
 
     def remove(self, client: Client) -> None:
-        self.clients.discard(client)
+        self.clients.pop(client, None)
         self._ended.set()
 
     def serve(self, cycle: RequestCycle) -> Handler:
@@ -141,11 +141,11 @@ class EdgeServer:
         self._keep(self.loop.create_task(work))
 
     def _keep(self, task: asyncio.Task[None]) -> None:
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._forget)
 
     def _forget(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         self._ended.set()
 
     # Periodic work

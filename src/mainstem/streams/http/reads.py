@@ -200,7 +200,7 @@ class Reads:
         ]
 
     def _next_cursor(self, client: str | None) -> bytes:
-        return next_cursor(client, self.log.clock_us(), draw_cursor_jitter_s()).encode()
+        return next_cursor(client, self.log.clock_us(), draw_cursor_jitter_s(self.log.random)).encode()
 
 
 def _respond_with_page(page: CachedPage, about: PageHeaders, headers: Headers, extra: HeaderList) -> Response:

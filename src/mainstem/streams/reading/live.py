@@ -177,7 +177,7 @@ class SourceFeed:
     async def _encode_next(self, now_us: int) -> tuple[bytes, Offset, bool]:
         """Return the next events, the offset after them, and whether that is the end of the source."""
         page = await self.source.read(self._at, limits.SSE_EVENT_BYTES)
-        cursor = next_cursor(self._cursor, now_us, draw_cursor_jitter_s())
+        cursor = next_cursor(self._cursor, now_us, draw_cursor_jitter_s(self._log.random))
         if len(page.data) <= limits.ENCODE_INLINE_BYTES_MAX:
             events, end = _encode_page(self.source.content_type, page, cursor)
         else:

@@ -101,7 +101,7 @@ def token_seconds_left(scope: Scope, now_us: int) -> float:
 def draw_deadline(log: CommitLog, scope: Scope) -> float:
     """Return when an event stream ends, on the clock of the event loop."""
     # Without jitter, all readers of a popular stream would reconnect in the same second.
-    lifetime_s = min(add_jitter(limits.SSE_LIFETIME_S, 0.1), token_seconds_left(scope, log.clock_us()))
+    lifetime_s = min(add_jitter(log.random, limits.SSE_LIFETIME_S, 0.1), token_seconds_left(scope, log.clock_us()))
     return asyncio.get_running_loop().time() + lifetime_s
 
 

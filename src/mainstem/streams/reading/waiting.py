@@ -142,7 +142,7 @@ class ReaderGroup:
         self._key: Hashable = self
         self._task: asyncio.Task[None] | None = None
         topic.groups[self] = self
-        waiting.groups.add(self)
+        waiting.groups[self] = None
 
     @property
     def key(self) -> Hashable:
@@ -195,7 +195,7 @@ class ReaderGroup:
 
     def _dissolve(self) -> None:
         del self.topic.groups[self._key]
-        self._waiting.groups.discard(self)
+        self._waiting.groups.pop(self, None)
 
     def wake(self) -> None:
         self._woken = True
@@ -367,7 +367,7 @@ class WaitingReaders:
         self.live = live
         self.resume = resume
         """Continues a reader in a task, until it has caught up."""
-        self.groups: set[ReaderGroup] = set()
+        self.groups: dict[ReaderGroup, None] = {}
         self.loop: asyncio.AbstractEventLoop
         self._sweeps = False
 

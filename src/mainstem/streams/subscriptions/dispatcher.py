@@ -7,7 +7,6 @@ command, so its streams and its lease are durable before the worker is notified.
 
 import asyncio
 import logging
-import secrets
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from mainstem.errors import MainstemError, SubscriptionNotFound
 from mainstem.log.commands import Key, State
 from mainstem.log.commit import CommitLog
 from mainstem.log.records import Record
+from mainstem.streams.rules.base64url import encode_base64url
 from mainstem.streams.rules.offsets import Offset
 from mainstem.streams.states import STREAMS
 from mainstem.streams.subscriptions.core.model import LINKS, SUBSCRIPTIONS, Subscription, split_link, subscription_key
@@ -46,7 +46,7 @@ class Dispatcher:
         self._webhooks = WebhookSender(log, client, self.keys, self._acknowledge_all)
         self._changed = asyncio.Event()
         self._pending = PendingStreams(self._changed.set)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._was_leader = False
         self._changed_while_loading: set[Key] | None = None
         """The keys that changed during a load, whose states are newer than what the load finds."""
@@ -76,8 +76,8 @@ class Dispatcher:
 
     def _spawn(self, job: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(job)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
 
     async def _load(self) -> None:
         """Load all subscriptions and links, and check every stream once for new data."""
@@ -202,7 +202,8 @@ class Dispatcher:
             return
         since = self._pending.change_count
         candidates = await self._candidates(name)
-        woken = await self.log.submit(Wake(name, state.nonce, _new_wake_id(), candidates, state.config.wake_stream))
+        wake = Wake(name, state.nonce, self._new_wake_id(), candidates, state.config.wake_stream)
+        woken = await self.log.submit(wake)
         if woken is None:
             return
         self._pending.clear_pending(name, woken.up_to_date, since)
@@ -214,6 +215,9 @@ class Dispatcher:
         if state is None:
             raise SubscriptionNotFound(f"the subscription {name!r} does not exist")
         return await find_candidates(self.log.store, state, self._pending.paths(name)[: limits.WAKE_STREAMS_MAX])
+
+    def _new_wake_id(self) -> str:
+        return "w_" + encode_base64url(self.log.random.randbytes(16))
 
     # Requests of workers
 
@@ -234,7 +238,7 @@ class Dispatcher:
         await self._match_changes()  # so that the claim includes everything appended before it
         since = self._pending.change_count
         candidates = await self._candidates(name)
-        woken = await self.log.submit(Claim(name, state.nonce, worker, _new_wake_id(), candidates))
+        woken = await self.log.submit(Claim(name, state.nonce, worker, self._new_wake_id(), candidates))
         self._pending.clear_pending(name, woken.up_to_date, since)
         return woken, self.keys.token(name, woken.state)
 
@@ -322,7 +326,3 @@ class Dispatcher:
             for at in range(0, len(paths), limits.WAKE_STREAMS_MAX):
                 up_to_date = await find_up_to_date(self.log.store, state, paths[at : at + limits.WAKE_STREAMS_MAX])
                 self._pending.clear_pending(name, up_to_date, since)
-
-
-def _new_wake_id() -> str:
-    return "w_" + secrets.token_urlsafe(16)

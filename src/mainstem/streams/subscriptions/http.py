@@ -1,7 +1,6 @@
 """The control APIs under the reserved path `__ds`: subscriptions and webhook signing keys (protocol sections 6 and
 7)."""
 
-import secrets
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +27,7 @@ from mainstem.http.requests import decode_json, read_body, request_origin
 from mainstem.http.responses import CORS_HEADERS, JSON_CONTENT, respond, respond_json
 from mainstem.shares import Share
 from mainstem.streams.rules import paths
+from mainstem.streams.rules.base64url import encode_base64url
 from mainstem.streams.rules.offsets import Offset
 from mainstem.streams.subscriptions.core.model import (
     LINKS,
@@ -218,7 +218,7 @@ class ControlHttp:
         except BadRequest as error:
             raise InvalidSubscription(error.detail) from None
         require_all(identity, config, streams)
-        nonce = secrets.token_urlsafe(12)
+        nonce = encode_base64url(self.log.random.randbytes(12))
         with self._count_making(name, identity.name):
             new = await self.log.submit(PutSubscription(name, nonce, config, streams, base, identity.name))
         # An existing subscription may have been given more streams since, so the caller's rights are checked again.

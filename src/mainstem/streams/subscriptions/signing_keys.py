@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import secrets
 
 from mainstem import limits
 from mainstem.errors import MainstemError
@@ -23,8 +22,9 @@ class SigningKeys:
     async def ensure(self, *, rotate: bool = False) -> Keyring:
         """Return the keys, creating them or replacing an old signing key if necessary. With `rotate`, always replace
         it."""
+        random = self._log.random
         self.ring = await self._log.submit(
-            EnsureKeys(secrets.token_bytes(32), secrets.token_bytes(32), limits.SIGNING_KEY_US_MAX, rotate)
+            EnsureKeys(random.randbytes(32), random.randbytes(32), limits.SIGNING_KEY_US_MAX, rotate)
         )
         return self.ring
 

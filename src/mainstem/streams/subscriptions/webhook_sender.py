@@ -112,7 +112,7 @@ class WebhookSender:
     async def _postpone(self, name: str, state: Subscription, failure: WebhookFailed) -> None:
         assert state.wake_id is not None
         delay_s = min(limits.WEBHOOK_BACKOFF_S * 2**state.attempts, limits.WEBHOOK_BACKOFF_S_MAX)
-        delay_s = add_jitter(delay_s, 0.2)
+        delay_s = add_jitter(self._log.random, delay_s, 0.2)
         logger.info("webhook %s failed and will be retried in %.1f s: %s", name, delay_s, failure)
         at_us = self._log.clock_us() + int(delay_s * 1_000_000)
         try:

@@ -99,6 +99,9 @@ class DirectoryLock:
             os.close(self._file)
             self._file = None
 
+    def __del__(self) -> None:
+        self.release()
+
 
 def _try_lock(file: int) -> bool:
     try:

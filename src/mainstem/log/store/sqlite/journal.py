@@ -34,6 +34,7 @@ from mainstem.errors import StoreUnusable
 from mainstem.log.records import Record
 from mainstem.log.store.sqlite.bit_flips import find_flipped_bit, flip_bit
 from mainstem.log.store.sqlite.direct import BLOCK_BYTES, UNSUPPORTED, DirectWriter, open_direct, whole_blocks
+from mainstem.log.store.sqlite.writer import WriterThread
 from mainstem.private_files import PRIVATE, make_private
 
 logger = logging.getLogger(__name__)
@@ -135,7 +136,7 @@ def sync_path(path: Path) -> None:
 
 
 class Disk:
-    """How a store reaches its files. Tests replace it by a disk that fails."""
+    """How a store reaches its files, and on which threads. Tests replace it by a disk that fails."""
 
     vfs: str | None = None
     """The name of SQLite's VFS; None for the usual one."""
@@ -149,6 +150,10 @@ class Disk:
             return DirectWriter()
         except OSError:
             return None
+
+    def make_writer(self, name: str) -> WriterThread:
+        """Return what runs the jobs that write, off the event loop."""
+        return WriterThread(name)
 
 
 REAL_DISK: Final = Disk()

@@ -39,7 +39,6 @@ from mainstem.log.store.sqlite.journal import (
     remove_journal,
 )
 from mainstem.log.store.sqlite.recent import Recent
-from mainstem.log.store.sqlite.writer import WriterThread
 from mainstem.private_files import prepare_database
 
 logger = logging.getLogger(__name__)
@@ -56,9 +55,9 @@ class SqliteStore(Store):
         self._lock = DirectoryLock(self.directory)
         self._journal: Journal
         self._journal_broken: str | None = None
-        self._committing = WriterThread("mainstem-journal")
+        self._committing = disk.make_writer("mainstem-journal")
         self._database = Database(self.path, disk.vfs)
-        self._writer = WriterThread("mainstem-writer")
+        self._writer = disk.make_writer("mainstem-writer")
         self._reading = ThreadPoolExecutor(limits.READERS, "mainstem-reader")
         self._reader = threading.local()
         self._readers: list[apsw.Connection] = []
