@@ -349,6 +349,12 @@ EXPLANATIONS: Final = {
         _is_same_fork,
         [put(body=b"a"), fork(), fork(f"{OFFSET}0")],
     ),
+    "closing a deleted stream": Explanation(
+        (NODE,),
+        "Mainstem is right: a deleted stream that has forks is gone, and section 4.2 asks for 410. Node closes it.",
+        lambda difference: difference.step.header("stream-closed") is not None and _is_status(difference, [410], [204]),
+        [put(), fork(), DELETE, post(b"", stream_closed="true")],
+    ),
     "unknown kinds of reads": Explanation(
         (NODE,),
         "Mainstem is right: section 5.6 asks for 400 for invalid parameters, and Node ignores an unknown `live`.",

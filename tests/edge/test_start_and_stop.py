@@ -208,7 +208,7 @@ def test_a_data_directory_that_cannot_be_written_is_named():
 
 
 @pytest.mark.parametrize("kept", [4096, 3 * 4096, 12 * 4096], ids=["at the start", "soon", "when streams are read"])
-def test_a_corrupt_store_names_check_and_restore(start_server, kept):
+def test_a_corrupt_store_names_check_and_repair(start_server, kept):
     """It may be noticed when the file is opened, or only when the background work reads it."""
     server = start_server()
     for number in range(50):
@@ -220,7 +220,8 @@ def test_a_corrupt_store_names_check_and_restore(start_server, kept):
     said = refused("--data", str(server.data))
     assert str(path) in said
     assert said.endswith(
-        "the database file is corrupt; run `mainstem check` for details, and restore a backup with `mainstem restore`"
+        "the checksum of a page is wrong; run `mainstem check` for details, then `mainstem repair` or `mainstem "
+        "restore`"
     )
 
 

@@ -9,6 +9,7 @@ import msgspec
 
 from mainstem.log.commands import Space
 from mainstem.log.records import Kind
+from mainstem.log.store.sqlite.checksums import use_checksums
 from mainstem.streams.states import PRODUCERS, STREAMS
 from mainstem.sync.states import EVENT_IDS
 from mainstem.testing.server import ServerProcess
@@ -78,6 +79,7 @@ def opened(server: ServerProcess) -> Iterator[Store]:
     if server.running:
         server.terminate()
     (path,) = server.data.glob("*.db")
+    use_checksums()
     db = apsw.Connection(str(path))
     try:
         yield Store(db)

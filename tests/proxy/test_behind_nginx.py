@@ -62,7 +62,7 @@ def exchange(site, sent: bytes) -> list[int]:
                 received += piece
         except OSError:
             pass  # nginx closed the connection instead of reading everything, or waits for more
-    return [int(status) for status in re.findall(rb"(?m)^HTTP/1\.[01] (\d{3})", received)]
+    return [int(status) for status in re.findall(rb"HTTP/1\.[01] (\d{3}) ", received)]
 
 
 # Appends on connections that are then used for WebSockets
