@@ -8,7 +8,6 @@ import random
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import apsw
@@ -25,8 +24,8 @@ from mainstem.log.store.sqlite.snapshot import open_snapshot
 from mainstem.testing.plugin import StartServer
 from tests.cli.stores import fill
 from tests.support.http_requests import TEXT, ask
+from tests.support.quick_disks import PLAIN_DISK, make_quick_directory
 
-MEMORY = Path("/dev/shm")
 FLIPS = 10_000
 PARTS = 4
 FILES = [STORE_NAME, STORE_NAME + "-wal", *NAMES]
@@ -34,13 +33,9 @@ TABLES = ["records", "states", "tags", "places", "head"]
 
 
 @pytest.fixture
-def quick_disk(tmp_path: Path) -> Iterator[Path]:
-    """A directory in memory, if the system has one: every flip copies, opens and closes a store."""
-    if not MEMORY.is_dir():
-        yield tmp_path
-        return
-    with TemporaryDirectory(dir=MEMORY) as directory:
-        yield Path(directory)
+def quick_disk() -> Iterator[Path]:
+    with make_quick_directory() as directory:
+        yield directory
 
 
 def make_store(start_server: StartServer, ending: str) -> Path:
@@ -79,7 +74,7 @@ def copy_store(source: Path, target: Path) -> None:
 
 async def read_everything(directory: Path) -> dict[str, Any]:
     """Start on the store, and return all of its rows."""
-    store = SqliteStore(directory)
+    store = SqliteStore(directory, PLAIN_DISK)
     await store.open()
     db = open_reader(store.path, None)
     try:

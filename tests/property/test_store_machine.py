@@ -17,6 +17,7 @@ from mainstem.log.store import MemoryStore, SqliteStore, Store
 from mainstem.testing.loops import new_runner
 from mainstem.testing.store_contract import COUNTS, MUCH, NOTES, NOW_US, Count, Note, count, note
 from tests.support.examples import examples
+from tests.support.quick_disks import PLAIN_DISK
 
 pytestmark = pytest.mark.slow
 
@@ -40,7 +41,7 @@ class StoresAgainstADict(RuleBasedStateMachine):
         self.runner = new_runner()
         self.limits = pytest.MonkeyPatch()
         self.directory = Path(tempfile.mkdtemp(prefix="mainstem-property-"))
-        self.stores: list[Store] = [MemoryStore(), SqliteStore(self.directory)]
+        self.stores: list[Store] = [MemoryStore(), SqliteStore(self.directory, PLAIN_DISK)]
         self.states: dict[Key, State] = {}
         self.records: list[Record] = []
         self.tails: dict[TopicId, int] = {}
@@ -97,7 +98,7 @@ class StoresAgainstADict(RuleBasedStateMachine):
     @rule()
     def reopen(self) -> None:
         self.runner.run(self.stores[1].close())
-        self.stores[1] = SqliteStore(self.directory)
+        self.stores[1] = SqliteStore(self.directory, PLAIN_DISK)
         self.runner.run(self.stores[1].open())
 
     # Answers
