@@ -2,5 +2,5 @@
 
 A target turns bytes into a call. Only documented errors may come out of it, and where something else knows the right
 result, the two must agree. The tests replay a corpus and a fixed number of mutated inputs; atheris, if it is installed,
-fuzzes for as long as it is told to and adds every input that reaches new code to the corpus.
+fuzzes for the given time and adds every input that reaches new code to the corpus.
 """

@@ -53,7 +53,7 @@ def open_reader(path: Path, vfs: str | None) -> apsw.Connection:
 
 
 def require_known_format(path: Path) -> None:
-    """Raise an error if the header of a database file does not tell truly whether its pages have checksums.
+    """Raise an error if the header of a database file is wrong about whether its pages have checksums.
 
     Without this, one flipped bit there would make SQLite read the pages wrongly and without verification.
     """

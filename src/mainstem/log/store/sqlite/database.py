@@ -292,7 +292,8 @@ class Database:
             self.empty_wal()
         elif self._wal_pages >= limits.WAL_PAGES:
             self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE)  # it never waits for readers; the next one does the rest
-            self._begin_wal_again()
+            if not self.broken:
+                self._begin_wal_again()
 
     def _begin_wal_again(self) -> None:
         """Write something, so that SQLite begins the WAL again, unless a reader still needs it.
