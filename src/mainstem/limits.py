@@ -186,8 +186,10 @@ COMPRESS_INLINE_BYTES_MAX: Final = 16 * KIB
 # Group commit
 COMMANDS_WAITING_MAX: Final = 20_000
 """Commands in the queue of the log; beyond this, writers get 503."""
-COMMAND_BYTES_WAITING_MAX: Final = 256 * MIB
-"""The same, by size."""
+COMMAND_BYTES_WAITING_MAX: Final = 64 * MIB
+"""The same, by size: two batches. More would only make everybody wait for longer."""
+COMMAND_WAIT_S_MAX: Final = 5.0
+"""The same, by time: while the oldest command has waited for longer, because the disk is slow, writers get 503."""
 BATCH_COMMANDS_MAX: Final = 2_000
 """Commands in one batch; bounds how long the first caller waits for the sync."""
 BATCH_BYTES_MAX: Final = 32 * MIB
@@ -251,6 +253,8 @@ START_CHECK_RECORDS: Final = 256
 """The newest records that are verified at the start, because the next writes change their pages."""
 START_CHECK_BYTES: Final = 16 * MIB
 """The same, by size: a start should not take noticeably longer."""
+DAMAGE_LOG_S: Final = 10.0
+"""How soon another read of damaged data is logged."""
 REPAIR_PROBES_MAX: Final = 1_000_000
 """Ids that a repair tries to read after damage: more than the records of all pages below one damaged page."""
 WAL_PAGES: Final = 2_000

@@ -69,6 +69,20 @@ def test_a_backup_of_a_busy_server_is_consistent_and_contains_everything_acknowl
     assert lines == [b"%06d\n" % number for number in range(len(lines))]
 
 
+def test_a_large_store_whose_pages_are_in_the_write_ahead_log_is_backed_up(shell, start_server):
+    """Larger than the cache of the copy, which then writes pages before the header that announces checksums."""
+    server = start_server()
+    with httpx2.Client(base_url=server.url, trust_env=False) as client:
+        for number in range(200):
+            client.put(
+                f"/v1/stream/{number}", headers={"content-type": "text/plain"}, content=os.urandom(20_000).hex()
+            ).raise_for_status()
+        shell.ok("backup", "copy.db", "--data", str(server.data))
+        client.post("/v1/stream/0", headers={"content-type": "text/plain"}, content=b"more").raise_for_status()
+        shell.ok("backup", "copy.db", "--data", str(server.data), "--force")
+    assert "no faults" in shell.ok("check", "copy.db")
+
+
 def test_a_backup_has_the_same_content_as_its_source(shell, store, backup):
     assert held(backup) == held(store)
     assert shell.ok("check", "good.db").startswith("good.db: no faults (")

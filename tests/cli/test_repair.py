@@ -165,6 +165,9 @@ def test_a_server_reads_what_is_intact_and_continues_after_the_repair(shell: She
         assert (reply.status_code, reply.json()["code"]) == (500, "store_damaged")
         assert whole.startswith(read)
         assert len(read) < len(whole)
+        for _ in range(20):
+            client.get("/v1/stream/long", params={"offset": offset})
+        assert 0 < server.stderr.count("the store is damaged") < 20
         assert client.get("/v1/stream/json").json() == [{"n": 1}, {"n": 2}, {"n": 3}]
         client.post("/v1/stream/long", content=b"after the damage", headers=BYTES).raise_for_status()
         assert client.get("/v1/stream/long", params={"offset": "now"}).status_code == 200

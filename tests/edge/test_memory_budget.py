@@ -139,3 +139,16 @@ def test_unfinished_messages_are_shed(client, server, kind):
         cut, _, _ = select.select(connections, [], [], 8)
         assert len(cut) == 1
         assert ended(cut[0])
+
+
+@pytest.mark.parametrize("method", [b"POST", b"PUT"])
+def test_an_overloaded_server_refuses_a_large_body_before_it_is_sent(client, server, monkeypatch, method):
+    monkeypatch.setattr(limits, "COMMANDS_WAITING_MAX", 0)
+    fields = (b"Content-Type: text/plain", b"Content-Length: %d" % MB)
+    with connect(server.address) as connection:
+        connection.sendall(head(method, b"/v1/stream/a", *fields))
+        reply = receive(connection)
+        assert (reply.status, reply.problem["code"], reply.headers["retry-after"]) == (503, "overloaded", "1")
+        monkeypatch.undo()
+        connection.sendall(b"x" * MB + head(b"GET", b"/v1/stream/a"))  # the body that was refused, and a new request
+        assert receive(connection).body == b""

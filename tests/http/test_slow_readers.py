@@ -7,7 +7,6 @@ import httpx2
 import pytest
 
 from mainstem import limits
-from mainstem.streams import reaper
 from tests.support.plain_http import EventReader
 
 TEXT = {"content-type": "text/plain"}
@@ -101,7 +100,7 @@ def test_a_reader_that_retention_has_overtaken_gets_no_wrong_data(
 ):
     """Its response ends, and from then on its offset returns 410: the data that follows it has been trimmed."""
     monkeypatch.setattr(limits, "REAP_EVERY_S", 0.01)
-    monkeypatch.setattr(reaper, "RETENTION_EVERY_US", 10_000)
+    monkeypatch.setattr(limits, "RETENTION_EVERY_S", 0.01)
     server = start_thread()
     client = connect_to(server)
     client.put(path, headers={"content-type": content_type, "stream-retention": "max-bytes=1000"})

@@ -29,8 +29,8 @@ class FutureLike(Protocol):
     def set_exception(self, exception: Any, /) -> None: ...
 
 
-Waiting = tuple[Command[Any], FutureLike, int]
-"""A command that waits for the next batch, the receiver of its outcome, and its size."""
+Waiting = tuple[Command[Any], FutureLike, int, float]
+"""A command that waits for the next batch, the receiver of its outcome, its size, and since when it waits."""
 Outcome = tuple[FutureLike, Any, bool]
 """The receiver of an outcome, the command's result or error, and whether it was accepted."""
 Observer = Callable[[Mapping[Key, State | None], Sequence[Record]], None]
@@ -77,13 +77,28 @@ class CommitLog:
         if self._stopping:
             raise ShuttingDown("the server is shutting down and accepts no more writes", headers=RETRY_AFTER)
         size = command.size
-        waiting_bytes = self._waiting_bytes + size
-        if len(self._waiting) >= limits.COMMANDS_WAITING_MAX or waiting_bytes > limits.COMMAND_BYTES_WAITING_MAX:
-            raise Overloaded(f"{len(self._waiting)} writes are already waiting for the disk", headers=RETRY_AFTER)
-        self._waiting.append((command, future, size))
-        self._waiting_bytes = waiting_bytes
+        now_s = self.require_room(size)
+        self._waiting.append((command, future, size, now_s))
+        self._waiting_bytes += size
         if self._idle is not None:
             self._wake()
+
+    def require_room(self, size: int) -> float:
+        """Raise `Overloaded` if a command of this size cannot be queued, and else return the time of the event loop.
+
+        A large request asks before it sends its body.
+        """
+        now_s = asyncio.get_running_loop().time()
+        waiting = self._waiting
+        if len(waiting) >= limits.COMMANDS_WAITING_MAX or (
+            waiting
+            and (
+                self._waiting_bytes + size > limits.COMMAND_BYTES_WAITING_MAX
+                or now_s - waiting[0][3] > limits.COMMAND_WAIT_S_MAX
+            )
+        ):
+            raise Overloaded(f"{len(waiting)} writes are already waiting for the disk", headers=RETRY_AFTER)
+        return now_s
 
     def _wake(self) -> None:
         idle, self._idle = self._idle, None
@@ -131,7 +146,7 @@ class CommitLog:
         """
         queue = self._waiting
         room = limits.BATCH_COMMANDS_MAX - len(taken)
-        bytes_left = limits.BATCH_BYTES_MAX - sum(size for _, _, size in taken)
+        bytes_left = limits.BATCH_BYTES_MAX - sum(size for _, _, size, _ in taken)
         if len(queue) <= room and self._waiting_bytes <= bytes_left:  # the common case: all of them fit
             batch = [waiting for waiting in queue if not waiting[1].cancelled()]
             queue.clear()
@@ -205,7 +220,7 @@ class CommitLog:
     def _apply(batch: list[Waiting], view: View) -> list[Outcome]:
         outcomes: list[Outcome] = []
         run = view.run
-        for command, future, _ in batch:
+        for command, future, _, _ in batch:
             try:
                 outcomes.append((future, run(command), True))
             except Exception as error:
@@ -233,11 +248,11 @@ class CommitLog:
 
     @staticmethod
     def _fail(batch: list[Waiting], error: Exception) -> None:
-        _set_outcomes([(future, error, False) for _, future, _ in batch if not future.done()])
+        _set_outcomes([(future, error, False) for _, future, _, _ in batch if not future.done()])
 
 
 def _needs(batch: Sequence[Waiting]) -> dict[Key, None]:
-    return {key: None for command, _, _ in batch for key in command.needs()}
+    return {key: None for command, _, _, _ in batch for key in command.needs()}
 
 
 def _set_outcomes(outcomes: Iterable[Outcome]) -> None:

@@ -23,7 +23,6 @@ from mainstem.streams.states import (
 )
 
 POSITION_MAX = 2**62
-RETENTION_EVERY_US = int(limits.RETENTION_EVERY_S * 1_000_000)
 logger = logging.getLogger(__name__)
 
 
@@ -116,7 +115,7 @@ class Reaper:
                 continue
             oldest = await store.outline(state.topic, state.earliest, state.tail, limits.ERASE_RECORDS_MAX)
             gone = find_surplus(state, oldest, now_us)
-            again_us = now_us if len(gone) == limits.ERASE_RECORDS_MAX else now_us + RETENTION_EVERY_US
+            again_us = now_us if len(gone) == limits.ERASE_RECORDS_MAX else now_us + _retention_every_us()
             position, last_id = (gone[-1].end, gone[-1].committed_id) if gone else (state.earliest, CommittedId(0))
             messages = sum(record.messages for record in gone)
             await self.log.submit(Trim(path, state.topic, position, messages, again_us, last_id))
@@ -125,7 +124,7 @@ class Reaper:
     async def _finish_trim(self, path: str, state: StreamState | None) -> None:
         """Erase what was trimmed from a stream without a retention policy, and end its checks."""
         if state is not None and state.forks and not state.soft_deleted:
-            again_us = self.log.clock_us() + RETENTION_EVERY_US
+            again_us = self.log.clock_us() + _retention_every_us()
             await self.log.submit(Trim(path, state.topic, state.earliest, 0, again_us))
             return
         if state is not None:
@@ -158,3 +157,7 @@ class Reaper:
             if last:
                 return
             after = found[-1][0]
+
+
+def _retention_every_us() -> int:
+    return int(limits.RETENTION_EVERY_S * SECOND_US)

@@ -17,7 +17,6 @@ class PageReader:
         self.log = log
 
     async def read(self, cycle: Cycle, since: int, limit: int) -> SyncPage:
-        snapshots, truncated, floors = await self._missing_history(cycle, since)
         records: list[Record] = []
         if cycle.partitions and since < cycle.until:
             records = await self._read(cycle, since, limit + 1)
@@ -27,6 +26,8 @@ class PageReader:
         if records and not has_more and next_since < cycle.until:
             # The page may have ended because of its size in bytes, so look for one more event.
             has_more = bool(await self._read(cycle, next_since, 1))
+        # Floors rise before events are erased. So the floors of now explain everything that the page is without.
+        snapshots, truncated, floors = await self._missing_history(cycle, since)
         return SyncPage(cycle, records, next_since, has_more, snapshots, truncated, floors)
 
     async def _read(self, cycle: Cycle, since: int, limit: int) -> list[Record]:

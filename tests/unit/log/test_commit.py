@@ -340,6 +340,30 @@ async def test_too_many_waiting_bytes_are_refused_until_some_are_done(monkeypatc
         assert await log.submit(Add("a", b"1234567890")) == 3
 
 
+async def test_one_command_may_be_larger_than_all_that_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "COMMAND_BYTES_WAITING_MAX", 10)
+    async with opened(MemoryStore()) as log:
+        log.start()
+        assert await log.submit(Add("a", b"12345678901")) == 1
+
+
+async def test_nothing_is_queued_while_the_oldest_command_has_waited_for_too_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with opened(MemoryStore()) as log:
+        waiting = asyncio.create_task(log.submit(Add("a")))
+        await turn()
+        log.require_room(1)
+        monkeypatch.setattr(limits, "COMMAND_WAIT_S_MAX", -1.0)
+        with pytest.raises(Overloaded):
+            log.require_room(1)
+        with pytest.raises(Overloaded):
+            await log.submit(Add("a"))
+        log.start()
+        assert await waiting == 1
+        assert await log.submit(Add("a")) == 2
+
+
 async def test_cancelled_callers_no_longer_count_towards_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "COMMAND_BYTES_WAITING_MAX", 10)
     async with opened(MemoryStore()) as log:

@@ -36,7 +36,7 @@ UNKNOWN_LENGTH: Final = -1
 """The length of a chunked body."""
 
 
-class RequestHead(msgspec.Struct, gc=False):
+class RequestHead(msgspec.Struct):
     """A request without its body. Header names are in lower case."""
 
     method: bytes

@@ -60,6 +60,7 @@ class PartitionSource:
         self.log = log
         self.name = self.key = name
         self._end = Offset(0, 0)
+        self._floor = 0
 
     @property
     def in_memory(self) -> bool:
@@ -67,7 +68,7 @@ class PartitionSource:
 
     def copy(self) -> "PartitionSource":
         source = PartitionSource(self.log, self.name)
-        source._end = self._end
+        source._end, source._floor = self._end, self._floor
         return source
 
     def add_reader(self) -> None:
@@ -88,6 +89,7 @@ class PartitionSource:
 
     async def refresh(self) -> tuple[Offset, bool]:
         state: PartitionState = await self.log.store.get(partition_key(self.key)) or PartitionState()
+        self._floor = state.floor
         self._end = Offset(0, max(await self.log.store.last_tagged(self.key), state.floor))
         return self.tail
 
@@ -95,9 +97,16 @@ class PartitionSource:
         records = await self.log.store.read_tagged(
             [self.key], CommittedId(at.position), CommittedId(self._end.position), limits.SYNC_PAGE_MAX, bytes_max
         )
+        await self._check_floor(at)
         rows = [complete_event(r.data, r.committed_id, r.committed_at_us) for r in records]
         end = Offset(0, records[-1].committed_id) if records else at
         return Page(at, end, b"".join(row + b"," for row in rows), end >= self._end, False)
+
+    async def _check_floor(self, at: Offset) -> None:
+        """Refuse a page without the events that were pruned while it was read."""
+        state: PartitionState = await self.log.store.get(partition_key(self.key)) or PartitionState()
+        if state.floor > self._floor and state.floor > at.position:
+            raise _gone(state.floor)
 
 
 class PartitionsHttp:
@@ -169,12 +178,7 @@ class PartitionsHttp:
         if offset.read_seq != 0 or offset.position > self.hub.head:
             raise BadOffset(f"{offset} is beyond the end of the log")
         if offset.position < state.floor:
-            earliest = str(Offset(0, state.floor))
-            raise OffsetGone(
-                f"the history up to {earliest} has been pruned",
-                headers={"Stream-Earliest-Offset": earliest},
-                earliest_offset=earliest,
-            )
+            raise _gone(state.floor)
         return offset
 
     # Snapshots and pruning
@@ -222,6 +226,15 @@ class PartitionsHttp:
         for path, offset in offsets:
             await self.streams.trim(path, offset)
         await respond(send, 202, CORS_HEADERS)
+
+
+def _gone(floor: int) -> OffsetGone:
+    earliest = str(Offset(0, floor))
+    return OffsetGone(
+        f"the history up to {earliest} has been pruned",
+        headers={"Stream-Earliest-Offset": earliest},
+        earliest_offset=earliest,
+    )
 
 
 def _require_admin(scope: Scope) -> None:

@@ -1,6 +1,7 @@
 """What encodes the pages: worker processes for the embedded store, a thread for the other stores."""
 
 import asyncio
+import os
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable
@@ -90,7 +91,7 @@ class Worker:
 
     @classmethod
     async def start(cls, directory: str) -> "Worker":
-        command = [sys.executable, "-c", PROGRAM, directory]
+        command = [sys.executable, "-c", PROGRAM, directory, str(os.getpid())]
         process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, limit=limits.LOG_PIPE_BYTES)
         return cls(process)
 

@@ -9,6 +9,7 @@ import logging
 import os
 import struct
 import sys
+from contextlib import closing
 from typing import BinaryIO
 
 import msgspec
@@ -58,24 +59,30 @@ async def answer(pages: LogPages, request: PageRequest) -> tuple[PageReply, byte
         return PageReply(error=Unavailable.code, detail="the page could not be encoded; see the log of the server"), b""
 
 
-def serve(directory: str, requests: BinaryIO, replies: BinaryIO) -> None:
+def serve(directory: str, server: int, requests: BinaryIO, replies: BinaryIO) -> None:
+    """Answer the requests of the server with this process id, until it is gone.
+
+    After that, a read could be the first use of the database since a crash. It would take SQLite's locks to recover the
+    write-ahead log, at a low priority, while the next server waits for them.
+    """
     pages = LogPages(ReadOnlySqliteStore(directory))
-    loop = (
-        asyncio.new_event_loop()
-    )  # not a Runner, which sets signal handlers again for each page, at a surprising cost
-    while head := requests.read(LENGTH.size):
-        request = decode_request(requests.read(*LENGTH.unpack(head)))
-        reply, body = loop.run_until_complete(answer(pages, request))
-        about = encode_message(reply)
-        replies.write(LENGTH.pack(len(about)))
-        replies.write(about)
-        replies.write(body)
-        replies.flush()
+    # Not a Runner, which sets signal handlers again for each page, at a surprising cost.
+    with closing(asyncio.new_event_loop()) as loop:
+        while head := requests.read(LENGTH.size):
+            request = decode_request(requests.read(*LENGTH.unpack(head)))
+            if os.getppid() != server:
+                return
+            reply, body = loop.run_until_complete(answer(pages, request))
+            about = encode_message(reply)
+            replies.write(LENGTH.pack(len(about)))
+            replies.write(about)
+            replies.write(body)
+            replies.flush()
 
 
 def main() -> None:
     os.nice(NICENESS)
     try:
-        serve(sys.argv[1], sys.stdin.buffer, sys.stdout.buffer)
+        serve(sys.argv[1], int(sys.argv[2]), sys.stdin.buffer, sys.stdout.buffer)
     except BrokenPipeError:
         os._exit(0)  # the server is gone

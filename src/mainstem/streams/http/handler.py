@@ -116,7 +116,7 @@ class StreamsHttp:
     # Writing
 
     async def _append(self, path: str, headers: Headers, receive: Receive, send: Send) -> None:
-        body = await read_body(headers, receive, self.body_bytes_max)
+        body = await self._read_body(headers, receive)
         content_type = headers.get(b"content-type", b"")[: limits.CONTENT_TYPE_BYTES_MAX].decode("latin-1")
         size = parsed_size(content_type, body)
         known = read_append_headers(headers)
@@ -128,6 +128,11 @@ class StreamsHttp:
         status, reply = append_reply(done)
         await respond(send, status, [*base_headers(headers), *reply])
 
+    async def _read_body(self, headers: Headers, receive: Receive) -> bytes:
+        """Return the whole body, unless the log is too busy to store it."""
+        self.streams.log.require_room(int(headers.get(b"content-length", 0)))
+        return await read_body(headers, receive, self.body_bytes_max)
+
     async def _create(self, path: str, headers: Headers, scope: Scope, receive: Receive, send: Send) -> None:
         content_type = text_header(headers, b"content-type", limits.CONTENT_TYPE_BYTES_MAX)
         if content_type:
@@ -136,7 +141,7 @@ class StreamsHttp:
         source = text_header(headers, b"stream-forked-from", 3 * limits.STREAM_PATH_BYTES_MAX)
         if source is None and (b"stream-fork-offset" in headers or b"stream-fork-sub-offset" in headers):
             raise BadHeader("Stream-Fork-Offset and Stream-Fork-Sub-Offset need Stream-Forked-From")
-        body = await read_body(headers, receive, self.body_bytes_max)
+        body = await self._read_body(headers, receive)
         if source is not None:
             created = await self._fork(path, source, content_type, lifetime, headers, body, scope)
         else:

@@ -5,6 +5,7 @@ when the caller's token expires, when the client disconnects, or when the server
 """
 
 import asyncio
+import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from typing import Final, Literal, Protocol
 
 from mainstem import limits
 from mainstem.access import Identity, name_caller
-from mainstem.errors import RETRY_AFTER, TooManyReaders
+from mainstem.errors import RETRY_AFTER, MainstemError, TooManyReaders
 from mainstem.http.asgi import HeaderList, Receive, Scope, Send
 from mainstem.http.responses import CORS_HEADERS
 from mainstem.log.commit import CommitLog
@@ -21,6 +22,7 @@ from mainstem.shares import Share
 from mainstem.streams.jitter import add_jitter
 from mainstem.streams.rules import sse
 
+logger = logging.getLogger(__name__)
 EVENT_STREAM: Final[HeaderList] = [
     *CORS_HEADERS,
     (b"content-type", b"text/event-stream"),
@@ -132,7 +134,7 @@ async def send_events(
     send: Send,
     wait_elsewhere: Callable[[], bool] = _never_wait,
 ) -> None:
-    """Send the events of a feed and the end of the response.
+    """Send the events of a feed and the end of the response, which also ends if the store fails: its head was sent.
 
     Call `wait_elsewhere` when the feed has no more events. If it returns True, it takes over the rest of the response.
     """
@@ -141,7 +143,11 @@ async def send_events(
     try:
         seen = [topic.version for topic in topics]
         while not client.disconnected:
-            events, progress = await feed.next_events()
+            try:
+                events, progress = await feed.next_events()
+            except MainstemError as error:  # the reader continues where it is, and then gets this error as the reply
+                logger.info("an event stream ends early: %s", error.detail)
+                break
             if events:
                 await send({"type": "http.response.body", "body": events, "more_body": True})
             if progress == "behind":

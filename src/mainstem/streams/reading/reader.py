@@ -83,9 +83,13 @@ class Streams:
 
     async def find(self, path: str, topic: TopicId | None = None) -> StreamState:
         """Return the stream at a path; with a topic, only that incarnation of it. Raise an error if there is none."""
-        state = lifecycle.check_alive(
-            path, await self.log.store.get(stream_key(path)), self.log.clock_us(), self.touched_us(path)
-        )
+        key = stream_key(path)
+        state = await self.log.store.get(key)
+        current = self.log.store.peek(key)
+        if current is not UNKNOWN:
+            # A save may have overtaken the read. A reader of the new stream does not keep an expired one alive.
+            state = current
+        state = lifecycle.check_alive(path, state, self.log.clock_us(), self.touched_us(path))
         if topic is not None and state.topic != topic:
             raise StreamNotFound(f"there is no stream at {path!r}")
         return state

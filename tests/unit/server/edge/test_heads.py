@@ -1,5 +1,8 @@
 """Remembered heads: a head gives the same result whether it is parsed or remembered, and the memory is bounded."""
 
+import gc
+import weakref
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -171,3 +174,12 @@ def test_handshakes_are_not_remembered():
     head = known.parse(raw_head(b"Connection: Upgrade", b"Upgrade: websocket", line=b"GET /v1/sync HTTP/1.1")).head
     assert head.websocket
     assert known_heads(known) == (0, 0)
+
+
+def test_a_plan_that_knows_its_server_does_not_keep_it_in_memory():
+    known = Heads()
+    known.parse(raw_head()).head.plan = known
+    left = weakref.ref(known)
+    del known
+    gc.collect()
+    assert left() is None

@@ -12,7 +12,7 @@ import apsw
 from mainstem import limits
 from mainstem.errors import BackupFailed, BackupTargetFull, StoreTooNew, StoreUnusable
 from mainstem.log.store.snapshot import Figures, Report, StoreSnapshot
-from mainstem.log.store.sqlite.checksums import add_checksums, use_checksums
+from mainstem.log.store.sqlite.checksums import add_checksums, begin_with_checksums, has_checksums, use_checksums
 from mainstem.log.store.sqlite.connections import STORE_NAME, DirectoryLock, open_writer
 from mainstem.log.store.sqlite.database import insert_batches
 from mainstem.log.store.sqlite.errors import explain
@@ -139,6 +139,8 @@ def _copy(source: Path, partial: Path, progress: Progress, vfs: str | None) -> N
         writer = apsw.Connection(str(partial), vfs=vfs)
         try:
             writer.pragma("synchronous", "off")  # the whole file is synced once, before it replaces the target
+            if has_checksums(reader):
+                begin_with_checksums(writer, page_bytes)
             with writer.backup("main", reader, "main") as copying:
                 while not copying.done:
                     copying.step(limits.BACKUP_STEP_PAGES)
@@ -170,9 +172,9 @@ def _prepare_store(partial: Path) -> None:
     try:
         migrate(db)
         change_store_id(db)
-        add_checksums(db)
     finally:
         db.close()
+    add_checksums(partial)
 
 
 def _verify(source: Path, partial: Path, verify: Verify) -> Figures:

@@ -38,15 +38,41 @@ def reserve_checksums(db: apsw.Connection) -> None:
     db.reserve_bytes(reserve=CHECKSUM.size)
 
 
+def begin_with_checksums(db: apsw.Connection, page_bytes: int) -> None:
+    """Write the header of a new database with the space for checksums.
+
+    The VFS adds checksums only after it has seen such a header, and a copy of many pages writes that at the end.
+    """
+    db.pragma("page_size", page_bytes)
+    reserve_checksums(db)
+    db.execute("CREATE TABLE header (x); DROP TABLE header")
+
+
 def has_checksums(db: apsw.Connection) -> bool:
     return db.reserve_bytes() == CHECKSUM.size
 
 
-def add_checksums(db: apsw.Connection) -> None:
-    """Write a database that an older version has made again, with checksums."""
-    if not has_checksums(db):
+def add_checksums(path: Path) -> None:
+    """Write a database that an older version has made again, with checksums.
+
+    The VFS adds them once it has seen a header that announces them. So the first VACUUM makes space for a checksum in
+    each page, and the second one, which sees the new header, writes them.
+    """
+    use_checksums()
+    db = apsw.Connection(str(path))
+    try:
+        if has_checksums(db):
+            return
         reserve_checksums(db)
         db.execute("VACUUM")
+    finally:
+        db.close()
+    db = apsw.Connection(str(path))
+    try:
+        db.pragma("checksum_verification", False)
+        db.execute("VACUUM")
+    finally:
+        db.close()
 
 
 def find_damaged_pages(path: Path, pages: int, page_bytes: int) -> Iterator[int]:

@@ -7,6 +7,7 @@ readers find it in memory (`recent.py`). Everything that touches a file runs off
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -68,6 +69,8 @@ class SqliteStore(Store):
         self._folding: asyncio.Task[None] | None = None
         self._fold_timer: asyncio.TimerHandle | None = None
         self._space_watch: asyncio.Task[None] | None = None
+        self._damage_log_s = 0.0
+        """When damage is logged again at the earliest, on the monotonic clock."""
 
     @property
     def head(self) -> CommittedId:
@@ -169,7 +172,9 @@ class SqliteStore(Store):
         except (apsw.CorruptError, apsw.NotADBError, apsw.IOError) as error:
             if not is_damage(error):
                 raise
-            logger.error("the store is damaged: %s", explain(error), exc_info=error)
+            if time.monotonic() >= self._damage_log_s:  # clients may read the damaged part again and again
+                self._damage_log_s = time.monotonic() + limits.DAMAGE_LOG_S
+                logger.error("the store is damaged: %s", explain(error), exc_info=error)
             raise StoreDamaged(f"the data cannot be read: {explain(error)}") from error
 
     # For the committer
@@ -202,14 +207,15 @@ class SqliteStore(Store):
         if stored is None:
             self._database.note_full("the disk is full")
             raise StoreFull("nothing was stored: the disk is full", headers=RETRY_AFTER)
+        if self._database.full:
+            await self._writer.run(self._database.update_full)
+        # From here on readers find the batch. Nothing is awaited, so that it is published in the same moment.
         batch, size = stored
         self._saves += 1
         self._head = head
         self._cache.remember(changes)
         self._recent.add(batch, changes, size)
         self._fold_when_due()
-        if self._database.full:
-            await self._writer.run(self._database.update_full)
 
     async def _commit(self, changes: Mapping[Key, State | None], records: Sequence[Record]) -> tuple[Batch, int] | None:
         """Append a batch to the journal, unless the disk has no room to fold it later.

@@ -1,5 +1,6 @@
 """The checksum in each page of the database."""
 
+import os
 from pathlib import Path
 
 import apsw
@@ -7,7 +8,7 @@ import pytest
 
 from mainstem.errors import StoreUnusable
 from mainstem.log.store.sqlite.bit_flips import flip_bit
-from mainstem.log.store.sqlite.checksums import is_intact
+from mainstem.log.store.sqlite.checksums import add_checksums, find_damaged_pages, is_intact
 from mainstem.log.store.sqlite.connections import (
     PAGE_BYTES,
     RESERVED_AT,
@@ -42,6 +43,25 @@ def test_every_page_has_a_checksum(path: Path) -> None:
     pages = read_pages(path)
     assert len(pages) > 5
     assert all(is_intact(page) for page in pages)
+
+
+def test_a_large_database_without_checksums_gets_them(tmp_path: Path) -> None:
+    """It is larger than the cache, so pages are written before the header that announces the checksums."""
+    path = tmp_path / STORE_NAME
+    rows = [(number, os.urandom(3_000)) for number in range(2_000)]
+    db = apsw.Connection(str(path))
+    db.pragma("page_size", PAGE_BYTES)
+    db.execute("CREATE TABLE a (id INTEGER PRIMARY KEY, data BLOB)")
+    with db:
+        db.executemany("INSERT INTO a VALUES (?, ?)", rows)
+    db.close()
+    add_checksums(path)
+    pages = read_pages(path)
+    assert len(pages) > 700
+    assert list(find_damaged_pages(path, len(pages), PAGE_BYTES)) == []
+    db = open_reader(path, None)
+    assert db.execute("SELECT id, data FROM a ORDER BY id").fetchall() == rows
+    db.close()
 
 
 def test_a_page_with_a_flipped_bit_cannot_be_read_and_others_can(path: Path) -> None:

@@ -5,6 +5,7 @@ import errno
 import os
 import random
 import stat
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -393,6 +394,27 @@ async def test_a_save_that_runs_out_of_space_half_way_changes_nothing(
     async with opened(tmp_path) as store:
         assert store.head == 2
         assert await data(store) == b"kept on"
+
+
+async def test_readers_find_a_batch_only_when_its_save_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch is published right after. A store that finds out whether its disk is still full must not delay that."""
+    async with opened(tmp_path) as store:
+        looked, free = threading.Event(), threading.Event()
+
+        def look() -> None:
+            looked.set()
+            free.wait()
+
+        store._database.note_full("the disk is full")
+        monkeypatch.setattr(store._database, "update_full", look)
+        save = asyncio.create_task(Writing(store).append(1, b"early").save())
+        await asyncio.to_thread(looked.wait)
+        try:
+            assert (await data(store), store.head) == (b"", 0)
+        finally:
+            free.set()
+        await save
+        assert await data(store) == b"early"
 
 
 @pytest.mark.parametrize("after_writes", range(0, 12, 2))
