@@ -14,6 +14,7 @@ from mainstem.testing.history.calls import (
     Head,
     LogPage,
     PartitionPage,
+    Prune,
     Read,
     Row,
     Submit,
@@ -65,6 +66,17 @@ class Story:
         self.closed.discard(path)
         self.head += 1
         return self._record(Create(client="c", path=path, new=True, next=self.tails[path]), fields)
+
+    def fork(self, path: str, at: Offset, source: str = "s", **fields: Any) -> Create:
+        self.tails[path] = at
+        self.head += 1
+        return self._record(Create(client="c", path=path, source=source, fork_point=at, new=True, next=at), fields)
+
+    def trim(self, count: int, path: str = "s") -> Offset:
+        """Remove the first rows of a stream, and return where it begins now."""
+        found = [row for row in self.rows if row.path == path]
+        self.rows = [row for row in self.rows if row not in found[:count]]
+        return found[count].start
 
     def append(self, *messages: str, path: str = "s", closes: bool = False, **fields: Any) -> Append:
         self.head += 1
@@ -146,6 +158,15 @@ class Story:
         end = events[-1].committed_id if events else since
         call = PartitionPage(client="r", partition="p", since=since, events=events, next=end, up_to_date=True)
         return self._record(call, fields)
+
+    def prune(self, floor: int, *partitions: str, **fields: Any) -> Prune:
+        """Raise the floors of partitions, and erase the events of these partitions only."""
+        names = partitions or ("p",)
+        self.head += 1
+        self.events = [
+            event for event in self.events if event.committed_id > floor or not set(event.partitions).issubset(names)
+        ]
+        return self._record(Prune(client="a", floors=dict.fromkeys(names, floor)), fields)
 
     def broadcast(self, id: str, client: str = "r", **fields: Any) -> Broadcast:
         event = next(event for event in self.events if event.id == id)

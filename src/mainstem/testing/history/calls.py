@@ -1,8 +1,9 @@
 """The calls of a history: what a client asked for, when, and what it learned.
 
-A call that was never answered has no `end`: it may have taken effect at any time since its start, or never. A call with
-a `refusal` has changed nothing. All times come from one clock, and their unit does not matter: a call is known to
-precede another if its end is less than the start of the other.
+A call that was never answered has no `end`: it may have taken effect at any time since its start, or never; if its
+server ended, it has `lapsed` then, and cannot take effect any more. A call with a `refusal` has changed nothing. All
+times come from one clock, and their unit does not matter: a call is known to precede another if its end is less than
+the start of the other.
 
 Messages must be unique in a history, so that each can be found wherever it appears. Only the retries of a producer may
 repeat them, and only if the stream is not deleted meanwhile: its next incarnation does not know the producer. A message
@@ -10,6 +11,7 @@ takes its UTF-8 bytes and one more in its stream: the comma in JSON, a line feed
 """
 
 from collections.abc import Iterable
+from math import inf
 from typing import NamedTuple
 
 import msgspec
@@ -45,6 +47,8 @@ class Call(msgspec.Struct, kw_only=True, tag=True, omit_defaults=True):
     """The server that it asked, for people to read. The rules are the same for one node and for many."""
     start: float = 0.0
     end: float | None = None
+    lapsed: float | None = None
+    """When a call without an answer could no longer take effect, if that is known."""
     refusal: str | None = None
     """Why the server refused the call: the code of its error."""
 
@@ -58,15 +62,27 @@ class Call(msgspec.Struct, kw_only=True, tag=True, omit_defaults=True):
 
     @property
     def latest(self) -> float:
-        """The time by which the call had taken effect if it did so at all before its answer."""
-        return float("inf") if self.end is None else self.end
+        """The time by which an accepted call had taken effect, and another one had if it did so at all."""
+        if self.end is not None:
+            return self.end
+        return inf if self.lapsed is None else self.lapsed
 
 
 # Streams
 
 
 class Create(Call, kw_only=True):
+    """A PUT. All those of one path ask for the same stream; the path of a fork is used for this fork only."""
+
     path: str
+    ttl: float | None = None
+    """How long after its last use the stream expires."""
+    bytes_kept: int | None = None
+    """How much of the stream is kept at least, if its oldest appends are trimmed."""
+    source: str = ""
+    """The path of the stream that is forked."""
+    fork_point: Offset | None = None
+    """The offset of the source at which the fork branches off."""
     new: bool = False
     """Whether the server says that the stream did not exist before."""
     next: Offset | None = None
@@ -103,6 +119,8 @@ class Head(Call, kw_only=True):
     path: str
     next: Offset | None = None
     closed: bool = False
+    earliest: Offset | None = None
+    """The start of the stream, if its oldest appends are trimmed."""
 
 
 class Read(Call, kw_only=True):
@@ -110,20 +128,27 @@ class Read(Call, kw_only=True):
 
     path: str
     since: Offset | None = None
-    """Where the reader continued; None for the beginning."""
+    """Where the reader continued; None for the beginning, or the last messages."""
+    tail: int | None = None
+    """How many of the last messages the reader asked for, in a JSON stream."""
     live: bool = False
     """Whether the reader waited for this, so that it may not know the newest data."""
     messages: tuple[str, ...] = ()
     next: Offset | None = None
     up_to_date: bool = False
     closed: bool = False
+    earliest: Offset | None = None
+    """The start of the stream, if its oldest appends are trimmed: as a page from the beginning shows it, or as a
+    refusal with `offset_gone` says."""
 
     @property
     def first(self) -> Offset | None:
-        """The position of the first message, if the reader knew where it was."""
+        """The position of the first message. Of the last messages, only the end is known."""
         if self.since is not None or self.next is None:
             return self.since
-        return Offset(self.next.read_seq, 0)
+        if self.tail is not None:
+            return Offset(self.next.read_seq, self.next.position - size_of(self.messages))
+        return Offset(self.next.read_seq, 0) if self.earliest is None else self.earliest
 
 
 # The sync protocol
@@ -148,6 +173,14 @@ class SyncPage(Call, kw_only=True):
     next: int = 0
     sync_to: int = 0
     has_more: bool = False
+    truncated: tuple[str, ...] = ()
+    """The partitions of which the page says that history is gone, with a snapshot in its place or without."""
+
+
+class Prune(Call, kw_only=True):
+    """A request to erase each event that the floors of all its partitions have reached."""
+
+    floors: dict[str, int]
 
 
 class PartitionPage(Call, kw_only=True):
@@ -179,7 +212,7 @@ class LogPage(Call, kw_only=True):
     up_to_date: bool = False
 
 
-AnyCall = Create | Append | Delete | Head | Read | Submit | SyncPage | PartitionPage | Broadcast | LogPage
+AnyCall = Create | Append | Delete | Head | Read | Submit | SyncPage | Prune | PartitionPage | Broadcast | LogPage
 
 _encode = msgspec.json.Encoder().encode
 _decoder: msgspec.json.Decoder[AnyCall] = msgspec.json.Decoder(AnyCall)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 from mainstem.testing.history.calls import AnyCall, Append, LogPage, Read, size_of
-from mainstem.testing.history.entries import Entries, Entry, Incarnation
+from mainstem.testing.history.entries import Entries, Entry, Incarnation, Place
 from mainstem.testing.history.violations import Violation
 
 
@@ -27,6 +27,10 @@ def _check_read(call: Read) -> Iterator[Violation]:
     if first.read_seq != call.next.read_seq or first.position + size_of(call.messages) != call.next.position:
         detail = f"the messages between {first} and {call.next} take {size_of(call.messages)} bytes"
         yield Violation("gap or repeat in a page", detail, (call,))
+    if call.tail is not None:
+        number = len(call.messages)
+        if number > call.tail or (number < call.tail and call.up_to_date and first.position > 0):
+            yield Violation("wrong number of messages", f"{number} in place of the last {call.tail}", (call,))
 
 
 def _check_append(call: Append, entries: Entries) -> Iterator[Violation]:
@@ -68,27 +72,29 @@ def check_final_log(pages: Iterable[LogPage], entries: Entries, began: float, en
         shown.update(row.message for row in page.rows)
         events.update(event.id for event in page.events)
     for entry in entries.events.values():
-        if entry.known < began and entry.name not in events:
+        if entry.known < began and entry.name not in events and not entries.may_be_erased(entry, ended):
             yield Violation("lost event", f"{entry.name!r} is not in the log", entry.proof)
     kept: dict[Incarnation, list[Entry]] = {}
     for entry in entries.messages.values():
-        stream = _stream_of(entry)
-        if stream is None or entries.may_be_deleted(stream, ended):
+        stream = _find_stream(entry, entries)
+        # A message that nobody has seen may have been at the beginning of its stream.
+        if stream is None or entries.may_be_gone(entry.place or Place(stream, 0), ended):
             continue
         if entry.name in shown:
             kept.setdefault(stream, []).append(entry)
         elif entry.known < began:
             yield Violation("lost message", f"{entry.name!r} of {stream.path!r} is not in the log", entry.proof)
-        elif any(other in shown for write in entry.writes if isinstance(write, Append) for other in write.messages):
+        elif not shown.isdisjoint(_list_siblings(entry)):
             yield Violation(
                 "torn append", f"{entry.name!r} is missing, but others of its append are there", entry.proof
             )
     for stream, found in kept.items():
-        yield from _check_gaps(stream, found)
+        fork = entries.forks.get(stream)
+        yield from _check_gaps(stream, found, entries.earliest.get(stream, 0) if fork is None else fork.position)
 
 
-def _check_gaps(stream: Incarnation, found: list[Entry]) -> Iterator[Violation]:
-    end = 0
+def _check_gaps(stream: Incarnation, found: list[Entry], end: int) -> Iterator[Violation]:
+    """Check that each message begins where the one before it ends, and the first of them at the given position."""
     placed = [(entry.place.position, entry) for entry in found if entry.place is not None]
     for position, entry in sorted(placed, key=lambda item: item[0]):
         if position > end:
@@ -97,13 +103,19 @@ def _check_gaps(stream: Incarnation, found: list[Entry]) -> Iterator[Violation]:
         end = max(end, position + size_of((entry.name,)))
 
 
-def _stream_of(entry: Entry) -> Incarnation | None:
-    """Return the stream that holds a message, or the one that accepted it."""
+def _find_stream(entry: Entry, entries: Entries) -> Incarnation | None:
+    """Return the stream that accepted a message or holds a part of its append; None if no client knows of one."""
     if entry.place is not None:
         return entry.place.stream
     for write in entry.writes:
+        if isinstance(write, Append) and write.accepted and write.next is not None:
+            return Incarnation(write.path, write.next.read_seq)
+    places = (entries.messages[message].place for message in _list_siblings(entry))
+    return next((place.stream for place in places if place is not None), None)
+
+
+def _list_siblings(entry: Entry) -> Iterator[str]:
+    """Yield the messages that were sent in the same appends."""
+    for write in entry.writes:
         if isinstance(write, Append):
-            if write.accepted and write.next is not None:
-                return Incarnation(write.path, write.next.read_seq)
-            return Incarnation(write.path, 0)
-    return None
+            yield from write.messages

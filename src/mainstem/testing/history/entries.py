@@ -1,5 +1,6 @@
 """What the calls of a history say about each message and each event: when it was sent, and where it was seen."""
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from math import inf
@@ -12,15 +13,19 @@ from mainstem.testing.history.calls import (
     AnyCall,
     Append,
     Broadcast,
+    Create,
     Delete,
     Event,
+    Head,
     LogPage,
     PartitionPage,
+    Prune,
     Read,
     Submit,
     SyncPage,
     size_of,
 )
+from mainstem.testing.history.times import Highest
 from mainstem.testing.history.violations import Violation
 
 
@@ -33,6 +38,13 @@ class Incarnation(NamedTuple):
 
 class Place(NamedTuple):
     stream: Incarnation
+    position: int
+
+
+class Fork(NamedTuple):
+    """Where the beginning of a fork is stored: in another stream, up to a position."""
+
+    source: Incarnation
     position: int
 
 
@@ -73,12 +85,22 @@ class Entries:
         """The messages of each stream by their positions."""
         self.by_id: dict[int, list[Entry]] = defaultdict(list)
         """The messages of each append, and each event, by committed id."""
-        self.deletes: dict[str, list[float]] = defaultdict(list)
-        """The starts of all deletes of a path that may have taken effect, in order."""
+        self.deaths: dict[str, list[float]] = defaultdict(list)
+        """The starts of all deletes of a path that may have taken effect, and when its streams may have expired at the
+        earliest, in order."""
+        self.ttls: dict[str, float] = {}
+        """The TTL of the streams of a path."""
+        self.forks: dict[Incarnation, Fork] = {}
+        self.earliest: dict[Incarnation, int] = {}
+        """The position up to which the data of a stream was trimmed at the end of the history, as far as that is
+        known."""
         calls = list(calls)
+        self._floors = _find_floors(calls)
         for call in calls:
             self._take_write(call)
-        for starts in self.deletes.values():
+            self._take_stream(call)
+        self._find_expiries(calls)
+        for starts in self.deaths.values():
             starts.sort()
         for call in calls:
             self._take_sights(call)
@@ -92,10 +114,33 @@ class Entries:
         yield from self.messages.values()
         yield from self.events.values()
 
+    def count_deaths(self, path: str, before: float) -> int:
+        """Return how many streams of a path may have been deleted, or may have expired, before this time."""
+        return bisect_left(self.deaths.get(path, ()), before)
+
     def may_be_deleted(self, stream: Incarnation, before: float) -> bool:
-        """Return whether enough deletes of its path began before this time to have deleted this incarnation."""
-        starts = self.deletes.get(stream.path, ())
-        return stream.read_seq < len(starts) and starts[stream.read_seq] < before
+        """Return whether this incarnation may have been deleted, or may have expired, before this time."""
+        if stream in self.forks:  # the number of its first incarnation is that of its source
+            return self.count_deaths(stream.path, before) > 0
+        return self.count_deaths(stream.path, before) > stream.read_seq
+
+    def may_be_gone(self, place: Place, before: float) -> bool:
+        """Return whether a message may have been deleted with its stream before this time, or trimmed at any time."""
+        return place.position < self.earliest.get(place.stream, 0) or self.may_be_deleted(place.stream, before)
+
+    def may_be_pruned(self, event: Event, before: float) -> bool:
+        """Return whether enough prunes began before this time to have erased an event."""
+        for name in event.partitions:
+            floor = self._floors[name].before(before) if name in self._floors else None
+            if floor is None or floor[0] < event.committed_id:
+                return False
+        return True
+
+    def may_be_erased(self, entry: Entry, before: float) -> bool:
+        """Return whether the log may be without an event or a message at this time."""
+        if entry.event is not None:
+            return self.may_be_pruned(entry.event, before)
+        return entry.place is not None and self.may_be_gone(entry.place, before)
 
     def _report(self, rule: str, detail: str, *calls: AnyCall) -> None:
         self.violations.append(Violation(rule, detail, calls))
@@ -109,7 +154,37 @@ class Entries:
         elif isinstance(call, Submit):
             self._take_attempt(self.events, call.id, call)
         elif isinstance(call, Delete) and not call.refused:
-            self.deletes[call.path].append(call.start)
+            self.deaths[call.path].append(call.start)
+
+    def _take_stream(self, call: AnyCall) -> None:
+        """Note what a call says about where a stream begins, and when it ends."""
+        if isinstance(call, Create) and call.ttl is not None:
+            self.ttls[call.path] = call.ttl
+        if isinstance(call, Create) and call.accepted and call.fork_point is not None and call.next is not None:
+            source = Incarnation(call.source, call.fork_point.read_seq)
+            self.forks[Incarnation(call.path, call.next.read_seq)] = Fork(source, call.fork_point.position)
+        elif isinstance(call, Head | Read) and call.earliest is not None:
+            stream = Incarnation(call.path, call.earliest.read_seq)
+            self.earliest[stream] = max(self.earliest.get(stream, 0), call.earliest.position)
+
+    def _find_expiries(self, calls: Iterable[AnyCall]) -> None:
+        """Note when each stream with a TTL may have expired: that long after the last write of which a client knows.
+
+        Reads postpone it as well, but a crash may undo that.
+        """
+        used: dict[Incarnation, float] = {}
+        ttls = self.ttls
+        for call in calls:
+            if not isinstance(call, Create | Append) or call.path not in ttls or call.refused:
+                continue
+            if call.next is not None:
+                if isinstance(call, Append) or call.new:
+                    stream = Incarnation(call.path, call.next.read_seq)
+                    used[stream] = max(used.get(stream, 0.0), call.start)
+            elif isinstance(call, Create):  # nobody knows whether it created one
+                self.deaths[call.path].append(call.start + ttls[call.path])
+        for stream, start in used.items():
+            self.deaths[stream.path].append(start + ttls[stream.path])
 
     def _take_attempt(self, known: dict[str, Entry], name: str, call: Append | Submit) -> None:
         entry = known.get(name)
@@ -160,6 +235,7 @@ class Entries:
             self._report("invented message", f"nobody sent {message!r}, which is in {_name(place)}", call)
             return None
         entry.see(call)
+        place = self._resolve(place)
         if entry.place == place:
             return entry
         if entry.place is not None:
@@ -181,6 +257,12 @@ class Entries:
             )
         return entry
 
+    def _resolve(self, place: Place) -> Place:
+        """Return where a message is stored: the beginning of a fork is in its source."""
+        while (fork := self.forks.get(place.stream)) is not None and place.position < fork.position:
+            place = Place(fork.source, place.position)
+        return place
+
     def _number(self, entry: Entry, committed_id: int, call: AnyCall) -> None:
         if entry.committed_id is None:
             entry.committed_id = committed_id
@@ -197,11 +279,10 @@ class Entries:
             return
         entry.see(call)
         if entry.event is None:
-            if entry.sent == inf:
+            possible = [write for write in entry.writes if isinstance(write, Submit) and not write.refused]
+            if not possible:
                 self._report("refused but stored", f"event {event.id!r}, as {event.committed_id}", *entry.proof)
-            if not any(
-                isinstance(write, Submit) and (write.partitions, write.content) == event[2:] for write in entry.writes
-            ):
+            elif not any((write.partitions, write.content) == event[2:] for write in possible):
                 self._report("changed event", f"{event.id!r} differs from what was submitted", *entry.proof)
             entry.event = event
         elif event[2:] != entry.event[2:]:
@@ -211,3 +292,13 @@ class Entries:
 
 def _name(place: Place) -> str:
     return f"{place.stream.path!r} at {Offset(place.stream.read_seq, place.position)}"
+
+
+def _find_floors(calls: Iterable[AnyCall]) -> dict[str, Highest[Prune]]:
+    """Return the highest floor of each partition that any client had asked for at any time."""
+    asked: dict[str, list[tuple[float, int, Prune]]] = defaultdict(list)
+    for call in calls:
+        if isinstance(call, Prune) and not call.refused:
+            for name, floor in call.floors.items():
+                asked[name].append((call.start, floor, call))
+    return {name: Highest(found) for name, found in asked.items()}

@@ -27,9 +27,9 @@ def check_order(entries: Entries) -> Iterator[Violation]:
 def _check_sharing(committed_id: int, sharing: list[Entry]) -> Iterator[Violation]:
     """Only the messages of one append share a committed id."""
     first = sharing[0]
+    own = {message for write in first.writes if isinstance(write, Append) for message in write.messages}
     for other in sharing[1:]:
-        own = [write.messages for write in first.writes if isinstance(write, Append)]
-        if not any(other.name in messages for messages in own):
+        if other.name not in own:
             detail = f"{committed_id} belongs to {first.name!r} and to {other.name!r}"
             yield Violation("committed id reused", detail, (*first.proof, *other.proof))
 

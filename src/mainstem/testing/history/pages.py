@@ -37,19 +37,24 @@ def check_pages(calls: Iterable[AnyCall], entries: Entries, partitions: Partitio
         (entry.known, committed_id, entry) for committed_id, group in entries.by_id.items() for entry in group
     )
     heads = _find_heads(entries)
+    ids = sorted(entries.by_id)
     last: dict[str, SyncPage] = {}
+    truncated: dict[str, set[str]] = {}
     for call in calls:
         if isinstance(call, SyncPage) and call.accepted:
             before = last.get(call.client)
             last[call.client] = call
-            yield from _check_sync_page(call, partitions)
+            if before is None or not _continues(call, before):
+                truncated[call.client] = set()
+            truncated[call.client].update(call.truncated)
+            yield from _check_sync_page(call, partitions, entries, truncated[call.client])
             yield from _check_cycle(call, before, head)
         elif isinstance(call, PartitionPage) and call.refusal == "invalid_offset":
             yield Violation("offset refused", f"{call.since} is the end of an earlier page", (call,))
         elif isinstance(call, PartitionPage) and call.accepted:
-            yield from _check_partition_page(call, partitions, heads)
+            yield from _check_partition_page(call, partitions, entries, heads)
         elif isinstance(call, LogPage) and call.accepted:
-            yield from _check_log_page(call, entries, head)
+            yield from _check_log_page(call, entries, ids, head)
 
 
 def _find_heads(entries: Entries) -> dict[str, Highest[Entry]]:
@@ -62,39 +67,59 @@ def _find_heads(entries: Entries) -> dict[str, Highest[Entry]]:
     return {name: Highest(found) for name, found in known.items()}
 
 
-def _check_sync_page(page: SyncPage, partitions: Partitions) -> Iterator[Violation]:
+def _check_sync_page(
+    page: SyncPage, partitions: Partitions, entries: Entries, truncated: set[str]
+) -> Iterator[Violation]:
+    """`truncated` is what the pages of the cycle have said so far."""
     until = page.next if page.has_more else page.sync_to
-    yield from _check_events(page, partitions.between(page.partitions, page.since, until))
+    expected = partitions.between(page.partitions, page.since, until)
+    yield from _check_events(page, expected, entries, set(page.partitions).difference(truncated))
 
 
 def _check_partition_page(
-    page: PartitionPage, partitions: Partitions, heads: dict[str, Highest[Entry]]
+    page: PartitionPage, partitions: Partitions, entries: Entries, heads: dict[str, Highest[Entry]]
 ) -> Iterator[Violation]:
-    yield from _check_events(page, partitions.between((page.partition,), page.since, page.next))
+    expected = partitions.between((page.partition,), page.since, page.next)
+    yield from _check_events(page, expected, entries, {page.partition})
     if page.up_to_date and page.partition in heads:
         yield from _check_age(page, page.next, heads[page.partition])
 
 
-def _check_events(page: SyncPage | PartitionPage, expected: Sequence[int]) -> Iterator[Violation]:
+def _check_events(
+    page: SyncPage | PartitionPage, expected: Sequence[int], entries: Entries, complete: set[str]
+) -> Iterator[Violation]:
+    """`complete` are the partitions of which nothing may be missing, not even what was pruned."""
     ids = [event.committed_id for event in page.events]
-    yield from _check_ascending(page, ids)
+    yield from _check_ascending(page, [(committed_id, 0) for committed_id in ids])
     missing, extra = set(expected).difference(ids), set(ids).difference(expected)
-    if missing:
-        yield Violation("gap in a page of events", f"{_list(missing)} after {page.since}", (page,))
+    pruned = {number for number in missing if entries.may_be_erased(entries.by_id[number][0], page.latest)}
+    if missing - pruned:
+        yield Violation("gap in a page of events", f"{_list(missing - pruned)} after {page.since}", (page,))
+    for number in sorted(pruned):
+        entry = entries.by_id[number][0]
+        if entry.event is not None and complete.intersection(entry.event.partitions):
+            detail = f"{number} after {page.since} is gone, but the page does not say so"
+            yield Violation("pruned without notice", detail, (*entry.proof, page))
     if extra:
         yield Violation("outside the page of events", f"{_list(extra)} after {page.since}", (page,))
     if page.next != (ids[-1] if ids else page.since):
         yield Violation("wrong cursor", f"the next cursor is {page.next} after {ids[-1:] or page.since}", (page,))
 
 
-def _check_ascending(page: SyncPage | PartitionPage | LogPage, ids: Sequence[int]) -> Iterator[Violation]:
-    for first, second in pairwise(ids):
+def _check_ascending(page: SyncPage | PartitionPage | LogPage, found: Sequence[tuple[int, int]]) -> Iterator[Violation]:
+    """Check committed ids, each with the position of a message within its append."""
+    for first, second in pairwise(found):
         if first >= second:
-            yield Violation("page out of order", f"{second} follows {first}", (page,))
+            yield Violation("page out of order", f"{second[0]} follows {first[0]}", (page,))
+
+
+def _continues(page: SyncPage, before: SyncPage) -> bool:
+    """Return whether a page belongs to the same cycle as the page before it."""
+    return before.has_more and (before.partitions, before.next) == (page.partitions, page.since)
 
 
 def _check_cycle(page: SyncPage, before: SyncPage | None, head: Highest[Entry]) -> Iterator[Violation]:
-    if before is not None and before.has_more and (before.partitions, before.next) == (page.partitions, page.since):
+    if before is not None and _continues(page, before):
         if page.sync_to != before.sync_to:
             detail = f"from {before.sync_to} to {page.sync_to}"
             yield Violation("end of a cycle moved", detail, (before, page))
@@ -109,18 +134,19 @@ def _check_age(page: SyncPage | PartitionPage | LogPage, reached: int, head: Hig
         yield Violation("stale page", detail, (*known[1].proof, page))
 
 
-def _check_log_page(page: LogPage, entries: Entries, head: Highest[Entry]) -> Iterator[Violation]:
+def _check_log_page(page: LogPage, entries: Entries, ids: Sequence[int], head: Highest[Entry]) -> Iterator[Violation]:
+    """`ids` are all that are known, in order."""
     shown = {row.message for row in page.rows} | {event.id for event in page.events}
     numbers = sorted({row.committed_id for row in page.rows} | {event.committed_id for event in page.events})
     if numbers and not page.after < numbers[0] <= numbers[-1] <= page.next:
         yield Violation("outside the log page", f"{numbers[0]} to {numbers[-1]}", (page,))
-    yield from _check_ascending(page, [event.committed_id for event in page.events])
+    yield from _check_ascending(page, [(event.committed_id, 0) for event in page.events])
+    yield from _check_ascending(page, [(row.committed_id, row.start.position) for row in page.rows])
     if page.up_to_date:
         yield from _check_age(page, page.next, head)
-    for committed_id in range(page.after + 1, page.next + 1):
-        for entry in entries.by_id.get(committed_id, ()):
-            gone = entry.place is not None and entries.may_be_deleted(entry.place.stream, page.latest)
-            if entry.name not in shown and not gone:
+    for committed_id in ids[bisect_right(ids, page.after) : bisect_right(ids, page.next)]:
+        for entry in entries.by_id[committed_id]:
+            if entry.name not in shown and not entries.may_be_erased(entry, page.latest):
                 yield Violation("gap in the log", f"{entry.name!r}, {committed_id}, is missing", (*entry.proof, page))
 
 

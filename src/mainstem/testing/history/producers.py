@@ -1,9 +1,9 @@
 """Producers: each sequence number is stored once, in order and without a gap, and a newer epoch ends older ones."""
 
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
+from math import inf
 from typing import NamedTuple
 
 from mainstem.streams.states import ProducerTuple
@@ -63,12 +63,12 @@ def _check_memory(
     stored = Highest((call.latest, 0, call) for call in before if call.accepted)
     for call in refused:
         known = stored.before(call.start)
-        if known is not None and not bisect_left(entries.deletes.get(number.path, []), call.latest):
+        if known is not None and not entries.count_deaths(number.path, call.latest):
             yield Violation("producer forgotten", f"the number before {number} was stored", (known[1], call))
 
 
 def _check_epochs(attempts: dict[_Number, list[Append]]) -> Iterator[Violation]:
-    """After a newer epoch, the server accepts nothing new from an older one."""
+    """After a newer epoch, the server accepts nothing from an older one, not even a retry."""
     accepted: dict[tuple[Incarnation, str], list[tuple[_Number, Append]]] = defaultdict(list)
     for number, own in attempts.items():
         for call in own:
@@ -83,7 +83,7 @@ def _check_epochs(attempts: dict[_Number, list[Append]]) -> Iterator[Violation]:
 
 
 def _check_sequences(attempts: dict[_Number, list[Append]], entries: Entries) -> Iterator[Violation]:
-    """A stream holds the numbers of a producer in their order; a stream that still exists holds all of them."""
+    """A stream holds the numbers of a producer in their order: all of them, unless it was deleted or trimmed."""
     stored: dict[tuple[Incarnation, str], dict[_Number, tuple[int, Append]]] = defaultdict(dict)
     for number, own in attempts.items():
         for call in own:
@@ -93,7 +93,7 @@ def _check_sequences(attempts: dict[_Number, list[Append]], entries: Entries) ->
     for (stream, _), numbers in stored.items():
         in_order = sorted(numbers.items(), key=lambda item: item[0])
         first, (_, first_call) = in_order[0]
-        complete = not entries.may_be_deleted(stream, float("inf"))
+        complete = not entries.earliest.get(stream) and not entries.may_be_deleted(stream, inf)
         if complete and first.seq:
             yield Violation("producer gap", f"{stream.path!r} begins with {first}", (first_call,))
         for (number, (at, call)), (following, (next_at, next_call)) in pairwise(in_order):

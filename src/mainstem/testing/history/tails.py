@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
+from math import inf
 from typing import NamedTuple
 
 from mainstem.streams.rules.offsets import Offset
@@ -17,7 +18,8 @@ from mainstem.testing.history.entries import Entries, Incarnation
 from mainstem.testing.history.times import Highest
 from mainstem.testing.history.violations import Violation
 
-NOT_FOUND = "stream_not_found"
+MISSING = frozenset(["stream_not_found", "stream_gone"])
+"""The codes of errors that say that a stream does not exist any more."""
 
 
 class Sight(NamedTuple):
@@ -73,40 +75,48 @@ def _say(sight: Sight) -> str:
     return f"{sight.tail}{', closed' if sight.closed else ''}"
 
 
-# Deletes
+# Deletes and expiries
 
 
 def _check_incarnations(path: str, own: list[AnyCall], sights: list[Sight], entries: Entries) -> Iterator[Violation]:
     alive = Highest((sight.call.latest, sight.tail.read_seq, sight) for sight in sights)
-    deletes = [call for call in own if isinstance(call, Delete)]
-    begun = entries.deletes.get(path, [])
-    dead = [
-        (delete.latest, known[0], delete)
-        for delete in deletes
-        if delete.accepted and (known := alive.before(delete.start)) is not None
-    ]
-    yield from _check_dead(path, sights, Highest(dead))
+    dead: list[tuple[float, int, AnyCall]] = []
     for call in own:
-        if call.refusal != NOT_FOUND:
-            continue
         known = alive.before(call.start)
-        if known is not None and bisect_left(begun, call.latest) <= known[0]:
-            detail = f"{path!r} is missing, but nobody has deleted its incarnation {known[0]}"
-            yield Violation("vanished", detail, (known[1].call, call))
+        if known is None or (path in entries.ttls and _overlaps_append(call, own)):
+            continue
+        read_seq, sight = known
+        if call.refusal in MISSING or (isinstance(call, Delete) and call.accepted):
+            dead.append((call.latest, read_seq, call))
+        if call.refusal in MISSING and not entries.may_be_deleted(Incarnation(path, read_seq), call.latest):
+            detail = f"{path!r} is missing, but nobody has deleted its incarnation {read_seq}, nor has it expired"
+            yield Violation("vanished", detail, (sight.call, call))
+    yield from _check_dead(path, sights, Highest(dead))
     for sight in sights:
-        if sight.tail.read_seq > bisect_left(begun, sight.call.latest):
-            detail = (
-                f"{path!r} has incarnation {sight.tail.read_seq} after {bisect_left(begun, sight.call.latest)} deletes"
-            )
+        stream = Incarnation(path, sight.tail.read_seq)
+        deaths = entries.count_deaths(path, sight.call.latest)
+        if stream not in entries.forks and stream.read_seq > deaths:
+            detail = f"{path!r} has incarnation {stream.read_seq}, but at most {deaths} ended before"
             yield Violation("incarnation without a delete", detail, (sight.call,))
     yield from _check_counts(path, own, sights)
 
 
-def _check_dead(path: str, sights: list[Sight], dead: Highest[Delete]) -> Iterator[Violation]:
+def _overlaps_append(call: AnyCall, own: list[AnyCall]) -> bool:
+    """Return whether an append was on its way during a call. It may have been accepted in time, but not yet be durable:
+    then the server takes the stream for expired until it is."""
+    return any(
+        isinstance(other, Append) and not other.refused and other.start < call.latest and call.start < other.latest
+        for other in own
+        if other is not call
+    )
+
+
+def _check_dead(path: str, sights: list[Sight], dead: Highest[AnyCall]) -> Iterator[Violation]:
+    """What was deleted, or was not found any more, does not come back."""
     for sight in sights:
         gone = dead.before(sight.call.start)
         if gone is not None and sight.tail.read_seq <= gone[0]:
-            detail = f"{path!r}: incarnation {sight.tail.read_seq} was deleted before"
+            detail = f"{path!r}: incarnation {sight.tail.read_seq} was gone before"
             yield Violation("deleted but alive", detail, (gone[1], sight.call))
 
 
@@ -130,12 +140,16 @@ def _check_counts(path: str, own: list[AnyCall], sights: list[Sight]) -> Iterato
 
 
 def _check_closure(path: str, own: list[AnyCall], sights: list[Sight], entries: Entries) -> Iterator[Violation]:
-    closes = sorted(call.start for call in own if isinstance(call, Append) and call.closes and not call.refused)
+    closes = [call for call in own if isinstance(call, Append) and call.closes and not call.refused]
+    begun: dict[int | None, float] = {}  # by incarnation; None is any, because a close without an answer names none
+    for close in closes:
+        read_seq = close.next.read_seq if close.accepted and close.next is not None else None
+        begun[read_seq] = min(close.start, begun.get(read_seq, inf))
     ends: dict[int, Sight] = {}
     for sight in sights:
         if not sight.closed:
             continue
-        if not closes or closes[0] >= sight.call.latest:
+        if min(begun.get(sight.tail.read_seq, inf), begun.get(None, inf)) >= sight.call.latest:
             yield Violation("closed by nobody", f"{path!r} is closed, but nobody closed it", (sight.call,))
         known = ends.setdefault(sight.tail.read_seq, sight)
         if known.tail != sight.tail:

@@ -10,7 +10,7 @@ from mainstem.testing.history.calls import AnyCall
 
 CALLS_SHOWN = 6
 TEXT_SHOWN = 300
-LONG_PADDING = re.compile(r"([^0-9])\1{9,}")
+LONG_PADDING = re.compile(r"([^0-9]|\.[a-z0-9-]{1,12})\1{9,}")
 
 
 class Violation(NamedTuple):
@@ -30,13 +30,13 @@ class Violation(NamedTuple):
 
 def describe_call(call: AnyCall) -> str:
     end = "never answered" if call.end is None else f"{call.end:.6f}"
-    about = {
+    fields = {
         field: value
         for field, value in msgspec.structs.asdict(call).items()
         if field not in COMMON and value not in (None, (), False, "")
     }
-    told = ", ".join(f"{name}={_shorten(_show(value))}" for name, value in about.items())
-    return f"{call.start:.6f} to {end}: {call.client} {type(call).__name__}({told})"
+    text = ", ".join(f"{name}={_shorten(_show(value))}" for name, value in fields.items())
+    return f"{call.start:.6f} to {end}: {call.client} {type(call).__name__}({text})"
 
 
 COMMON = frozenset(["client", "start", "end"])

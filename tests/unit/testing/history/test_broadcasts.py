@@ -56,6 +56,14 @@ def test_an_event_that_two_connections_submitted_may_come_back(live):
     assert live.rules() == set()
 
 
+def test_an_event_that_is_left_out_although_the_submission_of_its_connection_was_refused(live):
+    live.submit("a")
+    live.submit("a", client="r", refusal="validation_failed", committed_id=None)
+    live.submit("b")
+    live.broadcast("b")
+    assert live.rules() == {"gap in broadcasts"}
+
+
 def test_an_event_of_a_partition_without_a_subscription(live):
     live.submit("a", "q")
     live.broadcast("a")
@@ -70,3 +78,11 @@ def test_an_event_in_the_middle_of_a_cycle(story):
     story.broadcast("c")
     story.sync(page.next, sync_to=page.sync_to, events=(story.events[1],), next=story.events[1].committed_id)
     assert story.rules() == {"broadcast within a cycle"}
+
+
+def test_a_pruned_event_need_not_be_broadcast(story):
+    story.sync()
+    story.prune(story.submit("a").committed_id)
+    story.submit("b")
+    story.broadcast("b")
+    assert story.rules() == set()

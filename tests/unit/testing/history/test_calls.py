@@ -7,6 +7,7 @@ from mainstem.testing.history.calls import (
     Broadcast,
     Event,
     LogPage,
+    Prune,
     Read,
     Row,
     Submit,
@@ -29,6 +30,7 @@ CALLS = [
     Read(client="c", start=1, path="s", since=None),
     Submit(client="c", start=1, end=2, id="e", partitions=("p", "q"), content='{"n":1}', refusal="validation_failed"),
     Broadcast(client="c", start=1, end=2, event=Event(5, "e", ("p",), "{}")),
+    Prune(client="a", start=1, end=2, floors={"p": 4}),
     LogPage(client="c", start=1, end=2, after=0, rows=(Row(1, "s", Offset(0, 0), "a"),), next=1, up_to_date=True),
 ]
 
@@ -56,3 +58,9 @@ def test_an_append_was_stored_before_the_end_that_its_reply_names():
     assert append.known_start == Offset(2, 7)
     append.duplicate = True
     assert append.known_start is None
+
+
+def test_a_call_that_has_lapsed_took_effect_before_or_never():
+    assert Append(client="w", path="s", start=1, lapsed=5).latest == 5
+    assert Append(client="w", path="s", start=1).latest == inf
+    assert Append(client="w", path="s", start=1, end=2).latest == 2

@@ -50,6 +50,23 @@ def test_a_reading_consists_of_pages_that_follow_each_other(story):
     assert [page.after for page in second] == [0, 2]
 
 
+def test_the_log_of_a_history_may_begin_after_a_committed_id(story):
+    for message in "abc":
+        story.append(message)
+    story.finish(after=1)
+    assert find_readings(story.calls) == []
+    (reading,) = find_readings(story.calls, after=1)
+    assert [page.after for page in reading] == [1]
+
+
+def test_pages_that_leave_something_out_are_no_reading(story):
+    for message in "abc":
+        story.append(message)
+    story.finish(next=2, up_to_date=False)
+    story.finish(after=3)
+    assert find_readings(story.calls) == []
+
+
 def test_a_violation_is_found_in_a_long_history(story):
     """The checker makes a few passes and sorts: a history of this size would take hours if it compared all pairs."""
     for number in range(20_000):

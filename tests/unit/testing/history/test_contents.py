@@ -14,6 +14,36 @@ def test_a_live_read_that_continues_in_the_wrong_incarnation(story):
     assert "gap or repeat in a page" in story.rules()
 
 
+def test_the_last_messages(story):
+    for message in "abc":
+        story.append(message)
+    story.read(messages=("b", "c"), tail=2)
+    story.read(tail=7)
+    story.read(messages=("a",), next=Offset(0, 2), tail=3, up_to_date=False)
+    assert story.rules() == set()
+
+
+def test_the_last_messages_without_the_very_last_one(story):
+    for message in "abc":
+        story.append(message)
+    story.read(messages=("a", "b"), tail=2)
+    assert "stored twice" in story.rules()
+
+
+def test_too_few_of_the_last_messages(story):
+    for message in "abc":
+        story.append(message)
+    story.read(messages=("b", "c"), tail=3)
+    assert story.rules() == {"wrong number of messages"}
+
+
+def test_too_many_of_the_last_messages(story):
+    for message in "abc":
+        story.append(message)
+    story.read(messages=("b", "c"), tail=1)
+    assert story.rules() == {"wrong number of messages"}
+
+
 def test_an_offset_that_is_refused(story):
     story.append("a")
     story.read(refusal="invalid_offset")
@@ -39,6 +69,14 @@ def test_an_append_whose_messages_are_apart(story):
 
 
 def test_an_append_of_which_only_a_part_was_stored(story):
+    story.append("a", "b", end=None)
+    del story.rows[1]
+    assert story.rules() == {"torn append"}
+
+
+def test_an_append_without_an_answer_to_a_new_incarnation_of_which_only_a_part_was_stored(story):
+    story.delete()
+    story.create()
     story.append("a", "b", end=None)
     del story.rows[1]
     assert story.rules() == {"torn append"}
@@ -107,3 +145,54 @@ def test_a_stream_with_a_gap(story):
     story.append("b")
     del story.rows[0]
     assert story.rules() == {"gap in a stream"}
+
+
+def test_an_append_that_was_refused_because_its_condition_was_false(story):
+    story.append("a")
+    story.append("b")
+    story.refuse("tail_moved", "c", if_match=Offset(0, 2), next=Offset(0, 4))
+    assert story.rules() == set()
+
+
+def test_an_append_with_a_true_condition_that_was_refused_for_another_reason(story):
+    story.append(closes=True)
+    story.refuse("stream_closed", "a", if_match=Offset(0, 0), next=Offset(0, 0), closed=True)
+    assert story.rules() == set()
+
+
+def test_an_event_without_an_answer_may_be_missing(story):
+    story.submit("e", end=None, committed_id=None)
+    story.events.clear()
+    assert story.rules() == set()
+
+
+def test_a_fork_that_has_lost_its_first_message(story):
+    story.append("a")
+    story.fork("f", Offset(0, 2))
+    story.append("b", path="f", end=None)
+    story.append("c", path="f")
+    story.rows.pop(-2)
+    assert story.rules() == {"gap in a stream"}
+
+
+def test_a_message_that_was_trimmed_is_not_lost(story):
+    story.append("a", "b")
+    story.append("c")
+    story.head_of(earliest=story.trim(2))
+    assert story.rules() == set()
+
+
+def test_a_message_that_is_missing_although_the_stream_begins_before_it(story):
+    story.append("a", "b")
+    story.append("c")
+    story.head_of(earliest=Offset(0, 2))
+    story.trim(2)
+    assert "lost message" in story.rules()
+
+
+def test_a_message_that_nobody_has_seen_may_have_been_trimmed(story):
+    story.produce("a", 0, end=None)
+    story.retry("a", 0)
+    story.append("b")
+    story.head_of(earliest=story.trim(1))
+    assert story.rules() == set()

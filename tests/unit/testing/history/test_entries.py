@@ -76,6 +76,13 @@ def test_an_event_that_was_stored_with_another_content(story):
     assert story.rules() == {"changed event"}
 
 
+def test_an_event_that_was_stored_with_a_content_that_was_refused(story):
+    story.submit("e", committed_id=None)
+    story.submit("e", committed_id=None, content='"other"', refusal="validation_failed")
+    story.events[0] = story.events[0]._replace(content='"other"')
+    assert story.rules() == {"changed event"}
+
+
 def test_an_event_that_readers_see_with_other_partitions(story):
     story.submit("e")
     story.sync(events=(story.events[0]._replace(partitions=("p", "q")),))
@@ -90,3 +97,46 @@ def test_only_enough_deletes_can_have_deleted_an_incarnation(story):
     assert not entries.may_be_deleted(Incarnation("s", 0), before=3.0)
     assert entries.may_be_deleted(Incarnation("s", 0), before=3.1)
     assert not entries.may_be_deleted(Incarnation("s", 1), before=100.0)
+
+
+def test_the_beginning_of_a_fork_is_in_its_source(story):
+    story.append("a", "b")
+    story.fork("f", Offset(0, 2))
+    story.append("c", path="f")
+    story.fork("g", Offset(0, 4), source="f")
+    story.read("g", messages=("a", "c"), next=Offset(0, 4))
+    assert story.rules() == set()
+
+
+def test_a_fork_that_shows_what_its_source_got_later(story):
+    story.fork("f", Offset(0, 0))
+    story.append("a")
+    story.read("f", messages=("a",), next=Offset(0, 2))
+    assert "stored twice" in story.rules()
+
+
+def test_a_fork_outlives_its_source(story):
+    story.append("a")
+    story.fork("f", Offset(0, 2))
+    story.delete()
+    story.read("f", messages=("a",), next=Offset(0, 2))
+    story.append("b", path="f")
+    assert story.rules() == set()
+
+
+def test_a_fork_of_a_later_incarnation_that_loses_data(story):
+    story.delete()
+    story.create()
+    story.fork("f", Offset(1, 0))
+    story.append("a", path="f")
+    story.rows.clear()
+    assert story.rules() == {"lost message"}
+
+
+def test_one_delete_is_enough_for_a_fork_of_a_later_incarnation(story):
+    story.delete()
+    story.create()
+    story.fork("f", Offset(1, 0))
+    story.append("a", path="f")
+    story.delete("f")
+    assert story.rules() == set()

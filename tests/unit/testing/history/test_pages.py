@@ -114,6 +114,19 @@ def test_an_old_page_of_the_log(story, events):
     assert "stale page" in story.rules()
 
 
+def test_a_page_of_the_log_with_rows_in_the_wrong_order(story):
+    for message in "ab":
+        story.append(message)
+    story.rows.reverse()
+    assert story.rules() == {"page out of order"}
+
+
+def test_a_page_of_the_log_with_an_absurd_end_costs_no_more_than_another(story):
+    story.append("a")
+    story.finish(next=2**53)
+    assert story.rules() == set()
+
+
 def test_a_page_of_the_log_in_the_wrong_order(story):
     story.events += [Event(1, "a", ("p",), '"a"'), Event(2, "b", ("p",), '"b"')]
     story.submit("a")
@@ -121,3 +134,93 @@ def test_a_page_of_the_log_in_the_wrong_order(story):
     story.head = 3
     story.finish(events=tuple(reversed(story.events)))
     assert story.rules() == {"page out of order"}
+
+
+def test_a_new_cycle_may_end_later(story, events):
+    last = story.sync()
+    story.append("a")
+    story.sync(last.next)
+    assert story.rules() == set()
+
+
+def test_a_cycle_that_begins_again_may_end_later(story, events):
+    story.sync(size=2)
+    story.append("a")
+    story.sync()
+    assert story.rules() == set()
+
+
+def test_pages_without_an_answer_say_nothing(story, events):
+    story.sync(end=None, events=(), next=0, sync_to=0)
+    story.read_partition(end=None, events=(), next=0, up_to_date=True)
+    story.finish(client="first", end=None, events=(), next=3)
+    story.finish()
+    assert story.rules() == set()
+
+
+def test_a_partition_without_events_is_up_to_date(story):
+    story.append("a")
+    story.read_partition()
+    assert story.rules() == set()
+
+
+def test_a_message_of_a_deleted_stream_may_be_missing_in_the_log(story):
+    story.append("a")
+    story.finish(client="first")
+    story.delete()
+    story.finish()
+    assert story.rules() == set()
+
+
+def test_a_page_says_what_was_pruned(story):
+    first = story.submit("a").committed_id
+    story.submit("b")
+    story.prune(first)
+    story.sync(truncated=("p",))
+    story.read_partition(first)
+    assert story.rules() == set()
+
+
+def test_a_page_of_a_cycle_may_have_said_before_what_was_pruned(story):
+    for id_ in "abc":
+        last = story.submit(id_).committed_id
+    page = story.sync(size=1, truncated=("p",))
+    story.prune(last)
+    story.sync(page.next, sync_to=page.sync_to)
+    assert story.rules() == set()
+
+
+def test_an_event_that_was_pruned_without_notice(story):
+    story.prune(story.submit("a").committed_id)
+    story.sync()
+    assert story.rules() == {"pruned without notice"}
+
+
+def test_an_event_that_was_pruned_without_notice_in_a_page_over_http(story):
+    first, second = story.submit("a").committed_id, story.submit("b")
+    story.prune(first)
+    page = story.read_partition(0)
+    assert page.next == second.committed_id
+    assert story.rules() == {"pruned without notice"}
+
+
+def test_an_event_is_pruned_only_with_all_its_partitions(story):
+    event = story.submit("a", "p", "q")
+    story.prune(event.committed_id)
+    story.events.clear()
+    story.sync(truncated=("p",))
+    assert story.rules() == {"gap in a page of events", "gap in the log", "lost event"}
+
+
+def test_an_event_that_is_missing_before_it_was_pruned(story):
+    event = story.submit("a")
+    story.sync(events=(), next=0)
+    story.prune(event.committed_id)
+    assert story.rules() == {"gap in a page of events"}
+
+
+def test_the_log_may_be_without_pruned_events(story):
+    first = story.submit("a").committed_id
+    story.submit("b")
+    story.prune(first)
+    assert story.rules() == set()

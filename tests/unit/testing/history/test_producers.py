@@ -67,3 +67,39 @@ def test_a_new_epoch_begins_at_0(story):
     story.produce("b", 1)
     story.produce("c", 0, epoch=1)
     assert story.rules() == set()
+
+
+def test_a_duplicate_of_a_number_that_was_only_refused_before(story):
+    story.refuse("stream_closed", "a", producer=ProducerTuple("p", 0, 0))
+    story.retry("a", 0)
+    assert "duplicate of nothing" in story.rules()
+
+
+def test_a_duplicate_of_a_number_that_was_only_sent_later(story):
+    story.retry("a", 0)
+    story.produce("a", 0)
+    assert "duplicate of nothing" in story.rules()
+
+
+def test_the_next_incarnation_does_not_know_the_producer(story):
+    story.produce("a", 0)
+    story.delete()
+    story.create()
+    story.refuse("producer_gap", "b", producer=ProducerTuple("p", 0, 1))
+    assert story.rules() == set()
+
+
+def test_numbers_of_a_deleted_stream_may_never_have_been_seen(story):
+    story.produce("a", 0, end=None)
+    story.produce("b", 1)
+    story.produce("c", 2, end=None)
+    story.produce("d", 3)
+    story.delete()
+    assert story.rules() == set()
+
+
+def test_the_first_numbers_may_be_trimmed(story):
+    story.produce("a", 0, end=None)
+    story.produce("b", 1)
+    story.head_of(earliest=story.trim(1))
+    assert story.rules() == set()

@@ -16,3 +16,10 @@ def test_an_explanation_shows_the_calls_in_the_order_of_their_starts():
 def test_a_long_value_is_shortened():
     read = Read(client="reader", start=3, end=4, path="s", messages=("m" * 10_000,))
     assert len(Violation("lost message", "", (read,)).explain()) < 400
+
+
+def test_the_middle_of_a_long_message_is_left_out():
+    assert (
+        Violation("lost message", f"'w1-7{'.w1-7' * 1_000}' is missing").explain()
+        == "lost message: 'w1-7...' is missing"
+    )
