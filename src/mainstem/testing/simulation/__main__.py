@@ -13,7 +13,7 @@ from mainstem.testing.simulation.runner import LIVES, Verdict, run_seed
 
 SHOWN_PROBLEMS = 5
 SHOWN_CHARACTERS = 240
-SEEDS_AT_ONCE = 20
+SEEDS_AT_ONCE = 5
 FAILED = 1
 
 
@@ -62,9 +62,8 @@ def parse_seeds(text: str) -> range:
 
 
 def run_seeds(seeds: Sequence[int], lives: int, jobs: int) -> Iterator[Verdict]:
-    """Run seeds in processes that soon end: lives that crash leave memory behind, which makes later ones slower."""
     run = partial(run_seed, lives=lives, keep_trace=False)
-    with get_context("fork").Pool(jobs, maxtasksperchild=1) as pool:
+    with get_context("fork").Pool(jobs) as pool:
         yield from pool.imap(run, seeds, chunksize=SEEDS_AT_ONCE)
 
 

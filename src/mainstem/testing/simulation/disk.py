@@ -10,11 +10,11 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import apsw
 
-from mainstem.log.store.sqlite.direct import DirectFile, DirectWriter
+from mainstem.log.store.sqlite.direct import DirectFile, DirectWriter, whole_blocks
 from mainstem.log.store.sqlite.writer import WriterThread
 from mainstem.testing.disk import FaultyDisk, FaultyJournalFile, Image
 from mainstem.testing.simulation.loop import Crash, VirtualLoop, run_job
@@ -27,6 +27,19 @@ UNKEPT = ("lock", "reserve", "-shm")
 """How the names of files end that hold nothing that must survive."""
 
 
+class PowerFailure(NamedTuple):
+    """The power fails during an operation: the one with this number, among those that the other fields describe."""
+
+    number: int
+    name: str = ""
+    """How the names of the files begin."""
+    bytes_min: int = 0
+    """The size of the smallest writes. If it is 0, truncations and syncs count as well."""
+
+    def describes(self, image: Image, size: int) -> bool:
+        return image.path.name.startswith(self.name) and size >= self.bytes_min
+
+
 class SimulatedDisk(FaultyDisk):
     """The disk of one life. `files` is what an earlier life has left."""
 
@@ -35,9 +48,7 @@ class SimulatedDisk(FaultyDisk):
         self.directory = directory
         self.operations = 0
         """How many writes, truncations and syncs there were."""
-        self.power_fails_at: int | None = None
-        """The number of the operation that is the last one, among those on files whose names begin as follows."""
-        self.power_fails_in = ""
+        self.power_failure: PowerFailure | None = None
         self.has_power = True
         self.slowness = 1.0
         """By how much everything takes longer."""
@@ -45,6 +56,8 @@ class SimulatedDisk(FaultyDisk):
         """By how much files may grow; None if there is enough space. Writes that replace data need none."""
         self._loop = loop
         self._files = files
+        self._described = 0
+        """How many operations there were of those that `power_failure` describes."""
         self._journals: list[FaultyJournalFile] = []
         for name, data in files.items():
             (directory / name).write_bytes(data)
@@ -64,17 +77,18 @@ class SimulatedDisk(FaultyDisk):
                 left[path.name] = self._files[path.name] if image is None else image.survive(random)
         return left
 
-    def _count(self, image: Image | None) -> bool:
+    def _count(self, image: Image | None, size: int = 0) -> bool:
         """Count an operation, and return whether the power fails during it."""
         if not self.has_power:
             raise apsw.IOError("the power has failed")
-        if image is not None and image.path.name.startswith(self.power_fails_in):
-            self.operations += 1
-            self.has_power = self.operations != self.power_fails_at
+        self.operations += 1
+        if image is not None and self.power_failure is not None and self.power_failure.describes(image, size):
+            self._described += 1
+            self.has_power = self._described < self.power_failure.number
         return not self.has_power
 
     def write(self, image: Image | None, size: int, offset: int, do: Callable[[], None], full: Exception) -> None:
-        fails = self._count(image)
+        fails = self._count(image, size)
         if self.bytes_left is not None and image is not None:
             growth = max(0, offset + size - image.path.stat().st_size)
             if growth > self.bytes_left:
@@ -141,7 +155,7 @@ class SimulatedJournalFile(FaultyJournalFile):
 
 
 class SimulatedDirectWriter(DirectWriter):
-    """Writes after a while, and syncs after another while."""
+    """Writes whole blocks after a while, and syncs them after another while."""
 
     blocks = False
 
@@ -151,15 +165,15 @@ class SimulatedDirectWriter(DirectWriter):
 
     def write(self, file: DirectFile, pieces: Sequence[bytes], offset: int) -> "asyncio.Future[None]":
         assert isinstance(file, SimulatedJournalFile)
+        data = b"".join(pieces)
+        blocks = data.ljust(whole_blocks(len(data)), b"\0")
         outcome: asyncio.Future[None] = self._loop.create_future()
-        self._loop.call_later(self._disk.draw_delay_s(), self._write, outcome, file, pieces, offset)
+        self._loop.call_later(self._disk.draw_delay_s(), self._write, outcome, file, blocks, offset)
         return outcome
 
-    def _write(
-        self, outcome: "asyncio.Future[None]", file: SimulatedJournalFile, pieces: Sequence[bytes], offset: int
-    ) -> None:
+    def _write(self, outcome: "asyncio.Future[None]", file: SimulatedJournalFile, blocks: bytes, offset: int) -> None:
         written: asyncio.Future[None] = self._loop.create_future()
-        self._disk.run(written, file.write_pieces, (pieces, offset))
+        self._disk.run(written, file.write_pieces, ([blocks], offset))
         if (error := written.exception()) is not None:
             outcome.set_exception(error)
         else:

@@ -94,6 +94,11 @@ class VirtualLoop(SelectorEventLoop):
         """Accept no more connections."""
         self._make_protocol = None
 
+    def close(self) -> None:
+        """Close the loop, and forget its server: SQLite's open files know the loop, and the server knows SQLite."""
+        self.refuse()
+        super().close()
+
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[*Ts], Any], *args: *Ts
     ) -> "asyncio.Future[Any]":

@@ -86,7 +86,7 @@ async def find_unacknowledged(network: Network) -> list[str]:
     missing: list[str] = []
     for link in listed:
         head = await network.request("HEAD", f"/v1/stream/{link['path']}")
-        if head.status == 404:  # it was deleted, but its link stays
+        if head.status in (404, 410):  # it was deleted, but its link stays
             continue
         end = Offset.parse(head.headers["stream-next-offset"])
         if end.position and end != Offset.parse(link["acked_offset"]):  # an empty stream has nothing to acknowledge

@@ -7,8 +7,9 @@ import shutil
 import socket
 import sys
 import tempfile
+import traceback
 import warnings
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import cache
 from pathlib import Path
@@ -29,18 +30,29 @@ from mainstem.testing.clock import START_US
 from mainstem.testing.history.calls import encode_call
 from mainstem.testing.history.checker import check_history
 from mainstem.testing.history.recorder import Recorder
+from mainstem.testing.simulation.clients import Client
 from mainstem.testing.simulation.disk import Files, SimulatedDisk
 from mainstem.testing.simulation.faults import NO_FAULTS, Plan, schedule
+from mainstem.testing.simulation.fork_clients import Forker
 from mainstem.testing.simulation.log_reader import read_log
 from mainstem.testing.simulation.loop import Crash, VirtualClock, VirtualLoop
 from mainstem.testing.simulation.network import ConnectionLost, Network
+from mainstem.testing.simulation.partition_clients import Administrator, PartitionReader, find_unpruned
 from mainstem.testing.simulation.receivers import Receivers, find_unacknowledged, subscribe
-from mainstem.testing.simulation.stream_clients import Client, Producer, Reader, Writer
+from mainstem.testing.simulation.retention import check_retention
+from mainstem.testing.simulation.stream_clients import (
+    BYTES_KEPT,
+    TRIMMED,
+    Producer,
+    Reader,
+    StreamClient,
+    Writer,
+)
 from mainstem.testing.simulation.sync_clients import SyncClient
 from mainstem.testing.simulation.wires import WireNetwork
 
 LIVES: Final = 3
-HANGS_S: Final = 900.0
+HANGS_S: Final = 60.0
 """After this much virtual time, the server hangs."""
 SMALL_LIMITS: Final[dict[str, Any]] = {
     "RESERVE_BYTES": 64 * limits.KIB,
@@ -50,13 +62,20 @@ SMALL_LIMITS: Final[dict[str, Any]] = {
     "UNMERGED_APPENDS_MAX": 40,
     "WAL_PAGES": 40,
     "FOLD_DELAY_S": 0.1,
+    "REAP_EVERY_S": 0.2,
+    "RETENTION_EVERY_S": 0.2,
+    "TOUCHES_FLUSH_S": 0.5,
 }
-"""Limits that a short life can reach, so that it also folds, merges and checkpoints."""
+"""Limits that a short life can reach, so that it also folds, merges, checkpoints, trims and erases."""
 SETTINGS: Final = Settings(
     store="sqlite", insecure=True, allow_local_webhooks=True, long_poll_ms=1_000, page_bytes=32 * limits.KIB
 )
 EXPECTED = (MainstemError, apsw.Error, OSError)
 """Errors that a failing disk causes."""
+
+
+Act = Callable[[Network, Random], Coroutine[Any, Any, None]]
+"""What the clients do in a life."""
 
 
 class Verdict(NamedTuple):
@@ -130,6 +149,7 @@ class Simulation:
         self._lives = 0
         self._alive = False
         """Whether a server is running. What a crash has left is not."""
+        self.judge = StreamClient("judge", self.derive("judge"), self.recorder)
         self.clients: list[Client] = [
             kind(name, self.derive(name), self.recorder)
             for name, kind in (
@@ -140,8 +160,11 @@ class Simulation:
                 ("p3", Producer),
                 ("r1", Reader),
                 ("r2", Reader),
+                ("f1", Forker),
                 ("s1", SyncClient),
                 ("s2", SyncClient),
+                ("h1", PartitionReader),
+                ("a1", Administrator),
             )
         ]
 
@@ -158,28 +181,31 @@ class Simulation:
 
     def run(self, lives: int) -> Verdict:
         with make_directory() as directory, self._watch_logs(), self._watch_garbage():
+            random = self.derive("pauses between lives")
             for number in range(1, lives + 1):
                 plan = Plan.draw(self.derive(f"plan {number}"))
                 self._live(number, directory / str(number), plan, self._act)
                 if self.problems:
                     break
+                self.clock.now_s += random.choice((0.0, random.expovariate(1)))
             else:
                 self.receivers.failures = 0.0
                 self._live(lives + 1, directory / "last", NO_FAULTS, self._settle)
+                self._check_store(directory / "last")
         if not self.problems:
             self.problems += [violation.explain() for violation in check_history(self.recorder.calls)]
         return Verdict(self.seed, tuple(self.problems), tuple(self.trace), self._lives, len(self.recorder.calls))
 
     # One life
 
-    def _live(self, number: int, directory: Path, plan: Plan, act: Callable[[Network, Random], Any]) -> None:
+    def _live(self, number: int, directory: Path, plan: Plan, act: Act) -> None:
         directory.mkdir()
         random = self.derive(f"life {number}")
         loop = VirtualLoop(self.clock, random)
         loop.set_exception_handler(self._note_loop_error)
         disk = SimulatedDisk(loop, directory, self.files)
         loop.crash_at = plan.crashes_at
-        disk.power_fails_at, disk.power_fails_in = plan.power_fails_at, plan.power_fails_in
+        disk.power_failure = plan.power_failure
         self.note(f"life {number} begins: {plan}")
         recorded = len(self.recorder.calls)
         app = Mainstem(
@@ -202,18 +228,13 @@ class Simulation:
         except MainstemError as error:
             self.report(f"the server cannot start: {error.detail}")
             ending = "cannot start"
-        except ExceptionGroup as errors:
-            self.report(f"a client does not understand the server: {errors.exceptions[0]!r}")
-            ending = "fails"
         except Exception as error:  # noqa: BLE001 - whatever it is, it must not end the other seeds
-            self.report(f"a client does not understand the server: {error!r}")
+            self._report_error(error)
             ending = "fails"
         self._alive = False
         self.files = disk.fail_power(random)
-        self._note_calls(recorded)
+        self._end_calls(recorded)
         self.note(f"life {number} {ending} after {loop.steps} steps and {disk.operations} operations")
-        if act == self._settle and not self.problems:
-            self._check_store(directory)
         del app
         self._dispose(loop, disk)
 
@@ -223,7 +244,7 @@ class Simulation:
         loop: VirtualLoop,
         disk: SimulatedDisk,
         plan: Plan,
-        act: Callable[[Network, Random], Any],
+        act: Act,
         random: Random,
     ) -> None:
         async with app.lifespan() if plan.embedded else serve(app):
@@ -236,10 +257,11 @@ class Simulation:
 
     async def _act(self, network: Network, random: Random) -> None:
         actions = random.randint(3, 12)
+        pause_s = random.choice((0.001, 0.025))  # short pauses make large batches
         async with asyncio.TaskGroup() as group:
             group.create_task(self._subscribe(network))
             for client in self.clients:
-                group.create_task(client.run(network, actions if client.name[0] != "s" else 2))
+                group.create_task(client.run(network, actions, pause_s))
 
     async def _subscribe(self, network: Network) -> None:
         while not self.subscribed:
@@ -255,9 +277,16 @@ class Simulation:
             await client.settle(network)
         while await find_unacknowledged(network):  # noqa: ASYNC110 - only a request finds out
             await asyncio.sleep(1.0)
+        await asyncio.sleep(3 * limits.RETENTION_EVERY_S)
+        trimmed = await self.judge.head(network, TRIMMED)
         app = network.app
         assert isinstance(app, Mainstem)
         await read_log(app.store, self.recorder)
+        for problem in (
+            *check_retention(trimmed, self.recorder.calls, BYTES_KEPT),
+            *find_unpruned(self.recorder.calls),
+        ):
+            self.report(problem)
 
     def _dispose(self, loop: VirtualLoop, disk: SimulatedDisk) -> None:
         """Drop everything that a life has left. Nothing of it must run any more."""
@@ -265,18 +294,32 @@ class Simulation:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of coroutines that nobody awaits any more
             loop.close()
-            gc.collect()
+            while gc.collect() or gc.collect():  # what a coroutine revives as it is closed is not counted
+                pass
         disk.unregister()
 
     def _check_store(self, directory: Path) -> None:
+        if self.problems:
+            return
         with open_snapshot(directory / "mainstem.db") as snapshot:
             for finding in check_store(snapshot).findings:
                 self.report(f"{finding.rule}: {finding.detail}")
 
     # What happens
 
-    def _note_calls(self, since: int) -> None:
-        self.trace += [encode_call(call).decode().rstrip() for call in self.recorder.calls[since:]]
+    def _report_error(self, error: Exception) -> None:
+        """Report the failure of a client, or of the server at its end, and note where it happened."""
+        while isinstance(error, ExceptionGroup):
+            error = error.exceptions[0]
+        self.report(f"a client does not understand the server, or the server failed: {error!r}")
+        self.trace += "".join(traceback.format_exception(error)).splitlines()
+
+    def _end_calls(self, since: int) -> None:
+        """Note the calls of a life. Those without an answer cannot take effect any more."""
+        for call in self.recorder.calls[since:]:
+            if call.end is None:
+                call.lapsed = self.clock.now_s
+            self.trace.append(encode_call(call).decode().rstrip())
 
     def note_error(self, message: str, error: BaseException | None) -> None:
         """Note an error of the server, and report it unless the disk is the cause."""

@@ -1,123 +1,79 @@
-"""Clients of streams. They live longer than the server, and record what they ask and learn."""
+"""Clients of streams: writers, producers that append exactly once, and readers of every kind."""
 
 import asyncio
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from random import Random
 from typing import ClassVar
 
-import msgspec
-
 from mainstem.client.core.sse import BatchParser
 from mainstem.streams.rules.offsets import Offset
 from mainstem.streams.states import ProducerTuple
-from mainstem.testing.history.calls import Append, Create, Delete, Head, Read
+from mainstem.testing.history.calls import Append, Create, Delete, Head, Read, size_of
+from mainstem.testing.history.payloads import Position, content_type, encode_messages, target
 from mainstem.testing.history.recorder import Recorder
-from mainstem.testing.simulation.network import ConnectionLost, Network, Response
+from mainstem.testing.simulation.clients import Client, read_refusal, repeat
+from mainstem.testing.simulation.network import Network
 
-PATHS = ("texts/a", "texts/b", "json/a", "json/b")
-KEPT = "texts/a"
-"""A stream that nobody deletes."""
-LARGE_BYTES = 6_000
-"""The largest message: more than a block of the journal."""
-SMALL_BYTES = 200
-"""The largest message in a text. A page ends anywhere in a text, so that the whole text must fit into a page."""
-UNCERTAIN = frozenset(["store_failed", "error"])
-"""The codes of errors after which a write may have taken effect, or may yet."""
-
-_decode_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
-
-
-class Problem(msgspec.Struct):
-    code: str = "error"
-
-
-class OutcomeUnknown(Exception):
-    """The server does not know either whether the call took effect."""
+PATHS = ("a/text", "a/json", "b/json")
+TRIMMED = "trimmed/text"
+"""A stream with a retention."""
+BRIEF = "brief/json"
+"""A stream with a TTL. Producers do not use it: they repeat appends, and its next incarnation does not know them."""
+KEPT = ("a/text", BRIEF)
+"""Streams that nobody deletes."""
+BYTES_KEPT = 400
+"""The retention. It has room for the largest append, so that it is never exceeded for long."""
+SMALL_BYTES = 120
+"""About the largest message of a stream with a retention."""
+LARGE_BYTES = 9_000
+"""About the largest message of another stream: more than a block of the journal."""
+TTL_S = 1
 
 
-class Client(ABC):
-    """Acts again and again as long as a server lives, and continues with the next one."""
-
-    def __init__(self, name: str, random: Random, recorder: Recorder) -> None:
-        self.name = name
-        self.random = random
-        self.recorder = recorder
-
-    async def run(self, network: Network, actions: int) -> None:
-        for _ in range(actions):
-            await asyncio.sleep(self.random.expovariate(40))
-            try:
-                await self.act(network)
-            except (ConnectionLost, OutcomeUnknown):
-                continue
-
-    @abstractmethod
-    async def act(self, network: Network) -> None:
-        """Do one thing. Raises an error if its outcome is unknown."""
-
-    async def settle(self, network: Network) -> None:
-        """Find out what is uncertain. Nothing fails any more."""
-        return
+class StreamMissing(Exception):
+    """The stream does not exist, or does not have the offset any more."""
 
 
-def content_type_of(path: str) -> str:
-    return "application/json" if path.startswith("json/") else "text/plain"
-
-
-def encode_messages(path: str, messages: Sequence[str]) -> bytes:
-    if path.startswith("json/"):
-        return f"[{','.join(messages)}]".encode()
-    return "".join(f"{message}\n" for message in messages).encode()
-
-
-def decode_messages(path: str, data: bytes) -> tuple[str, ...]:
-    if path.startswith("json/"):
-        return tuple(bytes(message).decode() for message in _decode_array(data or b"[]"))
-    return tuple(data.decode().split("\n")[:-1])
-
-
-def read_refusal(response: Response) -> str | None:
-    """Return the code of an error; None if the response is a success. Raises an error if the outcome is unknown."""
-    if response.status < 400:
-        return None
-    code = msgspec.json.decode(response.body, type=Problem).code if response.body else f"status {response.status}"
-    if code in UNCERTAIN:
-        raise OutcomeUnknown
-    return code
-
-
-def read_offset(headers: dict[str, str]) -> Offset | None:
-    text = headers.get("stream-next-offset")
+def read_offset(headers: dict[str, str], name: str = "stream-next-offset") -> Offset | None:
+    text = headers.get(name)
     return None if text is None else Offset.parse(text)
 
 
 class StreamClient(Client):
     """What writers and readers of streams share."""
 
-    paths: ClassVar[Sequence[str]] = PATHS
+    paths: ClassVar[Sequence[str]] = (*PATHS, TRIMMED, BRIEF)
     _messages = 0
 
     def make_message(self, path: str) -> str:
         self._messages += 1
-        json = path.startswith("json/")
-        size = 0 if self.random.random() < 0.5 else self.random.randrange(LARGE_BYTES if json else SMALL_BYTES)
-        text = f"{self.name}-{self._messages}{'.' * size}"
-        return f'"{text}"' if json else text
+        size_max = SMALL_BYTES if path == TRIMMED else LARGE_BYTES
+        size = 0 if self.random.random() < 0.5 else self.random.randrange(size_max)
+        return f'"{repeat(f"{self.name}-{self._messages}", size)}"'
 
     def make_messages(self, path: str) -> tuple[str, ...]:
         return tuple(self.make_message(path) for _ in range(self.random.choice((1, 1, 1, 2, 3))))
 
     async def create(self, network: Network, path: str) -> None:
-        with self.recorder.record(Create(client=self.name, path=path)) as call:
-            headers = {"content-type": content_type_of(path)}
-            response = await network.request("PUT", f"/v1/stream/{path}", headers)
+        call = Create(client=self.name, path=path)
+        headers = {"content-type": content_type(path)}
+        if path == BRIEF:
+            call.ttl = TTL_S
+            headers["stream-ttl"] = str(TTL_S)
+        elif path == TRIMMED:
+            call.bytes_kept = BYTES_KEPT
+            headers["stream-retention"] = f"max-bytes={BYTES_KEPT}"
+        await self.put(network, call, headers)
+
+    async def put(self, network: Network, call: Create, headers: dict[str, str]) -> None:
+        with self.recorder.record(call):
+            response = await network.request("PUT", f"/v1/stream/{call.path}", headers)
             call.refusal = read_refusal(response)
             call.new = response.status == 201
             call.next = read_offset(response.headers)
 
     async def append(self, network: Network, call: Append) -> Append:
-        headers = {"content-type": content_type_of(call.path)}
+        headers = {"content-type": content_type(call.path)}
         if call.if_match is not None:
             headers["if-match"] = str(call.if_match)
         if call.closes:
@@ -138,13 +94,50 @@ class StreamClient(Client):
     async def head(self, network: Network, path: str) -> Head:
         with self.recorder.record(Head(client=self.name, path=path)) as call:
             response = await network.request("HEAD", f"/v1/stream/{path}")
-            if response.status == 404:
-                call.refusal = "stream_not_found"
-            else:
-                call.refusal = read_refusal(response)
+            call.refusal = read_refusal(response)
             call.next = read_offset(response.headers)
             call.closed = response.headers.get("stream-closed") == "true"
+            call.earliest = read_offset(response.headers, "stream-earliest-offset")
         return call
+
+    async def read(self, network: Network, position: Position, live: str = "") -> Read:
+        """Read a page, and advance the position. Raises `StreamMissing` if the server refuses the request."""
+        call = Read(client=self.name, path=position.path, since=position.since, live=bool(live))
+        with self.recorder.record(call):
+            response = await network.request("GET", target(position.path, position.offset, live))
+            call.refusal = read_refusal(response)
+            call.earliest = read_offset(response.headers, "stream-earliest-offset")
+            assert call.earliest is not None or call.refusal != "offset_gone", "the reply says where to continue"
+            end = read_offset(response.headers)
+            if call.refusal is None and end is not None:
+                take_page(call, position, response.body, end)
+                call.up_to_date = response.headers.get("stream-up-to-date") == "true"
+                call.closed = response.headers.get("stream-closed") == "true"
+        if call.refusal is not None:
+            position.reset()
+            raise StreamMissing
+        return call
+
+    async def read_all(self, network: Network, path: str) -> None:
+        """Read a stream from its beginning to its end."""
+        position = Position(path)
+        try:
+            while not (await self.read(network, position)).up_to_date:
+                continue
+        except StreamMissing:
+            return
+
+    async def delete(self, network: Network, path: str) -> None:
+        with self.recorder.record(Delete(client=self.name, path=path)) as call:
+            call.refusal = read_refusal(await network.request("DELETE", f"/v1/stream/{path}"))
+
+
+def take_page(call: Read, position: Position, data: bytes, end: Offset) -> None:
+    """Note the messages of a page, and advance the position."""
+    call.messages = position.advance(data, end)
+    call.next = position.since
+    if call.path == TRIMMED and call.since is None and call.next is not None:
+        call.earliest = call.next._replace(position=call.next.position - size_of(call.messages))
 
 
 class Writer(StreamClient):
@@ -155,12 +148,11 @@ class Writer(StreamClient):
         choice = self.random.random()
         if choice < 0.1:
             await self.create(network, path)
-        elif choice < 0.13 and path != KEPT:
-            with self.recorder.record(Delete(client=self.name, path=path)) as delete:
-                delete.refusal = read_refusal(await network.request("DELETE", f"/v1/stream/{path}"))
+        elif choice < 0.13 and path not in KEPT:
+            await self.delete(network, path)
         else:
             call = Append(client=self.name, path=path, messages=self.make_messages(path))
-            if choice < 0.16:
+            if choice < 0.16 and path != BRIEF:
                 call.closes = True
             elif choice < 0.3:
                 call.if_match = (await self.head(network, path)).next
@@ -172,29 +164,32 @@ class Writer(StreamClient):
 class Producer(StreamClient):
     """Appends exactly once: it repeats an append until it knows the outcome."""
 
-    def __init__(self, *args: object) -> None:
-        super().__init__(*args)  # type: ignore[arg-type]
+    paths = (*PATHS, TRIMMED)
+
+    def __init__(self, name: str, random: Random, recorder: Recorder) -> None:
+        super().__init__(name, random, recorder)
         self._path = self.random.choice(self.paths)
         self._epoch = 0
         self._seq = 0
         self._messages_sent: tuple[str, ...] = ()
+        self._in_doubt = False
+        """Whether the last append was not answered: its connection or the server was lost."""
 
     async def settle(self, network: Network) -> None:
         while self._messages_sent:
             await self.act(network)
 
     async def act(self, network: Network) -> None:
+        if self._in_doubt and self._seq == 0 and self._path not in KEPT:
+            # If it was deleted and created again meanwhile, the stream would accept the first number again.
+            self._begin_again()
         if not self._messages_sent:
             self._messages_sent = self.make_messages(self._path)
         producer = ProducerTuple(self.name, self._epoch, self._seq)
         call = Append(client=self.name, path=self._path, messages=self._messages_sent, producer=producer)
-        try:
-            await self.append(network, call)
-        except (ConnectionLost, OutcomeUnknown):
-            if self._seq == 0 and self._path != KEPT:
-                # If it is deleted and created again meanwhile, the stream would accept the first number again.
-                self._begin_again()
-            raise
+        self._in_doubt = True
+        await self.append(network, call)
+        self._in_doubt = False
         if call.refusal is None:
             self._seq += 1
             self._messages_sent = ()
@@ -215,80 +210,48 @@ class Producer(StreamClient):
 class Reader(StreamClient):
     """Follows streams by pages, by long-poll and by SSE, from where it was."""
 
-    def __init__(self, *args: object) -> None:
-        super().__init__(*args)  # type: ignore[arg-type]
-        self._at: dict[str, Offset | None] = {}
+    def __init__(self, name: str, random: Random, recorder: Recorder) -> None:
+        super().__init__(name, random, recorder)
+        self._positions = {path: Position(path) for path in self.paths}
 
     async def act(self, network: Network) -> None:
         path = self.random.choice(self.paths)
-        choice = self.random.random()
+        position, choice = self._positions[path], self.random.random()
         if choice < 0.1:
             await self.head(network, path)
             return
-        since = None if self.random.random() < 0.2 else self._at.get(path)
+        if self.random.random() < 0.2:
+            position.reset()
         try:
-            if choice < 0.4:
-                await self.read(network, path, since)
+            if choice < 0.4 or path == BRIEF:  # a live reader would keep it alive
+                await self.read(network, position)
             elif choice < 0.7:
-                await self.read(network, path, since, "&live=long-poll")
+                await self.read(network, position, "long-poll")
             else:
-                await self._follow(network, path, since)
+                await self._follow(network, position)
         except StreamMissing:
-            self._at.pop(path, None)
+            return
 
     async def settle(self, network: Network) -> None:
-        """Read every stream to its end."""
         for path in self.paths:
-            since: Offset | None = None
-            try:
-                while not (page := await self.read(network, path, since)).up_to_date:
-                    since = page.next
-            except StreamMissing:
-                continue
+            await self.read_all(network, path)
 
-    async def read(self, network: Network, path: str, since: Offset | None, live: str = "") -> Read:
-        with self.recorder.record(Read(client=self.name, path=path, since=since, live=bool(live))) as call:
-            response = await network.request("GET", f"/v1/stream/{path}?offset={_name(since)}{live}")
-            call.refusal = read_refusal(response)
-            call.next = read_offset(response.headers)
-            call.up_to_date = response.headers.get("stream-up-to-date") == "true"
-            call.closed = response.headers.get("stream-closed") == "true"
-            if response.status == 200:
-                call.messages = decode_messages(path, response.body)
-        if call.refusal is not None:
-            raise StreamMissing
-        self._at[path] = call.next
-        return call
-
-    async def _follow(self, network: Network, path: str, since: Offset | None) -> None:
+    async def _follow(self, network: Network, position: Position) -> None:
         """Read events until a while has passed, or the connection ends. Each may have been on its way for long."""
-        parser = BatchParser(content_type_of(path), base64=False)
-        at, start = since, self.recorder.clock()
-        target = f"/v1/stream/{path}?offset={_name(since)}&live=sse"
+        path, start = position.path, self.recorder.clock()
+        parser = BatchParser(content_type(path), base64=False)
+        request = network.stream("GET", target(path, position.offset, "sse"))
         try:
-            async with asyncio.timeout(self.random.expovariate(2)), network.stream("GET", target) as connected:
-                status, _, connection = connected
+            async with asyncio.timeout(self.random.expovariate(2)), request as (status, _, connection):
                 if status != 200:
+                    position.reset()
                     raise StreamMissing
                 while True:
                     message = await connection.receive()
                     for batch in parser.feed(message.get("body", b"")):
-                        call = Read(client=self.name, path=path, since=at, live=True, start=start)
-                        call.messages = decode_messages(path, batch.data) if batch.data else ()
-                        call.next, call.up_to_date, call.closed = (
-                            Offset.parse(batch.offset),
-                            batch.up_to_date,
-                            batch.closed,
-                        )
+                        call = Read(client=self.name, path=path, since=position.since, live=True, start=start)
+                        take_page(call, position, batch.data, Offset.parse(batch.offset))
+                        call.up_to_date, call.closed = batch.up_to_date, batch.closed
                         self.recorder.add(call)
-                        self._at[path] = at = call.next
         except TimeoutError:
             return
-
-
-class StreamMissing(Exception):
-    """The stream does not exist, or not any more."""
-
-
-def _name(offset: Offset | None) -> str:
-    return "-1" if offset is None else str(offset)

@@ -7,32 +7,31 @@ from typing import Any
 
 import msgspec
 
-from mainstem.testing.history.calls import Broadcast, Event, Submit, SyncPage
+from mainstem.testing.history.calls import Broadcast, Submit, SyncPage
+from mainstem.testing.history.payloads import ReceivedEvent
 from mainstem.testing.history.recorder import Recorder
+from mainstem.testing.simulation.clients import Client, repeat
 from mainstem.testing.simulation.network import ConnectionLost, Network, WebSocket
-from mainstem.testing.simulation.stream_clients import Client
 
 PARTITIONS = ("p", "q", "r")
+
+
+class PartitionName(msgspec.Struct):
+    """What a client looks at in a snapshot: whose it is."""
+
+    partition: str
 
 
 class Payload(msgspec.Struct):
     """All fields of the payloads that a client looks at."""
 
     results: list[dict[str, Any]] = []
-    events: list["EventPayload"] = []
+    events: list[ReceivedEvent] = []
     next_since_committed_id: int = 0
     sync_to_committed_id: int = 0
     has_more: bool = False
-
-
-class EventPayload(msgspec.Struct):
-    id: str
-    partitions: tuple[str, ...]
-    committed_id: int
-    event: msgspec.Raw
-
-    def as_event(self) -> Event:
-        return Event(self.committed_id, self.id, self.partitions, bytes(self.event).decode())
+    snapshots: list[PartitionName] = []
+    history_truncated: list[str] = []
 
 
 class ServerMessage(msgspec.Struct):
@@ -43,7 +42,7 @@ class ServerMessage(msgspec.Struct):
 
 _decode_message = msgspec.json.Decoder(ServerMessage).decode
 _decode_payload = msgspec.json.Decoder(Payload).decode
-_decode_event = msgspec.json.Decoder(EventPayload).decode
+_decode_event = msgspec.json.Decoder(ReceivedEvent).decode
 
 
 Draft = tuple[str, tuple[str, ...], str]
@@ -51,6 +50,8 @@ Draft = tuple[str, tuple[str, ...], str]
 
 
 class SyncClient(Client):
+    actions_max = 2  # each is a whole connection
+
     def __init__(self, name: str, random: Random, recorder: Recorder) -> None:
         super().__init__(name, random, recorder)
         self.drafts: deque[Draft] = deque()
@@ -74,8 +75,8 @@ class SyncClient(Client):
         self._events += 1
         partitions = tuple(sorted(self.random.sample(PARTITIONS, self.random.choice((1, 1, 2)))))
         size = 0 if self.random.random() < 0.9 else self.random.randrange(5_000)
-        content = f'{{"n":{self._events},"x":"{"." * size}"}}'
-        self.drafts.append((f"{self.name}-{self._events}", partitions, content))
+        id_ = f"{self.name}-{self._events}"
+        self.drafts.append((id_, partitions, f'{{"x":"{repeat(id_, size)}"}}'))
 
     def next_connection(self) -> str:
         self._connections += 1
@@ -161,7 +162,7 @@ class Session:
         elif message.type == "sync_response":
             self._take_page(_decode_payload(message.payload))
         elif message.type == "event_broadcast":
-            event = _decode_event(message.payload).as_event()
+            event = _decode_event(message.payload).seen()
             self.recorder.add(Broadcast(client=self.name, event=event, start=self._opened))
         elif message.type == "error":
             raise ConnectionLost
@@ -180,12 +181,13 @@ class Session:
     def _take_page(self, payload: Payload) -> None:
         page = self._page
         assert page is not None
-        page.events = tuple(event.as_event() for event in payload.events)
+        page.events = tuple(event.seen() for event in payload.events)
         page.next, page.sync_to, page.has_more = (
             payload.next_since_committed_id,
             payload.sync_to_committed_id,
             payload.has_more,
         )
+        page.truncated = (*(snapshot.partition for snapshot in payload.snapshots), *payload.history_truncated)
         self.recorder.add(page)
         if page.has_more:
             self._sync(page.next)

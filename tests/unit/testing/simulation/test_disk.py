@@ -5,7 +5,7 @@ from random import Random
 import apsw
 import pytest
 
-from mainstem.testing.simulation.disk import SimulatedDisk
+from mainstem.testing.simulation.disk import PowerFailure, SimulatedDisk
 from mainstem.testing.simulation.loop import Crash, VirtualClock, VirtualLoop
 
 BLOCK = bytes(range(256)) * 16
@@ -87,7 +87,7 @@ def test_a_database_survives_a_power_failure_at_every_operation(loop, tmp_path):
         directory = tmp_path / str(operation)
         directory.mkdir()
         with SimulatedDisk(loop, directory, {}) as disk:
-            disk.power_fails_at = operation
+            disk.power_failure = PowerFailure(operation)
             stored = write_numbers(disk)
             left = disk.fail_power(Random(operation))
         again = directory / "again"
@@ -124,9 +124,27 @@ def test_jobs_run_in_order_and_take_time(loop, disk):
     assert loop.time() > 0
 
 
+def test_a_power_failure_may_wait_for_a_large_write_to_one_file(loop, disk):
+    journal, other = disk.open_journal(disk.directory / "journal-0"), disk.open_journal(disk.directory / "other")
+    disk.power_failure = PowerFailure(2, "journal", 4096)
+    for file, size in ((journal, 4096), (journal, 100), (other, 9000)):
+        file.write([bytes(size)], 0)
+    assert disk.has_power
+    with pytest.raises(apsw.IOError):
+        journal.write([bytes(5000)], 0)
+    assert not disk.has_power
+
+
+def test_a_direct_write_replaces_whole_blocks(loop, disk):
+    journal = disk.open_journal(disk.directory / "journal-0")
+    journal.write([b"x" * 8192], 0)
+    loop.run_until_complete(disk.open_direct_writer().write(journal, [b"a", b"b"], 0))
+    assert (disk.directory / "journal-0").read_bytes() == b"ab" + bytes(4094) + b"x" * 4096
+
+
 def test_a_power_failure_within_a_job_ends_the_process(loop, disk):
     file = disk.open_journal(disk.directory / "journal-0")
-    disk.power_fails_at = 1
+    disk.power_failure = PowerFailure(1)
 
     async def run():
         await disk.make_writer("writer").run(file.write, [BLOCK], 0)
