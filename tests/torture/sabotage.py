@@ -4,6 +4,7 @@ from typing import Any
 
 from mainstem.log.commands import View
 from mainstem.log.commit import CommitLog, _needs, _set_outcomes
+from mainstem.log.store import SqliteStore
 from mainstem.streams.rules import producers
 
 
@@ -33,3 +34,14 @@ def forget_duplicates() -> None:
 
 def refuse_to_start() -> None:
     raise SystemExit(3)
+
+
+def fail_at_the_end() -> None:
+    """Fail after everything else in an orderly shutdown."""
+    close = SqliteStore.close
+
+    async def close_and_fail(self: SqliteStore) -> None:
+        await close(self)
+        raise SystemExit(3)
+
+    SqliteStore.close = close_and_fail  # type: ignore[method-assign]

@@ -35,6 +35,8 @@ from mainstem.log.store.sqlite.journal import Disk, JournalFile
 _numbers = itertools.count(1)
 
 SECTOR_BYTES = 512  # no disk tears a write within a sector
+TEARS = ("all", "none", "beginning", "beginning", "some", "all but one", "all but one")
+"""What is left of a write that was not synced. An almost complete one is the hardest to recognise."""
 HELD_S_MAX = 30.0  # a test that forgets to release a sync should fail, not hang
 
 
@@ -74,7 +76,7 @@ class Image:
     def _write_some(self, content: bytearray, random: Random) -> None:
         for offset, data in self._pending:
             sectors: list[tuple[int, bytes | None]] = [(offset, None)] if data is None else [*_split(offset, data)]
-            match random.choice(("all", "none", "beginning", "some", "all but one")):
+            match random.choice(TEARS):
                 case "none":
                     sectors = []
                 case "beginning":

@@ -18,8 +18,9 @@ START_S_MAX = 30.0
 STOP_S_MAX = 30.0
 END_S_MAX = 2.0  # for a process that has closed its output and is about to end
 
-# The entry point of the `mainstem` script, run by the current interpreter.
-COMMAND = (sys.executable, "-c", "from mainstem.cli import main; main(prog_name='mainstem')", "serve")
+PROGRAM = (sys.executable, "-c", "from mainstem.cli import main; main(prog_name='mainstem')")
+"""The entry point of the `mainstem` script, run by the current interpreter."""
+COMMAND = (*PROGRAM, "serve")
 
 
 class ServerNotReady(Exception):

@@ -15,7 +15,7 @@ import uvloop
 
 from mainstem import limits
 from mainstem.testing.history.calls import decode_call
-from mainstem.testing.history.checker import check_history
+from mainstem.testing.history.checker import Unfinished, check_history
 from mainstem.testing.postgres import PostgresProcess
 from mainstem.testing.torture.nemesis import Nemesis
 from mainstem.testing.torture.report import write_report
@@ -84,8 +84,11 @@ def _run_round(seed: str, enough: Callable[[Nemesis], bool], postgres: PostgresP
 
 def _check_file(file: Path) -> int:
     """Print every violation that a kept history proves, and return the exit code."""
-    with file.open("rb") as lines:
-        violations = check_history(map(decode_call, lines))
+    try:
+        with file.open("rb") as lines:
+            violations = check_history(map(decode_call, lines))
+    except Unfinished as error:
+        raise click.ClickException(f"{file} cannot be checked: {error}") from None
     for violation in violations:
         click.echo(violation.explain())
     click.echo(f"{len(violations)} violations")

@@ -10,8 +10,8 @@ import msgspec
 from mainstem.streams.rules.offsets import Offset
 
 ANSWER_S_MAX = 4.0
-"""How long a client waits for a reply: longer than a server is stopped, but not until a node knows whether its database
-has stored something."""
+"""How long a client waits for a reply: longer than a server is stopped, but not as long as a node may need to find out
+whether its database has stored something."""
 
 
 class Unanswered(Exception):

@@ -10,32 +10,24 @@ from websockets.exceptions import WebSocketException
 
 from mainstem.streams.rules.offsets import Offset
 from mainstem.sync.protocol.messages import VERSION
-from mainstem.testing.history.calls import Broadcast, Event, PartitionPage, Submit, SyncPage
+from mainstem.testing.history.calls import Broadcast, PartitionPage, Submit, SyncPage
+from mainstem.testing.history.payloads import ReceivedEvent
 from mainstem.testing.history.recorder import Recorder
 from mainstem.testing.torture.connections import ANSWER_S_MAX, Unanswered
 from mainstem.testing.torture.nodes import Node
+from mainstem.testing.torture.scope import EVERYTHING, Scope
 from mainstem.testing.torture.workers import HttpWorker, Worker
 
-PARTITIONS = ("a", "b", "c")
 PAGE = 50
 PENDING_MAX = 50
-IDLE_S_MAX = 0.1
+IDLE_PAUSES = 2
+"""How many pauses a client may wait for broadcasts."""
 
 
 class Draft(msgspec.Struct, frozen=True):
     id: str
     partitions: tuple[str, ...]
     event: msgspec.Raw
-
-
-class ReceivedEvent(msgspec.Struct):
-    id: str
-    partitions: tuple[str, ...]
-    committed_id: int
-    event: msgspec.Raw
-
-    def seen(self) -> Event:
-        return Event(self.committed_id, self.id, self.partitions, bytes(self.event).decode())
 
 
 class Message(msgspec.Struct):
@@ -64,10 +56,12 @@ class Results(msgspec.Struct):
 class SyncWorker(Worker):
     """One connection at a time. Its cursor and the drafts without an answer survive the connection."""
 
-    def __init__(self, name: str, nodes: Sequence[Node], recorder: Recorder, seed: str) -> None:
-        super().__init__(name, nodes, recorder, seed)
-        self.partitions = tuple(sorted(self.chance.sample(PARTITIONS, self.chance.choice((1, 2, 3)))))
-        self.cursor = 0
+    def __init__(
+        self, name: str, nodes: Sequence[Node], recorder: Recorder, seed: str, scope: Scope = EVERYTHING
+    ) -> None:
+        super().__init__(name, nodes, recorder, seed, scope)
+        self.partitions = tuple(sorted(self.chance.sample(scope.partitions, self.chance.choice((1, 2, 3)))))
+        self.cursor = scope.after
         self.pending: dict[str, Draft] = {}
         self.old: list[Draft] = []
         self.began = 0.0
@@ -100,7 +94,7 @@ class SyncWorker(Worker):
         elif draw < 0.45:
             await self._catch_up(socket)
         else:
-            await self._receive(socket, "", within_s=self.chance.uniform(0, IDLE_S_MAX))
+            await self._receive(socket, "", within_s=self.chance.uniform(0, IDLE_PAUSES * self.pause_s_max))
 
     # Submitting
 
@@ -112,7 +106,7 @@ class SyncWorker(Worker):
             return [self.chance.choice(self.old)]
         drafts = []
         for _ in range(self.chance.choice((1, 1, 2, 5, 20))):
-            names = tuple(sorted(self.chance.sample(PARTITIONS, self.chance.choice((1, 1, 2)))))
+            names = tuple(sorted(self.chance.sample(self.scope.partitions, self.chance.choice((1, 1, 2)))))
             text = self.make_message()
             drafts.append(Draft(text.strip('"').rstrip("."), names, msgspec.Raw(f'{{"text":{text}}}'.encode())))
         if self.old and self.chance.random() < 0.03:  # another event with an id that is taken
@@ -142,7 +136,7 @@ class SyncWorker(Worker):
             call = calls[result.id]
             call.committed_id, call.end = result.committed_id, now
             if result.status != "committed":
-                call.refusal = result.reason
+                call.refusal = result.reason or result.status
         for draft in drafts:
             if self.pending.pop(draft.id, None) is not None and len(self.old) < 1_000:
                 self.old.append(draft)
@@ -204,13 +198,15 @@ class SyncWorker(Worker):
 class PartitionReader(HttpWorker):
     """Reads partitions over HTTP, page by page, or from the beginning."""
 
-    def __init__(self, name: str, nodes: Sequence[Node], recorder: Recorder, seed: str) -> None:
-        super().__init__(name, nodes, recorder, seed)
-        self.cursors = dict.fromkeys(PARTITIONS, 0)
+    def __init__(
+        self, name: str, nodes: Sequence[Node], recorder: Recorder, seed: str, scope: Scope = EVERYTHING
+    ) -> None:
+        super().__init__(name, nodes, recorder, seed, scope)
+        self.cursors = dict.fromkeys(scope.partitions, scope.after)
 
     async def step(self) -> None:
-        name = self.chance.choice(PARTITIONS)
-        since = 0 if self.chance.random() < 0.05 else self.cursors[name]
+        name = self.chance.choice(self.scope.partitions)
+        since = self.scope.after if self.chance.random() < 0.05 else self.cursors[name]
         call = PartitionPage(client=self.client, node=self.node.name, partition=name, since=since)
         with self.recorder.record(call):
             reply = await self.connection.request("GET", f"/v1/partition/{name}?offset={Offset(0, since)}")

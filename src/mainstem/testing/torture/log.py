@@ -10,9 +10,11 @@ from mainstem.testing.history.calls import Event, LogPage, Row, size_of
 from mainstem.testing.history.recorder import Recorder
 from mainstem.testing.torture.connections import Connection, Unanswered
 from mainstem.testing.torture.nodes import Node
+from mainstem.testing.torture.scope import EVERYTHING, Scope
 from mainstem.testing.torture.workers import HttpWorker
 
 FINAL_TRIES_MAX = 20
+FINAL_PAUSE_S = 0.5
 REST_S_MAX = 1.0
 
 
@@ -28,8 +30,8 @@ class Line(msgspec.Struct):
     data: str
 
 
-async def read_page(connection: Connection, call: LogPage) -> None:
-    """Read one page, and note its rows."""
+async def read_page(connection: Connection, call: LogPage, scope: Scope) -> None:
+    """Read one page, and note those of its rows that the history is about."""
     reply = await connection.request("GET", f"/v1/log?after={call.after}&max_bytes=200000")
     if (refusal := reply.refusal) is not None:
         raise ValueError(f"a page of the log after {call.after} was refused: {refusal}")
@@ -38,7 +40,11 @@ async def read_page(connection: Connection, call: LogPage) -> None:
     for text in reply.body.splitlines():
         line = msgspec.json.decode(text, type=Line)
         if line.stream is None or line.offset is None:
-            events.append(Event(line.committed_id, line.id or "", line.partitions or (), line.data))
+            event = Event(line.committed_id, line.id or "", line.partitions or (), line.data)
+            if scope.holds_event(event):
+                events.append(event)
+            continue
+        if not scope.holds_stream(line.stream):
             continue
         start = Offset.parse(line.offset)
         # A row of JSON is one message, and a row of text is one append.
@@ -52,38 +58,44 @@ async def read_page(connection: Connection, call: LogPage) -> None:
 class LogReader(HttpWorker):
     """Follows the log page by page. It rests much, because an embedded store starts a process for its first page."""
 
-    def __init__(self, name: str, nodes: Sequence[Node], recorder: Recorder, seed: str) -> None:
-        super().__init__(name, nodes, recorder, seed)
-        self.after = 0
+    def __init__(
+        self, name: str, nodes: Sequence[Node], recorder: Recorder, seed: str, scope: Scope = EVERYTHING
+    ) -> None:
+        super().__init__(name, nodes, recorder, seed, scope)
+        self.after = scope.after
 
     async def step(self) -> None:
         await self.rest()
         with self.recorder.record(LogPage(client=self.name, node=self.node.name, after=self.after)) as call:
-            await read_page(self.connection, call)
+            await read_page(self.connection, call, self.scope)
         self.after = call.next
 
     async def rest(self) -> None:
         await asyncio.sleep(self.chance.uniform(0, REST_S_MAX))
 
 
-async def read_whole_log(node: Node, recorder: Recorder) -> None:
-    """Record a reading of the whole log, with a new attempt after a failure."""
+async def read_whole_log(node: Node, recorder: Recorder, scope: Scope = EVERYTHING) -> None:
+    """Record a reading of the whole log of the history, with a new attempt after a failure.
+
+    A node may still look for its database.
+    """
     for attempt in range(1, FINAL_TRIES_MAX + 1):
         try:
-            return await _read_whole_log(node, recorder, f"final {node.name} {attempt}")
+            return await _read_whole_log(node, recorder, f"final {node.name} {attempt}", scope)
         except Unanswered:
             if attempt == FINAL_TRIES_MAX:
                 raise
+            await asyncio.sleep(FINAL_PAUSE_S)
 
 
-async def _read_whole_log(node: Node, recorder: Recorder, client: str) -> None:
+async def _read_whole_log(node: Node, recorder: Recorder, client: str, scope: Scope) -> None:
     assert node.address is not None
     connection = await Connection.open(node.address)
     try:
-        after, up_to_date = 0, False
+        after, up_to_date = scope.after, False
         while not up_to_date:
             with recorder.record(LogPage(client=client, node=node.name, after=after)) as call:
-                await read_page(connection, call)
+                await read_page(connection, call, scope)
             after, up_to_date = call.next, call.up_to_date
     finally:
         connection.close()

@@ -7,10 +7,13 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from mainstem.testing.postgres import PostgresProcess
+from mainstem.testing.server import ServerNotReady
 from mainstem.testing.torture.nodes import Node
 
 LIFE_S = (0.01, 0.2)
-"""How long a server works between two faults."""
+"""How long a server works between two faults. On a busy machine, where its start took longer than `START_S`, it works
+longer in proportion: otherwise clients would get no answers."""
+START_S = 0.5
 STOP_S = (0.01, 0.6)
 STALL_S = (0.01, 0.4)
 DATABASE_LIFE_S = (2.0, 8.0)
@@ -29,6 +32,7 @@ class Nemesis:
         self.seed = seed
         self.postgres = postgres
         self.faults: Counter[str] = Counter()
+        self._restarts_begun = self._restarts_done = 0
 
     @property
     def kills(self) -> int:
@@ -44,13 +48,13 @@ class Nemesis:
 
     async def _attack_node(self, node: Node, chance: Random, enough: Callable[[], bool]) -> None:
         while not enough():
-            await asyncio.sleep(chance.uniform(*LIFE_S))
+            await asyncio.sleep(chance.uniform(*LIFE_S) * max(1.0, node.start_s / START_S))
             (fault,) = chance.choices(list(WEIGHTS), list(WEIGHTS.values()))
             self.faults[fault] += 1
             match fault:
                 case "kill":
                     await node.kill()
-                    await node.start()
+                    await self._start(node)
                 case "stop":
                     await self._stop(node, chance)
                 case "cut":
@@ -62,6 +66,16 @@ class Nemesis:
                 case "clock":
                     node.clock.jump(chance.choice((0.0, chance.uniform(-CLOCK_S, CLOCK_S))))
 
+    async def _start(self, node: Node) -> None:
+        """Start a node, and again if the database was restarted meanwhile: a server that was connected then ends."""
+        while True:
+            done = self._restarts_done
+            try:
+                return await node.start()
+            except ServerNotReady:
+                if self._restarts_begun == done:
+                    raise
+
     async def _stop(self, node: Node, chance: Random) -> None:
         """Freeze a node for a while. Sometimes it is killed before it can go on."""
         node.stop()
@@ -69,7 +83,7 @@ class Nemesis:
         if chance.random() < 0.2:
             self.faults["kill"] += 1
             await node.kill()
-            await node.start()
+            await self._start(node)
         else:
             node.resume()
 
@@ -78,4 +92,6 @@ class Nemesis:
             await asyncio.sleep(chance.uniform(*DATABASE_LIFE_S))
             fault = chance.choice(list(DATABASE_SIGNALS))
             self.faults[fault] += 1
+            self._restarts_begun += 1
             await asyncio.to_thread(postgres.restart, DATABASE_SIGNALS[fault])
+            self._restarts_done += 1

@@ -2,7 +2,8 @@
 
 import asyncio
 import signal
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -18,14 +19,23 @@ FLAGS = ("--long-poll-ms", "400", "--page-bytes", "20000", "--log-level", "warni
 class Node:
     """One server, across all its lives."""
 
-    def __init__(self, name: str, directory: Path, store: str, sabotage: Callable[[], None] | None = None) -> None:
-        """`sabotage` is called in every new process, to break the server itself; it must be picklable."""
+    def __init__(
+        self,
+        name: str,
+        directory: Path,
+        store: str,
+        prepare: Callable[[], None] | None = None,
+        flags: Sequence[str] = FLAGS,
+    ) -> None:
+        """`prepare` is called in every new process, before the server starts; it must be picklable."""
         self.name = name
         self.clock = SteerableClock(directory / f"{name}.clock")
         self.proxy = Proxy()
         self.lives = 0
-        self._process = ServerProcess(directory / "data", "--store", store, *FLAGS)
-        self._process.launch = partial(start_server, prepare=partial(_prepare, self.clock.file, sabotage))
+        self.start_s = 0.0
+        """How long the last start took."""
+        self._process = ServerProcess(directory / "data", "--store", store, *flags)
+        self._process.launch = partial(start_server, prepare=partial(_prepare, self.clock.file, prepare))
 
     async def open(self) -> None:
         await self.proxy.open()
@@ -41,11 +51,17 @@ class Node:
         return self.proxy.target
 
     @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
     def stderr(self) -> str:
         return self._process.stderr
 
     async def start(self) -> None:
+        began_s = time.monotonic()
         await asyncio.to_thread(self._process.start)
+        self.start_s = time.monotonic() - began_s
         self.proxy.target = self._process.address
         self.lives += 1
 
@@ -54,10 +70,10 @@ class Node:
         self.proxy.target = None
         await asyncio.to_thread(self._process.kill)
 
-    async def terminate(self) -> None:
-        """End the process in an orderly way."""
+    async def terminate(self) -> int:
+        """End the process in an orderly way, and return its exit code."""
         self.proxy.target = None
-        await asyncio.to_thread(self._process.terminate)
+        return await asyncio.to_thread(self._process.terminate)
 
     def stop(self) -> None:
         """Freeze the process (SIGSTOP): its connections stay open, and nothing is answered."""
@@ -67,7 +83,7 @@ class Node:
         self._process.signal(signal.SIGCONT)
 
 
-def _prepare(clock: Path, sabotage: Callable[[], None] | None) -> None:
+def _prepare(clock: Path, prepare: Callable[[], None] | None) -> None:
     follow_clock(clock)
-    if sabotage is not None:
-        sabotage()
+    if prepare is not None:
+        prepare()

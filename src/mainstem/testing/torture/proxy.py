@@ -57,7 +57,7 @@ class Proxy:
         """Pass requests on, but no replies, and then cut the connections."""
         chosen = self.choose(chance)
         for pair in chosen:
-            pair.deaf = True
+            pair.loses_replies = True
         await asyncio.sleep(seconds)
         for pair in chosen:
             pair.cut()
@@ -99,7 +99,7 @@ class _Client(_End):
         super().__init__()
         self.proxy = proxy
         self.server = _Server(self)
-        self.deaf = False
+        self.loses_replies = False
         self._task: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -149,7 +149,7 @@ class _Server(_End):
             self.release()
 
     def data_received(self, data: bytes) -> None:
-        if not self.client.deaf:
+        if not self.client.loses_replies:
             self.client.send(data)
 
     def connection_lost(self, error: Exception | None) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from mainstem.checks.rules import check_store
+from mainstem.checks import rules
 from mainstem.cli.check import open_snapshot
 from mainstem.log.store.sqlite.connections import STORE_NAME
 from mainstem.testing.history.calls import AnyCall, encode_call
@@ -22,15 +22,17 @@ from mainstem.testing.torture.events import PartitionReader, SyncWorker
 from mainstem.testing.torture.log import LogReader, read_whole_log
 from mainstem.testing.torture.nemesis import Nemesis
 from mainstem.testing.torture.nodes import Node
-from mainstem.testing.torture.streams import Producer, Reader, Tailer, Undertaker, Writer
+from mainstem.testing.torture.sets import SetTailer
+from mainstem.testing.torture.streams import Closer, Producer, Reader, Tailer, Writer
 from mainstem.testing.torture.workers import Worker
 
 WORKERS: tuple[tuple[type[Worker], int], ...] = (
     (Writer, 3),
     (Producer, 3),
-    (Undertaker, 2),
+    (Closer, 2),
     (Reader, 2),
     (Tailer, 3),
+    (SetTailer, 1),
     (SyncWorker, 3),
     (PartitionReader, 1),
     (LogReader, 1),
@@ -90,12 +92,11 @@ async def run_round(
             for node in nodes:
                 await read_whole_log(node, recorder)
             for node in nodes:
-                await node.terminate()
+                if code := await node.terminate():
+                    outcome.violations.append(Violation("does not stop", f"{node.name} ended with exit code {code}"))
             outcome.violations += await asyncio.to_thread(check_history, recorder.calls)
-            outcome.violations += await asyncio.to_thread(_check_store, store)
-            outcome.violations += [
-                Violation("traceback", node.stderr[-TRACEBACK_SHOWN:]) for node in nodes if "Traceback" in node.stderr
-            ]
+            outcome.violations += await asyncio.to_thread(check_store, store)
+            outcome.violations += find_tracebacks(*nodes)
             outcome.lives = sum(node.lives for node in nodes)
             if not outcome.violations:
                 outcome.history = None
@@ -159,7 +160,14 @@ async def _running(nodes: list[Node]) -> AsyncIterator[None]:
             await node.close()
 
 
-def _check_store(store: Path | str) -> list[Violation]:
+def check_store(store: Path | str) -> list[Violation]:
     """Return the faults that `mainstem check` finds."""
     with open_snapshot(store) as snapshot:
-        return [Violation("store", f"{finding.rule}: {finding.detail}") for finding in check_store(snapshot).findings]
+        return [
+            Violation("store", f"{finding.rule}: {finding.detail}") for finding in rules.check_store(snapshot).findings
+        ]
+
+
+def find_tracebacks(*nodes: Node) -> list[Violation]:
+    """Return the errors that servers have logged and did not expect."""
+    return [Violation("traceback", node.stderr[-TRACEBACK_SHOWN:]) for node in nodes if "Traceback" in node.stderr]

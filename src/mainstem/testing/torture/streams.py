@@ -7,65 +7,14 @@ from mainstem.streams.rules.content_types import is_json
 from mainstem.streams.rules.offsets import Offset
 from mainstem.streams.states import ProducerTuple
 from mainstem.testing.history.calls import Append, Create, Delete, Head, Read
+from mainstem.testing.history.payloads import Position, content_type, decode_messages, encode_messages, target
 from mainstem.testing.history.recorder import Recorder
-from mainstem.testing.torture.connections import Connection, Reply
+from mainstem.testing.torture.connections import Reply, Unanswered
 from mainstem.testing.torture.nodes import Node
-from mainstem.testing.torture.workers import HttpWorker, Worker
+from mainstem.testing.torture.scope import EVERYTHING, Scope
+from mainstem.testing.torture.workers import HttpWorker
 
-KEPT = ("kept/json", "kept/text")
-"""Streams that nobody closes or deletes."""
-MORTAL = ("mortal/json", "mortal/text")
-"""Streams that are closed, deleted and created again all the time."""
 TTL_S = 30 * 24 * 3600  # no jump of a clock reaches it
-
-
-def content_type(path: str) -> str:
-    return "application/json" if path.endswith("json") else "text/plain"
-
-
-def encode_messages(path: str, messages: Sequence[str]) -> bytes:
-    if is_json(content_type(path)):
-        return f"[{','.join(messages)}]".encode()
-    return "".join(f"{message}\n" for message in messages).encode()
-
-
-def decode_messages(path: str, data: bytes) -> tuple[tuple[str, ...], bytes]:
-    """Return the messages of a page, and what it holds of one more: a page of text may end anywhere."""
-    if is_json(content_type(path)):
-        inner = data.decode().removeprefix("[").removesuffix("]")
-        return tuple(inner.split(",")) if inner else (), b""
-    whole, end, rest = data.rpartition(b"\n")
-    return tuple(whole.decode().split("\n")) if end else (), rest
-
-
-class Position:
-    """Where a reader of a stream continues, and the beginning of a message that it has read so far."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.offset: Offset | None = None
-        self._rest = b""
-
-    @property
-    def since(self) -> Offset | None:
-        """The start of the next message."""
-        if self.offset is None or not self._rest:
-            return self.offset
-        return Offset(self.offset.read_seq, self.offset.position - len(self._rest))
-
-    def advance(self, data: bytes, next_: Offset) -> tuple[str, ...]:
-        """Continue after a page, and return the messages that are complete now."""
-        messages, self._rest = decode_messages(self.path, self._rest + data)
-        self.offset = next_
-        return messages
-
-    def reset(self) -> None:
-        self.offset, self._rest = None, b""
-
-
-def target(path: str, offset: Offset | None = None, live: str = "") -> str:
-    query = f"?offset={'-1' if offset is None else offset}" + (f"&live={live}" if live else "")
-    return f"/v1/stream/{path}{query}"
 
 
 def take_tail(call: Append | Head | Read, reply: Reply) -> None:
@@ -80,7 +29,9 @@ class StreamWorker(HttpWorker):
 
     async def create(self, path: str) -> None:
         with self.recorder.record(Create(client=self.client, node=self.node.name, path=path)) as call:
-            headers = {"Content-Type": content_type(path)} | ({"Stream-TTL": str(TTL_S)} if path in MORTAL else {})
+            headers = {"Content-Type": content_type(path)}
+            if path in self.scope.mortal:
+                headers["Stream-TTL"] = str(TTL_S)
             reply = await self.connection.request("PUT", f"/v1/stream/{path}", headers)
             call.refusal, call.next = reply.refusal, reply.next_offset
             call.new = reply.status == 201
@@ -144,16 +95,27 @@ class StreamWorker(HttpWorker):
             else:
                 position.reset()
 
+    async def read_tail(self, path: str, count: int) -> None:
+        """Read the last messages of a JSON stream: one of text counts appends instead."""
+        with self.recorder.record(Read(client=self.client, node=self.node.name, path=path, tail=count)) as call:
+            reply = await self.connection.request("GET", f"/v1/stream/{path}?tail={count}")
+            take_tail(call, reply)
+            if call.refusal is None:
+                call.messages, _ = decode_messages(path, reply.body)
+                call.up_to_date = reply.says("stream-up-to-date")
+
 
 class Writer(StreamWorker):
     """Appends without a number, and so never sends anything again; some appends depend on the end of the stream."""
 
-    def __init__(self, name: str, nodes: Sequence[Node], recorder: Recorder, seed: str) -> None:
-        super().__init__(name, nodes, recorder, seed)
+    def __init__(
+        self, name: str, nodes: Sequence[Node], recorder: Recorder, seed: str, scope: Scope = EVERYTHING
+    ) -> None:
+        super().__init__(name, nodes, recorder, seed, scope)
         self.tails: dict[str, Offset] = {}
 
     async def step(self) -> None:
-        path = self.chance.choice(KEPT + MORTAL)
+        path = self.chance.choice(self.scope.streams)
         messages = [self.make_message() for _ in range(self.chance.choice((1, 1, 1, 2, 5)))]
         condition = self.tails.get(path) if self.chance.random() < 0.4 else None
         call, _ = await self.append(path, *messages, if_match=condition)
@@ -168,25 +130,32 @@ class Producer(StreamWorker):
     """Numbers its appends, and sends each until it is answered. Sometimes another instance of it takes over.
 
     It sends an append to a mortal stream only once: the next incarnation does not know the number, and would store the
-    messages again.
+    messages again. Without an answer, the number may be taken, and so the next append begins a new epoch.
     """
 
-    def __init__(self, name: str, nodes: Sequence[Node], recorder: Recorder, seed: str) -> None:
-        super().__init__(name, nodes, recorder, seed)
+    def __init__(
+        self, name: str, nodes: Sequence[Node], recorder: Recorder, seed: str, scope: Scope = EVERYTHING
+    ) -> None:
+        super().__init__(name, nodes, recorder, seed, scope)
         self.last: dict[str, ProducerTuple] = {}
         self.pending: tuple[str, tuple[str, ...], ProducerTuple] | None = None
 
     async def step(self) -> None:
         if self.pending is None:
-            self.pending = self._plan(self.chance.choice(KEPT + MORTAL))
+            self.pending = self._plan(self.chance.choice(self.scope.streams))
         path, messages, producer = self.pending
-        if path in MORTAL:
-            self.pending = None
-        call, reply = await self.append(path, *messages, producer=producer)
+        try:
+            call, reply = await self.append(path, *messages, producer=producer)
+        except Unanswered:
+            if path in self.scope.mortal:
+                self.pending = None
+                epoch = max(producer.epoch, self.last.get(path, producer).epoch)
+                self.last[path] = ProducerTuple(self.name, epoch + 1, -1)
+            raise
         self.pending = None
         if call.refusal is None:
             self.last[path] = producer
-            if path in KEPT and self.chance.random() < 0.05:  # the reply was lost, as far as this client knows
+            if path in self.scope.kept and self.chance.random() < 0.05:  # as if the reply was lost
                 await self.append(path, *messages, producer=producer)
         elif call.refusal == "stream_not_found":
             await self.create(path)
@@ -205,11 +174,11 @@ class Producer(StreamWorker):
         return path, messages, ProducerTuple(self.name, last.epoch, last.seq + 1)
 
 
-class Undertaker(StreamWorker):
+class Closer(StreamWorker):
     """Closes and deletes streams, and creates them again."""
 
     async def step(self) -> None:
-        path = self.chance.choice(MORTAL)
+        path = self.chance.choice(self.scope.mortal)
         match self.chance.choice(
             ("append", "append", "close", "close with data", "delete", "create", "create", "head")
         ):
@@ -228,43 +197,43 @@ class Undertaker(StreamWorker):
 
 
 class Reader(StreamWorker):
-    """Reads page by page, by long-poll or from the beginning, and asks for the end."""
+    """Reads page by page, by long-poll or from the beginning, and asks for the end or the last messages."""
 
-    def __init__(self, name: str, nodes: Sequence[Node], recorder: Recorder, seed: str) -> None:
-        super().__init__(name, nodes, recorder, seed)
-        self.positions = {path: Position(path) for path in KEPT + MORTAL}
+    def __init__(
+        self, name: str, nodes: Sequence[Node], recorder: Recorder, seed: str, scope: Scope = EVERYTHING
+    ) -> None:
+        super().__init__(name, nodes, recorder, seed, scope)
+        self.positions = {path: Position(path) for path in self.scope.streams}
 
     async def step(self) -> None:
-        path = self.chance.choice(KEPT + MORTAL)
+        path = self.chance.choice(self.scope.streams)
         position = self.positions[path]
         draw = self.chance.random()
         if draw < 0.2:
             await self.head(path)
             return
-        if draw < 0.25:
+        if draw < 0.3 and is_json(content_type(path)):
+            await self.read_tail(path, self.chance.choice((1, 2, 7, 50)))
+            return
+        if draw < 0.35:
             position.reset()
         await self.read(position, "long-poll" if position.offset is not None and draw > 0.9 else "")
 
 
-class Tailer(Worker):
+class Tailer(HttpWorker):
     """Follows one stream by SSE, and continues at its offset after every disconnect."""
 
-    def __init__(self, name: str, nodes: Sequence[Node], recorder: Recorder, seed: str) -> None:
-        super().__init__(name, nodes, recorder, seed)
-        self.position = Position(self.chance.choice(KEPT + MORTAL))
+    def __init__(
+        self, name: str, nodes: Sequence[Node], recorder: Recorder, seed: str, scope: Scope = EVERYTHING
+    ) -> None:
+        super().__init__(name, nodes, recorder, seed, scope)
+        self.position = Position(self.chance.choice(self.scope.streams))
 
-    async def work_at(self, address: tuple[str, int]) -> None:
-        connection = await Connection.open(address)
-        try:
-            await self._follow(connection)
-        finally:
-            connection.close()
-
-    async def _follow(self, connection: Connection) -> None:
+    async def work(self) -> None:
         position, began = self.position, self.recorder.clock()
         path = position.path
         parser = BatchParser(content_type(path), base64=False)
-        async for reply in connection.stream(target(path, position.offset, "sse")):
+        async for reply in self.connection.stream(target(path, position.offset, "sse")):
             if reply.refusal is not None:
                 read = Read(client=self.client, node=self.node.name, path=path, live=True, start=began)
                 read.refusal = reply.refusal

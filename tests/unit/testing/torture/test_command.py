@@ -67,3 +67,13 @@ def test_a_kept_history_can_be_checked_again(tmp_path: Path) -> None:
     assert done.exit_code == 1
     assert done.output.startswith("stale end: ")
     assert done.output.endswith("1 violations\n")
+
+
+def test_the_history_of_a_round_that_ended_early_cannot_be_checked(tmp_path: Path) -> None:
+    story = Story()
+    story.create()
+    file = tmp_path / "history.jsonl"
+    file.write_bytes(b"".join(map(encode_call, story.calls)))
+    done = CliRunner().invoke(command.torture, ["--check", str(file)])
+    assert done.exit_code == 1
+    assert done.output.startswith(f"Error: {file} cannot be checked: no reading of the whole log")

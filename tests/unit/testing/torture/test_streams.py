@@ -1,26 +1,37 @@
-from mainstem.streams.rules.offsets import Offset
-from mainstem.testing.history.calls import size_of
-from mainstem.testing.torture.streams import Position, decode_messages, encode_messages
+import time
+from collections import defaultdict
+from typing import Any, cast
 
-MESSAGES = ('"a:1"', '"a:2..."', '"b:1"')
+import pytest
 
-
-def test_messages_survive_their_encoding():
-    for path in ("kept/json", "kept/text"):
-        assert decode_messages(path, encode_messages(path, MESSAGES)) == (MESSAGES, b"")
-        assert decode_messages(path, encode_messages(path, ())) == ((), b"")
-
-
-def test_text_takes_as_many_bytes_as_its_messages_say():
-    assert len(encode_messages("kept/text", MESSAGES)) == size_of(MESSAGES)
+from mainstem.streams.states import ProducerTuple
+from mainstem.testing.history.calls import Append
+from mainstem.testing.history.recorder import Recorder
+from mainstem.testing.torture.connections import Reply, Unanswered
+from mainstem.testing.torture.streams import Producer
 
 
-def test_a_page_of_text_may_end_within_a_message():
-    data = encode_messages("kept/text", MESSAGES)
-    position = Position("kept/text")
-    assert position.advance(data[:8], Offset(0, 8)) == MESSAGES[:1]
-    assert (position.offset, position.since) == (Offset(0, 8), Offset(0, 6))
-    assert position.advance(data[8:], Offset(0, len(data))) == MESSAGES[1:]
-    assert position.since == position.offset == Offset(0, len(data))
-    position.reset()
-    assert position.since is None
+class UnansweredProducer(Producer):
+    """A producer that never gets an answer."""
+
+    def __init__(self, seed: str) -> None:
+        super().__init__("p", cast(Any, [None]), Recorder(time.perf_counter), seed)
+        self.sent: list[tuple[str, tuple[str, ...], ProducerTuple | None]] = []
+
+    async def append(
+        self, path: str, *messages: str, producer: ProducerTuple | None = None, **_: Any
+    ) -> tuple[Append, Reply]:
+        self.sent.append((path, messages, producer))
+        raise Unanswered
+
+
+async def test_without_an_answer_a_producer_repeats_an_append_or_takes_another_number():
+    contents: dict[object, set[tuple[str, ...]]] = defaultdict(set)
+    for seed in range(20):
+        producer = UnansweredProducer(str(seed))
+        for _ in range(20):
+            with pytest.raises(Unanswered):
+                await producer.step()
+        for path, messages, number in producer.sent:
+            contents[seed, path, number].add(messages)
+    assert all(len(sent) == 1 for sent in contents.values())
