@@ -8,13 +8,14 @@ WORKERS := -n auto --dist loadgroup
 # Tests start hundreds of processes: without bytecode each of them would compile the project again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install serve demo test test-quick coverage check format bench docs dist lock clean
+.PHONY: help install serve demo test test-quick coverage fuzz check format bench docs dist lock clean
 
 help:
 	@echo "make serve       install what serving needs, and run the server on http://127.0.0.1:4437"
 	@echo "make demo        a server, live traffic, pipeline jobs, and a report with charts: about a minute"
 	@echo "make test        install everything else, and run all tests (make test-quick: the fast half)"
 	@echo "make coverage    all tests, and how much of the code they run"
+	@echo "make fuzz        fuzz every parser and a server for MINUTES=10, guided by coverage if atheris is installed"
 	@echo "make check       formatting, lint, types, import rules, and the documentation's links"
 	@echo "make format      format the code, and fix what ruff can fix"
 	@echo "make bench       measure beside Electric's server in Rust"
@@ -56,6 +57,10 @@ coverage: install
 	$(BIN)/coverage run -m pytest $(WORKERS) --ignore tests/edge/test_floods.py $(ARGS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
+
+fuzz: MINUTES := 10
+fuzz: install
+	$(BIN)/python -m mainstem.testing.fuzz --minutes $(MINUTES) --corpus tests/fuzz/corpus $(ARGS)
 
 check: install
 	$(BIN)/ruff format --check .

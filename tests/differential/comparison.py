@@ -1,11 +1,11 @@
 """Compares the replies of two servers to the same script."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from tests.differential.exchanges import Peer, Reply
-from tests.differential.scripts import Step
+from tests.differential.scripts import Step, request
 
 HEADERS: Final = (
     "content-type",
@@ -42,6 +42,8 @@ class Difference(NamedTuple):
     their_status: int
     earlier: tuple[Step, ...]
     """The steps before this one."""
+    found: Mapping[str, Reply]
+    """What Mainstem replies to HEAD, for the stream and the source of a new fork, if both servers refuse the step."""
 
     def writes_before(self) -> list[Step]:
         """Return the earlier steps that could have changed the stream, or the source of a new fork."""
@@ -85,10 +87,11 @@ def compare_script(ours: Peer, theirs: Peer, name: str, script: Sequence[Step]) 
                 theirs.learn(step, other, name)
         if not _left_equal(step, mine, other):
             left |= concerned
+        refused = not mine.accepted and not other.accepted and mine.status != other.status
+        found = {stream: ours.send(request("HEAD", stream)) for stream in concerned} if refused else {}
+        statuses, earlier = (mine.status, other.status), tuple(script[:number])
         for field, my_value, other_value in compare_replies(pairs, step, mine, other):
-            yield Difference(
-                theirs.name, step, field, my_value, other_value, mine.status, other.status, tuple(script[:number])
-            )
+            yield Difference(theirs.name, step, field, my_value, other_value, *statuses, earlier, found)
 
 
 def _left_equal(step: Step, ours: Reply, theirs: Reply) -> bool:

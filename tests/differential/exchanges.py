@@ -34,6 +34,7 @@ class Peer:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=REPLY_S_MAX)
         self._script = ""
         self._offsets: dict[str, list[str]] = {}
+        """In the order in which each was last reported."""
         self._etags: dict[str, str] = {}
 
     def begin(self, script: str) -> None:
@@ -46,8 +47,11 @@ class Peer:
         value = reply.headers[name]
         if name == "etag":
             self._etags[step.stream] = value
-        elif value not in self._offsets.setdefault(step.stream, []):
-            self._offsets[step.stream].append(value)
+            return
+        known = self._offsets.setdefault(step.stream, [])
+        if value in known:
+            known.remove(value)  # a server may give the offsets of a deleted stream to the next one at its path
+        known.append(value)
 
     def send(self, step: Step) -> Reply:
         target = ROOT + self.name_of(step.stream) + self._fill(step.query, step.stream)

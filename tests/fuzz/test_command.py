@@ -2,6 +2,8 @@
 
 import logging
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -25,6 +27,22 @@ def test_it_reports_the_number_of_inputs(monkeypatch, capsys):
     assert code == 0
     assert "offsets: " in output
     assert output.endswith(" inputs, 0 findings\n")
+
+
+def test_targets_share_the_time_that_is_left(monkeypatch, capsys):
+    now_s, shares_s = 0.0, []
+
+    def fuzz(name: str, seconds: float, seed: int, corpus: Path | None) -> int:
+        nonlocal now_s
+        shares_s.append(seconds)
+        now_s += 30  # longer than its share
+        return 1
+
+    monkeypatch.setattr(command, "time", SimpleNamespace(perf_counter=lambda: now_s))
+    monkeypatch.setattr(command, "fuzz", fuzz)
+    code, _ = run(monkeypatch, capsys, "offsets", "cursors", "paths", "--minutes", "1")
+    assert code == 0
+    assert shares_s == [20, 15, 0]
 
 
 def test_it_prints_an_input_that_fails_as_a_line_of_the_corpus(monkeypatch, capsys):

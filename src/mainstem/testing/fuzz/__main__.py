@@ -44,12 +44,13 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> None:
     arguments = parse_arguments()
     logging.disable()
-    seconds = arguments.minutes * 60 / len(arguments.targets)
+    end_s = time.perf_counter() + arguments.minutes * 60
     total = findings = 0
-    for name in arguments.targets:
+    for number_left, name in zip(range(len(arguments.targets), 0, -1), arguments.targets, strict=True):
         began = time.perf_counter()
         try:
-            number = fuzz(name, seconds, arguments.seed, arguments.corpus)
+            # An equal share of the time that is left: starting atheris and merging inputs take time as well.
+            number = fuzz(name, max(0.0, end_s - began) / number_left, arguments.seed, arguments.corpus)
         except Finding as finding:
             findings += 1
             report(finding)
@@ -68,7 +69,7 @@ def fuzz(name: str, seconds: float, seed: int, corpus: Path | None) -> int:
     known = read_corpus(corpus, target)
     if not is_installed():
         return fuzz_randomly(target, known, seconds, seed)
-    number, kept = fuzz_guided(target, known, seconds, seed)
+    number, kept = fuzz_guided(target, known, seconds, seed, keep=corpus is not None)
     if corpus is not None:
         write_corpus(corpus, target, kept)
     return number

@@ -27,7 +27,7 @@ OUTPUT_CHARS_MAX: Final = 2_000
 
 
 class Guided(NamedTuple):
-    """The number of inputs of a run, and those that together reach all the code that it has reached."""
+    """The number of inputs of a run, and those that together reach all the code that it has reached, if wanted."""
 
     number: int
     kept: list[bytes]
@@ -37,8 +37,11 @@ def is_installed() -> bool:
     return importlib.util.find_spec("atheris") is not None
 
 
-def fuzz_guided(target: Target, known: Iterable[bytes], seconds: float, seed: int) -> Guided:
-    """Fuzz a target for a while. Raises `Finding` for an undocumented error, and for too much time or memory."""
+def fuzz_guided(target: Target, known: Iterable[bytes], seconds: float, seed: int, *, keep: bool) -> Guided:
+    """Fuzz a target for a while. Raises `Finding` for an undocumented error, and for too much time or memory.
+
+    `keep` chooses the inputs to keep, which takes about as long as starting atheris twice.
+    """
     with TemporaryDirectory(prefix="mainstem-fuzz-") as name:
         folder = Path(name)
         inputs, kept = folder / "inputs", folder / "kept"
@@ -52,10 +55,11 @@ def fuzz_guided(target: Target, known: Iterable[bytes], seconds: float, seed: in
             data = file.read_bytes()
             target.check(data)
             raise Finding(target.name, data) from RuntimeError(output[-OUTPUT_CHARS_MAX:])
-        _run(target, kept, "-merge=1", inputs)
         found = RUNS.search(output)
         if found is None:
             raise RuntimeError(f"atheris ended early: {output[-OUTPUT_CHARS_MAX:]}")
+        if keep:
+            _run(target, kept, "-merge=1", inputs)
         return Guided(int(found[1]), [file.read_bytes() for file in kept.iterdir()])
 
 

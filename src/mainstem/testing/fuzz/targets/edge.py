@@ -26,12 +26,15 @@ def cut_in_two_places(data: bytes) -> tuple[bytes, list[bytes]]:
 
 
 def read_requests(data: bytes) -> None:
-    """The parts in which requests arrive make no difference, and bad input ends with one documented error."""
+    """The parts in which requests arrive make no difference, and bad input ends with one documented error.
+
+    A short input that is cut twice in the same place arrives byte by byte. With all of them, that took four fifths of
+    the time, and two cuts can be anywhere.
+    """
     raw, parts = cut_in_two_places(data)
-    whole = drive([raw])
-    assert drive(parts) == whole
-    if len(raw) <= SINGLE_BYTES_MAX:
-        assert drive(single(raw)) == whole
+    if data[:1] == data[1:2] and len(raw) <= SINGLE_BYTES_MAX:
+        parts = list(single(raw))
+    assert drive(parts) == drive([raw])
 
 
 def remember_heads(data: bytes) -> None:

@@ -26,7 +26,8 @@ FIRST: Final = 7
 def read_damaged_journal(data: bytes) -> None:
     """Every three bytes of the input change a byte of a journal: they are its position and its new value.
 
-    The batches before the first change are found, and no batch is found that was not written.
+    The batches before the first change are found, and no batch is found that was not written. If just one bit has
+    changed, all batches are found.
     """
     written = b"".join(_batches())
     changed = bytearray(written)
@@ -42,8 +43,14 @@ def read_damaged_journal(data: bytes) -> None:
     found = choose_unfolded(list(read_file(make_file(changed))), Position(STORE, FIRST - 1, 0))
     assert [batch.number for batch in found] == list(range(FIRST, FIRST + len(found)))
     assert len(found) >= intact // len(_batches()[0])
+    if len(changed) == len(written) and _count_different_bits(written, changed) == 1:
+        assert len(found) == len(_batches())
     for batch, raw in zip(found, _batches(), strict=False):
         assert encode_content(batch.content) == _content(raw)
+
+
+def _count_different_bits(first: bytes, second: bytes | bytearray) -> int:
+    return (int.from_bytes(first, "big") ^ int.from_bytes(second, "big")).bit_count()
 
 
 @cache
@@ -83,8 +90,17 @@ TARGETS: Final = (
     Target(
         "journal",
         read_damaged_journal,
-        (b"", b"\x00\x08\x09", b"\x10\x10\xff\x20\x00\x00", b"\x20\x09\x01\x80", b"\xa0"),
-        (b"\x10\x08\x00", b"\x20\x14\xff", b"\x00\x11\x10", b"\x10"),
+        # Two of them change one bit: of the number of a batch, and of its content.
+        (
+            b"",
+            b"\x00\x08\x09",
+            b"\x10\x08\x09",
+            b"\x20\x2fi",
+            b"\x10\x10\xff\x20\x00\x00",
+            b"\x20\x09\x01\x80",
+            b"\xa0",
+        ),
+        (b"\x10\x08\x00", b"\x20\x14\xff", b"\x20\x18\xff", b"\x00\x11\x10", b"\x10"),
     ),
     Target(
         "configuration",
