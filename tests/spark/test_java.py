@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -110,11 +111,17 @@ def test_a_machine_without_java_runs_spark_on_the_wheel(tmp_path):
 def test_spark_maps_the_prepared_classes_and_has_a_low_priority(spark):
     java = Path("/proc", str(spark._jvm.java.lang.ProcessHandle.current().pid()))
     assert str(class_archive_path(find_java(), find_jars())) in (java / "maps").read_text()
-    niceness = {
-        int((thread / "stat").read_text().rpartition(")")[2].split()[16]) for thread in (java / "task").iterdir()
-    }
-    assert niceness == {read_niceness()} == {1}
+    assert read_nicenesses(java) == {read_niceness()} == {1}
     assert os.getpriority(os.PRIO_PROCESS, 0) < 1
+
+
+def read_nicenesses(process: Path) -> set[int]:
+    """Return the nicenesses of the threads of a process."""
+    found = set()
+    for thread in (process / "task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+            found.add(int((thread / "stat").read_text().rpartition(")")[2].split()[16]))
+    return found
 
 
 def test_the_priority_of_spark_can_be_set(monkeypatch):
