@@ -121,6 +121,9 @@ class Reads:
             return response
         page = await source.read(start, self.page_bytes)
         cached = await self._encode(page, source.content_type, headers)
+        response = self.find_page(source, start, content, headers, extra)
+        if response is not None:
+            return response  # another reader was quicker: replies that share a body take its memory only once
         source.keep_page(start, self._accepted_encoding(headers), cached)
         cached.headers[page.up_to_date, page.closed] = about = self._describe_page(
             source.name, page, cached, content, with_etag=with_etag
