@@ -273,6 +273,12 @@ class ContentTypeMismatch(Conflict):
         super().__init__(detail, **facts)
 
 
+class JobsStreamUnusable(Conflict):
+    code = "jobs_stream_unusable"
+    title = "Reports of jobs cannot be stored"
+    hint = "Delete the stream _mainstem/jobs. The next report creates it again."
+
+
 class SequenceRegression(Conflict):
     code = "sequence_regression"
     title = "Sequence conflict: Stream-Seq must increase"  # other clients look for the first two words

@@ -584,6 +584,28 @@ GARBAGE_TOPICS_MAX: Final = 100
 SHUTDOWN_S_MAX: Final = 10.0
 """How long a stopping server waits for open requests."""
 
+# Reports of jobs
+JOB_REPORT_BYTES_MAX: Final = 16 * KIB
+"""The report of one round. The server keeps the last one of each job in memory."""
+JOB_NAME_CHARS_MAX: Final = 64
+"""The name under which a job reports; it is a label of metrics."""
+JOBS_MAX: Final = 100
+"""Jobs whose last round the server knows: a few labels of metrics. Beyond this, it forgets the job that has been silent
+for the longest time."""
+JOB_KEPT_S: Final = 30 * 86_400
+"""How long a round stays in `_mainstem/jobs`, and a silent job in the list of jobs: a month."""
+JOB_ROUNDS_KEPT: Final = 10_000
+"""Rounds in `_mainstem/jobs`: a week of one per minute."""
+JOB_ECHO_IDS_MAX: Final = 100
+"""Ids of the log that the server examines to find out whether a round has read nothing but reports of other rounds. A
+round that has read more counts as one that has read data."""
+JOB_REPORT_S_MAX: Final = 5.0
+"""How long a job waits for the server to take its report: the round itself is over."""
+QUERY_REPORT_S: Final = 1.0
+"""Between two reports of a streaming query, whose batches may take only a few milliseconds."""
+QUERIES_REPORTED_MAX: Final = 100
+"""Streaming queries of one Spark driver whose next report waits; as many as the server remembers."""
+
 # Spark pipeline
 JAVA_VERSION_S_MAX: Final = 10.0
 """For `java -version`, if no `release` file names the version."""

@@ -9,6 +9,7 @@ ROOT = "/v1/stream/"
 SUBSCRIPTIONS = ROOT + "__ds/subscriptions/"
 TEXT = {"content-type": "text/plain"}
 SNAPSHOT = {"committed_id": 0, "state": {}}
+ROUND = {"job": "audit", "name": "a", "round": 1, "started_at": "2026-05-01T00:00:00Z", "duration_s": 1.0}
 START = "0000000000000000_0000000000000000"
 STREAM_SNAPSHOT = "/v1/stream-snapshot/{path}"
 
@@ -129,6 +130,8 @@ GUARDED = [
     Endpoint("head of the log", "GET", "/v1/log/head", needs("admin")),
     Endpoint("bounds of the log", "GET", "/v1/log/bounds?rows=1", needs("admin")),
     Endpoint("index of the log", "GET", "/v1/log/index?of=streams", needs("admin")),
+    Endpoint("report a round", "POST", "/v1/jobs", needs("admin"), options=lambda path: {"json": ROUND}),
+    Endpoint("list jobs", "GET", "/v1/jobs", needs("admin")),
     Endpoint("prune", "POST", "/v1/prune", needs("admin"), options=lambda path: {"json": {"floors": {path: 0}}}),
     Endpoint(
         "trim", "POST", "/v1/prune", needs("admin"), make_stream, lambda path: {"json": {"streams": {path: START}}}

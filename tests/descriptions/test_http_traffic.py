@@ -19,6 +19,7 @@ CLOSE = {"stream-closed": "true"}
 START = "0000000000000000_0000000000000000"
 FOREIGN = {"origin": "https://elsewhere.example"}
 ARROW = {"accept": "application/vnd.apache.arrow.stream"}
+ROUND = {"job": "audit", "name": "a", "round": 1, "started_at": "2026-05-01T00:00:00Z", "duration_s": 1.5}
 TWICE = [("last-event-id", "1"), ("last-event-id", "2")]
 
 UNSEEN = {
@@ -84,6 +85,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "releaseSubscription": {"json": {"wake_id": "w", "generation": 1}},
     "putStreamSnapshot": {"json": {"committed_id": 0, "offset": START, "state": {}}},
     "putPartitionSnapshot": {"json": {"committed_id": 0, "state": {}}},
+    "reportRound": {"json": ROUND},
     "prune": {"json": {"floors": {"sweep": 0}}},
     "injectFault": {"json": {"path": "nothing"}},
 }
@@ -287,6 +289,21 @@ def run_partitions_snapshots_and_pruning(servers: Servers) -> Run:
     ask("POST", "/v1/prune", 404, json={"streams": {"missing": START}})
     ask("POST", "/v1/prune", 410, json={"streams": {"s": START}})
     ask("POST", "/v1/prune", 413, json={"floors": {"x" * 3000: 1}})
+    return recorder, read_document(recorder)
+
+
+def run_jobs(servers: Servers) -> Run:
+    recorder = servers.record()
+    ask = recorder.request
+    ask("GET", "/v1/jobs", 200)
+    ask("POST", "/v1/jobs", 204, json=ROUND)
+    facts = {"rows": 5, "bytes": 6, "position": 1, "lag": 1, "faults": 2, "error": "broken", "details": {"files": 3}}
+    ask("POST", "/v1/jobs", 204, json=ROUND | {"name": "b"} | facts)
+    ask("GET", "/v1/jobs", 200)
+    ask("POST", "/v1/jobs", 400, json=ROUND | {"round": -1})
+    ask("POST", "/v1/jobs", 413, json=ROUND | {"error": "x" * limits.JOB_REPORT_BYTES_MAX})
+    ask("POST", "/v1/stream/_mainstem/jobs", 204, headers=CLOSE)
+    ask("POST", "/v1/jobs", 409, json=ROUND | {"name": "c"})
     return recorder, read_document(recorder)
 
 
@@ -533,6 +550,7 @@ def run_faults_are_injected(servers: Servers) -> Run:
 SCENARIOS: tuple[Callable[[Servers], Run], ...] = (
     run_streams,
     run_partitions_snapshots_and_pruning,
+    run_jobs,
     run_the_log,
     run_subscriptions,
     run_every_path_answers_a_preflight_and_refuses_other_methods,

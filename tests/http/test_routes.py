@@ -42,6 +42,8 @@ STATUSES = {
     "/v1/snapshot/p": (404, 404, 405, 400, 405, 405, 405),
     "/v1/prune": (405, 405, 400, 405, 405, 405, 405),
     "/v1/prune/": NOWHERE,
+    "/v1/jobs": (200, 405, 400, 405, 405, 405, 405),
+    "/v1/jobs/": NOWHERE,
     "/v1/log": LOG_READ,
     "/v1/%6Cog": LOG_READ,
     "/v1/logs": NOWHERE,

@@ -34,6 +34,20 @@ def pair(start_nodes, browse):
     return browse(one), browse(two)
 
 
+# Jobs
+
+
+def test_both_nodes_know_the_last_round_of_a_job_at_once(pair):
+    one, two = pair
+    told = {"job": "audit", "name": "a", "started_at": "2026-05-01T00:00:00Z", "duration_s": 1.5}
+    for number in range(10):
+        writer, reader = (one, two) if number % 2 else (two, one)
+        assert writer.post("/v1/jobs", json=told | {"round": number, "rows": number}).status_code == 204
+        assert [found["round"] for found in reader.get("/v1/jobs").json()["jobs"]] == [number]
+    found = one.get("/v1/stream/_mainstem/jobs").json()
+    assert [round_["round"] for round_ in found] == list(range(10))
+
+
 # Streams
 
 

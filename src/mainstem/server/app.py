@@ -23,6 +23,7 @@ from mainstem.server.edge.request_cycle import Plan, RequestCycle
 from mainstem.server.endpoints.append import plan_append
 from mainstem.server.endpoints.descriptions import Descriptions
 from mainstem.server.endpoints.health import Health
+from mainstem.server.endpoints.jobs import Jobs
 from mainstem.server.endpoints.partitions import PartitionsHttp
 from mainstem.server.endpoints.reads import plan_read
 from mainstem.server.endpoints.stream_snapshots import StreamSnapshots
@@ -185,6 +186,9 @@ class Mainstem:
         pruner = Pruner(log)
         pruner.start()
         stack.push_async_callback(pruner.stop)
+        jobs = Jobs(streams)
+        await jobs.start()
+        stack.push_async_callback(jobs.stop)
         log_http = LogHttp(log)
         stack.push_async_callback(log_http.stop)
         return Endpoints(
@@ -203,6 +207,7 @@ class Mainstem:
             partitions=PartitionsHttp(
                 hub, pruner, streams, long_poll_ms=settings.long_poll_ms, page_bytes=settings.page_bytes
             ),
+            jobs=jobs,
             log=log_http,
             health=Health(self.store, self.live),
             descriptions=Descriptions(self._describe_http, self._describe_sync),

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 from mainstem.http.asgi import Receive, Scope, Send
 from mainstem.server.endpoints.descriptions import Descriptions
 from mainstem.server.endpoints.health import Health
+from mainstem.server.endpoints.jobs import Jobs
 from mainstem.server.endpoints.partitions import PartitionsHttp
 from mainstem.server.endpoints.stream_snapshots import StreamSnapshots
 from mainstem.server.log_api.http import LogHttp
@@ -26,6 +27,7 @@ class Endpoints(NamedTuple):
     stream_sets: StreamSets
     stream_snapshots: StreamSnapshots
     partitions: PartitionsHttp
+    jobs: Jobs
     log: LogHttp
     health: Health
     descriptions: Descriptions
@@ -56,6 +58,7 @@ ROUTES: Final = (
     Route(b"/v1/partition/", lambda endpoints: endpoints.partitions.read),
     Route(b"/v1/snapshot/", lambda endpoints: endpoints.partitions.snapshot),
     Route(b"/v1/prune", lambda endpoints: endpoints.partitions.prune),
+    Route(b"/v1/jobs", lambda endpoints: endpoints.jobs, admin=True),
     Route(b"/v1/log", lambda endpoints: endpoints.log.read, admin=True),
     Route(b"/v1/log/head", lambda endpoints: endpoints.log.read_head, admin=True),
     Route(b"/v1/log/bounds", lambda endpoints: endpoints.log.read_bounds, admin=True),

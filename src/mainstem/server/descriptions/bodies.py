@@ -13,6 +13,7 @@ from mainstem import limits
 from mainstem.log.records import Extent
 from mainstem.server.descriptions.headers import OFFSET
 from mainstem.server.descriptions.model import JsonSchema, group_digits
+from mainstem.server.endpoints.jobs import JobReport, ReportedRound
 from mainstem.server.endpoints.partitions import PruneRequest, SnapshotRequest
 from mainstem.server.endpoints.stream_snapshots import StreamSnapshotRequest
 from mainstem.server.log_api.index import INDEXES
@@ -167,6 +168,13 @@ class JwkSet(Described):
 
 class RotatedKey(Described):
     kid: Annotated[str, Meta(description="The id of the new signing key.")]
+
+
+# Jobs
+
+
+class JobList(Described):
+    jobs: Annotated[list[ReportedRound], Meta(description="The last round of each job, in the order of their names.")]
 
 
 # The log
@@ -347,6 +355,23 @@ class Problem(msgspec.Struct):
 
 _LEASE_MS: Final = next(f.default for f in msgspec.structs.fields(SubscriptionRequest) if f.name == "lease_ttl_ms")
 _STREAM_PATH: Final = "The stream's path."
+_ROUND: Final[dict[str, str | JsonSchema]] = {
+    "job": "The kind of job; `query` is a streaming query of a Spark program.",
+    "name": {
+        "description": f"The name of the job: 1 to {limits.JOB_NAME_CHARS_MAX} of `a-z`, `0-9`, `.`, `_` and `-`.",
+        "pattern": f"^[a-z0-9][a-z0-9._-]{{0,{limits.JOB_NAME_CHARS_MAX - 1}}}$",
+    },
+    "round": "The number of the round.",
+    "started_at": {"description": "When the round began: RFC 3339, with a time zone.", "format": "date-time"},
+    "duration_s": "How long the round took, in seconds.",
+    "rows": "How many rows the round has processed.",
+    "bytes": "How many bytes the round has processed or written, if the job counts them.",
+    "position": "The committed id that the job has reached.",
+    "lag": "By how many ids the log has grown since then.",
+    "faults": "How many faults the round has found.",
+    "error": "Why the round failed; null if it did not.",
+    "details": "What else the job has to say about the round.",
+}
 _LINK_TYPE: Final[JsonSchema] = {
     "enum": ["glob", "explicit"],
     "description": "Whether the pattern or an explicit link names the stream.",
@@ -366,6 +391,13 @@ FIELDS: Final[dict[type, dict[str, str | JsonSchema]]] = {
         "floors": "For each partition, the committed id up to which to erase its events.",
         "streams": "For each stream path, the offset before which to discard whole appends.",
     },
+    JobReport: _ROUND
+    | {
+        "position": "The committed id that the job has reached; without it, that of the round before.",
+        "lag": "By how many ids the log has grown since then; without it, the server computes it.",
+    },
+    ReportedRound: _ROUND
+    | {"reported_at": {"description": "When the server received the report.", "format": "date-time"}},
     WebhookTarget: {
         "url": {
             "description": "An https URL at a public address.",

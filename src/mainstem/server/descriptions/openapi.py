@@ -40,6 +40,7 @@ TAGS: Final = {
     "Subscriptions": "Durable interests in streams, whose workers the server wakes by webhook or pull-wake.",
     "Partitions": "The events of the sync protocol, read over HTTP. `/asyncapi.json` describes the protocol itself.",
     "Snapshots and pruning": "States in place of history, and erasing that history.",
+    "Jobs": "The rounds of pipeline jobs and streaming queries, as they have reported them.",
     "Log": "The whole log as one ordered table.",
     "Server": "Health, and descriptions of the API.",
     "Fault injection": "Requests that go wrong, for tests of clients. Only with `--test-endpoints`.",

@@ -21,6 +21,7 @@ from mainstem.server.descriptions.model import (
     integer,
 )
 from mainstem.server.descriptions.stream_operations import CURSOR, LIVE, OFFSET, STREAM_PATH
+from mainstem.server.endpoints.jobs import JobReport
 from mainstem.server.endpoints.partitions import PruneRequest, SnapshotRequest
 from mainstem.server.endpoints.stream_snapshots import StreamSnapshotRequest
 from mainstem.server.log_api.formats import ARROW, NDJSON
@@ -306,6 +307,43 @@ PRUNE: Final = Path(
     },
 )
 
+JOBS: Final = Path(
+    "/v1/jobs",
+    {
+        "get": Operation(
+            "listJobs",
+            "Jobs",
+            "List the last round of every job",
+            f"The server remembers up to {limits.JOBS_MAX} jobs, each for {limits.JOB_KEPT_S // 86_400} days after its"
+            " last report.",
+            (),
+            None,
+            (Reply(200, "The last rounds.", (), {JSON: bodies.JobList}),),
+            (),
+            access=Access.ADMIN,
+        ),
+        "post": Operation(
+            "reportRound",
+            "Jobs",
+            "Report a round of a job",
+            "The server also appends the round to the stream `_mainstem/jobs`, unless the round has read nothing but"
+            " reports of other rounds.",
+            (),
+            Body(f"The round, up to {limits.JOB_REPORT_BYTES_MAX // limits.KIB} KiB.", {JSON: JobReport}),
+            (Reply(204, "The report is durable."),),
+            (
+                errors.RepeatedHeader,
+                errors.BadRequest,
+                errors.BadJson,
+                errors.JobsStreamUnusable,
+                errors.BodyTooLarge,
+            ),
+            access=Access.ADMIN,
+            writes=True,
+        ),
+    },
+)
+
 LOG: Final = Path(
     "/v1/log",
     {
@@ -536,6 +574,7 @@ PATHS_BY_ROUTE: Final[dict[bytes, Path | None]] = {
     b"/v1/partition/": PARTITION,
     b"/v1/snapshot/": SNAPSHOT,
     b"/v1/prune": PRUNE,
+    b"/v1/jobs": JOBS,
     b"/v1/log": LOG,
     b"/v1/log/head": LOG_HEAD,
     b"/v1/log/bounds": LOG_BOUNDS,

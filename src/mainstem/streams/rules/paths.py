@@ -14,6 +14,7 @@ RESERVED = "__ds"
 BROKEN_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 PREFIX_FORM = re.compile(r"(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+")
 TAKEN = (
+    "/v1/jobs",
     "/v1/log",
     "/v1/partition",
     "/v1/prune",

@@ -183,6 +183,7 @@ HTTP_SEEDS: Final = (
     b"GET /v1/partition/p?offset=-1\0HEAD /v1/partition/p",
     b'PUT /v1/stream/__ds/subscriptions/s\n\n{"type":"pull-wake","pattern":"fuzz*","wake_stream":"w"}',
     b'POST /v1/stream/__ds/subscriptions/s/claim\n\n{"worker":"w"}',
+    b'POST /v1/jobs\n\n{"job":"audit","name":"a","round":1,"started_at":"2026-05-01T02:00:00Z","duration_s":1}',
     b"OPTIONS /v1/stream/a\nOrigin: http://b\nAccess-Control-Request-Method: PUT",
 )
 HTTP_PIECES: Final = (
