@@ -601,10 +601,10 @@ JOB_ECHO_IDS_MAX: Final = 100
 round that has read more counts as one that has read data."""
 JOB_REPORT_S_MAX: Final = 5.0
 """How long a job waits for the server to take its report: the round itself is over."""
-QUERY_REPORT_S: Final = 1.0
-"""Between two reports of a streaming query, whose batches may take only a few milliseconds."""
+JOB_REPORT_EVERY_S: Final = 1.0
+"""Between two reports of a job or a streaming query whose rounds take only a few milliseconds; each is a commit."""
 QUERIES_REPORTED_MAX: Final = 100
-"""Streaming queries of one Spark driver whose next report waits; as many as the server remembers."""
+"""Streaming queries of one Spark driver that are reported; as many as the server remembers."""
 
 # Spark pipeline
 JAVA_VERSION_S_MAX: Final = 10.0

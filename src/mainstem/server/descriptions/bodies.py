@@ -393,6 +393,7 @@ FIELDS: Final[dict[type, dict[str, str | JsonSchema]]] = {
     },
     JobReport: _ROUND
     | {
+        "round": "The number of the round; without it, one more than that of the round before.",
         "position": "The committed id that the job has reached; without it, that of the round before.",
         "lag": "By how many ids the log has grown since then; without it, the server computes it.",
     },

@@ -47,7 +47,7 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     job: Job
     name: Name
-    round: Count
+    round: Count | None = None
     started_at: Annotated[datetime, Meta(tz=True)]
     duration_s: Annotated[float, Meta(ge=0, le=limits.INTEGER_MAX)]
     rows: Count = 0
@@ -60,7 +60,7 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class ReportedRound(msgspec.Struct, frozen=True, kw_only=True):
-    """A round as the stream and the list have it: with a position and a lag, even if the job did not know them."""
+    """A round as the stream and the list have it: complete, even if the job did not know all of it."""
 
     job: Job
     name: str
@@ -172,21 +172,31 @@ class Jobs:
         key = job_key(report.job, report.name)
         before = self._states.get(key)
         now_us = self._log.clock_us()
-        known = 0 if before is None else before.position
-        position = known if report.position is None else report.position
-        lag = max(0, self._log.store.head - position) if report.lag is None else report.lag
-        whole = msgspec.to_builtins(report) | {"position": position, "lag": lag, "reported_at": format_time(now_us)}
-        text = msgspec.json.encode(whole)
+        round_ = self._complete(report, key, now_us)
+        text = msgspec.json.encode(round_)
         message = parse_body(text)  # raises if the details are nested too deeply to be stored
         clean = report.error is None and not report.faults
         command = ReportRound(
             key,
-            JobRound(text, now_us, position, clean),
+            JobRound(text, now_us, round_.position, clean),
             None if await self._is_echo(report, before) else message,
             self._find_forgotten(key, now_us),
             self._streams.touched_us(JOBS_PATH),
         )
         await self._log.submit(command)
+
+    def _complete(self, report: JobReport, key: Key, now_us: int) -> ReportedRound:
+        """Fill in what the job did not know, from the round before and from the log."""
+        before = self.last.get(key)
+        number, position, lag = report.round, report.position, report.lag
+        if number is None:
+            number = 1 if before is None else min(before.round + 1, limits.INTEGER_MAX)
+        if position is None:
+            position = 0 if before is None else before.position
+        if lag is None:
+            lag = max(0, self._log.store.head - position)
+        found = {"round": number, "position": position, "lag": lag, "reported_at": format_time(now_us)}
+        return msgspec.convert(msgspec.to_builtins(report) | found, ReportedRound)
 
     async def _is_echo(self, report: JobReport, before: JobRound | None) -> bool:
         """Return whether a round has read nothing but the reports of other rounds.
