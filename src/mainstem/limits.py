@@ -594,15 +594,16 @@ JOBS_MAX: Final = 100
 for the longest time."""
 JOB_KEPT_S: Final = 30 * 86_400
 """How long a round stays in `_mainstem/jobs`, and a silent job in the list of jobs: a month."""
-JOB_ROUNDS_KEPT: Final = 10_000
-"""Rounds in `_mainstem/jobs`: a week of one per minute."""
+JOB_ROUNDS_KEPT: Final = 250_000
+"""Rounds in `_mainstem/jobs`: a month of a streaming query that is always busy, in about 150 MB. A reader of the log that
+lags further than this has lost rows, as after any retention."""
 JOB_ECHO_IDS_MAX: Final = 100
 """Ids of the log that the server examines to find out whether a round has read nothing but reports of other rounds. A
 round that has read more counts as one that has read data."""
 JOB_REPORT_S_MAX: Final = 5.0
 """How long a job waits for the server to take its report: the round itself is over."""
-JOB_REPORT_EVERY_S: Final = 1.0
-"""Between two reports of a job or a streaming query whose rounds take only a few milliseconds; each is a commit."""
+JOB_REPORT_EVERY_S: Final = 10.0
+"""Between two reports of a job or a streaming query whose rounds take less: each report may become a row of the log."""
 QUERIES_REPORTED_MAX: Final = 100
 """Streaming queries of one Spark driver that are reported; as many as the server remembers."""
 

@@ -25,7 +25,7 @@ QUERY = re.compile(r"(://[^\s?#]*)[?#][^\s'\",;)]*")
 
 
 class RoundReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The body of `POST /v1/jobs`. The server fills in a round, position or lag that is None."""
+    """The body of `POST /v1/jobs`. Without a round, position or lag, the server fills it in."""
 
     job: str
     name: str
@@ -39,6 +39,19 @@ class RoundReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     faults: int = 0
     error: str | None = None
     details: dict[str, Any] = {}
+
+
+def merge_reports(earlier: RoundReport | None, later: RoundReport) -> RoundReport:
+    """Return one report for rounds that follow each other, so that no rows are missing if the first is not sent."""
+    if earlier is None:
+        return later
+    return msgspec.structs.replace(
+        later,
+        started_at=earlier.started_at,
+        duration_s=round(earlier.duration_s + later.duration_s, 3),
+        rows=earlier.rows + later.rows,
+        bytes=earlier.bytes + later.bytes,
+    )
 
 
 class ReportSender:

@@ -13,7 +13,7 @@ from mainstem import limits
 from mainstem.errors import MainstemError, RequestRefused, ServerUnreachable
 from mainstem.pipeline.http_client import ServerOptions
 from mainstem.pipeline.jobs.context import Summary
-from mainstem.pipeline.reports import ReportSender, RoundReport, clean_text, make_job_name
+from mainstem.pipeline.reports import ReportSender, RoundReport, clean_text, make_job_name, merge_reports
 from mainstem.timestamps import format_time
 
 COMMON = frozenset([*Summary.__struct_fields__, "bytes", "dry_run"])
@@ -21,7 +21,7 @@ COMMON = frozenset([*Summary.__struct_fields__, "bytes", "dry_run"])
 
 
 class JobReporter:
-    """Reports rounds of one job: failed ones and faulty ones at once, and of the others at most one per second."""
+    """Reports rounds of one job: failed ones and faulty ones at once, the others every few seconds."""
 
     def __init__(self, server: ServerOptions, job: str, checkpoint: Path, warn: Callable[[str], None]) -> None:
         """The job reports under the name of its checkpoint. `warn` shows a message to people."""
@@ -32,9 +32,9 @@ class JobReporter:
         self._waiting: RoundReport | None = None
 
     def report(self, begun_us: int, summary: Summary, details: dict[str, Any]) -> None:
-        """Report a round that has ended. If the last report was a moment ago, `flush` sends it, or a later round
-        replaces it."""
-        self._waiting = RoundReport(
+        """Report a round that has ended. If the last report was a moment ago, it is sent with that of a later round, or
+        by `flush`."""
+        report = RoundReport(
             job=self._job,
             name=self._name,
             started_at=format_time(begun_us),
@@ -46,6 +46,7 @@ class JobReporter:
             faults=summary.faults,
             details=_count_details(summary) | details,
         )
+        self._waiting = merge_reports(self._waiting, report)
         if summary.faults or self._sent_s is None or time.monotonic() - self._sent_s >= limits.JOB_REPORT_EVERY_S:
             self.flush()
 
@@ -56,13 +57,14 @@ class JobReporter:
         if isinstance(error, RequestRefused) and error.facts.get("refused") in (401, 403):
             return
         text = error.detail if isinstance(error, MainstemError) else str(error)
-        self._waiting = RoundReport(
+        report = RoundReport(
             job=self._job,
             name=self._name,
             started_at=format_time(begun_us),
             duration_s=round(seconds, 3),
             error=clean_text(text or type(error).__name__),
         )
+        self._waiting = merge_reports(self._waiting, report)
         self.flush()
 
     def flush(self) -> None:

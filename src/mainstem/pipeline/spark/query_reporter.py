@@ -17,7 +17,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from mainstem import limits
 from mainstem.pipeline.http_client import HttpClient, ServerOptions
-from mainstem.pipeline.reports import ReportSender, RoundReport, clean_text, make_job_name
+from mainstem.pipeline.reports import ReportSender, RoundReport, clean_text, make_job_name, merge_reports
 from mainstem.pipeline.spark.errors import explain_query
 from mainstem.timestamps import format_time
 
@@ -49,7 +49,7 @@ def report_queries(
 
 
 class QueryReporter(StreamingQueryListener):
-    """A listener that reports batches: of each query at most one per second, and always the last."""
+    """A listener that reports batches: of each query at most one every few seconds, and always the last."""
 
     def __init__(self, session: SparkSession, sender: ReportSender) -> None:
         self._session: SparkSession | None = session
@@ -115,7 +115,7 @@ class QueryReporter(StreamingQueryListener):
         if query is not None and query.batch >= 0:
             lag = 0 if query.position is None else None
             report = query.describe(round=query.batch, started_at=str(event.timestamp), duration_s=0.0, lag=lag)
-            self._note(query, report, replaces=False)
+            self._note(query, report)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         query = self._find(event.runId, event.id, None)
@@ -138,10 +138,10 @@ class QueryReporter(StreamingQueryListener):
                 self._queries[run] = _Query(run, str(query_id), name)
             return self._queries[run]
 
-    def _note(self, query: _Query, report: RoundReport | None, *, replaces: bool = True, ended: bool = False) -> None:
+    def _note(self, query: _Query, report: RoundReport | None, *, ended: bool = False) -> None:
         with self._changed:
-            if report is not None and (replaces or query.waiting is None):
-                query.waiting = report
+            if report is not None:
+                query.waiting = merge_reports(query.waiting, report)
             query.ended = ended
             self._changed.notify_all()
 

@@ -144,7 +144,7 @@ def test_of_many_quick_batches_the_last_is_reported_when_the_query_ends(rarely, 
     for batch in range(1, 50):
         run.progress(batch)
     run.end()
-    assert [one["round"] for one in wait_for(client, 2)] == [0, 49]
+    assert [(one["round"], one["rows"]) for one in wait_for(client, 2)] == [(0, 3), (49, 3 * 49)]
 
 
 def test_of_many_quick_batches_the_last_is_reported_when_the_reporter_closes(rarely, reporter, client):
