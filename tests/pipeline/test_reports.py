@@ -7,13 +7,14 @@ import pytest
 
 from mainstem.errors import BadOption
 from mainstem.pipeline.http_client import ServerOptions
-from mainstem.pipeline.jobs.archive import make_archive
-from mainstem.pipeline.jobs.audit.job import AuditOptions, make_audit
+from mainstem.pipeline.jobs.archive import ArchiveSummary, make_archive
+from mainstem.pipeline.jobs.audit.job import AuditOptions, AuditSummary, make_audit
 from mainstem.pipeline.jobs.context import JobContext
 from mainstem.pipeline.jobs.reporter import JobReporter
 from mainstem.pipeline.jobs.runner import run_once
 from mainstem.pipeline.lake.delta import load_table
 from tests.pipeline.conftest import MASTER
+from tests.pipeline.planted import opened
 from tests.support.http_gates import HttpGate
 from tests.support.waits import eventually
 
@@ -37,6 +38,7 @@ def test_a_round_of_the_archive_arrives_with_its_table(log, context, reporter, t
     rows = log.fill()
     table = str(tmp_path / "table")
     done = run_once(make_archive(table), context, reporter)
+    assert isinstance(done, ArchiveSummary)
     assert done.rows == rows
     [found] = last(log)
     assert history(log) == [found]
@@ -87,8 +89,6 @@ def test_a_failed_round_arrives_with_its_reason(log, context, reporter, tmp_path
 
 
 def test_an_audit_reports_its_findings_as_faults(spark, server, log, tmp_path):
-    from tests.pipeline.test_audit import opened
-
     log.fill()
     with opened(server) as store:
         store.remove(store.appends_to("orders/1")[4])
@@ -96,6 +96,7 @@ def test_an_audit_reports_its_findings_as_faults(spark, server, log, tmp_path):
     done = run_once(
         make_audit(AuditOptions()), context, JobReporter(context.server, "audit", context.checkpoint, pytest.fail)
     )
+    assert isinstance(done, AuditSummary)
     [found] = last(log)
     assert (found["job"], found["faults"]) == ("audit", done.faults)
     assert found["details"]["found"] == done.found != {}

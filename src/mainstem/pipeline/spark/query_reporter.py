@@ -43,16 +43,16 @@ def report_queries(
     """
     server = ServerOptions(url.rstrip("/"), None if token_file else token, token_file)
     HttpClient(server).close()  # raises now if the URL is invalid
-    reporter = QueryReporter(spark, ReportSender(server, logger.warning))
-    spark.streams.addListener(reporter)
+    reporter = QueryReporter(ReportSender(server, logger.warning))
+    reporter.listen(spark)
     return reporter
 
 
 class QueryReporter(StreamingQueryListener):
     """A listener that reports batches: of each query at most one every few seconds, and always the last."""
 
-    def __init__(self, session: SparkSession, sender: ReportSender) -> None:
-        self._session: SparkSession | None = session
+    def __init__(self, sender: ReportSender) -> None:
+        self._session: SparkSession | None = None
         self._sender = sender
         self._changed = threading.Condition()
         self._queries: dict[str, _Query] = {}
@@ -61,6 +61,10 @@ class QueryReporter(StreamingQueryListener):
         self._thread = threading.Thread(target=self._run, name="mainstem-query-reporter", daemon=True)
         self._thread.start()
         atexit.register(self._finish)
+
+    def listen(self, session: SparkSession) -> None:
+        self._session = session
+        session.streams.addListener(self)
 
     def close(self) -> None:
         """Stop listening, and return once the last reports are sent, or after a few seconds.

@@ -24,10 +24,11 @@ from mainstem.http.requests import collect_headers, decode_json, read_body
 from mainstem.http.responses import CORS_HEADERS, method_not_allowed, respond, respond_json
 from mainstem.log.commands import Key, State
 from mainstem.log.records import CommittedId, Record
-from mainstem.streams.commands.report import JOBS_PATH, ReportRound
+from mainstem.streams.commands.report import ReportRound
 from mainstem.streams.reading.reader import Streams
 from mainstem.streams.rules.json_mode import parse_body
 from mainstem.streams.rules.lifecycle import SECOND_US
+from mainstem.streams.rules.paths import JOBS_PATH
 from mainstem.streams.states import JOBS, JobRound, StreamState, job_key, stream_key
 from mainstem.timestamps import format_time
 

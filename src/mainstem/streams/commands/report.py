@@ -12,9 +12,9 @@ from mainstem.streams.commands.create import Create
 from mainstem.streams.rules import lifecycle
 from mainstem.streams.rules.content_types import media_type
 from mainstem.streams.rules.json_mode import JSON, Messages
+from mainstem.streams.rules.paths import JOBS_PATH
 from mainstem.streams.states import JobRound, Retention, StreamState, stream_key
 
-JOBS_PATH: Final = "_mainstem/jobs"
 JOBS_RETENTION: Final = Retention(max_age_s=limits.JOB_KEPT_S, max_messages=limits.JOB_ROUNDS_KEPT)
 
 

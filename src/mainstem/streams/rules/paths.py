@@ -11,6 +11,9 @@ PREFIX = "/v1/stream"
 RESERVED = "__ds"
 """The first path segment of the protocol's control APIs (section 6)."""
 
+JOBS_PATH = "_mainstem/jobs"
+"""The stream of the rounds that jobs have reported."""
+
 BROKEN_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 PREFIX_FORM = re.compile(r"(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+")
 TAKEN = (

@@ -83,7 +83,7 @@ def client(start_thread, connect_to):
 @pytest.fixture
 def reporter(client):
     sender = ReportSender(ServerOptions(str(client.base_url).rstrip("/")), pytest.fail)
-    reporter = QueryReporter(None, sender)
+    reporter = QueryReporter(sender)
     yield reporter
     reporter.close()
 

@@ -6,9 +6,10 @@ from mainstem.streams.commands.append import Append
 from mainstem.streams.commands.create import Create
 from mainstem.streams.commands.delete import Delete
 from mainstem.streams.commands.fork import Fork
-from mainstem.streams.commands.report import JOBS_PATH, JOBS_RETENTION, ReportRound
+from mainstem.streams.commands.report import JOBS_RETENTION, ReportRound
 from mainstem.streams.rules.json_mode import JSON, parse_body
 from mainstem.streams.rules.offsets import Offset
+from mainstem.streams.rules.paths import JOBS_PATH
 from mainstem.streams.states import JobRound, job_key
 from tests.support.book import TEXT
 
