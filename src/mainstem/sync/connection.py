@@ -79,6 +79,7 @@ class SyncConnection:
         *,
         validate: Validator | None,
         options: SessionOptions,
+        address: str | None = None,
     ) -> None:
         self.hub = hub
         self.log = hub.log
@@ -87,6 +88,13 @@ class SyncConnection:
         self.send_queue = send_queue
         self.validate = validate
         self.session = Session(next(connection_numbers), options)
+        self.address = address
+        """Where the client is; behind proxies that the server trusts, the address that they report."""
+        self.connected_at_us = self.log.clock_us()
+        self.submitted = 0
+        """How many drafts were passed to the log."""
+        self.received = 0
+        """How many broadcasts were sent."""
         self.connected = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self.closing: asyncio.Future[Close] = self._loop.create_future()
@@ -202,6 +210,7 @@ class SyncConnection:
         except BaseException:
             quota.release(session.client_id, effect.reply.drafts)
             raise
+        self.submitted += effect.reply.drafts
         session.submitted(effect.reply)
         self._no_replies_waiting.clear()
 
@@ -226,8 +235,10 @@ class SyncConnection:
 
     def offer(self, record: Record, message: Send) -> None:
         """Send a newly committed event, if the session takes it. The hub calls this."""
-        if self.session.takes(record) and self.send_queue.put(message):
-            self.apply(self.session.fell_behind(record.committed_id))
+        if self.session.takes(record):
+            self.received += 1
+            if self.send_queue.put(message):
+                self.apply(self.session.fell_behind(record.committed_id))
 
     async def _feed_from_log(self) -> None:
         try:
@@ -249,7 +260,9 @@ class SyncConnection:
         records = await self.log.store.read_tagged(
             read.partitions, read.after, read.until, limits.FEED_EVENTS, limits.SEND_QUEUE_BYTES_MAX
         )
-        self.apply(feed.events_read(read, records))
+        broadcasts = feed.events_read(read, records)
+        self.received += len(broadcasts)
+        self.apply(broadcasts)
         return True
 
     # Ending
