@@ -17,7 +17,7 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
     subject: str | None = None
     admin: bool = False
     metrics: bool = False
-    """Whether the caller may read the metrics of the server, even without `admin`."""
+    """Whether the caller may read metrics. An administrator may anyway."""
     partitions: frozenset[str] = frozenset()
     partition_prefixes: tuple[str, ...] = ()
     stream_reads: tuple[str, ...] = ()

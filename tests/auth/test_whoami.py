@@ -2,13 +2,14 @@
 
 import time
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 from mainstem import __version__
 from tests.support.issuers import bearer
 
-NOTHING = {
+NOTHING: dict[str, Any] = {
     "authenticates": True,
     "client_id": None,
     "subject": None,
@@ -34,6 +35,7 @@ def ask(client, token):
     [
         ({"client_id": "c", "sub": "ann"}, {"client_id": "c", "subject": "ann"}),
         ({"admin": True}, {"admin": True, "metrics": True}),
+        ({"metrics": True}, {"metrics": True}),
         ({"streams": ["a/*", "<b>"]}, {"streams": {"read": ["a/*", "<b>"], "write": ["a/*", "<b>"]}}),
         ({"streams": {"read": ["**"]}}, {"streams": {"read": ["**"], "write": []}}),
         (

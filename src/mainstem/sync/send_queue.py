@@ -62,7 +62,7 @@ class SendQueue:
 
     @property
     def size(self) -> int:
-        """How many bytes of messages wait to be written to the socket."""
+        """How many bytes wait to be written to the socket."""
         return self._size
 
     @property

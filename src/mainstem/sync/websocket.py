@@ -35,6 +35,9 @@ class SyncSocket:
         self._open: dict[int, SyncConnection] = {}
         """By the numbers of their sessions, the oldest first."""
         self._flusher = Flusher()
+        metrics = hub.log.metrics
+        metrics.sync_sessions.read_with(lambda: len(self._open))
+        metrics.outbox_bytes.read_with(lambda: sum([connection.send_queue.size for connection in self._open.values()]))
 
     def release(self) -> None:
         """Close every connection, because the server is shutting down."""
