@@ -39,9 +39,10 @@ TAGS: Final = {
     "Streams": "Append-only sequences of bytes or JSON messages: the Durable Streams protocol, and extensions of it.",
     "Subscriptions": "Durable interests in streams, whose workers the server wakes by webhook or pull-wake.",
     "Partitions": "The events of the sync protocol, read over HTTP. `/asyncapi.json` describes the protocol itself.",
+    "Sessions": "The open connections of the sync protocol.",
     "Snapshots and pruning": "States in place of history, and erasing that history.",
     "Log": "The whole log as one ordered table.",
-    "Server": "Health, and descriptions of the API.",
+    "Server": "Health, the caller, and descriptions of the API.",
     "Fault injection": "Requests that go wrong, for tests of clients. Only with `--test-endpoints`.",
 }
 
