@@ -193,6 +193,8 @@ LISTED_STREAMS: Final = 100
 """Streams in one page of the list of streams."""
 LISTED_STREAMS_MAX: Final = 1_000
 """The largest `limit` of that list."""
+SEARCHED_STREAMS_MAX: Final = 10_000
+"""Streams whose paths one request with `search` compares: more would take too long for one reply."""
 SET_STREAMS_MAX: Final = 100
 """Streams in one stream set, over one connection."""
 DESCRIPTIONS_KEPT_MAX: Final = 16
@@ -473,6 +475,10 @@ GOODBYE_S_MAX: Final = 5.0
 """For the last messages of a connection that is being closed."""
 SYNC_CONNECTIONS_MAX: Final = 20_000
 """More are refused in the handshake."""
+LISTED_SESSIONS: Final = 1_000
+"""Sync sessions in one page of their list, by default and at most."""
+LISTED_SESSION_NAMES: Final = 32
+"""Partitions and prefixes of each kind that the list names per session: all of them could be megabytes."""
 FEED_EVENTS: Final = 200
 """Events that are read at once for a connection that is behind."""
 PRUNE_EVENTS_MAX: Final = 500

@@ -6,6 +6,8 @@ import stat
 
 import pytest
 
+from mainstem import limits
+
 
 def rows(text):
     return [json.loads(line) for line in text.splitlines()]
@@ -107,6 +109,41 @@ def test_events_are_submitted_pulled_and_tailed(mainstem, path):
     refused.fails(1, "the server rejected 1 of the events")
     reason = "event: this id is already committed with different content; use a new id"
     assert refused.text == f"rejected {done[1]} validation_failed ({reason})\n"
+
+
+def test_partitions_are_listed(mainstem, path):
+    ids = [mainstem.ok("sync", "submit", "-p", f"{path}/{name}", "-m", "{}").split()[0] for name in "cab"]
+    names = [f"{path}/{name}" for name in "abc"]
+    assert mainstem.ok("sync", "ls", path).splitlines() == names
+    assert mainstem.ok("sync", "ls", f"{path}/b").splitlines() == names[1:2]
+    assert mainstem.ok("sync", "ls", path, "-n", "2").splitlines() == names[:2]
+    assert set(names) <= set(mainstem.ok("sync", "ls").splitlines())
+    assert rows(mainstem.ok("sync", "ls", path, "--json", "-n", "1")) == [
+        {"partition": names[0], "last_committed_id": int(ids[1]), "floor": 0, "snapshot_committed_id": None}
+    ]
+    heading, first, *_ = mainstem.ok("sync", "ls", path, "--long").splitlines()
+    assert heading.split() == ["PARTITION", "END", "FLOOR", "SNAPSHOT"]
+    assert first.split() == [names[0], ids[1], "-", "-"]
+    assert mainstem.ok("sync", "ls", path + "/nothing") == ""
+    assert mainstem("sync", "ls", path, "-n", "0").code == 2
+
+
+def test_more_partitions_than_one_page_are_listed(mainstem, path):
+    number = limits.LISTED_STREAMS_MAX + 1
+    drafts = [{"id": f"{path}-{n}", "partitions": [f"{path}/{n:04d}"], "event": {}} for n in range(number)]
+    mainstem.ok("sync", "submit", "--drafts", input="".join(json.dumps(draft) + "\n" for draft in drafts))
+    expected = [f"{path}/{n:04d}" for n in range(number)]
+    assert mainstem.ok("sync", "ls", path).splitlines() == expected
+    assert mainstem.ok("sync", "ls", path, "-n", str(number)).splitlines() == expected
+
+
+def test_hostile_names_of_partitions_are_escaped(mainstem, path):
+    name = f"{path}/\x1b[31mred\nnext"
+    draft = {"id": path, "partitions": [name], "event": {}}
+    mainstem.ok("sync", "submit", "--drafts", input=json.dumps(draft) + "\n")
+    (line,) = mainstem.ok("sync", "ls", path).splitlines()
+    assert "\x1b" not in line
+    assert rows(mainstem.ok("sync", "ls", path, "--json"))[0]["partition"] == name
 
 
 def test_whole_drafts_name_their_partitions(mainstem, path):

@@ -4,6 +4,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect as connect_websocket
+
 from mainstem import limits
 from mainstem.server.descriptions.openapi import build_openapi
 from mainstem.server.settings import Settings
@@ -89,7 +93,18 @@ BODIES: dict[str, dict[str, Any]] = {
     "prune": {"json": {"floors": {"sweep": 0}}},
     "injectFault": {"json": {"path": "nothing"}},
 }
-QUERIES = {"followStreams": "?live=sse&stream=sweep/s", "measureLog": "?rows=1", "readLogIndex": "?of=streams"}
+QUERIES = {
+    "followStreams": "?live=sse&stream=sweep/s",
+    "measureLog": "?rows=1",
+    "readLogIndex": "?of=streams",
+    "findOffset": "?time=2026-01-31T12:00:00Z",
+}
+
+
+def fill_path(template: str, name: str) -> str:
+    """Return a path of a template, in which a stream is `name/s` and everything else `name`."""
+    path = template.replace("{path}", name + "/s").replace("{session}", "999999999")
+    return path.replace("{id}", name).replace("{name}", name)
 
 
 def sweep(recorder, document, query="", **extra):
@@ -98,7 +113,7 @@ def sweep(recorder, document, query="", **extra):
         if query and method == "OPTIONS":
             continue  # a preflight ignores the query
         id_ = operation.get("operationId", "")
-        path = template.replace("{path}", "sweep/s").replace("{id}", "sweep").replace("{name}", "sweep")
+        path = fill_path(template, "sweep")
         options = dict(BODIES.get(id_, {}))
         options["headers"] = [*options.get("headers", {}).items(), *extra.get("headers", [])]
         joined = QUERIES.get(id_, "") + ("&" if query and id_ in QUERIES else "?" if query else "") + query
@@ -208,11 +223,22 @@ def run_streams(servers: Servers) -> Run:
     ask("GET", "/v1/stream/trimmed", 410, params={"offset": START})
     ask("PUT", "/v1/stream/t2", 410, headers={"stream-forked-from": "/v1/stream/trimmed", "stream-fork-offset": START})
 
-    # Sets and lists
+    # Lists
     listed = {"prefix": "p", "after": "a", "limit": "1"}
     ask("GET", "/v1/streams", 200, params=listed)
+    ask("GET", "/v1/streams", 200, params={"search": "LAIN"})
     ask("GET", "/v1/streams", 200)
     ask("GET", "/v1/streams", 400, params={"limit": "0"})
+
+    # Times
+    found = "/v1/stream-offset/"
+    ask("GET", found + "plain", 200, params={"time": "1990-01-01T00:00:00Z"})
+    ask("GET", found + "plain", 200, params={"time": "2999-01-01T00:00:00Z"})
+    ask("GET", found + "plain", 400, params={"time": "now"})
+    ask("GET", found + "missing", 404, params={"time": "1990-01-01T00:00:00Z"})
+    ask("GET", found + "messages", 410, params={"time": "1990-01-01T00:00:00Z"})
+
+    # Sets
     members = {"live": "sse", "stream": ["plain", "closed"]}
     first = recorder.follow("/v1/stream-set", 2, params=members | {"offset": "-1"})
     recorder.follow("/v1/stream-set", 1, params={"live": "sse", "stream": ["plain", "large"], "resume": first[0].id})
@@ -246,6 +272,10 @@ def run_partitions_snapshots_and_pruning(servers: Servers) -> Run:
     beyond = "0000000000000000_0000000000099999"
     ask("GET", room, 400, params={"offset": beyond})
     ask("HEAD", room, 400, params={"offset": beyond})
+
+    ask("GET", "/v1/partitions", 200, params={"prefix": "r", "after": "a", "limit": "1"})
+    ask("GET", "/v1/partitions", 200)
+    ask("GET", "/v1/partitions", 400, params={"limit": "0"})
 
     # Their snapshots
     snapshot = "/v1/snapshot/room"
@@ -304,6 +334,21 @@ def run_jobs(servers: Servers) -> Run:
     ask("POST", "/v1/jobs", 413, json=ROUND | {"error": "x" * limits.JOB_REPORT_BYTES_MAX})
     ask("POST", "/v1/stream/_mainstem/jobs", 204, headers=CLOSE)
     ask("POST", "/v1/jobs", 409, json=ROUND | {"name": "c"})
+    return recorder, read_document(recorder)
+
+
+def run_callers_and_sessions(servers: Servers) -> Run:
+    recorder = servers.record()
+    ask = recorder.request
+    assert ask("GET", "/v1/whoami", 200).json()["admin"]
+    url = str(recorder.client.base_url).rstrip("/")
+    with connect_websocket(url.replace("http", "ws") + "/v1/sync") as socket:
+        (session,) = ask("GET", "/v1/sessions", 200, params={"after": "0", "limit": "1"}).json()["sessions"]
+        ask("DELETE", f"/v1/sessions/{session['session']}", 204)
+        with pytest.raises(ConnectionClosed, match="disconnected by an administrator"):
+            socket.recv(timeout=10)
+    ask("GET", "/v1/sessions", 400, params={"limit": "0"})
+    ask("DELETE", "/v1/sessions/999999999", 404)
     return recorder, read_document(recorder)
 
 
@@ -368,7 +413,19 @@ def run_the_log(servers: Servers) -> Run:
             ask(method, path, 400, headers=TWICE)
     ask("GET", "/healthz", 200)
     ask("GET", "/readyz", 200)
+    for method in ("GET", "HEAD"):
+        ask(method, "/metrics", 200)
+        ask(method, "/metrics", 200, headers={"accept": "application/openmetrics-text"})
+        ask(method, "/metrics", 400, headers=TWICE)
+        ask(method, "/metrics", 403, headers={"x-forwarded-for": "203.0.113.9"})
     ask("GET", "/nothing", 404)
+    return recorder, read_document(recorder)
+
+
+def run_without_metrics(servers: Servers) -> Run:
+    recorder = servers.record(metrics="off")
+    for method in ("GET", "HEAD"):
+        recorder.request(method, "/metrics", 404)
     return recorder, read_document(recorder)
 
 
@@ -465,7 +522,7 @@ def run_every_path_answers_a_preflight_and_refuses_other_methods(servers: Server
     document = read_document(recorder)
     any_method = {"/healthz", "/readyz"}
     for template, item in document["paths"].items():
-        path = template.replace("{path}", "s").replace("{id}", "i").replace("{name}", "n")
+        path = fill_path(template, "n")
         if "options" in item:
             recorder.request("OPTIONS", path, 204)
         for method in {"GET", "HEAD", "PUT", "POST", "DELETE", "PATCH"} - {name.upper() for name in item}:
@@ -551,7 +608,9 @@ SCENARIOS: tuple[Callable[[Servers], Run], ...] = (
     run_streams,
     run_partitions_snapshots_and_pruning,
     run_jobs,
+    run_callers_and_sessions,
     run_the_log,
+    run_without_metrics,
     run_subscriptions,
     run_every_path_answers_a_preflight_and_refuses_other_methods,
     run_pages_of_other_sites_and_unknown_hosts_are_refused,

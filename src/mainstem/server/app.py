@@ -29,9 +29,13 @@ from mainstem.server.endpoints.descriptions import Descriptions
 from mainstem.server.endpoints.health import Health
 from mainstem.server.endpoints.jobs import Jobs
 from mainstem.server.endpoints.metrics import MetricsHttp
+from mainstem.server.endpoints.partition_list import PartitionList
 from mainstem.server.endpoints.partitions import PartitionsHttp
 from mainstem.server.endpoints.reads import plan_read
+from mainstem.server.endpoints.sessions import Sessions
+from mainstem.server.endpoints.stream_offsets import StreamOffsets
 from mainstem.server.endpoints.stream_snapshots import StreamSnapshots
+from mainstem.server.endpoints.whoami import Whoami
 from mainstem.server.log_api.http import LogHttp
 from mainstem.server.origins import READ_ONLY, open_origins
 from mainstem.server.proxies import open_proxies
@@ -215,6 +219,13 @@ class Mainstem:
         stack.push_async_callback(jobs.stop)
         log_http = LogHttp(log)
         stack.push_async_callback(log_http.stop)
+        sync = SyncSocket(
+            hub,
+            self._identify,
+            validate=self.validate or choose_validator(settings),
+            implicit_subscriptions=settings.implicit_subscriptions,
+            uuids_only=settings.sync_ids == "uuid",
+        )
         return Endpoints(
             streams=StreamsHttp(
                 streams,
@@ -228,21 +239,19 @@ class Mainstem:
             subscriptions_listing=SubscriptionsListing(streams),
             stream_sets=StreamSets(streams),
             stream_snapshots=StreamSnapshots(streams),
+            stream_offsets=StreamOffsets(streams),
+            partition_list=PartitionList(log.store),
             partitions=PartitionsHttp(
                 hub, pruner, streams, long_poll_ms=settings.long_poll_ms, page_bytes=settings.page_bytes
             ),
             jobs=jobs,
+            sessions=Sessions(sync),
+            whoami=Whoami(authenticates=self.gate is not None and self.gate.authenticator is not None),
             log=log_http,
             metrics=MetricsHttp(self.metrics, log, settings.metrics),
             health=Health(self.store, self.live),
             descriptions=Descriptions(self._describe_http, self._describe_sync),
-            sync=SyncSocket(
-                hub,
-                self._identify,
-                validate=self.validate or choose_validator(settings),
-                implicit_subscriptions=settings.implicit_subscriptions,
-                uuids_only=settings.sync_ids == "uuid",
-            ),
+            sync=sync,
         )
 
     def _open_observer(self) -> RequestObserver | None:

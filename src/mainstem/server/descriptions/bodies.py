@@ -69,6 +69,11 @@ class StreamList(Described):
     next: Annotated[str | None, Meta(description="Send it as `after` for the next page; null on the last page.")]
 
 
+class FoundOffset(Described):
+    offset: Annotated[OffsetText, Meta(description="Where the append begins, or the end of the stream.")]
+    committed_at: Annotated[Time | None, Meta(description="When it was committed; null at the end of the stream.")]
+
+
 class StreamSnapshot(Described):
     stream: Annotated[str, Meta(description="The stream's path.")]
     committed_id: Annotated[Whole, Meta(description="The committed id up to which the snapshot goes.")]
@@ -95,6 +100,79 @@ class PartitionSnapshot(Described):
     created_at: Created
     floor: Annotated[Whole, Meta(description="The committed id up to which the partition's history may be gone.")]
     state: Annotated[Any, Meta(description="Any JSON value, as it was sent.")]
+
+
+class PartitionEntry(Described):
+    partition: Annotated[str, Meta(description="The partition's name.")]
+    last_committed_id: Annotated[
+        Whole,
+        Meta(description="The end of the partition: the committed id of its newest event, or its floor if higher."),
+    ]
+    floor: Annotated[Whole, Meta(description="The committed id up to which the partition's history may be gone.")]
+    snapshot_committed_id: Annotated[
+        int | None, Meta(description="The committed id up to which the snapshot goes; null without one.")
+    ]
+
+
+class PartitionList(Described):
+    partitions: Annotated[list[PartitionEntry], Meta(description="Partitions in the order of their names.")]
+    next: Annotated[str | None, Meta(description="Send it as `after` for the next page; null on the last page.")]
+
+
+# Callers
+
+
+class StreamRights(Described):
+    read: Annotated[list[str], Meta(description="Globs of the streams that the caller may read.")]
+    write: Annotated[list[str], Meta(description="Globs of the streams that the caller may write.")]
+
+
+class Caller(Described):
+    authenticates: Annotated[bool, Meta(description="Whether the server asks for tokens.")]
+    client_id: Annotated[str | None, Meta(description="The client that the token names.")]
+    subject: Annotated[str | None, Meta(description="The subject that the token names.")]
+    admin: Annotated[bool, Meta(description="Whether the caller may do everything. Always true without tokens.")]
+    metrics: Annotated[bool, Meta(description="Whether the caller may read the server's metrics.")]
+    streams: Annotated[StreamRights, Meta(description="The streams that the token allows.")]
+    partitions: Annotated[list[str], Meta(description="The partitions that the token allows.")]
+    partition_prefixes: Annotated[
+        list[str], Meta(description="The caller may also use the partitions that begin with one of these.")
+    ]
+    expires_at: Annotated[Time | None, Meta(description="When the token expires; null if it never does.")]
+    version: Annotated[str, Meta(description="The version of the server.")]
+
+
+class SessionEntry(Described):
+    session: Annotated[int, Meta(ge=1, description="The number of the session. A restart begins again with 1.")]
+    client_id: Annotated[str | None, Meta(description="The client; null until it has sent `connect`.")]
+    subject: Annotated[str | None, Meta(description="The subject that its token names.")]
+    address: Annotated[
+        str | None, Meta(description="The client's address; behind a trusted proxy, the one that the proxy reports.")
+    ]
+    connected_at: Annotated[Time, Meta(description="When the connection was opened.")]
+    admin: Annotated[bool, Meta(description="Whether the client may use every partition.")]
+    allowed_partitions: Annotated[
+        list[str],
+        Meta(description=f"Partitions that the token allows, {limits.LISTED_SESSION_NAMES} at most."),
+    ]
+    allowed_partition_prefixes: Annotated[
+        list[str],
+        Meta(description=f"Prefixes of partitions that the token allows, {limits.LISTED_SESSION_NAMES} at most."),
+    ]
+    expires_at: Annotated[Time | None, Meta(description="When the token expires; null if it never does.")]
+    subscriptions: Annotated[
+        list[str],
+        Meta(description=f"Partitions that the client subscribes to, {limits.LISTED_SESSION_NAMES} at most."),
+    ]
+    subscription_count: Annotated[Whole, Meta(description="How many partitions the client subscribes to.")]
+    submitted: Annotated[Whole, Meta(description="How many events the client has submitted.")]
+    received: Annotated[Whole, Meta(description="How many broadcasts the server has sent to the client.")]
+    outbox_bytes: Annotated[Whole, Meta(description="The size of messages that wait until the client reads.")]
+
+
+class SessionList(Described):
+    sessions: Annotated[list[SessionEntry], Meta(description="Sessions of this node, the oldest first.")]
+    truncated: Annotated[bool, Meta(description="Whether more sessions follow.")]
 
 
 # Subscriptions
@@ -343,6 +421,9 @@ class Problem(msgspec.Struct):
     detail: Annotated[str, Meta(description="What went wrong with this request. For people; it may change.")]
     retryable: Annotated[bool, Meta(description="Whether the same request can succeed later.")]
     hint: Annotated[str | msgspec.UnsetType, Meta(description="What to do about it. For people; it may change.")] = (
+        msgspec.UNSET
+    )
+    request_id: Annotated[str | msgspec.UnsetType, Meta(description="The id of the request, as in `X-Request-Id`.")] = (
         msgspec.UNSET
     )
     error: Annotated[

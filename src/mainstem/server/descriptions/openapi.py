@@ -39,10 +39,11 @@ TAGS: Final = {
     "Streams": "Append-only sequences of bytes or JSON messages: the Durable Streams protocol, and extensions of it.",
     "Subscriptions": "Durable interests in streams, whose workers the server wakes by webhook or pull-wake.",
     "Partitions": "The events of the sync protocol, read over HTTP. `/asyncapi.json` describes the protocol itself.",
+    "Sessions": "The open connections of the sync protocol.",
     "Snapshots and pruning": "States in place of history, and erasing that history.",
     "Jobs": "The rounds of pipeline jobs and streaming queries, as they have reported them.",
     "Log": "The whole log as one ordered table.",
-    "Server": "Health, and descriptions of the API.",
+    "Server": "Health, the caller, and descriptions of the API.",
     "Fault injection": "Requests that go wrong, for tests of clients. Only with `--test-endpoints`.",
 }
 
@@ -277,9 +278,9 @@ class _Builder:
         faults: list[type[MainstemError]] = list(operation.errors)
         if settings.authenticates:
             faults.append(errors.TokenInUrl)
-            if access in (Access.ANY, Access.TOKEN, Access.ADMIN):
+            if access in (Access.ANY, Access.TOKEN, Access.ADMIN, Access.METRICS):
                 faults.append(errors.Unauthorized)
-            if access in (Access.TOKEN, Access.ADMIN):
+            if access in (Access.TOKEN, Access.ADMIN, Access.METRICS):
                 faults.append(errors.Forbidden)
         elif method.upper() not in READ_ONLY or path.startswith(ADMIN_PATHS):
             faults.append(errors.OriginNotAllowed)

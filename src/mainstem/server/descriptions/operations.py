@@ -4,7 +4,9 @@ from typing import Final
 
 from mainstem import errors, limits
 from mainstem.log.records import Extent
+from mainstem.metrics import exposition
 from mainstem.server.descriptions import bodies, headers
+from mainstem.server.descriptions.job_operations import JOBS
 from mainstem.server.descriptions.model import (
     EVENT_STREAM,
     JSON,
@@ -20,8 +22,8 @@ from mainstem.server.descriptions.model import (
     group_digits,
     integer,
 )
+from mainstem.server.descriptions.session_operations import SESSION, SESSIONS, WHOAMI
 from mainstem.server.descriptions.stream_operations import CURSOR, LIVE, OFFSET, STREAM_PATH
-from mainstem.server.endpoints.jobs import JobReport
 from mainstem.server.endpoints.partitions import PruneRequest, SnapshotRequest
 from mainstem.server.endpoints.stream_snapshots import StreamSnapshotRequest
 from mainstem.server.log_api.formats import ARROW, NDJSON
@@ -61,8 +63,14 @@ STREAMS: Final = Path(
             "listStreams",
             "Streams",
             "List streams",
-            "Streams in the order of their paths. With tokens, only streams that the caller may read.",
-            (Parameter("prefix", _PREFIX.format("paths")), *_PAGE),
+            "Streams in the order of their paths. With tokens, only streams that the caller may read. A request with"
+            f" `search` looks at {group_digits(limits.SEARCHED_STREAMS_MAX)} streams at most: its page may be short or"
+            " empty although `next` is not null.",
+            (
+                Parameter("prefix", _PREFIX.format("paths")),
+                Parameter("search", "Only paths that contain this, in upper or lower case."),
+                *_PAGE,
+            ),
             None,
             (Reply(200, "A page of the list.", (), {JSON: bodies.StreamList}),),
             (errors.BadQuery,),
@@ -180,6 +188,49 @@ STREAM_SNAPSHOT: Final = Path(
             (*_STREAM_ERRORS, errors.NotFound),
             _KEPT,
         ),
+    },
+)
+
+STREAM_OFFSET: Final = Path(
+    "/v1/stream-offset/{path}",
+    {
+        "get": Operation(
+            "findOffset",
+            "Streams",
+            "Find the offset of a time",
+            "Returns where the first append that was committed at or after the time begins, or the end of the stream if"
+            " there is none.",
+            (
+                STREAM_PATH,
+                Parameter(
+                    "time",
+                    "A time as RFC 3339, such as `2026-01-31T12:00:00Z`.",
+                    {"type": "string", "format": "date-time"},
+                    required=True,
+                ),
+            ),
+            None,
+            (Reply(200, "The offset.", (), {JSON: bodies.FoundOffset}),),
+            (*_STREAM_ERRORS, errors.BadQuery),
+        )
+    },
+)
+
+PARTITIONS: Final = Path(
+    "/v1/partitions",
+    {
+        "get": Operation(
+            "listPartitions",
+            "Partitions",
+            "List partitions",
+            "Partitions that have events, a floor or a snapshot, in the order of their names. With tokens, only"
+            " partitions that the caller may use.",
+            (Parameter("prefix", _PREFIX.format("names")), *_PAGE),
+            None,
+            (Reply(200, "A page of the list.", (), {JSON: bodies.PartitionList}),),
+            (errors.BadQuery,),
+            access=Access.ANY,
+        )
     },
 )
 
@@ -304,43 +355,6 @@ PRUNE: Final = Path(
             access=Access.ADMIN,
             writes=True,
         )
-    },
-)
-
-JOBS: Final = Path(
-    "/v1/jobs",
-    {
-        "get": Operation(
-            "listJobs",
-            "Jobs",
-            "List the last round of every job",
-            f"The server remembers up to {limits.JOBS_MAX} jobs, each for {limits.JOB_KEPT_S // 86_400} days after its"
-            " last report.",
-            (),
-            None,
-            (Reply(200, "The last rounds.", (), {JSON: bodies.JobList}),),
-            (),
-            access=Access.ADMIN,
-        ),
-        "post": Operation(
-            "reportRound",
-            "Jobs",
-            "Report a round of a job",
-            "The server also appends the round to the stream `_mainstem/jobs`, unless the round has read nothing but"
-            " reports of other rounds.",
-            (),
-            Body(f"The round, up to {limits.JOB_REPORT_BYTES_MAX // limits.KIB} KiB.", {JSON: JobReport}),
-            (Reply(204, "The report is durable."),),
-            (
-                errors.RepeatedHeader,
-                errors.BadRequest,
-                errors.BadJson,
-                errors.JobsStreamUnusable,
-                errors.BodyTooLarge,
-            ),
-            access=Access.ADMIN,
-            writes=True,
-        ),
     },
 )
 
@@ -527,6 +541,43 @@ READY: Final = Path(
     },
 )
 
+_METRICS_ERRORS: Final = (errors.RepeatedHeader, errors.NotFound, errors.LocalOnly)
+_METRICS_ABOUT: Final = ("Vary",)
+
+METRICS: Final = Path(
+    "/metrics",
+    {
+        "get": Operation(
+            "readMetrics",
+            "Server",
+            "Read the metrics",
+            "For Prometheus, and for whatever reads its format. `--metrics` decides who may read them.",
+            (headers.ACCEPT_METRICS,),
+            None,
+            (
+                Reply(
+                    200,
+                    "The current values of all metrics.",
+                    _METRICS_ABOUT,
+                    {exposition.TEXT: TEXT, exposition.OPEN_METRICS: TEXT},
+                ),
+            ),
+            _METRICS_ERRORS,
+            access=Access.METRICS,
+        ),
+        "head": Operation(
+            "readMetricsHeaders",
+            "Server",
+            "Check that the metrics can be read",
+            "",
+            (headers.ACCEPT_METRICS,),
+            None,
+            (Reply(200, "They can.", _METRICS_ABOUT),),
+            _METRICS_ERRORS,
+            access=Access.METRICS,
+        ),
+    },
+)
 
 _ETAGS: Final = headers.IF_NONE_MATCH._replace(
     description="ETags. If one of them matches, the reply is 304 without a body."
@@ -571,15 +622,21 @@ PATHS_BY_ROUTE: Final[dict[bytes, Path | None]] = {
     b"/v1/subscriptions": SUBSCRIPTIONS,
     b"/v1/stream-set": STREAM_SET,
     b"/v1/stream-snapshot/": STREAM_SNAPSHOT,
+    b"/v1/stream-offset/": STREAM_OFFSET,
+    b"/v1/partitions": PARTITIONS,
     b"/v1/partition/": PARTITION,
     b"/v1/snapshot/": SNAPSHOT,
     b"/v1/prune": PRUNE,
     b"/v1/jobs": JOBS,
+    b"/v1/sessions": SESSIONS,
+    b"/v1/sessions/": SESSION,
+    b"/v1/whoami": WHOAMI,
     b"/v1/log": LOG,
     b"/v1/log/head": LOG_HEAD,
     b"/v1/log/bounds": LOG_BOUNDS,
     b"/v1/log/index": LOG_INDEX,
     b"/v1/log/": None,  # 404
+    b"/metrics": METRICS,
     b"/healthz": HEALTH,
     b"/readyz": READY,
     b"/openapi.json": OPENAPI,

@@ -16,7 +16,7 @@ from mainstem.timestamps import format_time
 
 
 class StreamsListing:
-    """`GET /v1/streams?prefix=&after=&limit=`: streams sorted by path."""
+    """`GET /v1/streams?prefix=&search=&after=&limit=`: streams sorted by path."""
 
     def __init__(self, streams: Streams) -> None:
         self.streams = streams
@@ -25,33 +25,42 @@ class StreamsListing:
         query = read_query(scope)
         limit = parse_count(query.get("limit", str(limits.LISTED_STREAMS)), "limit", limits.LISTED_STREAMS_MAX)
         identity: Identity = scope["mainstem.identity"]
-        found, more = await self._find(query.get("prefix", ""), query.get("after", ""), limit, identity)
-        body = {
-            "streams": [describe(path, state, identity) for path, state in found],
-            "next": found[-1][0] if more else None,
-        }
+        prefix, search = query.get("prefix", ""), query.get("search", "")
+        found, following = await self._find(prefix, search, query.get("after", ""), limit, identity)
+        body = {"streams": [describe(path, state, identity) for path, state in found], "next": following}
         await respond_json(send, body)
 
     async def _find(
-        self, prefix: str, after: str, limit: int, identity: Identity
-    ) -> tuple[list[tuple[str, StreamState]], bool]:
-        """Return one page of streams, and whether more follow. It may take several scans, because deleted streams and
-        streams that the caller may not read are skipped."""
+        self, prefix: str, search: str, after: str, limit: int, identity: Identity
+    ) -> tuple[list[tuple[str, StreamState]], str | None]:
+        """Return one page of streams, and the path after which the next page begins; None if there is none.
+
+        It may take several scans, because deleted streams and streams that the caller may not read are skipped. A
+        search ends early once it has compared many paths. The reply must not name a path that the caller may not read,
+        so it ends only after one that the caller may.
+        """
         log = self.streams.log
-        prefix = narrow_prefix(prefix, identity)
+        prefix, wanted = narrow_prefix(prefix, identity), search.casefold()
         found: list[tuple[str, StreamState]] = []
+        compared, last = 0, after
         while True:
             page = await log.store.scan(STREAMS, prefix, after, limits.SCAN_PAGE)
             for path, state in page:
-                if state.soft_deleted or lifecycle.is_gone(state, log.clock_us(), self.streams.touched_us(path)):
-                    continue
                 if not identity.may_read(path):
                     continue
+                if wanted:
+                    if compared == limits.SEARCHED_STREAMS_MAX:
+                        return found, last
+                    compared, last = compared + 1, path
+                    if wanted not in path.casefold():
+                        continue
+                if state.soft_deleted or lifecycle.is_gone(state, log.clock_us(), self.streams.touched_us(path)):
+                    continue
                 if len(found) == limit:
-                    return found, True
+                    return found, found[-1][0]
                 found.append((path, state))
             if len(page) < limits.SCAN_PAGE:
-                return found, False
+                return found, None
             after = page[-1][0]
 
 
