@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "TRACE")
 CODES = {
     400: {"bad_request", "invalid_query", "invalid_path"},
-    404: {"not_found", "stream_not_found"},
+    404: {"not_found", "stream_not_found", "subscription_not_found"},
     405: {"method_not_allowed"},
 }
 NOWHERE = (404,) * 7
@@ -27,6 +27,10 @@ STATUSES = {
     "/v1/streams/": NOWHERE,
     "/v1/subscriptions": (200, 404, 404, 404, 404, 404, 404),
     "/v1/subscriptions/": NOWHERE,
+    "/v1/subscriptions/s": (404, 405, 405, 405, 405, 405, 405),
+    "/v1/subscriptions/s/": NOWHERE,
+    "/v1/subscriptions/s/pause": (405, 405, 404, 405, 405, 405, 405),
+    "/v1/subscriptions/s/stop": NOWHERE,
     "/v1/stream-set": (400, 404, 404, 404, 404, 404, 404),
     "/v1/stream-set/": NOWHERE,
     "/v1/stream-snapshot": NOWHERE,
