@@ -26,6 +26,8 @@ SyncValidation = Literal["none", "model", "tree", "hook"]
 SyncIds = Literal["any", "uuid"]
 LogFormat = Literal["text", "json"]
 LogLevel = Literal["debug", "info", "warning", "error"]
+MetricsAccess = Literal["off", "loopback", "on"]
+AccessLogFormat = Literal["off", "combined", "json"]
 Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 Milliseconds = Annotated[int, msgspec.Meta(ge=1, le=limits.LONG_POLL_MS_MAX)]
 PageBytes = Annotated[int, msgspec.Meta(ge=1, le=limits.PAGE_BYTES_MAX)]
@@ -73,6 +75,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     test_endpoints: bool = False
     log_format: LogFormat = "text"
     log_level: LogLevel = "info"
+    access_log: AccessLogFormat = "off"
+    metrics: MetricsAccess = "loopback"
 
     def __post_init__(self) -> None:
         _check_text("store", self.store, "store")
@@ -120,6 +124,8 @@ class SettingsKeywords(TypedDict, total=False):
     test_endpoints: bool
     log_format: LogFormat
     log_level: LogLevel
+    access_log: AccessLogFormat
+    metrics: MetricsAccess
 
 
 FIELDS: Final = {field.name: field for field in msgspec.structs.fields(Settings)}
