@@ -20,7 +20,14 @@ from mainstem.streams.rules.base64url import encode_base64url
 from mainstem.streams.rules.offsets import Offset
 from mainstem.streams.states import STREAMS
 from mainstem.streams.subscriptions.core.controls import CursorMove, Redeliver
-from mainstem.streams.subscriptions.core.model import LINKS, SUBSCRIPTIONS, Subscription, split_link, subscription_key
+from mainstem.streams.subscriptions.core.model import (
+    LINKS,
+    SUBSCRIPTIONS,
+    Status,
+    Subscription,
+    split_link,
+    subscription_key,
+)
 from mainstem.streams.subscriptions.core.pending import PendingStreams
 from mainstem.streams.subscriptions.core.signing import KEYRINGS
 from mainstem.streams.subscriptions.core.wakes import (
@@ -307,8 +314,13 @@ class Dispatcher:
         return await list_cursors(self.log.store, state, self._pending.paths(name))
 
     @property
-    def subscription_count(self) -> int:
-        return len(self._pending.subscriptions)
+    def statuses(self) -> Counter[Status]:
+        """The number of subscriptions per status."""
+        return self._pending.statuses
+
+    def count_behind(self) -> int:
+        """Return the number of subscriptions with streams that may have new data."""
+        return self._pending.count_behind()
 
     def oldest_unacknowledged_us(self) -> int | None:
         """Return since when the longest waiting subscription has been woken without an acknowledgement. Subscriptions

@@ -11,6 +11,7 @@ from mainstem.log.store import MemoryStore
 from mainstem.streams.commands.append import Append
 from mainstem.streams.commands.create import Create
 from mainstem.streams.rules.json_mode import Messages
+from mainstem.streams.subscriptions.core.controls import Pause, Resume
 from mainstem.streams.subscriptions.core.model import Config, DeleteSubscription, PutSubscription
 from mainstem.streams.subscriptions.dispatcher import Dispatcher
 from mainstem.streams.subscriptions.webhook_client import Outcome, WebhookClient
@@ -54,15 +55,19 @@ async def append(dispatcher, path, data):
 async def test_subscriptions_and_wakes_are_counted(receive):
     async with open_dispatcher(FakeClock()) as dispatcher:
         receiver = receive(lambda call: DONE)
-        assert dispatcher.subscription_count == 0
+        assert dispatcher.statuses.total() == 0
         await subscribe(dispatcher, "pull", PULL_WAKE)
         await subscribe(dispatcher, "hook", Config("webhook", pattern="e/*", webhook_url=receiver.url))
-        assert dispatcher.subscription_count == 2
+        assert dispatcher.statuses == {"active": 2}
+        await dispatcher.log.submit(Pause("pull", "pull"))
+        assert dispatcher.statuses == {"active": 1, "paused": 1}
+        await dispatcher.log.submit(Resume("pull", "pull"))
         await create(dispatcher, "e/1", b"data")
         await eventually_async(lambda: dispatcher.wakes == {"pull-wake": 1, "webhook": 1})
         await eventually_async(lambda: dispatcher.webhooks.outcomes == {Outcome.DONE: 1})
+        await eventually_async(lambda: dispatcher.count_behind() == 1)  # the worker of the pull-wake
         await dispatcher.log.submit(DeleteSubscription("pull", "pull"))
-        assert dispatcher.subscription_count == 1
+        assert (dispatcher.statuses.total(), dispatcher.count_behind()) == (1, 0)
 
 
 async def test_webhook_calls_are_counted_by_their_outcome(receive):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from mainstem import limits
 from mainstem.globs import GlobIndex
 from mainstem.log.records import CommittedId
-from mainstem.streams.subscriptions.core.model import Link, Subscription, split_link
+from mainstem.streams.subscriptions.core.model import Link, Status, Subscription, split_link
 
 
 class PendingStreams:
@@ -28,6 +28,8 @@ class PendingStreams:
         have been matched."""
         self.owned: Counter[str | None] = Counter()
         """The number of subscriptions per owner; None stands for subscriptions without an owner."""
+        self.statuses: Counter[Status] = Counter()
+        """The number of subscriptions per status."""
         self._notify = notify
         self._ids: dict[str, str] = {}
         """Maps a nonce, by which links are named, to its subscription."""
@@ -68,6 +70,9 @@ class PendingStreams:
             return ended
         if old is None:
             self._add(name, state)
+        else:
+            self.statuses[old.status] -= 1
+        self.statuses[state.status] += 1
         self.subscriptions[name] = state
         if state.wake_id is None or state.paused or state.unacknowledged_since_us is None:
             self._unacknowledged.pop(name, None)
@@ -110,6 +115,7 @@ class PendingStreams:
     def _remove(self, name: str, state: Subscription) -> None:
         del self.subscriptions[name]
         del self._ids[state.nonce]
+        self.statuses[state.status] -= 1
         self.owned[state.owner] -= 1
         if not self.owned[state.owner]:
             del self.owned[state.owner]
@@ -160,6 +166,10 @@ class PendingStreams:
     def oldest_unacknowledged_us(self) -> int | None:
         """Return when the wakes began that have gone without an acknowledgement for the longest time."""
         return min(self._unacknowledged.values(), default=None)
+
+    def count_behind(self) -> int:
+        """Return the number of subscriptions that have pending streams."""
+        return sum(map(bool, self._pending.values()))
 
     def count_pending(self) -> int:
         """Return the number of pending streams of all subscriptions together."""

@@ -1,5 +1,7 @@
 """The state in memory of subscriptions: which streams to check, which subscriptions to wake, and what to forget."""
 
+from collections import Counter
+
 import msgspec
 import pytest
 
@@ -340,3 +342,15 @@ def test_pending_streams_are_counted_once_per_subscription(ann):
     ann.note_subscription("bob", subscription("**", nonce="bob"))
     ann.change("e/1", "e/2", "f/1")
     assert ann.count_pending() == 5
+    assert ann.count_behind() == 2
+
+
+def test_subscriptions_are_counted_by_status(ann):
+    ann.note_subscription("bob", subscription("f/*", nonce="bob", wake_id="w_1", next_attempt_us=5))
+    assert ann.statuses == Counter(active=1, failed=1)
+    ann.note_subscription("bob", subscription("f/*", nonce="bob", paused=True))
+    ann.note_subscription("ann", subscription("e/*", nonce="second", paused=True))
+    assert ann.statuses == Counter(paused=2)
+    ann.note_subscription("bob", None)
+    ann.forget_all()
+    assert ann.statuses.total() == 0
