@@ -47,12 +47,13 @@ from mainstem.server.telemetry.route_names import name_route
 from mainstem.shares import Share, Shares
 from mainstem.streams.http.handler import StreamsHttp
 from mainstem.streams.http.headers import CatchUp
-from mainstem.streams.http.listing import StreamsListing, SubscriptionsListing
+from mainstem.streams.http.listing import StreamsListing
 from mainstem.streams.reading.reader import Streams
 from mainstem.streams.reading.sets import StreamSets
 from mainstem.streams.reaper import Reaper
 from mainstem.streams.rules.paths import Mount, parse_path
 from mainstem.streams.states import stream_key
+from mainstem.streams.subscriptions.admin_http import SubscriptionsAdmin
 from mainstem.streams.subscriptions.dispatcher import Dispatcher
 from mainstem.streams.subscriptions.http import ControlHttp
 from mainstem.streams.subscriptions.webhook_client import WebhookClient
@@ -232,7 +233,7 @@ class Mainstem:
                 allow_active_content=settings.allow_active_content,
             ),
             streams_listing=StreamsListing(streams),
-            subscriptions_listing=SubscriptionsListing(streams),
+            subscriptions=SubscriptionsAdmin(dispatcher),
             stream_sets=StreamSets(streams),
             stream_snapshots=StreamSnapshots(streams),
             stream_offsets=StreamOffsets(streams),
@@ -243,7 +244,7 @@ class Mainstem:
             sessions=Sessions(sync),
             whoami=Whoami(authenticates=self.gate is not None and self.gate.authenticator is not None),
             log=log_http,
-            metrics=MetricsHttp(self.metrics, log, settings.metrics),
+            metrics=MetricsHttp(self.metrics, log, dispatcher, settings.metrics),
             health=Health(self.store, self.live),
             descriptions=Descriptions(self._describe_http, self._describe_sync),
             sync=sync,
