@@ -41,7 +41,7 @@ from mainstem.server.proxies import open_proxies
 from mainstem.server.routes import ADMIN_PATHS, SYNC, SYNC_CORE, Endpoints, find_route
 from mainstem.server.settings import Settings, SettingsKeywords, make_settings
 from mainstem.server.telemetry.access_log import AccessLog
-from mainstem.server.telemetry.process import measure_process, sample_loop_lag
+from mainstem.server.telemetry.process import LogCounter, measure_process, sample_loop_lag
 from mainstem.server.telemetry.requests import RequestObserver
 from mainstem.server.telemetry.route_names import name_route
 from mainstem.shares import Share, Shares
@@ -200,6 +200,9 @@ class Mainstem:
             measure_process(self.metrics)
             sampler = asyncio.create_task(sample_loop_lag(self.metrics), name="mainstem-loop-lag")
             stack.push_async_callback(cancel, sampler)
+            lines = LogCounter(self.metrics)
+            logging.getLogger("mainstem").addHandler(lines)
+            stack.callback(logging.getLogger("mainstem").removeHandler, lines)
         streams = Streams(log, settings.page_bytes)
         reaper = Reaper(streams)
         reaper.start()
