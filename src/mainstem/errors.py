@@ -473,6 +473,14 @@ class AlreadyClaimed(SubscriptionError):
         super().__init__(f"{holder!r} holds the lease", current_holder=holder, generation=generation)
 
 
+class SubscriptionPaused(SubscriptionError):
+    code = "subscription_paused"
+    public_code = "SUBSCRIPTION_PAUSED"
+    status = 409
+    title = "The subscription is paused"
+    hint = "Follow the wake stream: once an operator resumes the subscription, another wake follows if work is pending."
+
+
 # The sync protocol: the code goes into an `error` message; `closes` says whether the server then closes the connection
 
 

@@ -387,6 +387,14 @@ GLOB_PAIRS_MAX: Final = 8_192
 """Pairs of a pattern and a path for which the result is cached, at up to 2 KB each."""
 LISTED_LINKS_MAX: Final = 10_000
 """Links in the description of a subscription."""
+LISTED_CURSORS_MAX: Final = 1_000
+"""Streams in what an operator sees of a subscription; those with new data come first."""
+CURSORS_SCANNED_MAX: Final = 10_000
+"""Streams that are compared with the pattern for that."""
+LAG_MEASURE_S: Final = 10.0
+"""How long the lag of all subscriptions counts as measured."""
+LAG_STREAMS_MAX: Final = 10_000
+"""Streams of all subscriptions together whose bytes are counted for that."""
 WEBHOOK_URL_BYTES_MAX: Final = 2_048
 """It is stored with the subscription."""
 WEBHOOK_S_MAX: Final = 15.0

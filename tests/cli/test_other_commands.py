@@ -237,6 +237,38 @@ def test_a_worker_claims_and_acknowledges(mainstem, path):
     mainstem("subscription", "get", name).fails(5, name)
 
 
+def test_an_operator_pauses_resumes_and_redelivers(mainstem, path):
+    name = path.replace("/", "-")
+    mainstem.ok("stream", "create", f"{path}/wakes", "--type", "json")
+    mainstem.ok("subscription", "create", name, "--stream", f"{path}/in", "--wake-stream", f"{path}/wakes")
+    assert mainstem.ok("subscription", "pause", name) == f"paused {name}\n"
+    assert json.loads(mainstem.ok("subscription", "pause", name, "--json")) == {"subscription_id": name, "paused": True}
+    mainstem.ok("stream", "append", f"{path}/in", "--create", "text", "-m", "work")
+    mainstem("subscription", "claim", name).fails(6, "paused")
+    shown = mainstem.ok("subscription", "show", name)
+    assert "status                paused\n" in shown
+    table = [line.split() for line in shown.splitlines()[-2:]]
+    start, end = f"{0:016d}_{0:016d}", f"{0:016d}_{4:016d}"
+    assert table == [
+        ["STREAM", "LINK", "ACKNOWLEDGED", "END", "LAG"],
+        [f"{path}/in", "explicit", start, end, "4", "B"],
+    ]
+    assert mainstem.ok("subscription", "resume", name) == f"resumed {name}\n"
+    claim = json.loads(mainstem.ok("subscription", "claim", name, "--json"))
+    held = ["--wake", claim["wake_id"], "--generation", str(claim["generation"]), "--claim-token", claim["token"]]
+    mainstem.ok("subscription", "ack", name, *held, "--offset", f"{path}/in", end, "--done")
+    found = json.loads(mainstem.ok("subscription", "show", name, "--json"))
+    assert (found["streams"][0]["lag_bytes"], found["wake_id"]) == (0, None)
+    mainstem("subscription", "redeliver", name, "--from", f"{path}/in", "bad").fails(1, "offset")
+    mainstem.ok("subscription", "redeliver", name, "--from", f"{path}/in", "-1")
+    again = json.loads(mainstem.ok("subscription", "claim", name, "--json"))
+    assert again["streams"] == claim["streams"]
+    done = mainstem.ok("subscription", "redeliver", name)
+    assert done == f"{name} is delivered again from its acknowledged offsets\n"
+    for command in ("show", "pause", "resume", "redeliver"):
+        mainstem("subscription", command, "nobody").fails(5, "nobody")
+
+
 def test_an_invalid_subscription_is_refused(mainstem):
     assert mainstem("subscription", "create", "x").code == 2
     mainstem("subscription", "create", "x", "--webhook", "http://127.0.0.1/", "--stream", "a").fails(1, "webhook")

@@ -429,6 +429,29 @@ def run_without_metrics(servers: Servers) -> Run:
     return recorder, read_document(recorder)
 
 
+def operate_subscriptions(ask: Callable[..., Any], claim: str) -> None:
+    """Ask for what operators do; `claim` claims the subscription `pull`, which has pending work."""
+    pull, hook = "/v1/subscriptions/pull", "/v1/subscriptions/hook"
+    ask("GET", pull, 200)
+    ask("GET", hook, 200)
+    ask("GET", f"/v1/subscriptions/{'x' * 257}", 400)
+    ask("GET", "/v1/subscriptions/%ff", 400)
+    ask("GET", "/v1/subscriptions/nobody", 404)
+    ask("POST", f"{pull}/pause", 204)
+    ask("GET", pull, 200)
+    ask("POST", claim, 409, json={"worker": "w"})
+    ask("POST", f"{pull}/resume", 204)
+    ask("POST", f"{pull}/redeliver", 204)
+    ask("POST", f"{pull}/redeliver", 204, json={"stream": "jobs/1", "offset": START})
+    ask("POST", f"{pull}/redeliver", 400, json={"stream": "jobs/1", "offset": "now"})
+    for action in ("pause", "resume", "redeliver"):
+        ask("POST", f"/v1/subscriptions/nobody/{action}", 404)
+        ask("POST", f"/v1/subscriptions/%ff/{action}", 400)
+        ask("POST", f"/v1/subscriptions/{'x' * 257}/{action}", 400)
+        ask("POST", f"{pull}/{action}", 400, headers=TWICE)
+        ask("POST", f"{pull}/{action}", 413, json={"stream": "x" * 3000, "offset": START})
+
+
 def run_subscriptions(servers: Servers) -> Run:
     recorder = servers.record()
     ask = recorder.request
@@ -487,6 +510,7 @@ def run_subscriptions(servers: Servers) -> Run:
     ask("GET", hook, 200)
     ask("GET", "/v1/subscriptions", 200, params={"prefix": "h", "after": "a", "limit": "1"})
     ask("GET", "/v1/subscriptions", 400, params={"limit": "0"})
+    operate_subscriptions(ask, f"{pull}/claim")
 
     ask("GET", "/v1/stream/__ds/jwks.json", 200)
     ask("HEAD", "/v1/stream/__ds/jwks.json", 200)

@@ -40,6 +40,8 @@ COMMANDS = [
     ("GET", "/v1/log"),
     ("GET", "/v1/log/head"),
     ("GET", "/v1/subscriptions"),
+    ("GET", "/v1/subscriptions/s"),
+    ("POST", "/v1/subscriptions/s/pause"),
 ]
 
 

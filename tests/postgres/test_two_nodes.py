@@ -287,6 +287,35 @@ def test_a_webhook_is_called_once_whichever_node_the_stream_is_written_on(start_
     assert receiver.calls.empty()
 
 
+def test_an_operator_may_use_any_node_to_pause_and_redeliver(start_nodes, browse, receiver):
+    nodes = start_nodes(2, "--allow-local-webhooks")
+    leader = find_leader(nodes)
+    client = browse(next(node for node in nodes if node is not leader))
+    paused, other = Subscriber(client, "paused"), Subscriber(client, "other")
+    witness = Receiver(lambda call: DONE)
+    try:
+        paused.listen(receiver.url, pattern="in/*")
+        other.listen(witness.url, pattern="in/*")
+        paused.control("pause")
+        tail = client.put("/v1/stream/in/1", headers=TEXT, content=b"data").headers["stream-next-offset"]
+        witness.next()
+        assert receiver.calls.empty()
+        assert Subscriber(browse(leader), "paused").inspect()["status"] == "paused"
+        paused.control("resume")
+        assert receiver.next().streams["in/1"]["tail_offset"] == tail
+        eventually(lambda: paused.acked("in/1") == tail)
+        paused.control("redeliver", stream="in/1", offset="-1")
+        assert receiver.next().wake["generation"] == 2
+        receiver.answer = lambda call: (500, b"")
+        paused.control("redeliver", stream="in/1", offset="-1")
+        receiver.next()
+        eventually(lambda: paused.inspect()["last_error"] is not None)
+        receiver.answer = lambda call: DONE
+        eventually(lambda: paused.inspect()["last_error"] is None)  # the leader retries
+    finally:
+        witness.close()
+
+
 @pytest.mark.slow
 def test_another_node_takes_over_when_the_node_that_calls_webhooks_dies(start_nodes, browse, receiver):
     nodes = start_nodes(2, "--allow-local-webhooks")

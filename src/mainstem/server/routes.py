@@ -16,8 +16,9 @@ from mainstem.server.endpoints.stream_snapshots import StreamSnapshots
 from mainstem.server.endpoints.whoami import Whoami
 from mainstem.server.log_api.http import LogHttp
 from mainstem.streams.http.handler import StreamsHttp
-from mainstem.streams.http.listing import StreamsListing, SubscriptionsListing
+from mainstem.streams.http.listing import StreamsListing
 from mainstem.streams.reading.sets import StreamSets
+from mainstem.streams.subscriptions.admin_http import SubscriptionsAdmin
 from mainstem.sync.websocket import SyncSocket
 
 Endpoint = Callable[[Scope, Receive, Send], Awaitable[None]]
@@ -28,7 +29,7 @@ class Endpoints(NamedTuple):
 
     streams: StreamsHttp
     streams_listing: StreamsListing
-    subscriptions_listing: SubscriptionsListing
+    subscriptions: SubscriptionsAdmin
     stream_sets: StreamSets
     stream_snapshots: StreamSnapshots
     stream_offsets: StreamOffsets
@@ -62,7 +63,8 @@ GET: Final = frozenset(["GET"])
 
 ROUTES: Final = (
     Route(b"/v1/streams", lambda endpoints: endpoints.streams_listing, GET),
-    Route(b"/v1/subscriptions", lambda endpoints: endpoints.subscriptions_listing, GET, admin=True),
+    Route(b"/v1/subscriptions", lambda endpoints: endpoints.subscriptions.list, GET, admin=True),
+    Route(b"/v1/subscriptions/", lambda endpoints: endpoints.subscriptions.manage, admin=True),
     Route(b"/v1/stream-set", lambda endpoints: endpoints.stream_sets, GET),
     Route(b"/v1/stream-snapshot/", lambda endpoints: endpoints.stream_snapshots),
     Route(b"/v1/stream-offset/", lambda endpoints: endpoints.stream_offsets),

@@ -19,6 +19,8 @@ from mainstem.server.endpoints.stream_snapshots import StreamSnapshotRequest
 from mainstem.server.log_api.index import INDEXES
 from mainstem.streams.reading.sets import SetEvent
 from mainstem.streams.rules.sse import Control
+from mainstem.streams.subscriptions.admin_http import RedeliverRequest
+from mainstem.streams.subscriptions.core.model import Status
 from mainstem.streams.subscriptions.core.wakes import LinkedStream
 from mainstem.streams.subscriptions.http import (
     Ack,
@@ -178,6 +180,17 @@ class SessionList(Described):
 # Subscriptions
 
 
+SubscriptionStatus = Annotated[
+    Status,
+    Meta(description="`failed` while a webhook waits for its next attempt; `paused` while an operator has paused it."),
+]
+
+
+class DeliveryError(Described):
+    at: Annotated[Time, Meta(description="When the delivery failed.")]
+    reason: Annotated[str, Meta(description="Why, in a few words. For people; it may change.")]
+
+
 class SubscriptionEntry(Described):
     subscription_id: Annotated[str, Meta(description="The subscription's id.")]
     type: Annotated[Literal["webhook", "pull-wake"], Meta(description="How the server wakes the worker.")]
@@ -186,8 +199,43 @@ class SubscriptionEntry(Described):
     wake_stream: Annotated[str | None, Meta(description="The stream to which the server appends wakes.")]
     created_at: Created
     owner: Annotated[str | None, Meta(description="The name of the token that created it; null without tokens.")]
-    status: Annotated[
-        Literal["active", "failed"], Meta(description="`failed` while a webhook waits for its next attempt.")
+    status: SubscriptionStatus
+    paused: Annotated[bool, Meta(description="Whether it is paused: no wake is sent until it is resumed.")]
+    generation: Annotated[Whole, Meta(description="How many wakes there have been.")]
+    wake_id: Annotated[str | None, Meta(description="The id of the current wake; null if there is none.")]
+    holder: Annotated[str | None, Meta(description="The worker that has claimed the current wake.")]
+    lease_until: Annotated[Time | None, Meta(description="When the lease of the current wake ends.")]
+    attempts: Annotated[Whole, Meta(description="How many calls for the current wake have failed in a row.")]
+    next_attempt_at: Annotated[Time | None, Meta(description="When the webhook is called again after a failure.")]
+    last_error: Annotated[
+        DeliveryError | None, Meta(description="Why the latest wake could not be delivered; null after a success.")
+    ]
+    unacknowledged_since: Annotated[
+        Time | None, Meta(description="When the first wake after the latest acknowledgement began.")
+    ]
+
+
+class StreamCursorEntry(Described):
+    path: Annotated[str, Meta(description="The stream's path.")]
+    type: Annotated[
+        Literal["glob", "explicit"], Meta(description="Whether the pattern or an explicit link names the stream.")
+    ]
+    acked_offset: Annotated[OffsetText, Meta(description="The offset up to which the stream was acknowledged.")]
+    next_offset: Annotated[OffsetText | None, Meta(description="The end of the stream; null if it does not exist.")]
+    lag_bytes: Annotated[Whole, Meta(description="How many bytes follow `acked_offset` and are still kept.")]
+
+
+class SubscriptionDetails(SubscriptionEntry):
+    streams: Annotated[
+        list[StreamCursorEntry],
+        Meta(
+            description=f"The linked streams in the order of their paths, {group_digits(limits.LISTED_CURSORS_MAX)} at"
+            " most."
+        ),
+    ]
+    streams_truncated: Annotated[
+        bool,
+        Meta(description="Whether there are, or may be, more. Streams with new data are left out last."),
     ]
 
 
@@ -219,9 +267,7 @@ class SubscriptionDescription(Described):
     wake_stream: Annotated[str | None, Meta(description="The stream to which the server appends wakes.")]
     lease_ttl_ms: Annotated[int, Meta(description="How long a worker may hold a wake, in milliseconds.")]
     created_at: Created
-    status: Annotated[
-        Literal["active", "failed"], Meta(description="`failed` while a webhook waits for its next attempt.")
-    ]
+    status: SubscriptionStatus
     description: Annotated[str | None, Meta(description="Free text.")]
     generation: Annotated[Whole, Meta(description="How many wakes there have been.")]
 
@@ -522,6 +568,11 @@ FIELDS: Final[dict[type, dict[str, str | JsonSchema]]] = {
         "generation": "The generation, from the same place.",
         "acks": "How far the worker has processed each stream.",
         "done": "Whether the worker has finished with this wake.",
+    },
+    RedeliverRequest: {
+        "stream": "The path of a linked stream whose acknowledged offset to move back first. Only with `offset`.",
+        "offset": "Where to deliver this stream from again: an offset that was acknowledged, or `-1` for the"
+        " beginning of what the stream keeps.",
     },
     ClaimReply: {
         "wake_id": "The id of the wake.",

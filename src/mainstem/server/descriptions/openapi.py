@@ -23,7 +23,7 @@ from mainstem.server.descriptions.model import (
     Path,
     Reply,
 )
-from mainstem.server.descriptions.operations import PATHS_BY_ROUTE
+from mainstem.server.descriptions.operations import FURTHER_PATHS, PATHS_BY_ROUTE
 from mainstem.server.descriptions.stream_operations import CONTROL, STREAM
 from mainstem.server.origins import READ_ONLY
 from mainstem.server.routes import ADMIN_PATHS, ROUTES
@@ -68,6 +68,7 @@ def list_paths(settings: Settings) -> Iterator[Path]:
         served = PATHS_BY_ROUTE[route.path]
         if served is not None:
             yield served
+        yield from FURTHER_PATHS.get(route.path, ())
     if settings.test_endpoints:
         from mainstem.server.descriptions.fault_operations import FAULTS
 

@@ -24,6 +24,7 @@ from mainstem.server.descriptions.model import (
 )
 from mainstem.server.descriptions.session_operations import SESSION, SESSIONS, WHOAMI
 from mainstem.server.descriptions.stream_operations import CURSOR, LIVE, OFFSET, STREAM_PATH
+from mainstem.server.descriptions.subscription_operations import SUBSCRIPTION, SUBSCRIPTION_CONTROLS
 from mainstem.server.endpoints.partitions import PruneRequest, SnapshotRequest
 from mainstem.server.endpoints.stream_snapshots import StreamSnapshotRequest
 from mainstem.server.log_api.formats import ARROW, NDJSON
@@ -620,6 +621,7 @@ ASYNCAPI: Final = Path("/asyncapi.json", _document("getAsyncApi", "Retrieve the 
 PATHS_BY_ROUTE: Final[dict[bytes, Path | None]] = {
     b"/v1/streams": STREAMS,
     b"/v1/subscriptions": SUBSCRIPTIONS,
+    b"/v1/subscriptions/": SUBSCRIPTION,
     b"/v1/stream-set": STREAM_SET,
     b"/v1/stream-snapshot/": STREAM_SNAPSHOT,
     b"/v1/stream-offset/": STREAM_OFFSET,
@@ -644,3 +646,5 @@ PATHS_BY_ROUTE: Final[dict[bytes, Path | None]] = {
     b"/_test/": None,  # see fault_operations.py
 }
 """The path that each route serves; None for a route that serves nothing of its own."""
+FURTHER_PATHS: Final = {b"/v1/subscriptions/": SUBSCRIPTION_CONTROLS}
+"""What else a route serves."""

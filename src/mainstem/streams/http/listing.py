@@ -1,4 +1,4 @@
-"""The lists of streams and of subscriptions, in pages: an extension of the protocol."""
+"""The list of streams, in pages: an extension of the protocol."""
 
 from os.path import commonprefix
 from typing import Any
@@ -11,7 +11,6 @@ from mainstem.http.responses import respond_json
 from mainstem.streams.reading.reader import Streams
 from mainstem.streams.rules import lifecycle
 from mainstem.streams.states import STREAMS, StreamState
-from mainstem.streams.subscriptions.core.model import SUBSCRIPTIONS, Subscription
 from mainstem.timestamps import format_time
 
 
@@ -62,40 +61,6 @@ class StreamsListing:
             if len(page) < limits.SCAN_PAGE:
                 return found, None
             after = page[-1][0]
-
-
-class SubscriptionsListing:
-    """`GET /v1/subscriptions?prefix=&after=&limit=`: subscriptions sorted by id, for administrators."""
-
-    def __init__(self, streams: Streams) -> None:
-        self.streams = streams
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        identity: Identity = scope["mainstem.identity"]
-        identity.require_admin()
-        query = read_query(scope)
-        limit = parse_count(query.get("limit", str(limits.LISTED_STREAMS)), "limit", limits.LISTED_STREAMS_MAX)
-        prefix, after = query.get("prefix", ""), query.get("after", "")
-        found = await self.streams.log.store.scan(SUBSCRIPTIONS, prefix, after, limit + 1)
-        body = {
-            "subscriptions": [describe_subscription(name, state) for name, state in found[:limit]],
-            "next": found[limit - 1][0] if len(found) > limit else None,
-        }
-        await respond_json(send, body)
-
-
-def describe_subscription(name: str, state: Subscription) -> dict[str, Any]:
-    config = state.config
-    return {
-        "subscription_id": name,
-        "type": config.type,
-        "pattern": config.pattern,
-        "webhook_url": config.webhook_url,
-        "wake_stream": config.wake_stream,
-        "created_at": format_time(state.created_at_us),
-        "owner": state.owner,
-        "status": "active" if state.next_attempt_us is None else "failed",
-    }
 
 
 def narrow_prefix(prefix: str, identity: Identity) -> str:
