@@ -15,6 +15,7 @@ from mainstem import errors
 from mainstem.metrics.catalogue import Metrics
 from mainstem.metrics.instruments import Kind
 from mainstem.server.settings import Settings
+from mainstem.streams.subscriptions.webhook_client import Outcome
 from mainstem.testing.server import PROGRAM, ServerProcess
 from tests.docs.pages import find_anchors
 from tests.support.plain_http import connect, head, post, receive
@@ -107,14 +108,15 @@ def test_every_metric_and_label_exists(expression):
     assert query.groups <= set().union(*(FAMILIES[selector.metric] for selector in query.selectors))
 
 
-def test_every_error_code_exists():
+def test_every_error_code_and_outcome_exists():
     codes = {error.code for error in vars(errors).values() if isinstance(error, type) and hasattr(error, "code")}
     expressions = [rule["expr"] for rule in ALERTS + RECORDS] + [target["expr"] for _, target in TARGETS]
     selectors = [selector for expression in expressions for selector in parse(expression).selectors]
-    compared = [item.value for selector in selectors for item in selector.comparisons if item.label == "code"]
-    named = {code for value in compared for code in value.split("|") if code}
-    assert named
-    assert named <= codes
+    compared = [comparison for selector in selectors for comparison in selector.comparisons]
+    for label, known in (("code", codes), ("outcome", {*Outcome})):
+        named = {value for item in compared if item.label == label for value in item.value.split("|") if value}
+        assert named
+        assert named <= known
 
 
 def test_alerts_of_processes_are_about_this_server():
