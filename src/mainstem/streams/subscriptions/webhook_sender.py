@@ -18,6 +18,7 @@ from mainstem.streams.subscriptions.core.wakes import ConfirmDelivery, LinkedStr
 from mainstem.streams.subscriptions.keyed_semaphore import KeyedSemaphore
 from mainstem.streams.subscriptions.signing_keys import SigningKeys
 from mainstem.streams.subscriptions.webhook_client import WebhookClient, WebhookFailed, WebhookResponse
+from mainstem.traces import Delivery, name_error
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +37,10 @@ class WebhookBody(msgspec.Struct, frozen=True):
 
 class WebhookResult(msgspec.Struct, frozen=True):
     done: bool = False
+
+
+def is_success(answer: WebhookResponse) -> bool:
+    return 200 <= answer.status < 300
 
 
 class WebhookSender:
@@ -86,14 +91,32 @@ class WebhookSender:
         )
         try:
             async with self._acquire_slot(state.config.webhook_url, state.owner):
-                signature = sign_webhook(self._keys.ring, body, self._log.clock_us())
-                answer = await self._client.call(state.config.webhook_url, body, signature)
-            if not 200 <= answer.status < 300:
+                answer = await self._call(name, state, streams, body)
+            if not is_success(answer):
                 raise WebhookFailed(f"the receiver responded with status {answer.status}")
         except WebhookFailed as failure:
             await self._postpone(name, state, failure)
             return
         await self._accept(name, state, answer)
+
+    async def _call(
+        self, name: str, state: Subscription, streams: tuple[LinkedStream, ...], body: bytes
+    ) -> WebhookResponse:
+        assert state.wake_id is not None
+        assert state.config.webhook_url is not None
+        url = state.config.webhook_url
+        signature = sign_webhook(self._keys.ring, body, self._log.clock_us())
+        if self._log.tracer is None:
+            return await self._client.call(url, body, signature)
+        ranges = [(stream.path, stream.acked_offset, stream.tail_offset) for stream in streams]
+        trace = self._log.tracer.begin_delivery(Delivery(name, state.wake_id, url, state.attempts, ranges))
+        try:
+            answer = await self._client.call(url, body, signature, trace.headers)
+        except BaseException as error:
+            trace.end(0, name_error(error))
+            raise
+        trace.end(answer.status, "" if is_success(answer) else str(answer.status))
+        return answer
 
     async def _accept(self, name: str, state: Subscription, answer: WebhookResponse) -> None:
         assert state.wake_id is not None
