@@ -55,6 +55,8 @@ STATUSES = {
     "/v1/sync/core": NOWHERE,
     "/openapi.json": (200, 200, 405, 405, 405, 405, 405),
     "/asyncapi.json": (200, 200, 405, 405, 405, 405, 405),
+    "/metrics": READS,
+    "/metrics/": NOWHERE,
     "/healthz": (200,) * 7,
     "/healthz/": NOWHERE,
     "/readyz": (200,) * 7,

@@ -24,6 +24,7 @@ TAKEN = (
     "/v1/sync",
     "/asyncapi.json",
     "/healthz",
+    "/metrics",
     "/openapi.json",
     "/readyz",
     "/_test",
