@@ -518,7 +518,7 @@ async def test_stopping_waits_for_the_commit_in_progress(tmp_path: Path, disk: F
 
 
 class Traces:
-    """A tracer and a trace that remembers what it was told."""
+    """A tracer, and a trace that keeps what is reported to it."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.settled: list[SettledCommand] = []

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 DEFAULT_ENDPOINT: Final = "http://localhost:4318"
+EXPORTERS: Final = frozenset(["otlp", "none"])
 PROTOCOL: Final = "http/protobuf"
 INTERVAL: Final = "OTEL_METRIC_EXPORT_INTERVAL"
 
@@ -64,7 +65,7 @@ def _is_exported(environ: Mapping[str, str], signal: str) -> bool:
     names = [name.strip().lower() for name in environ.get(exporter, "").split(",") if name.strip()]
     if not names:
         names = ["otlp"] if _read(environ, signal, "ENDPOINT") else []
-    unknown = [name for name in names if name not in ("otlp", "none")]
+    unknown = [name for name in names if name not in EXPORTERS]
     if unknown:
         logger.warning("%s is %s, which Mainstem does not support; use otlp or none", exporter, ",".join(unknown))
     if "otlp" not in names or "none" in names:
