@@ -57,7 +57,7 @@ def test_a_receiver_that_is_gone_is_an_error(traced, collector, receive, path):
     subscriber = subscribe(traced, path, receiver.url)
     traced.put(ROOT + path, headers=TEXT, content=b"x")
     span = collector.wait_for("webhook", mainstem__subscription_id=subscriber.name)
-    assert (span.status, span.attributes["error.type"]) == (ERROR, "WebhookFailed")
+    assert (span.status, span.attributes["error.type"]) == (ERROR, "unreachable")
     assert "http.response.status_code" not in span.attributes
 
 

@@ -126,13 +126,17 @@ class Metrics:
             "mainstem_webhook_attempts_total", "Calls of webhooks, by outcome.", "outcome"
         )
         self.webhook_seconds = self._histogram(
-            "mainstem_webhook_duration_seconds", "How long webhooks took to reply.", REQUEST_SECONDS
+            "mainstem_webhook_duration_seconds", "How long webhooks that answered took to do so.", REQUEST_SECONDS
         )
         self.oldest_wake_seconds = self._gauge(
             "mainstem_subscription_oldest_wake_seconds", "Age of the oldest wake that is not acknowledged."
         )
-        self.subscription_lag = self._gauge(
-            "mainstem_subscription_pending", "Subscriptions with data that was not acknowledged yet."
+        self.subscriptions_behind = self._gauge(
+            "mainstem_subscriptions_behind", "Subscriptions with data that was not acknowledged yet."
+        )
+        self.subscription_lag_bytes = self._gauge(
+            "mainstem_subscription_lag_bytes",
+            "Bytes that all subscriptions together have not acknowledged, measured at most every ten seconds.",
         )
 
         # The log over HTTP
@@ -145,13 +149,20 @@ class Metrics:
 
         # The pipeline
         self.job_time = self._gauge(
-            "mainstem_job_last_round_timestamp_seconds", "When the last round of a job ended, since 1970.", "name"
+            "mainstem_job_last_round_timestamp_seconds",
+            "When the last round of a job ended, since 1970.",
+            "job",
+            "name",
         )
-        self.job_seconds = self._gauge("mainstem_job_last_round_duration_seconds", "Length of the last round.", "name")
-        self.job_rows = self._gauge("mainstem_job_last_round_rows", "Rows of the last round.", "name")
-        self.job_lag = self._gauge("mainstem_job_lag_records", "How far the job was from the head.", "name")
-        self.job_faults = self._gauge("mainstem_job_last_round_faults", "Faults that the last round found.", "name")
-        self.job_failed = self._gauge("mainstem_job_last_round_failed", "1 if the last round failed.", "name")
+        self.job_seconds = self._gauge(
+            "mainstem_job_last_round_duration_seconds", "Length of the last round.", "job", "name"
+        )
+        self.job_rows = self._gauge("mainstem_job_last_round_rows", "Rows of the last round.", "job", "name")
+        self.job_lag = self._gauge("mainstem_job_lag_records", "How far the job was from the head.", "job", "name")
+        self.job_faults = self._gauge(
+            "mainstem_job_last_round_faults", "Faults that the last round found.", "job", "name"
+        )
+        self.job_failed = self._gauge("mainstem_job_last_round_failed", "1 if the last round failed.", "job", "name")
 
         # Logs and traces
         self.log_lines = self._counter("mainstem_log_lines_total", "Lines of the log, by level.", "level")
