@@ -57,6 +57,9 @@ import click
 @click.option(
     "--test-endpoints", is_flag=True, default=None, help="Let tests of clients inject faults; on loopback only."
 )
+@click.option(
+    "--console", help="Serve the web console: on or off.  [default: on for loopback or with tokens, otherwise off]"
+)
 @click.option("--log-format", help="Format of log lines: text or json.  [default: text]")
 @click.option("--log-level", help="Lowest level to log: debug, info, warning or error.  [default: info]")
 @click.option("--config", metavar="FILE", help="TOML file with these settings.", envvar="MAINSTEM_CONFIG")

@@ -23,6 +23,7 @@ TAKEN = (
     "/v1/subscriptions",
     "/v1/sync",
     "/asyncapi.json",
+    "/console",
     "/healthz",
     "/openapi.json",
     "/readyz",
