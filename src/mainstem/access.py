@@ -16,6 +16,8 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
     client_id: str | None = None
     subject: str | None = None
     admin: bool = False
+    metrics: bool = False
+    """Whether the caller may read metrics. An administrator may anyway."""
     partitions: frozenset[str] = frozenset()
     partition_prefixes: tuple[str, ...] = ()
     stream_reads: tuple[str, ...] = ()

@@ -36,7 +36,7 @@ class MainstemError(Exception):
         self.facts = facts
 
 
-def problem(error: MainstemError) -> dict[str, Any]:
+def problem(error: MainstemError, request_id: str = "") -> dict[str, Any]:
     """Return the RFC 9457 body of an error: `code` is stable, `detail` is for people."""
     body: dict[str, Any] = {
         "type": "about:blank",
@@ -48,6 +48,8 @@ def problem(error: MainstemError) -> dict[str, Any]:
     }
     if error.hint:
         body["hint"] = error.hint
+    if request_id:
+        body["request_id"] = request_id
     body.update(error.facts)
     return body
 
@@ -162,6 +164,13 @@ class Unauthorized(MainstemError):
         """`sent` is whether the request had a token: RFC 6750 wants no error code if it had none."""
         challenge = bearer_challenge(detail, "invalid_token" if sent else None)
         super().__init__(detail, headers={"WWW-Authenticate": challenge}, **facts)
+
+
+class LocalOnly(MainstemError):
+    code = "local_only"
+    status = 403
+    title = "Only programs on the server's machine may read this"
+    hint = "Ask from the same machine, or change the setting that the detail names."
 
 
 class Forbidden(MainstemError):

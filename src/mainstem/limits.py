@@ -97,6 +97,27 @@ RETRY_AFTER_S: Final = 1
 INJECTED_FAULTS_MAX: Final = 1_000
 """Pending faults that tests have injected, with `--test-endpoints`; held by the server."""
 
+# Metrics and logs
+METRIC_SERIES_MAX: Final = 256
+"""Combinations of label values of one metric. Further ones are counted together as `other`."""
+REQUEST_SERIES_MAX: Final = 2_000
+"""The same for requests, which are counted by route, method, status and error code."""
+LOOP_LAG_SAMPLE_S: Final = 0.25
+"""How often the server measures how late its event loop is."""
+STORE_SIZES_KEPT_S: Final = 2.0
+"""How long the sizes of a store's files count as current, so that a thousand scrapes do not look a thousand times."""
+REQUEST_ID_BYTES_MAX: Final = 128
+"""An `X-Request-Id` that the server accepts. It ignores a longer one and makes its own."""
+ACCESS_LINES_WAITING_MAX: Final = 10_000
+"""Lines of the access log that wait to be written. Further ones are dropped and counted, so that a full disk or a
+stopped reader cannot stop the server."""
+ACCESS_FIELD_CHARACTERS_MAX: Final = 512
+"""A path, a referrer or a user agent in the access log; the rest is cut off."""
+ACCESS_LOG_FLUSH_S_MAX: Final = 2.0
+"""How long a server that stops waits for its last lines to be written."""
+REFUSALS_LOGGED_S: Final = 10.0
+"""How often the log has a line about refused requests with the same code; the line counts those in between."""
+
 # Reads
 PAGE_BYTES: Final = MIB
 """One catch-up response, unless a single record is larger."""

@@ -62,6 +62,8 @@ import click
 )
 @click.option("--log-format", help="Format of log lines: text or json.  [default: text]")
 @click.option("--log-level", help="Lowest level to log: debug, info, warning or error.  [default: info]")
+@click.option("--access-log", metavar="FORMAT", help="Write a line per request: off, combined or json.  [default: off]")
+@click.option("--metrics", metavar="WHO", help="Who may read /metrics: off, loopback or on.  [default: loopback]")
 @click.option("--config", metavar="FILE", help="TOML file with these settings.", envvar="MAINSTEM_CONFIG")
 def serve(config: str | None, **flags: Any) -> None:
     """Run the server until it receives SIGINT (Ctrl-C) or SIGTERM.

@@ -5,7 +5,7 @@ from typing import Any, Final
 import msgspec
 
 from mainstem.errors import MainstemError, MethodNotAllowed, problem
-from mainstem.http.asgi import HeaderList, Headers, Send
+from mainstem.http.asgi import HeaderList, Headers, Scope, Send
 from mainstem.http.headers import CORS_REQUEST_HEADERS, Api, list_exposed
 
 Response = tuple[int, HeaderList, bytes]
@@ -92,12 +92,17 @@ def problem_headers(error: MainstemError) -> HeaderList:
     ]
 
 
-def problem_response(error: MainstemError) -> Response:
-    return error.status, problem_headers(error), msgspec.json.encode(problem(error))
+def problem_response(error: MainstemError, request_id: str = "") -> Response:
+    return error.status, problem_headers(error), msgspec.json.encode(problem(error, request_id))
 
 
-async def respond_problem(send: Send, error: MainstemError, *, head: bool = False) -> None:
-    status, headers, body = problem_response(error)
+async def respond_problem(scope: Scope, send: Send, error: MainstemError) -> None:
+    """Reply with a problem document, without a body if the request is a HEAD."""
+    status, headers, body = problem_response(error, scope.get("mainstem.request_id", ""))
     if status == 413:
         headers.append((b"connection", b"close"))  # the rest of the body is not read
-    await respond(send, status, headers, b"" if head else body)
+    if scope.get("method") == "HEAD":
+        body = b""
+    headers.append((b"content-length", str(len(body)).encode()))
+    await send({"type": "http.response.start", "status": status, "headers": headers, "mainstem.code": error.code})
+    await send({"type": "http.response.body", "body": body})

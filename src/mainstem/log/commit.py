@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections import deque
+import time
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random, SystemRandom
 from typing import Any, Protocol, TypeVar
@@ -11,8 +12,9 @@ from mainstem import limits
 from mainstem.errors import RETRY_AFTER, MainstemError, Overloaded, ShuttingDown, StoreDamaged, StoreFull
 from mainstem.log.commands import Command, Freeing, Key, State, View
 from mainstem.log.live import Live
-from mainstem.log.records import Record, TopicId
+from mainstem.log.records import Kind, Record, TopicId
 from mainstem.log.store.base import HeadMoved, Store
+from mainstem.metrics.catalogue import Metrics
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -40,7 +42,14 @@ Observer = Callable[[Mapping[Key, State | None], Sequence[Record]], None]
 class CommitLog:
     """The only writer of the log. `submit` returns once the command's outcome is durable."""
 
-    def __init__(self, store: Store, live: Live, clock_us: Clock, random: Random = SECURE_RANDOM) -> None:
+    def __init__(
+        self,
+        store: Store,
+        live: Live,
+        clock_us: Clock,
+        random: Random = SECURE_RANDOM,
+        metrics: Metrics | None = None,
+    ) -> None:
         self.store = store
         self.live = live
         self.clock_us = clock_us
@@ -55,6 +64,11 @@ class CommitLog:
         """What the committer waits for if the queue is empty."""
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
+        self.metrics = metrics or Metrics()
+        self._measures = CommitMeasures(self.metrics)
+        self.metrics.head.read_with(lambda: self.store.head)
+        self.metrics.queue_commands.read_with(lambda: len(self._waiting))
+        self.metrics.queue_bytes.read_with(lambda: self._waiting_bytes)
 
     def start(self) -> None:
         self.store.listen(self)
@@ -190,6 +204,8 @@ class CommitLog:
         return [waiting for waiting in batch if isinstance(waiting[0], Freeing)]
 
     async def _commit(self, batch: list[Waiting]) -> None:
+        began_s = time.perf_counter()
+        waited_s = asyncio.get_running_loop().time() - batch[0][3]
         keys = _needs(batch)
         while True:
             states = await self.store.load(keys)
@@ -204,6 +220,7 @@ class CommitLog:
             try:
                 if view.changes or view.records:
                     await self.store.save(view.changes, view.records, view.head)
+                    self._measures.count(len(batch), view.records, waited_s, began_s)
                     self.publish(view.changes, view.records)
                 else:
                     await self.store.confirm()
@@ -216,8 +233,7 @@ class CommitLog:
         """Return once this node has published everything that was durable when this was called."""
         await self.store.catch_up()
 
-    @staticmethod
-    def _apply(batch: list[Waiting], view: View) -> list[Outcome]:
+    def _apply(self, batch: list[Waiting], view: View) -> list[Outcome]:
         outcomes: list[Outcome] = []
         run = view.run
         for command, future, _, _ in batch:
@@ -226,6 +242,7 @@ class CommitLog:
             except Exception as error:
                 if not isinstance(error, MainstemError):
                     logger.error("a command raised an unexpected error", exc_info=error)
+                self._measures.reject(error)
                 outcomes.append((future, error, False))
         return outcomes
 
@@ -246,9 +263,37 @@ class CommitLog:
         for reset in self.resets:
             reset()
 
-    @staticmethod
-    def _fail(batch: list[Waiting], error: Exception) -> None:
-        _set_outcomes([(future, error, False) for _, future, _, _ in batch if not future.done()])
+    def _fail(self, batch: list[Waiting], error: Exception) -> None:
+        failed: list[Outcome] = [(future, error, False) for _, future, _, _ in batch if not future.done()]
+        if failed:
+            self._measures.reject(error, len(failed))
+            _set_outcomes(failed)
+
+
+class CommitMeasures:
+    """Counts what is committed. The instruments are found once, because this is part of every commit."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._commits = metrics.commits.of()
+        self._bytes = metrics.record_bytes.of()
+        self._records = {kind: metrics.records.of(kind.name.lower()) for kind in Kind}
+        self._batch_commands = metrics.batch_commands.of()
+        self._queue_seconds = metrics.queue_seconds.of()
+        self._commit_seconds = metrics.commit_seconds.of()
+        self._rejected = metrics.rejected
+
+    def count(self, commands: int, records: Sequence[Record], waited_s: float, began_s: float) -> None:
+        """Count a batch that is durable."""
+        self._commits.value += 1
+        self._bytes.value += sum([len(record.data) for record in records])
+        for kind, number in Counter([record.kind for record in records]).items():
+            self._records[kind].value += number
+        self._batch_commands.observe(commands)
+        self._queue_seconds.observe(waited_s)
+        self._commit_seconds.observe(time.perf_counter() - began_s)
+
+    def reject(self, error: Exception, commands: int = 1) -> None:
+        self._rejected.of(error.code if isinstance(error, MainstemError) else MainstemError.code).add(commands)
 
 
 def _needs(batch: Sequence[Waiting]) -> dict[Key, None]:

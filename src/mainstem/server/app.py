@@ -1,13 +1,16 @@
 """The ASGI app: routes requests to the protocols, and owns the log that they share."""
 
+import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, MutableMapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from random import Random
 from typing import Any, Unpack
 from urllib.parse import quote
 
+from mainstem import __version__
 from mainstem.access import EVERYBODY, Identity
 from mainstem.errors import MainstemError, NotFound, SettingsError, Unavailable
 from mainstem.http.asgi import Headers, Receive, Scope, Send
@@ -17,6 +20,7 @@ from mainstem.log.live import Live
 from mainstem.log.store import MemoryStore, SqliteStore, Store
 from mainstem.log.store.base import UNKNOWN
 from mainstem.log.store.postgres.urls import describe_url
+from mainstem.metrics.catalogue import Metrics
 from mainstem.server.auth.gate import open_gate
 from mainstem.server.edge.heads import RequestHead, normalise_path
 from mainstem.server.edge.request_cycle import Plan, RequestCycle
@@ -24,6 +28,7 @@ from mainstem.server.endpoints.append import plan_append
 from mainstem.server.endpoints.console import Console
 from mainstem.server.endpoints.descriptions import Descriptions
 from mainstem.server.endpoints.health import Health
+from mainstem.server.endpoints.metrics import MetricsHttp
 from mainstem.server.endpoints.partitions import PartitionsHttp
 from mainstem.server.endpoints.reads import plan_read
 from mainstem.server.endpoints.stream_snapshots import StreamSnapshots
@@ -32,6 +37,10 @@ from mainstem.server.origins import READ_ONLY, open_origins
 from mainstem.server.proxies import open_proxies
 from mainstem.server.routes import ADMIN_PATHS, SYNC, SYNC_CORE, Endpoints, find_route
 from mainstem.server.settings import Settings, SettingsKeywords, make_settings
+from mainstem.server.telemetry.access_log import AccessLog
+from mainstem.server.telemetry.process import measure_process, sample_loop_lag
+from mainstem.server.telemetry.requests import RequestObserver
+from mainstem.server.telemetry.route_names import name_route
 from mainstem.shares import Share, Shares
 from mainstem.streams.http.handler import StreamsHttp
 from mainstem.streams.http.headers import CatchUp
@@ -102,6 +111,10 @@ def describe_store(settings: Settings) -> str:
     return f"sqlite in {settings.data}" if settings.store == "sqlite" else describe_url(settings.store)
 
 
+def kind_of_store(settings: Settings) -> str:
+    return settings.store if settings.store in ("sqlite", "memory") else "postgresql"
+
+
 def choose_validator(settings: Settings) -> Validator | None:
     """Return the validation of sync events that the settings ask for; None accepts any object."""
     if settings.sync_validation == "model":
@@ -157,6 +170,10 @@ class Mainstem:
             }
         )
         self.live = Live(self.shares)
+        self.metrics = self.store.metrics = Metrics()
+        self.metrics.build.of(__version__, kind_of_store(settings)).value = 1
+        self.observer = self._open_observer()
+        """Observes requests; None if nobody wants to know about them."""
 
     @asynccontextmanager
     async def lifespan(self, app: object = None) -> AsyncIterator[None]:
@@ -164,7 +181,7 @@ class Mainstem:
         async with AsyncExitStack() as stack:
             await self.store.open()
             stack.push_async_callback(self.store.close)
-            log = CommitLog(self.store, self.live, self.store.clock(self.clock_us), self.random)
+            log = CommitLog(self.store, self.live, self.store.clock(self.clock_us), self.random, self.metrics)
             log.start()
             stack.push_async_callback(log.stop)
             if self.gate is not None and self.gate.authenticator is not None:
@@ -178,6 +195,13 @@ class Mainstem:
     async def _open_endpoints(self, log: CommitLog, stack: AsyncExitStack) -> Endpoints:
         """Start the background work, and create the handlers of requests."""
         settings = self.settings
+        if self.observer is not None and self.observer.access_log is not None:
+            self.observer.access_log.start()
+            stack.callback(self.observer.access_log.stop)
+        if settings.metrics != "off":
+            measure_process(self.metrics)
+            sampler = asyncio.create_task(sample_loop_lag(self.metrics), name="mainstem-loop-lag")
+            stack.push_async_callback(cancel, sampler)
         streams = Streams(log, settings.page_bytes)
         reaper = Reaper(streams)
         reaper.start()
@@ -211,6 +235,7 @@ class Mainstem:
                 hub, pruner, streams, long_poll_ms=settings.long_poll_ms, page_bytes=settings.page_bytes
             ),
             log=log_http,
+            metrics=MetricsHttp(self.metrics, log, settings.metrics),
             health=Health(self.store, self.live),
             descriptions=Descriptions(self._describe_http, self._describe_sync),
             console=Console(settings, lambda: self.store.head, enabled=self._has_console),
@@ -222,6 +247,15 @@ class Mainstem:
                 uuids_only=settings.sync_ids == "uuid",
             ),
         )
+
+    def _open_observer(self) -> RequestObserver | None:
+        settings = self.settings
+        if settings.metrics == "off" and settings.access_log == "off":
+            return None
+        access_log = None
+        if settings.access_log != "off":
+            access_log = AccessLog(settings.access_log, self.metrics.access_lines_lost.of(), self.clock_us)
+        return RequestObserver(self.metrics, partial(name_route, self.mount), self.proxies, access_log)
 
     def _describe_http(self, root: str) -> dict[str, Any]:
         from mainstem.server.descriptions.openapi import build_openapi  # most servers are never asked
@@ -317,7 +351,16 @@ class Mainstem:
         self.proxies.resolve(scope)
         if scope["type"] != "http":
             await self._serve_websocket(path, scope, receive, send)
-            return
+        elif self.observer is None or "mainstem.request_id" in scope:  # the edge observes its requests itself
+            await self._serve_http(path, scope, receive, send)
+        else:
+            request = self.observer.begin(scope, path, send)
+            try:
+                await self._serve_http(path, scope, receive, request.send)
+            finally:
+                request.finish()
+
+    async def _serve_http(self, path: bytes, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             self._check_origin(scope, path)
             if self.gate is None:
@@ -325,11 +368,11 @@ class Mainstem:
             else:
                 send = await self.gate.admit(scope, path, send)
         except MainstemError as error:
-            await respond_problem(send, error, head=scope["method"] == "HEAD")
+            await respond_problem(scope, send, error)
             return
         endpoints = self.endpoints
         if endpoints is None:
-            await respond_problem(send, Unavailable("the log is not open: run the lifespan of the Mainstem app"))
+            await respond_problem(scope, send, Unavailable("the log is not open: run the lifespan of the Mainstem app"))
         elif path.startswith(self.mount.root):
             await endpoints.streams(scope, receive, send, path[len(self.mount.root) :])
         elif scope["method"] == "OPTIONS" and path.startswith(b"/v1/"):
@@ -345,7 +388,7 @@ class Mainstem:
             scope["mainstem.subpath"] = path[len(route.path) :]
             await route.endpoint(endpoints)(scope, receive, send)
         except MainstemError as error:
-            await respond_problem(send, error)
+            await respond_problem(scope, send, error)
 
     def _check_origin(self, scope: Scope, path: bytes) -> None:
         """Refuse requests from pages of other sites if no token protects the server."""
@@ -367,7 +410,7 @@ class Mainstem:
                 self.gate.admit_socket(scope)
         except MainstemError as error:
             await receive()
-            await respond_problem(as_handshake_denial(send), error)
+            await respond_problem(scope, as_handshake_denial(send), error)
             return
         await self.endpoints.sync(scope, receive, send, core=path == SYNC_CORE)
 
@@ -389,6 +432,11 @@ class Mainstem:
             await send({"type": "lifespan.shutdown.failed", "message": str(error)})
             return
         await send({"type": "lifespan.shutdown.complete"})
+
+
+async def cancel(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 def as_handshake_denial(send: Send) -> Send:

@@ -7,6 +7,7 @@ from mainstem.http.asgi import Receive, Scope, Send
 from mainstem.server.endpoints.console import FRONT_PATH, Console
 from mainstem.server.endpoints.descriptions import Descriptions
 from mainstem.server.endpoints.health import Health
+from mainstem.server.endpoints.metrics import MetricsHttp
 from mainstem.server.endpoints.partitions import PartitionsHttp
 from mainstem.server.endpoints.stream_snapshots import StreamSnapshots
 from mainstem.server.log_api.http import LogHttp
@@ -28,6 +29,7 @@ class Endpoints(NamedTuple):
     stream_snapshots: StreamSnapshots
     partitions: PartitionsHttp
     log: LogHttp
+    metrics: MetricsHttp
     health: Health
     descriptions: Descriptions
     console: Console
@@ -63,6 +65,7 @@ ROUTES: Final = (
     Route(b"/v1/log/bounds", lambda endpoints: endpoints.log.read_bounds, admin=True),
     Route(b"/v1/log/index", lambda endpoints: endpoints.log.read_index, admin=True),
     Route(b"/v1/log/", lambda endpoints: endpoints.log.refuse, admin=True),
+    Route(b"/metrics", lambda endpoints: endpoints.metrics, admin=True),
     Route(b"/healthz", lambda endpoints: endpoints.health.live),
     Route(b"/readyz", lambda endpoints: endpoints.health.ready),
     Route(b"/openapi.json", lambda endpoints: endpoints.descriptions.openapi),

@@ -55,7 +55,10 @@ class Server:
             runs_eagerly=self.app.reads_from_memory,
             shares=self.app.shares,
             message_bytes_max=limits.SYNC_MESSAGE_BYTES_MAX,
+            observer=self.app.observer,
+            marks_requests=self.app.settings.access_log != "off",
         )
+        edge.measure(self.app.metrics)
         try:
             async with self.app.lifespan():
                 await edge.start(self.listener, self.tls)

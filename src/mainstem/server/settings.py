@@ -27,6 +27,8 @@ SyncIds = Literal["any", "uuid"]
 Switch = Literal["on", "off"]
 LogFormat = Literal["text", "json"]
 LogLevel = Literal["debug", "info", "warning", "error"]
+MetricsAccess = Literal["off", "loopback", "on"]
+AccessLogFormat = Literal["off", "combined", "json"]
 Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 Milliseconds = Annotated[int, msgspec.Meta(ge=1, le=limits.LONG_POLL_MS_MAX)]
 PageBytes = Annotated[int, msgspec.Meta(ge=1, le=limits.PAGE_BYTES_MAX)]
@@ -75,6 +77,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     console: Switch | None = None
     log_format: LogFormat = "text"
     log_level: LogLevel = "info"
+    access_log: AccessLogFormat = "off"
+    metrics: MetricsAccess = "loopback"
 
     def __post_init__(self) -> None:
         _check_text("store", self.store, "store")
@@ -123,6 +127,8 @@ class SettingsKeywords(TypedDict, total=False):
     console: Switch | None
     log_format: LogFormat
     log_level: LogLevel
+    access_log: AccessLogFormat
+    metrics: MetricsAccess
 
 
 FIELDS: Final = {field.name: field for field in msgspec.structs.fields(Settings)}

@@ -2,11 +2,12 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from mainstem import limits
 from mainstem.log.commands import Key, Space, State
 from mainstem.log.records import DATA_KINDS, Chunk, CommittedId, Counts, Extent, Kind, Outline, Record, TopicId
+from mainstem.metrics.catalogue import Metrics
 
 UNKNOWN: Final = object()
 """What `Store.peek` returns for a state that is not in memory."""
@@ -29,11 +30,21 @@ class CommitListener(Protocol):
         """Called when states have changed and it is not known which."""
 
 
+class DiskUsage(NamedTuple):
+    parts: Mapping[str, int]
+    """Bytes on disk, by part of the store."""
+    free: int | None = None
+    """Bytes that are free on the same disk; None if that is unknown."""
+
+
 class Store(ABC):
     """One committer calls `load` and `save` in turn; readers may call everything else at any time.
 
     Readers only see durable data. `save` is all or nothing: if it raises, nothing has changed.
     """
+
+    metrics = Metrics()
+    """Where the store counts. A server sets its own before it opens the store."""
 
     @property
     @abstractmethod
@@ -58,6 +69,10 @@ class Store(ABC):
     async def make_room(self) -> bool:
         """Release the reserved space of a full disk, and return whether there is space for a delete now."""
         return False
+
+    async def disk_usage(self) -> DiskUsage:
+        """Return how much space the store takes. Raises an OSError or a MainstemError if that cannot be found out."""
+        return DiskUsage({})
 
     @property
     def shared(self) -> bool:

@@ -25,6 +25,7 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sub: Any = UNSET
     """The subject, used if the token names no client. Issuers put many things here; only text counts."""
     admin: bool = False
+    metrics: bool = False
     allowed_partitions: tuple[str, ...] = ()
     allowed_partition_prefixes: tuple[str, ...] = ()
     streams: tuple[str, ...] | StreamGrants = ()
@@ -60,6 +61,7 @@ def grant(claims: Claims) -> Identity:
         client_id=_given(claims.client_id),
         subject=_subject(claims.sub),
         admin=claims.admin,
+        metrics=claims.metrics,
         # Partition names are always compared in this form (sync protocol: NFC first).
         partitions=frozenset(normalize("NFC", name) for name in claims.allowed_partitions),
         partition_prefixes=tuple(normalize("NFC", prefix) for prefix in claims.allowed_partition_prefixes),

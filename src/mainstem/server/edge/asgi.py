@@ -46,6 +46,7 @@ class AsgiHandler:
         "_head",
         "_left",
         "_pieces",
+        "_scope",
         "_waiter",
         "backlog",
         "cycle",
@@ -61,6 +62,7 @@ class AsgiHandler:
         self._detached = False
         self._left = False
         self._head = b""
+        self._scope: Scope = {}
         self._waiter: asyncio.Future[None] | None = None
 
     # Called by the connection
@@ -87,7 +89,8 @@ class AsgiHandler:
     async def run(self) -> None:
         cycle = self.cycle
         connection, head = cycle.connection, cycle.head
-        scope = make_scope(connection, head)
+        scope = self._scope = make_scope(connection, head)
+        scope["mainstem.request_id"] = cycle.request_id
         scope["type"] = "http"
         scope["method"] = head.method.decode("ascii")
         scope["scheme"] = "https" if connection.secure else "http"
@@ -153,6 +156,8 @@ class AsgiHandler:
         if cycle.lost:
             return
         if message["type"] == "http.response.start":
+            cycle.code = message.get("mainstem.code", "")
+            cycle.identity = self._scope.get("mainstem.identity")
             self._head = cycle.start(message["status"], message["headers"])
             return
         if message["type"] != "http.response.body":

@@ -1,6 +1,7 @@
 """The connection of a client: moves bytes between its socket, the machine and the handlers, and keeps deadlines."""
 
 import asyncio
+from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
 from mainstem import limits
@@ -171,7 +172,7 @@ class Connection(asyncio.Protocol):
             machine.write(Write.SWITCH)
             self._leave_to_websocket(head)
             return
-        self.cycle = cycle = RequestCycle(self, head)
+        self.cycle = cycle = RequestCycle(self, head, perf_counter())
         plan: Plan | None = head.plan
         handler = None if plan is None else plan.begin(cycle)
         if handler is None:
@@ -231,6 +232,8 @@ class Connection(asyncio.Protocol):
         cycle, self.cycle = self.cycle, None
         if cycle is not None:
             cycle.handler = None  # they refer to each other, and only the garbage collector would free them
+            if self.server.observer is not None:
+                self.server.observer.observe(cycle, True)
         machine = self.machine
         if close or self.closing or machine.reading is ENDED:
             machine.write(Write.CLOSE)
@@ -250,7 +253,9 @@ class Connection(asyncio.Protocol):
 
     def _refuse(self, error: MainstemError) -> None:
         """Send an error in place of the reply, and close. If a reply has begun, just close."""
-        self._leave()
+        if self.cycle is None and self.server.observer is not None:
+            self.server.observer.observe_refusal(self, error)
+        self._leave(error)
         if self.machine.writing in (Writing.IDLE, Writing.PENDING):
             self.machine.write(Write.ERROR)
             self.send(error_reply(error, self.server.date_line))
@@ -259,11 +264,17 @@ class Connection(asyncio.Protocol):
             self.machine.write(Write.CLOSE)
             self.transport.close()
 
-    def _leave(self) -> None:
-        """End the current cycle, and notify its handler that the client is gone."""
+    def _leave(self, error: MainstemError | None = None) -> None:
+        """End the current cycle, and notify its handler that the client is gone, or will be after this error."""
         cycle, self.cycle = self.cycle, None
-        if cycle is not None and cycle.handler is not None:
+        if cycle is None:
+            return
+        if error is not None and not cycle.status:
+            cycle.status, cycle.code = error.status, error.code
+        if cycle.handler is not None:
             cycle.handler.client_disconnected()
+        if self.server.observer is not None:
+            self.server.observer.observe(cycle, False)
 
     def _linger(self) -> None:
         """Read and drop what is still in transit for a moment, then close.

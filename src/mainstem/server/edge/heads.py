@@ -13,6 +13,7 @@ import msgspec
 
 from mainstem import limits
 from mainstem.errors import BadRequest, ExpectationFailed, HeadTooLarge, RepeatedHeader
+from mainstem.http.request_ids import accept_request_id
 
 Field = tuple[bytes, bytes]
 replace = msgspec.structs.replace
@@ -54,6 +55,10 @@ class RequestHead(msgspec.Struct):
     websocket: bool = False
     """Whether it is a WebSocket handshake. Any other Upgrade is ignored, as RFC 9110 section 7.8 allows."""
     expects_continue: bool = False
+    request_id: bytes = b""
+    """The `X-Request-Id` of the client, if it is plain and short enough to be repeated."""
+    route: str = ""
+    """The name of its route in metrics and logs, once an observer has found it."""
     raw: bytes = b""
     plan: Any = None
     """What `Heads` was told to remember with it."""
@@ -208,6 +213,8 @@ def parse_head(raw: bytes) -> RequestHead:
     if len(fields) != len(headers):
         request.fields = None
         fields = join_framing(headers)
+    else:
+        request.request_id = accept_request_id(fields.get(b"x-request-id"))
     frame(request, fields, authority)
     return request
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import msgspec
 
 from mainstem import limits
+from mainstem.access import Identity
 from mainstem.errors import MainstemError, problem
+from mainstem.http.request_ids import make_request_id
 from mainstem.http.responses import encode_headers
 from mainstem.server.edge.heads import Field, RequestHead
 from mainstem.server.edge.states import Reading, Write, Writing
@@ -66,6 +68,19 @@ class Plan(Protocol):
         """
 
 
+class Observer(Protocol):
+    """Learns of every request when its reply is complete, or will never be."""
+
+    def observe(self, cycle: "RequestCycle", complete: bool) -> None:
+        """Called with a request that is over. Must not raise an error."""
+
+    def observe_handshake(self, head: RequestHead, status: int, code: str) -> None:
+        """Called with the handshake of a WebSocket: status 101 if it was accepted."""
+
+    def observe_refusal(self, connection: "Connection", error: MainstemError) -> None:
+        """Called with an error in place of a request: what the client sent is not one."""
+
+
 FastPath = Callable[[RequestHead], Plan | None]
 """Returns a plan for requests with this head, whatever their Content-Length and Producer-Seq; None leaves them to the
 ASGI app. It is called once for a head that is remembered."""
@@ -84,7 +99,17 @@ class RequestCycle(msgspec.Struct, eq=False):
 
     connection: "Connection"
     head: RequestHead
+    began_s: float = 0.0
+    """When the head was complete, on the clock of `time.perf_counter`: uvloop's has a resolution of a millisecond."""
     handler: Handler | None = None
+    status: int = 0
+    """The status of the reply; 0 if none has begun."""
+    code: str = ""
+    """The code of the error, if the reply is a problem document."""
+    sent: int = 0
+    """How many bytes of the reply were sent."""
+    identity: Identity | None = None
+    """The caller, once it is known."""
     received: int = 0
     """How many bytes of the body have arrived."""
     _close: bool = False
@@ -93,6 +118,14 @@ class RequestCycle(msgspec.Struct, eq=False):
     _chunked: bool = False
     _left: int | None = None
     _silent: bool = False
+    _request_id: str = ""
+
+    @property
+    def request_id(self) -> str:
+        """The id of the request, for logs and error messages: the client's, or one that is made here."""
+        if not self._request_id:
+            self._request_id = self.head.request_id.decode("ascii") or make_request_id()
+        return self._request_id
 
     @property
     def started(self) -> bool:
@@ -131,15 +164,22 @@ class RequestCycle(msgspec.Struct, eq=False):
         parts.append(b"\r\n")
         if self.head.method != b"HEAD":
             if len(body) > limits.WRITE_JOINED_BYTES_MAX:
-                connection.send(b"".join(parts))
+                head = b"".join(parts)
+                self.sent = len(head)
+                connection.send(head)
                 parts = [body]
             else:
                 parts.append(body)
-        connection.send(b"".join(parts))
+        data = b"".join(parts)
+        self.sent += len(data)
+        connection.send(data)
         connection.reply_completed(closes)
 
-    def respond_problem(self, error: MainstemError, headers: Iterable[Field] = ()) -> None:
-        self.respond(error.status, [*headers, *problem_fields(error)], msgspec.json.encode(problem(error)))
+    def respond_problem(self, error: MainstemError, headers: Iterable[Field] | None = None) -> None:
+        """Send a problem document. `headers` are all headers except Content-Length."""
+        self.code = error.code
+        body = msgspec.json.encode(problem(error, self.request_id))
+        self.respond(error.status, problem_fields(error) if headers is None else headers, body)
 
     # A reply in parts
 
@@ -181,9 +221,11 @@ class RequestCycle(msgspec.Struct, eq=False):
         elif self._chunked and data:
             data = b"%x\r\n%b\r\n" % (len(data), data)
         if len(data) > limits.WRITE_JOINED_BYTES_MAX:
+            self.sent += len(head)
             self.connection.send(head)
             head = b""
         if head or data:
+            self.sent += len(head) + len(data)
             self.connection.send(head + data if head else data)
 
     def end(self) -> None:
@@ -192,6 +234,7 @@ class RequestCycle(msgspec.Struct, eq=False):
         if self._left and not self._silent:
             raise AssertionError("a reply is shorter than its Content-Length")
         if self._chunked:
+            self.sent += 5
             self.connection.send(b"0\r\n\r\n")
         self.connection.machine.write(Write.END)
         self.connection.reply_completed(self._close)
@@ -213,7 +256,11 @@ class RequestCycle(msgspec.Struct, eq=False):
     # Framing
 
     def _head(self, status: int, headers: Iterable[Field], lines: bytes = b"") -> list[bytes]:
-        parts = [STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status, self.connection.server.date_line, lines]
+        self.status = status
+        server = self.connection.server
+        parts = [STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status, server.date_line, lines]
+        if self.head.request_id or self.code or server.marks_requests:
+            parts.append(b"x-request-id: %b\r\n" % self.request_id.encode())
         for name, value in headers:
             parts += (name, b": ", value, b"\r\n")
         return parts
@@ -240,7 +287,8 @@ def problem_fields(error: MainstemError) -> list[Field]:
 
 def error_reply(error: MainstemError, date_line: bytes) -> bytes:
     """Return an error as the last reply of a connection."""
-    body = msgspec.json.encode(problem(error))
-    fields = encode_headers(problem_fields(error))
+    request_id = make_request_id()
+    body = msgspec.json.encode(problem(error, request_id))
+    fields = encode_headers([*problem_fields(error), (b"x-request-id", request_id.encode())])
     status = STATUS_LINES[error.status]
     return b"%b%b%bcontent-length: %d\r\nconnection: close\r\n\r\n%b" % (status, date_line, fields, len(body), body)

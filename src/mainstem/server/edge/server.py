@@ -12,11 +12,13 @@ from mainstem import limits
 from mainstem.access import name_address
 from mainstem.eager import run_eagerly
 from mainstem.errors import RETRY_AFTER, Overloaded
+from mainstem.metrics.catalogue import Metrics
+from mainstem.metrics.instruments import Reading
 from mainstem.server.edge.asgi import AsgiHandler
 from mainstem.server.edge.connection import Connection
 from mainstem.server.edge.heads import Heads, RequestHead
 from mainstem.server.edge.memory import MemoryBudget
-from mainstem.server.edge.request_cycle import FastPath, Handler, RequestCycle
+from mainstem.server.edge.request_cycle import FastPath, Handler, Observer, RequestCycle
 from mainstem.server.edge.websocket import WebSocketConnection
 from mainstem.shares import Share, Shares
 
@@ -48,8 +50,13 @@ class EdgeServer:
         runs_eagerly: Callable[[RequestHead], bool] | None = None,
         shares: Shares | None = None,
         message_bytes_max: int = limits.MIB,
+        observer: Observer | None = None,
+        marks_requests: bool = False,
     ) -> None:
+        """`marks_requests` gives every request an id, and not only those that fail or have one."""
         self.app = app
+        self.observer = observer
+        self.marks_requests = marks_requests
         self.shares = shares or Shares()
         self.heads = Heads(fast_path)
         self.runs_eagerly = runs_eagerly or _never
@@ -92,6 +99,16 @@ class EdgeServer:
         if self._sweeper is not None:
             self._sweeper.cancel()
             await asyncio.gather(self._sweeper, return_exceptions=True)
+
+    def measure(self, metrics: Metrics) -> None:
+        """Read the measures of connections at each scrape."""
+        metrics.connections.read = self._count_connections
+        metrics.held_bytes.read_with(lambda: self.memory.total)
+        metrics.shed_connections.read_with(lambda: self.memory.shed_count)
+
+    def _count_connections(self) -> Reading:
+        websockets = sum(isinstance(client, WebSocketConnection) for client in self.clients)
+        return [(("http",), len(self.clients) - websockets), (("websocket",), websockets)]
 
     # Called by connections
 

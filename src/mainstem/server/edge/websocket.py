@@ -12,6 +12,7 @@ from websockets.server import ServerProtocol
 
 from mainstem import limits
 from mainstem.errors import BadRequest
+from mainstem.http.request_ids import make_request_id
 from mainstem.server.edge.asgi import Message, make_scope
 from mainstem.server.edge.frames import FrameBoundary, read_text
 from mainstem.server.edge.heads import END, RequestHead
@@ -72,6 +73,9 @@ class WebSocketConnection(asyncio.Protocol):
         self._over = False
         """Whether the connection is closed for sending."""
         self._held = False
+        self._status = 403
+        self._code = ""
+        """The status and the error code with which the app has rejected the handshake."""
 
     # Handshake
 
@@ -81,6 +85,7 @@ class WebSocketConnection(asyncio.Protocol):
         requests = [event for event in self._protocol.events_received() if isinstance(event, Request)]
         response = self._protocol.accept(requests[0]) if requests else None
         if response is None or response.status_code != 101:
+            self._observe(BAD_HANDSHAKE.status, BAD_HANDSHAKE.code)
             self.transport.write(error_reply(BAD_HANDSHAKE, self.server.date_line))
             self._close()
             return
@@ -95,6 +100,7 @@ class WebSocketConnection(asyncio.Protocol):
         scope["type"] = "websocket"
         scope["scheme"] = "wss" if self._connection.secure else "ws"
         scope["subprotocols"] = []
+        scope["mainstem.request_id"] = self._head.request_id.decode("ascii") or make_request_id()
         scope["extensions"] = {"websocket.http.response": {}, "mainstem.frames": self}
         try:
             await self.server.app(scope, self.receive, self.send)
@@ -110,6 +116,7 @@ class WebSocketConnection(asyncio.Protocol):
         assert self._response is not None
         self._protocol.send_response(self._response)
         self._response = None
+        self._observe(101)
         self._flush()
         self.deadline = self.server.loop.time() + limits.WEBSOCKET_PING_S
         self._read_on()
@@ -117,9 +124,14 @@ class WebSocketConnection(asyncio.Protocol):
     def _reject(self, status: int, reply: bytes = b"") -> None:
         """Reject the handshake, as the app has decided."""
         self._response = None
+        self._observe(status, self._code)
         fallback = STATUS_LINES[status] + self.server.date_line + b"content-length: 0\r\nconnection: close\r\n\r\n"
         self.transport.write(reply or fallback)
         self._close()
+
+    def _observe(self, status: int, code: str = "") -> None:
+        if self.server.observer is not None:
+            self.server.observer.observe_handshake(self._head, status, code)
 
     # Called by the transport
 
@@ -286,12 +298,13 @@ class WebSocketConnection(asyncio.Protocol):
             self._reject(403)
         elif kind == "websocket.http.response.start":
             fields = [b"%b: %b\r\n" % (name, value) for name, value in message["headers"] if name != b"connection"]
-            status = STATUS_LINES[message["status"]]
-            self._denial = [status, self.server.date_line, *fields, b"connection: close\r\n\r\n"]
+            self._code = message.get("mainstem.code", "")
+            self._status = message["status"]
+            self._denial = [STATUS_LINES[self._status], self.server.date_line, *fields, b"connection: close\r\n\r\n"]
         elif kind == "websocket.http.response.body" and self._denial is not None:
             self._denial.append(message.get("body", b""))
             if not message.get("more_body", False):
-                self._reject(403, b"".join(self._denial))
+                self._reject(self._status, b"".join(self._denial))
         else:
             raise AssertionError(f"unexpected ASGI message {kind!r}")
 

@@ -13,7 +13,7 @@ import msgspec
 
 from mainstem import limits
 from mainstem.access import Identity
-from mainstem.errors import MainstemError, problem
+from mainstem.errors import MainstemError
 from mainstem.http.asgi import Headers
 from mainstem.http.requests import collect_headers
 from mainstem.http.responses import base_headers, encode_headers, problem_headers
@@ -97,6 +97,7 @@ class AppendHandler(msgspec.Struct, eq=False):
     def receive_end(self) -> None:
         """Enqueue the command: the request is complete."""
         self._complete = True
+        self._cycle.identity = self._identity
         body = self._body if self._pieces is None else b"".join([self._body, *self._pieces])
         self._body, self._pieces = b"", None
         plan, streams = self._plan, self._streams
@@ -130,4 +131,4 @@ class AppendHandler(msgspec.Struct, eq=False):
     def set_exception(self, error: BaseException) -> None:
         if not isinstance(error, MainstemError):
             error = MainstemError("an unexpected error occurred; see the log of the server")
-        self._cycle.respond(error.status, problem_headers(error), msgspec.json.encode(problem(error)))
+        self._cycle.respond_problem(error, problem_headers(error))

@@ -106,7 +106,7 @@ class FaultInjectingMainstem(Mainstem):
                 )
             await respond(send, 204, [])
         except MainstemError as error:
-            await respond_problem(send, error)
+            await respond_problem(scope, send, error)
 
     def _add_fault(self, body: bytes) -> None:
         if len(self.faults) >= limits.INJECTED_FAULTS_MAX:

@@ -111,7 +111,7 @@ class StreamsHttp:
                     f"{method} is not supported for streams", headers={"Allow": ALLOWED_METHODS.decode()}
                 )
         except MainstemError as error:
-            await respond_problem(send, error, head=method == "HEAD")
+            await respond_problem(scope, send, error)
 
     # Writing
 

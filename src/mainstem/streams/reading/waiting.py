@@ -41,8 +41,16 @@ class ReplyConnection(Protocol):
 class Reply(Protocol):
     """The reply to a request: either none has begun, or the head has been sent and the body is sent in chunks."""
 
+    code: str
+    """The code of the error, if the reply is a problem document."""
+    sent: int
+    """How many bytes were sent."""
+
     @property
     def connection(self) -> ReplyConnection: ...
+
+    @property
+    def request_id(self) -> str: ...
 
     def respond(self, status: int, headers: HeaderList, body: bytes, lines: bytes, /) -> None:
         """Send a whole reply. `lines` are further headers, already encoded."""
@@ -292,6 +300,7 @@ class EventGroup(ReaderGroup):
                 connection = reader.reply.connection
                 if not connection.write_paused:
                     connection.send(chunk)
+                    reader.reply.sent += len(chunk)
                 elif before is not None:
                     self.remove(reader)
                     self._waiting.resume(reader, self._feed.copy(before))
@@ -342,6 +351,7 @@ class PollGroup(ReaderGroup):
     async def _advance(self) -> None:
         while self.readers and self._woken:
             self._woken = False
+            failure: MainstemError | None = None
             try:
                 tail = await self.source.refresh()
                 if not (has_news(tail, self._start_offset) or self._ends or self._waiting.live.closing):
@@ -349,6 +359,7 @@ class PollGroup(ReaderGroup):
                 status, headers, body = await self._make_response(self.source, tail)
             except MainstemError as error:
                 status, headers, body = problem_response(error)
+                failure = error
             encoded = encode_headers(headers)
             readers = list(self.readers)
             for start in range(0, len(readers), limits.FAN_OUT_AT_ONCE):
@@ -357,7 +368,11 @@ class PollGroup(ReaderGroup):
                 for reader in readers[start : start + limits.FAN_OUT_AT_ONCE]:
                     if reader.group is self:
                         self.release(reader)
-                        reader.reply.respond(status, [], body, encoded)
+                        reply = reader.reply
+                        if failure is not None:
+                            reply.code = failure.code
+                            body = problem_response(failure, reply.request_id)[2]
+                        reply.respond(status, [], body, encoded)
 
 
 class WaitingReaders:

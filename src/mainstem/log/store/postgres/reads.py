@@ -8,11 +8,12 @@ from typing import Any, TypeVar
 from mainstem import limits
 from mainstem.log.commands import Space
 from mainstem.log.records import Chunk, CommittedId, Counts, Extent, Outline, Record, TopicId
-from mainstem.log.store.base import Store
+from mainstem.log.store.base import DiskUsage, Store
 from mainstem.log.store.postgres import statements
 from mainstem.log.store.postgres.cache import NodeStateCache
 from mainstem.log.store.postgres.connections import make_pool, wait_to_retry
 from mainstem.log.store.postgres.errors import CONNECTION_ERRORS, DATABASE_ERRORS, translate
+from mainstem.metrics.instruments import Reading
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -30,6 +31,15 @@ class PostgresReads(Store):
 
     async def _open_readers(self) -> None:
         self._readers = await make_pool(self._url)
+        self.metrics.pool_connections.read = self._count_connections
+
+    def _count_connections(self) -> Reading:
+        idle = self._readers.get_idle_size()
+        return [(("idle",), idle), (("busy",), self._readers.get_size() - idle)]
+
+    async def disk_usage(self) -> DiskUsage:
+        ((tables, indexes),) = await self._rows(statements.DISK_USAGE)
+        return DiskUsage({"tables": tables, "indexes": indexes})
 
     async def _close_readers(self) -> None:
         try:

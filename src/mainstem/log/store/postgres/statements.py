@@ -159,6 +159,11 @@ ERASE_TAGGED = """
         WHERE t.tag = old.tag AND t.committed_id = old.committed_id
     )
     DELETE FROM mainstem.records WHERE committed_id = ANY ($1::bigint[])"""
+DISK_USAGE = """
+SELECT coalesce(sum(pg_table_size(oid)), 0)::bigint, coalesce(sum(pg_indexes_size(oid)), 0)::bigint
+FROM pg_class WHERE relnamespace = 'mainstem'::regnamespace AND relkind = 'r'
+"""
+
 DROP_SAVES = """
     DELETE FROM mainstem.saves WHERE save IN (
         SELECT save FROM mainstem.saves WHERE committed_at_us < $1 AND save < (SELECT save FROM mainstem.head)

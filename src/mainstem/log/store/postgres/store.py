@@ -9,6 +9,7 @@ each once and in committed order (`_apply_saves`).
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -100,6 +101,7 @@ class PostgresStore(PostgresReplication):
         self._base = self._save
         self._set_clock(row["now_us"])
         await self._open_readers()
+        self.metrics.follow_lag.read_with(lambda: max(self._announced_save - self._save, 0))
 
     async def close(self) -> None:
         for task in self._tasks:
@@ -166,8 +168,10 @@ class PostgresStore(PostgresReplication):
     async def _take_head(self) -> None:
         """Lock the head, so that no other node commits, and apply everything that was committed before."""
         head_wait = self._head_wait = asyncio.get_running_loop().create_future()
+        began_s = time.perf_counter()
         try:
             await self._lock_head()
+            self.metrics.head_wait_seconds.of().observe(time.perf_counter() - began_s)
         finally:
             self._head_wait = None
             head_wait.set_result(None)

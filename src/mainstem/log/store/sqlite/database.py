@@ -6,6 +6,7 @@ are here too. A failure that leaves the content of the disk uncertain breaks the
 
 import logging
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,7 @@ from mainstem.log.store.sqlite.errors import explain, explain_unusable, is_damag
 from mainstem.log.store.sqlite.journal import Batch, Position, StateRow
 from mainstem.log.store.sqlite.reserve import Reserve
 from mainstem.log.store.sqlite.schema import migrate
+from mainstem.metrics.instruments import Histogram
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -53,6 +55,8 @@ class Database:
         """Whether the remaining disk space is reserved for deletes."""
         self.erasures = 0
         """How many transactions have erased records."""
+        self.checkpoint_seconds: Histogram | None = None
+        """Where the length of checkpoints is counted."""
         self._vfs = vfs
         self._db: apsw.Connection
         self._page_bytes = 0
@@ -314,6 +318,7 @@ class Database:
 
     def _checkpoint(self, mode: int) -> None:
         self._wal_pages = 0
+        began_s = time.perf_counter()
         try:
             try:
                 self._db.wal_checkpoint(mode=mode)
@@ -321,6 +326,8 @@ class Database:
                 if not self._release_reserve():
                     raise
                 self._db.wal_checkpoint(mode=mode)
+            if self.checkpoint_seconds is not None:
+                self.checkpoint_seconds.observe(time.perf_counter() - began_s)
             self._measure()
         except apsw.FullError as error:
             logger.error("not enough disk space to checkpoint the WAL, which keeps growing", exc_info=error)

@@ -20,7 +20,7 @@ from mainstem import limits
 from mainstem.errors import RETRY_AFTER, MainstemError, StoreDamaged, StoreFailed, StoreFull, StoreUnusable
 from mainstem.log.commands import Key, Space, State
 from mainstem.log.records import RECORD_BYTES, Chunk, CommittedId, Counts, Extent, Outline, Record, TopicId
-from mainstem.log.store.base import UNKNOWN, Store
+from mainstem.log.store.base import UNKNOWN, DiskUsage, Store
 from mainstem.log.store.cache import StateCache
 from mainstem.log.store.sqlite import queries
 from mainstem.log.store.sqlite.connections import STORE_NAME, DirectoryLock, open_reader
@@ -40,6 +40,7 @@ from mainstem.log.store.sqlite.journal import (
     remove_journal,
 )
 from mainstem.log.store.sqlite.recent import Recent
+from mainstem.log.store.sqlite.usage import measure_files
 from mainstem.private_files import prepare_database
 
 logger = logging.getLogger(__name__)
@@ -100,9 +101,13 @@ class SqliteStore(Store):
             self._committing.stop()
             raise
         self._journal.writer = self._disk.open_direct_writer()
+        self._sync_seconds = self.metrics.sync_seconds.of()
+        self._fold_seconds = self.metrics.fold_seconds.of()
+        self.metrics.journal_bytes.read_with(lambda: self._recent.bytes)
         self._space_watch = asyncio.create_task(self._watch_space())
 
     def _open(self) -> CommittedId:
+        self._database.checkpoint_seconds = self.metrics.checkpoint_seconds.of()
         try:
             # Private, because it holds the signing keys as well as the data.
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -230,10 +235,12 @@ class SqliteStore(Store):
         # On a nearly full disk only deletes come here.
         if not self._database.nearly_full and not self._database.has_room(self._recent.bytes + len(encoded)):
             return None
+        began_s = time.perf_counter()
         try:
             number = await self._journal.append_directly(encoded)
             if number is None:
                 number = await self._committing.run(self._journal.append, encoded)
+            self._sync_seconds.observe(time.perf_counter() - began_s)
         except OSError as error:
             if error.errno in NO_SPACE:
                 self._database.note_full("the disk is full")
@@ -270,9 +277,11 @@ class SqliteStore(Store):
 
     async def _fold_batches(self) -> None:
         """Fold everything that is in the journal now. On a full disk, `_watch_space` tries again."""
+        began_s = time.perf_counter()
         try:
             self._require_sound()
             folded = await self._writer.run(self._database.fold, self._recent.batches)
+            self._fold_seconds.observe(time.perf_counter() - began_s)
         finally:
             self._folding = None
         self._journal.folded = folded
@@ -288,6 +297,9 @@ class SqliteStore(Store):
             await asyncio.shield(self._start_folding())
 
     # Disk space
+
+    async def disk_usage(self) -> DiskUsage:
+        return await asyncio.get_running_loop().run_in_executor(self._reading, measure_files, self.directory)
 
     async def make_room(self) -> bool:
         return await self._writer.run(self._database.make_room)

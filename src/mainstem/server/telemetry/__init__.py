@@ -1,0 +1,1 @@
+"""What the server shows of itself: requests in metrics, in the access log and in traces."""
