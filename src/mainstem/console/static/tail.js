@@ -1,7 +1,9 @@
 // A live list: it follows a source, keeps the latest items, and can be paused.
 
+import { connection } from "./api.js";
 import { button, element, iconButton, notice, replace } from "./dom.js";
 import { formatBytes, formatCount, formatShort } from "./formats.js";
+import * as session from "./session.js";
 import { VirtualTable } from "./table.js";
 
 /** How much a list holds. What is older is dropped from it, and counted. */
@@ -81,6 +83,8 @@ export class Tail {
     );
     this.lastTop = 0;
     this.rates = [];
+    connection.watch(({ online }) => this.reading && this.#say(...(online ? ["Reading"] : ["Reconnecting", "warn"])), signal);
+    session.demand.watch((reason) => this.reading && this.#say(...(reason === null ? ["Reading"] : ["Waiting for a token", "warn"])), signal);
     const clock = setInterval(() => this.#count(), 1000);
     signal.addEventListener("abort", () => (clearInterval(clock), this.stop()), { once: true });
   }
@@ -99,6 +103,7 @@ export class Tail {
   }
 
   pause() {
+    if (this.reading === null) return;
     this.stop();
     this.paused = true;
     this.#say("Paused");
@@ -107,6 +112,7 @@ export class Tail {
 
   resume() {
     this.paused = false;
+    this.pauseButton.hidden = false;
     this.#say("Reading");
     this.#draw();
     this.#run();
@@ -150,6 +156,8 @@ export class Tail {
       if (reading.signal.aborted) return;
       this.#say(error.message, "bad");
     }
+    this.reading = null;
+    this.pauseButton.hidden = true; // the source has ended: there is nothing to pause
     this.#plan();
   }
 

@@ -1,6 +1,174 @@
-import { pageHead } from "../page.js";
-import { add, notice } from "../dom.js";
+// The list of streams, of any length: pages are loaded as one scrolls.
 
-export async function mount({ main }) {
-  add(main, pageHead("…"), notice("Not there yet", "This page is being written."));
+import { getJson } from "../api.js";
+import { add, badge, button, checkbox, element, field, notice, replace, untrusted } from "../dom.js";
+import { formatAge, formatBytes, formatCount, formatSpan, formatTime, plainText } from "../formats.js";
+import { pageHead, streamHref } from "../page.js";
+import * as session from "../session.js";
+import { VirtualTable } from "../table.js";
+import { createStream } from "./stream_commands.js";
+
+const PAGE = 1000;
+const TYPING_MS = 250;
+
+export async function mount({ main, query, signal, setQuery, shortcut }) {
+  const prefix = element("input", { type: "text", value: query.get("prefix") ?? "", placeholder: "orders/", spellcheck: "false", autocapitalize: "off" });
+  const search = element("input", { type: "search", value: query.get("search") ?? "", placeholder: "Part of a name", spellcheck: "false", autocapitalize: "off" });
+  const tree = checkbox("Forks as a tree", query.get("tree") === "1", () => refill());
+  const status = element("p", { class: "muted list-status", role: "status" });
+  const box = element("div", { class: "boxed fill" });
+  const table = new VirtualTable({
+    label: "Streams",
+    columns: COLUMNS,
+    onOpen: (row) => (location.hash = streamHref(row.stream.path)),
+    onNearEnd: () => list.more(),
+  });
+  let list = new StreamList("", "", signal, () => refill());
+  const empty = element("div", { hidden: true });
+  add(box, table.element, empty);
+
+  const create = () => createStream(prefix.value).then((path) => path !== null && (location.hash = streamHref(path)));
+  add(
+    main,
+    pageHead("Streams", {
+      about: "Append-only sequences of messages, sorted by their names.",
+      actions: [
+        button("Refresh", () => restart()),
+        session.mayWriteSomething() && button("Create a stream", create, { kind: "primary", icon: "plus" }),
+      ],
+    }),
+    element("form", { class: "filters", role: "search", onsubmit: (event) => (event.preventDefault(), restart()) }, grow(field("Search", search)), field("Begins with", prefix), tree),
+    status,
+    box,
+  );
+  if (session.mayWriteSomething()) shortcut("n", "Create a stream", create);
+
+  function refill() {
+    const rows = tree.input.checked ? arrangeForks(list.streams) : list.streams.map((stream) => ({ stream, depth: 0 }));
+    table.setItems(rows, { complete: list.complete });
+    replace(status, list.describe());
+    const none = list.complete && !rows.length;
+    empty.hidden = !none;
+    table.element.hidden = none;
+    if (none) {
+      const filtered = search.value || prefix.value;
+      replace(empty, filtered ? notice("No stream matches", "Try a shorter text, or clear the filters.") : notice("No streams yet", "A stream appears here as soon as a client has created one.", session.mayWriteSomething() && button("Create a stream", create, { kind: "primary" })));
+    }
+  }
+
+  function restart() {
+    setQuery({ search: search.value, prefix: prefix.value, tree: tree.input.checked ? "1" : "" });
+    list.stop();
+    list = new StreamList(prefix.value, search.value, signal, () => refill());
+    table.element.scrollTop = 0;
+    table.focused = 0;
+    refill();
+    list.more();
+  }
+
+  let typing = 0;
+  for (const input of [prefix, search]) {
+    input.addEventListener("input", () => {
+      clearTimeout(typing);
+      typing = setTimeout(restart, TYPING_MS);
+    });
+  }
+  restart();
+}
+
+function grow(node) {
+  node.classList.add("grow");
+  return node;
+}
+
+/** The streams that were loaded so far, in the order of their names. */
+class StreamList {
+  constructor(prefix, search, signal, onChange) {
+    Object.assign(this, { prefix, search, onChange });
+    this.streams = [];
+    this.next = "";
+    this.loading = false;
+    this.problem = null;
+    this.stopping = new AbortController();
+    signal.addEventListener("abort", () => this.stop(), { once: true });
+  }
+
+  get complete() {
+    return this.next === null;
+  }
+
+  stop() {
+    this.stopping.abort(new DOMException("stopped", "AbortError"));
+  }
+
+  /** Load the next page, unless one is under way or nothing follows. */
+  async more() {
+    const { signal } = this.stopping;
+    if (this.loading || this.complete || this.problem || signal.aborted) return;
+    this.loading = true;
+    try {
+      const page = await getJson("/v1/streams", { prefix: this.prefix, search: this.search, after: this.next, limit: PAGE }, signal);
+      this.streams.push(...page.streams);
+      this.next = page.next;
+    } catch (error) {
+      if (signal.aborted) return;
+      this.problem = error.message;
+    }
+    this.loading = false;
+    this.onChange();
+  }
+
+  describe() {
+    if (this.problem) return this.problem;
+    const count = formatCount(this.streams.length);
+    if (this.complete) return this.streams.length ? `${count} stream${this.streams.length === 1 ? "" : "s"}` : "";
+    if (!this.streams.length) return this.search ? `Searching${this.next ? `, up to ${plainText(this.next)}` : ""}…` : "Loading…";
+    return `${count} streams loaded; more follow as you scroll`;
+  }
+}
+
+/** Return the streams with forks below their source, as far as both are loaded. */
+export function arrangeForks(streams) {
+  const known = new Set(streams.map((stream) => stream.path));
+  const children = new Map();
+  const roots = [];
+  for (const stream of streams) {
+    if (stream.forked_from === null || !known.has(stream.forked_from)) roots.push(stream);
+    else if (children.has(stream.forked_from)) children.get(stream.forked_from).push(stream);
+    else children.set(stream.forked_from, [stream]);
+  }
+  const rows = [];
+  const left = roots.reverse().map((stream) => ({ stream, depth: 0 }));
+  while (left.length) {
+    const row = left.pop();
+    rows.push(row);
+    for (const child of (children.get(row.stream.path) ?? []).reverse()) left.push({ stream: child, depth: row.depth + 1 });
+  }
+  return rows;
+}
+
+const COLUMNS = [
+  {
+    label: "Name",
+    class: "col-path",
+    cell: ({ stream, depth }) => {
+      const indent = depth ? element("span", { class: "indent", title: `Fork at depth ${depth}` }, "└ ") : null;
+      if (indent) indent.style.paddingLeft = `${Math.min(depth - 1, 8) * 1.25}rem`;
+      const fork = stream.forked_from !== null && !depth ? badge("fork") : null;
+      if (fork) fork.title = `A fork of ${plainText(stream.forked_from)}`;
+      return [indent, element("a", { href: streamHref(stream.path), tabindex: -1, title: plainText(stream.path) }, untrusted(stream.path)), " ", fork];
+    },
+  },
+  { label: "Content type", class: "col-type wide", cell: ({ stream }) => untrusted(stream.content_type) },
+  { label: "Messages", class: "col-messages number wide", cell: ({ stream }) => formatCount(stream.messages) },
+  { label: "Size", class: "col-size number", cell: ({ stream }) => formatBytes(stream.bytes) },
+  { label: "Age", class: "col-age number wide", cell: ({ stream }) => element("span", { title: `Created ${formatTime(stream.created_at)}` }, formatAge(stream.created_at)) },
+  { label: "Expires", class: "col-life wide", cell: ({ stream }) => describeLife(stream) },
+  { label: "State", class: "col-state", cell: ({ stream }) => (stream.closed ? badge("closed") : badge("open", "good")) },
+];
+
+/** Return when a stream expires, as a short text. */
+export function describeLife(stream) {
+  if (stream.ttl_seconds !== null) return `${formatSpan(stream.ttl_seconds)} unused`;
+  return stream.expires_at === null ? "never" : formatTime(stream.expires_at);
 }
