@@ -8,6 +8,7 @@ export class Scrape {
     this.at = at;
     this.samples = new Map();
     for (const line of text.split("\n")) {
+      if (line.startsWith("# TYPE ")) this.samples.set(line.split(" ")[2], []); // it exists, even if nothing was counted
       if (!line || line.startsWith("#")) continue;
       const brace = line.indexOf("{");
       const space = brace < 0 ? line.indexOf(" ") : line.lastIndexOf("}") + 1;

@@ -25,8 +25,8 @@ export class VirtualTable {
     this.focused = 0;
     this.complete = true;
     this.rows = new Map();
-    this.above = element("tbody", { class: "spacer", "aria-hidden": "true" }, element("tr", {}, element("td", { colspan: columns.length })));
-    this.below = element("tbody", { class: "spacer", "aria-hidden": "true" }, element("tr", {}, element("td", { colspan: columns.length })));
+    this.above = element("tbody", { class: "spacer", "aria-hidden": "true" }, element("tr", {}, element("td", {})));
+    this.below = element("tbody", { class: "spacer", "aria-hidden": "true" }, element("tr", {}, element("td", {})));
     this.body = element("tbody", {});
     this.table = element(
       "table",

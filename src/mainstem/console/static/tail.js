@@ -96,6 +96,8 @@ export class Tail {
     this.table.selected = -1;
     this.table.focused = 0;
     this.position = from;
+    this.settled = false;
+    this.drawnDropped = 0;
     this.following = true;
     this.lastTop = 0;
     this.close();
@@ -157,6 +159,7 @@ export class Tail {
       this.#say(error.message, "bad");
     }
     this.reading = null;
+    this.settled = true;
     this.pauseButton.hidden = true; // the source has ended: there is nothing to pause
     this.#plan();
   }
@@ -164,6 +167,11 @@ export class Tail {
   #say(text, kind = "") {
     if (this.state.textContent !== text) this.state.textContent = text;
     this.state.className = `tail-state ${kind}`;
+    // Whether the source has been read to its end, so that an empty list means that there is nothing.
+    if (kind === "good" && !this.settled) {
+      this.settled = true;
+      this.#plan();
+    }
   }
 
   #plan() {
@@ -184,8 +192,8 @@ export class Tail {
     table.setItems(ring);
     if (this.following) table.scrollToEnd();
     this.lastTop = table.element.scrollTop;
-    this.placeholder.hidden = ring.length > 0;
-    if (!ring.length) replace(this.placeholder, notice(`No ${this.noun}s yet`, this.empty));
+    this.placeholder.hidden = ring.length > 0 || !this.settled;
+    if (!this.placeholder.hidden) replace(this.placeholder, notice(`No ${this.noun}s yet`, this.empty));
     this.endButton.hidden = this.following;
     replace(this.pauseButton, ...button(this.paused ? "Resume" : "Pause", null, { icon: this.paused ? "play" : "pause" }).childNodes);
     this.#number();

@@ -159,7 +159,7 @@ const COLUMNS = [
       return [indent, element("a", { href: streamHref(stream.path), tabindex: -1, title: plainText(stream.path) }, untrusted(stream.path)), " ", fork];
     },
   },
-  { label: "Content type", class: "col-type wide", cell: ({ stream }) => untrusted(stream.content_type) },
+  { label: "Content type", class: "col-type wide", cell: ({ stream }) => element("span", { title: plainText(stream.content_type) }, untrusted(stream.content_type)) },
   { label: "Messages", class: "col-messages number wide", cell: ({ stream }) => formatCount(stream.messages) },
   { label: "Size", class: "col-size number", cell: ({ stream }) => formatBytes(stream.bytes) },
   { label: "Age", class: "col-age number wide", cell: ({ stream }) => element("span", { title: `Created ${formatTime(stream.created_at)}` }, formatAge(stream.created_at)) },
