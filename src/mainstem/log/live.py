@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from mainstem import limits
 from mainstem.log.records import Chunk, Kind, Record, TopicId
+from mainstem.metrics.catalogue import Metrics
 from mainstem.shares import Shares
 
 APPEND = Kind.APPEND  # looking up a member of an enum takes longer than the rest of a comparison
@@ -117,8 +118,9 @@ def wake_waiter(waiter: "asyncio.Future[bool]", changed: bool = False) -> None:
 class Live:
     """The watched topics and tags, and the topics that received data a moment ago."""
 
-    def __init__(self, shares: Shares | None = None) -> None:
+    def __init__(self, shares: Shares | None = None, metrics: Metrics | None = None) -> None:
         self.shares = shares or Shares()
+        self.metrics = metrics or Metrics()
         self._topics: dict[TopicId | str, Topic] = {}
         self._recent: OrderedDict[TopicId | str, None] = OrderedDict()  # those with chunks, the most recent last
         self._size = 0

@@ -169,8 +169,8 @@ class Mainstem:
                 Share.CONNECTIONS: settings.max_connections_per_client,
             }
         )
-        self.live = Live(self.shares)
         self.metrics = self.store.metrics = Metrics()
+        self.live = Live(self.shares, self.metrics)
         self.metrics.build.of(__version__, kind_of_store(settings)).value = 1
         self.observer = self._open_observer()
         """Observes requests; None if nobody wants to know about them."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import count
 from typing import assert_never
 
@@ -62,6 +62,7 @@ class SubmitCaller(msgspec.Struct, eq=False):
 
     def set_result(self, results: tuple[Result, ...]) -> None:
         connection = self.connection
+        connection.count_results(results)
         connection.settle(self.reply, connection.session.committed(self.reply, results, connection.log.clock_us()))
 
     def set_exception(self, error: BaseException) -> None:
@@ -94,6 +95,9 @@ class SyncConnection:
         self._no_replies_waiting.set()
         self._feeder: asyncio.Task[None] | None = None
         self._message_rate = TokenBucket(self._loop.time())
+        metrics = self.log.metrics
+        self._committed, self._rejected = metrics.submits.of("committed"), metrics.submits.of("rejected")
+        self._broadcasts = metrics.broadcasts.of()
 
     # Messages
 
@@ -151,6 +155,7 @@ class SyncConnection:
                         following = session.caught_up(self.hub.head, log.clock_us())
                     case ReadPage():
                         page = await self.pages.read(effect.cycle, effect.since, effect.limit)
+                        log.metrics.sync_pages.of().add()
                         following = session.page_read(page, log.clock_us())
                     case VerifyToken():
                         following = await self._verify(effect.token)
@@ -162,6 +167,8 @@ class SyncConnection:
         for effect in effects:
             match effect:
                 case Send():
+                    if effect.error_code:
+                        self.log.metrics.sync_errors.of(effect.error_code).add()
                     self.send_queue.put(effect)
                 case Subscribe():
                     self.hub.subscribe(self, effect.partitions)
@@ -215,6 +222,11 @@ class SyncConnection:
             uuids_only=session.options.uuids_only,
         )
 
+    def count_results(self, results: Sequence[Result]) -> None:
+        rejected = len([result for result in results if result.committed_id is None])
+        self._rejected.value += rejected
+        self._committed.value += len(results) - rejected
+
     def settle(self, reply: PendingReply, effects: Iterable[Immediate]) -> None:
         """Apply the effects of a submit's outcome and release its share of the draft quota."""
         self.hub.draft_quota.release(self.session.client_id, reply.drafts)
@@ -226,7 +238,10 @@ class SyncConnection:
 
     def offer(self, record: Record, message: Send) -> None:
         """Send a newly committed event, if the session takes it. The hub calls this."""
-        if self.session.takes(record) and self.send_queue.put(message):
+        if not self.session.takes(record):
+            return
+        self._broadcasts.value += 1
+        if self.send_queue.put(message):
             self.apply(self.session.fell_behind(record.committed_id))
 
     async def _feed_from_log(self) -> None:
@@ -249,7 +264,9 @@ class SyncConnection:
         records = await self.log.store.read_tagged(
             read.partitions, read.after, read.until, limits.FEED_EVENTS, limits.SEND_QUEUE_BYTES_MAX
         )
-        self.apply(feed.events_read(read, records))
+        effects = feed.events_read(read, records)
+        self._broadcasts.value += len([effect for effect in effects if isinstance(effect, Send)])
+        self.apply(effects)
         return True
 
     # Ending

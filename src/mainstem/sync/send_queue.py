@@ -61,6 +61,11 @@ class SendQueue:
         self._empty.set()
 
     @property
+    def size(self) -> int:
+        """How many bytes wait to be written to the socket."""
+        return self._size
+
+    @property
     def is_full(self) -> bool:
         return self._size > limits.SEND_QUEUE_BYTES_MAX
 

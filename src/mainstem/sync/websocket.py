@@ -33,6 +33,9 @@ class SyncSocket:
         self.pages = PageReader(hub.log)
         self._open: dict[SyncConnection, None] = {}
         self._flusher = Flusher()
+        metrics = hub.log.metrics
+        metrics.sync_sessions.read_with(lambda: len(self._open))
+        metrics.outbox_bytes.read_with(lambda: sum([connection.send_queue.size for connection in self._open]))
 
     def release(self) -> None:
         """Close every connection, because the server is shutting down."""

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -10,12 +11,15 @@ from concurrent.futures import ThreadPoolExecutor
 from mainstem import limits
 from mainstem.errors import RETRY_AFTER, MainstemError, Overloaded, Unavailable, error_class
 from mainstem.log.store import SqliteStore, Store
+from mainstem.metrics.catalogue import Metrics
+from mainstem.server.log_api.formats import ARROW, NDJSON
 from mainstem.server.log_api.pages import EncodedPage, LogPages, encode
 from mainstem.server.log_api.selection import Selection
 from mainstem.server.log_api.worker import LENGTH, PageRequest, decode_reply, encode_message
 
 # A process group of its own: Ctrl-C goes to the server, which then ends its workers. A session of its own would be too
 # much: Linux divides the processor among sessions first, and priorities count only within a session.
+FORMATS = {ARROW: "arrow", NDJSON: "ndjson"}
 PROGRAM = "import os; os.setpgrp(); from mainstem.server.log_api.worker import main; main()"
 
 
@@ -29,8 +33,9 @@ class PageRefused(Exception):
 class Exporters:
     """Encodes a limited number of pages at once; a limited number of further requests may wait."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, metrics: Metrics | None = None) -> None:
         self.store = store
+        self._metrics = metrics or Metrics()
         self._turns = asyncio.Semaphore(limits.LOG_EXPORTERS)
         self._waiting = 0
         self._idle: list[Worker] = []
@@ -44,12 +49,22 @@ class Exporters:
         self._waiting += 1
         try:
             async with self._turns:
+                began_s = time.perf_counter()
                 if isinstance(self.store, SqliteStore):
                     await self.store.fold()  # the worker reads the database only
-                    return await self._by_worker(self.store, PageRequest(selection, head, format_))
-                return await self._here(selection, head, format_)
+                    page = await self._by_worker(self.store, PageRequest(selection, head, format_))
+                else:
+                    page = await self._here(selection, head, format_)
+                self._count(page, FORMATS[format_], time.perf_counter() - began_s)
+                return page
         finally:
             self._waiting -= 1
+
+    def _count(self, page: EncodedPage, format_: str, seconds: float) -> None:
+        self._metrics.export_pages.of(format_).add()
+        self._metrics.export_rows.of(format_).add(page.rows)
+        self._metrics.export_bytes.of(format_).add(len(page.body))
+        self._metrics.export_seconds.of().observe(seconds)
 
     async def _here(self, selection: Selection, head: int, format_: str) -> EncodedPage:
         found = await self._pages.find(selection, head)

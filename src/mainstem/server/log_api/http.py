@@ -39,7 +39,7 @@ EVENT_STREAM: Final[HeaderList] = [*LOG_HEADERS, (b"content-type", b"text/event-
 class LogHttp:
     def __init__(self, log: CommitLog) -> None:
         self.log = log
-        self.exporters = Exporters(log.store)
+        self.exporters = Exporters(log.store, log.metrics)
         self._index_turn = asyncio.Semaphore(1)  # one page of an index at a time: its thread slows down the server
 
     async def stop(self) -> None:
@@ -118,9 +118,9 @@ class LogHttp:
         headers = collect_headers(scope["headers"])
         if dict(parse_query(scope)).get("live") == "sse":
             selection = resume(selection, headers.get(b"last-event-id", b"").decode("latin-1"))
-            with reserve_readers(self.log.live, scope), self.log.live.watch(WHOLE_LOG) as topic:
+            with reserve_readers(self.log.live, scope, "log"), self.log.live.watch(WHOLE_LOG) as topic:
                 feed = LogFeed(self.log, self.exporters, selection)
-                await send_event_stream(self.log, (topic,), feed, EVENT_STREAM, scope, receive, send)
+                await send_event_stream(self.log, (topic,), feed, EVENT_STREAM, scope, receive, send, "log")
             return
         format_ = choose_format(headers.get(b"accept", b"").decode("latin-1"))
         page = await self.exporters.page(selection, format_)

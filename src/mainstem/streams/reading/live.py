@@ -24,7 +24,16 @@ from mainstem.streams.reading.pump import (
 )
 from mainstem.streams.reading.reader import Page
 from mainstem.streams.reading.sources import LiveSource, Tail, has_news
-from mainstem.streams.reading.waiting import Detach, LiveReader, MakeResponse, Reply, SharedFeed, WaitingReaders
+from mainstem.streams.reading.waiting import (
+    LONG_POLL,
+    SSE,
+    Detach,
+    LiveReader,
+    MakeResponse,
+    Reply,
+    SharedFeed,
+    WaitingReaders,
+)
 from mainstem.streams.rules import content_types, json_mode, sse
 from mainstem.streams.rules.cursors import current_interval, is_ahead, next_cursor
 from mainstem.streams.rules.offsets import Offset
@@ -53,7 +62,7 @@ class LiveReads:
         """
         if has_news(source.tail, start):
             return source.tail
-        reader = LiveReader(self.live, source, scope)
+        reader = LiveReader(self.live, source, scope, LONG_POLL)
         loop = asyncio.get_running_loop()
         reader.deadline = loop.time() + min(self.long_poll_s, token_seconds_left(scope, self.log.clock_us()))
         client: DisconnectWatcher | None = None
@@ -83,7 +92,7 @@ class LiveReads:
         headers = EVENT_STREAM
         if not content_types.is_text(source.content_type):
             headers = [*headers, (b"stream-sse-data-encoding", b"base64")]
-        reader = LiveReader(self.live, source, scope)
+        reader = LiveReader(self.live, source, scope, SSE)
         try:
             await source.read(start, 1)  # an invalid offset must give an error response, not an event stream
             reader.deadline = draw_deadline(self.log, scope)
@@ -106,7 +115,7 @@ class LiveReads:
             self._waiting.add(reader, feed, reply)
             return True
 
-        await send_events(self.log, (reader.topic,), feed, reader.deadline, receive, send, wait_elsewhere)
+        await send_events(self.log, (reader.topic,), feed, reader.deadline, receive, send, SSE, wait_elsewhere)
 
     def _resume(self, reader: LiveReader, feed: SharedFeed) -> None:
         """Continue the response of a reader whose client did not keep up."""

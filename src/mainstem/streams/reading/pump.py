@@ -71,16 +71,21 @@ class DisconnectWatcher:
 
 
 @contextmanager
-def reserve_readers(live: Live, scope: Scope, count: int = 1) -> Iterator[None]:
+def reserve_readers(live: Live, scope: Scope, kind: str, count: int = 1) -> Iterator[None]:
     """Count a live reader of `count` topics. Raise an error above the server's limit or the caller's share."""
-    owner = count_readers(live, scope, count)
+    owner = count_readers(live, scope, kind, count)
     try:
         yield
     finally:
-        live.shares.release(owner, Share.LIVE_READERS, count)
+        release_readers(live, owner, kind, count)
 
 
-def count_readers(live: Live, scope: Scope, count: int = 1) -> str:
+def release_readers(live: Live, owner: str, kind: str, count: int = 1) -> None:
+    live.shares.release(owner, Share.LIVE_READERS, count)
+    live.metrics.live_readers.of(kind).value -= 1
+
+
+def count_readers(live: Live, scope: Scope, kind: str, count: int = 1) -> str:
     """Count live readers for their caller, and return its name. Raise an error above the server's limit or the caller's
     share."""
     if live.readers + count > limits.LIVE_READERS_MAX:
@@ -91,6 +96,7 @@ def count_readers(live: Live, scope: Scope, count: int = 1) -> str:
         )
     owner = name_caller(scope["mainstem.identity"], scope.get("client"))
     live.shares.take(owner, Share.LIVE_READERS, count)
+    live.metrics.live_readers.of(kind).value += 1
     return owner
 
 
@@ -115,10 +121,11 @@ async def send_event_stream(
     scope: Scope,
     receive: Receive,
     send: Send,
+    kind: str,
 ) -> None:
     """Respond with the events of a feed, asking it for more whenever one of the topics changes."""
     await send({"type": "http.response.start", "status": 200, "headers": headers})
-    await send_events(log, topics, feed, draw_deadline(log, scope), receive, send)
+    await send_events(log, topics, feed, draw_deadline(log, scope), receive, send, kind)
 
 
 def _never_wait() -> bool:
@@ -132,6 +139,7 @@ async def send_events(
     deadline: float,
     receive: Receive,
     send: Send,
+    kind: str,
     wait_elsewhere: Callable[[], bool] = _never_wait,
 ) -> None:
     """Send the events of a feed and the end of the response, which also ends if the store fails: its head was sent.
@@ -140,6 +148,7 @@ async def send_events(
     """
     loop = asyncio.get_running_loop()
     client = DisconnectWatcher(receive)
+    frames, sent = log.live.metrics.live_frames.of(kind), log.live.metrics.live_bytes.of(kind)
     try:
         seen = [topic.version for topic in topics]
         while not client.disconnected:
@@ -149,6 +158,8 @@ async def send_events(
                 logger.info("an event stream ends early: %s", error.detail)
                 break
             if events:
+                frames.value += 1
+                sent.value += len(events)
                 await send({"type": "http.response.body", "body": events, "more_body": True})
             if progress == "behind":
                 continue

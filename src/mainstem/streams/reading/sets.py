@@ -65,13 +65,13 @@ class StreamSets:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = collect_headers(scope["headers"])
         members = await self._members(headers, scope)
-        with reserve_readers(self.log.live, scope, len(members)), ExitStack() as stack:
+        with reserve_readers(self.log.live, scope, "stream-set", len(members)), ExitStack() as stack:
             for member in members:
                 self.streams.add_live_reader(member.path)
                 stack.callback(member.remove_from, self.streams)
             topics = [stack.enter_context(self.log.live.watch(member.state.topic)) for member in members]
             feed = SetFeed(self.streams, members)
-            await send_event_stream(self.log, topics, feed, EVENT_STREAM, scope, receive, send)
+            await send_event_stream(self.log, topics, feed, EVENT_STREAM, scope, receive, send, "stream-set")
 
     async def _members(self, headers: Headers, scope: Scope) -> list[Member]:
         query = parse_query(scope)

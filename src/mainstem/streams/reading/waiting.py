@@ -19,8 +19,7 @@ from mainstem.errors import MainstemError
 from mainstem.http.asgi import HeaderList, Receive, Scope, Send
 from mainstem.http.responses import Response, encode_headers, problem_response
 from mainstem.log.live import Live, Topic
-from mainstem.shares import Share
-from mainstem.streams.reading.pump import Progress, count_readers
+from mainstem.streams.reading.pump import Progress, count_readers, release_readers
 from mainstem.streams.reading.sources import LiveSource, Tail, has_news
 from mainstem.streams.rules import sse
 from mainstem.streams.rules.offsets import Offset
@@ -28,6 +27,9 @@ from mainstem.streams.rules.offsets import Offset
 logger = logging.getLogger(__name__)
 TIMER_EARLY_S: Final = 0.001
 """How much too early a timer may fire."""
+LONG_POLL: Final = "long-poll"
+SSE: Final = "sse"
+"""The kinds of live readers of streams and partitions, in metrics."""
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
@@ -73,12 +75,13 @@ class LiveReader:
     While it waits, it is the handler of its request.
     """
 
-    __slots__ = ("_live", "_owner", "deadline", "group", "reply", "source", "topic")
+    __slots__ = ("_live", "_owner", "deadline", "group", "kind", "reply", "source", "topic")
 
     backlog = 0  # the request is complete
 
-    def __init__(self, live: Live, source: LiveSource, scope: Scope) -> None:
-        self._owner = count_readers(live, scope)
+    def __init__(self, live: Live, source: LiveSource, scope: Scope, kind: str) -> None:
+        self._owner = count_readers(live, scope, kind)
+        self.kind = kind
         self._live = live
         self.source = source
         self.topic = live.add_reader(source.key)
@@ -96,7 +99,7 @@ class LiveReader:
         """Stop counting this reader."""
         self.source.remove_reader()
         self._live.remove_reader(self.source.key)
-        self._live.shares.release(self._owner, Share.LIVE_READERS)
+        release_readers(self._live, self._owner, self.kind)
 
     def expire(self) -> None:
         """Called at the deadline."""
@@ -290,6 +293,9 @@ class EventGroup(ReaderGroup):
         """
         chunk = b"%x\r\n%b\r\n" % (len(events), events)
         readers = list(self.readers)
+        metrics = self._waiting.live.metrics
+        metrics.live_frames.of(SSE).value += len(readers)
+        metrics.live_bytes.of(SSE).value += len(readers) * len(chunk)
         at_once = limits.FAN_OUT_AT_ONCE
         for start in range(0, len(readers), at_once):
             if start:
@@ -302,6 +308,7 @@ class EventGroup(ReaderGroup):
                     connection.send(chunk)
                     reader.reply.sent += len(chunk)
                 elif before is not None:
+                    metrics.slow_readers.of().value += 1
                     self.remove(reader)
                     self._waiting.resume(reader, self._feed.copy(before))
         self._quiet_since = self._waiting.loop.time()
@@ -362,6 +369,9 @@ class PollGroup(ReaderGroup):
                 failure = error
             encoded = encode_headers(headers)
             readers = list(self.readers)
+            metrics = self._waiting.live.metrics
+            metrics.live_frames.of(LONG_POLL).value += len(readers)
+            metrics.live_bytes.of(LONG_POLL).value += len(readers) * len(body)
             for start in range(0, len(readers), limits.FAN_OUT_AT_ONCE):
                 if start:
                     await asyncio.sleep(0)

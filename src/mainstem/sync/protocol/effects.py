@@ -17,6 +17,8 @@ class Send(msgspec.Struct, eq=False, gc=False):
     """Send a message to the client. Its WebSocket frame is built once, even if many connections send it."""
 
     payload: bytes
+    error_code: str = ""
+    """The code of the error, if the message is one."""
     _frame: bytes | None = None
 
     @property

@@ -207,7 +207,7 @@ class Session:
         failure = SyncError("the server could not store the events; connect again and resubmit them", phase="submit")
         if isinstance(error, MainstemError):
             failure = translate(error, "submit")
-        reply.message = Send(encode_error(failure, now_us, reply.msg_id))
+        reply.message = Send(encode_error(failure, now_us, reply.msg_id), failure.code)
         ready = self._take_ready_replies()
         return [*ready, self._close(failure)] if failure.closes else ready
 
@@ -290,7 +290,7 @@ class Session:
         return self._send_error(error, self._msg_id, now_us)
 
     def _send_error(self, error: SyncError, msg_id: str | int | None, now_us: int) -> Sequence[Immediate]:
-        message = self._reply(Send(encode_error(error, now_us, msg_id)))
+        message = self._reply(Send(encode_error(error, now_us, msg_id), error.code))
         return [*message, self._close(error)] if error.closes else message
 
     def _send(self, type_: str, payload: Any, now_us: int) -> Sequence[Immediate]:

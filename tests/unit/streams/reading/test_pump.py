@@ -31,6 +31,6 @@ async def test_an_event_stream_ends_if_the_store_fails():
         sent.append(message)
 
     log: Any = SimpleNamespace(live=SimpleNamespace(closing=False))
-    await send_events(log, [], FailingFeed(), asyncio.get_running_loop().time() + 60, receive, send)
+    await send_events(log, [], FailingFeed(), asyncio.get_running_loop().time() + 60, receive, send, "sse")
     assert [message["body"] for message in sent] == [b"data:1\n\n", b""]
     assert [message.get("more_body", False) for message in sent] == [True, False]

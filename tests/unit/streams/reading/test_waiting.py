@@ -103,6 +103,9 @@ class Reply:
         self.connection = Connection()
         self.ended = self.aborted = False
         self.response: tuple[int, bytes, bytes] | None = None
+        self.code = ""
+        self.sent = 0
+        self.request_id = "request-1"
 
     def respond(self, status: int, headers: HeaderList, body: bytes, lines: bytes) -> None:
         self.response = status, lines, body
@@ -132,7 +135,7 @@ class House:
         self.resumed.append((reader, feed.position))
 
     def add(self, left_s: float = LONG_S, position: int | None = None) -> tuple[LiveReader, Reply]:
-        reader, reply = LiveReader(self.live, self.source, SCOPE), Reply()
+        reader, reply = LiveReader(self.live, self.source, SCOPE, "sse"), Reply()
         reader.deadline = asyncio.get_running_loop().time() + left_s
         feed = Feed(self.source, len(self.source.items) if position is None else position)
         self.feeds.append(feed)
@@ -140,7 +143,7 @@ class House:
         return reader, reply
 
     def poll(self, left_s: float = LONG_S, like: str = "") -> tuple[LiveReader, Reply]:
-        reader, reply = LiveReader(self.live, self.source, SCOPE), Reply()
+        reader, reply = LiveReader(self.live, self.source, SCOPE, "sse"), Reply()
         reader.deadline = asyncio.get_running_loop().time() + left_s
 
         async def make_response(source: Any, tail: Tail) -> Response:
