@@ -35,9 +35,9 @@ export async function signIn(candidate) {
     headers: candidate === null ? {} : { Authorization: `Bearer ${candidate}` },
     cache: "no-store",
   });
-  const body = reply.status === 404 && !config.authenticates ? { authenticates: false, admin: true } : await reply.json().catch(() => ({}));
+  const body = await reply.json().catch(() => ({}));
   if (reply.status === 401) return body.detail ?? "the server does not accept this token";
-  if (!reply.ok && reply.status !== 404) return body.detail ?? `the server replied with ${reply.status}`;
+  if (!reply.ok) return body.detail ?? `the server replied with ${reply.status}`;
   token = candidate;
   identity.set(body);
   demand.set(null);
