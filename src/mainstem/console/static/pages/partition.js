@@ -86,7 +86,7 @@ async function describePartition(name, signal) {
 function describeFacts({ last_committed_id: newest, floor, snapshot_committed_id: snapshot }) {
   return [
     ["Newest event", newest ? formatCount(newest) : "none yet"],
-    ["History may be gone up to", floor ? formatCount(floor) : "nothing is pruned"],
+    ["Pruned up to", floor ? formatCount(floor) : "nothing"],
     ["Snapshot up to", snapshot === null ? "no snapshot" : formatCount(snapshot)],
   ];
 }
@@ -194,19 +194,13 @@ async function showSnapshot(name, box, signal) {
   const text = await (await request("GET", partitionPath(name, "snapshot"), { signal })).text();
   const read = (member) => JSON.parse(getMember(text, member));
   const close = button("Hide", () => replace(box), { kind: "small" });
-  replace(
-    box,
-    panel(
-      "Snapshot",
-      element("p", { class: "muted" }, "The state that stands for the history up to its committed id. New clients receive it in place of pruned events."),
-      facts([
-        ["Up to the committed id", formatCount(read("committed_id"))],
-        ["Stored", formatTime(read("created_at"))],
-        ["Size", formatBytes(getMember(text, "state").length)],
-      ]),
-      showPayload({ json: getMember(text, "state") }),
-      close,
-    ),
-  );
+  const state = getMember(text, "state");
+  const numbers = facts([
+    ["Up to the committed id", formatCount(read("committed_id"))],
+    ["Stored", formatTime(read("created_at"))],
+    ["Size", formatBytes(state.length)],
+  ]);
+  const about = element("p", { class: "muted" }, "The state that stands for the history up to its committed id. New clients receive it in place of pruned events.");
+  replace(box, panel("Snapshot", element("div", { class: "stack" }, about, numbers, showPayload({ json: state }), element("div", { class: "row" }, close))));
   close.focus();
 }

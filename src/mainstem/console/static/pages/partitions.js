@@ -67,7 +67,7 @@ export async function mount({ main, query, signal, setQuery, shortcut }) {
     typing = setTimeout(restart, TYPING_MS);
   });
   await restart();
-  repeat(() => list.refresh(), REFRESH_MS, signal);
+  await repeat(() => list.refresh(), REFRESH_MS, signal);
 }
 
 const COLUMNS = [

@@ -55,13 +55,15 @@ export async function mount({ main, query, signal, setQuery }) {
   async function refresh() {
     const asked = after;
     const reply = await getJson("/v1/sessions", { after: asked || null }, signal);
-    if (asked !== after) return;
+    if (asked !== after) return null;
+    if (after > 0 && !reply.sessions.length) return turn(0); // all of this page have ended
     ({ sessions } = reply);
     if (reply.truncated !== truncated || Boolean(pager.childElementCount) !== (reply.truncated || after > 0)) {
       ({ truncated } = reply);
       drawPager();
     }
     refill();
+    return null;
   }
 
   add(
@@ -92,8 +94,8 @@ const COLUMNS = [
     cell: (session) => [clientName(session), session.admin ? [" ", badge("admin", "warn")] : null],
   },
   { label: "Address", class: "col-address wide", cell: ({ address }) => (address === null ? "–" : untrusted(address)) },
-  { label: "Connected for", class: "col-age number", cell: ({ connected_at: time }) => element("span", { title: formatTime(time) }, formatAge(time)) },
-  { label: "Subscribes to", class: "col-messages number wide", cell: ({ subscriptions, subscription_count: count }) => formatCount(count ?? subscriptions.length) },
+  { label: "Connected for", class: "col-behind number", cell: ({ connected_at: time }) => element("span", { title: formatTime(time) }, formatAge(time)) },
+  { label: "Partitions", class: "col-messages number wide", cell: ({ subscriptions, subscription_count: count }) => formatCount(count ?? subscriptions.length) },
   { label: "Submitted", class: "col-messages number wide", cell: ({ submitted }) => formatCount(submitted) },
   { label: "Received", class: "col-messages number wide", cell: ({ received }) => formatCount(received) },
   { label: "To send", class: "col-size number wide", cell: ({ outbox_bytes: bytes }) => formatBytes(bytes) },

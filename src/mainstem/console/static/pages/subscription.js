@@ -61,7 +61,7 @@ export async function mount({ main, params, signal, setTitle, shortcut }) {
     pageHead(untrusted(id), { above: element("p", { class: "crumbs" }, element("a", { href: "#/subscriptions" }, "Subscriptions")), about: badges, actions: [buttons.pause, buttons.resume, buttons.redeliver] }),
     panel("About", about),
     failure,
-    element("div", { class: "page-title" }, element("h2", {}, "Streams"), status),
+    element("div", {}, element("h2", {}, "Streams"), status),
     element("div", { class: "boxed cursors" }, table.element, none),
   );
   draw();
@@ -81,7 +81,7 @@ function describeFacts(subscription) {
     ["Current wake", subscription.wake_id === null ? "none" : element("code", {}, untrusted(subscription.wake_id))],
     ["Lease", describeLease(subscription)],
     ["Unacknowledged since", since ? `${formatTime(since)}, ${formatAge(since)} ago` : "everything is acknowledged"],
-    ["Failed calls in a row", describeRetries(subscription)],
+    ["Failed calls in a row", subscription.attempts ? describeRetries(subscription) : null],
   ];
 }
 

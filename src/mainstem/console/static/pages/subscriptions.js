@@ -62,7 +62,7 @@ export async function mount({ main, query, signal, setQuery }) {
     typing = setTimeout(restart, TYPING_MS);
   });
   await restart();
-  repeat(() => list.refresh(), REFRESH_MS, signal);
+  await repeat(() => list.refresh(), REFRESH_MS, signal);
 }
 
 const COLUMNS = [
@@ -76,8 +76,7 @@ const COLUMNS = [
   { label: "Streams", class: "col-pattern wide", cell: ({ pattern }) => (pattern === null ? element("span", { class: "muted" }, "linked one by one") : element("code", { title: plainText(pattern) }, untrusted(pattern))) },
   { label: "Behind for", class: "col-behind number", cell: (subscription) => describeLag(subscription) },
   { label: "Lease", class: "col-lease wide", cell: (subscription) => describeLease(subscription) },
-  { label: "Retries", class: "col-retries number wide", cell: (subscription) => describeRetries(subscription) },
-  { label: "Last error", class: "col-error wide", cell: ({ last_error: error }) => (error === null ? element("span", { class: "muted" }, "–") : element("span", { title: `${formatTime(error.at)}: ${plainText(error.reason)}` }, untrusted(error.reason))) },
+  { label: "Retries, last error", class: "col-error wide", cell: (subscription) => describeFailure(subscription) },
 ];
 
 /** Return the state of a subscription as a label. */
@@ -98,9 +97,14 @@ export function describeLease({ wake_id: wake, holder, lease_until: until }) {
   return [holder === null ? "woken" : untrusted(holder), time && element("span", { class: "muted" }, `, ${time}`)];
 }
 
+function describeFailure(subscription) {
+  const { last_error: error, attempts } = subscription;
+  if (error === null) return element("span", { class: "muted" }, "–");
+  return element("span", { title: `${formatTime(error.at)}: ${plainText(error.reason)}` }, attempts ? [describeRetries(subscription), ": "] : null, untrusted(error.reason));
+}
+
 /** Return how often the current wake has failed, and when it is tried again. */
 export function describeRetries({ attempts, next_attempt_at: next }) {
-  if (!attempts) return element("span", { class: "muted" }, "–");
   const left = next === null ? 0 : (new Date(next).getTime() - Date.now()) / 1000;
-  return [formatCount(attempts), left > 0 ? element("span", { class: "muted" }, `, next in ${formatSpan(left)}`) : null];
+  return [`${formatCount(attempts)} failed`, left > 0 ? element("span", { class: "muted" }, `, next in ${formatSpan(left)}`) : null];
 }
