@@ -127,6 +127,7 @@ function describeFacts(stream) {
 
 /** Return an offset without the zeros that only make all offsets equally long; the whole one is its title. */
 function offsetText(offset) {
+  if (offset === "-1") return "beginning";
   return element("code", { title: offset }, offset.replace(/(^|_)0+(?=\d)/g, "$1"));
 }
 
