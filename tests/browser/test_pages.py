@@ -220,8 +220,9 @@ def test_every_control_has_a_name_and_every_page_its_landmarks(console, address)
     page = console.open(address)
     opened(page)
     unnamed = page.evaluate(
-        """() => [...document.querySelectorAll("button, input, select, textarea, a")].filter((node) =>
-          !(node.textContent.trim() || node.getAttribute("aria-label") || node.labels?.length)).map((node) => node.outerHTML)"""
+        """() => [...document.querySelectorAll("button, input, select, textarea, a")]
+          .filter((node) => !(node.textContent.trim() || node.getAttribute("aria-label") || node.labels?.length))
+          .map((node) => node.outerHTML)"""
     )
     assert unnamed == []
     for role in ("banner", "navigation", "main"):
@@ -243,14 +244,15 @@ def test_the_theme_follows_the_system_and_can_be_chosen(open_console, node, sche
 
 @pytest.mark.parametrize("address", ADDRESSES)
 def test_no_page_breaks_the_policy(console, address):
-    """`problems` of the fixture would hold the violation; here, that the policy is in force at all."""
     page = console.open(address)
     opened(page)
+    assert console.problems == []
     refused = page.evaluate(
-        """() => { try { document.body.innerHTML = "<b>x</b>"; return "allowed"; } catch (error) { return error.name; } }"""
+        """() => {
+          try { document.body.innerHTML = "<b>x</b>"; return "allowed"; } catch (error) { return error.name; }
+        }"""
     )
     assert refused == "TypeError"
-    assert page.locator("[style]").evaluate_all("nodes => nodes.filter(n => n.closest('html') === n).length") == 0
     console.problems.clear()  # the refusal that this test has caused
 
 
