@@ -127,6 +127,19 @@ def test_a_token_may_write_some_streams_and_read_others(guarded, open_console):
     expect(page.get_by_role("button", name="Append")).to_have_count(0)
 
 
+def test_another_token_shows_what_it_allows(guarded, open_console):
+    server, issuer = guarded
+    for path in ("swap/a", "swap/b"):
+        send(server, "PUT", f"/v1/stream/{path}", json=[1], headers=bearer(issuer.token(admin=True)))
+    console = open_console(server.url)
+    page = console.open("streams?prefix=swap/", issuer.token(streams=["swap/a"], sub="ann"))
+    expect(page.locator("td.col-path a")).to_have_text(["swap/a"])
+    page.get_by_role("button", name="Use another token").click()
+    console.sign_in(issuer.token(streams=["swap/b"], sub="bob"))
+    expect(page.locator("td.col-path a")).to_have_text(["swap/b"])
+    expect(page.locator(".who-name")).to_have_text("bob")
+
+
 def test_a_token_that_expires_keeps_the_page_and_a_new_one_continues_it(guarded, open_console):
     server, issuer = guarded
     admin = bearer(issuer.token(admin=True))
