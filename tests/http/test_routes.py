@@ -58,6 +58,8 @@ STATUSES = {
     "/console": (307, 307, 405, 405, 405, 405, 405),
     "/console/": READS,
     "/console/nothing": (404, 404, 405, 405, 405, 405, 405),
+    "/metrics": READS,
+    "/metrics/": NOWHERE,
     "/healthz": (200,) * 7,
     "/healthz/": NOWHERE,
     "/readyz": (200,) * 7,
