@@ -85,7 +85,6 @@ def test_numbers_and_duplicate_keys_stay_as_they_were_sent(console, api):
         '{\n  "n": 12345678901234567890.0100,\n  "n": 1e400,\n  "list": [],\n'
         '  "nested": {\n    "a": [\n      1,\n      {\n        "b": null\n      }\n    ]\n  }\n}'
     )
-    expect(page.get_by_label("Content", exact=True)).to_have_text(expected, use_inner_text=True)
     assert page.get_by_label("Content", exact=True).text_content() == expected
 
 

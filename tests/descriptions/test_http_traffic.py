@@ -351,7 +351,19 @@ def run_the_log(servers: Servers) -> Run:
             ask(method, path, 400, headers=TWICE)
     ask("GET", "/healthz", 200)
     ask("GET", "/readyz", 200)
+    for method in ("GET", "HEAD"):
+        ask(method, "/metrics", 200)
+        ask(method, "/metrics", 200, headers={"accept": "application/openmetrics-text"})
+        ask(method, "/metrics", 400, headers=TWICE)
+        ask(method, "/metrics", 403, headers={"x-forwarded-for": "203.0.113.9"})
     ask("GET", "/nothing", 404)
+    return recorder, read_document(recorder)
+
+
+def run_without_metrics(servers: Servers) -> Run:
+    recorder = servers.record(metrics="off")
+    for method in ("GET", "HEAD"):
+        recorder.request(method, "/metrics", 404)
     return recorder, read_document(recorder)
 
 
@@ -534,6 +546,7 @@ SCENARIOS: tuple[Callable[[Servers], Run], ...] = (
     run_streams,
     run_partitions_snapshots_and_pruning,
     run_the_log,
+    run_without_metrics,
     run_subscriptions,
     run_every_path_answers_a_preflight_and_refuses_other_methods,
     run_pages_of_other_sites_and_unknown_hosts_are_refused,

@@ -274,6 +274,7 @@ def test_the_source_reads_the_request_headers_that_are_described_and_no_others()
         read |= set(lookups(tree, bytes, "headers", "found"))
         read |= set(calls(tree, bytes, "text_header", "is_true", "_outermost"))
     framing = {b"content-length", b"expect", b"cache-control", b"vary"}  # the last two are replies'
+    framing |= {b"referer", b"user-agent"}  # only the access log reads them
     described = {p.name.lower().encode() for op in OPERATIONS.values() for p in op.parameters if p.place is In.HEADER}
     described |= {parameter.name.lower().encode() for parameter in headers.COMMON_REQUEST_HEADERS}
     assert read - framing == described

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 from tests.support.requirements import miss
 
@@ -24,6 +24,8 @@ FLAGS = (
 WAIT_MS_MAX = 30_000
 PHONE = {"width": 360, "height": 740}
 DESKTOP = {"width": 1280, "height": 800}
+
+expect.set_options(timeout=WAIT_MS_MAX)
 
 
 def find_chromium() -> str | None:

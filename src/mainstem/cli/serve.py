@@ -58,7 +58,7 @@ import click
     "--test-endpoints", is_flag=True, default=None, help="Let tests of clients inject faults; on loopback only."
 )
 @click.option(
-    "--console", help="Serve the web console: on or off.  [default: on for loopback or with tokens, otherwise off]"
+    "--console", help="The web console: on or off; if unset, on for loopback or with tokens.  [default: none]"
 )
 @click.option("--log-format", help="Format of log lines: text or json.  [default: text]")
 @click.option("--log-level", help="Lowest level to log: debug, info, warning or error.  [default: info]")

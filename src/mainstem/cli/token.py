@@ -27,6 +27,7 @@ def parse_duration_s(context: click.Context, parameter: click.Parameter, text: s
 @click.option("--partition-prefix", multiple=True, help="Allow partitions that begin with this; repeatable.")
 @click.option("--read", metavar="GLOB", multiple=True, help="Allow reading these streams; repeatable.")
 @click.option("--write", metavar="GLOB", multiple=True, help="Allow writing these streams; repeatable.")
+@click.option("--metrics", is_flag=True, help="Allow reading /metrics.")
 @click.option("--admin", is_flag=True, help="Allow everything.")
 @click.option("--issuer", help="Issuer, for a server with --jwt-issuer.")
 @click.option("--audience", help="Audience, for a server with --jwt-audience.")
@@ -70,6 +71,7 @@ def make_token(
     partition_prefix: tuple[str, ...],
     read: tuple[str, ...],
     write: tuple[str, ...],
+    metrics: bool,
     admin: bool,
     issuer: str | None,
     audience: str | None,
@@ -85,6 +87,7 @@ def make_token(
     now_s = int(time.time())
     claims = Claims(
         client_id=client_id,
+        metrics=metrics,
         admin=admin,
         allowed_partitions=partition,
         allowed_partition_prefixes=partition_prefix,

@@ -67,6 +67,7 @@ HEADERS: Final = (
     Header("Location", exposed=Api.STREAMS),
     Header("Retry-After", exposed=Api.STREAMS | Api.LOG),
     Header("Content-Encoding", exposed=Api.STREAMS),
+    Header("X-Request-Id", cors_request=True, exposed=Api.STREAMS | Api.LOG),
 )
 
 SINGLE_HEADERS: Final = frozenset(header.name.lower().encode() for header in HEADERS if header.single)

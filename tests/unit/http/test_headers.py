@@ -26,7 +26,7 @@ def test_pages_may_send_every_header_that_a_request_needs():
     assert CORS_REQUEST_HEADERS == (
         b"Content-Type, Authorization, If-None-Match, If-Match, Last-Event-ID, Accept-Encoding, Stream-Seq, "
         b"Stream-Closed, Stream-TTL, Stream-Expires-At, Stream-Retention, Stream-Forked-From, Stream-Fork-Offset, "
-        b"Stream-Fork-Sub-Offset, Producer-Id, Producer-Epoch, Producer-Seq"
+        b"Stream-Fork-Sub-Offset, Producer-Id, Producer-Epoch, Producer-Seq, X-Request-Id"
     )
 
 
@@ -34,6 +34,8 @@ def test_pages_may_read_every_header_that_a_reply_carries():
     assert list_exposed(Api.STREAMS) == (
         b"Stream-Next-Offset, Stream-Cursor, Stream-Up-To-Date, Stream-Closed, Stream-TTL, Stream-Expires-At, "
         b"Stream-SSE-Data-Encoding, Stream-Retention, Stream-Earliest-Offset, Producer-Epoch, Producer-Seq, "
-        b"Producer-Expected-Seq, Producer-Received-Seq, ETag, Location, Retry-After, Content-Encoding"
+        b"Producer-Expected-Seq, Producer-Received-Seq, ETag, Location, Retry-After, Content-Encoding, X-Request-Id"
     )
-    assert list_exposed(Api.LOG) == b"Log-Next, Log-Position, Log-Head, Log-Rows, Log-Up-To-Date, Retry-After"
+    assert list_exposed(Api.LOG) == (
+        b"Log-Next, Log-Position, Log-Head, Log-Rows, Log-Up-To-Date, Retry-After, X-Request-Id"
+    )

@@ -248,6 +248,10 @@ function changeTheme() {
 
 // Start
 
+function describeClaims() {
+  return JSON.stringify({ ...session.identity.value, expires_at: null });
+}
+
 async function start() {
   drawTheme(restoreTheme());
   add(menu, drawIcon("menu"));
@@ -268,10 +272,13 @@ async function start() {
     replace(main, notice("Sign in", "This server asks for a token. The console shows what the token allows.", button("Sign in", () => askForToken(null), { kind: "primary", icon: "key" })));
     await session.waitForToken("this server asks for a token");
   }
+  let known = describeClaims();
   session.identity.watch(() => {
     drawNavigation();
-    // A page that the new token does not allow, or that waits for one, is shown again; any other one is kept.
-    if (current && !current.allowed()) show();
+    // A page is kept if a token was only renewed. With other claims, it is another page.
+    const claims = describeClaims();
+    if (claims !== known) show();
+    known = claims;
   });
   await show();
 }

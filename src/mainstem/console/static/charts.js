@@ -1,16 +1,18 @@
 // Line charts of the last minutes.
 
 import { element, replace, svg } from "./dom.js";
-import { formatTime } from "./formats.js";
+import { formatSpan, formatTime } from "./formats.js";
 
 const WIDTH = 480;
 const HEIGHT = 176;
 const LEFT = 52;
 const BOTTOM = 20;
 const TOP = 8;
+const SPAN_MS_MIN = 60_000;
 
 /**
- * `new LineChart({ title, series, format, spanMs })`, where series are the names of its lines; then
+ * `new LineChart({ title, series, format, spanMs })`, where series are the names of its lines, and spanMs is how much it
+ * shows at most; then
  * `chart.add(time, [value or null, ...])`, in the order of the series. A null is a gap.
  */
 export class LineChart {
@@ -38,12 +40,13 @@ export class LineChart {
     const height = this.drawing.clientHeight || HEIGHT;
     this.drawing.setAttribute("viewBox", `0 0 ${width} ${height}`);
     const end = this.points.at(-1)?.time ?? Date.now();
+    const span = Math.min(this.spanMs, Math.max(SPAN_MS_MIN, end - (this.points[0]?.time ?? end)));
     const known = this.points.flatMap(({ values }) => values.filter((value) => value !== null));
     const top = roundUp(Math.max(0, ...known));
     this.scale = {
       width,
       height,
-      x: (time) => LEFT + (1 - (end - time) / this.spanMs) * (width - LEFT - 4),
+      x: (time) => LEFT + (1 - (end - time) / span) * (width - LEFT - 4),
       y: (value) => TOP + (1 - value / top) * (height - TOP - BOTTOM),
     };
     const { x, y } = this.scale;
@@ -51,12 +54,11 @@ export class LineChart {
       svg("line", { class: "grid", x1: LEFT, x2: width - 4, y1: y(value), y2: y(value) }),
       svg("text", { x: LEFT - 8, y: y(value) + 4, "text-anchor": "end" }, this.format(value)),
     ]);
-    const minutes = Math.round(this.spanMs / 60_000);
     const times = [
-      svg("text", { x: LEFT, y: height - 4 }, `${minutes} min ago`),
+      svg("text", { x: LEFT, y: height - 4 }, `${formatSpan(span / 1000)} ago`),
       svg("text", { x: width - 4, y: height - 4, "text-anchor": "end" }, "now"),
     ];
-    const paths = this.series.map((_, index) => svg("path", { class: `series s${index + 1}`, d: this.#path(index) }));
+    const paths = this.series.map((_, index) => svg("path", { class: `series s${index + 1}`, d: this.#path(index) })).reverse(); // the first is on top
     replace(this.drawing, lines, times, this.hovered && svg("line", { class: "cursor", x1: x(this.hovered.time), x2: x(this.hovered.time), y1: TOP, y2: height - BOTTOM }), paths);
     this.#drawLegend();
   }

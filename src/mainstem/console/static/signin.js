@@ -21,7 +21,7 @@ export async function askForToken(reason) {
       "Sign in",
       [
         element("p", {}, text),
-        field("Token", input, "Kept in the memory of this tab only, and gone when you close or reload it. Create one with: mainstem token create"),
+        field("Token", input, "Kept in the memory of this tab only, and gone when you close or reload it. For development, `mainstem token` makes one."),
         problem,
       ],
       {

@@ -8,6 +8,7 @@ import { VirtualTable } from "./table.js";
 
 /** How much a list holds. What is older is dropped from it, and counted. */
 export const KEPT_ITEMS = 5000;
+const HIDDEN_MS = 30_000;
 const KEPT_SIZE = 64 * 1024 * 1024;
 
 /** The latest items, up to a number and a total size. */
@@ -85,6 +86,7 @@ export class Tail {
     this.rates = [];
     connection.watch(({ online }) => this.reading && this.#say(...(online ? ["Reading"] : ["Reconnecting", "warn"])), signal);
     session.demand.watch((reason) => this.reading && this.#say(...(reason === null ? ["Reading"] : ["Waiting for a token", "warn"])), signal);
+    document.addEventListener("visibilitychange", () => this.#hide(document.hidden), { signal });
     const clock = setInterval(() => this.#count(), 1000);
     signal.addEventListener("abort", () => (clearInterval(clock), this.stop()), { once: true });
   }
@@ -162,6 +164,20 @@ export class Tail {
     this.settled = true;
     this.pauseButton.hidden = true; // the source has ended: there is nothing to pause
     this.#plan();
+  }
+
+  /** Give the connection back while nobody looks: a browser has only six for all of its tabs. */
+  #hide(hidden) {
+    clearTimeout(this.hiding);
+    if (hidden && this.reading) {
+      this.hiding = setTimeout(() => {
+        this.stop();
+        this.asleep = true;
+      }, HIDDEN_MS);
+    } else if (!hidden && this.asleep) {
+      this.asleep = false;
+      if (!this.paused) this.resume();
+    }
   }
 
   #say(text, kind = "") {

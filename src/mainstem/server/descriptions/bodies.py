@@ -337,6 +337,9 @@ class Problem(msgspec.Struct):
     hint: Annotated[str | msgspec.UnsetType, Meta(description="What to do about it. For people; it may change.")] = (
         msgspec.UNSET
     )
+    request_id: Annotated[str | msgspec.UnsetType, Meta(description="The id of the request, as in `X-Request-Id`.")] = (
+        msgspec.UNSET
+    )
     error: Annotated[
         dict[str, Any] | msgspec.UnsetType,
         Meta(description="Of subscription APIs: `code` and `message`, as the public protocol defines them."),

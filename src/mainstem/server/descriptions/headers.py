@@ -22,6 +22,7 @@ COMMON_REQUEST_HEADERS: Final = (
         "Origin", "Set by browsers. Without tokens, pages of other sites may read streams but not change anything."
     ),
     _header("X-Forwarded-For", "From a trusted proxy: the address of the client."),
+    _header("X-Request-Id", "An id of the client's choice for logs: up to 128 letters, digits and `._~:/+=@-`."),
 )
 """Every request may carry them, so no operation lists them."""
 
@@ -92,6 +93,9 @@ ACCEPT_LOG: Final = _header(
     "Accept",
     "`application/x-ndjson`, the default, or `application/vnd.apache.arrow.stream`, which is faster.",
 )
+ACCEPT_METRICS: Final = _header(
+    "Accept", "`text/plain`, the default, or `application/openmetrics-text`: the format of the metrics."
+)
 WAKE_TOKEN: Final = _header("Authorization", "`Bearer <token>`, with the token of the claim or of the webhook call.")
 
 # Replies
@@ -106,6 +110,7 @@ COMMON_RESPONSE_HEADERS: Final[dict[str, str]] = {
     "Cross-Origin-Resource-Policy": "`cross-origin`.",
     "Date": "When the server sent the reply.",
     "Transfer-Encoding": "`chunked` for an event stream.",
+    "X-Request-Id": "The id of the request: the client's, or one that the server made. Errors always have one.",
     "X-Content-Type-Options": "`nosniff`.",
 }
 """Any reply may carry them, so no operation lists them."""

@@ -82,6 +82,8 @@ class Access(Enum):
     """Any token will do; what the reply holds depends on it."""
     TOKEN = "token"
     ADMIN = "admin"
+    METRICS = "metrics"
+    """An admin token, or one with the claim `metrics`."""
     WAKE = "wake"
     """The token of a wake or a claim, on every server."""
 

@@ -276,9 +276,9 @@ class _Builder:
         faults: list[type[MainstemError]] = list(operation.errors)
         if settings.authenticates:
             faults.append(errors.TokenInUrl)
-            if access in (Access.ANY, Access.TOKEN, Access.ADMIN):
+            if access in (Access.ANY, Access.TOKEN, Access.ADMIN, Access.METRICS):
                 faults.append(errors.Unauthorized)
-            if access in (Access.TOKEN, Access.ADMIN):
+            if access in (Access.TOKEN, Access.ADMIN, Access.METRICS):
                 faults.append(errors.Forbidden)
         elif method.upper() not in READ_ONLY or path.startswith(ADMIN_PATHS):
             faults.append(errors.OriginNotAllowed)

@@ -4,6 +4,7 @@ from typing import Final
 
 from mainstem import errors, limits
 from mainstem.log.records import Extent
+from mainstem.metrics import exposition
 from mainstem.server.descriptions import bodies, headers
 from mainstem.server.descriptions.model import (
     EVENT_STREAM,
@@ -489,6 +490,43 @@ READY: Final = Path(
     },
 )
 
+_METRICS_ERRORS: Final = (errors.RepeatedHeader, errors.NotFound, errors.LocalOnly)
+_METRICS_ABOUT: Final = ("Vary",)
+
+METRICS: Final = Path(
+    "/metrics",
+    {
+        "get": Operation(
+            "readMetrics",
+            "Server",
+            "Read the metrics",
+            "For Prometheus, and for whatever reads its format. `--metrics` decides who may read them.",
+            (headers.ACCEPT_METRICS,),
+            None,
+            (
+                Reply(
+                    200,
+                    "The current values of all metrics.",
+                    _METRICS_ABOUT,
+                    {exposition.TEXT: TEXT, exposition.OPEN_METRICS: TEXT},
+                ),
+            ),
+            _METRICS_ERRORS,
+            access=Access.METRICS,
+        ),
+        "head": Operation(
+            "readMetricsHeaders",
+            "Server",
+            "Check that the metrics can be read",
+            "",
+            (headers.ACCEPT_METRICS,),
+            None,
+            (Reply(200, "They can.", _METRICS_ABOUT),),
+            _METRICS_ERRORS,
+            access=Access.METRICS,
+        ),
+    },
+)
 
 _ETAGS: Final = headers.IF_NONE_MATCH._replace(
     description="ETags. If one of them matches, the reply is 304 without a body."
@@ -541,6 +579,7 @@ PATHS_BY_ROUTE: Final[dict[bytes, Path | None]] = {
     b"/v1/log/bounds": LOG_BOUNDS,
     b"/v1/log/index": LOG_INDEX,
     b"/v1/log/": None,  # 404
+    b"/metrics": METRICS,
     b"/healthz": HEALTH,
     b"/readyz": READY,
     b"/openapi.json": OPENAPI,

@@ -25,6 +25,7 @@ TAKEN = (
     "/asyncapi.json",
     "/console",
     "/healthz",
+    "/metrics",
     "/openapi.json",
     "/readyz",
     "/_test",

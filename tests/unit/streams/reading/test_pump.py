@@ -3,6 +3,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from mainstem.errors import StoreUnreachable
+from mainstem.log.live import Live
 from mainstem.streams.reading.pump import Progress, send_events
 
 
@@ -30,7 +31,7 @@ async def test_an_event_stream_ends_if_the_store_fails():
     async def send(message: Any) -> None:
         sent.append(message)
 
-    log: Any = SimpleNamespace(live=SimpleNamespace(closing=False))
+    log: Any = SimpleNamespace(live=Live())
     await send_events(log, [], FailingFeed(), asyncio.get_running_loop().time() + 60, receive, send, "sse")
     assert [message["body"] for message in sent] == [b"data:1\n\n", b""]
     assert [message.get("more_body", False) for message in sent] == [True, False]

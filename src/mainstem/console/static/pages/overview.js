@@ -81,7 +81,7 @@ function describeServer(now, before) {
     drawTile("Subscriptions behind", formatCount(pending), describeWakes(now), pending > 0 && now.sum("mainstem_subscription_oldest_wake_seconds") > 60 ? "bad" : ""),
     drawTile("Disk", formatBytes(disk.reduce((total, { value }) => total + value, 0)), free),
     drawTile("Memory", formatBytes(now.sum("process_resident_memory_bytes")), `${formatShort(100 * (rate(before, now, "process_cpu_seconds_total") ?? 0))} % CPU`),
-    drawTile("Errors", formatShort(rate(before, now, "mainstem_http_requests_total", isFailure)), "replies of 500 and above per second"),
+    drawTile("Errors", formatShort(rate(before, now, "mainstem_http_requests_total", isFailure)), "5xx replies per second"),
     drawTile("Running for", started === null ? "–" : formatSpan(Date.now() / 1000 - started), `version ${session.config.version}`),
   ];
 }

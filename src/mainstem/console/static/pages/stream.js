@@ -127,6 +127,7 @@ function describeFacts(stream) {
 
 /** Return an offset without the zeros that only make all offsets equally long; the whole one is its title. */
 function offsetText(offset) {
+  if (offset === "-1") return "beginning";
   return element("code", { title: offset }, offset.replace(/(^|_)0+(?=\d)/g, "$1"));
 }
 
@@ -152,7 +153,7 @@ function describeItem(path, item, signal) {
   const loadBytes = item.text !== undefined && item.offset !== null ? () => readBytes(path, item.offset, HEX_BYTES, signal) : null;
   return [
     facts([
-      ["Offset", item.offset === null ? "one of the last messages" : element("code", {}, item.offset)],
+      ["Offset", item.offset === null ? element("span", { title: "The latest messages are read from the end, without their offsets." }, "unknown") : element("code", {}, item.offset)],
       ["Message", item.offset === null ? null : item.index ? `${item.index + 1} after this offset` : "the first after this offset"],
       ["Size", formatBytes(item.size)],
     ]),
