@@ -4,13 +4,16 @@ import json
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, WebSocketRoute, expect
 
 from tests.support.blocking_peers import BlockingPeer
 from tests.support.browsers import PHONE
 from tests.support.issuers import bearer
+from tests.support.waits import eventually
 
 HOSTILE = ["<img src=x onerror=alert(1)>", "\u202etxt.exe", "a/../b", "\U0001f600 %2e%2e&amp;"]
+
+EVENT = {"file": "\u202e<img src=x onerror=alert(1)>", "event": {"committed_id": 0}, "t": '}],"id":{\\"', "": [{}, []]}
 
 
 @pytest.fixture
@@ -151,16 +154,61 @@ def test_pruned_history_is_announced(console, api, peer):
 def test_hostile_names_clients_and_events_are_text(console, node, name):
     console.page.on("dialog", lambda dialog: (console.problems.append(dialog.message), dialog.dismiss()))
     with BlockingPeer(node.url, "\u202e<b>client") as peer:
-        peer.commit([name], {"file": "\u202e<img src=x onerror=alert(1)>"})
+        peer.commit([name], EVENT)
     seen = name.replace("\u202e", "\\u202e")
     page = console.open("partitions")
     page.get_by_role("link", name=seen, exact=True).click()
     expect(page.get_by_role("heading", level=1)).to_have_text(seen)
-    expect(page.locator("td.col-content")).to_have_text('{"file": "\\u202e<img src=x onerror=alert(1)>"}')
+    expect(page.locator("td.col-content")).to_have_text(
+        json.dumps(EVENT, ensure_ascii=False).replace("\u202e", "\\u202e")
+    )
     expect(page.locator("td.col-client")).to_have_text("\\u202e<b>client")
     submit(page, json.dumps({"from": "console"}))
     expect(page.locator("td.col-content")).to_have_count(2)
     assert page.locator("main img, main script, main b").count() == 0
+
+
+def test_an_event_whose_reply_is_lost_is_committed_once(console, api):
+    """A second attempt has the same id, so the server recognises the event."""
+    lost: list[str] = []
+
+    def relay(route: WebSocketRoute) -> None:
+        server = route.connect_to_server()
+
+        def receive(message: str | bytes) -> None:
+            if not lost and "submit_events_result" in str(message):
+                lost.append(str(message))
+                route.close()
+            else:
+                route.send(message)
+
+        server.on_message(receive)
+
+    console.page.route_web_socket("**/v1/sync", relay)
+    page = console.open(show("once"))
+    submit(page, '{"n": 1}')
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("alert")).to_contain_text("it is unknown whether the event was committed")
+    dialog.get_by_role("button", name="Submit", exact=True).click()
+    expect(dialog).to_have_count(0)
+    assert len(lost) == 1
+    assert [event["event"] for event in api.get("/v1/partition/once").json()] == [{"n": 1}]
+
+
+def test_many_partitions_are_loaded_as_one_scrolls(open_console, start_server):
+    count = 2500
+    server = start_server("--store", "memory")
+    with BlockingPeer(server.url, "tablet") as peer:
+        for first in range(0, count, 50):
+            names = [f"p-{number:05}" for number in range(first, first + 50)]
+            peer.commit(names, {"n": first})
+    page = open_console(server.url).open("partitions")
+    expect(page.get_by_text("partitions loaded; more follow")).to_be_visible()
+    page.locator("tbody tr[tabindex='0']").focus()
+    eventually(lambda: (page.keyboard.press("End"), page.get_by_text("2\u202f500 partitions").count())[1])
+    page.keyboard.press("End")
+    expect(page.get_by_role("link", name=f"p-{count - 1:05}")).to_be_visible()
+    assert page.locator("tbody tr").count() < 100
 
 
 # Tokens

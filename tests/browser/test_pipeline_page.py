@@ -85,7 +85,13 @@ def test_reports_and_strange_messages_are_text(open_console, server, report, con
     hostile = "\u202e<img src=x onerror=alert(1)>"
     details = {"table": hostile, "version": hostile, "files": None, "bytes": [1]}
     report("archive", "odd", error=hostile, details=details)
-    strange = [1, None, "text", {"job": 5}, {"job": hostile, "name": hostile, "rows": hostile, "error": {}, "details": 7}]
+    strange = [
+        1,
+        None,
+        "text",
+        {"job": 5},
+        {"job": hostile, "name": hostile, "rows": hostile, "error": {}, "details": 7},
+    ]
     assert connect_to(server).post("/v1/stream/_mainstem/jobs", json=strange).status_code == 204
     page = console.open("pipeline")
     seen = hostile.replace("\u202e", "\\u202e")

@@ -1,6 +1,7 @@
 """A client of the sync protocol for tests that have no event loop of their own, such as those with a browser."""
 
 import json
+from contextlib import ExitStack
 from typing import Any, Self
 
 from websockets.exceptions import ConnectionClosed
@@ -10,17 +11,21 @@ from tests.support.sync_peers import Json, envelope, fresh
 
 
 class BlockingPeer:
-    """A connected client; `claims` are those of its `connect`."""
+    """A client, connected within a `with` block; `claims` are further fields of its `connect`, such as `token`."""
 
     def __init__(self, url: str, client_id: str, **claims: str) -> None:
-        self._socket = connect(url.replace("http", "ws", 1) + "/v1/sync", proxy=None)
-        self.ask("connect", {"client_id": client_id, **claims})
+        self._url = url.replace("http", "ws", 1) + "/v1/sync"
+        self._connect = {"client_id": client_id, **claims}
 
     def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self._socket = stack.enter_context(connect(self._url, proxy=None))
+            self.ask("connect", self._connect)
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._socket.close()
+        self._stack.close()
 
     def ask(self, type_: str, payload: Json) -> Json:
         """Send a message, and return the payload of the next one."""

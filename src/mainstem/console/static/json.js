@@ -31,30 +31,31 @@ export function splitArray(text) {
   return elements;
 }
 
-/** Return the value of a member of a JSON object as text, or null if there is none. The text must be a valid object. */
-export function getMember(text, name) {
-  const wanted = JSON.stringify(name);
+/** Return the members of a JSON object: a Map from their names to their values as texts. The text must be valid JSON. */
+export function splitObject(text) {
+  const members = new Map();
   let at = text.indexOf("{") + 1;
   let depth = 0;
-  let key = null;
-  let from = 0;
+  let name = null;
+  let from = at;
   while (at < text.length) {
     const code = text.charCodeAt(at);
     if (code === QUOTE) {
       const end = endOfString(text, at);
-      if (depth === 0 && key === null) key = text.slice(at, end);
+      if (depth === 0 && name === null) name = JSON.parse(text.slice(at, end));
       at = end;
       continue;
     }
-    if (code === 0x5b || code === 0x7b) depth += 1;
-    else if (code === 0x3a && depth === 0) from = at + 1;
-    else if (depth === 0 && (code === 0x2c || code === 0x7d)) {
-      if (key === wanted) return text.slice(from, at).trim();
-      key = null;
-    } else if (code === 0x5d || code === 0x7d) depth -= 1;
+    if (depth === 0 && (code === 0x2c || code === 0x7d)) {
+      if (name !== null) members.set(name, text.slice(from, at).trim());
+      name = null;
+      if (code === 0x7d) break;
+    } else if (depth === 0 && code === 0x3a) from = at + 1;
+    else if (code === 0x5b || code === 0x7b) depth += 1;
+    else if (code === 0x5d || code === 0x7d) depth -= 1;
     at += 1;
   }
-  return null;
+  return members;
 }
 
 /** Return where the string that begins at `at` ends: the index after its closing quote. */

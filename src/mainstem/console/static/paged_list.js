@@ -1,9 +1,14 @@
 // A list that the server sends in pages: it loads the next one when somebody wants to see it.
 
 import { getJson } from "./api.js";
+import { add, element, field, notice, replace } from "./dom.js";
 import { formatCount } from "./formats.js";
+import { repeat } from "./page.js";
+import { VirtualTable } from "./table.js";
 
 const PAGE = 1000;
+const TYPING_MS = 250;
+const REFRESH_MS = 3000;
 
 /**
  * `new PagedList({ path, name, noun, query, signal, onChange })`, then `more()`.
@@ -66,4 +71,56 @@ export class PagedList {
     if (this.complete) return this.items.length ? `${count} ${this.noun}${this.items.length === 1 ? "" : "s"}` : "";
     return this.items.length ? `${count} ${this.noun}s loaded; more follow as you scroll` : "Loading…";
   }
+}
+
+/**
+ * Show a list by name on a page, below its head, with a filter by prefix, and keep it current.
+ *
+ * - label, path, name, noun: as in VirtualTable and PagedList. `columns` and `rowClass` are those of the table.
+ * - href(item): the address that a row opens. `example` is a prefix, for the filter.
+ * - empty(): what to show while there is nothing at all.
+ *
+ * Returns `{ restart }`, which loads the list again from its beginning.
+ */
+export function showList({ main, query, signal, setQuery }, { label, path, name, noun, columns, rowClass = null, href, example, empty }) {
+  const prefix = element("input", { type: "search", value: query.get("prefix") ?? "", placeholder: example, spellcheck: "false", autocapitalize: "off" });
+  const status = element("p", { class: "muted list-status", role: "status" });
+  const table = new VirtualTable({ label, columns, rowClass, onOpen: (item) => (location.hash = href(item)), onNearEnd: () => list?.more() });
+  const none = element("div", { hidden: true });
+  let list = null;
+  add(
+    main,
+    element("form", { class: "filters", role: "search", onsubmit: (event) => (event.preventDefault(), restart()) }, field("Begins with", prefix)),
+    status,
+    element("div", { class: "boxed fill" }, table.element, none),
+  );
+
+  function refill() {
+    table.setItems(list.items, { complete: list.complete });
+    if (status.textContent !== list.describe()) status.textContent = list.describe();
+    const nothing = list.complete && !list.items.length;
+    // What is there already stays, with the focus in it.
+    if (nothing && none.hidden) replace(none, list.query.prefix ? notice(`No ${noun} matches`, "Try a shorter text, or clear the filter.") : empty());
+    table.element.hidden = nothing;
+    none.hidden = !nothing;
+  }
+
+  function restart() {
+    setQuery({ prefix: prefix.value });
+    list?.stop();
+    list = new PagedList({ path, name, noun, query: { prefix: prefix.value }, signal, onChange: refill });
+    table.element.scrollTop = 0;
+    table.focused = 0;
+    none.hidden = true;
+    refill();
+    return list.more();
+  }
+
+  let typing = 0;
+  prefix.addEventListener("input", () => {
+    clearTimeout(typing);
+    typing = setTimeout(restart, TYPING_MS);
+  });
+  restart().then(() => repeat(() => list.refresh(), REFRESH_MS, signal));
+  return { restart };
 }

@@ -4,7 +4,7 @@ import { getJson, request } from "../api.js";
 import { attempt, notify } from "../dialogs.js";
 import { add, button, element, facts, field, replace, select, untrusted } from "../dom.js";
 import { formatBytes, formatCount, formatTime, plainText } from "../formats.js";
-import { getMember, splitArray } from "../json.js";
+import { splitArray, splitObject } from "../json.js";
 import { pageHead, panel, partitionHref, repeat } from "../page.js";
 import { showPayload, summarise } from "../payload.js";
 import * as session from "../session.js";
@@ -93,21 +93,21 @@ function describeFacts({ last_committed_id: newest, floor, snapshot_committed_id
 
 // The live list
 
-/** A source for a Tail. An item has the whole record as `record`, and the event as `json`, both as they were sent. */
+/** A source for a Tail. `json` of an item is the event as it was submitted. */
 function eventSource(name) {
   const source = readSource(partitionPath(name), "application/json");
   return ({ push, ...rest }) => source({ ...rest, push: (items, next) => push(items.map(makeItem), next) });
 }
 
 function makeItem({ json: record, size }) {
-  const read = (member) => JSON.parse(getMember(record, member) ?? "null");
+  const members = splitObject(record);
+  const read = (name) => JSON.parse(members.get(name));
   return {
-    record,
-    json: getMember(record, "event") ?? "null",
+    json: members.get("event"),
     size,
     id: read("id"),
     client: read("client_id"),
-    partitions: read("partitions") ?? [],
+    partitions: read("partitions"),
     committed: read("committed_id"),
     time: read("status_updated_at"),
   };
@@ -192,12 +192,12 @@ function formatOffset(id) {
 
 async function showSnapshot(name, box, signal) {
   const text = await (await request("GET", partitionPath(name, "snapshot"), { signal })).text();
-  const read = (member) => JSON.parse(getMember(text, member));
+  const members = splitObject(text);
+  const state = members.get("state");
   const close = button("Hide", () => replace(box), { kind: "small" });
-  const state = getMember(text, "state");
   const numbers = facts([
-    ["Up to the committed id", formatCount(read("committed_id"))],
-    ["Stored", formatTime(read("created_at"))],
+    ["Up to the committed id", formatCount(JSON.parse(members.get("committed_id")))],
+    ["Stored", formatTime(JSON.parse(members.get("created_at")))],
     ["Size", formatBytes(state.length)],
   ]);
   const about = element("p", { class: "muted" }, "The state that stands for the history up to its committed id. New clients receive it in place of pruned events.");

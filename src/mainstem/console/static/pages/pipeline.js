@@ -98,7 +98,7 @@ function drawCards(box, known, jobs, onHistory) {
 function makeCard(job, onHistory) {
   const state = element("span", {});
   const age = element("p", { class: "muted" });
-  const body = element("div", { class: "stack" });
+  const body = element("div", { class: "stack job-round" });
   const node = element(
     "section",
     { class: "panel job", "aria-label": plainText(`${job.name}, ${job.job}`) },

@@ -1,68 +1,31 @@
-// The list of subscriptions, in the order of their ids: pages are loaded as one scrolls.
+// The list of subscriptions, in the order of their ids.
 
-import { add, badge, button, element, field, notice, replace, untrusted } from "../dom.js";
+import { add, badge, button, element, untrusted } from "../dom.js";
 import { formatAge, formatCount, formatSpan, formatTime, plainText } from "../formats.js";
-import { beginning, pageHead, repeat, subscriptionHref } from "../page.js";
-import { PagedList } from "../paged_list.js";
-import { VirtualTable } from "../table.js";
+import { beginning, pageHead, subscriptionHref } from "../page.js";
+import { showList } from "../paged_list.js";
 
-const TYPING_MS = 250;
-const REFRESH_MS = 3000;
-
-export async function mount({ main, query, signal, setQuery }) {
-  const prefix = element("input", { type: "search", value: query.get("prefix") ?? "", placeholder: "billing", spellcheck: "false", autocapitalize: "off" });
-  const status = element("p", { class: "muted list-status", role: "status" });
-  const table = new VirtualTable({
-    label: "Subscriptions",
-    columns: COLUMNS,
-    onOpen: (subscription) => (location.hash = subscriptionHref(subscription.subscription_id)),
-    onNearEnd: () => list?.more(),
-    rowClass: (subscription) => (subscription.status === "failed" ? "failed" : ""),
-  });
-  const empty = element("div", { hidden: true });
-  let list = null;
+export async function mount(context) {
   add(
-    main,
-    pageHead("Subscriptions", { about: "Durable interest in streams: the server wakes a worker when a stream has new data, until the worker acknowledges it.", actions: [button("Refresh", () => restart())] }),
-    element("form", { class: "filters", role: "search", onsubmit: (event) => (event.preventDefault(), restart()) }, field("Begins with", prefix)),
-    status,
-    element("div", { class: "boxed fill" }, table.element, empty),
+    context.main,
+    pageHead("Subscriptions", { about: "The server wakes a worker when a stream has new data, until the worker acknowledges it.", actions: [button("Refresh", () => list.restart())] }),
   );
-
-  function refill() {
-    table.setItems(list.items, { complete: list.complete });
-    if (status.textContent !== list.describe()) status.textContent = list.describe();
-    const none = list.complete && !list.items.length;
-    table.element.hidden = none;
-    if (none && empty.hidden) {
-      replace(
-        empty,
-        list.query.prefix
-          ? notice("No subscription matches", "Try a shorter id, or clear the filter.")
-          : beginning("No subscriptions yet", "A subscription calls a webhook, or writes to a wake stream, whenever one of its streams has new data.", "mainstem subscription create billing --url {url} --pattern 'orders/**' --webhook https://example.com/wake"),
-      );
-    }
-    empty.hidden = !none;
-  }
-
-  function restart() {
-    setQuery({ prefix: prefix.value });
-    list?.stop();
-    list = new PagedList({ path: "/v1/subscriptions", name: "subscriptions", noun: "subscription", query: { prefix: prefix.value }, signal, onChange: refill });
-    table.element.scrollTop = 0;
-    table.focused = 0;
-    empty.hidden = true;
-    refill();
-    return list.more();
-  }
-
-  let typing = 0;
-  prefix.addEventListener("input", () => {
-    clearTimeout(typing);
-    typing = setTimeout(restart, TYPING_MS);
+  const list = showList(context, {
+    label: "Subscriptions",
+    path: "/v1/subscriptions",
+    name: "subscriptions",
+    noun: "subscription",
+    columns: COLUMNS,
+    rowClass: ({ status }) => (status === "failed" ? "failed" : ""),
+    href: ({ subscription_id: id }) => subscriptionHref(id),
+    example: "billing",
+    empty: () =>
+      beginning(
+        "No subscriptions yet",
+        "A subscription calls a webhook, or writes to a wake stream, whenever one of its streams has new data.",
+        "mainstem subscription create billing --url {url} --pattern 'orders/**' --webhook https://example.com/wake",
+      ),
   });
-  await restart();
-  await repeat(() => list.refresh(), REFRESH_MS, signal);
 }
 
 const COLUMNS = [
