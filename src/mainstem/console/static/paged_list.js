@@ -2,7 +2,7 @@
 
 import { getJson } from "./api.js";
 import { add, element, field, notice, replace } from "./dom.js";
-import { formatCount } from "./formats.js";
+import { formatCount, plainText } from "./formats.js";
 import { repeat } from "./page.js";
 import { VirtualTable } from "./table.js";
 
@@ -13,7 +13,7 @@ const REFRESH_MS = 3000;
 /**
  * `new PagedList({ path, name, noun, query, signal, onChange })`, then `more()`.
  *
- * The reply of `path` has its items under `name`, and `next`: what to send as `after`, or null at the end. `onChange` is
+ * The reply of `path` to `query` has its items under `name`, and `next`: what to send as `after`, or null at the end. `onChange` is
  * called after every page. `problem` is a sentence if a page could not be loaded.
  */
 export class PagedList {
@@ -69,7 +69,8 @@ export class PagedList {
     if (this.problem) return this.problem;
     const count = formatCount(this.items.length);
     if (this.complete) return this.items.length ? `${count} ${this.noun}${this.items.length === 1 ? "" : "s"}` : "";
-    return this.items.length ? `${count} ${this.noun}s loaded; more follow as you scroll` : "Loading…";
+    if (this.items.length) return `${count} ${this.noun}s loaded; more follow as you scroll`;
+    return this.query.search ? `Searching${this.next ? `, up to ${plainText(this.next)}` : ""}…` : "Loading…";
   }
 }
 

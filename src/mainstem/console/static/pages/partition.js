@@ -33,6 +33,7 @@ export async function mount({ main, params, query, signal, setTitle, setQuery, s
     empty: maySubmit() && session.mayUsePartition(name) ? "Submit one here, or with: mainstem sync submit" : "Events appear here as clients submit them.",
     signal,
   });
+  tail.element.classList.add("events");
   const jump = makeJump(name, () => partition, query, setQuery, signal, (from) => tail.start(from));
   const submit = () => askForEvent(name).then((done) => done !== null && refresh());
   const actions = element("div", { class: "row" });

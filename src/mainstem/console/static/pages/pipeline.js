@@ -29,6 +29,7 @@ export async function mount({ main, query, signal, setQuery, shortcut }) {
     empty: "Rounds appear here as jobs report them. Those that had nothing to do are not kept.",
     signal,
   });
+  tail.element.classList.add("rounds");
   const choose = (key) => {
     job.value = key;
     setQuery({ job: key });

@@ -5,6 +5,7 @@ import { attempt, confirm } from "../dialogs.js";
 import { add, badge, button, element, facts, field, iconButton, notice, replace, untrusted } from "../dom.js";
 import { formatAge, formatBytes, formatCount, formatTime, plainText } from "../formats.js";
 import { beginning, pageHead, partitionHref, repeat } from "../page.js";
+import { identity } from "../session.js";
 import { VirtualTable } from "../table.js";
 
 const REFRESH_MS = 3000;
@@ -91,7 +92,7 @@ const COLUMNS = [
   {
     label: "Client",
     class: "col-path",
-    cell: (session) => [clientName(session), session.admin ? [" ", badge("admin", "warn")] : null],
+    cell: (session) => [clientName(session), session.admin && identity.value?.authenticates ? [" ", badge("admin", "warn")] : null],
   },
   { label: "Address", class: "col-address wide", cell: ({ address }) => (address === null ? "–" : untrusted(address)) },
   { label: "Connected for", class: "col-behind number", cell: ({ connected_at: time }) => element("span", { title: formatTime(time) }, formatAge(time)) },
@@ -170,7 +171,7 @@ function describeFacts(session) {
 }
 
 function describeClaims({ admin, allowed_partitions: names, allowed_partition_prefixes: prefixes }) {
-  if (admin) return "every partition (admin)";
+  if (admin) return identity.value?.authenticates ? "every partition (admin)" : "every partition";
   if (!names.length && !prefixes.length) return "no partition";
   return [listNames(names), names.length && prefixes.length ? ", " : null, prefixes.map((prefix, index) => [index ? ", " : null, untrusted(prefix), "…"])];
 }

@@ -35,7 +35,6 @@ const COLUMNS = [
     cell: ({ subscription_id: id }) => element("a", { href: subscriptionHref(id), tabindex: -1, title: plainText(id) }, untrusted(id)),
   },
   { label: "Status", class: "col-status", cell: (subscription) => statusBadge(subscription) },
-  { label: "Kind", class: "col-messages wide", cell: ({ type }) => type },
   { label: "Streams", class: "col-pattern wide", cell: ({ pattern }) => (pattern === null ? element("span", { class: "muted" }, "linked one by one") : element("code", { title: plainText(pattern) }, untrusted(pattern))) },
   { label: "Behind for", class: "col-behind number", cell: (subscription) => describeLag(subscription) },
   { label: "Lease", class: "col-lease wide", cell: (subscription) => describeLease(subscription) },
