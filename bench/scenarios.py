@@ -27,6 +27,7 @@ from bench.load_jobs import (
     Touch,
 )
 from bench.measurements import Measurement, Pace, Scenario
+from bench.metrics_scenarios import METRICS_SCENARIOS
 from bench.payloads import MESSAGE_BYTES
 from bench.peers import Server, serve
 from bench.postgres_scenarios import POSTGRES_SCENARIOS
@@ -291,6 +292,7 @@ SCENARIOS = [
     Scenario("many-streams", measure_many_streams, ours_only=True, big=True),
     Scenario("fork-big", measure_forks, ours_only=True, big=True),
     Scenario("subscriptions-10k", measure_subscriptions, ours_only=True),
+    *METRICS_SCENARIOS,
     *GROWTH_SCENARIOS,
     *SYNC_SCENARIOS,
     *SPARK_SCENARIOS,

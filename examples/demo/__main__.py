@@ -24,6 +24,7 @@ from .traffic import Traffic
 from .transcript import Transcript
 
 COUNTS = "demo/per-second"
+REPORTS = "_mainstem/jobs"
 ROLLUP = ("--into", COUNTS, "--window", "1s", "--late", "1s", "--by", "stream,partition,type")
 SNAPSHOT = ("lww", "--partitions", "board-*", "--key", "key")
 SECONDS = 20.0
@@ -113,6 +114,7 @@ def _tour(out: Transcript, jobs: Jobs, url: str, folder: Path, seconds: float) -
         done.append((command, last))
         out.say(f"  {last['rows']:,} rows read in {last['seconds']:.1f} s")
         time.sleep(2 * EVERY_S)  # for a last sample
+    reports = len(_read(url, REPORTS))
     archive = job("archive", str(folder / "lake"))
     out.say(f"  {archive['rows']:,} rows archived in {archive['files']} Parquet files, {archive['seconds']:.1f} s")
     snapshot = job("snapshot", *SNAPSHOT)
@@ -121,7 +123,7 @@ def _tour(out: Transcript, jobs: Jobs, url: str, folder: Path, seconds: float) -
     )
     audit = job("audit", "--archive", str(folder / "lake"))
     out.say(f"  {audit['rows']:,} rows audited, {audit['faults']} faults, {audit['seconds']:.1f} s")
-    return Findings(_read(url, COUNTS), sampler.samples, done, began_s)
+    return Findings(_read(url, COUNTS), sampler.samples, done, began_s, reports)
 
 
 def _mark(url: str, type_: str) -> None:

@@ -28,6 +28,8 @@ class Findings:
     """Commands as typed, with the summaries of their (last) rounds."""
     began_s: float = 0.0
     """When the traffic began, in seconds since the start of the demo."""
+    reports: int = 0
+    """How many rounds the jobs had reported to the server before the archive was made."""
 
     @property
     def windows(self) -> list[Mapping[str, Any]]:
@@ -103,13 +105,14 @@ def _sum(findings: Findings) -> str:
         (findings.stream_messages, "messages that producers appended to streams"),
         (findings.events, "events that sync clients submitted"),
         (len(findings.counts), "counts that the rollup wrote back, which it does not count itself"),
+        (findings.reports, "reports of the rollup's rounds, which it does not count either"),
     ]
     rest = rows - sum(number for number, _ in parts)
     parts.append((rest, "markers, before and after the traffic"))
     lines = "".join(f"<tr><td>{number:,}</td><td>{escape(text)}</td></tr>" for number, text in parts)
     total = f"<tr><th>{rows:,}</th><th>rows in the log; all of them were archived and audited</th></tr>"
     ids = (
-        f"The head of the log is committed id {archive.get('committed_id', 0):,}. An append takes one id, however many "
+        f"The archive ends at committed id {archive.get('committed_id', 0):,}. An append takes one id, however many "
         "messages it holds. Creating a stream takes one id, too, and adds no row."
     )
     return f'<table class="sum"><tbody>{lines}</tbody><tfoot>{total}</tfoot></table><p>{ids}</p>'

@@ -282,6 +282,12 @@ class ContentTypeMismatch(Conflict):
         super().__init__(detail, **facts)
 
 
+class JobsStreamUnusable(Conflict):
+    code = "jobs_stream_unusable"
+    title = "Reports of jobs cannot be stored"
+    hint = "Delete the stream _mainstem/jobs. The next report creates it again."
+
+
 class SequenceRegression(Conflict):
     code = "sequence_regression"
     title = "Sequence conflict: Stream-Seq must increase"  # other clients look for the first two words
@@ -465,6 +471,14 @@ class AlreadyClaimed(SubscriptionError):
 
     def __init__(self, holder: str, generation: int) -> None:
         super().__init__(f"{holder!r} holds the lease", current_holder=holder, generation=generation)
+
+
+class SubscriptionPaused(SubscriptionError):
+    code = "subscription_paused"
+    public_code = "SUBSCRIPTION_PAUSED"
+    status = 409
+    title = "The subscription is paused"
+    hint = "Follow the wake stream: once an operator resumes the subscription, another wake follows if work is pending."
 
 
 # The sync protocol: the code goes into an `error` message; `closes` says whether the server then closes the connection

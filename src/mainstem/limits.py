@@ -193,6 +193,8 @@ LISTED_STREAMS: Final = 100
 """Streams in one page of the list of streams."""
 LISTED_STREAMS_MAX: Final = 1_000
 """The largest `limit` of that list."""
+SEARCHED_STREAMS_MAX: Final = 10_000
+"""Streams whose paths one request with `search` compares: more would take too long for one reply."""
 SET_STREAMS_MAX: Final = 100
 """Streams in one stream set, over one connection."""
 DESCRIPTIONS_KEPT_MAX: Final = 16
@@ -385,6 +387,14 @@ GLOB_PAIRS_MAX: Final = 8_192
 """Pairs of a pattern and a path for which the result is cached, at up to 2 KB each."""
 LISTED_LINKS_MAX: Final = 10_000
 """Links in the description of a subscription."""
+LISTED_CURSORS_MAX: Final = 1_000
+"""Streams in what an operator sees of a subscription; those with new data come first."""
+CURSORS_SCANNED_MAX: Final = 10_000
+"""Streams that are compared with the pattern for that."""
+LAG_MEASURE_S: Final = 10.0
+"""How long the lag of all subscriptions counts as measured."""
+LAG_STREAMS_MAX: Final = 10_000
+"""Streams of all subscriptions together whose bytes are counted for that."""
 WEBHOOK_URL_BYTES_MAX: Final = 2_048
 """It is stored with the subscription."""
 WEBHOOK_S_MAX: Final = 15.0
@@ -473,6 +483,10 @@ GOODBYE_S_MAX: Final = 5.0
 """For the last messages of a connection that is being closed."""
 SYNC_CONNECTIONS_MAX: Final = 20_000
 """More are refused in the handshake."""
+LISTED_SESSIONS: Final = 1_000
+"""Sync sessions in one page of their list, by default and at most."""
+LISTED_SESSION_NAMES: Final = 32
+"""Partitions and prefixes of each kind that the list names per session: all of them could be megabytes."""
 FEED_EVENTS: Final = 200
 """Events that are read at once for a connection that is behind."""
 PRUNE_EVENTS_MAX: Final = 500
@@ -604,6 +618,29 @@ GARBAGE_TOPICS_MAX: Final = 100
 """Deleted streams that are erased in one round."""
 SHUTDOWN_S_MAX: Final = 10.0
 """How long a stopping server waits for open requests."""
+
+# Reports of jobs
+JOB_REPORT_BYTES_MAX: Final = 16 * KIB
+"""The report of one round. The server keeps the last one of each job in memory."""
+JOB_NAME_CHARS_MAX: Final = 64
+"""The name under which a job reports; it is a label of metrics."""
+JOBS_MAX: Final = 100
+"""Jobs whose last round the server knows: a few labels of metrics. Beyond this, it forgets the job that has been silent
+for the longest time."""
+JOB_KEPT_S: Final = 30 * 86_400
+"""How long a round stays in `_mainstem/jobs`, and a silent job in the list of jobs: a month."""
+JOB_ROUNDS_KEPT: Final = 250_000
+"""Rounds in `_mainstem/jobs`: a month of a streaming query that is always busy, in about 150 MB. A reader of the log
+that lags further than this has lost rows, as after any retention."""
+JOB_ECHO_IDS_MAX: Final = 100
+"""Ids of the log that the server examines to find out whether a round has read nothing but reports of other rounds. A
+round that has read more counts as one that has read data."""
+JOB_REPORT_S_MAX: Final = 5.0
+"""How long a job waits for the server to take its report: the round itself is over."""
+JOB_REPORT_EVERY_S: Final = 10.0
+"""Between two reports of a job or a streaming query whose rounds take less: each report may become a row of the log."""
+QUERIES_REPORTED_MAX: Final = 100
+"""Streaming queries of one Spark driver that are reported; as many as the server remembers."""
 
 # Spark pipeline
 JAVA_VERSION_S_MAX: Final = 10.0

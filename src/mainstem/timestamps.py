@@ -1,7 +1,26 @@
 """Times as RFC 3339 text in UTC."""
 
-from datetime import UTC, datetime
+import re
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from typing import Final
+
+# RFC 3339. Python's parser would also accept week dates, a missing time zone and other forms of ISO 8601.
+TIME_FORM = re.compile(r"\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:[Zz]|[+-]\d{2}:\d{2})", re.ASCII)
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+LAST_S: Final = (datetime.max.replace(tzinfo=UTC) - EPOCH) // timedelta(seconds=1)
+
+
+def parse_time(text: str) -> int:
+    """Return an RFC 3339 time in microseconds since 1970. Raises ValueError for anything else."""
+    if not TIME_FORM.fullmatch(text):
+        raise ValueError("not an RFC 3339 time")
+    return (datetime.fromisoformat(text.upper()) - EPOCH) // timedelta(microseconds=1)
+
+
+def format_seconds(seconds: float) -> str:
+    """Format seconds since 1970, as tokens have them. Times after the year 9999 become its end."""
+    return format_time(int(min(seconds, LAST_S) * 1_000_000))
 
 
 def format_time(us: int) -> str:

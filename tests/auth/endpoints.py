@@ -9,6 +9,7 @@ ROOT = "/v1/stream/"
 SUBSCRIPTIONS = ROOT + "__ds/subscriptions/"
 TEXT = {"content-type": "text/plain"}
 SNAPSHOT = {"committed_id": 0, "state": {}}
+ROUND = {"job": "audit", "name": "a", "round": 1, "started_at": "2026-05-01T00:00:00Z", "duration_s": 1.0}
 START = "0000000000000000_0000000000000000"
 STREAM_SNAPSHOT = "/v1/stream-snapshot/{path}"
 
@@ -104,7 +105,16 @@ GUARDED = [
     Endpoint("append with a query", "POST", ROOT + "{path}?a=b", needs("write"), make_stream, text),
     Endpoint("delete", "DELETE", ROOT + "{path}", needs("write"), make_stream),
     Endpoint("list", "GET", "/v1/streams?prefix={path}", needs(), make_stream),
+    Endpoint("search", "GET", "/v1/streams?search={path}", needs(), make_stream),
+    Endpoint("find an offset", "GET", "/v1/stream-offset/{path}?time=2026-01-01T00:00:00Z", READ, make_stream),
+    Endpoint("list partitions", "GET", "/v1/partitions?prefix={path}", needs()),
+    Endpoint("list sessions", "GET", "/v1/sessions", needs("admin")),
+    Endpoint("ask who one is", "GET", "/v1/whoami", needs()),
     Endpoint("list subscriptions", "GET", "/v1/subscriptions", needs("admin")),
+    Endpoint("inspect a subscription", "GET", "/v1/subscriptions/{id}", needs("admin"), make_subscription),
+    Endpoint("pause a subscription", "POST", "/v1/subscriptions/{id}/pause", needs("admin"), make_subscription),
+    Endpoint("resume a subscription", "POST", "/v1/subscriptions/{id}/resume", needs("admin"), make_subscription),
+    Endpoint("redeliver a subscription", "POST", "/v1/subscriptions/{id}/redeliver", needs("admin"), make_subscription),
     Endpoint("set", "GET", "/v1/stream-set?stream={path}&live=sse", READ, make_closed),
     Endpoint("subscribe by webhook", "PUT", SUBSCRIPTION, READ, options=webhook),
     Endpoint("subscribe to pull", "PUT", SUBSCRIPTION, needs("read", "write"), options=pull_wake),
@@ -129,6 +139,8 @@ GUARDED = [
     Endpoint("head of the log", "GET", "/v1/log/head", needs("admin")),
     Endpoint("bounds of the log", "GET", "/v1/log/bounds?rows=1", needs("admin")),
     Endpoint("index of the log", "GET", "/v1/log/index?of=streams", needs("admin")),
+    Endpoint("report a round", "POST", "/v1/jobs", needs("admin"), options=lambda path: {"json": ROUND}),
+    Endpoint("list jobs", "GET", "/v1/jobs", needs("admin")),
     Endpoint("prune", "POST", "/v1/prune", needs("admin"), options=lambda path: {"json": {"floors": {path: 0}}}),
     Endpoint(
         "trim", "POST", "/v1/prune", needs("admin"), make_stream, lambda path: {"json": {"streams": {path: START}}}
@@ -141,6 +153,10 @@ OPEN = [
     Endpoint("signing keys", "GET", ROOT + "__ds/jwks.json", needs()),
     Endpoint("preflight of a stream", "OPTIONS", ROOT + "{path}", needs()),
     Endpoint("preflight of the list", "OPTIONS", "/v1/streams", needs()),
+    Endpoint("preflight of the list of partitions", "OPTIONS", "/v1/partitions", needs()),
+    Endpoint("preflight of an offset", "OPTIONS", "/v1/stream-offset/a", needs()),
+    Endpoint("preflight of a session", "OPTIONS", "/v1/sessions/1", needs()),
+    Endpoint("preflight of whoami", "OPTIONS", "/v1/whoami", needs()),
     Endpoint("preflight of a set", "OPTIONS", "/v1/stream-set", needs()),
     Endpoint("preflight of the log", "OPTIONS", "/v1/log", needs()),
     Endpoint("preflight of a partition", "OPTIONS", "/v1/partition/p", needs()),

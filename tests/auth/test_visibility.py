@@ -1,9 +1,16 @@
 """What a token may see of resources that cover more than one stream."""
 
+import asyncio
+import time
+from datetime import UTC, datetime
+from urllib.parse import quote
+
 import pytest
 
+from mainstem import limits
 from tests.auth.endpoints import ROOT, SUBSCRIPTIONS, make_closed, make_stream
 from tests.support.issuers import bearer
+from tests.support.sync_peers import ConnectionEnded, Peers
 
 
 @pytest.fixture
@@ -173,3 +180,78 @@ def test_a_grant_of_a_stream_does_not_cover_its_name_with_a_trailing_slash(admin
     assert [both.get(ROOT + name).status_code for name in (path, path + "/")] == [200, 200]
     assert plain.delete(f"{ROOT}{path}/").status_code == 403
     assert list_all(plain, 10, prefix=path) == ([path], 1)
+
+
+def list_partitions(client, limit, **query):
+    names, after = [], ""
+    while True:
+        page = client.get("/v1/partitions", params={"limit": limit, "after": after, **query}).json()
+        names += [partition["partition"] for partition in page["partitions"]]
+        if page["next"] is None:
+            return names
+        assert len(page["partitions"]) == limit
+        assert page["next"] == names[-1]
+        after = page["next"]
+
+
+def test_the_list_of_partitions_shows_those_that_the_token_allows(admin, holder, path):
+    for name in ("a", "a/1", "a/2", "ab", "b", "secret", "z"):
+        put = admin.put(f"/v1/snapshot/{quote(f'{path}/{name}', safe='')}", json={"committed_id": 0, "state": 1})
+        assert put.status_code == 204
+    own = {"allowed_partitions": [f"{path}/b", f"{path}/a/1", f"{path}/none"]}
+    below = {"allowed_partition_prefixes": [f"{path}/a/", f"{path}/z"]}
+    for limit in (1, 2, 3, 100):
+        assert list_partitions(holder(**own), limit) == [f"{path}/a/1", f"{path}/b"]
+        assert list_partitions(holder(**own, **below), limit) == [f"{path}/{name}" for name in ("a/1", "a/2", "b", "z")]
+        assert list_partitions(holder(**own, **below), limit, prefix=f"{path}/a") == [f"{path}/a/1", f"{path}/a/2"]
+        assert list_partitions(holder(**own), limit, prefix=f"{path}/secret") == []
+        assert list_partitions(holder(client_id="c", streams=["**"]), limit) == []
+    assert len(list_partitions(admin, 2, prefix=path)) == 7
+
+
+def test_a_search_names_no_stream_that_the_token_may_not_read(admin, holder, path, monkeypatch):
+    monkeypatch.setattr(limits, "SEARCHED_STREAMS_MAX", 2)
+    monkeypatch.setattr(limits, "SCAN_PAGE", 3)
+    for number in range(6):
+        make_stream(admin, f"{path}/mine/{number}")
+        make_stream(admin, f"{path}/theirs/{number}")
+        make_stream(admin, f"{path}/zmine/{number}")
+    reader = holder(streams={"read": [f"{path}/mine/**", f"{path}/zmine/**"]})
+    found, after, pages = [], "", 0
+    while after is not None:
+        reply = reader.get("/v1/streams", params={"search": "MINE/5", "after": after})
+        assert "theirs" not in reply.text
+        found += [stream["path"] for stream in reply.json()["streams"]]
+        after = reply.json()["next"]
+        pages += 1
+    assert found == [f"{path}/mine/5", f"{path}/zmine/5"]
+    assert pages == 6
+    assert admin.get("/v1/streams", params={"search": "theirs", "prefix": path}).json()["streams"] == []
+
+
+def test_a_session_shows_the_claims_of_its_token(guarded, admin, path):
+    expires_s = int(time.time()) + 600
+    claims = {"client_id": f"client-{path}", "sub": "ann", "exp": expires_s}
+    token = guarded.secret.token(allowed_partitions=["b", "a"], allowed_partition_prefixes=["x/"], **claims)
+
+    async def main():
+        async with Peers(guarded.server.address) as peers:
+            peer = await peers.join("a", "x/1", client_id=f"client-{path}", token=token)
+            listed = (await asyncio.to_thread(admin.get, "/v1/sessions")).json()["sessions"]
+            [session] = [session for session in listed if session["client_id"] == f"client-{path}"]
+            assert (await asyncio.to_thread(admin.delete, f"/v1/sessions/{session['session']}")).status_code == 204
+            with pytest.raises(ConnectionEnded, match="disconnected by an administrator"):
+                await peer.next()
+            return session
+
+    session = asyncio.run(main())
+    assert (session["subject"], session["admin"]) == ("ann", False)
+    assert (session["allowed_partitions"], session["allowed_partition_prefixes"]) == (["a", "b"], ["x/"])
+    assert datetime.fromisoformat(session["expires_at"]) == datetime.fromtimestamp(expires_s, UTC)
+    assert session["subscriptions"] == ["a", "x/1"]
+
+
+def test_only_an_administrator_may_disconnect_a_session(client, holder):
+    assert client.delete("/v1/sessions/1").status_code == 401
+    refused = holder(client_id="c", streams=["**"]).delete("/v1/sessions/1")
+    assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")

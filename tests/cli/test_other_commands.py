@@ -6,6 +6,8 @@ import stat
 
 import pytest
 
+from mainstem import limits
+
 
 def rows(text):
     return [json.loads(line) for line in text.splitlines()]
@@ -109,6 +111,41 @@ def test_events_are_submitted_pulled_and_tailed(mainstem, path):
     assert refused.text == f"rejected {done[1]} validation_failed ({reason})\n"
 
 
+def test_partitions_are_listed(mainstem, path):
+    ids = [mainstem.ok("sync", "submit", "-p", f"{path}/{name}", "-m", "{}").split()[0] for name in "cab"]
+    names = [f"{path}/{name}" for name in "abc"]
+    assert mainstem.ok("sync", "ls", path).splitlines() == names
+    assert mainstem.ok("sync", "ls", f"{path}/b").splitlines() == names[1:2]
+    assert mainstem.ok("sync", "ls", path, "-n", "2").splitlines() == names[:2]
+    assert set(names) <= set(mainstem.ok("sync", "ls").splitlines())
+    assert rows(mainstem.ok("sync", "ls", path, "--json", "-n", "1")) == [
+        {"partition": names[0], "last_committed_id": int(ids[1]), "floor": 0, "snapshot_committed_id": None}
+    ]
+    heading, first, *_ = mainstem.ok("sync", "ls", path, "--long").splitlines()
+    assert heading.split() == ["PARTITION", "END", "FLOOR", "SNAPSHOT"]
+    assert first.split() == [names[0], ids[1], "-", "-"]
+    assert mainstem.ok("sync", "ls", path + "/nothing") == ""
+    assert mainstem("sync", "ls", path, "-n", "0").code == 2
+
+
+def test_more_partitions_than_one_page_are_listed(mainstem, path):
+    number = limits.LISTED_STREAMS_MAX + 1
+    drafts = [{"id": f"{path}-{n}", "partitions": [f"{path}/{n:04d}"], "event": {}} for n in range(number)]
+    mainstem.ok("sync", "submit", "--drafts", input="".join(json.dumps(draft) + "\n" for draft in drafts))
+    expected = [f"{path}/{n:04d}" for n in range(number)]
+    assert mainstem.ok("sync", "ls", path).splitlines() == expected
+    assert mainstem.ok("sync", "ls", path, "-n", str(number)).splitlines() == expected
+
+
+def test_hostile_names_of_partitions_are_escaped(mainstem, path):
+    name = f"{path}/\x1b[31mred\nnext"
+    draft = {"id": path, "partitions": [name], "event": {}}
+    mainstem.ok("sync", "submit", "--drafts", input=json.dumps(draft) + "\n")
+    (line,) = mainstem.ok("sync", "ls", path).splitlines()
+    assert "\x1b" not in line
+    assert rows(mainstem.ok("sync", "ls", path, "--json"))[0]["partition"] == name
+
+
 def test_whole_drafts_name_their_partitions(mainstem, path):
     drafts = [{"id": f"{path}-{n}", "partitions": [path, f"{path}-{n}"], "event": {"n": n}} for n in range(250)]
     done = mainstem.ok("sync", "submit", "--drafts", input="".join(json.dumps(draft) + "\n" for draft in drafts))
@@ -198,6 +235,38 @@ def test_a_worker_claims_and_acknowledges(mainstem, path):
     assert f"{path}/more" not in mainstem.ok("subscription", "get", name)
     assert mainstem.ok("subscription", "rm", name) == f"deleted {name}\n"
     mainstem("subscription", "get", name).fails(5, name)
+
+
+def test_an_operator_pauses_resumes_and_redelivers(mainstem, path):
+    name = path.replace("/", "-")
+    mainstem.ok("stream", "create", f"{path}/wakes", "--type", "json")
+    mainstem.ok("subscription", "create", name, "--stream", f"{path}/in", "--wake-stream", f"{path}/wakes")
+    assert mainstem.ok("subscription", "pause", name) == f"paused {name}\n"
+    assert json.loads(mainstem.ok("subscription", "pause", name, "--json")) == {"subscription_id": name, "paused": True}
+    mainstem.ok("stream", "append", f"{path}/in", "--create", "text", "-m", "work")
+    mainstem("subscription", "claim", name).fails(6, "paused")
+    shown = mainstem.ok("subscription", "show", name)
+    assert "status                paused\n" in shown
+    table = [line.split() for line in shown.splitlines()[-2:]]
+    start, end = f"{0:016d}_{0:016d}", f"{0:016d}_{4:016d}"
+    assert table == [
+        ["STREAM", "LINK", "ACKNOWLEDGED", "END", "LAG"],
+        [f"{path}/in", "explicit", start, end, "4", "B"],
+    ]
+    assert mainstem.ok("subscription", "resume", name) == f"resumed {name}\n"
+    claim = json.loads(mainstem.ok("subscription", "claim", name, "--json"))
+    held = ["--wake", claim["wake_id"], "--generation", str(claim["generation"]), "--claim-token", claim["token"]]
+    mainstem.ok("subscription", "ack", name, *held, "--offset", f"{path}/in", end, "--done")
+    found = json.loads(mainstem.ok("subscription", "show", name, "--json"))
+    assert (found["streams"][0]["lag_bytes"], found["wake_id"]) == (0, None)
+    mainstem("subscription", "redeliver", name, "--from", f"{path}/in", "bad").fails(1, "offset")
+    mainstem.ok("subscription", "redeliver", name, "--from", f"{path}/in", "-1")
+    again = json.loads(mainstem.ok("subscription", "claim", name, "--json"))
+    assert again["streams"] == claim["streams"]
+    done = mainstem.ok("subscription", "redeliver", name)
+    assert done == f"{name} is delivered again from its acknowledged offsets\n"
+    for command in ("show", "pause", "resume", "redeliver"):
+        mainstem("subscription", command, "nobody").fails(5, "nobody")
 
 
 def test_an_invalid_subscription_is_refused(mainstem):

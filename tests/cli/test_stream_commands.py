@@ -64,6 +64,23 @@ def test_reads_can_be_formatted_and_resumed(mainstem, path):
     assert mainstem.ok("stream", "read", path, "-f", r"%n:%v%%\t") == '1:{"n":1}%\t2:{"n":2}%\t3:{"n":3}%\t'
 
 
+def test_a_stream_is_read_from_a_time_on(mainstem, path):
+    mainstem.ok("stream", "append", path, "--create", "json", input='{"n":1}\n')
+    mainstem.ok("stream", "append", path, input='{"n":2}\n')
+    times = [
+        row["committed_at"]
+        for row in rows(mainstem.ok("log", "tail", "--after", "0", "--no-follow", "--stream", path, "--json"))
+    ]
+    assert mainstem.ok("stream", "read", path, "--since", times[0]) == '{"n":1}\n{"n":2}\n'
+    assert mainstem.ok("stream", "read", path, "--since", times[1]) == '{"n":2}\n'
+    assert mainstem.ok("stream", "read", path, "--since", "1990-01-01") == '{"n":1}\n{"n":2}\n'
+    assert mainstem.ok("stream", "read", path, "--since", "2999-01-01T00:00:00+02:00") == ""
+    unknown = mainstem("stream", "read", path, "--since", "yesterday")
+    assert (unknown.code, "'yesterday' is not a time" in unknown.errors) == (2, True)
+    both = mainstem("stream", "read", path, "--since", times[0], "--offset", "-1")
+    assert (both.code, "give --offset or --since, not both" in both.errors) == (2, True)
+
+
 def test_the_lines_of_text_have_offsets_too(mainstem, path):
     mainstem.ok("stream", "append", path, "--create", "text", input="a\nbb\r\nccc")
     found = rows(mainstem.ok("stream", "read", path, "--json"))

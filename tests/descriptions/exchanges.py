@@ -220,8 +220,8 @@ def _name(parameter: Json) -> str:
 
 
 def _pattern(template: str) -> re.Pattern[str]:
-    """A stream's path and a partition's name may hold slashes; a subscription's id may not."""
-    escaped = re.escape(template).replace(r"\{id\}", "[^/]+")
+    """A stream's path and a partition's name may hold slashes; ids and numbers may not."""
+    escaped = re.sub(r"\\\{(?:id|session)\\\}", "[^/]+", re.escape(template))
     return re.compile(re.sub(r"\\\{(?:path|name)\\\}", ".+", escaped))
 
 

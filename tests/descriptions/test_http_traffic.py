@@ -4,6 +4,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect as connect_websocket
+
 from mainstem import limits
 from mainstem.server.descriptions.openapi import build_openapi
 from mainstem.server.settings import Settings
@@ -19,6 +23,7 @@ CLOSE = {"stream-closed": "true"}
 START = "0000000000000000_0000000000000000"
 FOREIGN = {"origin": "https://elsewhere.example"}
 ARROW = {"accept": "application/vnd.apache.arrow.stream"}
+ROUND = {"job": "audit", "name": "a", "round": 1, "started_at": "2026-05-01T00:00:00Z", "duration_s": 1.5}
 TWICE = [("last-event-id", "1"), ("last-event-id", "2")]
 
 UNSEEN = {
@@ -84,10 +89,22 @@ BODIES: dict[str, dict[str, Any]] = {
     "releaseSubscription": {"json": {"wake_id": "w", "generation": 1}},
     "putStreamSnapshot": {"json": {"committed_id": 0, "offset": START, "state": {}}},
     "putPartitionSnapshot": {"json": {"committed_id": 0, "state": {}}},
+    "reportRound": {"json": ROUND},
     "prune": {"json": {"floors": {"sweep": 0}}},
     "injectFault": {"json": {"path": "nothing"}},
 }
-QUERIES = {"followStreams": "?live=sse&stream=sweep/s", "measureLog": "?rows=1", "readLogIndex": "?of=streams"}
+QUERIES = {
+    "followStreams": "?live=sse&stream=sweep/s",
+    "measureLog": "?rows=1",
+    "readLogIndex": "?of=streams",
+    "findOffset": "?time=2026-01-31T12:00:00Z",
+}
+
+
+def fill_path(template: str, name: str) -> str:
+    """Return a path of a template, in which a stream is `name/s` and everything else `name`."""
+    path = template.replace("{path}", name + "/s").replace("{session}", "999999999")
+    return path.replace("{id}", name).replace("{name}", name)
 
 
 def sweep(recorder, document, query="", **extra):
@@ -96,7 +113,7 @@ def sweep(recorder, document, query="", **extra):
         if query and method == "OPTIONS":
             continue  # a preflight ignores the query
         id_ = operation.get("operationId", "")
-        path = template.replace("{path}", "sweep/s").replace("{id}", "sweep").replace("{name}", "sweep")
+        path = fill_path(template, "sweep")
         options = dict(BODIES.get(id_, {}))
         options["headers"] = [*options.get("headers", {}).items(), *extra.get("headers", [])]
         joined = QUERIES.get(id_, "") + ("&" if query and id_ in QUERIES else "?" if query else "") + query
@@ -206,11 +223,22 @@ def run_streams(servers: Servers) -> Run:
     ask("GET", "/v1/stream/trimmed", 410, params={"offset": START})
     ask("PUT", "/v1/stream/t2", 410, headers={"stream-forked-from": "/v1/stream/trimmed", "stream-fork-offset": START})
 
-    # Sets and lists
+    # Lists
     listed = {"prefix": "p", "after": "a", "limit": "1"}
     ask("GET", "/v1/streams", 200, params=listed)
+    ask("GET", "/v1/streams", 200, params={"search": "LAIN"})
     ask("GET", "/v1/streams", 200)
     ask("GET", "/v1/streams", 400, params={"limit": "0"})
+
+    # Times
+    found = "/v1/stream-offset/"
+    ask("GET", found + "plain", 200, params={"time": "1990-01-01T00:00:00Z"})
+    ask("GET", found + "plain", 200, params={"time": "2999-01-01T00:00:00Z"})
+    ask("GET", found + "plain", 400, params={"time": "now"})
+    ask("GET", found + "missing", 404, params={"time": "1990-01-01T00:00:00Z"})
+    ask("GET", found + "messages", 410, params={"time": "1990-01-01T00:00:00Z"})
+
+    # Sets
     members = {"live": "sse", "stream": ["plain", "closed"]}
     first = recorder.follow("/v1/stream-set", 2, params=members | {"offset": "-1"})
     recorder.follow("/v1/stream-set", 1, params={"live": "sse", "stream": ["plain", "large"], "resume": first[0].id})
@@ -244,6 +272,10 @@ def run_partitions_snapshots_and_pruning(servers: Servers) -> Run:
     beyond = "0000000000000000_0000000000099999"
     ask("GET", room, 400, params={"offset": beyond})
     ask("HEAD", room, 400, params={"offset": beyond})
+
+    ask("GET", "/v1/partitions", 200, params={"prefix": "r", "after": "a", "limit": "1"})
+    ask("GET", "/v1/partitions", 200)
+    ask("GET", "/v1/partitions", 400, params={"limit": "0"})
 
     # Their snapshots
     snapshot = "/v1/snapshot/room"
@@ -287,6 +319,36 @@ def run_partitions_snapshots_and_pruning(servers: Servers) -> Run:
     ask("POST", "/v1/prune", 404, json={"streams": {"missing": START}})
     ask("POST", "/v1/prune", 410, json={"streams": {"s": START}})
     ask("POST", "/v1/prune", 413, json={"floors": {"x" * 3000: 1}})
+    return recorder, read_document(recorder)
+
+
+def run_jobs(servers: Servers) -> Run:
+    recorder = servers.record()
+    ask = recorder.request
+    ask("GET", "/v1/jobs", 200)
+    ask("POST", "/v1/jobs", 204, json=ROUND)
+    facts = {"rows": 5, "bytes": 6, "position": 1, "lag": 1, "faults": 2, "error": "broken", "details": {"files": 3}}
+    ask("POST", "/v1/jobs", 204, json=ROUND | {"name": "b"} | facts)
+    ask("GET", "/v1/jobs", 200)
+    ask("POST", "/v1/jobs", 400, json=ROUND | {"round": -1})
+    ask("POST", "/v1/jobs", 413, json=ROUND | {"error": "x" * limits.JOB_REPORT_BYTES_MAX})
+    ask("POST", "/v1/stream/_mainstem/jobs", 204, headers=CLOSE)
+    ask("POST", "/v1/jobs", 409, json=ROUND | {"name": "c"})
+    return recorder, read_document(recorder)
+
+
+def run_callers_and_sessions(servers: Servers) -> Run:
+    recorder = servers.record()
+    ask = recorder.request
+    assert ask("GET", "/v1/whoami", 200).json()["admin"]
+    url = str(recorder.client.base_url).rstrip("/")
+    with connect_websocket(url.replace("http", "ws") + "/v1/sync") as socket:
+        (session,) = ask("GET", "/v1/sessions", 200, params={"after": "0", "limit": "1"}).json()["sessions"]
+        ask("DELETE", f"/v1/sessions/{session['session']}", 204)
+        with pytest.raises(ConnectionClosed, match="disconnected by an administrator"):
+            socket.recv(timeout=10)
+    ask("GET", "/v1/sessions", 400, params={"limit": "0"})
+    ask("DELETE", "/v1/sessions/999999999", 404)
     return recorder, read_document(recorder)
 
 
@@ -367,6 +429,29 @@ def run_without_metrics(servers: Servers) -> Run:
     return recorder, read_document(recorder)
 
 
+def operate_subscriptions(ask: Callable[..., Any], claim: str) -> None:
+    """Ask for what operators do; `claim` claims the subscription `pull`, which has pending work."""
+    pull, hook = "/v1/subscriptions/pull", "/v1/subscriptions/hook"
+    ask("GET", pull, 200)
+    ask("GET", hook, 200)
+    ask("GET", f"/v1/subscriptions/{'x' * 257}", 400)
+    ask("GET", "/v1/subscriptions/%ff", 400)
+    ask("GET", "/v1/subscriptions/nobody", 404)
+    ask("POST", f"{pull}/pause", 204)
+    ask("GET", pull, 200)
+    ask("POST", claim, 409, json={"worker": "w"})
+    ask("POST", f"{pull}/resume", 204)
+    ask("POST", f"{pull}/redeliver", 204)
+    ask("POST", f"{pull}/redeliver", 204, json={"stream": "jobs/1", "offset": START})
+    ask("POST", f"{pull}/redeliver", 400, json={"stream": "jobs/1", "offset": "now"})
+    for action in ("pause", "resume", "redeliver"):
+        ask("POST", f"/v1/subscriptions/nobody/{action}", 404)
+        ask("POST", f"/v1/subscriptions/%ff/{action}", 400)
+        ask("POST", f"/v1/subscriptions/{'x' * 257}/{action}", 400)
+        ask("POST", f"{pull}/{action}", 400, headers=TWICE)
+        ask("POST", f"{pull}/{action}", 413, json={"stream": "x" * 3000, "offset": START})
+
+
 def run_subscriptions(servers: Servers) -> Run:
     recorder = servers.record()
     ask = recorder.request
@@ -425,6 +510,7 @@ def run_subscriptions(servers: Servers) -> Run:
     ask("GET", hook, 200)
     ask("GET", "/v1/subscriptions", 200, params={"prefix": "h", "after": "a", "limit": "1"})
     ask("GET", "/v1/subscriptions", 400, params={"limit": "0"})
+    operate_subscriptions(ask, f"{pull}/claim")
 
     ask("GET", "/v1/stream/__ds/jwks.json", 200)
     ask("HEAD", "/v1/stream/__ds/jwks.json", 200)
@@ -460,7 +546,7 @@ def run_every_path_answers_a_preflight_and_refuses_other_methods(servers: Server
     document = read_document(recorder)
     any_method = {"/healthz", "/readyz"}
     for template, item in document["paths"].items():
-        path = template.replace("{path}", "s").replace("{id}", "i").replace("{name}", "n")
+        path = fill_path(template, "n")
         if "options" in item:
             recorder.request("OPTIONS", path, 204)
         for method in {"GET", "HEAD", "PUT", "POST", "DELETE", "PATCH"} - {name.upper() for name in item}:
@@ -545,6 +631,8 @@ def run_faults_are_injected(servers: Servers) -> Run:
 SCENARIOS: tuple[Callable[[Servers], Run], ...] = (
     run_streams,
     run_partitions_snapshots_and_pruning,
+    run_jobs,
+    run_callers_and_sessions,
     run_the_log,
     run_without_metrics,
     run_subscriptions,

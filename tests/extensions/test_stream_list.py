@@ -1,5 +1,7 @@
 """`GET /v1/streams?prefix=&after=&limit=`: the existing streams, sorted by path, in pages."""
 
+from urllib.parse import quote
+
 import pytest
 
 from mainstem import limits
@@ -169,6 +171,7 @@ def test_the_default_page_and_the_largest_page_are_limited(start_thread, connect
         "limit=1&limit=2",
         "prefix=a&prefix=b",
         "after=a&after=b",
+        "search=a&search=b",
         "x=" + "y" * 20_000,
     ],
 )
@@ -180,3 +183,56 @@ def test_invalid_parameters_get_400(client, query):
 def test_the_list_is_read_only(client):
     for method in ("POST", "PUT", "DELETE"):
         assert client.request(method, "/v1/streams").status_code in {404, 405}
+
+
+def search_all(client, search, **params):
+    """Return what a search finds in all pages, and the number of pages."""
+    found, after, pages = [], "", 0
+    while after is not None:
+        page = client.get("/v1/streams", params=params | {"search": search, "after": after})
+        found += names(page)
+        after = page.json()["next"]
+        pages += 1
+    return found, pages
+
+
+@pytest.mark.parametrize(
+    ("search", "expected"),
+    [
+        ("chat", ["Chat/1", "chat/2", "x/CHAT"]),
+        ("CHAT", ["Chat/1", "chat/2", "x/CHAT"]),
+        ("hAt/", ["Chat/1", "chat/2"]),
+        ("straße", ["STRASSE", "straße"]),
+        ("É", ["é"]),
+        ("%", ["a%b"]),
+        ("_", ["a_b"]),
+        ("*", []),
+        ("<script>", ["<script>"]),
+        ("nowhere", []),
+    ],
+)
+def test_a_search_finds_any_part_of_a_path_and_ignores_case(client, path, search, expected):
+    for name in ("Chat/1", "chat/2", "x/CHAT", "STRASSE", "straße", "é", "a%b", "a_b", "<script>", "other"):
+        client.put(ROOT + path + "/" + quote(name), headers=TEXT)
+    found, pages = search_all(client, search, prefix=path + "/")
+    assert sorted(found) == sorted(f"{path}/{name}" for name in expected)
+    assert pages == 1
+
+
+def test_an_empty_search_finds_everything(client, path):
+    create(client, path + "/a", path + "/b")
+    assert search_all(client, "", prefix=path) == ([path + "/a", path + "/b"], 1)
+
+
+def test_a_search_looks_at_a_bounded_number_of_streams_per_request(start_thread, connect_to, monkeypatch):
+    monkeypatch.setattr(limits, "SEARCHED_STREAMS_MAX", 4)
+    monkeypatch.setattr(limits, "SCAN_PAGE", 3)
+    client = connect_to(start_thread())
+    create(client, *(f"a/{number}" for number in range(10)), "b/needle", "c/needle")
+    client.delete(ROOT + "a/9")
+    first = client.get("/v1/streams", params={"search": "needle"})
+    assert (names(first), first.json()["next"]) == ([], "a/3")
+    assert search_all(client, "needle") == (["b/needle", "c/needle"], 3)
+    assert search_all(client, "needle", limit=1)[0] == ["b/needle", "c/needle"]
+    assert search_all(client, "a/", limit=2)[0] == [f"a/{number}" for number in range(9)]
+    assert names(client.get("/v1/streams")) == [*(f"a/{number}" for number in range(9)), "b/needle", "c/needle"]

@@ -35,9 +35,13 @@ COMMANDS = [
     ("POST", "/v1/prune"),
     ("POST", "/v1/stream/__ds/keys/rotate"),
     ("PUT", "/v1/snapshot/p"),
+    ("POST", "/v1/jobs"),
+    ("GET", "/v1/jobs"),
     ("GET", "/v1/log"),
     ("GET", "/v1/log/head"),
     ("GET", "/v1/subscriptions"),
+    ("GET", "/v1/subscriptions/s"),
+    ("POST", "/v1/subscriptions/s/pause"),
 ]
 
 

@@ -12,21 +12,26 @@ ROOT = Path(__file__).parents[2]
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "TRACE")
 CODES = {
     400: {"bad_request", "invalid_query", "invalid_path"},
-    404: {"not_found", "stream_not_found"},
+    404: {"not_found", "stream_not_found", "subscription_not_found"},
     405: {"method_not_allowed"},
 }
 NOWHERE = (404,) * 7
 READS = (200, 200, 405, 405, 405, 405, 405)
+LISTED = (200, 404, 404, 404, 404, 404, 404)
 LOG_READ = (200, 405, 405, 405, 405, 405, 405)
 
 STATUSES = {
     "/": NOWHERE,
     "/v1": NOWHERE,
     "/v1/nothing": NOWHERE,
-    "/v1/streams": (200, 404, 404, 404, 404, 404, 404),
+    "/v1/streams": LISTED,
     "/v1/streams/": NOWHERE,
-    "/v1/subscriptions": (200, 404, 404, 404, 404, 404, 404),
+    "/v1/subscriptions": LISTED,
     "/v1/subscriptions/": NOWHERE,
+    "/v1/subscriptions/s": (404, 405, 405, 405, 405, 405, 405),
+    "/v1/subscriptions/s/": NOWHERE,
+    "/v1/subscriptions/s/pause": (405, 405, 404, 405, 405, 405, 405),
+    "/v1/subscriptions/s/stop": NOWHERE,
     "/v1/stream-set": (400, 404, 404, 404, 404, 404, 404),
     "/v1/stream-set/": NOWHERE,
     "/v1/stream-snapshot": NOWHERE,
@@ -37,11 +42,19 @@ STATUSES = {
     "/v1/partition/p": READS,
     "/v1/partition/p/q": READS,
     "/v1/partition/%zz": (400, 400, 405, 405, 405, 405, 405),
+    "/v1/partitions": LISTED,
+    "/v1/whoami": LOG_READ,
+    "/v1/sessions": LOG_READ,
+    "/v1/sessions/": (405, 405, 405, 405, 404, 405, 405),
+    "/v1/sessions/5": (405, 405, 405, 405, 404, 405, 405),
+    "/v1/stream-offset/s?time=2026-01-01T00:00:00Z": (404, 405, 405, 405, 405, 405, 405),
     "/v1/snapshot": NOWHERE,
     "/v1/snapshot/": (400, 400, 405, 400, 405, 405, 405),
     "/v1/snapshot/p": (404, 404, 405, 400, 405, 405, 405),
     "/v1/prune": (405, 405, 400, 405, 405, 405, 405),
     "/v1/prune/": NOWHERE,
+    "/v1/jobs": (200, 405, 400, 405, 405, 405, 405),
+    "/v1/jobs/": NOWHERE,
     "/v1/log": LOG_READ,
     "/v1/%6Cog": LOG_READ,
     "/v1/logs": NOWHERE,

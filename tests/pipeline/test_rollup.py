@@ -101,6 +101,15 @@ def test_rounds_continue_where_the_last_one_ended_and_do_not_count_their_own_out
     assert done.rows >= 30
 
 
+def test_reports_of_jobs_are_not_counted(log, context):
+    report = {"job": "audit", "name": "x", "started_at": "2026-05-01T00:00:00Z", "duration_s": 1.0}
+    log.http.post("/v1/jobs", json=report).raise_for_status()
+    log.append("a", [{"started_at": "2026-05-01T00:00:30Z"}, {"started_at": "2026-05-01T01:00:00Z"}])
+    assert len(log.rows(stream="_mainstem/jobs")) == 1
+    roll(context, by=("stream",), time="started_at")
+    assert [(row["stream"], row["messages"]) for row in log.read("rolled")] == [("a", 1)]
+
+
 def test_a_run_that_died_while_its_first_batch_was_planned_can_be_repeated(log, context):
     """Spark writes its plan under a temporary name first, and dies before it renames the file."""
     log.append("a", messages(0, 30))

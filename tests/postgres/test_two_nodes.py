@@ -34,6 +34,20 @@ def pair(start_nodes, browse):
     return browse(one), browse(two)
 
 
+# Jobs
+
+
+def test_both_nodes_know_the_last_round_of_a_job_at_once(pair):
+    one, two = pair
+    told = {"job": "audit", "name": "a", "started_at": "2026-05-01T00:00:00Z", "duration_s": 1.5}
+    for number in range(10):
+        writer, reader = (one, two) if number % 2 else (two, one)
+        assert writer.post("/v1/jobs", json=told | {"round": number, "rows": number}).status_code == 204
+        assert [found["round"] for found in reader.get("/v1/jobs").json()["jobs"]] == [number]
+    found = one.get("/v1/stream/_mainstem/jobs").json()
+    assert [round_["round"] for round_ in found] == list(range(10))
+
+
 # Streams
 
 
@@ -271,6 +285,35 @@ def test_a_webhook_is_called_once_whichever_node_the_stream_is_written_on(start_
         eventually(lambda n=number: Subscriber(two, "hook").describe()["generation"] == n + 1)
     time.sleep(1.0)  # a second node would have called it by now
     assert receiver.calls.empty()
+
+
+def test_an_operator_may_use_any_node_to_pause_and_redeliver(start_nodes, browse, receiver):
+    nodes = start_nodes(2, "--allow-local-webhooks")
+    leader = find_leader(nodes)
+    client = browse(next(node for node in nodes if node is not leader))
+    paused, other = Subscriber(client, "paused"), Subscriber(client, "other")
+    witness = Receiver(lambda call: DONE)
+    try:
+        paused.listen(receiver.url, pattern="in/*")
+        other.listen(witness.url, pattern="in/*")
+        paused.control("pause")
+        tail = client.put("/v1/stream/in/1", headers=TEXT, content=b"data").headers["stream-next-offset"]
+        witness.next()
+        assert receiver.calls.empty()
+        assert Subscriber(browse(leader), "paused").inspect()["status"] == "paused"
+        paused.control("resume")
+        assert receiver.next().streams["in/1"]["tail_offset"] == tail
+        eventually(lambda: paused.acked("in/1") == tail)
+        paused.control("redeliver", stream="in/1", offset="-1")
+        assert receiver.next().wake["generation"] == 2
+        receiver.answer = lambda call: (500, b"")
+        paused.control("redeliver", stream="in/1", offset="-1")
+        receiver.next()
+        eventually(lambda: paused.inspect()["last_error"] is not None)
+        receiver.answer = lambda call: DONE
+        eventually(lambda: paused.inspect()["last_error"] is None)  # the leader retries
+    finally:
+        witness.close()
 
 
 @pytest.mark.slow

@@ -64,6 +64,27 @@ class Subscriber:
     def delete(self) -> httpx2.Response:
         return self.client.delete(self.url)
 
+    # What operators do
+
+    def inspect(self) -> dict[str, Any]:
+        found = self.client.get(f"/v1/subscriptions/{self.name}")
+        assert found.status_code == 200, found.text
+        inspected: dict[str, Any] = found.json()
+        return inspected
+
+    def cursors(self) -> dict[str, dict[str, Any]]:
+        return {stream["path"]: stream for stream in self.inspect()["streams"]}
+
+    def control(self, action: str, **body: Any) -> None:
+        """Pause, resume or redeliver."""
+        reply = self.try_control(action, **body)
+        assert reply.status_code == 204, reply.text
+
+    def try_control(self, action: str, **body: Any) -> httpx2.Response:
+        return self.client.post(f"/v1/subscriptions/{self.name}/{action}", json=body or None)
+
+    # What workers do
+
     def claim(self, worker: str = "ann") -> httpx2.Response:
         return self.client.post(self.url + "/claim", json={"worker": worker})
 

@@ -1,5 +1,6 @@
 """GET /metrics of a real server: who may read it, and whether its numbers are true."""
 
+import logging
 import re
 
 import httpx2
@@ -144,6 +145,16 @@ def test_a_page_of_another_site_may_not_read_metrics(own_server):
     request = head(b"GET", b"/metrics", b"Origin: https://evil.example", b"Connection: close")
     reply = exchange(own_server.address, request)
     assert (reply.status, reply.problem["code"]) == (403, "origin_not_allowed")
+
+
+async def test_warnings_and_errors_of_the_log_are_counted(tmp_path):
+    app = create_app(data=str(tmp_path / "data"))
+    async with app.lifespan():
+        logging.getLogger("mainstem.anything").error("a fault")
+        logging.getLogger("mainstem.anything").info("no fault")
+        assert app.metrics.log_lines.of("error").value == 1
+    logging.getLogger("mainstem.anything").error("after the end")
+    assert app.metrics.log_lines.of("error").value == 1
 
 
 async def test_an_embedded_app_has_metrics_too(tmp_path):

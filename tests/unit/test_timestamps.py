@@ -1,6 +1,6 @@
 import pytest
 
-from mainstem.timestamps import format_time, format_time_exactly
+from mainstem.timestamps import format_seconds, format_time, format_time_exactly, parse_time
 
 
 @pytest.mark.parametrize(
@@ -13,3 +13,64 @@ from mainstem.timestamps import format_time, format_time_exactly
 )
 def test_times_are_in_utc_and_end_with_z(us, text, exact):
     assert (format_time(us), format_time_exactly(us)) == (text, exact)
+
+
+@pytest.mark.parametrize("us", [0, 1, 1_777_636_800_123_456, -1_000_000])
+def test_a_formatted_time_is_parsed_again(us):
+    assert parse_time(format_time_exactly(us)) == us
+
+
+@pytest.mark.parametrize(
+    ("text", "us"),
+    [
+        ("1970-01-01T00:00:01Z", 1_000_000),
+        ("1970-01-01t00:00:01.5z", 1_500_000),
+        ("1970-01-01T01:00:01+01:00", 1_000_000),
+        ("1969-12-31T23:00:00-01:00", 0),
+        ("1970-01-01T00:00:00.0000019Z", 1),
+        ("0001-01-01T00:00:00+23:59", -62_135_683_140_000_000),
+    ],
+)
+def test_a_time_may_have_a_fraction_and_a_zone(text, us):
+    assert parse_time(text) == us
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "now",
+        "0",
+        "1777636800",
+        "2026-05-01",
+        "2026-05-01T12:00:00",
+        "2026-05-01T12:00Z",
+        "2026-05-01 12:00:00Z",
+        "2026-05-01T12:00:00 02:00",
+        "2026-W18-5T12:00:00Z",
+        "2026-13-01T12:00:00Z",
+        "2026-02-30T12:00:00Z",
+        "2026-05-01T25:00:00Z",
+        "0000-05-01T12:00:00Z",
+        "9999-12-31T23:59:59-24:00",
+        "\u0662026-05-01T12:00:00Z",
+        "2026-05-01T12:00:00Z\n",
+        "2026-05-01T12:00:00Z" + "0" * 10_000,
+    ],
+)
+def test_anything_but_an_rfc_3339_time_is_refused(text):
+    with pytest.raises(ValueError):
+        parse_time(text)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "1970-01-01T00:00:00.000Z"),
+        (1_777_636_800.5, "2026-05-01T12:00:00.500Z"),
+        (1e18, "9999-12-31T23:59:59.000Z"),
+        (float("inf"), "9999-12-31T23:59:59.000Z"),
+    ],
+)
+def test_the_expiry_of_a_token_is_formatted_however_late_it_is(seconds, text):
+    assert format_seconds(seconds) == text

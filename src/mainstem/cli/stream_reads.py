@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Iterable
 from contextlib import ExitStack
 from itertools import islice
+from urllib.parse import quote
 
 import click
 
@@ -17,8 +18,10 @@ from mainstem.cli.live_output import until_interrupted
 from mainstem.cli.messages import Message, Splitter, position, split_lines, step_back
 from mainstem.cli.stream import STREAM_PATH
 from mainstem.cli.terminal import IncrementalEscaper, show
+from mainstem.cli.times import TIME
 from mainstem.client import Batch, Streams
 from mainstem.streams.rules.content_types import is_json
+from mainstem.timestamps import format_time_exactly
 
 LETTERS = {"o": "the offset after it", "v": "the message", "p": "the path", "n": "its number"}
 
@@ -79,22 +82,32 @@ class Printer:
 
 @click.command()
 @click.argument("path", type=STREAM_PATH)
-@click.option("--offset", default="-1", show_default=True, help="Start at this offset; -1 is the beginning.")
+@click.option("--offset", help="Start at this offset; -1 is the beginning.  [default: -1]")
+@click.option("--since", type=TIME, help="Start with what was committed at this time or later.")
 @click.option(
     "-n", "--number", metavar="N", type=click.IntRange(min=1), help="Print only the first N JSON messages or lines."
 )
 @format_option
 @options.server
 def read(
-    path: str, offset: str, number: int | None, form: output.Format | None, address: Address, as_json: bool
+    path: str,
+    offset: str | None,
+    since: int | None,
+    number: int | None,
+    form: output.Format | None,
+    address: Address,
+    as_json: bool,
 ) -> None:
     """Print the contents of the stream PATH.
 
     Each message of a JSON stream is printed on its own line. Other streams are printed unchanged, or line by line with
     a format.
     """
+    if offset is not None and since is not None:
+        raise click.UsageError("give --offset or --since, not both")
     with connect(address) as streams:
         end = position(streams.head(path).next_offset)
+        offset = (offset or "-1") if since is None else find_time(streams, path, since)
     printer = Printer(path, form, as_json)
     with ExitStack() as stack:
         shown = progress.is_visible() and not sys.stdout.isatty()
@@ -107,6 +120,12 @@ def read(
             at = position(batch.offset)
             advance((at or 0) - start, None if end is None or at is None else max(end, at) - start)
         printer.end()
+
+
+def find_time(streams: Streams, path: str, since_us: int) -> str:
+    """Return the offset of the first append that was committed at a time or later."""
+    target, query = f"/v1/stream-offset/{quote(path)}", {"time": format_time_exactly(since_us)}
+    return str(streams.request("GET", target, params=query).json()["offset"])
 
 
 @click.command()

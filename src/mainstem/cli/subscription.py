@@ -1,4 +1,4 @@
-"""`mainstem subscription`: manage subscriptions, and do the work of a pull-wake worker."""
+"""`mainstem subscription`: manage and operate subscriptions, and do the work of a pull-wake worker."""
 
 import os
 import socket
@@ -149,6 +149,91 @@ def get(name: str, address: Address, as_json: bool) -> None:
     if links:
         rows = [(link["path"], link["link_type"], output.show(link["acked_offset"])) for link in links]
         output.write_table(("STREAM", "LINK", "ACKNOWLEDGED"), rows)
+
+
+def operate(
+    address: Address, method: str, name: str, action: str = "", body: Any = None, *, safe: bool | None = None
+) -> "Response":
+    """Send a request for operators, which needs the admin claim if the server requires tokens."""
+    content = b"" if body is None else msgspec.json.encode(body)
+    with connect(address) as streams:
+        return streams.request(method, f"/v1/{target(name, action)}", body=content, safe=safe)
+
+
+@subscription.command()
+@click.argument("name")
+@options.server
+def show(name: str, address: Address, as_json: bool) -> None:
+    """Show the wake, lease, retries and latest failure of the subscription NAME, and the lag of each stream.
+
+    If the server requires tokens, this needs one with the admin claim.
+    """
+    found = operate(address, "GET", name).json()
+    if as_json:
+        output.write_json(found)
+        return
+    cursors, truncated = found.pop("streams"), found.pop("streams_truncated")
+    output.write_facts(found, as_json=False)
+    if cursors:
+        rows = [
+            (
+                cursor["path"],
+                cursor["type"],
+                cursor["acked_offset"],
+                output.show(cursor["next_offset"]),
+                output.format_bytes(cursor["lag_bytes"]),
+            )
+            for cursor in cursors
+        ]
+        output.write_table(("STREAM", "LINK", "ACKNOWLEDGED", "END", "LAG"), rows, right=("LAG",))
+    if truncated:
+        output.write_line("there may be more streams: those with new data are shown first")
+
+
+@subscription.command()
+@click.argument("name")
+@options.server
+def pause(name: str, address: Address, as_json: bool) -> None:
+    """Send no wakes of the subscription NAME until it is resumed.
+
+    A worker that holds the lease may finish. If the server requires tokens, this needs one with the admin claim.
+    """
+    operate(address, "POST", name, "/pause", safe=True)
+    output.write_result({"subscription_id": name, "paused": True}, f"paused {name}", as_json)
+
+
+@subscription.command()
+@click.argument("name")
+@options.server
+def resume(name: str, address: Address, as_json: bool) -> None:
+    """Send wakes of the subscription NAME again.
+
+    If the server requires tokens, this needs one with the admin claim.
+    """
+    operate(address, "POST", name, "/resume", safe=True)
+    output.write_result({"subscription_id": name, "paused": False}, f"resumed {name}", as_json)
+
+
+@subscription.command()
+@click.argument("name")
+@click.option(
+    "--from",
+    "start",
+    nargs=2,
+    metavar="PATH OFFSET",
+    help="First move the acknowledged offset of this stream back; -1 is its beginning.",
+)
+@options.server
+def redeliver(name: str, start: tuple[str, str] | None, address: Address, as_json: bool) -> None:
+    """End the current wake of the subscription NAME, and deliver again what was not acknowledged.
+
+    This also ends the wait for the next attempt of a webhook. If the server requires tokens, it needs one with the
+    admin claim.
+    """
+    body = None if start is None else {"stream": start[0], "offset": start[1]}
+    operate(address, "POST", name, "/redeliver", body)
+    facts = {"subscription_id": name, "redelivered": True}
+    output.write_result(facts, f"{name} is delivered again from its acknowledged offsets", as_json)
 
 
 @subscription.command()

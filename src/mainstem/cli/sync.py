@@ -1,4 +1,4 @@
-"""`mainstem sync`: submit and read events over the sync protocol."""
+"""`mainstem sync`: submit and read events over the sync protocol, and list partitions."""
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -212,6 +212,58 @@ def tail(
     with until_interrupted(), Session(address, client_id) as session:
         for page in session.events(_require_partitions(partitions), session.head if since is None else since):
             show(page)
+
+
+@sync.command("ls")
+@click.argument("prefix", default="")
+@click.option("-l", "--long", is_flag=True, help="Show the end, the floor and the snapshot too.")
+@click.option("-n", "--limit", metavar="N", type=click.IntRange(min=1), help="List at most this many.")
+@options.server
+def list_(prefix: str, long: bool, limit: int | None, address: Address, as_json: bool) -> None:
+    """List the partitions whose names begin with PREFIX.
+
+    If the server requires tokens, it lists those that the token allows.
+    """
+    empty = True
+    for page in _list_pages(address, prefix, limit):
+        empty = False
+        if as_json:
+            for found in page:
+                output.write_json(found)
+        elif long:
+            output.write_table(HEADINGS, [_row(found) for found in page], right=HEADINGS[1:])
+        else:
+            for found in page:
+                output.write_line(found["partition"])
+    if empty and not as_json:
+        which = f"no partitions begin with {prefix!r}" if prefix else "no partitions"
+        output.note_empty(f"{which}: submit an event with `mainstem sync submit -p NAME`")
+
+
+HEADINGS = ("PARTITION", "END", "FLOOR", "SNAPSHOT")
+
+
+def _list_pages(address: Address, prefix: str, limit: int | None) -> Iterator[list[dict[str, Any]]]:
+    """Yield the pages of the list that are not empty, up to `limit` partitions in all."""
+    from mainstem.cli.clients import connect
+
+    left, after = limit, ""
+    with connect(address) as streams:
+        while left is None or left:
+            size = limits.LISTED_STREAMS_MAX if left is None else min(left, limits.LISTED_STREAMS_MAX)
+            query = {"prefix": prefix, "after": after, "limit": str(size)}
+            page = streams.request("GET", "/v1/partitions", params=query).json()
+            if page["partitions"]:
+                yield page["partitions"]
+            if page["next"] is None:
+                return
+            after = page["next"]
+            left = None if left is None else left - len(page["partitions"])
+
+
+def _row(found: dict[str, Any]) -> list[str]:
+    facts = (found["last_committed_id"], found["floor"] or None, found["snapshot_committed_id"])
+    return [found["partition"], *map(output.show, facts)]
 
 
 def _require_partitions(partitions: tuple[str, ...]) -> tuple[str, ...]:

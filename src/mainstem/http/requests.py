@@ -100,7 +100,7 @@ QUERY_REMEMBERED_BYTES: Final = 128
 _split_known_query = lru_cache(maxsize=1024)(_split_query)
 
 
-SINGLE_PARAMETERS: Final = frozenset(["offset", "live", "cursor", "tail", "prefix", "after", "limit"])
+SINGLE_PARAMETERS: Final = frozenset(["offset", "live", "cursor", "tail", "prefix", "after", "limit", "search", "time"])
 
 
 def read_query(scope: Scope) -> dict[str, str]:

@@ -21,3 +21,4 @@ class SpaceNumber(IntEnum):
     SNAPSHOTS = 10
     PRUNED = 11
     STREAM_SNAPSHOTS = 12
+    JOBS = 13

@@ -126,13 +126,17 @@ class Metrics:
             "mainstem_webhook_attempts_total", "Calls of webhooks, by outcome.", "outcome"
         )
         self.webhook_seconds = self._histogram(
-            "mainstem_webhook_duration_seconds", "How long webhooks took to reply.", REQUEST_SECONDS
+            "mainstem_webhook_duration_seconds", "How long webhooks that answered took to do so.", REQUEST_SECONDS
         )
         self.oldest_wake_seconds = self._gauge(
             "mainstem_subscription_oldest_wake_seconds", "Age of the oldest wake that is not acknowledged."
         )
-        self.subscription_lag = self._gauge(
-            "mainstem_subscription_pending", "Subscriptions with data that was not acknowledged yet."
+        self.subscriptions_behind = self._gauge(
+            "mainstem_subscriptions_behind", "Subscriptions with data that was not acknowledged yet."
+        )
+        self.subscription_lag_bytes = self._gauge(
+            "mainstem_subscription_lag_bytes",
+            "Bytes that all subscriptions together have not acknowledged, measured at most every ten seconds.",
         )
 
         # The log over HTTP

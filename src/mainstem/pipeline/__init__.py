@@ -6,8 +6,9 @@ from mainstem.pipeline.spark.session import session
 
 if TYPE_CHECKING:
     from mainstem.pipeline.lake.archive_table import read_archive
+    from mainstem.pipeline.spark.query_reporter import report_queries
 
-__all__ = ["read_archive", "session"]
+__all__ = ["read_archive", "report_queries", "session"]
 
 
 def __getattr__(name: str) -> Any:
@@ -16,4 +17,8 @@ def __getattr__(name: str) -> Any:
         from mainstem.pipeline.lake.archive_table import read_archive
 
         return read_archive
+    if name == "report_queries":
+        from mainstem.pipeline.spark.query_reporter import report_queries
+
+        return report_queries
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -65,10 +65,18 @@ class Reply:
 class HttpClient:
     """One connection, opened when it is needed and reopened after it broke. It may send a request more than once."""
 
-    def __init__(self, server: ServerOptions, on_wait: Callable[[str], None] | None = None) -> None:
-        """Call `on_wait` once per request that has to wait for the server, with a message for people."""
+    def __init__(
+        self,
+        server: ServerOptions,
+        on_wait: Callable[[str], None] | None = None,
+        *,
+        timeout_s: float = limits.PIPELINE_WAIT_S_MAX,
+    ) -> None:
+        """Call `on_wait` once per request that has to wait for the server, with a message for people. `timeout_s` is
+        how long each attempt may wait."""
         self.server = server
         self._on_wait = on_wait
+        self._timeout_s = timeout_s
         try:
             parts = urlsplit(server.url)
             self._host, self._port = parts.hostname or "", parts.port
@@ -180,7 +188,7 @@ class HttpClient:
     def _connect(self) -> http.client.HTTPConnection:
         if self._connection is None:
             kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
-            self._connection = kind(self._host, self._port, timeout=limits.PIPELINE_WAIT_S_MAX)
+            self._connection = kind(self._host, self._port, timeout=self._timeout_s)
         return self._connection
 
     def _check_refusal(self, reply: Reply, method: str, path: str) -> str:

@@ -28,28 +28,34 @@ from mainstem.server.endpoints.append import plan_append
 from mainstem.server.endpoints.console import Console
 from mainstem.server.endpoints.descriptions import Descriptions
 from mainstem.server.endpoints.health import Health
+from mainstem.server.endpoints.jobs import Jobs
 from mainstem.server.endpoints.metrics import MetricsHttp
+from mainstem.server.endpoints.partition_list import PartitionList
 from mainstem.server.endpoints.partitions import PartitionsHttp
 from mainstem.server.endpoints.reads import plan_read
+from mainstem.server.endpoints.sessions import Sessions
+from mainstem.server.endpoints.stream_offsets import StreamOffsets
 from mainstem.server.endpoints.stream_snapshots import StreamSnapshots
+from mainstem.server.endpoints.whoami import Whoami
 from mainstem.server.log_api.http import LogHttp
 from mainstem.server.origins import READ_ONLY, open_origins
 from mainstem.server.proxies import open_proxies
 from mainstem.server.routes import ADMIN_PATHS, SYNC, SYNC_CORE, Endpoints, find_route
 from mainstem.server.settings import Settings, SettingsKeywords, make_settings
 from mainstem.server.telemetry.access_log import AccessLog
-from mainstem.server.telemetry.process import measure_process, sample_loop_lag
+from mainstem.server.telemetry.process import LogCounter, measure_process, sample_loop_lag
 from mainstem.server.telemetry.requests import RequestObserver
 from mainstem.server.telemetry.route_names import name_route
 from mainstem.shares import Share, Shares
 from mainstem.streams.http.handler import StreamsHttp
 from mainstem.streams.http.headers import CatchUp
-from mainstem.streams.http.listing import StreamsListing, SubscriptionsListing
+from mainstem.streams.http.listing import StreamsListing
 from mainstem.streams.reading.reader import Streams
 from mainstem.streams.reading.sets import StreamSets
 from mainstem.streams.reaper import Reaper
 from mainstem.streams.rules.paths import Mount, parse_path
 from mainstem.streams.states import stream_key
+from mainstem.streams.subscriptions.admin_http import SubscriptionsAdmin
 from mainstem.streams.subscriptions.dispatcher import Dispatcher
 from mainstem.streams.subscriptions.http import ControlHttp
 from mainstem.streams.subscriptions.webhook_client import WebhookClient
@@ -202,6 +208,9 @@ class Mainstem:
             measure_process(self.metrics)
             sampler = asyncio.create_task(sample_loop_lag(self.metrics), name="mainstem-loop-lag")
             stack.push_async_callback(cancel, sampler)
+            lines = LogCounter(self.metrics)
+            logging.getLogger("mainstem").addHandler(lines)
+            stack.callback(logging.getLogger("mainstem").removeHandler, lines)
         streams = Streams(log, settings.page_bytes)
         reaper = Reaper(streams)
         reaper.start()
@@ -216,8 +225,18 @@ class Mainstem:
         pruner = Pruner(log)
         pruner.start()
         stack.push_async_callback(pruner.stop)
+        jobs = Jobs(streams)
+        await jobs.start()
+        stack.push_async_callback(jobs.stop)
         log_http = LogHttp(log)
         stack.push_async_callback(log_http.stop)
+        sync = SyncSocket(
+            hub,
+            self._identify,
+            validate=self.validate or choose_validator(settings),
+            implicit_subscriptions=settings.implicit_subscriptions,
+            uuids_only=settings.sync_ids == "uuid",
+        )
         return Endpoints(
             streams=StreamsHttp(
                 streams,
@@ -228,24 +247,23 @@ class Mainstem:
                 allow_active_content=settings.allow_active_content,
             ),
             streams_listing=StreamsListing(streams),
-            subscriptions_listing=SubscriptionsListing(streams),
+            subscriptions=SubscriptionsAdmin(dispatcher),
             stream_sets=StreamSets(streams),
             stream_snapshots=StreamSnapshots(streams),
+            stream_offsets=StreamOffsets(streams),
+            partition_list=PartitionList(log.store),
             partitions=PartitionsHttp(
                 hub, pruner, streams, long_poll_ms=settings.long_poll_ms, page_bytes=settings.page_bytes
             ),
+            jobs=jobs,
+            sessions=Sessions(sync),
+            whoami=Whoami(authenticates=self.gate is not None and self.gate.authenticator is not None),
             log=log_http,
-            metrics=MetricsHttp(self.metrics, log, settings.metrics),
+            metrics=MetricsHttp(self.metrics, log, dispatcher, settings.metrics),
             health=Health(self.store, self.live),
             descriptions=Descriptions(self._describe_http, self._describe_sync),
             console=Console(settings, lambda: self.store.head, enabled=self._has_console),
-            sync=SyncSocket(
-                hub,
-                self._identify,
-                validate=self.validate or choose_validator(settings),
-                implicit_subscriptions=settings.implicit_subscriptions,
-                uuids_only=settings.sync_ids == "uuid",
-            ),
+            sync=sync,
         )
 
     def _open_observer(self) -> RequestObserver | None:

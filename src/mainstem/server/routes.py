@@ -7,13 +7,19 @@ from mainstem.http.asgi import Receive, Scope, Send
 from mainstem.server.endpoints.console import FRONT_PATH, Console
 from mainstem.server.endpoints.descriptions import Descriptions
 from mainstem.server.endpoints.health import Health
+from mainstem.server.endpoints.jobs import Jobs
 from mainstem.server.endpoints.metrics import MetricsHttp
+from mainstem.server.endpoints.partition_list import PartitionList
 from mainstem.server.endpoints.partitions import PartitionsHttp
+from mainstem.server.endpoints.sessions import Sessions
+from mainstem.server.endpoints.stream_offsets import StreamOffsets
 from mainstem.server.endpoints.stream_snapshots import StreamSnapshots
+from mainstem.server.endpoints.whoami import Whoami
 from mainstem.server.log_api.http import LogHttp
 from mainstem.streams.http.handler import StreamsHttp
-from mainstem.streams.http.listing import StreamsListing, SubscriptionsListing
+from mainstem.streams.http.listing import StreamsListing
 from mainstem.streams.reading.sets import StreamSets
+from mainstem.streams.subscriptions.admin_http import SubscriptionsAdmin
 from mainstem.sync.websocket import SyncSocket
 
 Endpoint = Callable[[Scope, Receive, Send], Awaitable[None]]
@@ -24,10 +30,15 @@ class Endpoints(NamedTuple):
 
     streams: StreamsHttp
     streams_listing: StreamsListing
-    subscriptions_listing: SubscriptionsListing
+    subscriptions: SubscriptionsAdmin
     stream_sets: StreamSets
     stream_snapshots: StreamSnapshots
+    stream_offsets: StreamOffsets
+    partition_list: PartitionList
     partitions: PartitionsHttp
+    jobs: Jobs
+    sessions: Sessions
+    whoami: Whoami
     log: LogHttp
     metrics: MetricsHttp
     health: Health
@@ -54,12 +65,19 @@ GET: Final = frozenset(["GET"])
 
 ROUTES: Final = (
     Route(b"/v1/streams", lambda endpoints: endpoints.streams_listing, GET),
-    Route(b"/v1/subscriptions", lambda endpoints: endpoints.subscriptions_listing, GET, admin=True),
+    Route(b"/v1/subscriptions", lambda endpoints: endpoints.subscriptions.list, GET, admin=True),
+    Route(b"/v1/subscriptions/", lambda endpoints: endpoints.subscriptions.manage, admin=True),
     Route(b"/v1/stream-set", lambda endpoints: endpoints.stream_sets, GET),
     Route(b"/v1/stream-snapshot/", lambda endpoints: endpoints.stream_snapshots),
+    Route(b"/v1/stream-offset/", lambda endpoints: endpoints.stream_offsets),
+    Route(b"/v1/partitions", lambda endpoints: endpoints.partition_list, GET),
     Route(b"/v1/partition/", lambda endpoints: endpoints.partitions.read),
     Route(b"/v1/snapshot/", lambda endpoints: endpoints.partitions.snapshot),
     Route(b"/v1/prune", lambda endpoints: endpoints.partitions.prune),
+    Route(b"/v1/jobs", lambda endpoints: endpoints.jobs, admin=True),
+    Route(b"/v1/sessions", lambda endpoints: endpoints.sessions.list, admin=True),
+    Route(b"/v1/sessions/", lambda endpoints: endpoints.sessions.disconnect, admin=True),
+    Route(b"/v1/whoami", lambda endpoints: endpoints.whoami),
     Route(b"/v1/log", lambda endpoints: endpoints.log.read, admin=True),
     Route(b"/v1/log/head", lambda endpoints: endpoints.log.read_head, admin=True),
     Route(b"/v1/log/bounds", lambda endpoints: endpoints.log.read_bounds, admin=True),

@@ -121,6 +121,18 @@ class StreamSnapshot(msgspec.Struct, frozen=True, gc=False, array_like=True):
     created_at_us: int
 
 
+class JobRound(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The last round that a job has reported."""
+
+    report: bytes
+    """The JSON text, as `GET /v1/jobs` returns it."""
+    reported_at_us: int
+    position: int
+    """The committed id that the job has reached."""
+    clean: bool
+    """Whether the round ended without an error and without faults."""
+
+
 def _expiry(state: StreamState) -> int | None:
     return None if state.deleted or state.soft_deleted else state.expires_at_us
 
@@ -134,6 +146,7 @@ PRODUCERS: Space[ProducerState] = Space(SpaceNumber.PRODUCERS, ProducerState)
 GARBAGE: Space[Garbage] = Space(SpaceNumber.GARBAGE, Garbage)
 RETENTION_CHECKS: Space[RetentionCheck] = Space(SpaceNumber.RETENTION_CHECKS, RetentionCheck, due=_next_check)
 STREAM_SNAPSHOTS: Space[StreamSnapshot] = Space(SpaceNumber.STREAM_SNAPSHOTS, StreamSnapshot, cached=False)
+JOBS: Space[JobRound] = Space(SpaceNumber.JOBS, JobRound)
 
 
 @lru_cache(limits.KEYS_CACHED_MAX)
@@ -158,3 +171,7 @@ def retention_key(path: str) -> Key:
 
 def stream_snapshot_key(path: str) -> Key:
     return Key(STREAM_SNAPSHOTS, path)
+
+
+def job_key(job: str, name: str) -> Key:
+    return Key(JOBS, f"{job}/{name}")

@@ -80,6 +80,7 @@ class SyncConnection:
         *,
         validate: Validator | None,
         options: SessionOptions,
+        address: str | None = None,
     ) -> None:
         self.hub = hub
         self.log = hub.log
@@ -88,6 +89,13 @@ class SyncConnection:
         self.send_queue = send_queue
         self.validate = validate
         self.session = Session(next(connection_numbers), options)
+        self.address = address
+        """Where the client is; behind proxies that the server trusts, the address that they report."""
+        self.connected_at_us = self.log.clock_us()
+        self.submitted = 0
+        """How many drafts were passed to the log."""
+        self.received = 0
+        """How many broadcasts were sent."""
         self.connected = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self.closing: asyncio.Future[Close] = self._loop.create_future()
@@ -209,6 +217,7 @@ class SyncConnection:
         except BaseException:
             quota.release(session.client_id, effect.reply.drafts)
             raise
+        self.submitted += effect.reply.drafts
         session.submitted(effect.reply)
         self._no_replies_waiting.clear()
 
@@ -240,6 +249,7 @@ class SyncConnection:
         """Send a newly committed event, if the session takes it. The hub calls this."""
         if not self.session.takes(record):
             return
+        self.received += 1
         self._broadcasts.value += 1
         if self.send_queue.put(message):
             self.apply(self.session.fell_behind(record.committed_id))
@@ -264,9 +274,10 @@ class SyncConnection:
         records = await self.log.store.read_tagged(
             read.partitions, read.after, read.until, limits.FEED_EVENTS, limits.SEND_QUEUE_BYTES_MAX
         )
-        effects = feed.events_read(read, records)
-        self._broadcasts.value += len([effect for effect in effects if isinstance(effect, Send)])
-        self.apply(effects)
+        broadcasts = feed.events_read(read, records)
+        self.received += len(broadcasts)
+        self._broadcasts.value += len(broadcasts)
+        self.apply(broadcasts)
         return True
 
     # Ending

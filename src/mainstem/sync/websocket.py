@@ -1,6 +1,7 @@
 """The WebSocket endpoint at `/v1/sync`: accepts connections, runs them, and closes them in order."""
 
 import asyncio
+from collections.abc import Collection
 from typing import Any
 
 from mainstem import limits
@@ -31,16 +32,29 @@ class SyncSocket:
         self.options = SessionOptions(implicit_subscriptions, uuids_only)
         self.core_options = SessionOptions(implicit_subscriptions=True, uuids_only=uuids_only)
         self.pages = PageReader(hub.log)
-        self._open: dict[SyncConnection, None] = {}
+        self._open: dict[int, SyncConnection] = {}
+        """By the numbers of their sessions, the oldest first."""
         self._flusher = Flusher()
         metrics = hub.log.metrics
         metrics.sync_sessions.read_with(lambda: len(self._open))
-        metrics.outbox_bytes.read_with(lambda: sum([connection.send_queue.size for connection in self._open]))
+        metrics.outbox_bytes.read_with(lambda: sum([connection.send_queue.size for connection in self._open.values()]))
 
     def release(self) -> None:
         """Close every connection, because the server is shutting down."""
-        for connection in self._open:
+        for connection in self._open.values():
             connection.apply(connection.session.shut_down())
+
+    def connections(self) -> Collection[SyncConnection]:
+        """Return the open connections, the oldest first."""
+        return self._open.values()
+
+    def disconnect(self, number: int) -> bool:
+        """Close the connection with this number for an administrator, and return whether there was one."""
+        connection = self._open.get(number)
+        if connection is None:
+            return False
+        connection.apply(connection.session.expel())
+        return True
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send, *, core: bool) -> None:
         await receive()
@@ -56,8 +70,9 @@ class SyncSocket:
             send_queue,
             validate=self.validate,
             options=self.core_options if core else self.options,
+            address=scope["client"][0] if scope.get("client") else None,
         )
-        self._open[connection] = None
+        self._open[connection.session.number] = connection
         writing = asyncio.create_task(send_queue.run())
         reading = asyncio.create_task(self._read(connection, receive))
         watching = asyncio.create_task(self._watch_deadlines(connection))
@@ -67,7 +82,7 @@ class SyncSocket:
             if connection.closing.done() and not writing.done():
                 await self._close(connection, send)
         finally:
-            self._open.pop(connection, None)
+            del self._open[connection.session.number]
             connection.close()
             for task in (reading, writing, watching):
                 task.cancel()

@@ -82,6 +82,12 @@ class Writing:
             self.add(Kind.APPEND, topic, data, messages=1)
         return self
 
+    def tag(self, *tags: str) -> "Writing":
+        """Add an event with these tags."""
+        event = self.add(Kind.EVENT, 0, b"event", messages=1)
+        self.records[-1] = msgspec.structs.replace(event, tags=tags)
+        return self
+
     async def save(self) -> list[Record]:
         """Save the commit, return its records, and begin the next one."""
         await self.store.save(self.changes, self.records, self.head)
@@ -571,6 +577,65 @@ class StoreContract(ABC):
         assert await store.count() == Counts(2, 0, 2, 4)
         await store.erase(TopicId(1), MUCH, 1)
         assert await store.count() == Counts(1, 0, 1, 2)
+
+    # Tags
+
+    @over_store
+    async def test_tags_are_listed_by_code_point_with_their_newest_records(self, store: Store) -> None:
+        assert await store.list_tags("", "", 10) == []
+        assert await store.last_tagged("a") == 0
+        # By UTF-16 code units, the last two would swap; by a locale, é would come next to e.
+        names = ["A", "a", "a\0b", "a b", "a%b", "a/b", "ab", "b", "z", "é", "\uffff", "\U0001f600"]
+        writing = Writing(store)
+        for name in reversed(names):
+            writing.tag(name)
+        await writing.tag("a", "z").tag("b").save()
+        listed = await store.list_tags("", "", 100)
+        assert [name for name, _ in listed] == names
+        assert listed == [(name, await store.last_tagged(name)) for name in names]
+        assert dict(listed)["a"] == dict(listed)["z"] == 13
+        assert dict(listed)["b"] == 14
+
+    @over_store
+    async def test_every_page_of_tags_continues_after_the_last_one(self, store: Store) -> None:
+        for commit in range(3):  # so that a store that moves its records meanwhile has some in each place
+            writing = Writing(store)
+            for number in range(commit, 20, 2):
+                writing.tag(f"p/{number:02d}", "q")
+            await writing.save()
+        expected = [*[f"p/{number:02d}" for number in range(20)], "q"]
+        for limit in (1, 2, 7, 20, 21, 22):
+            found: list[str] = []
+            while page := await store.list_tags("", found[-1] if found else "", limit):
+                assert len(page) <= limit
+                found += [tag for tag, _ in page]
+            assert found == expected
+        assert [tag for tag, _ in await store.list_tags("", "p/17x", 2)] == ["p/18", "p/19"]
+        assert await store.list_tags("", "zzz", 2) == []
+
+    @over_store
+    async def test_a_prefix_of_tags_is_plain_text(self, store: Store) -> None:
+        names = ["a", "a%", "a*b", "a/1", "a/2", "a_b", "ab", "b", "é/1"]
+        await Writing(store).tag(*names).save()
+        for prefix in ("", "a", "a/", "a%", "a*", "a_", "A", "é", "b", "bb", "c", "\U0010ffff"):
+            wanted = [name for name in names if name.startswith(prefix)]
+            assert [tag for tag, _ in await store.list_tags(prefix, "", 10)] == wanted
+        assert [tag for tag, _ in await store.list_tags("a/", "a/1", 10)] == ["a/2"]
+        assert [tag for tag, _ in await store.list_tags("a/", "Z", 1)] == ["a/1"]
+        assert await store.list_tags("a/", "b", 10) == []
+
+    @over_store
+    async def test_a_tag_without_records_is_not_listed(self, store: Store) -> None:
+        await Writing(store).tag("a", "b").tag("b").save()
+        one, two = CommittedId(1), CommittedId(2)
+        await store.erase_tagged([one], [("a", one), ("b", one)])
+        assert await store.list_tags("", "", 10) == [("b", two)]
+        await Writing(store).tag("a").save()
+        assert await store.list_tags("", "", 10) == [("a", 3), ("b", two)]
+        await store.erase_tagged([two], [("b", two)])
+        assert await store.list_tags("", "", 10) == [("a", 3)]
+        records = await store.read_tagged(["a", "b"], CommittedId(0), store.head, 10, MUCH)
+        assert [record.committed_id for record in records] == [3]
 
     # Erasing
 

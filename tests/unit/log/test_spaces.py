@@ -20,6 +20,7 @@ ON_DISK = {
     "SNAPSHOTS": 10,
     "PRUNED": 11,
     "STREAM_SNAPSHOTS": 12,
+    "JOBS": 13,
 }
 
 

@@ -1,30 +1,12 @@
 """`mainstem pipeline export`."""
 
-from datetime import UTC, datetime, timedelta
-
 import click
 
 from mainstem import limits
 from mainstem.cli.pipeline.runner import Runner, job_options
+from mainstem.cli.times import TIME
 
 FORMATS = ("parquet", "delta", "ndjson", "csv")
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-class Time(click.ParamType[int]):
-    """Parses a time into microseconds since 1970. A time without a zone is UTC."""
-
-    name = "TIME"
-
-    def convert(self, value: object, parameter: click.Parameter | None, context: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        try:
-            found = datetime.fromisoformat(str(value))
-        except ValueError:
-            self.fail(f"{value!r} is not a time; write it like 2026-01-31 or 2026-01-31T12:00:00Z", parameter, context)
-        found = found if found.tzinfo else found.replace(tzinfo=UTC)
-        return (found - EPOCH) // timedelta(microseconds=1)
 
 
 @click.command()
@@ -48,8 +30,8 @@ class Time(click.ParamType[int]):
 @click.option(
     "--to-id", type=click.IntRange(min=1), metavar="ID", help="The last committed id.  [default: the head of the log]"
 )
-@click.option("--since", type=Time(), help="Committed at this time or later.")
-@click.option("--before", type=Time(), help="Committed before this time.")
+@click.option("--since", type=TIME, help="Committed at this time or later.")
+@click.option("--before", type=TIME, help="Committed before this time.")
 @click.option("--columns", metavar="NAMES", default="", help="Only these columns, separated by commas.")
 @click.option("--schema", metavar="DDL", help='Extract typed columns from JSON messages: "n INT, shop STRING".')
 @click.option("--messages", is_flag=True, help="Only the messages as they were sent, one per line; for ndjson.")

@@ -22,6 +22,7 @@ from mainstem.cli.progress import is_visible
 from mainstem.escaping import escape_text
 from mainstem.pipeline.http_client import ServerOptions
 from mainstem.pipeline.jobs.context import Job, JobContext, NoProgress, Progress, Summary
+from mainstem.pipeline.jobs.reporter import JobReporter
 from mainstem.pipeline.jobs.runner import run_every, run_once
 
 
@@ -50,15 +51,16 @@ class Runner:
                 progress=progress,
                 on_wait=warn,
             )
+            reporter = JobReporter(self.server, self.name, self.checkpoint, warn)
             if self.every_s is not None:
-                run_every(job, context, self.every_s, self.report)
+                run_every(job, context, self.every_s, self.show, reporter)
                 return
-            summary = run_once(job, context)
-        self.report(summary)
+            summary = run_once(job, context, reporter)
+        self.show(summary)
         if summary.faults:
             raise click.exceptions.Exit(ExitCode.FAILED)
 
-    def report(self, summary: Summary) -> None:
+    def show(self, summary: Summary) -> None:
         """Print the summary of a round."""
         write_summary(msgspec.to_builtins(summary), self.as_json)
         sys.stdout.flush()

@@ -223,6 +223,13 @@ class Store(ABC):
         """Return the id of the newest record with this tag; 0 if there is none."""
 
     @abstractmethod
+    async def list_tags(self, prefix: str, after: str, limit: int) -> list[tuple[str, CommittedId]]:
+        """Return tags that start with `prefix` and sort after `after` (by code point), with their newest ids.
+
+        The cost grows with `limit`, not with the number of records.
+        """
+
+    @abstractmethod
     async def erase_tagged(self, committed_ids: Sequence[CommittedId], tags: Sequence[tuple[str, CommittedId]]) -> None:
         """Erase these records and tags. The caller names the tags, because the store cannot list a record's tags."""
 

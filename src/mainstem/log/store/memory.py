@@ -1,6 +1,6 @@
 """The store in memory, for tests and temporary servers. It loses everything when its server stops."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -20,6 +20,8 @@ class MemoryStore(Store):
         self._records: dict[CommittedId, Record] = {}
         self._topics: dict[TopicId, list[Record]] = {}
         self._tags: dict[str, list[CommittedId]] = {}
+        self._tag_names: list[str] = []
+        """The keys of `_tags`, sorted."""
 
     @property
     def head(self) -> CommittedId:
@@ -42,7 +44,10 @@ class MemoryStore(Store):
                 self._states[key] = state
         for record in records:
             for tag in record.tags:
-                self._tags.setdefault(tag, []).append(record.committed_id)
+                if tag not in self._tags:
+                    self._tags[tag] = []
+                    insort(self._tag_names, tag)
+                self._tags[tag].append(record.committed_id)
             if record.tags or record.origin:
                 record = msgspec.structs.replace(record, tags=(), origin=0)
             self._records[record.committed_id] = record
@@ -94,10 +99,11 @@ class MemoryStore(Store):
     async def outline(
         self, topic: TopicId, start: int, until: int, limit: int, *, newest_first: bool = False
     ) -> list[Outline]:
-        records = [r for r in self._topics.get(topic, []) if r.end > start and r.start < until]
-        if newest_first:
-            records.reverse()
-        return [Outline(r.start, r.end, r.messages, r.committed_at_us, r.committed_id) for r in records[:limit]]
+        records = self._topics.get(topic, [])
+        first = bisect_right(records, start, key=lambda record: record.end)
+        end = bisect_left(records, until, key=lambda record: record.start)
+        found = records[max(first, end - limit) : end][::-1] if newest_first else records[first:end][:limit]
+        return [Outline(r.start, r.end, r.messages, r.committed_at_us, r.committed_id) for r in found]
 
     async def read_log(
         self, after: CommittedId, until: CommittedId, bytes_max: int, topics: Collection[TopicId] | None = None
@@ -135,10 +141,19 @@ class MemoryStore(Store):
         ids = self._tags.get(tag)
         return ids[-1] if ids else CommittedId(0)
 
+    async def list_tags(self, prefix: str, after: str, limit: int) -> list[tuple[str, CommittedId]]:
+        names = self._tag_names
+        first = max(bisect_left(names, prefix), bisect_right(names, after))
+        return [(tag, self._tags[tag][-1]) for tag in names[first : first + limit] if tag.startswith(prefix)]
+
     async def erase_tagged(self, committed_ids: Sequence[CommittedId], tags: Sequence[tuple[str, CommittedId]]) -> None:
         for tag, committed_id in tags:
-            if committed_id in self._tags.get(tag, []):
-                self._tags[tag].remove(committed_id)
+            ids = self._tags.get(tag, [])
+            if committed_id in ids:
+                ids.remove(committed_id)
+                if not ids:
+                    del self._tags[tag]
+                    del self._tag_names[bisect_left(self._tag_names, tag)]
         for committed_id in committed_ids:
             self._records.pop(committed_id, None)
 

@@ -15,6 +15,7 @@ from mainstem.pipeline.lake.log_identity import check_same_log
 from mainstem.pipeline.lake.parquet_files import PartitionedFilesWriter
 from mainstem.pipeline.log_reader import Head, Selection, read_head
 from mainstem.pipeline.log_schema import LOG_COLUMNS
+from mainstem.pipeline.reports import clean_text
 
 
 class ArchiveSummary(Summary, kw_only=True):
@@ -69,6 +70,7 @@ def _archive(context: JobContext, table: LogTable, options: ArchiveOptions) -> A
         done.compacted = table.compact()
     if options.vacuum_hours is not None:
         done.vacuumed = table.vacuum(options.vacuum_hours)
+    context.details = {"table": clean_text(table.location), **table.measure()}
     return done
 
 

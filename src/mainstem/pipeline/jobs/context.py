@@ -69,6 +69,8 @@ class JobContext:
         self.master = master
         self.dry_run = dry_run
         self.progress: Progress = progress or NoProgress()
+        self.details: dict[str, Any] = {}
+        """What else the current round wants to report to the server."""
         self._on_wait = on_wait
         self._head = 0
 

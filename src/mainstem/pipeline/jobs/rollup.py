@@ -16,7 +16,7 @@ from mainstem.pipeline.durable_files import replace_file
 from mainstem.pipeline.jobs.context import Job, JobContext, Summary
 from mainstem.pipeline.jobs.durations import parse_interval
 from mainstem.pipeline.option_checks import check_globs, check_partitions
-from mainstem.streams.rules.paths import check_path
+from mainstem.streams.rules.paths import JOBS_PATH, check_path
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -134,7 +134,8 @@ def _add_counts(done: RollupSummary, query: StreamingQuery) -> None:
 
 
 def read(context: JobContext, options: RollupOptions, accept_loss: bool) -> DataFrame:
-    """Return the log without the stream of the counts, which are not counted themselves."""
+    """Return the log without the counts, which are not counted themselves, and without the reports of jobs: each count
+    would lead to a report, and each report to a count."""
     given = {"streams": options.streams, "partitions": options.partitions}
     chosen = {name: value for name, value in given.items() if value}
     chosen["failOnDataLoss"] = "false" if accept_loss else "true"
@@ -143,7 +144,7 @@ def read(context: JobContext, options: RollupOptions, accept_loss: bool) -> Data
         .options(**context.options, **chosen, maxRowsPerTrigger=str(limits.ROLLUP_ROWS))
         .load()
     )
-    return rows.where((rows.stream != options.into) | rows.stream.isNull())
+    return rows.where(~rows.stream.isin(options.into, JOBS_PATH) | rows.stream.isNull())
 
 
 def count(rows: DataFrame, options: RollupOptions, windows: Windows) -> DataFrame:

@@ -8,11 +8,30 @@ from types import FrameType
 
 from mainstem.errors import MainstemError
 from mainstem.pipeline.jobs.context import Job, JobContext, Summary
+from mainstem.pipeline.jobs.reporter import JobReporter
 from mainstem.pipeline.spark.errors import explain
 
 
-def run_once(job: Job, context: JobContext) -> Summary:
-    """Run one round and time it. Failures of Spark are raised as errors of `mainstem.errors`."""
+def run_once(job: Job, context: JobContext, reporter: JobReporter | None = None) -> Summary:
+    """Run one round, and report it unless it is a dry run.
+
+    Failures of Spark are raised as errors of `mainstem.errors`.
+    """
+    if reporter is None or context.dry_run:
+        return _run(job, context)
+    begun_us, begun_s = time.time_ns() // 1000, time.monotonic()
+    context.details = {}
+    try:
+        summary = _run(job, context)
+    except Exception as error:
+        reporter.report_failure(begun_us, time.monotonic() - begun_s, error)
+        raise
+    reporter.report(begun_us, summary, context.details)
+    return summary
+
+
+def _run(job: Job, context: JobContext) -> Summary:
+    """Run one round and time it."""
     context.check()
     begun_s = time.monotonic()
     try:
@@ -28,8 +47,14 @@ def run_once(job: Job, context: JobContext) -> Summary:
     return summary
 
 
-def run_every(job: Job, context: JobContext, every_s: float, report: Callable[[Summary], None]) -> None:
-    """Run round after round until SIGINT or SIGTERM, and call `report` after each.
+def run_every(
+    job: Job,
+    context: JobContext,
+    every_s: float,
+    show: Callable[[Summary], None],
+    reporter: JobReporter | None = None,
+) -> None:
+    """Run round after round until SIGINT or SIGTERM, and call `show` after each.
 
     The current round is finished first, unless a second signal arrives.
     """
@@ -42,8 +67,10 @@ def run_every(job: Job, context: JobContext, every_s: float, report: Callable[[S
     before = {number: signal.signal(number, ask_to_stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         while not stop.is_set():
-            report(run_once(job, context))
+            show(run_once(job, context, reporter))
             stop.wait(every_s)
+        if reporter is not None:
+            reporter.flush()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

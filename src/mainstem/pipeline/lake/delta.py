@@ -126,6 +126,12 @@ class LogTable:
         times = [last.column(name).cast(pa.timestamp("us", "UTC")).cast(pa.int64())[0].as_py() for name in TIME_STATS]
         return LastCommit(last.column("max.committed_id")[0].as_py(), *times)
 
+    def measure(self) -> dict[str, int]:
+        """Return the version of the table, and the number and the size of its files."""
+        table = self.load()
+        sizes = pa.table(table.get_add_actions(flatten=True)).column("size_bytes")
+        return {"version": table.version(), "files": len(sizes), "bytes": sum(sizes.to_pylist())}
+
     def compact(self) -> int:
         """Merge small files where there are many, and return how many were replaced. Readers are not disturbed."""
         gone = 0

@@ -10,6 +10,8 @@ from mainstem.errors import CODE_NOTE, BadOption, BadRow, JobFailed, MainstemErr
 from mainstem.pipeline.spark.session import NICENESS_VARIABLE
 
 STARVED = "Python worker failed to connect back"
+STOPPED = "Spark stopped the job: "
+TRACEBACK = "Traceback (most recent call last):\n"
 CONDITION = re.compile(r"\[([A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
 """The name that Spark gives an error, such as `[FAILED_READ_FILE.NO_HINT]`."""
 CLASS_NAME = re.compile(r"\b(?:[a-z_][\w$]*\.)+[A-Z][\w$]*(?:Exception|Error)?: ")
@@ -37,6 +39,17 @@ def explain(error: Exception) -> MainstemError:
         unknown = f"Spark has no type {type_[1]}" if type_ else "the schema is not valid"
         return BadOption(f"{unknown}: {SCHEMA_EXAMPLE}")
     return _explain_file(text) or JobFailed(_find_reason(error, lines))
+
+
+def explain_query(text: str) -> str:
+    """Return why a streaming query has failed, from the text of its exception: a Java stack trace, and perhaps a
+    traceback of Python in it."""
+    _, traceback, python = text.rpartition(TRACEBACK)
+    if traceback and _find_reported(text) is None:
+        last = next((line for line in python.splitlines() if line.strip() and not line.startswith((" ", "\t"))), "")
+        if last:
+            return last[: limits.JOB_REASON_CHARS_MAX]
+    return explain(RuntimeError(text)).detail.removeprefix(STOPPED)
 
 
 def _find_reported(text: str) -> MainstemError | None:
@@ -79,7 +92,7 @@ def _find_reason(error: Exception, lines: list[str]) -> str:
         if not isinstance(error, RuntimeError) and not CONDITION.match(reason):
             reason = f"{type(error).__name__}: {reason}"
     reason = SQL_STATE.sub("", CLASS_NAME.sub("", reason))
-    return f"Spark stopped the job: {reason}"[: limits.JOB_REASON_CHARS_MAX]
+    return f"{STOPPED}{reason}"[: limits.JOB_REASON_CHARS_MAX]
 
 
 def _is_parse_error(error: Exception) -> bool:

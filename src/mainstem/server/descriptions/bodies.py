@@ -13,11 +13,14 @@ from mainstem import limits
 from mainstem.log.records import Extent
 from mainstem.server.descriptions.headers import OFFSET
 from mainstem.server.descriptions.model import JsonSchema, group_digits
+from mainstem.server.endpoints.jobs import JobReport, ReportedRound
 from mainstem.server.endpoints.partitions import PruneRequest, SnapshotRequest
 from mainstem.server.endpoints.stream_snapshots import StreamSnapshotRequest
 from mainstem.server.log_api.index import INDEXES
 from mainstem.streams.reading.sets import SetEvent
 from mainstem.streams.rules.sse import Control
+from mainstem.streams.subscriptions.admin_http import RedeliverRequest
+from mainstem.streams.subscriptions.core.model import Status
 from mainstem.streams.subscriptions.core.wakes import LinkedStream
 from mainstem.streams.subscriptions.http import (
     Ack,
@@ -68,6 +71,11 @@ class StreamList(Described):
     next: Annotated[str | None, Meta(description="Send it as `after` for the next page; null on the last page.")]
 
 
+class FoundOffset(Described):
+    offset: Annotated[OffsetText, Meta(description="Where the append begins, or the end of the stream.")]
+    committed_at: Annotated[Time | None, Meta(description="When it was committed; null at the end of the stream.")]
+
+
 class StreamSnapshot(Described):
     stream: Annotated[str, Meta(description="The stream's path.")]
     committed_id: Annotated[Whole, Meta(description="The committed id up to which the snapshot goes.")]
@@ -96,7 +104,91 @@ class PartitionSnapshot(Described):
     state: Annotated[Any, Meta(description="Any JSON value, as it was sent.")]
 
 
+class PartitionEntry(Described):
+    partition: Annotated[str, Meta(description="The partition's name.")]
+    last_committed_id: Annotated[
+        Whole,
+        Meta(description="The end of the partition: the committed id of its newest event, or its floor if higher."),
+    ]
+    floor: Annotated[Whole, Meta(description="The committed id up to which the partition's history may be gone.")]
+    snapshot_committed_id: Annotated[
+        int | None, Meta(description="The committed id up to which the snapshot goes; null without one.")
+    ]
+
+
+class PartitionList(Described):
+    partitions: Annotated[list[PartitionEntry], Meta(description="Partitions in the order of their names.")]
+    next: Annotated[str | None, Meta(description="Send it as `after` for the next page; null on the last page.")]
+
+
+# Callers
+
+
+class StreamRights(Described):
+    read: Annotated[list[str], Meta(description="Globs of the streams that the caller may read.")]
+    write: Annotated[list[str], Meta(description="Globs of the streams that the caller may write.")]
+
+
+class Caller(Described):
+    authenticates: Annotated[bool, Meta(description="Whether the server asks for tokens.")]
+    client_id: Annotated[str | None, Meta(description="The client that the token names.")]
+    subject: Annotated[str | None, Meta(description="The subject that the token names.")]
+    admin: Annotated[bool, Meta(description="Whether the caller may do everything. Always true without tokens.")]
+    metrics: Annotated[bool, Meta(description="Whether the caller may read the server's metrics.")]
+    streams: Annotated[StreamRights, Meta(description="The streams that the token allows.")]
+    partitions: Annotated[list[str], Meta(description="The partitions that the token allows.")]
+    partition_prefixes: Annotated[
+        list[str], Meta(description="The caller may also use the partitions that begin with one of these.")
+    ]
+    expires_at: Annotated[Time | None, Meta(description="When the token expires; null if it never does.")]
+    version: Annotated[str, Meta(description="The version of the server.")]
+
+
+class SessionEntry(Described):
+    session: Annotated[int, Meta(ge=1, description="The number of the session. A restart begins again with 1.")]
+    client_id: Annotated[str | None, Meta(description="The client; null until it has sent `connect`.")]
+    subject: Annotated[str | None, Meta(description="The subject that its token names.")]
+    address: Annotated[
+        str | None, Meta(description="The client's address; behind a trusted proxy, the one that the proxy reports.")
+    ]
+    connected_at: Annotated[Time, Meta(description="When the connection was opened.")]
+    admin: Annotated[bool, Meta(description="Whether the client may use every partition.")]
+    allowed_partitions: Annotated[
+        list[str],
+        Meta(description=f"Partitions that the token allows, {limits.LISTED_SESSION_NAMES} at most."),
+    ]
+    allowed_partition_prefixes: Annotated[
+        list[str],
+        Meta(description=f"Prefixes of partitions that the token allows, {limits.LISTED_SESSION_NAMES} at most."),
+    ]
+    expires_at: Annotated[Time | None, Meta(description="When the token expires; null if it never does.")]
+    subscriptions: Annotated[
+        list[str],
+        Meta(description=f"Partitions that the client subscribes to, {limits.LISTED_SESSION_NAMES} at most."),
+    ]
+    subscription_count: Annotated[Whole, Meta(description="How many partitions the client subscribes to.")]
+    submitted: Annotated[Whole, Meta(description="How many events the client has submitted.")]
+    received: Annotated[Whole, Meta(description="How many broadcasts the server has sent to the client.")]
+    outbox_bytes: Annotated[Whole, Meta(description="The size of messages that wait until the client reads.")]
+
+
+class SessionList(Described):
+    sessions: Annotated[list[SessionEntry], Meta(description="Sessions of this node, the oldest first.")]
+    truncated: Annotated[bool, Meta(description="Whether more sessions follow.")]
+
+
 # Subscriptions
+
+
+SubscriptionStatus = Annotated[
+    Status,
+    Meta(description="`failed` while a webhook waits for its next attempt; `paused` while an operator has paused it."),
+]
+
+
+class DeliveryError(Described):
+    at: Annotated[Time, Meta(description="When the delivery failed.")]
+    reason: Annotated[str, Meta(description="Why, in a few words. For people; it may change.")]
 
 
 class SubscriptionEntry(Described):
@@ -107,8 +199,43 @@ class SubscriptionEntry(Described):
     wake_stream: Annotated[str | None, Meta(description="The stream to which the server appends wakes.")]
     created_at: Created
     owner: Annotated[str | None, Meta(description="The name of the token that created it; null without tokens.")]
-    status: Annotated[
-        Literal["active", "failed"], Meta(description="`failed` while a webhook waits for its next attempt.")
+    status: SubscriptionStatus
+    paused: Annotated[bool, Meta(description="Whether it is paused: no wake is sent until it is resumed.")]
+    generation: Annotated[Whole, Meta(description="How many wakes there have been.")]
+    wake_id: Annotated[str | None, Meta(description="The id of the current wake; null if there is none.")]
+    holder: Annotated[str | None, Meta(description="The worker that has claimed the current wake.")]
+    lease_until: Annotated[Time | None, Meta(description="When the lease of the current wake ends.")]
+    attempts: Annotated[Whole, Meta(description="How many calls for the current wake have failed in a row.")]
+    next_attempt_at: Annotated[Time | None, Meta(description="When the webhook is called again after a failure.")]
+    last_error: Annotated[
+        DeliveryError | None, Meta(description="Why the latest wake could not be delivered; null after a success.")
+    ]
+    unacknowledged_since: Annotated[
+        Time | None, Meta(description="When the first wake after the latest acknowledgement began.")
+    ]
+
+
+class StreamCursorEntry(Described):
+    path: Annotated[str, Meta(description="The stream's path.")]
+    type: Annotated[
+        Literal["glob", "explicit"], Meta(description="Whether the pattern or an explicit link names the stream.")
+    ]
+    acked_offset: Annotated[OffsetText, Meta(description="The offset up to which the stream was acknowledged.")]
+    next_offset: Annotated[OffsetText | None, Meta(description="The end of the stream; null if it does not exist.")]
+    lag_bytes: Annotated[Whole, Meta(description="How many bytes follow `acked_offset` and are still kept.")]
+
+
+class SubscriptionDetails(SubscriptionEntry):
+    streams: Annotated[
+        list[StreamCursorEntry],
+        Meta(
+            description=f"The linked streams in the order of their paths, {group_digits(limits.LISTED_CURSORS_MAX)} at"
+            " most."
+        ),
+    ]
+    streams_truncated: Annotated[
+        bool,
+        Meta(description="Whether there are, or may be, more. Streams with new data are left out last."),
     ]
 
 
@@ -140,9 +267,7 @@ class SubscriptionDescription(Described):
     wake_stream: Annotated[str | None, Meta(description="The stream to which the server appends wakes.")]
     lease_ttl_ms: Annotated[int, Meta(description="How long a worker may hold a wake, in milliseconds.")]
     created_at: Created
-    status: Annotated[
-        Literal["active", "failed"], Meta(description="`failed` while a webhook waits for its next attempt.")
-    ]
+    status: SubscriptionStatus
     description: Annotated[str | None, Meta(description="Free text.")]
     generation: Annotated[Whole, Meta(description="How many wakes there have been.")]
 
@@ -167,6 +292,13 @@ class JwkSet(Described):
 
 class RotatedKey(Described):
     kid: Annotated[str, Meta(description="The id of the new signing key.")]
+
+
+# Jobs
+
+
+class JobList(Described):
+    jobs: Annotated[list[ReportedRound], Meta(description="The last round of each job, in the order of their names.")]
 
 
 # The log
@@ -350,6 +482,23 @@ class Problem(msgspec.Struct):
 
 _LEASE_MS: Final = next(f.default for f in msgspec.structs.fields(SubscriptionRequest) if f.name == "lease_ttl_ms")
 _STREAM_PATH: Final = "The stream's path."
+_ROUND: Final[dict[str, str | JsonSchema]] = {
+    "job": "The kind of job; `query` is a streaming query of a Spark program.",
+    "name": {
+        "description": f"The name of the job: 1 to {limits.JOB_NAME_CHARS_MAX} of `a-z`, `0-9`, `.`, `_` and `-`.",
+        "pattern": f"^[a-z0-9][a-z0-9._-]{{0,{limits.JOB_NAME_CHARS_MAX - 1}}}$",
+    },
+    "round": "The number of the round.",
+    "started_at": {"description": "When the round began: RFC 3339, with a time zone.", "format": "date-time"},
+    "duration_s": "How long the round took, in seconds.",
+    "rows": "How many rows the round has processed.",
+    "bytes": "How many bytes the round has processed or written, if the job counts them.",
+    "position": "The committed id that the job has reached.",
+    "lag": "By how many ids the log has grown since then.",
+    "faults": "How many faults the round has found.",
+    "error": "Why the round failed; null if it did not.",
+    "details": "What else the job has to say about the round.",
+}
 _LINK_TYPE: Final[JsonSchema] = {
     "enum": ["glob", "explicit"],
     "description": "Whether the pattern or an explicit link names the stream.",
@@ -369,6 +518,14 @@ FIELDS: Final[dict[type, dict[str, str | JsonSchema]]] = {
         "floors": "For each partition, the committed id up to which to erase its events.",
         "streams": "For each stream path, the offset before which to discard whole appends.",
     },
+    JobReport: _ROUND
+    | {
+        "round": "The number of the round; without it, one more than that of the round before.",
+        "position": "The committed id that the job has reached; without it, that of the round before.",
+        "lag": "By how many ids the log has grown since then; without it, the server computes it.",
+    },
+    ReportedRound: _ROUND
+    | {"reported_at": {"description": "When the server received the report.", "format": "date-time"}},
     WebhookTarget: {
         "url": {
             "description": "An https URL at a public address.",
@@ -411,6 +568,11 @@ FIELDS: Final[dict[type, dict[str, str | JsonSchema]]] = {
         "generation": "The generation, from the same place.",
         "acks": "How far the worker has processed each stream.",
         "done": "Whether the worker has finished with this wake.",
+    },
+    RedeliverRequest: {
+        "stream": "The path of a linked stream whose acknowledged offset to move back first. Only with `offset`.",
+        "offset": "Where to deliver this stream from again: an offset that was acknowledged, or `-1` for the"
+        " beginning of what the stream keeps.",
     },
     ClaimReply: {
         "wake_id": "The id of the wake.",

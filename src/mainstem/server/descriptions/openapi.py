@@ -23,7 +23,7 @@ from mainstem.server.descriptions.model import (
     Path,
     Reply,
 )
-from mainstem.server.descriptions.operations import PATHS_BY_ROUTE
+from mainstem.server.descriptions.operations import FURTHER_PATHS, PATHS_BY_ROUTE
 from mainstem.server.descriptions.stream_operations import CONTROL, STREAM
 from mainstem.server.origins import READ_ONLY
 from mainstem.server.routes import ADMIN_PATHS, ROUTES
@@ -39,9 +39,11 @@ TAGS: Final = {
     "Streams": "Append-only sequences of bytes or JSON messages: the Durable Streams protocol, and extensions of it.",
     "Subscriptions": "Durable interests in streams, whose workers the server wakes by webhook or pull-wake.",
     "Partitions": "The events of the sync protocol, read over HTTP. `/asyncapi.json` describes the protocol itself.",
+    "Sessions": "The open connections of the sync protocol.",
     "Snapshots and pruning": "States in place of history, and erasing that history.",
+    "Jobs": "The rounds of pipeline jobs and streaming queries, as they have reported them.",
     "Log": "The whole log as one ordered table.",
-    "Server": "Health, and descriptions of the API.",
+    "Server": "Health, the caller, and descriptions of the API.",
     "Fault injection": "Requests that go wrong, for tests of clients. Only with `--test-endpoints`.",
 }
 
@@ -66,6 +68,7 @@ def list_paths(settings: Settings) -> Iterator[Path]:
         served = PATHS_BY_ROUTE[route.path]
         if served is not None:
             yield served
+        yield from FURTHER_PATHS.get(route.path, ())
     if settings.test_endpoints:
         from mainstem.server.descriptions.fault_operations import FAULTS
 

@@ -6,6 +6,7 @@ from mainstem import errors, limits
 from mainstem.log.records import Extent
 from mainstem.metrics import exposition
 from mainstem.server.descriptions import bodies, headers
+from mainstem.server.descriptions.job_operations import JOBS
 from mainstem.server.descriptions.model import (
     EVENT_STREAM,
     JSON,
@@ -21,7 +22,9 @@ from mainstem.server.descriptions.model import (
     group_digits,
     integer,
 )
+from mainstem.server.descriptions.session_operations import SESSION, SESSIONS, WHOAMI
 from mainstem.server.descriptions.stream_operations import CURSOR, LIVE, OFFSET, STREAM_PATH
+from mainstem.server.descriptions.subscription_operations import SUBSCRIPTION, SUBSCRIPTION_CONTROLS
 from mainstem.server.endpoints.partitions import PruneRequest, SnapshotRequest
 from mainstem.server.endpoints.stream_snapshots import StreamSnapshotRequest
 from mainstem.server.log_api.formats import ARROW, NDJSON
@@ -61,8 +64,14 @@ STREAMS: Final = Path(
             "listStreams",
             "Streams",
             "List streams",
-            "Streams in the order of their paths. With tokens, only streams that the caller may read.",
-            (Parameter("prefix", _PREFIX.format("paths")), *_PAGE),
+            "Streams in the order of their paths. With tokens, only streams that the caller may read. A request with"
+            f" `search` looks at {group_digits(limits.SEARCHED_STREAMS_MAX)} streams at most: its page may be short or"
+            " empty although `next` is not null.",
+            (
+                Parameter("prefix", _PREFIX.format("paths")),
+                Parameter("search", "Only paths that contain this, in upper or lower case."),
+                *_PAGE,
+            ),
             None,
             (Reply(200, "A page of the list.", (), {JSON: bodies.StreamList}),),
             (errors.BadQuery,),
@@ -180,6 +189,49 @@ STREAM_SNAPSHOT: Final = Path(
             (*_STREAM_ERRORS, errors.NotFound),
             _KEPT,
         ),
+    },
+)
+
+STREAM_OFFSET: Final = Path(
+    "/v1/stream-offset/{path}",
+    {
+        "get": Operation(
+            "findOffset",
+            "Streams",
+            "Find the offset of a time",
+            "Returns where the first append that was committed at or after the time begins, or the end of the stream if"
+            " there is none.",
+            (
+                STREAM_PATH,
+                Parameter(
+                    "time",
+                    "A time as RFC 3339, such as `2026-01-31T12:00:00Z`.",
+                    {"type": "string", "format": "date-time"},
+                    required=True,
+                ),
+            ),
+            None,
+            (Reply(200, "The offset.", (), {JSON: bodies.FoundOffset}),),
+            (*_STREAM_ERRORS, errors.BadQuery),
+        )
+    },
+)
+
+PARTITIONS: Final = Path(
+    "/v1/partitions",
+    {
+        "get": Operation(
+            "listPartitions",
+            "Partitions",
+            "List partitions",
+            "Partitions that have events, a floor or a snapshot, in the order of their names. With tokens, only"
+            " partitions that the caller may use.",
+            (Parameter("prefix", _PREFIX.format("names")), *_PAGE),
+            None,
+            (Reply(200, "A page of the list.", (), {JSON: bodies.PartitionList}),),
+            (errors.BadQuery,),
+            access=Access.ANY,
+        )
     },
 )
 
@@ -569,11 +621,18 @@ ASYNCAPI: Final = Path("/asyncapi.json", _document("getAsyncApi", "Retrieve the 
 PATHS_BY_ROUTE: Final[dict[bytes, Path | None]] = {
     b"/v1/streams": STREAMS,
     b"/v1/subscriptions": SUBSCRIPTIONS,
+    b"/v1/subscriptions/": SUBSCRIPTION,
     b"/v1/stream-set": STREAM_SET,
     b"/v1/stream-snapshot/": STREAM_SNAPSHOT,
+    b"/v1/stream-offset/": STREAM_OFFSET,
+    b"/v1/partitions": PARTITIONS,
     b"/v1/partition/": PARTITION,
     b"/v1/snapshot/": SNAPSHOT,
     b"/v1/prune": PRUNE,
+    b"/v1/jobs": JOBS,
+    b"/v1/sessions": SESSIONS,
+    b"/v1/sessions/": SESSION,
+    b"/v1/whoami": WHOAMI,
     b"/v1/log": LOG,
     b"/v1/log/head": LOG_HEAD,
     b"/v1/log/bounds": LOG_BOUNDS,
@@ -589,3 +648,5 @@ PATHS_BY_ROUTE: Final[dict[bytes, Path | None]] = {
     b"/_test/": None,  # see fault_operations.py
 }
 """The path that each route serves; None for a route that serves nothing of its own."""
+FURTHER_PATHS: Final = {b"/v1/subscriptions/": SUBSCRIPTION_CONTROLS}
+"""What else a route serves."""

@@ -382,7 +382,13 @@ CONTROL: Final = (
                 (SUBSCRIPTION_ID,),
                 Body(_CONTROL_BODY, {JSON: ClaimRequest}),
                 (Reply(200, "The claim.", (), {JSON: ClaimReply}),),
-                (*_SUBSCRIPTION_ERRORS, errors.AlreadyClaimed, errors.NoPendingWork, errors.BodyTooLarge),
+                (
+                    *_SUBSCRIPTION_ERRORS,
+                    errors.AlreadyClaimed,
+                    errors.NoPendingWork,
+                    errors.SubscriptionPaused,
+                    errors.BodyTooLarge,
+                ),
                 writes=True,
             )
         },

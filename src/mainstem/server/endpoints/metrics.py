@@ -17,14 +17,17 @@ from mainstem.metrics.catalogue import Metrics
 from mainstem.metrics.exposition import choose_format, encode
 from mainstem.server.addresses import is_loopback
 from mainstem.server.settings import MetricsAccess
+from mainstem.streams.subscriptions.dispatcher import Dispatcher
 
 logger = logging.getLogger(__name__)
 
 
 class MetricsHttp:
-    def __init__(self, metrics: Metrics, log: CommitLog, access: MetricsAccess) -> None:
+    def __init__(self, metrics: Metrics, log: CommitLog, dispatcher: Dispatcher, access: MetricsAccess) -> None:
         self._metrics = metrics
         self._log = log
+        self._dispatcher = dispatcher
+        self._lag_bytes = 0
         self._access = access
         self._usage = DiskUsage({})
         self._pruned = 0
@@ -33,6 +36,7 @@ class MetricsHttp:
         store = log.store
         metrics.store_bytes.read = lambda: [((part,), size) for part, size in self._usage.parts.items()]
         metrics.free_bytes.read = lambda: [] if self._usage.free is None else [((), self._usage.free)]
+        metrics.subscription_lag_bytes.read_with(lambda: self._lag_bytes)
         metrics.pruned.read_with(lambda: self._pruned)
         metrics.leader.read_with(lambda: int(store.is_leader))
         metrics.refuses_writes.read = lambda: [
@@ -73,8 +77,9 @@ class MetricsHttp:
                 self._usage = await self._log.store.disk_usage()
                 pruned: Pruned | None = await self._log.store.get(PRUNED_KEY)
                 self._pruned = 0 if pruned is None else pruned.until
+                self._lag_bytes = (await self._dispatcher.measure_lag()).bytes
             except (MainstemError, OSError) as error:
-                logger.info("the size of the store is not known at the moment: %s", error)
+                logger.info("the size of the store and the lag of subscriptions are not known at the moment: %s", error)
 
 
 def is_local(client: Any) -> bool:

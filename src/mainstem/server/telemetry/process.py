@@ -21,7 +21,7 @@ STARTED_S: Final = time.time() - time.process_time()
 
 
 class LogCounter(logging.Handler):
-    """Counts the lines of the log by level."""
+    """Counts the lines of the log by level. Any thread may log: the handler holds its lock meanwhile."""
 
     def __init__(self, metrics: Metrics) -> None:
         super().__init__()

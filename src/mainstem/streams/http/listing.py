@@ -1,4 +1,4 @@
-"""The lists of streams and of subscriptions, in pages: an extension of the protocol."""
+"""The list of streams, in pages: an extension of the protocol."""
 
 from os.path import commonprefix
 from typing import Any
@@ -11,12 +11,11 @@ from mainstem.http.responses import respond_json
 from mainstem.streams.reading.reader import Streams
 from mainstem.streams.rules import lifecycle
 from mainstem.streams.states import STREAMS, StreamState
-from mainstem.streams.subscriptions.core.model import SUBSCRIPTIONS, Subscription
 from mainstem.timestamps import format_time
 
 
 class StreamsListing:
-    """`GET /v1/streams?prefix=&after=&limit=`: streams sorted by path."""
+    """`GET /v1/streams?prefix=&search=&after=&limit=`: streams sorted by path."""
 
     def __init__(self, streams: Streams) -> None:
         self.streams = streams
@@ -25,68 +24,43 @@ class StreamsListing:
         query = read_query(scope)
         limit = parse_count(query.get("limit", str(limits.LISTED_STREAMS)), "limit", limits.LISTED_STREAMS_MAX)
         identity: Identity = scope["mainstem.identity"]
-        found, more = await self._find(query.get("prefix", ""), query.get("after", ""), limit, identity)
-        body = {
-            "streams": [describe(path, state, identity) for path, state in found],
-            "next": found[-1][0] if more else None,
-        }
+        prefix, search = query.get("prefix", ""), query.get("search", "")
+        found, following = await self._find(prefix, search, query.get("after", ""), limit, identity)
+        body = {"streams": [describe(path, state, identity) for path, state in found], "next": following}
         await respond_json(send, body)
 
     async def _find(
-        self, prefix: str, after: str, limit: int, identity: Identity
-    ) -> tuple[list[tuple[str, StreamState]], bool]:
-        """Return one page of streams, and whether more follow. It may take several scans, because deleted streams and
-        streams that the caller may not read are skipped."""
+        self, prefix: str, search: str, after: str, limit: int, identity: Identity
+    ) -> tuple[list[tuple[str, StreamState]], str | None]:
+        """Return one page of streams, and the path after which the next page begins; None if there is none.
+
+        It may take several scans, because deleted streams and streams that the caller may not read are skipped. A
+        search ends early once it has compared many paths. The reply must not name a path that the caller may not read,
+        so it ends only after one that the caller may.
+        """
         log = self.streams.log
-        prefix = narrow_prefix(prefix, identity)
+        prefix, wanted = narrow_prefix(prefix, identity), search.casefold()
         found: list[tuple[str, StreamState]] = []
+        compared, last = 0, after
         while True:
             page = await log.store.scan(STREAMS, prefix, after, limits.SCAN_PAGE)
             for path, state in page:
-                if state.soft_deleted or lifecycle.is_gone(state, log.clock_us(), self.streams.touched_us(path)):
-                    continue
                 if not identity.may_read(path):
                     continue
+                if wanted:
+                    if compared == limits.SEARCHED_STREAMS_MAX:
+                        return found, last
+                    compared, last = compared + 1, path
+                    if wanted not in path.casefold():
+                        continue
+                if state.soft_deleted or lifecycle.is_gone(state, log.clock_us(), self.streams.touched_us(path)):
+                    continue
                 if len(found) == limit:
-                    return found, True
+                    return found, found[-1][0]
                 found.append((path, state))
             if len(page) < limits.SCAN_PAGE:
-                return found, False
+                return found, None
             after = page[-1][0]
-
-
-class SubscriptionsListing:
-    """`GET /v1/subscriptions?prefix=&after=&limit=`: subscriptions sorted by id, for administrators."""
-
-    def __init__(self, streams: Streams) -> None:
-        self.streams = streams
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        identity: Identity = scope["mainstem.identity"]
-        identity.require_admin()
-        query = read_query(scope)
-        limit = parse_count(query.get("limit", str(limits.LISTED_STREAMS)), "limit", limits.LISTED_STREAMS_MAX)
-        prefix, after = query.get("prefix", ""), query.get("after", "")
-        found = await self.streams.log.store.scan(SUBSCRIPTIONS, prefix, after, limit + 1)
-        body = {
-            "subscriptions": [describe_subscription(name, state) for name, state in found[:limit]],
-            "next": found[limit - 1][0] if len(found) > limit else None,
-        }
-        await respond_json(send, body)
-
-
-def describe_subscription(name: str, state: Subscription) -> dict[str, Any]:
-    config = state.config
-    return {
-        "subscription_id": name,
-        "type": config.type,
-        "pattern": config.pattern,
-        "webhook_url": config.webhook_url,
-        "wake_stream": config.wake_stream,
-        "created_at": format_time(state.created_at_us),
-        "owner": state.owner,
-        "status": "active" if state.next_attempt_us is None else "failed",
-    }
 
 
 def narrow_prefix(prefix: str, identity: Identity) -> str:

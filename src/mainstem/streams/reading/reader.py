@@ -190,6 +190,29 @@ class Streams:
                 break
         return state.earliest_offset
 
+    async def find_time(self, state: StreamState, time_us: int) -> tuple[Offset, int | None]:
+        """Return where the first append at or after a time begins, and when it was committed. If there is none, return
+        the end of the stream and None.
+
+        This bisects positions, so it looks at few records. The append before the result is older than the time. If the
+        clock of the server was ever set back, several appends may have that property, and the result is one of them.
+        """
+        low, high = state.earliest, state.tail
+        found: tuple[Offset, int | None] = state.next_offset, None
+        while low < high:
+            middle = (low + high) // 2
+            topic, segment_end = segment_at(state, middle)
+            records = await self.log.store.outline(topic, middle, segment_end, 1)
+            if not records:
+                raise StreamNotFound("the stream was deleted while it was being read")
+            record = records[0]
+            if record.committed_at_us < time_us:
+                low = min(record.end, segment_end)
+            else:  # records before it may have been trimmed meanwhile
+                high = min(record.start, middle)
+                found = Offset(state.read_seq, max(record.start, state.earliest)), record.committed_at_us
+        return found
+
     async def trim(self, path: str, offset: Offset) -> None:
         """Discard whole records before an offset, as retention does; the reaper erases them.
 

@@ -1,16 +1,14 @@
 """The lifetime of a stream: sliding TTL, absolute expiry, and when it counts as gone."""
 
 import re
-from datetime import UTC, datetime, timedelta
 
 from mainstem import limits
 from mainstem.errors import BadHeader, StreamGone, StreamNotFound
 from mainstem.streams.states import StreamState
+from mainstem.timestamps import parse_time
 
 SECOND_US = 1_000_000
 TTL_FORM = re.compile(r"0|[1-9][0-9]{0,15}")
-# RFC 3339. Python's parser would also accept week dates, a missing time zone and other forms of ISO 8601.
-TIME_FORM = re.compile(r"\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:[Zz]|[+-]\d{2}:\d{2})", re.ASCII)
 
 
 def parse_ttl(text: str) -> int:
@@ -25,11 +23,8 @@ def parse_ttl(text: str) -> int:
 def parse_expires_at(text: str) -> int:
     """Return an RFC 3339 time in microseconds since 1970."""
     try:
-        if not TIME_FORM.fullmatch(text):
-            raise ValueError
-        time = datetime.fromisoformat(text.upper())
-        return (time - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
-    except (ValueError, OverflowError):
+        return parse_time(text)
+    except ValueError:
         raise BadHeader(
             f"Stream-Expires-At must be an RFC 3339 time such as 2030-01-31T12:00:00Z, not {text[:64]!r}"
         ) from None

@@ -11,17 +11,25 @@ PREFIX = "/v1/stream"
 RESERVED = "__ds"
 """The first path segment of the protocol's control APIs (section 6)."""
 
+JOBS_PATH = "_mainstem/jobs"
+"""The stream of the rounds that jobs have reported."""
+
 BROKEN_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 PREFIX_FORM = re.compile(r"(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+")
 TAKEN = (
+    "/v1/jobs",
     "/v1/log",
     "/v1/partition",
+    "/v1/partitions",
     "/v1/prune",
     "/v1/snapshot",
+    "/v1/sessions",
+    "/v1/stream-offset",
     "/v1/stream-set",
     "/v1/stream-snapshot",
     "/v1/subscriptions",
     "/v1/sync",
+    "/v1/whoami",
     "/asyncapi.json",
     "/console",
     "/healthz",

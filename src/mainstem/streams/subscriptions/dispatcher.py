@@ -7,6 +7,7 @@ command, so its streams and its lease are durable before the worker is notified.
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
@@ -15,10 +16,19 @@ from mainstem.errors import MainstemError, SubscriptionNotFound
 from mainstem.log.commands import Key, State
 from mainstem.log.commit import CommitLog
 from mainstem.log.records import Record
+from mainstem.metrics.catalogue import Metrics
 from mainstem.streams.rules.base64url import encode_base64url
 from mainstem.streams.rules.offsets import Offset
 from mainstem.streams.states import STREAMS
-from mainstem.streams.subscriptions.core.model import LINKS, SUBSCRIPTIONS, Subscription, split_link, subscription_key
+from mainstem.streams.subscriptions.core.controls import CursorMove, Redeliver
+from mainstem.streams.subscriptions.core.model import (
+    LINKS,
+    SUBSCRIPTIONS,
+    Status,
+    Subscription,
+    split_link,
+    subscription_key,
+)
 from mainstem.streams.subscriptions.core.pending import PendingStreams
 from mainstem.streams.subscriptions.core.signing import KEYRINGS
 from mainstem.streams.subscriptions.core.wakes import (
@@ -31,7 +41,14 @@ from mainstem.streams.subscriptions.core.wakes import (
     Wake,
     WakeResult,
 )
-from mainstem.streams.subscriptions.link_queries import drop_links, find_candidates, find_up_to_date, read_snapshot
+from mainstem.streams.subscriptions.cursors import Lag, LagMeter, StreamCursor, list_cursors
+from mainstem.streams.subscriptions.link_queries import (
+    drop_links,
+    find_candidates,
+    find_implied_start,
+    find_up_to_date,
+    read_snapshot,
+)
 from mainstem.streams.subscriptions.signing_keys import SigningKeys
 from mainstem.streams.subscriptions.webhook_client import WebhookClient
 from mainstem.streams.subscriptions.webhook_sender import WebhookSender
@@ -43,11 +60,14 @@ class Dispatcher:
     def __init__(self, log: CommitLog, client: WebhookClient) -> None:
         self.log = log
         self.keys = SigningKeys(log)
-        self._webhooks = WebhookSender(log, client, self.keys, self._acknowledge_all)
+        self.webhooks = WebhookSender(log, client, self.keys, self._acknowledge_all, self._is_wanted)
+        self.wakes: Counter[str] = Counter()
+        """The number of wakes that this node has begun, by the type of the subscription."""
         self._changed = asyncio.Event()
         self._pending = PendingStreams(self._changed.set)
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._was_leader = False
+        self._lag = LagMeter(log, self._pending)
         self._changed_while_loading: set[Key] | None = None
         """The keys that changed during a load, whose states are newer than what the load finds."""
 
@@ -65,6 +85,7 @@ class Dispatcher:
             jobs.append(self._review_periodically())
         for job in jobs:
             self._spawn(job)
+        self._publish_measures(self.log.metrics)
 
     async def stop(self) -> None:
         self.log.observers.remove(self._observe)
@@ -73,6 +94,19 @@ class Dispatcher:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _publish_measures(self, metrics: Metrics) -> None:
+        metrics.subscriptions.read = lambda: [((status,), count) for status, count in self.statuses.items()]
+        metrics.wakes.read = lambda: [((type_,), count) for type_, count in self.wakes.items()]
+        metrics.webhook_attempts.read = lambda: [
+            ((outcome.value,), count) for outcome, count in self.webhooks.outcomes.items()
+        ]
+        metrics.subscriptions_behind.read_with(self.count_behind)
+        metrics.oldest_wake_seconds.read_with(self._oldest_wake_s)
+
+    def _oldest_wake_s(self) -> float:
+        since_us = self.oldest_unacknowledged_us()
+        return 0.0 if since_us is None else max(self.log.clock_us() - since_us, 0) / 1_000_000
 
     def _spawn(self, job: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(job)
@@ -207,14 +241,21 @@ class Dispatcher:
         if woken is None:
             return
         self._pending.clear_pending(name, woken.up_to_date, since)
-        if woken.streams and state.config.type == "webhook":
-            self._spawn(self._webhooks.deliver(name, woken.state, woken.streams))
+        if not woken.streams:
+            return
+        self.wakes[state.config.type] += 1
+        if state.config.type == "webhook":
+            self._spawn(self.webhooks.deliver(name, woken.state, woken.streams))
 
     async def _candidates(self, name: str) -> tuple[Candidate, ...]:
         state = self._pending.subscriptions.get(name)
         if state is None:
             raise SubscriptionNotFound(f"the subscription {name!r} does not exist")
         return await find_candidates(self.log.store, state, self._pending.paths(name)[: limits.WAKE_STREAMS_MAX])
+
+    def _is_wanted(self, name: str, woken: Subscription) -> bool:
+        state = self._pending.subscriptions.get(name)
+        return state is not None and state.wake_id == woken.wake_id and not state.paused
 
     def _new_wake_id(self) -> str:
         return "w_" + encode_base64url(self.log.random.randbytes(16))
@@ -259,6 +300,9 @@ class Dispatcher:
             # If more is pending, the next wake finds out what. If not, the streams examined here have nothing new.
             looked_at = {path for path, _ in acks} | {candidate.path for candidate in candidates}
             self._pending.clear_pending(name, () if more else looked_at, since)
+        state = self._pending.subscriptions.get(name)
+        if state is not None and state.paused:
+            return False  # whatever is pending, no wake follows
         return more or (done and self._pending.has_paths(name))
 
     async def _acknowledge_all(self, name: str, state: Subscription) -> None:
@@ -267,6 +311,40 @@ class Dispatcher:
         acks = tuple((path, Offset.parse(offset)) for path, offset in state.snapshot)
         fencing = FencingToken(state.nonce, state.generation, state.generation, state.wake_id)
         await self.acknowledge(name, fencing, acks, True, of_snapshot=True)
+
+    # Requests of operators
+
+    async def redeliver(self, name: str, path: str | None = None, offset: Offset | None = None) -> None:
+        """End the current wake, and wake again with everything that was not acknowledged. With a path, first move the
+        acknowledged offset of this stream back, to the beginning of the stream if there is no offset."""
+        state = await self.find(name)
+        move = None
+        if path is not None:
+            move = CursorMove(path, offset, await find_implied_start(self.log.store, state, path))
+        await self.log.submit(Redeliver(name, state.nonce, move))
+
+    async def list_cursors(self, name: str, state: Subscription) -> tuple[list[StreamCursor], bool]:
+        """Return how far each linked stream was acknowledged, in the order of their paths, and whether some had to be
+        left out. Streams with new data are left out last."""
+        return await list_cursors(self.log.store, state, self._pending.paths(name))
+
+    @property
+    def statuses(self) -> Counter[Status]:
+        """The number of subscriptions per status."""
+        return self._pending.statuses
+
+    def count_behind(self) -> int:
+        """Return the number of subscriptions with streams that may have new data."""
+        return self._pending.count_behind()
+
+    def oldest_unacknowledged_us(self) -> int | None:
+        """Return since when the longest waiting subscription has been woken without an acknowledgement. Subscriptions
+        that are paused do not count."""
+        return self._pending.oldest_unacknowledged_us()
+
+    async def measure_lag(self) -> Lag:
+        """Return the lag of all subscriptions, measured at most once in `limits.LAG_MEASURE_S`."""
+        return await self._lag.measure()
 
     # Timers: leases, retries and reviews
 
@@ -282,7 +360,7 @@ class Dispatcher:
                 if not self._pending.subscriptions:
                     continue
                 # Subscriptions with an open call may be due too, and must not crowd out the others.
-                most = limits.WAKES_AT_ONCE + len(self._webhooks.in_flight)
+                most = limits.WAKES_AT_ONCE + len(self.webhooks.in_flight)
                 due = await self.log.store.due(SUBSCRIPTIONS, self.log.clock_us(), most)
                 await asyncio.gather(*(self._handle_due(name) for name in due))
             except MainstemError as error:
@@ -300,12 +378,12 @@ class Dispatcher:
 
     async def _handle_due(self, name: str) -> None:
         state = self._pending.subscriptions.get(name)
-        if state is None or state.wake_id is None or state.wake_id in self._webhooks.in_flight:
+        if state is None or state.wake_id is None or state.wake_id in self.webhooks.in_flight:
             return
         if state.next_attempt_us is not None:
             again = await self.log.submit(RetryDelivery(name, state.wake_id))
             if again is not None:
-                self._spawn(self._webhooks.deliver(name, again, await read_snapshot(self.log.store, again)))
+                self._spawn(self.webhooks.deliver(name, again, await read_snapshot(self.log.store, again)))
         elif await self.log.submit(ExpireLease(name, state.wake_id)):
             self._pending.make_ready([name])
 

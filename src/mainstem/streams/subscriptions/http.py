@@ -38,6 +38,7 @@ from mainstem.streams.subscriptions.core.model import (
     RemoveStream,
     Subscription,
     check_config,
+    check_id,
     link_prefix,
 )
 from mainstem.streams.subscriptions.core.signing import jwks, read_token
@@ -111,15 +112,11 @@ class ControlHttp:
             await respond_json(send, {"kid": ring.active.kid})
         elif rest.startswith("subscriptions/"):
             subscription_id, _, action = rest.removeprefix("subscriptions/").partition("/")
-            self._check_id(subscription_id)
+            check_id(subscription_id)
             body = await read_body(headers, receive, limits.CONTROL_BODY_BYTES_MAX)
             await self._subscription(method, subscription_id, action, headers, body, scope, send)
         else:
             raise NotFound(f"the server has nothing at the reserved path {paths.RESERVED}/{rest[:64]}")
-
-    def _check_id(self, subscription_id: str) -> None:
-        if not subscription_id or len(subscription_id.encode()) > limits.SUBSCRIPTION_ID_BYTES_MAX:
-            raise InvalidSubscription(f"the subscription id must be 1 to {limits.SUBSCRIPTION_ID_BYTES_MAX} bytes")
 
     async def _send_keys(self, send: Send) -> None:
         headers = [
@@ -255,7 +252,7 @@ class ControlHttp:
             "wake_stream": config.wake_stream,
             "lease_ttl_ms": config.lease_ttl_ms,
             "created_at": format_time(state.created_at_us),
-            "status": "failed" if state.next_attempt_us is not None else "active",
+            "status": state.status,
             "description": config.description,
             "generation": state.generation,
         }

@@ -14,6 +14,7 @@ from mainstem.log.commands import Key
 from mainstem.log.commit import CommitLog
 from mainstem.log.records import TopicId
 from mainstem.log.store import Store
+from mainstem.streams.rules.offsets import Offset
 from mainstem.streams.states import STREAMS, StreamState, stream_key
 from mainstem.streams.subscriptions.core.model import (
     LINKS,
@@ -23,6 +24,7 @@ from mainstem.streams.subscriptions.core.model import (
     has_pending,
     link_key,
     link_prefix,
+    matches_pattern,
 )
 from mainstem.streams.subscriptions.core.wakes import Candidate, LinkedStream
 
@@ -60,17 +62,18 @@ async def _add_implied(store: Store, state: Subscription, pattern: str, found: d
             if path in found or stream.deleted or stream.soft_deleted:
                 continue
             if matches(pattern, path) and path != state.config.wake_stream:
-                found[path] = ListedLink(path, "glob", await _implied_offset(store, state, stream))
+                found[path] = ListedLink(path, "glob", str(await implied_offset(store, state, stream)))
         if len(page) < limits.SCAN_PAGE:
             return
         after = page[-1][0]
 
 
-async def _implied_offset(store: Store, state: Subscription, stream: StreamState) -> str:
+async def implied_offset(store: Store, state: Subscription, stream: StreamState) -> Offset:
+    """Return where the link to a stream begins if it is only implied by the pattern."""
     if stream.last_id <= state.created_id:
-        return str(stream.next_offset)
+        return stream.next_offset
     start = await store.first_after(stream.topic, state.created_id)
-    return str(msgspec.structs.replace(stream, tail=start or 0).next_offset)
+    return Offset(stream.read_seq, start or 0)
 
 
 async def implied_starts(
@@ -87,9 +90,18 @@ async def implied_starts(
     return tuple(found)
 
 
+async def find_implied_start(store: Store, state: Subscription, path: str) -> tuple[TopicId, int] | None:
+    """Return where the link to a stream begins if it is only implied by the pattern: its topic and position."""
+    states = await get_links_and_streams(store, state, [path])
+    stream: StreamState | None = states[stream_key(path)]
+    if states[link_key(state.nonce, path)] is not None or stream is None or not matches_pattern(state, path):
+        return None
+    return stream.topic, (await implied_offset(store, state, stream)).position
+
+
 async def find_candidates(store: Store, state: Subscription, paths: Sequence[str]) -> tuple[Candidate, ...]:
     """Return the candidates of a wake, with the start of each link that is only implied."""
-    states = await _get_links_and_streams(store, state, paths)
+    states = await get_links_and_streams(store, state, paths)
     found: list[Candidate] = []
     for path in paths:
         link, stream = states[link_key(state.nonce, path)], states[stream_key(path)]
@@ -103,7 +115,7 @@ async def find_candidates(store: Store, state: Subscription, paths: Sequence[str
 
 async def find_up_to_date(store: Store, state: Subscription, paths: Sequence[str]) -> list[str]:
     """Return the streams that have nothing new."""
-    states = await _get_links_and_streams(store, state, paths)
+    states = await get_links_and_streams(store, state, paths)
     return [
         path
         for path in paths
@@ -111,7 +123,8 @@ async def find_up_to_date(store: Store, state: Subscription, paths: Sequence[str
     ]
 
 
-async def _get_links_and_streams(store: Store, state: Subscription, paths: Sequence[str]) -> dict[Key, Any]:
+async def get_links_and_streams(store: Store, state: Subscription, paths: Sequence[str]) -> dict[Key, Any]:
+    """Return the states of the links to some streams, and of the streams."""
     return await store.get_many([link_key(state.nonce, path) for path in paths] + [stream_key(path) for path in paths])
 
 

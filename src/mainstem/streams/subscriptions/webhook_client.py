@@ -10,6 +10,8 @@ import re
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
+from enum import StrEnum
+from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 import httptools
@@ -26,8 +28,30 @@ LOCAL_DOMAINS = frozenset(["localhost", "local", "internal"])
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 
 
+class Outcome(StrEnum):
+    """How a call to a webhook ended."""
+
+    ACCEPTED = "accepted"
+    DONE = "done"
+    """Accepted, and everything in the wake is acknowledged."""
+    STATUS = "status"
+    """The receiver responded with a status other than 2xx."""
+    TIMEOUT = "timeout"
+    UNREACHABLE = "unreachable"
+    TLS = "tls"
+    ADDRESS = "address"
+    """The server does not call this URL or address."""
+    RESPONSE = "response"
+    """The response is too large, or not HTTP."""
+
+
 class WebhookFailed(Exception):
-    """The receiver did not accept the wake."""
+    """The receiver did not accept the wake. The reason is shown to operators, so nothing of the response is in it."""
+
+    def __init__(self, reason: str, outcome: Outcome = Outcome.UNREACHABLE) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.outcome = outcome
 
 
 class WebhookResponse(msgspec.Struct, frozen=True):
@@ -88,9 +112,11 @@ class WebhookClient:
             async with asyncio.timeout(limits.WEBHOOK_S_MAX):
                 return await self._call(url, body, signature)
         except TimeoutError:
-            raise WebhookFailed(f"no response within {limits.WEBHOOK_S_MAX:g} s") from None
-        except (OSError, ssl.SSLError, UnicodeError, WebhookUrlRejected) as error:
-            raise WebhookFailed(str(error)) from None
+            raise WebhookFailed(f"no response within {limits.WEBHOOK_S_MAX:g} s", Outcome.TIMEOUT) from None
+        except WebhookUrlRejected as error:
+            raise WebhookFailed(error.detail, Outcome.ADDRESS) from None
+        except (OSError, UnicodeError) as error:
+            raise _explain(error) from None
 
     async def _call(self, url: str, body: bytes, signature: str) -> WebhookResponse:
         parts = check_url(url, allow_local=self.allow_local)
@@ -118,8 +144,24 @@ class WebhookClient:
         addresses = await self._resolve(host, port)
         allowed = [a for a in addresses if is_public(a) or (self.allow_local and _is_local(host) and _is_local(a))]
         if not allowed or len(allowed) != len(addresses):
-            raise WebhookFailed(f"{host} resolves to an address that is not public")
+            raise WebhookFailed("the host name resolves to an address that is not public", Outcome.ADDRESS)
         return allowed[0]
+
+
+FAILURES: Final[tuple[tuple[type[Exception], str, Outcome], ...]] = (
+    (ssl.SSLCertVerificationError, "the receiver's TLS certificate is not valid", Outcome.TLS),
+    (ssl.SSLError, "the TLS handshake with the receiver failed", Outcome.TLS),
+    (socket.gaierror, "the host name could not be resolved", Outcome.UNREACHABLE),
+    (ConnectionRefusedError, "the receiver refused the connection", Outcome.UNREACHABLE),
+    (ConnectionError, "the receiver closed the connection", Outcome.UNREACHABLE),
+    (OSError, "the receiver could not be reached", Outcome.UNREACHABLE),
+    (UnicodeError, "the host name is not valid", Outcome.ADDRESS),
+)
+"""What to say about an exception: the first that matches."""
+
+
+def _explain(error: Exception) -> WebhookFailed:
+    return next(WebhookFailed(reason, outcome) for type_, reason, outcome in FAILURES if isinstance(error, type_))
 
 
 def _request(parts: SplitResult, body: bytes, signature: str) -> bytes:
@@ -161,16 +203,18 @@ async def _read_response(reader: asyncio.StreamReader) -> WebhookResponse:
         data = await reader.read(16 * limits.KIB)
         received += len(data)
         if received > limits.WEBHOOK_ANSWER_BYTES_MAX:
-            raise WebhookFailed(f"the response is larger than {limits.WEBHOOK_ANSWER_BYTES_MAX} bytes")
+            raise WebhookFailed(
+                f"the response is larger than {limits.WEBHOOK_ANSWER_BYTES_MAX} bytes", Outcome.RESPONSE
+            )
         if not data:
             if answer.has_length:
-                raise WebhookFailed("the connection closed before the response was complete")
+                raise WebhookFailed("the connection closed before the response was complete", Outcome.RESPONSE)
             break  # a response without a length ends with its connection
         try:
             parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-            raise WebhookFailed("the response is not valid HTTP") from None
+            raise WebhookFailed("the response is not valid HTTP", Outcome.RESPONSE) from None
     status = parser.get_status_code()
     if not status or not answer.has_head:
-        raise WebhookFailed("the connection closed without a response")
+        raise WebhookFailed("the connection closed without a response", Outcome.RESPONSE)
     return WebhookResponse(status, bytes(answer.body))

@@ -275,6 +275,11 @@ class Session:
         """Close because the server is shutting down. Messages that have already arrived are still answered."""
         return (Close(1000, ""),)
 
+    def expel(self) -> Sequence[Immediate]:
+        """Close because an administrator asks for it. Pending submits are still answered, further messages are not."""
+        self.state = State.CLOSED
+        return (Close(1008, "disconnected by an administrator"),)
+
     def disconnected(self) -> Sequence[Immediate]:
         """End the session because the connection is gone."""
         self.state = State.CLOSED

@@ -178,11 +178,18 @@ HTTP_SEEDS: Final = (
     b"PUT /v1/stream/fork\nStream-Forked-From: /v1/stream/fuzz\nStream-Fork-Offset: 0000000000000000_0000000000000002",
     b"GET /v1/stream/fuzz?offset=-1&live=sse\nLast-Event-ID: now",
     b"GET /v1/streams?prefix=f&limit=5\nAccept-Encoding: gzip",
+    b"GET /v1/streams?search=F&limit=5",
+    b"GET /v1/stream-offset/fuzz?time=2026-01-31T12:00:00Z",
+    b"GET /v1/partitions?prefix=p&after=a&limit=5",
+    b"GET /v1/sessions?after=0&limit=5",
+    b"DELETE /v1/sessions/99",
+    b"GET /v1/whoami",
     b"GET /v1/stream-set?stream=fuzz&stream=fork&live=sse",
     b"GET /v1/log?after=0&kind=stream\0GET /v1/log/index?of=streams&limit=2",
     b"GET /v1/partition/p?offset=-1\0HEAD /v1/partition/p",
     b'PUT /v1/stream/__ds/subscriptions/s\n\n{"type":"pull-wake","pattern":"fuzz*","wake_stream":"w"}',
     b'POST /v1/stream/__ds/subscriptions/s/claim\n\n{"worker":"w"}',
+    b'POST /v1/jobs\n\n{"job":"audit","name":"a","round":1,"started_at":"2026-05-01T02:00:00Z","duration_s":1}',
     b"OPTIONS /v1/stream/a\nOrigin: http://b\nAccess-Control-Request-Method: PUT",
 )
 HTTP_PIECES: Final = (

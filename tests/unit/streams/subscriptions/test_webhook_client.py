@@ -6,7 +6,13 @@ import socket
 import pytest
 
 from mainstem import limits
-from mainstem.streams.subscriptions.webhook_client import WebhookClient, WebhookFailed, WebhookResponse
+from mainstem.streams.subscriptions.webhook_client import (
+    FAILURES,
+    Outcome,
+    WebhookClient,
+    WebhookFailed,
+    WebhookResponse,
+)
 from tests.support.raw_receivers import answering, hang, receiving, trickle
 
 
@@ -146,15 +152,17 @@ async def test_a_connection_reset_is_a_failure(caller):
         linger = b"\1\0\0\0\0\0\0\0"
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
 
-    with pytest.raises(WebhookFailed):
+    with pytest.raises(WebhookFailed) as failed:
         await call(caller, reset)
+    assert (failed.value.reason, failed.value.outcome) == ("the receiver closed the connection", Outcome.UNREACHABLE)
 
 
 async def test_a_port_without_a_listener_fails(caller):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    with pytest.raises(WebhookFailed):
+    with pytest.raises(WebhookFailed) as failed:
         await caller.call(f"http://127.0.0.1:{port}/", b"{}", "s")
+    assert (failed.value.reason, failed.value.outcome) == ("the receiver refused the connection", Outcome.UNREACHABLE)
 
 
 async def test_tls_to_a_receiver_without_tls_is_a_failure(caller):
@@ -167,9 +175,10 @@ async def test_tls_to_a_receiver_without_tls_is_a_failure(caller):
                 connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
         answer = asyncio.create_task(refuse())
-        with pytest.raises(WebhookFailed):
+        with pytest.raises(WebhookFailed) as failed:
             await caller.call(f"https://127.0.0.1:{port}/", b"{}", "s")
         await answer
+    assert (failed.value.reason, failed.value.outcome) == ("the TLS handshake with the receiver failed", Outcome.TLS)
 
 
 HOSTS_OF_ODD_FORM = ["a..invalid", ".worker.invalid", "x" * 64 + ".invalid", "-.invalid"]
@@ -184,3 +193,13 @@ def test_a_name_that_cannot_be_a_name_has_failed_on_every_event_loop():
                 await WebhookClient(allow_local=False).call(f"https://{host}/", b"{}", "s")
 
     asyncio.run(check())
+
+
+@pytest.mark.parametrize("error", [type_ for type_, _, _ in FAILURES])
+async def test_a_reason_is_text_of_the_server_and_not_of_a_library(error):
+    async def resolve(host, port):
+        raise error("[Errno 5] secret of 10.0.0.7")
+
+    with pytest.raises(WebhookFailed) as failed:
+        await WebhookClient(allow_local=False, resolve=resolve).call("https://worker.example/", b"{}", "s")
+    assert (error, failed.value.reason, failed.value.outcome) in FAILURES

@@ -547,3 +547,22 @@ def test_a_lost_connection_is_unsubscribed():
 def test_a_server_that_stops_closes_without_an_error():
     session = active_session()
     assert session.shut_down() == (Close(1000, ""),)
+
+
+def test_an_administrator_disconnects_a_session_after_its_pending_replies():
+    session = active_session()
+    reply = submit(session, "1")
+    disconnected = (Close(1008, "disconnected by an administrator"),)
+    assert session.expel() == disconnected
+    assert session.state is State.CLOSED
+    effects = session.committed(reply, [committed("1", 1)], NOW_US)
+    assert [type_ for type_, _, _ in sent(effects)] == ["submit_events_result"]
+    assert session.expel() == disconnected
+
+
+def test_a_client_that_is_disconnected_while_its_token_is_verified_does_not_connect():
+    session = fresh_session()
+    assert types(say(session, "connect", {"client_id": "ann"})) == [VerifyToken]
+    session.expel()
+    assert session.verified(ANN, NOW_US) == ()
+    assert session.identity == Identity()

@@ -128,6 +128,11 @@ class PostgresReads(Store):
         ((last,),) = await self._rows(statements.LAST_TAGGED, tag.encode())
         return CommittedId(last or 0)
 
+    async def list_tags(self, prefix: str, after: str, limit: int) -> list[tuple[str, CommittedId]]:
+        start = prefix.encode()
+        rows = await self._rows(statements.LIST_TAGS, after.encode(), start, statements.prefix_end(start), limit)
+        return [(tag.decode(), CommittedId(last)) for tag, last in rows]
+
     # Erasing
 
     async def erase_tagged(self, committed_ids: Sequence[CommittedId], tags: Sequence[tuple[str, CommittedId]]) -> None:

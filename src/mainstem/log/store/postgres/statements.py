@@ -127,6 +127,22 @@ READ_TAGGED = _page(
     "$5",
 )
 LAST_TAGGED = "SELECT max(committed_id) FROM mainstem.tags WHERE tag = $1"
+# The next tag is looked up in the index for each row, so that the other records of a tag are not read.
+LIST_TAGS = """
+    WITH RECURSIVE found (tag, number) AS (
+        SELECT (
+            SELECT t.tag FROM mainstem.tags t
+            WHERE t.tag > $1 AND t.tag >= $2 AND ($3::bytea IS NULL OR t.tag < $3) ORDER BY t.tag LIMIT 1
+        ), 1
+        UNION ALL
+        SELECT (
+            SELECT t.tag FROM mainstem.tags t
+            WHERE t.tag > found.tag AND ($3::bytea IS NULL OR t.tag < $3) ORDER BY t.tag LIMIT 1
+        ), number + 1
+        FROM found WHERE found.tag IS NOT NULL AND number < $4
+    )
+    SELECT tag, (SELECT max(t.committed_id) FROM mainstem.tags t WHERE t.tag = found.tag)
+    FROM found WHERE tag IS NOT NULL ORDER BY number"""
 
 DATA = f"kind IN ({', '.join(f'{kind:d}' for kind in DATA_KINDS)})"
 MEASURE = f"""

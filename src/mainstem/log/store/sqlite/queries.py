@@ -355,6 +355,27 @@ def last_tagged(db: apsw.Connection, tag: str) -> CommittedId:
     return CommittedId(db.execute("SELECT max(committed_id) FROM tags WHERE tag = ?", (tag,)).get or 0)
 
 
+# The next tag is looked up in the index for each row, so that the other records of a tag are not read.
+LIST_TAGS = """
+    WITH RECURSIVE found (tag) AS (
+        SELECT min(tag) FROM tags WHERE tag > ? AND tag >= ?
+        UNION ALL SELECT (SELECT min(tag) FROM tags WHERE tag > found.tag) FROM found WHERE tag IS NOT NULL
+    )
+    SELECT tag, (SELECT max(committed_id) FROM tags WHERE tags.tag = found.tag)
+    FROM found WHERE tag IS NOT NULL LIMIT ?"""
+
+
+def list_tags(db: apsw.Connection, prefix: str, after: str, limit: int) -> list[tuple[str, CommittedId]]:
+    rows = db.execute(LIST_TAGS, (after, prefix, limit))
+    found: list[tuple[str, CommittedId]] = []
+    for tag, last in rows:
+        if not tag.startswith(prefix):  # tags are sorted, so no later one has the prefix
+            break
+        found.append((tag, CommittedId(last)))
+    rows.close()
+    return found
+
+
 def _by_id(db: apsw.Connection, ids: Sequence[int]) -> Iterator[Any]:
     for committed_id in ids:
         yield from db.execute(f"SELECT {COLUMNS} FROM records WHERE committed_id = ?", (committed_id,))

@@ -142,6 +142,10 @@ class Recent:
         }
         return [found[committed_id] for committed_id in sorted(found)]
 
+    def tags(self) -> dict[str, CommittedId]:
+        """Return the newest id of every tag."""
+        return {tag: records[-1].committed_id for recent in self._batches for tag, records in recent.tagged.items()}
+
     def last_tagged(self, tag: str) -> CommittedId | None:
         for recent in reversed(self._batches):
             if tag in recent.tagged:

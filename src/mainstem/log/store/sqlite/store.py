@@ -447,6 +447,11 @@ class SqliteStore(Store):
         recent = self._recent.last_tagged(tag)
         return await self._read(queries.last_tagged, tag) if recent is None else recent
 
+    async def list_tags(self, prefix: str, after: str, limit: int) -> list[tuple[str, CommittedId]]:
+        recent = {tag: last for tag, last in self._recent.tags().items() if tag > after and tag.startswith(prefix)}
+        older = await self._read(queries.list_tags, prefix, after, limit)
+        return sorted((dict(older) | recent).items())[:limit]
+
     async def erase_tagged(self, committed_ids: Sequence[CommittedId], tags: Sequence[tuple[str, CommittedId]]) -> None:
         await self.fold()
         await self._writer.run(self._database.erase_tagged, committed_ids, tags)

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from mainstem import globs
+from mainstem import globs, limits
 from mainstem.errors import InvalidSubscription, SubscriptionExists, SubscriptionNotFound
 from mainstem.log.commands import Freeing, Key, Sizeless, Space, View
 from mainstem.log.records import CommittedId, TopicId
@@ -32,8 +32,19 @@ class Config(msgspec.Struct, frozen=True, gc=False, array_like=True):
     description: str | None = None
 
 
+Status = Literal["active", "failed", "paused"]
+
+
+class Failure(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """When and why a wake could not be delivered. The reason is the server's own text, never that of a receiver."""
+
+    at_us: int
+    reason: str
+
+
 class Subscription(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A subscription and its current wake, if any. It is idle if `wake_id` is None."""
+    """A subscription and its current wake, if any. It is idle if `wake_id` is None. New fields must come last and have
+    a default, so that older data stays readable."""
 
     nonce: str
     """Distinguishes incarnations of the same id, so that a token becomes invalid when the subscription is deleted."""
@@ -52,6 +63,18 @@ class Subscription(msgspec.Struct, frozen=True, gc=False, array_like=True):
     next_attempt_us: int | None = None
     owner: str | None = None
     """The name in the token that created it. None without tokens, and for subscriptions older than this field."""
+    paused: bool = False
+    """Whether an operator has paused it: no wake is sent until it is resumed."""
+    last_error: Failure | None = None
+    """Why the latest delivery failed; None once one has succeeded."""
+    unacknowledged_since_us: int | None = None
+    """When the first wake after the latest acknowledgement began. Wakes that ended without one do not change it."""
+
+    @property
+    def status(self) -> Status:
+        if self.paused:
+            return "paused"
+        return "active" if self.next_attempt_us is None else "failed"
 
 
 class Link(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -71,7 +94,9 @@ class Link(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 def _due(state: Subscription) -> int | None:
-    return state.lease_until_us if state.next_attempt_us is None else state.next_attempt_us
+    if state.next_attempt_us is None:
+        return state.lease_until_us
+    return None if state.paused else state.next_attempt_us
 
 
 SUBSCRIPTIONS: Space[Subscription] = Space(SpaceNumber.SUBSCRIPTIONS, Subscription, due=_due)
@@ -119,6 +144,13 @@ def has_pending(state: Subscription, path: str, link: Link | None, stream: Strea
 
 def matches_pattern(state: Subscription, path: str) -> bool:
     return state.config.pattern is not None and globs.matches(state.config.pattern, path)
+
+
+def count_lag(acked: Offset, stream: StreamState | None) -> int:
+    """Return how many bytes of a stream follow an acknowledged offset and are still kept."""
+    if stream is None or stream.deleted or stream.soft_deleted or stream.next_offset <= acked:
+        return 0
+    return stream.tail - max(stream.earliest, acked.position if acked.read_seq == stream.read_seq else 0)
 
 
 class PutSubscription(msgspec.Struct, Sizeless, frozen=True, gc=False):
@@ -239,6 +271,11 @@ def _link(view: View, nonce: str, path: str, implied: tuple[TopicId, int] | None
         assert stream is not None
         position = implied[1] if implied is not None and implied[0] == stream.topic else stream.tail
         view.put(key, Link(stream.read_seq, position, True))
+
+
+def check_id(subscription_id: str) -> None:
+    if not subscription_id or len(subscription_id.encode()) > limits.SUBSCRIPTION_ID_BYTES_MAX:
+        raise InvalidSubscription(f"the subscription id must be 1 to {limits.SUBSCRIPTION_ID_BYTES_MAX} bytes")
 
 
 def check_config(config: Config, streams: tuple[str, ...]) -> None:

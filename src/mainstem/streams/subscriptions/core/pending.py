@@ -2,8 +2,8 @@
 
 All of this is in memory and only says where to look; a command decides whether there is new data. A path that has
 changed is first *unmatched*: its subscriptions have not been looked up yet. Once it is *matched*, it is in the pending
-set of each of them, and another change costs almost nothing. A subscription that is idle and has pending streams is
-*ready* to be woken.
+set of each of them, and another change costs almost nothing. A subscription that is idle and not paused and has pending
+streams is *ready* to be woken.
 """
 
 from collections import Counter, OrderedDict
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from mainstem import limits
 from mainstem.globs import GlobIndex
 from mainstem.log.records import CommittedId
-from mainstem.streams.subscriptions.core.model import Link, Subscription, split_link
+from mainstem.streams.subscriptions.core.model import Link, Status, Subscription, split_link
 
 
 class PendingStreams:
@@ -28,6 +28,8 @@ class PendingStreams:
         have been matched."""
         self.owned: Counter[str | None] = Counter()
         """The number of subscriptions per owner; None stands for subscriptions without an owner."""
+        self.statuses: Counter[Status] = Counter()
+        """The number of subscriptions per status."""
         self._notify = notify
         self._ids: dict[str, str] = {}
         """Maps a nonce, by which links are named, to its subscription."""
@@ -41,6 +43,9 @@ class PendingStreams:
         self._changes: dict[str, int] = {}
         """Maps a path to `change_count` at its last change. A read that began earlier must not clear the path."""
         self._ready: set[str] = set()
+        self._unacknowledged: dict[str, int] = {}
+        """Since when each subscription has been woken without an acknowledgement, while it has a wake and is not
+        paused."""
 
     # Changes
 
@@ -65,24 +70,32 @@ class PendingStreams:
             return ended
         if old is None:
             self._add(name, state)
+        else:
+            self.statuses[old.status] -= 1
+        self.statuses[state.status] += 1
         self.subscriptions[name] = state
-        if state.wake_id is None and self._pending[name]:
+        if state.wake_id is None or state.paused or state.unacknowledged_since_us is None:
+            self._unacknowledged.pop(name, None)
+        else:
+            self._unacknowledged[name] = state.unacknowledged_since_us
+        if _may_wake(state) and self._pending[name]:
             self.make_ready([name])
         return ended
 
     def note_link(self, key: str, link: Link | None) -> None:
         """Note that a link was created, changed or deleted; `key` is its name in the store. Only explicit links are
-        kept here."""
+        kept here. If the stream of a link is not pending, the link may have been moved back."""
         nonce, path = split_link(key)
         name = self._ids.get(nonce)
         if name is None:
             return
         if link is not None and link.explicit:
             self._explicit.setdefault(path, set()).add(name)
-            self._unmatched[path] = None
-            self._notify()
         else:
             self._remove_explicit(name, path)
+        if link is not None and (link.explicit or path not in self._pending[name]):
+            self._unmatched[path] = None
+            self._notify()
 
     def forget_all(self) -> None:
         for name, state in list(self.subscriptions.items()):
@@ -102,10 +115,12 @@ class PendingStreams:
     def _remove(self, name: str, state: Subscription) -> None:
         del self.subscriptions[name]
         del self._ids[state.nonce]
+        self.statuses[state.status] -= 1
         self.owned[state.owner] -= 1
         if not self.owned[state.owner]:
             del self.owned[state.owner]
         del self._pending[name]
+        self._unacknowledged.pop(name, None)
         self._ready.discard(name)
         pattern = state.config.pattern
         if pattern is not None:
@@ -144,9 +159,21 @@ class PendingStreams:
         return bool(self._pending.get(name))
 
     def idle_with_pending(self, name: str) -> Subscription | None:
-        """Return the subscription if it is idle and has pending streams, or else None."""
+        """Return the subscription if it is idle, not paused and has pending streams, or else None."""
         state = self.subscriptions.get(name)
-        return state if state is not None and state.wake_id is None and self._pending[name] else None
+        return state if state is not None and _may_wake(state) and self._pending[name] else None
+
+    def oldest_unacknowledged_us(self) -> int | None:
+        """Return when the wakes began that have gone without an acknowledgement for the longest time."""
+        return min(self._unacknowledged.values(), default=None)
+
+    def count_behind(self) -> int:
+        """Return the number of subscriptions that have pending streams."""
+        return sum(map(bool, self._pending.values()))
+
+    def count_pending(self) -> int:
+        """Return the number of pending streams of all subscriptions together."""
+        return sum(map(len, self._pending.values()))
 
     def linked_to(self, path: str) -> set[str]:
         """Return the subscriptions to a stream, except those that use it as their wake stream: their own wakes would
@@ -183,7 +210,7 @@ class PendingStreams:
             linked = self.linked_to(path)
             for name in linked:
                 self._pending[name][path] = None
-                if self.subscriptions[name].wake_id is None:
+                if _may_wake(self.subscriptions[name]):
                     self._ready.add(name)
             if not linked:
                 self._changes.pop(path, None)
@@ -213,3 +240,7 @@ class PendingStreams:
                 self._matched.discard(path)
         if pending:
             self.make_ready([name])
+
+
+def _may_wake(state: Subscription) -> bool:
+    return state.wake_id is None and not state.paused

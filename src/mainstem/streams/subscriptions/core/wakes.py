@@ -5,7 +5,8 @@
     held      wake_id, holder, lease        -> Acknowledge, Release, ExpireLease
 
 Every wake increments the generation. A worker with an older generation, or another wake_id, is fenced. Only
-Acknowledge moves the acknowledged offsets.
+Acknowledge moves the acknowledged offsets forward. While a subscription is paused, no wake begins, no webhook is
+retried and no claim is accepted; a worker that holds a lease may finish.
 """
 
 import msgspec
@@ -17,6 +18,7 @@ from mainstem.errors import (
     InvalidSubscription,
     NoPendingWork,
     SubscriptionNotFound,
+    SubscriptionPaused,
 )
 from mainstem.log.commands import Key, Sizeless, View
 from mainstem.log.records import TopicId
@@ -26,6 +28,7 @@ from mainstem.streams.rules.content_types import is_json
 from mainstem.streams.rules.offsets import Offset
 from mainstem.streams.states import StreamState, stream_key
 from mainstem.streams.subscriptions.core.model import (
+    Failure,
     Link,
     Subscription,
     find_subscription,
@@ -115,6 +118,7 @@ def _next_generation(view: View, state: Subscription, wake_id: str, streams: lis
         lease_until_us=None,
         attempts=0,
         next_attempt_us=None,
+        unacknowledged_since_us=view.now_us if state.unacknowledged_since_us is None else state.unacknowledged_since_us,
     )
 
 
@@ -122,13 +126,14 @@ def _lease_end(view: View, state: Subscription) -> int:
     return view.now_us + state.config.lease_ttl_ms * 1000
 
 
-def _idle(state: Subscription) -> Subscription:
+def make_idle(state: Subscription) -> Subscription:
+    """Return the subscription without its wake, which fences the worker."""
     return replace(state, wake_id=None, snapshot=(), holder=None, lease_until_us=None, attempts=0, next_attempt_us=None)
 
 
 class Wake(msgspec.Struct, Sizeless, frozen=True, gc=False):
     """Begin a wake if the subscription is idle and has new data. For pull-wake, also append the wake message. Return
-    None if the subscription is not idle, and a result without streams if there is no new data."""
+    None if the subscription is not idle or is paused, and a result without streams if there is no new data."""
 
     id: str
     nonce: str
@@ -144,17 +149,21 @@ class Wake(msgspec.Struct, Sizeless, frozen=True, gc=False):
 
     def apply(self, view: View) -> WakeResult | None:
         state: Subscription | None = view.get(subscription_key(self.id))
-        if state is None or state.nonce != self.nonce or state.wake_id is not None:
+        if state is None or state.nonce != self.nonce or state.wake_id is not None or state.paused:
             return None
         streams, up_to_date = _find_pending(view, state, self.candidates)
         if not streams:
+            if state.unacknowledged_since_us is not None:  # the data of an earlier wake was deleted
+                view.put(subscription_key(self.id), replace(state, unacknowledged_since_us=None))
             return WakeResult(state, (), tuple(up_to_date))
         state = _next_generation(view, state, self.wake_id, streams)
         if self.wake_stream is None:
             state = replace(state, lease_until_us=_lease_end(view, state))
-        elif not self._write_wake(view, state, streams[0].path):
-            # The wake stream cannot be written. Try again after a lease time, as if a worker had died.
-            state = replace(state, lease_until_us=_lease_end(view, state))
+        elif self._write_wake(view, state, streams[0].path):
+            state = replace(state, last_error=None)
+        else:  # try again after a lease time, as if a worker had died
+            failure = Failure(view.now_us, "the wake stream does not exist or is closed")
+            state = replace(state, lease_until_us=_lease_end(view, state), last_error=failure)
         view.put(subscription_key(self.id), state)
         return WakeResult(state, tuple(streams), tuple(up_to_date))
 
@@ -191,6 +200,8 @@ class Claim(msgspec.Struct, Sizeless, frozen=True, gc=False):
         state = find_subscription(view, self.id, self.nonce)
         if state.config.type != "pull-wake":
             raise InvalidSubscription("only pull-wake subscriptions can be claimed; this one is a webhook subscription")
+        if state.paused:
+            raise SubscriptionPaused(f"an operator has paused the subscription {self.id!r}")
         if state.holder is not None and state.lease_until_us is not None and state.lease_until_us > view.now_us:
             raise AlreadyClaimed(state.holder, state.generation)
         streams, up_to_date = _find_pending(view, state, self.candidates)
@@ -251,10 +262,11 @@ class Acknowledge(msgspec.Struct, Sizeless, frozen=True, gc=False):
         state = _find_fenced(view, self.id, self.fencing)
         for path, offset in self.acks:
             self._ack(view, path, offset)
+        state = replace(state, last_error=None, unacknowledged_since_us=None if self.done else view.now_us)
         if not self.done:
             view.put(subscription_key(self.id), replace(state, lease_until_us=_lease_end(view, state)))
             return False
-        view.put(subscription_key(self.id), _idle(state))
+        view.put(subscription_key(self.id), make_idle(state))
         return any(
             has_pending(state, path, view.get(link_key(state.nonce, path)), view.get(stream_key(path)))
             for path in {*(path for path, _ in self.acks), *(candidate.path for candidate in self.candidates)}
@@ -285,15 +297,16 @@ class Release(msgspec.Struct, Sizeless, frozen=True, gc=False):
 
     def apply(self, view: View) -> None:
         state = _find_fenced(view, self.id, self.fencing)
-        view.put(subscription_key(self.id), _idle(state))
+        view.put(subscription_key(self.id), make_idle(state))
 
 
 class PostponeDelivery(msgspec.Struct, Sizeless, frozen=True, gc=False):
-    """Schedule a retry of a wake whose webhook failed. The schedule is durable."""
+    """Schedule a retry of a wake whose webhook failed. The schedule and the reason are durable."""
 
     id: str
     wake_id: str
     next_attempt_us: int
+    reason: str
 
     def needs(self) -> list[Key]:
         return [subscription_key(self.id)]
@@ -302,12 +315,18 @@ class PostponeDelivery(msgspec.Struct, Sizeless, frozen=True, gc=False):
         state: Subscription | None = view.get(subscription_key(self.id))
         if state is None or state.wake_id != self.wake_id:
             return
-        state = replace(state, attempts=state.attempts + 1, next_attempt_us=self.next_attempt_us)
+        state = replace(
+            state,
+            attempts=state.attempts + 1,
+            next_attempt_us=self.next_attempt_us,
+            last_error=Failure(view.now_us, self.reason),
+        )
         view.put(subscription_key(self.id), state)
 
 
 class RetryDelivery(msgspec.Struct, Sizeless, frozen=True, gc=False):
-    """Begin a new lease for a postponed webhook that is due. Return None if the wake has ended in the meantime."""
+    """Begin a new lease for a postponed webhook that is due. Return None if the wake has ended in the meantime, or the
+    subscription is paused."""
 
     id: str
     wake_id: str
@@ -317,7 +336,7 @@ class RetryDelivery(msgspec.Struct, Sizeless, frozen=True, gc=False):
 
     def apply(self, view: View) -> Subscription | None:
         state: Subscription | None = view.get(subscription_key(self.id))
-        if state is None or state.wake_id != self.wake_id or state.next_attempt_us is None:
+        if state is None or state.wake_id != self.wake_id or state.next_attempt_us is None or state.paused:
             return None
         state = replace(state, next_attempt_us=None, lease_until_us=_lease_end(view, state))
         view.put(subscription_key(self.id), state)
@@ -335,8 +354,10 @@ class ConfirmDelivery(msgspec.Struct, Sizeless, frozen=True, gc=False):
 
     def apply(self, view: View) -> None:
         state: Subscription | None = view.get(subscription_key(self.id))
-        if state is not None and state.wake_id == self.wake_id and state.attempts:
-            view.put(subscription_key(self.id), replace(state, attempts=0))
+        if state is None or state.wake_id != self.wake_id:
+            return
+        if state.attempts or state.last_error is not None:
+            view.put(subscription_key(self.id), replace(state, attempts=0, last_error=None))
 
 
 class ExpireLease(msgspec.Struct, Sizeless, frozen=True, gc=False):
@@ -358,5 +379,5 @@ class ExpireLease(msgspec.Struct, Sizeless, frozen=True, gc=False):
             or state.lease_until_us > view.now_us
         ):
             return False
-        view.put(subscription_key(self.id), _idle(state))
+        view.put(subscription_key(self.id), make_idle(state))
         return True

@@ -76,6 +76,7 @@ async def ask_everything(store: Store, chance: random.Random) -> list[Any]:
         await store.read_tagged(tags, after, head, limit, MUCH),
         await store.read_tagged(tags, after, head, MUCH, size * 10),
         await store.last_tagged(tags[0]),
+        await store.list_tags("", chance.choice(["", *tags]), limit),
         await store.load(keys),
         await store.get_many(keys),
         await store.scan(COUNTS, "", chance.choice(NAMES), limit),

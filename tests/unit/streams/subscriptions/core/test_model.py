@@ -19,10 +19,13 @@ from mainstem.streams.subscriptions.core.model import (
     RemoveStream,
     Subscription,
     check_config,
+    count_lag,
     has_pending,
     hash_config,
 )
 from tests.support.ledger import PULL_WAKE, WEBHOOK
+
+OWNER = Subscription.__struct_fields__.index("owner")
 
 # Creating
 
@@ -233,5 +236,37 @@ def test_links_use_the_offsets_of_streams(ledger):
 def test_a_subscription_without_an_owner_can_be_read(ledger):
     ledger.put(WEBHOOK, "a")
     stored = msgpack.decode(SUBSCRIPTIONS.encode(replace(ledger.subscription, owner="client ada")))
-    assert stored[-1] == "client ada"
-    assert SUBSCRIPTIONS.decode(msgpack.encode(stored[:-1])) == ledger.subscription
+    assert stored[OWNER] == "client ada"
+    assert SUBSCRIPTIONS.decode(msgpack.encode(stored[:OWNER])) == ledger.subscription
+
+
+def test_a_subscription_that_was_stored_before_there_were_pauses_can_be_read(ledger):
+    ledger.put(WEBHOOK, "a")
+    stored = msgpack.decode(SUBSCRIPTIONS.encode(ledger.subscription))
+    assert SUBSCRIPTIONS.decode(msgpack.encode(stored[: OWNER + 1])) == ledger.subscription
+    assert (ledger.subscription.paused, ledger.subscription.last_error) == (False, None)
+
+
+# Lag
+
+
+@pytest.mark.parametrize(
+    ("acked", "fields", "lag"),
+    [
+        (Offset(1, 40), {}, 60),
+        (Offset(1, 100), {}, 0),
+        (Offset(1, 40), {"earliest": 70}, 30),
+        (Offset(0, 500), {}, 100),
+        (Offset(0, 500), {"earliest": 70}, 30),
+        (Offset(2, 0), {}, 0),
+        (Offset(1, 40), {"deleted": True}, 0),
+        (Offset(1, 40), {"soft_deleted": True}, 0),
+    ],
+    ids=["behind", "level", "trimmed", "recreated", "recreated-and-trimmed", "next", "deleted", "soft-deleted"],
+)
+def test_the_lag_is_what_follows_the_acknowledged_offset_and_is_kept(acked, fields, lag):
+    assert count_lag(acked, StreamState(TopicId(1), 1, "text/plain", 100, 0, **fields)) == lag
+
+
+def test_a_stream_that_does_not_exist_has_no_lag():
+    assert count_lag(Offset(0, 0), None) == 0

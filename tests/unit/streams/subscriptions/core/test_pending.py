@@ -1,5 +1,7 @@
 """The state in memory of subscriptions: which streams to check, which subscriptions to wake, and what to forget."""
 
+from collections import Counter
+
 import msgspec
 import pytest
 
@@ -13,9 +15,9 @@ EXPLICIT = Link(0, 0, True)
 BY_GLOB = Link(0, 0, False)
 
 
-def subscription(pattern=None, *, nonce="nonce", wake_stream="wakes", created_id=0, wake_id=None):
+def subscription(pattern=None, *, nonce="nonce", wake_stream="wakes", created_id=0, wake_id=None, **fields):
     config = Config("pull-wake", pattern, wake_stream=wake_stream)
-    return Subscription(nonce, config, "hash", "http://server", 0, CommittedId(created_id), wake_id=wake_id)
+    return Subscription(nonce, config, "hash", "http://server", 0, CommittedId(created_id), wake_id=wake_id, **fields)
 
 
 def link_name(nonce, path):
@@ -277,3 +279,78 @@ def test_what_changed_first_is_matched_first_whatever_changes_meanwhile(pending)
         late += 1
     assert {f"early{number}" for number in range(10)} <= set(pending.paths("ann"))
     assert pending.unmatched_count
+
+
+# Pauses, and links that move back
+
+
+def test_a_paused_subscription_collects_changes_and_is_ready_when_it_is_resumed(ann):
+    ann.note_subscription("ann", subscription("e/*", nonce="ann", paused=True))
+    ann.change("e/1")
+    ann.make_ready(["ann"])
+    assert (ann.paths("ann"), ann.idle_with_pending("ann")) == (["e/1"], None)
+    ann.ready()
+    ann.change("e/2")
+    assert ann.ready() == []
+    notices = ann.notices
+    ann.note_subscription("ann", subscription("e/*", nonce="ann"))
+    assert (ann.ready(), ann.notices) == (["ann"], notices + 1)
+
+
+def test_a_paused_subscription_that_is_resumed_without_changes_is_not_ready(ann):
+    ann.note_subscription("ann", subscription("e/*", nonce="ann", paused=True))
+    ann.note_subscription("ann", subscription("e/*", nonce="ann"))
+    assert ann.ready() == []
+
+
+def test_a_link_that_changes_while_its_stream_is_not_pending_may_have_moved_back(ann):
+    ann.change("e/1")
+    ann.clear_pending("ann", ["e/1"], ann.change_count)
+    ann.ready()
+    ann.note_link(link_name("ann", "e/1"), BY_GLOB)
+    ann.match_changes()
+    assert (ann.paths("ann"), ann.ready()) == (["e/1"], ["ann"])
+
+
+def test_a_link_by_pattern_that_changes_while_its_stream_is_pending_costs_nothing(ann):
+    ann.change("e/1")
+    notices = ann.notices
+    ann.note_link(link_name("ann", "e/1"), BY_GLOB)
+    assert (ann.notices, ann.unmatched_count) == (notices, 0)
+
+
+# Figures
+
+
+def test_the_oldest_unacknowledged_wake_is_that_of_a_subscription_that_is_awake(ann):
+    assert ann.oldest_unacknowledged_us() is None
+    for state in (
+        subscription("f/*", nonce="late", wake_id="w_1", unacknowledged_since_us=300),
+        subscription("f/*", nonce="early", wake_id="w_2", unacknowledged_since_us=200),
+        subscription("f/*", nonce="paused", wake_id="w_3", unacknowledged_since_us=100, paused=True),
+        subscription("f/*", nonce="idle", unacknowledged_since_us=100),
+    ):
+        ann.note_subscription(state.nonce, state)
+    assert ann.oldest_unacknowledged_us() == 200
+    ann.note_subscription("early", subscription("f/*", nonce="early"))
+    assert ann.oldest_unacknowledged_us() == 300
+    ann.note_subscription("late", None)
+    assert ann.oldest_unacknowledged_us() is None
+
+
+def test_pending_streams_are_counted_once_per_subscription(ann):
+    ann.note_subscription("bob", subscription("**", nonce="bob"))
+    ann.change("e/1", "e/2", "f/1")
+    assert ann.count_pending() == 5
+    assert ann.count_behind() == 2
+
+
+def test_subscriptions_are_counted_by_status(ann):
+    ann.note_subscription("bob", subscription("f/*", nonce="bob", wake_id="w_1", next_attempt_us=5))
+    assert ann.statuses == Counter(active=1, failed=1)
+    ann.note_subscription("bob", subscription("f/*", nonce="bob", paused=True))
+    ann.note_subscription("ann", subscription("e/*", nonce="second", paused=True))
+    assert ann.statuses == Counter(paused=2)
+    ann.note_subscription("bob", None)
+    ann.forget_all()
+    assert ann.statuses.total() == 0

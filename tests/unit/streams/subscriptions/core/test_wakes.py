@@ -18,7 +18,7 @@ from mainstem.log.records import Kind
 from mainstem.streams.commands.create import Lifetime
 from mainstem.streams.commands.delete import Delete
 from mainstem.streams.rules.offsets import Offset
-from mainstem.streams.subscriptions.core.model import SUBSCRIPTIONS, DeleteSubscription, Link
+from mainstem.streams.subscriptions.core.model import SUBSCRIPTIONS, DeleteSubscription, Failure, Link
 from mainstem.streams.subscriptions.core.wakes import (
     Acknowledge,
     Candidate,
@@ -325,7 +325,7 @@ def test_nothing_but_an_acknowledgement_moves_a_cursor(request, kind):
     ledger.wake("e/1")
     wake_id = ledger.subscription.wake_id
     commands = [
-        PostponeDelivery("sub", wake_id, ledger.now_us),
+        PostponeDelivery("sub", wake_id, ledger.now_us, "status 500"),
         RetryDelivery("sub", wake_id),
         ConfirmDelivery("sub", wake_id),
         Release("sub", ledger.fencing),
@@ -424,7 +424,7 @@ def test_every_wake_has_a_higher_generation_than_all_before(pull_wake):
 def test_a_failed_webhook_is_postponed_and_retried_as_the_same_wake(webhook):
     webhook.wake("e/1")
     at_us = webhook.now_us + 100 * SECOND_US
-    webhook.run(PostponeDelivery("sub", "w_1", at_us))
+    webhook.run(PostponeDelivery("sub", "w_1", at_us, "status 500"))
     state = webhook.subscription
     assert (state.attempts, state.next_attempt_us, due(webhook)) == (1, at_us, at_us)
     webhook.advance(100)
@@ -432,24 +432,90 @@ def test_a_failed_webhook_is_postponed_and_retried_as_the_same_wake(webhook):
     again = webhook.run(RetryDelivery("sub", "w_1"))
     assert (again.wake_id, again.generation, again.attempts, again.next_attempt_us) == ("w_1", 1, 1, None)
     assert again.lease_until_us == webhook.now_us + LEASE_S * SECOND_US == due(webhook)
-    webhook.run(PostponeDelivery("sub", "w_1", at_us))
+    webhook.run(PostponeDelivery("sub", "w_1", at_us, "status 500"))
     assert webhook.subscription.attempts == 2
     webhook.run(RetryDelivery("sub", "w_1"))
     webhook.run(ConfirmDelivery("sub", "w_1"))
-    assert webhook.subscription == replace(again, attempts=0)
+    assert webhook.subscription == replace(again, attempts=0, last_error=None)
+
+
+def test_the_latest_failure_is_kept_until_a_delivery_succeeds(webhook):
+    webhook.wake("e/1")
+    webhook.run(PostponeDelivery("sub", "w_1", webhook.now_us, "status 500"))
+    webhook.advance(1)
+    webhook.run(RetryDelivery("sub", "w_1"))
+    webhook.run(PostponeDelivery("sub", "w_1", webhook.now_us, "status 503"))
+    failure = Failure(webhook.now_us, "status 503")
+    webhook.run(RetryDelivery("sub", "w_1"))
+    webhook.advance(LEASE_S)
+    webhook.run(ExpireLease("sub", "w_1"))
+    webhook.wake("e/1")
+    assert (webhook.subscription.attempts, webhook.subscription.last_error) == (0, failure)
+    webhook.run(ConfirmDelivery("sub", "w_2"))
+    assert webhook.subscription.last_error is None
+
+
+@pytest.mark.parametrize("done", [True, False])
+def test_an_acknowledgement_proves_that_the_worker_was_reached(webhook, done):
+    webhook.wake("e/1")
+    webhook.run(PostponeDelivery("sub", "w_1", webhook.now_us, "no response"))
+    webhook.acknowledge(("e/1", 4), done=done)
+    assert webhook.subscription.last_error is None
+
+
+def test_a_wake_stream_that_cannot_be_written_is_a_failure_until_it_can(ledger):
+    ledger.put(PULL_WAKE)
+    ledger.create("e/1", b"data")
+    ledger.wake("e/1")
+    assert ledger.subscription.last_error == Failure(ledger.now_us, "the wake stream does not exist or is closed")
+    ledger.advance(LEASE_S)
+    ledger.run(ExpireLease("sub", "w_1"))
+    ledger.create("wakes", content_type="application/json")
+    ledger.wake("e/1")
+    assert ledger.subscription.last_error is None
+
+
+# Since when a worker has not acknowledged
+
+
+def test_wakes_without_an_acknowledgement_count_from_the_first_of_them(webhook):
+    began_us = webhook.now_us
+    for number in (1, 2):
+        webhook.wake("e/1")
+        assert webhook.subscription.unacknowledged_since_us == began_us
+        webhook.advance(LEASE_S)
+        webhook.run(ExpireLease("sub", f"w_{number}"))
+    webhook.wake("e/1")
+    webhook.advance(1)
+    webhook.acknowledge(("e/1", 2))
+    assert webhook.subscription.unacknowledged_since_us == webhook.now_us
+    webhook.acknowledge(("e/1", 4), done=True)
+    assert webhook.subscription.unacknowledged_since_us is None
+
+
+def test_nothing_is_unacknowledged_once_the_data_of_a_lost_wake_is_gone(webhook):
+    webhook.wake("e/1")
+    webhook.run(Release("sub", webhook.fencing))
+    webhook.run(Delete("e/1"))
+    webhook.wake("e/1")
+    assert webhook.subscription.unacknowledged_since_us is None
 
 
 def test_a_finished_wake_is_neither_postponed_nor_retried(webhook):
     webhook.wake("e/1")
     webhook.acknowledge(("e/1", 4), done=True)
     before = webhook.subscription
-    webhook.run(PostponeDelivery("sub", "w_1", 0))
+    webhook.run(PostponeDelivery("sub", "w_1", 0, "status 500"))
     webhook.run(ConfirmDelivery("sub", "w_1"))
     assert webhook.run(RetryDelivery("sub", "w_1")) is None
     assert webhook.run(ExpireLease("sub", "w_1")) is False
     assert webhook.subscription == before
     webhook.run(DeleteSubscription("sub", "nonce"))
-    for command in (PostponeDelivery("sub", "w_1", 0), ConfirmDelivery("sub", "w_1"), RetryDelivery("sub", "w_1")):
+    for command in (
+        PostponeDelivery("sub", "w_1", 0, "status 500"),
+        ConfirmDelivery("sub", "w_1"),
+        RetryDelivery("sub", "w_1"),
+    ):
         assert webhook.run(command) is None
     assert webhook.run(ExpireLease("sub", "w_1")) is False
 
@@ -463,7 +529,7 @@ def test_a_retry_that_is_not_planned_does_not_happen(webhook):
 
 def test_an_acknowledgement_while_a_retry_is_scheduled_ends_the_wake(webhook):
     webhook.wake("e/1")
-    webhook.run(PostponeDelivery("sub", "w_1", webhook.now_us + SECOND_US))
+    webhook.run(PostponeDelivery("sub", "w_1", webhook.now_us + SECOND_US, "status 500"))
     webhook.acknowledge(("e/1", 4), done=True)
     assert is_idle(webhook.subscription)
     assert webhook.run(RetryDelivery("sub", "w_1")) is None
