@@ -630,8 +630,7 @@ for the longest time."""
 JOB_KEPT_S: Final = 30 * 86_400
 """How long a round stays in `_mainstem/jobs`, and a silent job in the list of jobs: a month."""
 JOB_ROUNDS_KEPT: Final = 250_000
-"""Rounds in `_mainstem/jobs`: a month of a streaming query that is always busy, in about 150 MB. A reader of the log
-that lags further than this has lost rows, as after any retention."""
+"""Rounds in `_mainstem/jobs`: a month of a streaming query that is always busy, in about 150 MB."""
 JOB_ECHO_IDS_MAX: Final = 100
 """Ids of the log that the server examines to find out whether a round has read nothing but reports of other rounds. A
 round that has read more counts as one that has read data."""
