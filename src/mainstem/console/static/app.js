@@ -95,7 +95,7 @@ async function show() {
     query,
     signal,
     setTitle: (text) => signal.aborted || (document.title = `${text} · Mainstem`),
-    setQuery: (values) => setQuery(values),
+    setQuery: (values) => signal.aborted || setQuery(values),
     shortcut: (key, label, run) => signal.aborted || shortcuts.push({ key, label, run }),
   };
   try {

@@ -24,6 +24,7 @@ export class PagedList {
     this.loading = false;
     this.problem = null;
     this.stopping = new AbortController();
+    if (signal.aborted) this.stop();
     signal.addEventListener("abort", () => this.stop(), { once: true });
   }
 
