@@ -149,6 +149,7 @@ GUARDED = [
 OPEN = [
     Endpoint("health", "GET", "/healthz", needs()),
     Endpoint("readiness", "GET", "/readyz", needs()),
+    Endpoint("console", "GET", "/console/", needs()),
     Endpoint("signing keys", "GET", ROOT + "__ds/jwks.json", needs()),
     Endpoint("preflight of a stream", "OPTIONS", ROOT + "{path}", needs()),
     Endpoint("preflight of the list", "OPTIONS", "/v1/streams", needs()),

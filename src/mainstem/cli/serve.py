@@ -57,6 +57,9 @@ import click
 @click.option(
     "--test-endpoints", is_flag=True, default=None, help="Let tests of clients inject faults; on loopback only."
 )
+@click.option(
+    "--console", help="The web console: on or off; if unset, on for loopback or with tokens.  [default: none]"
+)
 @click.option("--log-format", help="Format of log lines: text or json.  [default: text]")
 @click.option("--log-level", help="Lowest level to log: debug, info, warning or error.  [default: info]")
 @click.option("--access-log", metavar="FORMAT", help="Write a line per request: off, combined or json.  [default: off]")

@@ -26,6 +26,7 @@ from mainstem.server.auth.gate import open_gate
 from mainstem.server.edge.heads import RequestHead, normalise_path
 from mainstem.server.edge.request_cycle import Plan, RequestCycle
 from mainstem.server.endpoints.append import plan_append
+from mainstem.server.endpoints.console import Console
 from mainstem.server.endpoints.descriptions import Descriptions
 from mainstem.server.endpoints.health import Health
 from mainstem.server.endpoints.jobs import Jobs
@@ -149,13 +150,19 @@ class Mainstem:
         webhooks: WebhookClient | None = None,
         validate: Validator | None = None,
         guard_hosts: bool = False,
+        console: bool | None = None,
     ) -> None:
-        """`guard_hosts` refuses unknown host names, for `mainstem serve`: an embedded app cannot know its names."""
+        """`guard_hosts` refuses unknown host names, for `mainstem serve`: an embedded app cannot know its names.
+
+        `console` says whether to serve the web console. None leaves it to the settings, and an embedded app has none
+        unless they ask for it.
+        """
         self.settings = settings
         self.proxies = open_proxies(settings)
         self.origins = open_origins(settings, guard_hosts=guard_hosts)
         self.mount = Mount(settings.stream_prefix)
-        self.gate = open_gate(settings, clock_us)
+        self._has_console = settings.console == "on" if console is None else console
+        self.gate = open_gate(settings, clock_us, console=self._has_console)
         self.store = store or open_store(settings)
         self.clock_us = clock_us
         self.random = random
@@ -267,6 +274,7 @@ class Mainstem:
             metrics=MetricsHttp(self.metrics, log, dispatcher, settings.metrics),
             health=Health(self.store, self.live),
             descriptions=Descriptions(self._describe_http, self._describe_sync),
+            console=Console(settings, lambda: self.store.head, enabled=self._has_console),
             sync=sync,
         )
 

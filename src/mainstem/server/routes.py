@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
 from mainstem.http.asgi import Receive, Scope, Send
+from mainstem.server.endpoints.console import FRONT_PATH, Console
 from mainstem.server.endpoints.descriptions import Descriptions
 from mainstem.server.endpoints.health import Health
 from mainstem.server.endpoints.jobs import Jobs
@@ -42,6 +43,7 @@ class Endpoints(NamedTuple):
     metrics: MetricsHttp
     health: Health
     descriptions: Descriptions
+    console: Console
     sync: SyncSocket
 
 
@@ -86,15 +88,19 @@ ROUTES: Final = (
     Route(b"/readyz", lambda endpoints: endpoints.health.ready),
     Route(b"/openapi.json", lambda endpoints: endpoints.descriptions.openapi),
     Route(b"/asyncapi.json", lambda endpoints: endpoints.descriptions.asyncapi),
+    Route(b"/console", lambda endpoints: endpoints.console.redirect),
+    Route(b"/console/", lambda endpoints: endpoints.console.serve_file),
     # endpoints/fault_injection.py serves it before this table is used, and only with --test-endpoints.
     Route(b"/_test/", _not_served, frozenset(), admin=True),
 )
+FRONT: Final = Route(FRONT_PATH, lambda endpoints: endpoints.console.serve_front_page, frozenset(["GET", "HEAD"]))
+"""The page at `/`, which is a path of its own and not the parent of all others."""
 SYNC: Final = b"/v1/sync"
 SYNC_CORE: Final = b"/v1/sync/core"
 """Paths of WebSockets."""
 
 ADMIN_PATHS: Final = tuple(route.path for route in ROUTES if route.admin)
-_EXACT: Final = {route.path: route for route in ROUTES if not route.path.endswith(b"/")}
+_EXACT: Final = {route.path: route for route in [FRONT, *(r for r in ROUTES if not r.path.endswith(b"/"))]}
 _BELOW: Final = tuple(route for route in ROUTES if route.path.endswith(b"/"))
 
 

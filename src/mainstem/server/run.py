@@ -16,6 +16,7 @@ from mainstem.server.addresses import is_loopback
 from mainstem.server.app import Mainstem, describe_store
 from mainstem.server.edge.listeners import describe_listener, load_tls, open_listener
 from mainstem.server.edge.server import EdgeServer
+from mainstem.server.endpoints.console import choose_console
 from mainstem.server.logs import configure_logs
 from mainstem.server.settings import Settings, find_unknown_variables
 from mainstem.server.telemetry.export_failures import quiet_sdk
@@ -124,13 +125,14 @@ def check_exposure(settings: Settings, address: str | None = None) -> None:
         )
 
 
-def make_app(settings: Settings) -> Mainstem:
-    """Return the app; with --test-endpoints, one that injects faults."""
+def make_app(settings: Settings, address: str | None = None) -> Mainstem:
+    """Return the app; with --test-endpoints, one that injects faults. `address` is that of an inherited socket."""
+    console = choose_console(settings, address)
     if not settings.test_endpoints:
-        return Mainstem(settings, guard_hosts=True)
+        return Mainstem(settings, guard_hosts=True, console=console)
     from mainstem.server.endpoints.fault_injection import FaultInjectingMainstem
 
-    return FaultInjectingMainstem(settings, guard_hosts=True)
+    return FaultInjectingMainstem(settings, guard_hosts=True, console=console)
 
 
 def run(settings: Settings) -> int:
@@ -143,11 +145,13 @@ def run(settings: Settings) -> int:
         if settings.fd is None:
             check_exposure(settings)
         with open_listener(settings) as listener:
+            address = None
             if settings.fd is not None and listener.family != socket.AF_UNIX:
-                check_exposure(settings, listener.getsockname()[0])
+                address = listener.getsockname()[0]
+                check_exposure(settings, address)
             gc.set_threshold(limits.GC_ALLOCATIONS, 20, 50)
             sys.setswitchinterval(limits.THREAD_SWITCH_S)
-            server = ConsoleServer(make_app(settings), listener)
+            server = ConsoleServer(make_app(settings, address), listener)
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(server.serve())
     except MainstemError as error:

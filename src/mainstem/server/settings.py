@@ -24,6 +24,7 @@ POSTGRES = ("postgresql://", "postgres://")
 
 SyncValidation = Literal["none", "model", "tree", "hook"]
 SyncIds = Literal["any", "uuid"]
+Switch = Literal["on", "off"]
 LogFormat = Literal["text", "json"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 MetricsAccess = Literal["off", "loopback", "on"]
@@ -73,6 +74,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     sync_ids: SyncIds = "any"
     implicit_subscriptions: bool = False
     test_endpoints: bool = False
+    console: Switch | None = None
     log_format: LogFormat = "text"
     log_level: LogLevel = "info"
     access_log: AccessLogFormat = "off"
@@ -122,6 +124,7 @@ class SettingsKeywords(TypedDict, total=False):
     sync_ids: SyncIds
     implicit_subscriptions: bool
     test_endpoints: bool
+    console: Switch | None
     log_format: LogFormat
     log_level: LogLevel
     access_log: AccessLogFormat
@@ -207,9 +210,14 @@ def describe_values(name: str) -> str:
     if isinstance(type_, inspect.IntType):
         return f"a whole number from {type_.ge} to {type_.le}"
     if isinstance(type_, inspect.LiteralType):
-        *others, last = get_args(FIELDS[name].type)
+        *others, last = _list_choices(FIELDS[name].type)
         return f"{', '.join(others)} or {last}"
     return "true or false" if isinstance(type_, inspect.BoolType) else "text"
+
+
+def _list_choices(type_: Any) -> list[str]:
+    """Return the values of a Literal, or of one that may also be None, in the order of the code."""
+    return [choice for part in get_args(type_) for choice in (get_args(part) or [part]) if isinstance(choice, str)]
 
 
 def _show(value: Any) -> str:

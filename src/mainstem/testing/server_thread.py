@@ -11,6 +11,7 @@ import uvloop
 from mainstem.log.store import Store
 from mainstem.server.app import Mainstem, wall_clock_us
 from mainstem.server.edge.listeners import open_listener
+from mainstem.server.endpoints.console import choose_console
 from mainstem.server.run import Server
 from mainstem.server.settings import Settings
 from mainstem.testing.server import START_S_MAX, STOP_S_MAX, ServerNotReady
@@ -26,7 +27,9 @@ class ServerThread:
     def __init__(
         self, settings: Settings, clock_us: Callable[[], int] = wall_clock_us, store: Store | None = None
     ) -> None:
-        self.app = Mainstem(settings, store=store, clock_us=clock_us, guard_hosts=True)
+        self.app = Mainstem(
+            settings, store=store, clock_us=clock_us, guard_hosts=True, console=choose_console(settings)
+        )
         self.data = settings.data
         self._ready = threading.Event()
         self._error: Exception | None = None

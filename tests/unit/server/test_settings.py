@@ -70,6 +70,7 @@ def test_every_setting_can_come_from_the_environment_and_from_the_file(config, n
         "jwks": "https://issuer.example/jwks.json",
         "jwt_issuer": "https://issuer.example",
         "jwt_audience": "mainstem",
+        "console": "off",
         "access_log": "json",
         "metrics": "on",
     }.get(name, True if isinstance(getattr(Settings(), name), bool) else 77)

@@ -15,6 +15,7 @@ from mainstem.http.requests import parse_query
 from mainstem.http.responses import make_private
 from mainstem.server.auth.authenticator import NO_TOKEN, Authenticator, Clock, configure_authenticator
 from mainstem.server.auth.rates import RateLimits
+from mainstem.server.endpoints.console import is_page
 from mainstem.server.settings import Settings
 from mainstem.streams.rules.paths import Mount
 
@@ -27,20 +28,26 @@ WAKE_PATH = re.compile(rb"/subscriptions/[^/]+/(?:callback|ack|release)")
 TOKEN_PARAMETERS: Final = frozenset(["token", "access_token", "jwt", "authorization"])
 
 
-def open_gate(settings: Settings, clock_us: Clock) -> "Gate | None":
-    """Return the gate that the settings ask for; None if there are neither tokens nor a rate limit."""
+def open_gate(settings: Settings, clock_us: Clock, *, console: bool = False) -> "Gate | None":
+    """Return the gate that the settings ask for; None if there are neither tokens nor a rate limit.
+
+    `console` says whether the server has web pages, which need no token.
+    """
     authenticator = configure_authenticator(settings, clock_us)
     rates = RateLimits(settings.max_requests_per_second, clock_us) if settings.max_requests_per_second else None
     if authenticator is None and rates is None:
         return None
-    return Gate(authenticator, rates, Mount(settings.stream_prefix))
+    return Gate(authenticator, rates, Mount(settings.stream_prefix), console=console)
 
 
 class Gate:
-    def __init__(self, authenticator: Authenticator | None, rates: RateLimits | None, mount: Mount) -> None:
+    def __init__(
+        self, authenticator: Authenticator | None, rates: RateLimits | None, mount: Mount, *, console: bool = False
+    ) -> None:
         self.authenticator = authenticator
         self._control = mount.control
         self._rates = rates
+        self._console = console
 
     async def admit(self, scope: Scope, path: bytes, send: Send) -> Send:
         """Put the identity into the scope, and return the `send` to reply with. Raises an error if it refuses."""
@@ -90,7 +97,7 @@ class Gate:
     async def _identify(self, scope: Scope, method: str, path: bytes, client: Any) -> Identity:
         if self.authenticator is None:
             return EVERYBODY
-        if path in DESCRIPTION_PATHS:
+        if path in DESCRIPTION_PATHS or (self._console and is_page(scope, path)):
             return NOBODY
         if path.startswith(self._control) and needs_no_token(method, path[len(self._control) :]):
             return NOBODY

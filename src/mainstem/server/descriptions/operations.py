@@ -643,6 +643,8 @@ PATHS_BY_ROUTE: Final[dict[bytes, Path | None]] = {
     b"/readyz": READY,
     b"/openapi.json": OPENAPI,
     b"/asyncapi.json": ASYNCAPI,
+    b"/console": None,  # web pages, for people
+    b"/console/": None,
     b"/_test/": None,  # see fault_operations.py
 }
 """The path that each route serves; None for a route that serves nothing of its own."""

@@ -31,6 +31,7 @@ TAKEN = (
     "/v1/sync",
     "/v1/whoami",
     "/asyncapi.json",
+    "/console",
     "/healthz",
     "/metrics",
     "/openapi.json",
