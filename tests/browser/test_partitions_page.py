@@ -78,7 +78,7 @@ def test_events_appear_as_they_are_committed_and_submitted(console, peer):
     expect(page.locator("td.col-content")).to_have_text(['{"n": 2}'])
 
 
-def test_what_is_no_event_is_refused_and_other_partitions_receive_it_too(console, api):
+def test_only_objects_are_events_and_other_partitions_receive_them_too(console, api):
     page = console.open(show("strict"))
     expect(page.get_by_text("No events yet")).to_be_visible()
     submit(page, "[1]")

@@ -95,6 +95,13 @@ def test_the_parser_finds_metrics_and_labels_and_nothing_else():
     assert parse('sum(a{l="v"}) by (l)') == Query([Selector("a", (Comparison("l", "=", "v"),))], {"l"})
 
 
+def test_every_metric_that_the_console_names_exists():
+    pages = ROOT / "src" / "mainstem" / "console" / "static"
+    named = {name for file in pages.rglob("*.js") for name in re.findall(r"\b(?:mainstem|process)_\w+", file.read_text())}
+    assert len(named) > 15
+    assert named <= {family.name for family in Metrics().families}
+
+
 # The dashboard and the rules against the catalogue
 
 
