@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx2
 import pytest
+import yaml
 
 from mainstem import errors
 from mainstem.metrics.catalogue import Metrics
@@ -22,8 +23,6 @@ from tests.support.plain_http import connect, head, post, receive
 from tests.support.prometheus import RULES, Prometheus, run_promtool
 from tests.support.promql import Comparison, Query, Selector, parse
 from tests.support.waits import eventually
-
-yaml = pytest.importorskip("yaml", reason="needs PyYAML (pip install pyyaml)")
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
