@@ -117,6 +117,24 @@ ACCESS_LOG_FLUSH_S_MAX: Final = 2.0
 """How long a server that stops waits for its last lines to be written."""
 REFUSALS_LOGGED_S: Final = 10.0
 """How often the log has a line about refused requests with the same code; the line counts those in between."""
+EXPORT_FAILURES_LOGGED_S: Final = 60.0
+"""How often the log has a line about a collector that does not take traces or metrics."""
+TELEMETRY_FLUSH_S_MAX: Final = 5.0
+"""How long a server that stops waits for its last traces and metrics to be exported."""
+METRIC_EXPORT_S: Final = 60.0
+"""How often metrics are exported by OTLP, unless `OTEL_METRIC_EXPORT_INTERVAL` says otherwise: OpenTelemetry's
+default."""
+METRIC_EXPORT_MS_MIN: Final = 100
+"""The smallest `OTEL_METRIC_EXPORT_INTERVAL`: reading all metrics takes the event loop about a millisecond."""
+TRACE_HEADER_BYTES_MAX: Final = 512
+"""A `traceparent` or `tracestate` that the server accepts and sends; every span of the trace holds it. W3C asks for at
+least this much."""
+TRACED_STREAMS_MAX: Final = 1_000
+"""Streams of which the server knows who appended to them, so that the calls of webhooks continue these traces."""
+TRACED_APPENDS_PER_STREAM_MAX: Final = 8
+"""Appends to one of these streams. A wake comes a moment after the first append that it announces."""
+TRACE_LINKS_MAX: Final = 16
+"""Further traces to which the call of a webhook refers."""
 
 # Reads
 PAGE_BYTES: Final = MIB
@@ -630,8 +648,7 @@ for the longest time."""
 JOB_KEPT_S: Final = 30 * 86_400
 """How long a round stays in `_mainstem/jobs`, and a silent job in the list of jobs: a month."""
 JOB_ROUNDS_KEPT: Final = 250_000
-"""Rounds in `_mainstem/jobs`: a month of a streaming query that is always busy, in about 150 MB. A reader of the log
-that lags further than this has lost rows, as after any retention."""
+"""Rounds in `_mainstem/jobs`: a month of a streaming query that is always busy, in about 150 MB."""
 JOB_ECHO_IDS_MAX: Final = 100
 """Ids of the log that the server examines to find out whether a round has read nothing but reports of other rounds. A
 round that has read more counts as one that has read data."""

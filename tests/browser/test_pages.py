@@ -9,7 +9,18 @@ from playwright.sync_api import Page, expect
 from tests.support.browsers import PHONE
 from tests.support.waits import eventually
 
-ADDRESSES = ["", "streams", "stream/wide%2Fname", "log", "nothing"]
+ADDRESSES = [
+    "",
+    "streams",
+    "stream/wide%2Fname",
+    "partitions",
+    "partition/room",
+    "log",
+    "subscriptions",
+    "sessions",
+    "pipeline",
+    "nothing",
+]
 
 
 @pytest.fixture(autouse=True)

@@ -32,3 +32,8 @@ def test_every_name_is_there_once():
 def test_labels_never_name_a_stream_a_partition_or_a_client():
     labels = {label for family in FAMILIES for label in family.labels}
     assert not labels & {"path", "stream", "partition", "client", "client_id", "subject", "address", "id"}
+
+
+def test_no_label_is_one_that_prometheus_adds():
+    """It would call ours `exported_job`."""
+    assert not {label for family in FAMILIES for label in family.labels} & {"job", "instance"}

@@ -345,3 +345,17 @@ def test_a_caller_that_is_no_administrator_learns_and_changes_nothing(start_thre
     for reply in (client.get(JOBS, headers=writer), client.post(JOBS, json=ROUND | {"round": 2}, headers=writer)):
         assert (reply.status_code, reply.json()["code"]) == (403, "forbidden")
     assert [one["round"] for one in client.get(JOBS, headers=admin).json()["jobs"]] == [1]
+
+
+def test_metrics_show_the_last_round_of_every_job(client):
+    report(client, rows=10, duration_s=1.5)
+    report(client, rows=7, duration_s=2.5, round=2, faults=3)
+    report(client, job="audit", name="nightly", error="the table is gone")
+    text = client.get("/metrics").raise_for_status().text
+    assert 'mainstem_job_last_round_rows{kind="archive",name="main"} 7\n' in text
+    assert 'mainstem_job_last_round_duration_seconds{kind="archive",name="main"} 2.5\n' in text
+    assert 'mainstem_job_last_round_faults{kind="archive",name="main"} 3\n' in text
+    assert 'mainstem_job_last_round_failed{kind="archive",name="main"} 0\n' in text
+    assert 'mainstem_job_last_round_failed{kind="audit",name="nightly"} 1\n' in text
+    assert 'mainstem_job_lag_records{kind="audit",name="nightly"} 0\n' in text
+    assert 'mainstem_job_last_round_timestamp_seconds{kind="audit",name="nightly"}' in text

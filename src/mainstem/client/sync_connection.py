@@ -7,6 +7,7 @@ from websockets.sync.client import connect
 
 from mainstem.client.sync_protocol.errors import ServerRefused
 from mainstem.client.sync_protocol.messages import Envelope, ErrorPayload, decode_message
+from mainstem.client.trace_context import add_trace_context
 
 T = TypeVar("T")
 
@@ -25,7 +26,12 @@ class SyncConnection:
     ) -> None:
         self._timeout_s = timeout_s
         self._socket = connect(
-            url, open_timeout=timeout_s, max_size=message_bytes_max, proxy=proxy, compression=compression
+            url,
+            open_timeout=timeout_s,
+            max_size=message_bytes_max,
+            proxy=proxy,
+            compression=compression,
+            additional_headers=add_trace_context({}),
         )
 
     def __enter__(self) -> Self:

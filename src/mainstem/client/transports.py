@@ -11,6 +11,7 @@ from mainstem import limits
 from mainstem.client.core.effects import NoResponse
 from mainstem.client.core.errors import BadArgument, ClientError, TooMuchData
 from mainstem.client.core.protocol import Request, Response
+from mainstem.client.trace_context import add_trace_context
 
 NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
 
@@ -32,7 +33,7 @@ def client_options(url: str, timeout_s: float, verify: ssl.SSLContext | bool) ->
 
 def request_options(url: str, request: Request, timeout_s: float) -> dict[str, Any]:
     read_timeout_s = timeout_s if request.read_timeout_s is None else request.read_timeout_s
-    headers = request.headers
+    headers = add_trace_context(request.headers)
     if request.on_body_sent is not None:  # the body is an iterator, which httpx2 would send in chunks
         headers = {**headers, "content-length": str(len(request.body))}
     return {

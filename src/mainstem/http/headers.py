@@ -37,6 +37,8 @@ HEADERS: Final = (
     Header("If-Match", single=True, cors_request=True),
     Header("Last-Event-ID", single=True, cors_request=True),
     Header("Accept-Encoding", cors_request=True),
+    Header("Traceparent", cors_request=True),
+    Header("Tracestate", cors_request=True),
     Header("Stream-Next-Offset", exposed=Api.STREAMS),
     Header("Stream-Cursor", exposed=Api.STREAMS),
     Header("Stream-Up-To-Date", exposed=Api.STREAMS),

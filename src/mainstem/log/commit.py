@@ -15,6 +15,7 @@ from mainstem.log.live import Live
 from mainstem.log.records import Kind, Record, TopicId
 from mainstem.log.store.base import HeadMoved, Store
 from mainstem.metrics.catalogue import Metrics
+from mainstem.traces import SettledCommand, Trace, Tracer, current_trace
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -31,8 +32,9 @@ class FutureLike(Protocol):
     def set_exception(self, exception: Any, /) -> None: ...
 
 
-Waiting = tuple[Command[Any], FutureLike, int, float]
-"""A command that waits for the next batch, the receiver of its outcome, its size, and since when it waits."""
+Waiting = tuple[Command[Any], FutureLike, int, float, tuple[Trace, int] | None]
+"""A command that waits for the next batch, the receiver of its outcome, its size, and since when it waits; if it is
+traced, also its trace and the same time in nanoseconds since 1970."""
 Outcome = tuple[FutureLike, Any, bool]
 """The receiver of an outcome, the command's result or error, and whether it was accepted."""
 Observer = Callable[[Mapping[Key, State | None], Sequence[Record]], None]
@@ -49,6 +51,7 @@ class CommitLog:
         clock_us: Clock,
         random: Random = SECURE_RANDOM,
         metrics: Metrics | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         self.store = store
         self.live = live
@@ -64,6 +67,10 @@ class CommitLog:
         """What the committer waits for if the queue is empty."""
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
+        self.tracer = tracer
+        """None if nothing is traced."""
+        self._taken_ns = 0
+        """When the current batch was taken from the queue."""
         self.metrics = metrics or Metrics()
         self._measures = CommitMeasures(self.metrics)
         self.metrics.head.read_with(lambda: self.store.head)
@@ -83,16 +90,16 @@ class CommitLog:
 
     async def submit(self, command: Command[T]) -> T:
         outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self.enqueue(command, outcome)
+        self.enqueue(command, outcome, current_trace.get())
         return await outcome
 
-    def enqueue(self, command: Command[Any], future: FutureLike) -> None:
+    def enqueue(self, command: Command[Any], future: FutureLike, trace: Trace | None = None) -> None:
         """Queue a command for the next batch. The future receives its outcome, on the event loop."""
         if self._stopping:
             raise ShuttingDown("the server is shutting down and accepts no more writes", headers=RETRY_AFTER)
         size = command.size
         now_s = self.require_room(size)
-        self._waiting.append((command, future, size, now_s))
+        self._waiting.append((command, future, size, now_s, None if trace is None else (trace, time.time_ns())))
         self._waiting_bytes += size
         if self._idle is not None:
             self._wake()
@@ -135,6 +142,7 @@ class CommitLog:
 
     async def _commit_or_fail(self, batch: list[Waiting]) -> None:
         """Commit a batch, or give its callers the error."""
+        self._taken_ns = time.time_ns()
         try:
             await self._commit_if_room(batch)
         except StoreDamaged as error:
@@ -160,7 +168,7 @@ class CommitLog:
         """
         queue = self._waiting
         room = limits.BATCH_COMMANDS_MAX - len(taken)
-        bytes_left = limits.BATCH_BYTES_MAX - sum(size for _, _, size, _ in taken)
+        bytes_left = limits.BATCH_BYTES_MAX - sum(waiting[2] for waiting in taken)
         if len(queue) <= room and self._waiting_bytes <= bytes_left:  # the common case: all of them fit
             batch = [waiting for waiting in queue if not waiting[1].cancelled()]
             queue.clear()
@@ -227,6 +235,8 @@ class CommitLog:
                 break
             except HeadMoved:
                 continue  # another node committed; commands are pure, so they decide again from the new states
+        if self.tracer is not None:
+            self._trace(batch, outcomes, view.records)
         _set_outcomes(outcomes)
 
     async def catch_up(self) -> None:
@@ -236,7 +246,7 @@ class CommitLog:
     def _apply(self, batch: list[Waiting], view: View) -> list[Outcome]:
         outcomes: list[Outcome] = []
         run = view.run
-        for command, future, _, _ in batch:
+        for command, future, _, _, _ in batch:
             try:
                 outcomes.append((future, run(command), True))
             except Exception as error:
@@ -264,10 +274,31 @@ class CommitLog:
             reset()
 
     def _fail(self, batch: list[Waiting], error: Exception) -> None:
-        failed: list[Outcome] = [(future, error, False) for _, future, _, _ in batch if not future.done()]
-        if failed:
+        unsettled = [waiting for waiting in batch if not waiting[1].done()]
+        if unsettled:
+            failed: list[Outcome] = [(waiting[1], error, False) for waiting in unsettled]
             self._measures.reject(error, len(failed))
+            if self.tracer is not None:
+                self._trace(unsettled, failed, ())
             _set_outcomes(failed)
+
+    def _trace(self, batch: Sequence[Waiting], outcomes: Sequence[Outcome], records: Sequence[Record]) -> None:
+        """Report the traced commands of a batch that has its outcomes."""
+        now_ns = time.time_ns()
+        first_id, last_id = (records[0].committed_id, records[-1].committed_id) if records else (0, 0)
+        for (command, _, _, _, traced), (_, value, accepted) in zip(batch, outcomes, strict=True):
+            if traced is None:
+                continue
+            trace, enqueued_ns = traced
+            taken_ns = max(self._taken_ns, enqueued_ns)  # some join a batch that was taken earlier
+            try:
+                trace.add_command(
+                    SettledCommand(
+                        command, value, accepted, enqueued_ns, taken_ns, now_ns, len(batch), first_id, last_id
+                    )
+                )
+            except Exception:  # a caller must get its outcome all the same
+                logger.exception("a command could not be added to its trace")
 
 
 class CommitMeasures:
@@ -297,7 +328,7 @@ class CommitMeasures:
 
 
 def _needs(batch: Sequence[Waiting]) -> dict[Key, None]:
-    return {key: None for command, _, _, _ in batch for key in command.needs()}
+    return {key: None for command, _, _, _, _ in batch for key in command.needs()}
 
 
 def _set_outcomes(outcomes: Iterable[Outcome]) -> None:

@@ -149,13 +149,20 @@ class Metrics:
 
         # The pipeline
         self.job_time = self._gauge(
-            "mainstem_job_last_round_timestamp_seconds", "When the last round of a job ended, since 1970.", "name"
+            "mainstem_job_last_round_timestamp_seconds",
+            "When the last round of a job ended, since 1970.",
+            "kind",
+            "name",
         )
-        self.job_seconds = self._gauge("mainstem_job_last_round_duration_seconds", "Length of the last round.", "name")
-        self.job_rows = self._gauge("mainstem_job_last_round_rows", "Rows of the last round.", "name")
-        self.job_lag = self._gauge("mainstem_job_lag_records", "How far the job was from the head.", "name")
-        self.job_faults = self._gauge("mainstem_job_last_round_faults", "Faults that the last round found.", "name")
-        self.job_failed = self._gauge("mainstem_job_last_round_failed", "1 if the last round failed.", "name")
+        self.job_seconds = self._gauge(
+            "mainstem_job_last_round_duration_seconds", "Length of the last round.", "kind", "name"
+        )
+        self.job_rows = self._gauge("mainstem_job_last_round_rows", "Rows of the last round.", "kind", "name")
+        self.job_lag = self._gauge("mainstem_job_lag_records", "How far the job was from the head.", "kind", "name")
+        self.job_faults = self._gauge(
+            "mainstem_job_last_round_faults", "Faults that the last round found.", "kind", "name"
+        )
+        self.job_failed = self._gauge("mainstem_job_last_round_failed", "1 if the last round failed.", "kind", "name")
 
         # Logs and traces
         self.log_lines = self._counter("mainstem_log_lines_total", "Lines of the log, by level.", "level")

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import AsyncIterator, Callable, MutableMapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -43,6 +44,7 @@ from mainstem.server.proxies import open_proxies
 from mainstem.server.routes import ADMIN_PATHS, SYNC, SYNC_CORE, Endpoints, find_route
 from mainstem.server.settings import Settings, SettingsKeywords, make_settings
 from mainstem.server.telemetry.access_log import AccessLog
+from mainstem.server.telemetry.otel import open_telemetry
 from mainstem.server.telemetry.process import LogCounter, measure_process, sample_loop_lag
 from mainstem.server.telemetry.requests import RequestObserver
 from mainstem.server.telemetry.route_names import name_route
@@ -64,6 +66,7 @@ from mainstem.sync.pruner import Pruner
 from mainstem.sync.validation.tree import tree_validator
 from mainstem.sync.validation.validators import Validator, load_hook, load_schemas, model_validator
 from mainstem.sync.websocket import SyncSocket
+from mainstem.traces import current_trace
 
 logger = logging.getLogger(__name__)
 
@@ -178,6 +181,9 @@ class Mainstem:
         self.metrics = self.store.metrics = Metrics()
         self.live = Live(self.shares, self.metrics)
         self.metrics.build.of(__version__, kind_of_store(settings)).value = 1
+        self.telemetry = open_telemetry(os.environ, partial(name_route, self.mount), self.proxies)
+        """Exports traces and metrics; None if that is not configured."""
+        self.tracing = None if self.telemetry is None else self.telemetry.tracing
         self.observer = self._open_observer()
         """Observes requests; None if nobody wants to know about them."""
 
@@ -185,15 +191,21 @@ class Mainstem:
     async def lifespan(self, app: object = None) -> AsyncIterator[None]:
         """Open the log on entry and close it on exit. Pass it to Starlette or FastAPI as `lifespan=`."""
         async with AsyncExitStack() as stack:
+            if self.telemetry is not None:
+                stack.push_async_callback(self.telemetry.stop)
             await self.store.open()
             stack.push_async_callback(self.store.close)
-            log = CommitLog(self.store, self.live, self.store.clock(self.clock_us), self.random, self.metrics)
+            clock_us = self.store.clock(self.clock_us)
+            log = CommitLog(self.store, self.live, clock_us, self.random, self.metrics, self.tracing)
             log.start()
             stack.push_async_callback(log.stop)
             if self.gate is not None and self.gate.authenticator is not None:
                 await self.gate.authenticator.start()
                 stack.push_async_callback(self.gate.authenticator.stop)
             self.endpoints = await self._open_endpoints(log, stack)
+            if self.telemetry is not None and self.telemetry.exports_metrics:
+                self.telemetry.start_metrics(self.metrics.families, self.endpoints.metrics.refresh)
+                stack.push_async_callback(self.telemetry.stop_metrics)
             stack.callback(self.release_readers)
             yield
         self.endpoints = None
@@ -204,7 +216,7 @@ class Mainstem:
         if self.observer is not None and self.observer.access_log is not None:
             self.observer.access_log.start()
             stack.callback(self.observer.access_log.stop)
-        if settings.metrics != "off":
+        if self._measures:
             measure_process(self.metrics)
             sampler = asyncio.create_task(sample_loop_lag(self.metrics), name="mainstem-loop-lag")
             stack.push_async_callback(cancel, sampler)
@@ -268,12 +280,22 @@ class Mainstem:
 
     def _open_observer(self) -> RequestObserver | None:
         settings = self.settings
-        if settings.metrics == "off" and settings.access_log == "off":
+        if not self._measures and settings.access_log == "off" and self.tracing is None:
             return None
         access_log = None
         if settings.access_log != "off":
             access_log = AccessLog(settings.access_log, self.metrics.access_lines_lost.of(), self.clock_us)
-        return RequestObserver(self.metrics, partial(name_route, self.mount), self.proxies, access_log)
+        return RequestObserver(self.metrics, partial(name_route, self.mount), self.proxies, access_log, self.tracing)
+
+    @property
+    def _measures(self) -> bool:
+        """Whether anybody reads the metrics."""
+        return self.settings.metrics != "off" or (self.telemetry is not None and self.telemetry.exports_metrics)
+
+    @property
+    def marks_requests(self) -> bool:
+        """Whether every reply has the id of its request, because logs or traces have it, too."""
+        return self.settings.access_log != "off" or self.tracing is not None
 
     def _describe_http(self, root: str) -> dict[str, Any]:
         from mainstem.server.descriptions.openapi import build_openapi  # most servers are never asked
@@ -373,9 +395,11 @@ class Mainstem:
             await self._serve_http(path, scope, receive, send)
         else:
             request = self.observer.begin(scope, path, send)
+            token = current_trace.set(request.span)
             try:
                 await self._serve_http(path, scope, receive, request.send)
             finally:
+                current_trace.reset(token)
                 request.finish()
 
     async def _serve_http(self, path: bytes, scope: Scope, receive: Receive, send: Send) -> None:

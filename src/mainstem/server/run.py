@@ -19,6 +19,7 @@ from mainstem.server.edge.server import EdgeServer
 from mainstem.server.endpoints.console import choose_console
 from mainstem.server.logs import configure_logs
 from mainstem.server.settings import Settings, find_unknown_variables
+from mainstem.server.telemetry.export_failures import quiet_sdk
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +57,8 @@ class Server:
             shares=self.app.shares,
             message_bytes_max=limits.SYNC_MESSAGE_BYTES_MAX,
             observer=self.app.observer,
-            marks_requests=self.app.settings.access_log != "off",
+            tracer=self.app.tracing,
+            marks_requests=self.app.marks_requests,
         )
         edge.measure(self.app.metrics)
         try:
@@ -136,6 +138,7 @@ def make_app(settings: Settings, address: str | None = None) -> Mainstem:
 def run(settings: Settings) -> int:
     """Serve until SIGINT or SIGTERM. Returns the exit code."""
     configure_logs(settings)
+    quiet_sdk()
     for warning in find_unknown_variables():
         logger.warning("%s", warning)
     try:

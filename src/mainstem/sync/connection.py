@@ -40,6 +40,7 @@ from mainstem.sync.protocol.session import Session, SessionOptions
 from mainstem.sync.send_queue import SendQueue
 from mainstem.sync.throttling import TokenBucket
 from mainstem.sync.validation.validators import Validator
+from mainstem.traces import SubmitTrace, name_error
 
 logger = logging.getLogger(__name__)
 connection_numbers = count(1)
@@ -53,6 +54,7 @@ class SubmitCaller(msgspec.Struct, eq=False):
 
     connection: "SyncConnection"
     reply: PendingReply
+    trace: SubmitTrace | None = None
 
     def cancelled(self) -> bool:
         return False
@@ -63,10 +65,14 @@ class SubmitCaller(msgspec.Struct, eq=False):
     def set_result(self, results: tuple[Result, ...]) -> None:
         connection = self.connection
         connection.count_results(results)
+        if self.trace is not None:
+            self.trace.end()
         connection.settle(self.reply, connection.session.committed(self.reply, results, connection.log.clock_us()))
 
     def set_exception(self, error: BaseException) -> None:
         connection = self.connection
+        if self.trace is not None:
+            self.trace.end(name_error(error))
         connection.settle(self.reply, connection.session.submit_failed(self.reply, error, connection.log.clock_us()))
 
 
@@ -207,15 +213,18 @@ class SyncConnection:
         quota = self.hub.draft_quota
         if not quota.try_acquire(session.client_id, effect.reply.drafts):
             await quota.acquire(session.client_id, effect.reply.drafts)
+        trace = None if self.log.tracer is None else self.log.tracer.begin_submit(effect.reply.drafts)
         try:
             if request.size <= limits.SYNC_INLINE_BYTES_MAX:
                 items = self._prepare_items(request)
             else:
                 items = await run_long(self._prepare_items, request)
             command = Submit(items, session.client_id, session.number, self.validate)
-            self.log.enqueue(command, SubmitCaller(self, effect.reply))
-        except BaseException:
+            self.log.enqueue(command, SubmitCaller(self, effect.reply, trace), trace)
+        except BaseException as error:
             quota.release(session.client_id, effect.reply.drafts)
+            if trace is not None:
+                trace.end(name_error(error))
             raise
         self.submitted += effect.reply.drafts
         session.submitted(effect.reply)

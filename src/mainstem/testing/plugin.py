@@ -4,7 +4,7 @@ Enable it with `pytest_plugins = ["mainstem.testing.plugin"]` in the top-level c
 """
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -34,8 +34,8 @@ def start_server(tmp_path: Path) -> Iterator[StartServer]:
     """A function that starts servers, by default on this test's own data directory. They end with the test."""
     servers: list[ServerProcess] = []
 
-    def start(*flags: str, data: Path | None = None) -> ServerProcess:
-        server = ServerProcess(data or tmp_path / "data", *flags)
+    def start(*flags: str, data: Path | None = None, environment: Mapping[str, str] | None = None) -> ServerProcess:
+        server = ServerProcess(data or tmp_path / "data", *flags, environment=environment)
         servers.append(server)
         server.start()
         return server

@@ -18,6 +18,9 @@ START_S_MAX = 30.0
 STOP_S_MAX = 30.0
 END_S_MAX = 2.0  # for a process that has closed its output and is about to end
 
+SETTINGS = ("MAINSTEM_", "OTEL_")
+"""How the variables begin that a server reads."""
+
 PROGRAM = (sys.executable, "-c", "from mainstem.cli import main; main(prog_name='mainstem')")
 """The entry point of the `mainstem` script, run by the current interpreter."""
 COMMAND = (*PROGRAM, "serve")
@@ -51,13 +54,15 @@ class ServerProcess:
     """`mainstem serve` on a free port. The flags are those of the command: `ServerProcess(data, "--page-bytes", "1")`.
 
     `--data` is always passed, and `--port` is 0 unless the flags set it, so `url` may change with a restart.
+    `environment` has further variables of the process.
     """
 
     launch = staticmethod(start_process)
     """The function that starts the process; a test suite that starts many servers can replace it with a faster one."""
 
-    def __init__(self, data: Path | str, *flags: str) -> None:
+    def __init__(self, data: Path | str, *flags: str, environment: Mapping[str, str] | None = None) -> None:
         self.data = Path(data)
+        self.environment = dict(environment or {})
         self.flags = flags
         self.url = ""
         self._process: RunningProcess | None = None
@@ -91,7 +96,8 @@ class ServerProcess:
             raise RuntimeError(f"the server is already running, as process {self.pid}")
         self._close_stdout()
         # Without the caller's settings, so that a test does the same on every machine.
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("MAINSTEM_")}
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(SETTINGS)}
+        environment = kept | self.environment
         self._process = self.launch(["--port", "0", "--data", str(self.data), *self.flags], self._stderr, environment)
 
     def start(self) -> None:

@@ -24,9 +24,10 @@ def test_each_of_our_own_headers_has_a_row():
 
 def test_pages_may_send_every_header_that_a_request_needs():
     assert CORS_REQUEST_HEADERS == (
-        b"Content-Type, Authorization, If-None-Match, If-Match, Last-Event-ID, Accept-Encoding, Stream-Seq, "
-        b"Stream-Closed, Stream-TTL, Stream-Expires-At, Stream-Retention, Stream-Forked-From, Stream-Fork-Offset, "
-        b"Stream-Fork-Sub-Offset, Producer-Id, Producer-Epoch, Producer-Seq, X-Request-Id"
+        b"Content-Type, Authorization, If-None-Match, If-Match, Last-Event-ID, Accept-Encoding, Traceparent, "
+        b"Tracestate, Stream-Seq, Stream-Closed, Stream-TTL, Stream-Expires-At, Stream-Retention, Stream-Forked-From, "
+        b"Stream-Fork-Offset, Stream-Fork-Sub-Offset, Producer-Id, Producer-Epoch, Producer-Seq, "
+        b"X-Request-Id"
     )
 
 

@@ -17,6 +17,7 @@ from mainstem.log.store import MemoryStore, SqliteStore, Store
 from mainstem.testing.clock import FakeClock
 from mainstem.testing.disk import FaultyDisk
 from mainstem.testing.store_contract import Count, count, read_whole_log
+from mainstem.traces import Delivery, DeliveryTrace, SettledCommand, SubmitTrace, current_trace
 
 SOON_S = 10.0  # a missing answer should fail its test, not block the others
 
@@ -511,3 +512,75 @@ async def test_stopping_waits_for_the_commit_in_progress(tmp_path: Path, disk: F
         disk.heal()
         await stopping
         assert waiting.result() == 1
+
+
+# Traces
+
+
+class Traces:
+    """A tracer, and a trace that keeps what is reported to it."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.settled: list[SettledCommand] = []
+        self.error = error
+
+    def add_command(self, settled: SettledCommand) -> None:
+        self.settled.append(settled)
+        if self.error is not None:
+            raise self.error
+
+    def add_page(self, began_ns: int, size: int) -> None:
+        raise AssertionError
+
+    def begin_submit(self, drafts: int) -> SubmitTrace | None:
+        raise AssertionError
+
+    def begin_delivery(self, delivery: Delivery) -> DeliveryTrace:
+        raise AssertionError
+
+
+async def submit_traced(log: CommitLog, traces: Traces, *commands: Add) -> list[object]:
+    """Submit commands of one traced request."""
+    log.tracer = traces
+    token = current_trace.set(traces)
+    try:
+        return await asyncio.gather(*map(log.submit, commands), return_exceptions=True)
+    finally:
+        current_trace.reset(token)
+
+
+async def test_a_trace_learns_when_its_commands_waited_and_were_durable() -> None:
+    async with opened(MemoryStore()) as log:
+        traces = Traces()
+        waiting = asyncio.create_task(submit_traced(log, traces, Add("a"), AddAndRaise("b", Refusal("no")), Add("a")))
+        untraced = asyncio.create_task(log.submit(Add("c")))
+        await turn()
+        log.start()
+        results = await waiting
+        assert await untraced == 1
+    first, refused, last = traces.settled
+    assert [settled.outcome for settled in traces.settled] == results
+    assert [settled.accepted for settled in traces.settled] == [True, False, True]
+    assert isinstance(refused.outcome, Refusal)
+    for settled in (first, refused, last):
+        assert settled.enqueued_ns <= settled.taken_ns <= settled.settled_ns
+        assert (settled.commands, settled.first_id, settled.last_id) == (4, 1, 3)
+
+
+async def test_a_trace_learns_that_a_batch_has_failed(tmp_path: Path, disk: FaultyDisk) -> None:
+    async with on_disk(tmp_path, disk) as log:
+        disk.fail_syncs()
+        traces = Traces()
+        (error,) = await submit_traced(log, traces, Add("a"))
+    (settled,) = traces.settled
+    assert isinstance(error, StoreFailed)
+    assert (settled.outcome, settled.accepted, settled.first_id) == (error, False, 0)
+
+
+async def test_a_trace_that_fails_costs_no_outcome(caplog: pytest.LogCaptureFixture) -> None:
+    async with opened(MemoryStore()) as log:
+        log.start()
+        traces = Traces(RuntimeError("the trace is broken"))
+        assert await submit_traced(log, traces, Add("a"), Add("a")) == [1, 2]
+        assert len(traces.settled) == 2
+    assert "a command could not be added to its trace" in caplog.text

@@ -30,6 +30,7 @@ from mainstem.client.offline.local_state import LocalState
 from mainstem.client.sync_protocol.errors import ServerRefused, SyncClientError
 from mainstem.client.sync_protocol.messages import encode_message
 from mainstem.client.sync_protocol.urls import resolve_url
+from mainstem.client.trace_context import add_trace_context
 
 logger = logging.getLogger(__name__)
 
@@ -168,6 +169,7 @@ class Connector:
                 ping_interval=None,  # the protocol has heartbeats, which also work while a large page is being sent
                 close_timeout=limits.OFFLINE_CLOSE_S_MAX,
                 proxy=self._proxy,
+                additional_headers=add_trace_context({}),
             )
         try:
             facts = await self._local.load_facts()

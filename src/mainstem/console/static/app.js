@@ -16,6 +16,8 @@
 //   payload.js  `showPayload({json | text | bytes})`, `summarise(...)`: one message
 //   table.js    `VirtualTable`: a real table that holds any number of rows
 //   tail.js     `Tail`: a live list with pause, follow and a detail pane
+//   paged_list.js  `showList`: a list that comes in pages, with a filter by prefix
+//   stream_reader.js  reads a stream, and whatever is read like one; sync_socket.js  submits events
 //   charts.js   `LineChart`     metrics.js   the text of /metrics, rates and quantiles
 //   dialogs.js  `openDialog`, `confirm` (also by typing a name), `notify`, `attempt`
 //   signin.js   the token dialog
@@ -93,7 +95,7 @@ async function show() {
     query,
     signal,
     setTitle: (text) => signal.aborted || (document.title = `${text} · Mainstem`),
-    setQuery: (values) => setQuery(values),
+    setQuery: (values) => signal.aborted || setQuery(values),
     shortcut: (key, label, run) => signal.aborted || shortcuts.push({ key, label, run }),
   };
   try {

@@ -31,6 +31,33 @@ export function splitArray(text) {
   return elements;
 }
 
+/** Return the members of a JSON object: a Map from their names to their values as texts. The text must be valid JSON. */
+export function splitObject(text) {
+  const members = new Map();
+  let at = text.indexOf("{") + 1;
+  let depth = 0;
+  let name = null;
+  let from = at;
+  while (at < text.length) {
+    const code = text.charCodeAt(at);
+    if (code === QUOTE) {
+      const end = endOfString(text, at);
+      if (depth === 0 && name === null) name = JSON.parse(text.slice(at, end));
+      at = end;
+      continue;
+    }
+    if (depth === 0 && (code === 0x2c || code === 0x7d)) {
+      if (name !== null) members.set(name, text.slice(from, at).trim());
+      name = null;
+      if (code === 0x7d) break;
+    } else if (depth === 0 && code === 0x3a) from = at + 1;
+    else if (code === 0x5b || code === 0x7b) depth += 1;
+    else if (code === 0x5d || code === 0x7d) depth -= 1;
+    at += 1;
+  }
+  return members;
+}
+
 /** Return where the string that begins at `at` ends: the index after its closing quote. */
 function endOfString(text, at) {
   for (;;) {

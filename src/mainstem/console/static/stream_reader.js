@@ -23,17 +23,22 @@ function makeItems(content, contentType, offset) {
  * number `index`. The offset of the last messages is unknown, and null.
  */
 export function streamSource(path, contentType) {
+  return readSource(streamPath(path), contentType);
+}
+
+/** The same for any API path that is read like a stream. */
+export function readSource(api, contentType) {
   return async ({ from, signal, push, say }) => {
     let offset = from.offset ?? null;
     if (from.last) {
-      const reply = await request("GET", streamPath(path), { query: { tail: from.last }, signal });
+      const reply = await request("GET", api, { query: { tail: from.last }, signal });
       const body = isJson(contentType) || isText(contentType) ? await reply.text() : new Uint8Array(await reply.arrayBuffer());
       offset = reply.headers.get("Stream-Next-Offset");
       push(makeItems(body, contentType, null), { offset });
     }
     let received = [];
     let base64 = false;
-    await follow(streamPath(path), {
+    await follow(api, {
       signal,
       query: (lastId) => ({ offset: lastId ?? offset, live: "sse" }),
       onOpen: (reply) => {

@@ -21,6 +21,11 @@ COMMON_REQUEST_HEADERS: Final = (
     _header(
         "Origin", "Set by browsers. Without tokens, pages of other sites may read streams but not change anything."
     ),
+    _header(
+        "Traceparent",
+        "The trace that the request belongs to, as W3C Trace Context defines it. A malformed one is ignored.",
+    ),
+    _header("Tracestate", "Further data of this trace: up to 512 bytes, otherwise it is ignored."),
     _header("X-Forwarded-For", "From a trusted proxy: the address of the client."),
     _header("X-Request-Id", "An id of the client's choice for logs: up to 128 letters, digits and `._~:/+=@-`."),
 )

@@ -173,6 +173,8 @@ class Connection(asyncio.Protocol):
             self._leave_to_websocket(head)
             return
         self.cycle = cycle = RequestCycle(self, head, perf_counter())
+        if self.server.tracer is not None:
+            cycle.span = self.server.tracer.begin(cycle)
         plan: Plan | None = head.plan
         handler = None if plan is None else plan.begin(cycle)
         if handler is None:

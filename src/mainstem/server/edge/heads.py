@@ -64,12 +64,20 @@ class RequestHead(msgspec.Struct):
     """What `Heads` was told to remember with it."""
 
 
-# Numbers that differ between the requests of one client, in the spellings that clients use. A length of 0 frames the
-# request differently, so numbers that begin with 0 are left where they are.
-NUMBERS = re.compile(rb"(\r\n(?:[Cc]ontent-[Ll]ength|[Pp]roducer-[Ss]eq): )([1-9][0-9]{0,15})(?=\r\n|\Z)")
+# Numbers that differ between the requests of one client, in the spellings that clients use: a length, a counter, and
+# the hexadecimal ids of a trace. A length of 0 frames the request differently, so decimal numbers that begin with 0 are
+# left where they are.
+NUMBERS = re.compile(
+    rb"(\r\n(?:"
+    rb"(?:[Cc]ontent-[Ll]ength|[Pp]roducer-[Ss]eq): (?=[1-9][0-9]{0,15}(?:\r\n|\Z))"
+    rb"|[Tt]raceparent: (?=00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(?:\r\n|\Z))"
+    rb"))([0-9a-f-]+)"
+)
 NUMBER_BYTES_MAX: Final = 16
 COUNTER: Final = b"producer-seq"
 ONE: Final = b"1"
+NO_TRACE: Final = b"00-%032x-%016x-00" % (0, 0)
+"""In place of the ids of a trace. It has their form: what a kind is called must be of the same kind."""
 
 
 class KnownHead(msgspec.Struct, weakref=True, eq=False):
@@ -139,7 +147,7 @@ class Heads:
     def __init__(self, plan: Callable[[RequestHead], Any] | None = None) -> None:
         self._plan = plan
         self._known: dict[bytes, KnownHead] = {}
-        """By the bytes of the head with 1 in place of each number; the oldest comes first."""
+        """By the bytes of the head with other numbers, the same for all heads of a kind; the oldest comes first."""
         self._by_first: dict[bytes, KnownHead] = {}
         """The same heads by the bytes of the first of their kind, because their numbers often stay the same."""
         self._known_bytes = 0
@@ -155,9 +163,7 @@ class Heads:
         if len(raw) > limits.HEAD_KNOWN_BYTES_MAX:
             return KnownHead(self._parse(raw), [], [])
         parts = NUMBERS.split(raw)
-        ones = parts.copy()
-        ones[2::3] = [ONE] * len(parts[2::3])
-        kind = b"".join(ones)
+        kind = raw if len(parts) == 1 else _name_kind(parts)
         known = self._known.get(kind)
         if known is None:
             known = self._describe(self._parse(raw), parts)
@@ -194,6 +200,13 @@ class Heads:
             first = self._known.pop(oldest).first
             del self._by_first[first]
             self._known_bytes -= len(oldest) + len(first)
+
+
+def _name_kind(parts: list[bytes]) -> bytes:
+    """Return the head that stands for all heads of its kind. `parts` are the bytes of one, split at `NUMBERS`."""
+    ones = parts.copy()
+    ones[2::3] = [ONE if number.isdigit() else NO_TRACE for number in parts[2::3]]
+    return b"".join(ones)
 
 
 def parse_head(raw: bytes) -> RequestHead:

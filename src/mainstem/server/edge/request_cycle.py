@@ -81,6 +81,13 @@ class Observer(Protocol):
         """Called with an error in place of a request: what the client sent is not one."""
 
 
+class RequestTracer(Protocol):
+    """Decides about every request when it begins whether it is traced."""
+
+    def begin(self, cycle: "RequestCycle") -> Any:
+        """Return the trace of a request, or None. Must not raise an error."""
+
+
 FastPath = Callable[[RequestHead], Plan | None]
 """Returns a plan for requests with this head, whatever their Content-Length and Producer-Seq; None leaves them to the
 ASGI app. It is called once for a head that is remembered."""
@@ -112,6 +119,8 @@ class RequestCycle(msgspec.Struct, eq=False):
     """The caller, once it is known."""
     received: int = 0
     """How many bytes of the body have arrived."""
+    span: Any = None
+    """The trace of the request, if it is traced."""
     _close: bool = False
     """Whether the connection closes after this reply, for a reason that concerns only this request."""
     _continued: bool = False

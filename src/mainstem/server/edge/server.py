@@ -18,9 +18,10 @@ from mainstem.server.edge.asgi import AsgiHandler
 from mainstem.server.edge.connection import Connection
 from mainstem.server.edge.heads import Heads, RequestHead
 from mainstem.server.edge.memory import MemoryBudget
-from mainstem.server.edge.request_cycle import FastPath, Handler, Observer, RequestCycle
+from mainstem.server.edge.request_cycle import FastPath, Handler, Observer, RequestCycle, RequestTracer
 from mainstem.server.edge.websocket import WebSocketConnection
 from mainstem.shares import Share, Shares
+from mainstem.traces import current_trace
 
 logger = logging.getLogger(__name__)
 
@@ -51,11 +52,13 @@ class EdgeServer:
         shares: Shares | None = None,
         message_bytes_max: int = limits.MIB,
         observer: Observer | None = None,
+        tracer: RequestTracer | None = None,
         marks_requests: bool = False,
     ) -> None:
         """`marks_requests` gives every request an id, and not only those that fail or have one."""
         self.app = app
         self.observer = observer
+        self.tracer = tracer
         self.marks_requests = marks_requests
         self.shares = shares or Shares()
         self.heads = Heads(fast_path)
@@ -132,6 +135,15 @@ class EdgeServer:
 
     def serve(self, cycle: RequestCycle) -> Handler:
         """Pass a request to the ASGI app, and return its handler."""
+        if cycle.span is None:
+            return self._serve(cycle)
+        token = current_trace.set(cycle.span)  # a task inherits it
+        try:
+            return self._serve(cycle)
+        finally:
+            current_trace.reset(token)
+
+    def _serve(self, cycle: RequestCycle) -> Handler:
         handler = AsgiHandler(self.app, cycle)
         if not self.runs_eagerly(cycle.head):
             self.run(handler.run())

@@ -104,7 +104,8 @@ class AppendHandler(msgspec.Struct, eq=False):
         try:
             self._identity.require_write(plan.path)
             headers = self._cycle.head.fields or plan.headers
-            streams.log.enqueue(prepare_append(streams, plan.path, plan.known, headers, body), self)
+            command = prepare_append(streams, plan.path, plan.known, headers, body)
+            streams.log.enqueue(command, self, self._cycle.span)
         except MainstemError as error:
             self.set_exception(error)
 

@@ -9,7 +9,7 @@ The last rounds are states of the log, so they outlive restarts, and every node 
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
@@ -24,13 +24,15 @@ from mainstem.http.requests import collect_headers, decode_json, read_body
 from mainstem.http.responses import CORS_HEADERS, method_not_allowed, respond, respond_json
 from mainstem.log.commands import Key, State
 from mainstem.log.records import CommittedId, Record
+from mainstem.metrics.catalogue import Metrics
+from mainstem.metrics.instruments import Reading
 from mainstem.streams.commands.report import ReportRound
 from mainstem.streams.reading.reader import Streams
 from mainstem.streams.rules.json_mode import parse_body
 from mainstem.streams.rules.lifecycle import SECOND_US
 from mainstem.streams.rules.paths import JOBS_PATH
 from mainstem.streams.states import JOBS, JobRound, StreamState, job_key, stream_key
-from mainstem.timestamps import format_time
+from mainstem.timestamps import format_time, parse_time
 
 logger = logging.getLogger(__name__)
 
@@ -96,10 +98,24 @@ class Jobs:
     # Lifecycle
 
     async def start(self) -> None:
+        self._publish_measures(self._log.metrics)
         self._log.store.watch_spaces(JOBS)
         self._log.observers.append(self._observe)
         self._log.resets.append(self._reset)
         await self._load()
+
+    def _publish_measures(self, metrics: Metrics) -> None:
+        """Show the last round of every job at each scrape."""
+
+        def read(measure: Callable[[ReportedRound], float]) -> Callable[[], Reading]:
+            return lambda: [((last.job, last.name), measure(last)) for last in self.last.values()]
+
+        metrics.job_time.read = read(lambda last: parse_time(last.reported_at) / 1_000_000)
+        metrics.job_seconds.read = read(lambda last: last.duration_s)
+        metrics.job_rows.read = read(lambda last: last.rows)
+        metrics.job_lag.read = read(lambda last: last.lag)
+        metrics.job_faults.read = read(lambda last: last.faults)
+        metrics.job_failed.read = read(lambda last: int(last.error is not None))
 
     async def stop(self) -> None:
         self._log.observers.remove(self._observe)

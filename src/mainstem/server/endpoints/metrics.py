@@ -54,7 +54,7 @@ class MetricsHttp:
         if scope["method"] == "HEAD":
             await respond_head(send, reply)
             return
-        await self._refresh()
+        await self.refresh()
         await respond(send, 200, reply, encode(self._metrics.families, format_))
 
     def _admit(self, scope: Scope) -> None:
@@ -66,7 +66,7 @@ class MetricsHttp:
         if self._access == "loopback" and not is_local(scope.get("client")):
             raise LocalOnly("metrics are for programs on the same machine; --metrics on serves them to others")
 
-    async def _refresh(self) -> None:
+    async def refresh(self) -> None:
         """Look at what only the disk or the database knows, unless that was done a moment ago."""
         loop = asyncio.get_running_loop()
         async with self._refreshing:

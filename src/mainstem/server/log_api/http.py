@@ -25,6 +25,7 @@ from mainstem.server.log_api.pages import EncodedPage, is_up_to_date
 from mainstem.server.log_api.selection import Selection, check_parameters, parse_number, parse_selection
 from mainstem.server.log_api.tail import LogFeed, resume
 from mainstem.streams.reading.pump import reserve_readers, send_event_stream
+from mainstem.traces import read_traced
 
 LOG_HEADERS: Final[HeaderList] = [
     *SECURITY_HEADERS,
@@ -123,7 +124,7 @@ class LogHttp:
                 await send_event_stream(self.log, (topic,), feed, EVENT_STREAM, scope, receive, send, "log")
             return
         format_ = choose_format(headers.get(b"accept", b"").decode("latin-1"))
-        page = await self.exporters.page(selection, format_)
+        page = await read_traced(self.exporters.page(selection, format_), measure_page)
         await respond(
             send,
             200,
@@ -141,6 +142,10 @@ class LogHttp:
             headers.append((b"log-position", str(page.position).encode()))
         up_to_date = is_up_to_date(selection, page, self.log.store.head)
         return [*headers, (b"log-up-to-date", b"true")] if up_to_date else headers
+
+
+def measure_page(page: EncodedPage) -> int:
+    return len(page.body)
 
 
 def choose_format(accept: str) -> str:

@@ -5,7 +5,7 @@ import logging
 from bisect import bisect_left
 from collections.abc import Callable, MutableMapping
 from time import perf_counter
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from mainstem import limits
 from mainstem.errors import MainstemError
@@ -18,6 +18,9 @@ from mainstem.server.edge.heads import RequestHead
 from mainstem.server.edge.request_cycle import RequestCycle
 from mainstem.server.proxies import Proxies
 from mainstem.server.telemetry.access_log import AccessLog
+
+if TYPE_CHECKING:
+    from mainstem.server.telemetry.tracing import Tracing
 
 logger = logging.getLogger(__name__)
 CLIENT_LEFT: Final = 499
@@ -41,12 +44,18 @@ class Series(NamedTuple):
 
 class RequestObserver:
     def __init__(
-        self, metrics: Metrics, name_route: NameRoute, proxies: Proxies, access_log: AccessLog | None = None
+        self,
+        metrics: Metrics,
+        name_route: NameRoute,
+        proxies: Proxies,
+        access_log: AccessLog | None = None,
+        tracing: "Tracing | None" = None,
     ) -> None:
         self._metrics = metrics
         self._name_route = name_route
         self._proxies = proxies
         self.access_log = access_log
+        self.tracing = tracing
         self._series: dict[tuple[str, bytes, int, str], Series] = {}
         self._refusals = RefusalLog()
 
@@ -69,6 +78,8 @@ class RequestObserver:
             self._refusals.report(status, cycle.code, head.method.decode(), route, self._client(cycle))
         if self.access_log is not None:
             self._log(self.access_log, cycle, route, status, seconds)
+        if cycle.span is not None:
+            cycle.span.end(cycle.status, cycle.code, cycle.request_id)
 
     def find_route(self, head: RequestHead) -> str:
         """Return the name of a request's route, and remember it with its head."""
@@ -131,6 +142,8 @@ class RequestObserver:
         series.seconds.observe(seconds)
         series.bytes.value += request.sent
         client, identity = scope.get("client"), scope.get("mainstem.identity")
+        if request.span is not None:
+            request.span.end(request.status, request.code, scope["mainstem.request_id"])
         if self.access_log is not None:
             self.access_log.add(
                 client=client[0] if client else None,
@@ -160,7 +173,8 @@ class EmbeddedRequest:
         self._observer = observer
         self._send = send
         given = accept_request_id(next((value for name, value in scope["headers"] if name == b"x-request-id"), None))
-        self._marked = bool(given) or observer.access_log is not None
+        self.span = None if observer.tracing is None else observer.tracing.begin_embedded(scope, path)
+        self._marked = bool(given) or observer.access_log is not None or self.span is not None
         scope["mainstem.request_id"] = given.decode("ascii") or make_request_id()
 
     async def send(self, message: MutableMapping[str, Any]) -> None:

@@ -5,6 +5,7 @@ import msgspec
 from mainstem.log.commands import Freeing, Key, Sizeless, View
 from mainstem.log.pruned import PRUNED_KEY, advance_pruned
 from mainstem.log.records import CommittedId, Kind, TopicId
+from mainstem.streams.rules.paths import JOBS_PATH
 from mainstem.streams.states import RetentionCheck, StreamState, retention_key, stream_key
 
 
@@ -30,7 +31,8 @@ class Trim(msgspec.Struct, Freeing, Sizeless, frozen=True, gc=False):
         if state.forks or self.position <= state.earliest:  # forks still read the data
             return False
         view.append(Kind.TRIM, self.topic, self.position, self.position)
-        advance_pruned(view, self.last_id)
+        if self.path != JOBS_PATH:  # nobody needs reports that are a month old, so a late reader has missed nothing
+            advance_pruned(view, self.last_id)
         view.put(
             stream_key(self.path),
             msgspec.structs.replace(state, earliest=self.position, messages=max(0, state.messages - self.messages)),

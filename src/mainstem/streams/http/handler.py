@@ -37,7 +37,7 @@ from mainstem.streams.commands.delete import Delete
 from mainstem.streams.commands.fork import Fork
 from mainstem.streams.http.append import append_reply, parse_messages, parsed_size, prepare_append, read_append_headers
 from mainstem.streams.http.headers import CatchUp, parse_read, read_lifetime, read_retention
-from mainstem.streams.http.reads import ReadRequest, Reads
+from mainstem.streams.http.reads import ReadRequest, Reads, measure_page
 from mainstem.streams.reading.reader import Streams, StreamSource
 from mainstem.streams.rules import content_types, paths
 from mainstem.streams.rules.forks import parse_sub_offset
@@ -46,6 +46,7 @@ from mainstem.streams.rules.offsets import Sentinel, parse_offset
 from mainstem.streams.rules.retention import format_retention
 from mainstem.streams.states import StreamState
 from mainstem.streams.subscriptions.http import ControlHttp
+from mainstem.traces import read_traced
 
 # Protocol section 10.1. A page never changes, but more data may follow it, so caches revalidate after a minute.
 CACHE_CONTROL = b"public, max-age=60, stale-while-revalidate=300"
@@ -253,7 +254,7 @@ class StreamsHttp:
     async def _read_tail(self, path: str, count: int, headers: Headers, send: Send) -> None:
         """Respond with the last messages of a stream: an extension of the protocol."""
         state = await self._find_and_touch(path)
-        page = await self.streams.read_tail(state, count)
+        page = await read_traced(self.streams.read_tail(state, count), measure_page)
         source, content = StreamSource(self.streams, path, state), self._content_headers(state)
         await respond(send, *await self.reads.make_uncached_page(source, page, content, headers, b"no-store"))
 

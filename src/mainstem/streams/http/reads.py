@@ -18,6 +18,7 @@ from mainstem.streams.rules import content_types, json_mode
 from mainstem.streams.rules.cursors import is_ahead, next_cursor
 from mainstem.streams.rules.etags import make_etag, matches
 from mainstem.streams.rules.offsets import Offset
+from mainstem.traces import read_traced
 
 
 class ReadSource(LiveSource, Protocol):
@@ -119,7 +120,7 @@ class Reads:
         response = self.find_page(source, start, content, headers, extra)
         if response is not None:
             return response
-        page = await source.read(start, self.page_bytes)
+        page = await read_traced(source.read(start, self.page_bytes), measure_page)
         cached = await self._encode(page, source.content_type, headers)
         response = self.find_page(source, start, content, headers, extra)
         if response is not None:
@@ -204,6 +205,10 @@ class Reads:
 
     def _next_cursor(self, client: str | None) -> bytes:
         return next_cursor(client, self.log.clock_us(), draw_cursor_jitter_s(self.log.random)).encode()
+
+
+def measure_page(page: Page) -> int:
+    return len(page.data)
 
 
 def _respond_with_page(page: CachedPage, about: PageHeaders, headers: Headers, extra: HeaderList) -> Response:

@@ -9,8 +9,9 @@ import ipaddress
 import re
 import socket
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
@@ -25,6 +26,7 @@ PRINTABLE = re.compile(r"[!-~]+")
 NUMBER = re.compile(r"[0-9]+|0[xX][0-9a-fA-F]*")
 LOCAL_DOMAINS = frozenset(["localhost", "local", "internal"])
 
+NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 
 
@@ -106,11 +108,16 @@ class WebhookClient:
         self._resolve = resolve
         self._tls: ssl.SSLContext | None = None
 
-    async def call(self, url: str, body: bytes, signature: str) -> WebhookResponse:
-        """POST a wake and return the response. Raise `WebhookFailed` for any failure, within a bounded time."""
+    async def call(
+        self, url: str, body: bytes, signature: str, headers: Mapping[str, str] = NO_HEADERS
+    ) -> WebhookResponse:
+        """POST a wake and return the response. Raise `WebhookFailed` for any failure, within a bounded time.
+
+        `headers` are sent as they are.
+        """
         try:
             async with asyncio.timeout(limits.WEBHOOK_S_MAX):
-                return await self._call(url, body, signature)
+                return await self._call(url, body, signature, headers)
         except TimeoutError:
             raise WebhookFailed(f"no response within {limits.WEBHOOK_S_MAX:g} s", Outcome.TIMEOUT) from None
         except WebhookUrlRejected as error:
@@ -118,7 +125,7 @@ class WebhookClient:
         except (OSError, UnicodeError) as error:
             raise _explain(error) from None
 
-    async def _call(self, url: str, body: bytes, signature: str) -> WebhookResponse:
+    async def _call(self, url: str, body: bytes, signature: str, headers: Mapping[str, str]) -> WebhookResponse:
         parts = check_url(url, allow_local=self.allow_local)
         host = parts.hostname or ""
         secure = parts.scheme == "https"
@@ -134,7 +141,7 @@ class WebhookClient:
             limit=limits.WEBHOOK_ANSWER_BYTES_MAX,
         )
         try:
-            writer.write(_request(parts, body, signature))
+            writer.write(_request(parts, body, signature, headers))
             await writer.drain()
             return await _read_response(reader)
         finally:
@@ -164,13 +171,14 @@ def _explain(error: Exception) -> WebhookFailed:
     return next(WebhookFailed(reason, outcome) for type_, reason, outcome in FAILURES if isinstance(error, type_))
 
 
-def _request(parts: SplitResult, body: bytes, signature: str) -> bytes:
+def _request(parts: SplitResult, body: bytes, signature: str, headers: Mapping[str, str]) -> bytes:
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     host = parts.netloc.rpartition("@")[2]
+    more = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
     return (
         f"POST {target} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
         f"Content-Length: {len(body)}\r\nWebhook-Signature: {signature}\r\n"
-        "User-Agent: mainstem\r\nAccept: application/json\r\nConnection: close\r\n\r\n"
+        f"User-Agent: mainstem\r\nAccept: application/json\r\n{more}Connection: close\r\n\r\n"
     ).encode() + body
 
 

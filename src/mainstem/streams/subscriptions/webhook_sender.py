@@ -26,6 +26,7 @@ from mainstem.streams.subscriptions.core.wakes import (
 from mainstem.streams.subscriptions.keyed_semaphore import KeyedSemaphore
 from mainstem.streams.subscriptions.signing_keys import SigningKeys
 from mainstem.streams.subscriptions.webhook_client import Outcome, WebhookClient, WebhookFailed, WebhookResponse
+from mainstem.traces import Delivery, name_error
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +47,10 @@ class WebhookBody(msgspec.Struct, frozen=True):
 
 class WebhookResult(msgspec.Struct, frozen=True):
     done: bool = False
+
+
+def is_success(answer: WebhookResponse) -> bool:
+    return 200 <= answer.status < 300
 
 
 class WebhookSender:
@@ -107,17 +112,36 @@ class WebhookSender:
                 if not self._is_wanted(name, state):  # that may have changed while the call waited
                     await self._withdraw(name, state)
                     return
-                signature = sign_webhook(self._keys.ring, body, self._log.clock_us())
-                began_s = time.perf_counter()
-                answer = await self._client.call(state.config.webhook_url, body, signature)
-                self._log.metrics.webhook_seconds.of().observe(time.perf_counter() - began_s)
-            if not 200 <= answer.status < 300:
+                answer = await self._call(name, state, streams, body)
+            if not is_success(answer):
                 raise WebhookFailed(f"the receiver responded with status {answer.status}", Outcome.STATUS)
         except WebhookFailed as failure:
             self.outcomes[failure.outcome] += 1
             await self._postpone(name, state, failure)
             return
         await self._accept(name, state, answer)
+
+    async def _call(
+        self, name: str, state: Subscription, streams: tuple[LinkedStream, ...], body: bytes
+    ) -> WebhookResponse:
+        assert state.wake_id is not None
+        assert state.config.webhook_url is not None
+        url = state.config.webhook_url
+        signature = sign_webhook(self._keys.ring, body, self._log.clock_us())
+        began_s = time.perf_counter()
+        if self._log.tracer is None:
+            answer = await self._client.call(url, body, signature)
+        else:
+            ranges = [(stream.path, stream.acked_offset, stream.tail_offset) for stream in streams]
+            trace = self._log.tracer.begin_delivery(Delivery(name, state.wake_id, url, state.attempts, ranges))
+            try:
+                answer = await self._client.call(url, body, signature, trace.headers)
+            except BaseException as error:
+                trace.end(0, str(error.outcome) if isinstance(error, WebhookFailed) else name_error(error))
+                raise
+            trace.end(answer.status, "" if is_success(answer) else str(answer.status))
+        self._log.metrics.webhook_seconds.of().observe(time.perf_counter() - began_s)
+        return answer
 
     async def _accept(self, name: str, state: Subscription, answer: WebhookResponse) -> None:
         assert state.wake_id is not None

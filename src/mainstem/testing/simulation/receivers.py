@@ -1,13 +1,14 @@
 """Receivers of webhooks in memory: they accept wakes, fail, answer too late, or acknowledge by a call of their own."""
 
 import asyncio
+from collections.abc import Mapping
 from random import Random
 from typing import Any
 
 import msgspec
 
 from mainstem.streams.rules.offsets import Offset
-from mainstem.streams.subscriptions.webhook_client import WebhookClient, WebhookFailed, WebhookResponse
+from mainstem.streams.subscriptions.webhook_client import NO_HEADERS, WebhookClient, WebhookFailed, WebhookResponse
 from mainstem.testing.simulation.network import ConnectionLost, Network
 
 SUBSCRIPTION = "everything"
@@ -32,7 +33,9 @@ class Receivers(WebhookClient):
         self.network = None
         self._tasks.clear()
 
-    async def call(self, url: str, body: bytes, signature: str) -> WebhookResponse:
+    async def call(
+        self, url: str, body: bytes, signature: str, headers: Mapping[str, str] = NO_HEADERS
+    ) -> WebhookResponse:
         assert self.network is not None
         await asyncio.sleep(self.network.draw_delay_s())
         choice = self._random.random()

@@ -11,11 +11,15 @@ from hypothesis import strategies as st
 from mainstem import limits
 from mainstem.errors import MainstemError
 from mainstem.server.edge import heads
-from mainstem.server.edge.heads import Heads, parse_head
+from mainstem.server.edge.heads import Heads, RequestHead, parse_head
 
 
 def raw_head(*lines, line=b"POST /v1/stream/a HTTP/1.1", host=b"Host: a"):
     return b"\r\n".join([line, host, *lines])
+
+
+def make_trace(number):
+    return b"00-%032x-%016x-01" % (number, number)
 
 
 def outcome(parse, raw):
@@ -28,13 +32,24 @@ def outcome(parse, raw):
 
 # Lines that come close to the numbers that are taken out of a head.
 names = st.sampled_from(
-    [b"Content-Length", b"content-length", b"CONTENT-LENGTH", b"Producer-Seq", b"producer-seq", b"Producer-seq", b"X"]
+    [
+        *(b"Content-Length", b"content-length", b"CONTENT-LENGTH", b"Producer-Seq", b"producer-seq", b"Producer-seq"),
+        *(b"Traceparent", b"traceparent", b"TraceParent", b"X"),
+    ]
 )
 separators = st.sampled_from([b": ", b":", b":  ", b":\t", b" : "])
 values = st.sampled_from(
     [
         *(b"0", b"00", b"1", b"7", b"07", b"100", b"12345", b"9" * 15, b"9" * 16, b"9" * 17, b"9" * 18, b"9" * 19),
         *(b"", b"-1", b"+1", b"1 ", b"1,2", b"x", b"1\n", b"1\r", b"\xb9"),
+        *(
+            heads.NO_TRACE,
+            make_trace(1),
+            make_trace(2),
+            make_trace(3)[:-1],
+            make_trace(4) + b"0",
+            b"01" + make_trace(1)[2:],
+        ),
     ]
 )
 lines = st.builds(lambda *parts: b"".join(parts), names, separators, values)
@@ -114,6 +129,22 @@ def test_heads_of_one_kind_are_planned_once():
     known.parse(raw_head(b"Content-Length: 1", b"Producer-Seq: 01"))  # malformed, which its handler finds
     known.parse(raw_head(b"Content-Length: 1", b"Producer-Seq: 1", line=b"POST /v1/stream/b HTTP/1.1"))
     assert len(planned) == 4
+
+
+def test_heads_of_different_traces_are_of_one_kind():
+    """A new head per request would take as long to parse as everything else, and push others out of the memory."""
+    planned: list[RequestHead] = []
+    known = Heads(planned.append)
+    for number in range(1, 6):
+        raw = raw_head(b"Content-Length: 5", b"traceparent: " + make_trace(number))
+        head = known.parse(raw).head
+        assert head.fields == dict(head.headers)
+        assert (head.fields or {})[b"traceparent"] == make_trace(number)
+        assert head.raw == raw
+    assert len(planned) == 1
+    known.parse(raw_head(b"Content-Length: 5", b"traceparent: 1"))
+    known.parse(raw_head(b"Content-Length: 5", b"traceparent: " + make_trace(7).upper().replace(b"0", b"A")))
+    assert len(planned) == 3
 
 
 def test_a_head_with_other_numbers_leaves_earlier_heads_unchanged():

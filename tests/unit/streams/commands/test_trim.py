@@ -1,6 +1,7 @@
 import pytest
 
 from mainstem.errors import StreamExists
+from mainstem.log.pruned import PRUNED_KEY, Pruned
 from mainstem.log.records import Kind, Outline
 from mainstem.streams.commands.create import Create
 from mainstem.streams.commands.delete import Delete
@@ -8,6 +9,7 @@ from mainstem.streams.commands.fork import Fork
 from mainstem.streams.commands.trim import Trim
 from mainstem.streams.rules.lifecycle import SECOND_US
 from mainstem.streams.rules.offsets import Offset
+from mainstem.streams.rules.paths import JOBS_PATH
 from mainstem.streams.states import Retention, retention_key
 from tests.support.book import TEXT, append, text
 
@@ -38,6 +40,15 @@ def test_trimming_moves_the_beginning_only_forward(book):
     assert not trim(book, 10)
     assert book.stream().earliest == 30
     assert book.states[retention_key("s")].due_us == book.now_us + 5
+
+
+@pytest.mark.parametrize(("path", "pruned"), [("s", True), (JOBS_PATH, False)])
+def test_readers_that_come_late_learn_of_trimmed_data_unless_it_was_a_report_of_a_job(book, path, pruned):
+    book.run(Create(path, TEXT, retention=Retention(max_bytes=20)))
+    book.run(append(b"0123456789", path=path))
+    last_id = book.records[-1].committed_id
+    assert book.run(Trim(path, book.stream(path).topic, 10, 1, book.now_us + 5, last_id))
+    assert book.states.get(PRUNED_KEY) == (Pruned(last_id) if pruned else None)
 
 
 def test_data_that_a_fork_still_reads_is_kept(book):

@@ -17,7 +17,8 @@ def run_nothing(monkeypatch):
 
 def test_it_passes_if_no_seed_fails(capsys):
     assert command.main(["--seeds", "1..2", "--lives", "4"]) == 0
-    assert "2 seeds, 10 lives, 20 calls in 0 s" in (printed := capsys.readouterr().out)
+    printed = capsys.readouterr().out
+    assert "2 seeds, 10 lives, 20 calls in " in printed
     assert "all passed" in printed
 
 

@@ -1,14 +1,13 @@
 // The list of streams, of any length: pages are loaded as one scrolls.
 
-import { getJson } from "../api.js";
 import { add, badge, button, checkbox, element, field, notice, replace, untrusted } from "../dom.js";
 import { formatAge, formatBytes, formatCount, formatSpan, formatTime, plainText } from "../formats.js";
 import { pageHead, streamHref } from "../page.js";
+import { PagedList } from "../paged_list.js";
 import * as session from "../session.js";
 import { VirtualTable } from "../table.js";
 import { createStream } from "./stream_commands.js";
 
-const PAGE = 1000;
 const TYPING_MS = 250;
 
 export async function mount({ main, query, signal, setQuery, shortcut }) {
@@ -23,7 +22,8 @@ export async function mount({ main, query, signal, setQuery, shortcut }) {
     onOpen: (row) => (location.hash = streamHref(row.stream.path)),
     onNearEnd: () => list.more(),
   });
-  let list = new StreamList("", "", signal, () => refill());
+  const wanted = () => ({ path: "/v1/streams", name: "streams", noun: "stream", query: { prefix: prefix.value, search: search.value }, signal, onChange: () => refill() });
+  let list = new PagedList(wanted());
   const empty = element("div", { hidden: true });
   add(box, table.element, empty);
 
@@ -44,7 +44,7 @@ export async function mount({ main, query, signal, setQuery, shortcut }) {
   if (session.mayWriteSomething()) shortcut("n", "Create a stream", create);
 
   function refill() {
-    const rows = tree.input.checked ? arrangeForks(list.streams) : list.streams.map((stream) => ({ stream, depth: 0 }));
+    const rows = tree.input.checked ? arrangeForks(list.items) : list.items.map((stream) => ({ stream, depth: 0 }));
     table.setItems(rows, { complete: list.complete });
     replace(status, list.describe());
     const none = list.complete && !rows.length;
@@ -59,7 +59,7 @@ export async function mount({ main, query, signal, setQuery, shortcut }) {
   function restart() {
     setQuery({ search: search.value, prefix: prefix.value, tree: tree.input.checked ? "1" : "" });
     list.stop();
-    list = new StreamList(prefix.value, search.value, signal, () => refill());
+    list = new PagedList(wanted());
     table.element.scrollTop = 0;
     table.focused = 0;
     refill();
@@ -79,52 +79,6 @@ export async function mount({ main, query, signal, setQuery, shortcut }) {
 function grow(node) {
   node.classList.add("grow");
   return node;
-}
-
-/** The streams that were loaded so far, in the order of their names. */
-class StreamList {
-  constructor(prefix, search, signal, onChange) {
-    Object.assign(this, { prefix, search, onChange });
-    this.streams = [];
-    this.next = "";
-    this.loading = false;
-    this.problem = null;
-    this.stopping = new AbortController();
-    signal.addEventListener("abort", () => this.stop(), { once: true });
-  }
-
-  get complete() {
-    return this.next === null;
-  }
-
-  stop() {
-    this.stopping.abort(new DOMException("stopped", "AbortError"));
-  }
-
-  /** Load the next page, unless one is under way or nothing follows. */
-  async more() {
-    const { signal } = this.stopping;
-    if (this.loading || this.complete || this.problem || signal.aborted) return;
-    this.loading = true;
-    try {
-      const page = await getJson("/v1/streams", { prefix: this.prefix, search: this.search, after: this.next, limit: PAGE }, signal);
-      this.streams.push(...page.streams);
-      this.next = page.next;
-    } catch (error) {
-      if (signal.aborted) return;
-      this.problem = error.message;
-    }
-    this.loading = false;
-    this.onChange();
-  }
-
-  describe() {
-    if (this.problem) return this.problem;
-    const count = formatCount(this.streams.length);
-    if (this.complete) return this.streams.length ? `${count} stream${this.streams.length === 1 ? "" : "s"}` : "";
-    if (!this.streams.length) return this.search ? `Searching${this.next ? `, up to ${plainText(this.next)}` : ""}…` : "Loading…";
-    return `${count} streams loaded; more follow as you scroll`;
-  }
 }
 
 /** Return the streams with forks below their source, as far as both are loaded. */
