@@ -172,9 +172,10 @@ def fill(address: tuple[str, int], count: int) -> None:
 # Keyboard, phone, policy
 
 
-def test_everything_can_be_reached_with_the_keyboard(console):
+def test_everything_can_be_reached_with_the_keyboard(console, api):
+    api.put("/v1/stream/keyboard", json=[1, {"n": 1}])
     page = console.open("streams")
-    expect(page.get_by_role("link", name="wide/name")).to_be_visible()
+    expect(page.get_by_role("link", name="keyboard")).to_be_visible()
     page.keyboard.press("Tab")
     expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
     page.keyboard.press("Enter")
@@ -185,11 +186,11 @@ def test_everything_can_be_reached_with_the_keyboard(console):
     expect(page.get_by_role("dialog")).to_have_count(0)
     page.keyboard.press("/")
     expect(page.get_by_label("Search")).to_be_focused()
-    page.keyboard.type("wide/n")  # letters are text here, and no shortcuts
-    expect(page.locator("td.col-path a")).to_have_text(["wide/name"])
+    page.keyboard.type("keyb")  # letters are text here, and no shortcuts
+    expect(page.locator("td.col-path a")).to_have_text(["keyboard"])
     page.locator("tbody tr[tabindex='0']").focus()
     page.keyboard.press("Enter")
-    expect(page.get_by_role("heading", level=1)).to_have_text("wide/name")
+    expect(page.get_by_role("heading", level=1)).to_have_text("keyboard")
     expect(page.locator("td.col-content").first).to_be_visible()
     page.locator("tbody tr[tabindex='0']").focus()
     page.keyboard.press("ArrowDown")

@@ -293,7 +293,7 @@ def test_a_phone_shows_everything(open_console, node, peer, address):
 
 
 def test_the_keyboard_reaches_an_event(console, peer):
-    peer.commit(["keys"], {"n": 1}, {"n": 2})
+    peer.commit(["keys"], *[{"n": n} for n in range(100)])  # more than fit, so that the first ones are out of view
     page = console.open()
     expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
     page.keyboard.press("g")
@@ -304,10 +304,10 @@ def test_the_keyboard_reaches_an_event(console, peer):
     page.locator("tbody tr[tabindex='0']").focus()
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text("keys")
-    expect(page.locator("td.col-content")).to_have_count(2)
+    expect(page.get_by_text('{"n": 99}')).to_be_visible()
     page.locator("tbody tr[tabindex='0']").focus()
-    page.keyboard.press("End")
+    page.keyboard.press("Home")
     page.keyboard.press("Enter")
-    expect(page.get_by_label("Content", exact=True)).to_have_text('{\n  "n": 2\n}')
+    expect(page.get_by_label("Content", exact=True)).to_have_text('{\n  "n": 0\n}')
     page.keyboard.press("a")
     expect(page.get_by_role("dialog", name="Submit an event")).to_be_visible()

@@ -10,6 +10,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from mainstem import __version__
+from mainstem.metrics.catalogue import Metrics
 from mainstem.server.app import create_app
 from mainstem.server.endpoints.console import choose_console
 from mainstem.server.settings import Settings
@@ -204,3 +205,11 @@ def test_a_module_imports_only_files_that_exist_and_writes_no_markup(name):
         assert (STATIC / name).parent.joinpath(target).resolve().is_file(), target
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", text)
     assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text)
+
+
+def test_the_overview_names_only_metrics_that_exist():
+    text = (STATIC / "pages" / "overview.js").read_text()
+    known = {family.name for family in Metrics().families}
+    named = set(re.findall(r'"((?:mainstem|process)_[a-z_]+)"', text))
+    assert len(named) > 15
+    assert named <= known

@@ -66,7 +66,7 @@ export function watchSession(actions) {
     const expires = mine?.expires_at ? new Date(mine.expires_at).getTime() : Infinity;
     const left = expires - Date.now();
     bar.hidden = true;
-    if (reason !== null) showBar(`${reason.charAt(0).toUpperCase()}${reason.slice(1)}. What you see is kept; sign in to continue.`);
+    if (reason !== null) showBar(`${reason.charAt(0).toUpperCase()}${reason.slice(1)}.${mine ? " What you see is kept; sign in to continue." : ""}`);
     else if (left <= WARN_MS) showBar(left > 0 ? `Your token expires at ${formatTime(mine.expires_at)}.` : "Your token has expired. What you see is kept; sign in to continue.");
     if (Number.isFinite(expires) && left > 0) timer = setTimeout(show, Math.min(2 ** 31 - 1, left > WARN_MS ? left - WARN_MS : left + 200));
   };

@@ -87,7 +87,6 @@ export class VirtualTable {
     if (this.stale || first !== this.first || last !== this.last) {
       for (const [index, row] of this.rows) {
         if (index >= first && index < last) continue;
-        if (row === active) box.focus({ preventScroll: true }); // arrow keys continue from there
         row.remove();
         this.rows.delete(index);
       }
@@ -102,9 +101,19 @@ export class VirtualTable {
       this.above.rows[0].cells[0].style.height = `${first * this.rowHeight}px`;
       this.below.rows[0].cells[0].style.height = `${(count - last) * this.rowHeight}px`;
       Object.assign(this, { first, last, stale: false });
+      // Arrow keys continue from the box. Moving the focus makes the browser compute the layout, so it comes last: with
+      // half of the rows, the box would be shorter, and would scroll.
+      if (active && !active.isConnected) box.focus({ preventScroll: true });
+      if (this.onOpen) this.#markStop();
       this.table.setAttribute("aria-rowcount", this.complete ? count + 1 : -1);
     }
     if (last >= count - 2 * SPARE) this.onNearEnd?.();
+  }
+
+  /** Let Tab lead to the row that had the focus last, or to the nearest one that is in the document. */
+  #markStop() {
+    const stop = Math.max(this.first, Math.min(this.focused, this.last - 1));
+    for (const [index, row] of this.rows) row.tabIndex = index === stop ? 0 : -1;
   }
 
   /** Put the rows into the body in order, without moving those that are there already: moving one loses the focus. */
@@ -135,7 +144,6 @@ export class VirtualTable {
     replace(row, this.columns.map((column) => element("td", { class: column.class }, column.cell(item, index))));
     row.className = this.rowClass?.(item) ?? "";
     row.setAttribute("aria-rowindex", index + 2);
-    if (this.onOpen) row.tabIndex = index === this.focused ? 0 : -1;
     if (index === this.selected) row.setAttribute("aria-selected", "true");
     else row.removeAttribute("aria-selected");
   }
@@ -173,13 +181,9 @@ export class VirtualTable {
   }
 
   #focus(index, move) {
-    const before = this.rows.get(this.focused);
-    if (before) before.tabIndex = -1;
     this.focused = index;
     if (move) this.scrollToIndex(index);
-    const row = this.rows.get(index);
-    if (!row) return;
-    row.tabIndex = 0;
-    if (move) row.focus({ preventScroll: true });
+    this.#markStop();
+    if (move) this.rows.get(index)?.focus({ preventScroll: true });
   }
 }

@@ -78,7 +78,7 @@ function describeServer(now, before) {
     drawTile("Commit, p99", formatSeconds(quantile(before, now, "mainstem_log_commit_duration_seconds", 0.99)), `p50 ${formatSeconds(quantile(before, now, "mainstem_log_commit_duration_seconds", 0.5))}`),
     drawTile("Live readers", formatCount(now.sum("mainstem_live_readers")), readers.map(({ labels, value }) => `${value} ${labels.kind}`).join(", ")),
     drawTile("Sync sessions", formatCount(now.sum("mainstem_sync_sessions")), `${formatBytes(now.sum("mainstem_sync_outbox_bytes"))} to send`),
-    drawTile("Subscriptions behind", formatCount(pending), describeWakes(now), pending > 0 && now.sum("mainstem_subscription_oldest_wake_seconds") > 60 ? "bad" : ""),
+    drawTile("Subscriptions behind", formatCount(behind), describeWakes(now), behind > 0 && now.sum("mainstem_subscription_oldest_wake_seconds") > 60 ? "bad" : ""),
     drawTile("Disk", formatBytes(disk.reduce((total, { value }) => total + value, 0)), free),
     drawTile("Memory", formatBytes(now.sum("process_resident_memory_bytes")), `${formatShort(100 * (rate(before, now, "process_cpu_seconds_total") ?? 0))} % CPU`),
     drawTile("Errors", formatShort(rate(before, now, "mainstem_http_requests_total", isFailure)), "5xx replies per second"),
@@ -88,7 +88,9 @@ function describeServer(now, before) {
 
 function describeWakes(now) {
   const oldest = now.sum("mainstem_subscription_oldest_wake_seconds");
-  return oldest ? `the oldest wake is ${formatSpan(oldest)} old` : `of ${formatCount(now.sum("mainstem_subscriptions"))}`;
+  const lag = now.sum("mainstem_subscription_lag_bytes");
+  if (oldest) return `${formatBytes(lag)}; the oldest wake is ${formatSpan(oldest)} old`;
+  return lag ? formatBytes(lag) : `of ${formatCount(now.sum("mainstem_subscriptions"))}`;
 }
 
 // Charts
