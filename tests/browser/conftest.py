@@ -19,11 +19,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent == Path(__file__).parent:
             item.add_marker(pytest.mark.slow)
-            item.add_marker(pytest.mark.xdist_group("browser"))  # one browser for all of them
+            item.add_marker(pytest.mark.xdist_group("browser"))  # one browser at a time
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """The browser of a module. Playwright runs an event loop in this thread meanwhile, so no test of another module, which
+    may need a loop of its own, can run at the same time."""
     with start_browser() as browser:
         yield browser
 
