@@ -24,8 +24,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """The browser of a module. Playwright runs an event loop in this thread meanwhile, so no test of another module, which
-    may need a loop of its own, can run at the same time."""
+    """The browser of a module. Meanwhile Playwright runs an event loop in this thread, so no other test can run one."""
     with start_browser() as browser:
         yield browser
 
