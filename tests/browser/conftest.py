@@ -19,11 +19,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent == Path(__file__).parent:
             item.add_marker(pytest.mark.slow)
-            item.add_marker(pytest.mark.xdist_group("browser"))  # one browser for all of them
+            item.add_marker(pytest.mark.xdist_group("browser"))  # one browser at a time
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """The browser of a module. Meanwhile Playwright runs an event loop in this thread, so no other test can run one."""
     with start_browser() as browser:
         yield browser
 

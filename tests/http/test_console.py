@@ -204,7 +204,8 @@ def test_a_module_imports_only_files_that_exist_and_writes_no_markup(name):
         assert target.startswith("."), target
         assert (STATIC / name).parent.joinpath(target).resolve().is_file(), target
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", text)
-    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text)
+    # The name of SVG, and a host in an example: nothing is ever loaded from them.
+    assert set(re.findall(r"https?://([\w.]+)", text)) <= {"www.w3.org", "example.com"}
 
 
 def test_the_overview_names_only_metrics_that_exist():
