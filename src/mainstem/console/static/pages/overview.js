@@ -70,7 +70,7 @@ function describeServer(now, before) {
   const disk = now.list("mainstem_store_bytes").filter(({ labels }) => labels.part !== "reserve");
   const refuses = now.list("mainstem_store_refuses_writes").filter(({ value }) => value > 0);
   const started = now.sum("process_start_time_seconds");
-  const pending = now.sum("mainstem_subscriptions_behind");
+  const behind = now.sum("mainstem_subscriptions_behind");
   const free = now.has("mainstem_store_disk_free_bytes") ? `${formatBytes(now.sum("mainstem_store_disk_free_bytes"))} free` : "";
   return [
     drawTile("Head of the log", formatCount(now.sum("mainstem_log_head")), `${formatShort(rate(before, now, "mainstem_log_head"))} records/s`),
