@@ -96,8 +96,7 @@ TARGETS: dict[str, Target] = {
     "long-poll-200-p50": TimesElectric(0.75),
     "start-many": Near("start-none", 0.50),
     "subscriptions-10k": Near("subscriptions-none", 0.20),
-    "metrics-on": Near("metrics-off", 0.03),
-    "metrics-on-cpu": Near("metrics-off-cpu", 0.03),
+    "metrics-kept": AtLeast(97),
     **{
         f"growth-{figure}-{size}": Near(f"growth-{figure}-0", 0.15)
         for figure in FIGURES

@@ -59,6 +59,8 @@ class RequestHead(msgspec.Struct):
     """The `X-Request-Id` of the client, if it is plain and short enough to be repeated."""
     route: str = ""
     """The name of its route in metrics and logs, once an observer has found it."""
+    observed: Any = None
+    """What an observer remembers with it."""
     raw: bytes = b""
     plan: Any = None
     """What `Heads` was told to remember with it."""

@@ -5,7 +5,9 @@ import logging
 from bisect import bisect_left
 from collections.abc import Callable, MutableMapping
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from mainstem import limits
 from mainstem.errors import MainstemError
@@ -34,9 +36,11 @@ NameRoute = Callable[[str, bytes, bytes], str]
 """Returns the name of a route, from a method, a path and a query."""
 
 
-class Series(NamedTuple):
-    """The instruments of equal requests, found once."""
+class Series(msgspec.Struct, frozen=True):
+    """The instruments of equal requests, found once and remembered with their heads."""
 
+    status: int
+    code: str
     requests: Counter
     seconds: Histogram
     bytes: Counter
@@ -63,21 +67,27 @@ class RequestObserver:
 
     def observe(self, cycle: RequestCycle, complete: bool) -> None:
         head = cycle.head
-        route = head.route or self.find_route(head)
         status = cycle.status or CLIENT_LEFT
-        series = self._series.get((route, head.method, status, cycle.code))
-        if series is None:
-            series = self._find_series(route, head.method, status, cycle.code)
+        series: Series | None = head.observed
+        if series is None or series.status != status or series.code != cycle.code:
+            route = head.route or self.find_route(head)
+            series = head.observed = self._find_series(route, head.method, status, cycle.code)
         seconds = perf_counter() - cycle.began_s
         series.requests.value += 1
         histogram = series.seconds  # what Histogram.observe does: a call would double the time that it takes
         histogram.counts[bisect_left(REQUEST_SECONDS, seconds)] += 1
         histogram.sum += seconds
         series.bytes.value += cycle.sent
+        if cycle.code or cycle.span is not None or self.access_log is not None:
+            self._report(cycle, status, seconds)
+
+    def _report(self, cycle: RequestCycle, status: int, seconds: float) -> None:
+        """Report a request wherever more than its number is of interest."""
+        head = cycle.head
         if cycle.code and status in REFUSALS:
-            self._refusals.report(status, cycle.code, head.method.decode(), route, self._client(cycle))
+            self._refusals.report(status, cycle.code, head.method.decode(), head.route, self._client(cycle))
         if self.access_log is not None:
-            self._log(self.access_log, cycle, route, status, seconds)
+            self._log(self.access_log, cycle, head.route, status, seconds)
         if cycle.span is not None:
             cycle.span.end(cycle.status, cycle.code, cycle.request_id)
 
@@ -96,7 +106,12 @@ class RequestObserver:
         self._find_series(head.route or self.find_route(head), head.method, status, code).requests.value += 1
 
     def _find_series(self, route: str, method: bytes, status: int, code: str) -> Series:
+        known = self._series.get((route, method, status, code))
+        if known is not None:
+            return known
         found = Series(
+            status,
+            code,
             self._metrics.requests.of(route, method.decode(), str(status), code),
             self._metrics.request_seconds.of(route, method.decode()),
             self._metrics.response_bytes.of(route),
