@@ -320,6 +320,8 @@ class Mainstem:
 
     def plan_fast_path(self, head: RequestHead) -> Plan | None:
         """Return how to serve requests with this head without a task; None leaves them to ASGI."""
+        if self.observer is not None:
+            self.observer.find_route(head)  # here, because heads of the same kind inherit it from the first
         if head.method == b"POST":
             append = plan_append(head, self.mount, self.settings.max_body_bytes, self._admit_append)
             return None if append is None or not self._is_admissible(append.headers, command=True) else append
