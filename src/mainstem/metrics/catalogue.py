@@ -22,11 +22,22 @@ class Metrics:
         self.families: list[Family[Any]] = []
 
         self.build = self._gauge("mainstem_build_info", "Always 1; the labels say what runs.", "version", "store")
+        self._add_http()
+        self._add_log()
+        self._add_store()
+        self._add_postgres()
+        self._add_live_reads()
+        self._add_sync()
+        self._add_subscriptions()
+        self._add_exports()
+        self._add_jobs()
+        self._add_logs()
+        self._add_process()
 
-        # HTTP
+    def _add_http(self) -> None:
         self.requests = self._counter(
             "mainstem_http_requests_total",
-            "Requests that have a complete reply, by error code if it is a problem document.",
+            "Requests that are over, by the status of the reply, and by its error code if it is a problem document.",
             "route",
             "method",
             "status",
@@ -51,7 +62,7 @@ class Metrics:
             "mainstem_http_connections_shed_total", "Connections that were closed because memory ran short."
         )
 
-        # The log
+    def _add_log(self) -> None:
         self.head = self._gauge("mainstem_log_head", "The highest committed id.")
         self.pruned = self._gauge("mainstem_log_pruned_id", "The committed id up to which history may be gone.")
         self.commits = self._counter("mainstem_log_commits_total", "Batches that were made durable.")
@@ -70,7 +81,7 @@ class Metrics:
             "mainstem_log_commit_duration_seconds", "From taking a batch to its durability.", DISK_SECONDS
         )
 
-        # The store
+    def _add_store(self) -> None:
         self.store_bytes = self._gauge("mainstem_store_bytes", "Size on disk, by part of the store.", "part")
         self.free_bytes = self._gauge("mainstem_store_disk_free_bytes", "Free space on the disk of the store.")
         self.refuses_writes = self._gauge(
@@ -91,7 +102,7 @@ class Metrics:
             "mainstem_store_checkpoint_duration_seconds", "Checkpoints of the write-ahead log.", DISK_SECONDS
         )
 
-        # PostgreSQL
+    def _add_postgres(self) -> None:
         self.pool_connections = self._gauge(
             "mainstem_postgres_pool_connections", "Connections for reading, by state.", "state"
         )
@@ -103,7 +114,7 @@ class Metrics:
         )
         self.leader = self._gauge("mainstem_leader", "1 if this node runs the background work of the log.")
 
-        # Live reads
+    def _add_live_reads(self) -> None:
         self.live_readers = self._gauge("mainstem_live_readers", "Open live reads.", "kind")
         self.live_frames = self._counter("mainstem_live_frames_total", "Writes to live readers.", "kind")
         self.live_bytes = self._counter("mainstem_live_bytes_total", "Bytes that were sent to live readers.", "kind")
@@ -111,7 +122,7 @@ class Metrics:
             "mainstem_live_slow_readers_total", "Times that a live reader did not keep up and was read from the log."
         )
 
-        # Sync
+    def _add_sync(self) -> None:
         self.sync_sessions = self._gauge("mainstem_sync_sessions", "Open connections of the sync protocol.")
         self.submits = self._counter("mainstem_sync_submits_total", "Submitted events, by outcome.", "outcome")
         self.broadcasts = self._counter("mainstem_sync_broadcasts_total", "Events that were sent to subscribers.")
@@ -119,7 +130,7 @@ class Metrics:
         self.sync_pages = self._counter("mainstem_sync_pages_total", "Pages of sync cycles.")
         self.sync_errors = self._counter("mainstem_sync_errors_total", "Error messages to sync clients.", "code")
 
-        # Subscriptions
+    def _add_subscriptions(self) -> None:
         self.subscriptions = self._gauge("mainstem_subscriptions", "Subscriptions, by status.", "status")
         self.wakes = self._counter("mainstem_subscription_wakes_total", "Wakes, by type of subscription.", "type")
         self.webhook_attempts = self._counter(
@@ -139,7 +150,7 @@ class Metrics:
             "Bytes that all subscriptions together have not acknowledged, measured at most every ten seconds.",
         )
 
-        # The log over HTTP
+    def _add_exports(self) -> None:
         self.export_pages = self._counter("mainstem_export_pages_total", "Pages of /v1/log.", "format")
         self.export_rows = self._counter("mainstem_export_rows_total", "Rows of /v1/log.", "format")
         self.export_bytes = self._counter("mainstem_export_bytes_total", "Bytes of pages of /v1/log.", "format")
@@ -147,7 +158,7 @@ class Metrics:
             "mainstem_export_page_duration_seconds", "Reading and encoding a page of /v1/log.", REQUEST_SECONDS
         )
 
-        # The pipeline
+    def _add_jobs(self) -> None:
         self.job_time = self._gauge(
             "mainstem_job_last_round_timestamp_seconds",
             "When the last round of a job ended, since 1970.",
@@ -164,13 +175,13 @@ class Metrics:
         )
         self.job_failed = self._gauge("mainstem_job_last_round_failed", "1 if the last round failed.", "kind", "name")
 
-        # Logs and traces
+    def _add_logs(self) -> None:
         self.log_lines = self._counter("mainstem_log_lines_total", "Lines of the log, by level.", "level")
         self.access_lines_lost = self._counter(
             "mainstem_access_log_lost_total", "Lines of the access log that were dropped because nobody read them."
         )
 
-        # The process
+    def _add_process(self) -> None:
         self.loop_lag_seconds = self._histogram(
             "mainstem_event_loop_lag_seconds", "How late the event loop ran a timer.", REQUEST_SECONDS
         )
