@@ -103,5 +103,6 @@ def test_no_target_is_an_absolute_speed():
         "archive-growth",
         "archive-memory",
         "fork-space",
+        "metrics-kept",
         "spark-appends-kept",
     }

@@ -227,6 +227,10 @@ class Mainstem:
         reaper = Reaper(streams)
         reaper.start()
         stack.push_async_callback(reaper.stop)
+        jobs = Jobs(streams)
+        await jobs.start()
+        stack.push_async_callback(jobs.stop)
+        # Nothing is awaited after the dispatcher has started: receivers of webhooks call back at once.
         webhooks = self._webhooks or WebhookClient(allow_local=settings.allow_local_webhooks)
         dispatcher = Dispatcher(log, webhooks)
         await dispatcher.start()
@@ -237,9 +241,6 @@ class Mainstem:
         pruner = Pruner(log)
         pruner.start()
         stack.push_async_callback(pruner.stop)
-        jobs = Jobs(streams)
-        await jobs.start()
-        stack.push_async_callback(jobs.stop)
         log_http = LogHttp(log)
         stack.push_async_callback(log_http.stop)
         sync = SyncSocket(
