@@ -58,17 +58,19 @@ def java_options(prepared_classes: Path) -> dict[str, str]:
     return {"JDK_JAVA_OPTIONS": f"{SHORT_LIVED_OPTIONS} {use_options(prepared_classes)}"}
 
 
-@pytest.fixture
-def spark(only_session: "SparkSession") -> "SparkSession":
-    """The session, active in the Java thread that serves this one now: after callbacks of Java that may be another, and
-    Spark finds sinks that are written in Python only in an active session."""
-    from mainstem.pipeline.spark.session import session
+@pytest.fixture(autouse=True)
+def active_session(request: pytest.FixtureRequest) -> None:
+    """Activate the session in the Java thread that serves this one now: after callbacks of Java that may be another,
+    and Spark finds sinks that are written in Python only in an active session."""
+    if "spark" in request.fixturenames:
+        from mainstem.pipeline.spark.session import session
 
-    return session("tests")
+        request.getfixturevalue("spark")
+        session("tests")
 
 
 @pytest.fixture(scope="session")
-def only_session(tmp_path_factory: pytest.TempPathFactory, prepared_classes: Path) -> "Iterator[SparkSession]":
+def spark(tmp_path_factory: pytest.TempPathFactory, prepared_classes: Path) -> "Iterator[SparkSession]":
     """A Spark whose tasks may fail three times. All code that asks for a session in this process gets this one."""
     from mainstem.pipeline.spark.session import session, stop_java
 

@@ -121,7 +121,7 @@ class Worker:
             (size,) = LENGTH.unpack(await stdout.readexactly(LENGTH.size))
             reply = decode_reply(await stdout.readexactly(size))
             page = await stdout.readexactly(reply.body_bytes)
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError, RuntimeError) as error:  # uvloop raises the last one if the pipe is closed already
             raise Unavailable("the process that reads the log has ended; try again", headers=RETRY_AFTER) from error
         if reply.error:
             raise PageRefused(error_class(reply.error)(reply.detail))
