@@ -106,6 +106,7 @@ def test_the_latest_events_of_a_sparse_partition_come_first(console, peer):
     page = console.open(show("sparse"))
     expect(page.locator("td.col-content")).to_have_text(['{"n": "old"}', '{"n": "new"}'])
     page.goto(page.url.replace("sparse", "dense"))
+    expect(page.locator("td.col-content").last).to_have_text("{}")
     expect(page.locator(".tail-state")).to_have_text("Live")
     received = int((page.locator(".tail-numbers").text_content() or "").partition(" received")[0])
     assert 100 <= received < 300

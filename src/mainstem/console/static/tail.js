@@ -181,13 +181,16 @@ export class Tail {
   }
 
   #say(text, kind = "") {
-    if (this.state.textContent !== text) this.state.textContent = text;
-    this.state.className = `tail-state ${kind}`;
     // Whether the source has been read to its end, so that an empty list means that there is nothing.
     if (kind === "good" && !this.settled) {
       this.settled = true;
       this.#plan();
     }
+    if (this.state.textContent !== text) {
+      this.#drawNow(); // a new state is true of the rows that are shown
+      this.state.textContent = text;
+    }
+    this.state.className = `tail-state ${kind}`;
   }
 
   #plan() {
@@ -196,6 +199,14 @@ export class Tail {
       this.frame = 0;
       this.#draw();
     });
+  }
+
+  /** Draw what is planned without waiting for the next frame. */
+  #drawNow() {
+    if (!this.frame) return;
+    cancelAnimationFrame(this.frame);
+    this.frame = 0;
+    this.#draw();
   }
 
   #draw() {
