@@ -18,6 +18,14 @@ def parse_time(text: str) -> int:
     return (datetime.fromisoformat(text.upper()) - EPOCH) // timedelta(microseconds=1)
 
 
+def read_time(text: str) -> int:
+    """Return a time as people write it, such as 2026-01-31 or 2026-01-31T12:00:00Z, in microseconds since 1970. A time
+    without a zone is UTC. Raises ValueError for anything else."""
+    found = datetime.fromisoformat(text)
+    found = found if found.tzinfo else found.replace(tzinfo=UTC)
+    return (found - EPOCH) // timedelta(microseconds=1)
+
+
 def format_seconds(seconds: float) -> str:
     """Format seconds since 1970, as tokens have them. Times after the year 9999 become its end."""
     return format_time(int(min(seconds, LAST_S) * 1_000_000))

@@ -75,6 +75,13 @@ def test_streams_report_where_their_own_data_is(http, limit):
     assert (rows["a"]["begins"], rows["a"]["tail"], rows["a"]["messages"]) == (0, 15, 6)
     assert (rows["fork"]["begins"], rows["fork"]["tail"], rows["fork"]["messages"]) == (15, 15, 0)
     assert [path for path, row in rows.items() if row["deleted"]] == ["gone"]
+    assert {path: row["forks"] for path, row in rows.items() if row["forks"]} == {"a": 1}
+    assert [row["earliest"] for row in rows.values()] == [0, 0, 0, 0]
+
+
+def test_a_prefix_selects_names(http):
+    response = http.get("/v1/log/index", params={"of": "streams", "prefix": "b ü"})
+    assert [json.loads(line)["path"] for line in response.text.splitlines()] == ["b ü/c"]
 
 
 def test_producers_are_listed_with_the_path_of_their_stream(http):
@@ -91,7 +98,7 @@ def test_arrow_and_ndjson_have_the_same_rows(http, of):
 
 
 @pytest.mark.parametrize(
-    "query", ["", "of=cats", "of=events&limit=0", "of=events&limit=10001", "of=events&limit=x", "of=events&prefix=a"]
+    "query", ["", "of=cats", "of=events&limit=0", "of=events&limit=10001", "of=events&limit=x", "of=events&suffix=a"]
 )
 def test_an_invalid_query_is_refused(http, query):
     response = http.get(f"/v1/log/index?{query}")

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from mainstem.log.commands import Space
+from mainstem.log.identity import FIRST_EPOCH, IDENTITY, Epoch, LogIdentity
 from mainstem.log.records import TopicId
 from mainstem.streams.states import GARBAGE, PRODUCERS, RETENTION_CHECKS, STREAMS, ProducerState
 from mainstem.sync.states import EVENT_IDS, PARTITIONS, SNAPSHOTS
@@ -204,6 +205,18 @@ def lose_a_snapshot(s: StoreEditor) -> None:
     s.drop(SNAPSHOTS, "a")
 
 
+def begin_an_epoch_beyond_the_end(s: StoreEditor) -> None:
+    s.put(IDENTITY, "", LogIdentity("abc", (FIRST_EPOCH, Epoch(99_999, "1-aa"))))
+
+
+def begin_two_epochs_at_once(s: StoreEditor) -> None:
+    s.put(IDENTITY, "", LogIdentity("abc", (FIRST_EPOCH, FIRST_EPOCH)))
+
+
+def lose_the_id_of_the_log(s: StoreEditor) -> None:
+    s.change(IDENTITY, "", id="")
+
+
 VIOLATIONS: list[tuple[Callable[[StoreEditor], None], str, str]] = [
     (drop_a_record_in_the_middle, "topic", "begins at 14, not at 7"),
     (drop_the_first_record, "stream", "from 0 to 7 is missing"),
@@ -217,6 +230,9 @@ VIOLATIONS: list[tuple[Callable[[StoreEditor], None], str, str]] = [
     (give_a_topic_to_another_path, "stream", "'thief': its topic"),
     (lose_the_newest_records, "head", "but the log ends at"),
     (lose_the_head, "head", "one row"),
+    (begin_an_epoch_beyond_the_end, "identity", "begins after 99999, but the log ends at"),
+    (begin_two_epochs_at_once, "identity", "do not follow each other"),
+    (lose_the_id_of_the_log, "identity", "is incomplete"),
     (use_a_negative_head, "head", "-5"),
     (point_a_tag_nowhere, "tag", "'a' refers to event 1"),
     (drop_a_tag, "tag", "has no tag for it"),

@@ -77,7 +77,7 @@ def check_partitions(snapshot: StoreSnapshot) -> Iterator[Finding]:
     for partitions in batches(snapshot.scan_states(PARTITIONS), limits.CHECK_SNAPSHOTS_MAX):
         snapshots = snapshot.find_states(SNAPSHOTS, [name for name, _ in partitions])
         for name, state in partitions:
-            if max(state.floor, state.snapshot_id, state.pruned) > head:
+            if max(state.floor, state.snapshot_id, state.pruned, state.erased_id) > head:
                 yield Finding("head", f"partition {name!r} refers to an id beyond the end of the log, {head}")
             taken = snapshots.get(name)
             if (0 if taken is None else taken.committed_id) != state.snapshot_id:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import msgspec
 
 from mainstem.log.commands import Space
+from mainstem.log.identity import IDENTITY, IDENTITY_KEY
 from mainstem.log.records import Kind
 from mainstem.log.store.snapshot import Finding, RecordOutline, StoreSnapshot, batches
 
@@ -17,6 +18,19 @@ def check_head(snapshot: StoreSnapshot) -> Iterator[Finding]:
         yield Finding("head", "the table head does not have exactly one row")
     elif heads[0] < 0:
         yield Finding("head", f"the stored head is negative: {heads[0]}")
+
+
+def check_identity(snapshot: StoreSnapshot) -> Iterator[Finding]:
+    """Check the id and the epochs. A store that no server of this version has opened has none."""
+    head = snapshot.find_head()
+    for name, identity in snapshot.scan_states(IDENTITY):
+        starts = [epoch.after for epoch in identity.epochs]
+        if name != IDENTITY_KEY.name or not identity.id or not starts:
+            yield Finding("identity", f"the identity {name!r} of the log is incomplete")
+        elif starts != sorted(set(starts)) or starts[0] < 0:
+            yield Finding("identity", f"the epochs of the log do not follow each other: they begin after {starts}")
+        elif starts[-1] > head:
+            yield Finding("identity", f"an epoch of the log begins after {starts[-1]}, but the log ends at {head}")
 
 
 def check_records(snapshot: StoreSnapshot) -> Iterator[Finding]:

@@ -15,6 +15,7 @@ OnRule = Callable[[str, int, int], None]
 RULES: list[tuple[str, Rule]] = [
     ("storage", lambda snapshot: snapshot.check_storage()),
     ("head", log.check_head),
+    ("identity", log.check_identity),
     ("record", log.check_records),
     ("topic", log.check_topics),
     ("tag", log.check_tags),

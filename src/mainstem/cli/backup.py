@@ -42,4 +42,7 @@ def backup(file: Path, data: str | None, store: str | None, config: str | None, 
 
 
 def describe(copied: "Copy") -> dict[str, Any]:
-    return {"file": str(copied.path), "bytes": copied.size_bytes, **copied.figures._asdict()}
+    identity = {}
+    if copied.identity is not None:
+        identity = {"log": copied.identity.id, "epoch": copied.identity.epoch.name}
+    return {"file": str(copied.path), "bytes": copied.size_bytes, **copied.figures._asdict(), **identity}

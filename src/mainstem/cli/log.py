@@ -63,7 +63,7 @@ def log() -> None:
 @log.command()
 @options.server
 def head(address: Address, as_json: bool) -> None:
-    """Show the head of the log, its lowest id, and its highest pruned id."""
+    """Show the id of the log, its epoch, its head, its lowest id, and its highest pruned id."""
     with connect(address) as streams:
         output.write_facts(streams.request("GET", f"{LOG}/head").json(), as_json)
 

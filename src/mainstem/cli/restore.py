@@ -19,6 +19,9 @@ def restore(file: Path, data: str | None, store: str | None, config: str | None,
     """Verify the backup FILE, and restore it into the data directory.
 
     No server may be using the directory, and it must be empty unless you pass --force.
+
+    The log keeps its id and begins a new epoch: queries and jobs continue with it, unless they have read more than the
+    backup holds.
     """
     from mainstem.checks.rules import check_store
     from mainstem.log.store.sqlite.backup import restore as put_back

@@ -1,10 +1,8 @@
 """Times on the command line."""
 
-from datetime import UTC, datetime, timedelta
-
 import click
 
-from mainstem.timestamps import EPOCH
+from mainstem.timestamps import read_time
 
 
 class Time(click.ParamType[int]):
@@ -16,11 +14,9 @@ class Time(click.ParamType[int]):
         if isinstance(value, int):
             return value
         try:
-            found = datetime.fromisoformat(str(value))
+            return read_time(str(value))
         except ValueError:
             self.fail(f"{value!r} is not a time; write it like 2026-01-31 or 2026-01-31T12:00:00Z", parameter, context)
-        found = found if found.tzinfo else found.replace(tzinfo=UTC)
-        return (found - EPOCH) // timedelta(microseconds=1)
 
 
 TIME = Time()

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from mainstem.log.commands import Freeing, Key, Space, View
+from mainstem.log.commands import Key, Space, View
 from mainstem.log.records import CommittedId
 from mainstem.log.spaces import SpaceNumber
 
@@ -10,6 +10,8 @@ from mainstem.log.spaces import SpaceNumber
 class Pruned(msgspec.Struct, frozen=True, gc=False, array_like=True):
     until: CommittedId
     """The highest pruned id. Data that was erased along with its deleted stream does not count."""
+    unattributed: CommittedId = CommittedId(0)
+    """The part of it whose streams and partitions are unknown, because an older version pruned it."""
 
 
 PRUNED: Space[Pruned] = Space(SpaceNumber.PRUNED, Pruned)
@@ -20,17 +22,5 @@ def advance_pruned(view: View, committed_id: CommittedId) -> None:
     """Note that records up to an id are about to be erased. The calling command must need `PRUNED_KEY`."""
     known: Pruned | None = view.get(PRUNED_KEY)
     if known is None or known.until < committed_id:
-        view.put(PRUNED_KEY, Pruned(committed_id))
-
-
-class AdvancePruned(msgspec.Struct, Freeing, frozen=True, gc=False):
-    """`advance_pruned` as a command of its own."""
-
-    committed_id: CommittedId
-    size: int = 0
-
-    def needs(self) -> list[Key]:
-        return [PRUNED_KEY]
-
-    def apply(self, view: View) -> None:
-        advance_pruned(view, self.committed_id)
+        unattributed = CommittedId(0) if known is None else known.unattributed
+        view.put(PRUNED_KEY, Pruned(committed_id, unattributed))

@@ -71,6 +71,13 @@ class Extent(msgspec.Struct, frozen=True, gc=False):
     bytes: int
 
 
+class Size(msgspec.Struct, frozen=True, gc=False):
+    """How much data a range of the log holds."""
+
+    rows: int
+    bytes: int
+
+
 class Counts(msgspec.Struct, frozen=True, gc=False):
     """How much the log holds: appends to streams, events, and the messages and bytes of both."""
 

@@ -22,3 +22,4 @@ class SpaceNumber(IntEnum):
     PRUNED = 11
     STREAM_SNAPSHOTS = 12
     JOBS = 13
+    IDENTITY = 14

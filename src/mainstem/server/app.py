@@ -39,6 +39,7 @@ from mainstem.server.endpoints.stream_offsets import StreamOffsets
 from mainstem.server.endpoints.stream_snapshots import StreamSnapshots
 from mainstem.server.endpoints.whoami import Whoami
 from mainstem.server.log_api.http import LogHttp
+from mainstem.server.log_api.identity import settle_identity
 from mainstem.server.origins import READ_ONLY, open_origins
 from mainstem.server.proxies import open_proxies
 from mainstem.server.routes import ADMIN_PATHS, SYNC, SYNC_CORE, Endpoints, find_route
@@ -199,6 +200,7 @@ class Mainstem:
             log = CommitLog(self.store, self.live, clock_us, self.random, self.metrics, self.tracing)
             log.start()
             stack.push_async_callback(log.stop)
+            await settle_identity(log)
             if self.gate is not None and self.gate.authenticator is not None:
                 await self.gate.authenticator.start()
                 stack.push_async_callback(self.gate.authenticator.stop)

@@ -75,6 +75,8 @@ class StreamState(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The number of messages that were appended to this stream itself and are still kept."""
     last_id: int = 0
     """The committed id of its newest data."""
+    pruned_id: int = 0
+    """The committed id of the newest data that was trimmed. A deleted stream keeps it, but it no longer counts."""
 
     @property
     def next_offset(self) -> Offset:

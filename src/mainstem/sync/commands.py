@@ -7,6 +7,7 @@ import msgspec
 
 from mainstem.errors import BadRequest
 from mainstem.log.commands import Freeing, Key, View
+from mainstem.log.pruned import PRUNED_KEY, advance_pruned
 from mainstem.log.records import CommittedId, Kind, TopicId
 from mainstem.sync.protocol.canonical import decode_event
 from mainstem.sync.protocol.messages import encode_stored
@@ -136,6 +137,24 @@ class RaiseFloors(msgspec.Struct, Freeing, frozen=True, gc=False):
             if floor > partition.floor:
                 view.append(Kind.PRUNE, NO_TOPIC, floor, floor, source=name)
                 view.put(partition_key(name), msgspec.structs.replace(partition, floor=floor))
+
+
+class NoteErased(msgspec.Struct, Freeing, frozen=True, gc=False):
+    """Record that events are about to be erased: the newest one, and the newest one of each of their partitions."""
+
+    last_id: CommittedId
+    partitions: tuple[tuple[str, CommittedId], ...]
+    size: int = 0
+
+    def needs(self) -> list[Key]:
+        return [PRUNED_KEY, *(partition_key(name) for name, _ in self.partitions)]
+
+    def apply(self, view: View) -> None:
+        advance_pruned(view, self.last_id)
+        for name, committed_id in self.partitions:
+            partition: PartitionState = view.get(partition_key(name)) or PartitionState()
+            if committed_id > partition.erased_id:
+                view.put(partition_key(name), msgspec.structs.replace(partition, erased_id=committed_id))
 
 
 class NotePruned(msgspec.Struct, Freeing, frozen=True, gc=False):

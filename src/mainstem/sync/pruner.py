@@ -11,9 +11,8 @@ from mainstem import limits
 from mainstem.errors import MainstemError
 from mainstem.log.commands import Key, State
 from mainstem.log.commit import CommitLog
-from mainstem.log.pruned import AdvancePruned
 from mainstem.log.records import CommittedId, Kind, Record
-from mainstem.sync.commands import NotePruned, prunable
+from mainstem.sync.commands import NoteErased, NotePruned, prunable
 from mainstem.sync.protocol.messages import stored_partitions
 from mainstem.sync.states import PARTITIONS, PartitionState, partition_key
 
@@ -102,7 +101,8 @@ class Pruner:
             floors = await self._floors({name for names in tags.values() for name in names})
             ids = [number for number, names in tags.items() if prunable(number, [floors[name] for name in names])]
             if ids:
-                await self.log.submit(AdvancePruned(ids[-1]))
+                newest = {name: number for number in ids for name in tags[number]}  # ids ascend
+                await self.log.submit(NoteErased(ids[-1], tuple(newest.items())))
             await self.log.store.erase_tagged(ids, [(name, number) for number in ids for name in tags[number]])
             erased += len(ids)
         await self.log.submit(NotePruned(name, state.floor))

@@ -24,6 +24,8 @@ class PartitionState(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The id up to which the snapshot reaches."""
     pruned: int = 0
     """The id up to which the pruner has examined this partition's events."""
+    erased_id: int = 0
+    """The id of the newest event that was erased."""
 
 
 class Snapshot(msgspec.Struct, frozen=True, gc=False, array_like=True):

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from mainstem.log.commands import Key, Space, State
-from mainstem.log.records import RECORD_BYTES, CommittedId, Counts, Extent, Kind, Outline, Record, TopicId
+from mainstem.log.records import RECORD_BYTES, CommittedId, Counts, Extent, Kind, Outline, Record, Size, TopicId
 from mainstem.log.store.base import UNKNOWN, Store
 from mainstem.testing.loops import run
 
@@ -567,6 +567,30 @@ class StoreContract(ABC):
             assert await store.measure(CommittedId(0), head, rows, size) == extent
         assert await store.measure(head, head, 1, MUCH) == Extent(head, 0, 0)
         assert await store.measure(CommittedId(3), CommittedId(4), 1, MUCH) == Extent(4, 0, 0)
+
+    @over_store
+    async def test_sizes_measure_ranges_of_the_log(self, store: Store) -> None:
+        writing = Writing(store).append(1, b"aa", b"bb").append(2, b"cc")
+        writing.add(Kind.CLOSE, 1)
+        await writing.append(2, b"dddd").save()
+        ranges = [(0, 2), (2, 4), (3, 4), (4, 9), (0, 9)]
+        everything = [Size(2, 4), Size(1, 2), Size(0, 0), Size(1, 4), Size(4, 10)]
+        assert await store.sizes(ranges) == everything
+        assert await store.sizes(ranges, [TopicId(2)]) == [Size(0, 0), Size(1, 2), Size(0, 0), Size(1, 4), Size(2, 6)]
+        assert await store.sizes([(0, 9)], []) == [Size(0, 0)]
+        assert await store.sizes([]) == []
+
+    @over_store
+    async def test_the_first_record_after_an_id_may_be_of_any_kind(self, store: Store) -> None:
+        assert await store.first_record(CommittedId(0)) is None
+        writing = Writing(store).append(1, b"aa")
+        writing.add(Kind.CLOSE, 1)
+        saved = await writing.append(2, b"dddd").save()
+        for after, record in enumerate(saved):
+            found = await store.first_record(CommittedId(after))
+            assert found is not None
+            assert (found.committed_id, found.committed_at_us) == (record.committed_id, record.committed_at_us)
+        assert await store.first_record(store.head) is None
 
     @over_store
     async def test_count_counts_what_the_log_holds(self, store: Store) -> None:

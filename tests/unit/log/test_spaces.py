@@ -21,6 +21,7 @@ ON_DISK = {
     "PRUNED": 11,
     "STREAM_SNAPSHOTS": 12,
     "JOBS": 13,
+    "IDENTITY": 14,
 }
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from mainstem import limits
 from mainstem.log.commands import Key, Space, State
-from mainstem.log.records import DATA_KINDS, Chunk, CommittedId, Counts, Extent, Kind, Outline, Record, TopicId
+from mainstem.log.records import DATA_KINDS, Chunk, CommittedId, Counts, Extent, Kind, Outline, Record, Size, TopicId
 from mainstem.metrics.catalogue import Metrics
 
 UNKNOWN: Final = object()
@@ -83,6 +83,11 @@ class Store(ABC):
     def is_leader(self) -> bool:
         """Whether this node runs the work that only one node should do: expiry, retention, pruning, webhooks."""
         return True
+
+    @property
+    def origin(self) -> str:
+        """Names where the log is stored, if the store can tell that it was copied or restored without `mainstem`."""
+        return ""
 
     def clock(self, local: Callable[[], int]) -> Callable[[], int]:
         """Return the clock of the log, in microseconds. All nodes of one log must use the same time."""
@@ -194,6 +199,30 @@ class Store(ABC):
                     last = record.committed_id
             after = page[-1].committed_id
         return Extent(until, rows, size)
+
+    async def sizes(self, ranges: Sequence[tuple[int, int]], topics: Collection[TopicId] | None = None) -> list[Size]:
+        """Return how much data each range (`after`, `until`) of the log holds, of the given topics or of all."""
+        found = []
+        for after, until in ranges:
+            rows = size = 0
+            while page := await self.read_log(
+                CommittedId(after), CommittedId(until), limits.MEASURE_PAGE_BYTES, topics
+            ):
+                data = [record for record in page if record.kind in DATA_KINDS]
+                rows += sum(record.messages for record in data)
+                size += sum(len(record.data) for record in data)
+                after = page[-1].committed_id
+            found.append(Size(rows, size))
+        return found
+
+    async def first_record(self, after: CommittedId) -> Outline | None:
+        """Return the first record after a committed id, of any kind and without its data; None if there is none."""
+        page = await self.read_log(after, self.head, 1)
+        return (
+            None
+            if not page
+            else Outline(page[0].start, page[0].end, page[0].messages, page[0].committed_at_us, page[0].committed_id)
+        )
 
     async def count(self) -> Counts:
         """Count what the log holds. This reads the whole log, so it can take long."""

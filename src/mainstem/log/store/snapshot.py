@@ -13,6 +13,7 @@ import msgspec
 
 from mainstem import limits
 from mainstem.log.commands import S, Space
+from mainstem.log.identity import IDENTITY, IDENTITY_KEY, LogIdentity
 from mainstem.log.records import Kind
 
 T = TypeVar("T")
@@ -130,6 +131,10 @@ class StoreSnapshot(ABC):
         """Return the head, even if the table `head` has lost its row."""
         ((newest,),) = self._fetch("SELECT max(committed_id) FROM records")
         return max(newest or 0, *self.noted_heads(), 0)
+
+    def find_identity(self) -> LogIdentity | None:
+        """Return the identity of the log; None if no server of this version has opened the store."""
+        return self.find_states(IDENTITY, [IDENTITY_KEY.name]).get(IDENTITY_KEY.name)
 
     def measure(self) -> Figures:
         return Figures(self.find_head(), self._count("records"), self._count("states"), self.count_tags())

@@ -1,4 +1,4 @@
-"""`/v1/log/index`: the states that the server keeps besides the log (event ids, streams, producers), for audits."""
+"""`/v1/log/index`: the states that the server keeps besides the log (event ids, streams, producers), for jobs."""
 
 from collections.abc import Callable, Mapping
 from operator import itemgetter
@@ -11,7 +11,8 @@ from mainstem.errors import ArrowMissing, BadQuery
 from mainstem.http.requests import parse_count
 from mainstem.log.commands import Space
 from mainstem.log.store import Store
-from mainstem.server.log_api.formats import ARROW, write_arrow_stream
+from mainstem.server.log_api.arrow import write_arrow_stream
+from mainstem.server.log_api.formats import ARROW, Body
 from mainstem.server.log_api.selection import check_parameters
 from mainstem.streams.states import PRODUCERS, STREAMS, StreamState
 from mainstem.sync.states import EVENT_IDS
@@ -36,6 +37,7 @@ class Index(NamedTuple):
 
 class IndexQuery(msgspec.Struct, frozen=True):
     of: str
+    prefix: str = ""
     after: str = ""
     limit: int = limits.SCAN_PAGE
 
@@ -87,8 +89,9 @@ INDEXES: Final = {
             *_fields("int64", "topic", "read_seq"),
             *_fields("string", "content_type"),
             Column("begins", "int64", _begins),
-            *_fields("int64", "tail", "messages", "last_id"),
+            *_fields("int64", "earliest", "tail", "messages", "last_id"),
             Column("trimmed", "bool", _is_trimmed),
+            *_fields("int64", "forks"),
             *_fields("bool", "closed", "deleted", "soft_deleted"),
         ),
     ),
@@ -104,25 +107,25 @@ INDEXES: Final = {
 
 
 def parse_index_query(query: Mapping[str, str]) -> IndexQuery:
-    check_parameters(query, "of", "after", "limit")
+    check_parameters(query, "of", "prefix", "after", "limit")
     of = query.get("of", "")
     if of not in INDEXES:
         raise BadQuery(f"of must be one of {', '.join(INDEXES)}")
     limit = parse_count(query.get("limit", str(limits.SCAN_PAGE)), "limit", limits.INDEX_PAGE_MAX)
-    return IndexQuery(of, query.get("after", ""), limit)
+    return IndexQuery(of, query.get("prefix", ""), query.get("after", ""), limit)
 
 
 async def find_index(store: Store, query: IndexQuery) -> IndexPage:
     """Return a page of states, sorted by name. A store on disk decodes them off the event loop."""
     index = INDEXES[query.of]
-    found = await store.scan(index.space, "", query.after, query.limit)
+    found = await store.scan(index.space, query.prefix, query.after, query.limit)
     return IndexPage(found, found[-1][0] if len(found) == query.limit else None)
 
 
 _lines = msgspec.json.Encoder()
 
 
-def encode_index(page: IndexPage, of: str, format_: str) -> bytes:
+def encode_index(page: IndexPage, of: str, format_: str) -> Body:
     columns = INDEXES[of].columns
     values = [[column.read(entry) for entry in page.found] for column in columns]
     if format_ != ARROW:

@@ -1,6 +1,6 @@
 """Which rows and columns of the log a reader selects."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -27,6 +27,8 @@ COLUMNS: Final = (
     "data",
     "committed_at",
 )
+Parse = Callable[[str, str], Any]
+"""Parses the value of a parameter, given its name and its text."""
 KINDS: Final = {"stream": Kind.APPEND, "event": Kind.EVENT}
 
 
@@ -61,6 +63,11 @@ class Selection(msgspec.Struct, frozen=True):
     def names_streams(self) -> bool:
         return bool(self.streams or self.prefix)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether no filter excludes a stream or partition."""
+        return self.kind is None and not self.names_streams and not self.partitions
+
     def takes_stream(self, path: str) -> bool:
         if not path.startswith(self.prefix):
             return False
@@ -74,17 +81,28 @@ class Selection(msgspec.Struct, frozen=True):
 
 def parse_selection(scope: Scope) -> Selection:
     """Parse the query of `/v1/log`. Raises `BadQuery` for an unknown parameter: a typo must not drop a filter."""
+    return select(*collect_parameters(parse_query(scope), PARAMETERS))
+
+
+def collect_parameters(
+    query: Iterable[tuple[str, str]], parameters: Mapping[str, Parse]
+) -> tuple[dict[str, Any], dict[str, list[str]]]:
+    """Return the parameters of a query, parsed, and those that may be repeated: `stream` and `partition`."""
     values: dict[str, Any] = {}
     lists: dict[str, list[str]] = {"stream": [], "partition": []}
-    for name, text in parse_query(scope):
+    for name, text in query:
         if name in lists:
             lists[name].append(text)
-        elif name not in PARAMETERS:
-            raise _unknown_parameter(name, [*PARAMETERS, *lists])
+        elif name not in parameters:
+            raise _unknown_parameter(name, [*parameters, *lists])
         elif name in values:
             raise BadQuery(f"{name} appears more than once")
         else:
-            values[name] = PARAMETERS[name](name, text)
+            values[name] = parameters[name](name, text)
+    return values, lists
+
+
+def select(values: Mapping[str, Any], lists: Mapping[str, list[str]]) -> Selection:
     for pattern in lists["stream"]:
         check_glob(pattern)
     selection = Selection(
@@ -132,7 +150,7 @@ def parse_number(name: str, text: str) -> int:
     return int(text)
 
 
-def _kind(name: str, text: str) -> str:
+def parse_kind(name: str, text: str) -> str:
     if text not in KINDS:
         raise BadQuery("kind must be stream or event")
     return text
@@ -151,17 +169,17 @@ def _live(name: str, text: str) -> str:
     return text
 
 
-def _text(name: str, text: str) -> str:
+def parse_text(name: str, text: str) -> str:
     return text
 
 
-PARAMETERS: Final[dict[str, Callable[[str, str], Any]]] = {
+PARAMETERS: Final[dict[str, Parse]] = {
     "after": parse_number,
     "position": parse_number,
     "until": parse_number,
     "max_bytes": parse_number,
-    "kind": _kind,
-    "prefix": _text,
+    "kind": parse_kind,
+    "prefix": parse_text,
     "since": parse_number,
     "before": parse_number,
     "columns": _columns,

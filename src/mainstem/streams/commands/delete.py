@@ -132,7 +132,15 @@ def end_stream(view: View, path: str, state: StreamState) -> None:
 def _discard_stream(view: View, path: str, state: StreamState) -> None:
     """Replace the stream by a tombstone and mark its data for erasure. The tombstone keeps `read_seq`, so that an old
     offset never reads the data of a later incarnation."""
-    tombstone = StreamState(state.topic, state.read_seq, state.content_type, 0, state.created_at_us, deleted=True)
+    tombstone = StreamState(
+        state.topic,
+        state.read_seq,
+        state.content_type,
+        0,
+        state.created_at_us,
+        deleted=True,
+        pruned_id=state.pruned_id,
+    )
     view.put(stream_key(path), tombstone)
     view.put(garbage_key(state.topic), Garbage(path, state.topic, state.origin))
     if state.retention is not None:

@@ -8,6 +8,8 @@ from mainstem.log.records import CommittedId, Kind, TopicId
 from mainstem.streams.rules.paths import JOBS_PATH
 from mainstem.streams.states import RetentionCheck, StreamState, retention_key, stream_key
 
+replace = msgspec.structs.replace
+
 
 class Trim(msgspec.Struct, Freeing, Sizeless, frozen=True, gc=False):
     """Discard the data before a position. The reaper erases the records afterwards, in small steps."""
@@ -33,10 +35,9 @@ class Trim(msgspec.Struct, Freeing, Sizeless, frozen=True, gc=False):
         view.append(Kind.TRIM, self.topic, self.position, self.position)
         if self.path != JOBS_PATH:  # nobody needs reports that are a month old, so a late reader has missed nothing
             advance_pruned(view, self.last_id)
-        view.put(
-            stream_key(self.path),
-            msgspec.structs.replace(state, earliest=self.position, messages=max(0, state.messages - self.messages)),
-        )
+            state = replace(state, pruned_id=max(state.pruned_id, self.last_id))
+        messages = max(0, state.messages - self.messages)
+        view.put(stream_key(self.path), replace(state, earliest=self.position, messages=messages))
         return True
 
 

@@ -40,7 +40,7 @@ export async function mount({ main, query, signal, setQuery, shortcut }) {
     if (values.from !== "id") values.id = "";
     setQuery({ ...values, from: values.from === "latest" || values.from === "id" ? "" : values.from });
     const bounds = await getJson("/v1/log/head", {}, signal);
-    head.textContent = `Committed ids ${formatCount(bounds.lowest)} to ${formatCount(bounds.head)}${bounds.pruned ? `; history may be gone up to ${formatCount(bounds.pruned)}` : ""}.`;
+    head.textContent = `Committed ids ${formatCount(bounds.lowest)} to ${formatCount(bounds.head)}${bounds.pruned ? `; history may be gone up to ${formatCount(bounds.pruned)}` : ""}.${bounds.log ? ` Log ${bounds.log}, epoch ${bounds.epoch}.` : ""}`;
     const filters = {
       kind: values.kind,
       stream: values.stream,

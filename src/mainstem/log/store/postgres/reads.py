@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from mainstem import limits
 from mainstem.log.commands import Space
-from mainstem.log.records import Chunk, CommittedId, Counts, Extent, Outline, Record, TopicId
+from mainstem.log.records import Chunk, CommittedId, Counts, Extent, Outline, Record, Size, TopicId
 from mainstem.log.store.base import DiskUsage, Store
 from mainstem.log.store.postgres import statements
 from mainstem.log.store.postgres.cache import NodeStateCache
@@ -112,6 +112,15 @@ class PostgresReads(Store):
             return Extent(until, 0, 0)
         more = await self._rows(statements.MORE_DATA, last, until)
         return Extent(last if more else until, rows, size)
+
+    async def sizes(self, ranges: Sequence[tuple[int, int]], topics: Collection[TopicId] | None = None) -> list[Size]:
+        begins, ends = [after for after, _ in ranges], [until for _, until in ranges]
+        rows = await self._rows(statements.SIZES, begins, ends, None if topics is None else list(topics))
+        return [Size(*row) for row in rows]
+
+    async def first_record(self, after: CommittedId) -> Outline | None:
+        rows = await self._rows(statements.FIRST_RECORD, after, self.head)
+        return Outline(*rows[0]) if rows else None
 
     async def count(self) -> Counts:
         (row,) = await self._rows(statements.COUNT)

@@ -157,6 +157,15 @@ MEASURE = f"""
         ) AS found
     ) AS counted WHERE number = 1 OR (so_far <= $4 AND bytes <= $5)"""
 MORE_DATA = f"SELECT 1 FROM mainstem.records WHERE committed_id > $1 AND committed_id <= $2 AND {DATA} LIMIT 1"
+SIZES = f"""
+    SELECT coalesce(sum(messages), 0)::bigint, coalesce(sum(length(data)), 0)::bigint
+    FROM unnest($1::bigint[], $2::bigint[]) WITH ORDINALITY AS range (begins, ends, number)
+    LEFT JOIN mainstem.records ON committed_id > begins AND committed_id <= ends AND {DATA}
+        AND ($3::bigint[] IS NULL OR topic = ANY ($3))
+    GROUP BY number ORDER BY number"""
+FIRST_RECORD = """
+    SELECT "start", "end", messages, committed_at_us, committed_id FROM mainstem.records
+    WHERE committed_id > $1 AND committed_id <= $2 ORDER BY committed_id LIMIT 1"""
 COUNT = f"""
     SELECT count(*) FILTER (WHERE kind = {Kind.APPEND:d}), count(*) FILTER (WHERE kind = {Kind.EVENT:d}),
         coalesce(sum(messages), 0)::bigint, coalesce(sum(length(data)), 0)::bigint
@@ -233,6 +242,14 @@ def key_columns(keys: Iterable[Key]) -> tuple[list[int], list[bytes]]:
         spaces.append(key.space.number)
         names.append(key.name.encode())
     return spaces, names
+
+
+ORIGIN_OF_TABLES = """
+    SELECT format('%s/%s', oid, 'mainstem.head'::regclass::oid) FROM pg_database WHERE datname = current_database()"""
+ORIGIN = f"""
+    SELECT format('%s/%s/%s', system_identifier, left(pg_walfile_name(pg_current_wal_lsn()), 8), ({ORIGIN_OF_TABLES}))
+    FROM pg_control_system()"""
+"""Names the cluster, its timeline, the database and the table: at least one of them differs in a restored copy."""
 
 
 def tag_columns(records: Sequence[Record]) -> tuple[list[bytes], list[int]]:

@@ -41,6 +41,7 @@ class PostgresStore(PostgresReplication):
         self.description = describe_url(url)
         self._connection = ReconnectingConnection(url)
         self._listener = Listener(url, self._node, self._on_save, self._drop_old_notes)
+        self._origin = ""
         self._base = 0
         """The save that the current batch is based on."""
         self._held: Any = None
@@ -62,6 +63,10 @@ class PostgresStore(PostgresReplication):
     def full(self) -> str | None:
         """Why there is no space. Only a write can find out that there is some again, so this expires after a while."""
         return self._full if asyncio.get_running_loop().time() < self._full_until_s else None
+
+    @property
+    def origin(self) -> str:
+        return self._origin
 
     # Opening and closing
 
@@ -95,6 +100,7 @@ class PostgresStore(PostgresReplication):
             if await db.fetchval("SHOW data_checksums") == "off":
                 logger.warning("the %s has no checksums: damage to its files may go unnoticed", self.description)
             (row,) = await db.fetch(statements.NEW_SAVES, NO_LIMIT, 1, [], 0, [])
+            self._origin = await _find_origin(db)
         finally:
             await db.close(timeout=limits.CONNECT_S_MAX)
         self._save, self._head, self._last_us = row["head_save"], row["head_id"], row["head_at_us"]
@@ -349,3 +355,11 @@ class PostgresStore(PostgresReplication):
 async def _execute(db: Any, statement: str, values: tuple[Any, ...]) -> str:
     done: str = await db.execute(statement, *values)
     return done
+
+
+async def _find_origin(db: Any) -> str:
+    """Return what changes when a dump is restored, an older state recovered, or a standby promoted."""
+    try:
+        return str(await db.fetchval(statements.ORIGIN))
+    except asyncpg.InsufficientPrivilegeError:  # of a managed database
+        return str(await db.fetchval(statements.ORIGIN_OF_TABLES))

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,13 +12,21 @@ import apsw
 
 from mainstem import limits
 from mainstem.errors import BackupFailed, BackupTargetFull, StoreTooNew, StoreUnusable
+from mainstem.log.identity import IDENTITY_KEY, LogIdentity, begin_epoch, make_tag
 from mainstem.log.store.snapshot import Figures, Report, StoreSnapshot
 from mainstem.log.store.sqlite.checksums import add_checksums, begin_with_checksums, has_checksums, use_checksums
 from mainstem.log.store.sqlite.connections import STORE_NAME, DirectoryLock, open_writer
 from mainstem.log.store.sqlite.database import insert_batches
 from mainstem.log.store.sqlite.errors import explain
 from mainstem.log.store.sqlite.journal import choose_unfolded, read_journal, remove_journal, sync_path
-from mainstem.log.store.sqlite.queries import change_store_id, journal_position
+from mainstem.log.store.sqlite.queries import (
+    change_store_id,
+    head,
+    journal_position,
+    list_states,
+    load,
+    save_states,
+)
 from mainstem.log.store.sqlite.schema import migrate
 from mainstem.log.store.sqlite.snapshot import open_snapshot
 
@@ -32,6 +41,8 @@ class Copy(NamedTuple):
     path: Path
     size_bytes: int
     figures: Figures
+    identity: LogIdentity | None = None
+    """None if no server of this version has opened the store."""
 
 
 def ignore_progress(done_bytes: int, total_bytes: int) -> None:
@@ -56,13 +67,16 @@ def back_up(
         _copy(source, partial, progress, vfs)
         copied = _verify(source, partial, verify)
         move_into_place(partial, target)
-    return Copy(target, target.stat().st_size, copied)
+    return Copy(target, target.stat().st_size, *copied)
 
 
 def restore(
     backup: Path, directory: Path, verify: Verify, *, force: bool = False, progress: Progress = ignore_progress
 ) -> Copy:
-    """Verify a backup, and make it the store of a data directory that no server uses."""
+    """Verify a backup, and make it the store of a data directory that no server uses.
+
+    The restored log begins an epoch of its own, since the server may have committed more after the backup.
+    """
     with open_snapshot(backup) as snapshot:
         if snapshot.is_current:  # an older backup is verified after its copy has been migrated
             _require_no_findings(backup, verify(snapshot))
@@ -90,7 +104,7 @@ def restore(
             move_into_place(partial, target)
     finally:
         lock.release()
-    return Copy(target, target.stat().st_size, copied)
+    return Copy(target, target.stat().st_size, *copied)
 
 
 @contextmanager
@@ -172,16 +186,24 @@ def _prepare_store(partial: Path) -> None:
     try:
         migrate(db)
         change_store_id(db)
+        _begin_epoch(db)
     finally:
         db.close()
     add_checksums(partial)
 
 
-def _verify(source: Path, partial: Path, verify: Verify) -> Figures:
+def _begin_epoch(db: apsw.Connection) -> None:
+    """Begin an epoch in a copy. A backup of an older version has no identity: each server that opens it makes one."""
+    identity = load(db, [IDENTITY_KEY])[IDENTITY_KEY]
+    if isinstance(identity, LogIdentity):
+        save_states(db, list_states({IDENTITY_KEY: begin_epoch(identity, head(db), make_tag(secrets.randbits(32)))}))
+
+
+def _verify(source: Path, partial: Path, verify: Verify) -> tuple[Figures, LogIdentity | None]:
     """Check a copy. A fault is reported as one of its source: the pages are the same, and the copy is removed."""
     with open_snapshot(partial) as snapshot:
         _require_no_findings(source, verify(snapshot))
-        return snapshot.measure()
+        return snapshot.measure(), snapshot.find_identity()
 
 
 def _describe(figures: Figures) -> str:

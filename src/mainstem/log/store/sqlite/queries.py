@@ -21,6 +21,7 @@ from mainstem.log.records import (
     Kind,
     Outline,
     Record,
+    Size,
     TopicId,
 )
 from mainstem.log.store.sqlite.journal import Position, StateRow
@@ -314,6 +315,25 @@ def measure(db: apsw.Connection, after: CommittedId, until: CommittedId, rows_ma
         f"SELECT 1 FROM records WHERE committed_id > ? AND committed_id <= ? AND {DATA} LIMIT 1", (last, until)
     ).get
     return Extent(last if more else until, rows, size)
+
+
+def sizes(db: apsw.Connection, ranges: Sequence[tuple[int, int]], topics: Collection[TopicId] | None) -> list[Size]:
+    """One statement per range: SQLite would sort all records for one statement with groups."""
+    only = "" if topics is None else f" AND topic IN ({','.join(map(str, topics))})"
+    statement = (
+        "SELECT ifnull(sum(messages), 0), ifnull(sum(length(data)), 0) FROM records"
+        f" WHERE committed_id > ? AND committed_id <= ? AND {DATA}{only}"
+    )
+    return [Size(*db.execute(statement, one).get) for one in ranges]
+
+
+def first_record(db: apsw.Connection, after: CommittedId) -> Outline | None:
+    row = db.execute(
+        'SELECT "start", "end", messages, committed_at_us, committed_id FROM records WHERE committed_id > ?'
+        " ORDER BY committed_id LIMIT 1",
+        (after,),
+    ).get
+    return None if row is None else Outline(*row)
 
 
 def count(db: apsw.Connection) -> Counts:

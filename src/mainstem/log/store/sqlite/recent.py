@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from mainstem.log.commands import Key, Space, State
-from mainstem.log.records import CommittedId, Kind, Record, TopicId
+from mainstem.log.records import DATA_KINDS, CommittedId, Kind, Record, TopicId
 from mainstem.log.store.sqlite.journal import Batch
 
 APPEND = Kind.APPEND  # looking up a member of an enum takes longer than the rest of a comparison
@@ -21,18 +21,26 @@ APPEND = Kind.APPEND  # looking up a member of an enum takes longer than the res
 class RecentBatch:
     """A batch, with what readers look for in it."""
 
-    __slots__ = ("_appends", "_tagged", "batch", "changes", "size")
+    __slots__ = ("_appends", "_only_data", "_tagged", "batch", "changes", "size")
 
     def __init__(self, batch: Batch, changes: Mapping[Key, State | None], size: int) -> None:
         self.batch = batch
         self.changes = changes
         self.size = size
+        self._only_data: bool | None = None
         self._appends: dict[TopicId, list[Record]] | None = None
         self._tagged: dict[str, list[Record]] | None = None
 
     @property
     def records(self) -> Sequence[Record]:
         return self.batch.content.records
+
+    @property
+    def only_data(self) -> bool:
+        """Whether it creates, closes, trims and deletes nothing."""
+        if self._only_data is None:
+            self._only_data = all(record.kind in DATA_KINDS for record in self.records)
+        return self._only_data
 
     @property
     def appends(self) -> dict[TopicId, list[Record]]:
@@ -110,6 +118,10 @@ class Recent:
         """Return the last id up to `until` that is not here: all records up to it are in the database."""
         first = next((recent.records[0].committed_id for recent in self._batches if recent.records), None)
         return until if first is None else CommittedId(min(until, first - 1))
+
+    def only_adds_after(self, until: CommittedId) -> bool:
+        """Whether all batches only add data after this id, so that a reader up to it finds all in the database."""
+        return self.last_older(until) == until and all(recent.only_data for recent in self._batches)
 
     def appends(self, topic: TopicId, start: int = 0) -> list[Record]:
         """Return the appends of a topic that end after a position, oldest first."""

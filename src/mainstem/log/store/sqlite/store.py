@@ -19,7 +19,7 @@ import msgspec
 from mainstem import limits
 from mainstem.errors import RETRY_AFTER, MainstemError, StoreDamaged, StoreFailed, StoreFull, StoreUnusable
 from mainstem.log.commands import Key, Space, State
-from mainstem.log.records import RECORD_BYTES, Chunk, CommittedId, Counts, Extent, Outline, Record, TopicId
+from mainstem.log.records import RECORD_BYTES, Chunk, CommittedId, Counts, Extent, Outline, Record, Size, TopicId
 from mainstem.log.store.base import UNKNOWN, DiskUsage, Store
 from mainstem.log.store.cache import StateCache
 from mainstem.log.store.sqlite import queries
@@ -290,8 +290,11 @@ class SqliteStore(Store):
         if self._recent.first_number is not None:
             self._fold_when_due()
 
-    async def fold(self) -> None:
-        """Return once the database holds everything that was durable when this was called."""
+    async def fold(self, until: CommittedId | None = None) -> None:
+        """Return once the database holds everything that was durable when this was called, or all of it that concerns
+        readers up to an id."""
+        if until is not None and self._recent.only_adds_after(until):
+            return
         last = self._recent.last_number
         while self._recent.first_number is not None and self._recent.first_number <= last:
             await asyncio.shield(self._start_folding())
@@ -427,6 +430,14 @@ class SqliteStore(Store):
     async def measure(self, after: CommittedId, until: CommittedId, rows_max: int, bytes_max: int) -> Extent:
         await self.fold()
         return await self._read(queries.measure, after, min(until, self.head), rows_max, bytes_max)
+
+    async def sizes(self, ranges: Sequence[tuple[int, int]], topics: Collection[TopicId] | None = None) -> list[Size]:
+        await self.fold()
+        return await self._read(queries.sizes, ranges, topics)
+
+    async def first_record(self, after: CommittedId) -> Outline | None:
+        await self.fold()
+        return await self._read(queries.first_record, after)
 
     async def count(self) -> Counts:
         await self.fold()

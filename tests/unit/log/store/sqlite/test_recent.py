@@ -13,8 +13,11 @@ import pytest
 from mainstem import limits
 from mainstem.errors import StoreFull
 from mainstem.log.commands import Key, State
-from mainstem.log.records import CommittedId, Kind, TopicId
+from mainstem.log.records import CommittedId, Kind, Record, TopicId
 from mainstem.log.store import MemoryStore, SqliteStore, Store
+from mainstem.log.store.sqlite import ReadOnlySqliteStore
+from mainstem.log.store.sqlite.journal import Batch, Content
+from mainstem.log.store.sqlite.recent import Recent
 from mainstem.testing.disk import FaultyDisk
 from mainstem.testing.store_contract import COUNTS, MUCH, NOTES, Count, Note, Writing, count, note
 
@@ -157,3 +160,43 @@ async def test_nothing_is_measured_without_its_newest_part(tmp_path: Path, disk:
         disk.heal()
         assert (await store.measure(CommittedId(0), store.head, 10, 10)).rows == 1
         assert (await store.count()).appends == 1
+
+
+def make_recent(*batches: tuple[Kind, ...]) -> Recent:
+    """Return batches of records with these kinds, the first of which has the committed id 11."""
+    recent, number = Recent(), 10
+    for at, kinds in enumerate(batches, start=1):
+        records = []
+        for kind in kinds:
+            number += 1
+            records.append(Record(CommittedId(number), number, kind, TopicId(1), 0, 1, 1, b"x"))
+        recent.add(Batch(at, Content([], records)), {}, 100)
+    return recent
+
+
+def test_data_after_an_id_changes_nothing_for_readers_up_to_it() -> None:
+    recent = make_recent((Kind.APPEND, Kind.EVENT), (), (Kind.APPEND,))
+    assert Recent().only_adds_after(CommittedId(10))
+    assert recent.only_adds_after(CommittedId(10))
+    assert not recent.only_adds_after(CommittedId(11))
+
+
+@pytest.mark.parametrize("kind", [Kind.CREATE, Kind.CLOSE, Kind.DELETE, Kind.TRIM, Kind.PRUNE])
+def test_a_change_of_a_stream_concerns_every_reader(kind: Kind) -> None:
+    assert not make_recent((Kind.APPEND,), (Kind.APPEND, kind)).only_adds_after(CommittedId(10))
+
+
+async def test_readers_of_old_records_leave_new_ones_in_the_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "FOLD_DELAY_S", 60.0)
+    async with opened(SqliteStore(tmp_path)) as store:
+        writing = Writing(store, {})
+        await writing.append(1, b"old").save()
+        await store.fold()
+        old = store.head
+        await writing.append(1, b"new").save()
+        for until, found in ((old, [b"old"]), (store.head, [b"old", b"new"])):
+            await store.fold(until)
+            database = ReadOnlySqliteStore(str(tmp_path))
+            assert [record.data for record in await database.read_log(CommittedId(0), store.head, MUCH)] == found
