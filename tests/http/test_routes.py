@@ -63,6 +63,8 @@ STATUSES = {
     "/v1/log/head": LOG_READ,
     "/v1/log/head/": (404, 405, 405, 405, 405, 405, 405),
     "/v1/log/bounds?rows=1": LOG_READ,
+    "/v1/log/cuts?parts=2": LOG_READ,
+    "/v1/log/id?after=1": LOG_READ,
     "/v1/log/index?of=streams": LOG_READ,
     "/v1/sync": NOWHERE,
     "/v1/sync/core": NOWHERE,

@@ -17,7 +17,7 @@ from mainstem.log.commit import CommitLog
 from mainstem.log.live import Live
 from mainstem.log.records import CommittedId, Kind, Record, TopicId
 from mainstem.log.store import SqliteStore
-from mainstem.server.log_api.formats import encode_rows
+from mainstem.server.log_api.formats import encode_ndjson
 from mainstem.server.log_api.paging import ResumePoints, take_page
 from mainstem.server.log_api.rows import Rows as ExportedRows
 from mainstem.server.log_api.selection import COLUMNS, Selection
@@ -58,7 +58,7 @@ def read_all(
         )
         made = ExportedRows(taken.records, NAMES, taken.first_position)
         assert len(made) <= rows_max
-        got = [json.loads(line) for line in encode_rows(made, "application/x-ndjson", COLUMNS).splitlines()]
+        got = [json.loads(line) for line in encode_ndjson(made, COLUMNS).splitlines()]
         rows += [(row["committed_id"], row["position"], row["offset"], row["data"]) for row in got]
         reached = left[-1].committed_id if taken.next is None else taken.next
         assert (reached, taken.position) > (after, position)

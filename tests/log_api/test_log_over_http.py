@@ -1,5 +1,6 @@
 """The log over HTTP: every message of both protocols, in one order, page by page."""
 
+import itertools
 import json
 import os
 import signal
@@ -194,7 +195,8 @@ def test_a_range_of_ids_selects_the_rows(mixed):
 
 def test_head_reports_the_bounds_of_the_log(mixed):
     about = mixed.http.get("/v1/log/head").json()
-    assert about == {"head": mixed.rows()[-1]["committed_id"], "lowest": 1, "pruned": 0}
+    assert (about["head"], about["lowest"], about["pruned"]) == (mixed.rows()[-1]["committed_id"], 1, 0)
+    assert about["now"] >= mixed.rows()[-1]["committed_at"]
     counted = mixed.http.get("/v1/log/head", params={"counts": "true"}).json()
     assert (counted["appends"], counted["events"], counted["rows"]) == (4, 1, 6)
     ids = [row["committed_id"] for row in mixed.rows()]
@@ -321,3 +323,66 @@ def test_the_log_survives_a_kill(start_server, follow):
     server.kill()
     server.restart()
     assert follow(server.url).rows() == before
+
+
+# Dividing a range, and looking up ids
+
+
+def read_part(log: Log, begin: tuple[int, int], end: tuple[int, int]) -> list[tuple[int, int]]:
+    rows = [(row["committed_id"], row["position"]) for row in log.rows(position=0, columns="committed_id,position")]
+    return [(id_, position) for id_, position in rows if begin <= (id_ - 1, position) < end]
+
+
+def test_cuts_divide_a_range_by_bytes_and_a_large_record_by_messages(log):
+    for number in range(20):
+        log.write("small", json.dumps({"n": number}).encode())
+    log.write("large", json.dumps([{"n": number, "text": "x" * 100} for number in range(400)]).encode())
+    reply = log.http.get("/v1/log/cuts", params={"parts": 4}).json()
+    assert (reply["rows"], reply["exact"]) == (420, True)
+    ends = [(0, 0), *((cut["after"], cut["position"]) for cut in reply["cuts"]), (10**6, 0)]
+    sizes = [len(read_part(log, begin, end)) for begin, end in itertools.pairwise(ends)]
+    assert len(sizes) == 4
+    assert sum(sizes) == 420
+    assert max(sizes) < 140
+    of_one = log.http.get("/v1/log/cuts", params={"parts": 2, "stream": "small"}).json()
+    assert of_one["rows"] == 20
+    assert [cut["position"] for cut in of_one["cuts"]] == [0]
+    assert log.http.get("/v1/log/cuts", params={"parts": 4, "min_bytes": 10**6}).json()["cuts"] == []
+    exactly = log.http.get("/v1/log/cuts", params={"max_rows": 50}).json()["cuts"]
+    ends = [(0, 0), *((cut["after"], cut["position"]) for cut in exactly), (10**6, 0)]
+    assert [len(read_part(log, *pair)) for pair in itertools.pairwise(ends)] == [50] * 8 + [20]
+
+
+@pytest.mark.parametrize(
+    "query", ["parts=0", "parts=10001", "max_rows=0", "max_bytes=0", "what=1", "after=x", "since=1"]
+)
+def test_invalid_cuts_are_refused(mixed, query):
+    assert mixed.http.get(f"/v1/log/cuts?{query}").status_code == 400
+
+
+def test_an_id_is_found_by_time_and_by_offset(mixed):
+    rows = mixed.rows()
+    head = mixed.http.get("/v1/log/head").json()["head"]
+
+    def find(**query: Any) -> dict[str, Any]:
+        return mixed.http.get("/v1/log/id", params=query).raise_for_status().json()
+
+    for row in rows:
+        found = find(time=row["committed_at"], after=row["committed_id"] - 1)
+        assert (found["committed_id"], found["committed_at"]) == (row["committed_id"], row["committed_at"])
+        assert 0 <= found["age_s"] < 600
+        if row["stream"]:
+            assert find(stream=row["stream"], offset=row["offset"])["committed_id"] == row["committed_id"]
+    assert find(time="2000-01-01T00:00:00Z")["committed_id"] == 1
+    assert find(time="2100-01-01T00:00:00Z") == {"committed_id": head + 1, "committed_at": None, "age_s": None}
+    assert find(after=head)["committed_id"] == head + 1
+    end = mixed.http.head("/v1/stream/notes").headers["stream-next-offset"]
+    assert find(stream="notes", offset=end)["committed_id"] == head + 1
+    for query, status in [
+        ({"time": "yesterday"}, 400),
+        ({"stream": "notes"}, 400),
+        ({"stream": "notes", "offset": "now"}, 400),
+        ({"stream": "notes", "offset": "0000000000000009_0000000000000000"}, 400),
+        ({"stream": "nothing", "offset": end}, 404),
+    ]:
+        assert mixed.http.get("/v1/log/id", params=query).status_code == status

@@ -72,7 +72,7 @@ async def respond_head(send: Send, headers: HeaderList) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
-async def respond(send: Send, status: int, headers: HeaderList, body: bytes = b"") -> None:
+async def respond(send: Send, status: int, headers: HeaderList, body: bytes | bytearray | memoryview = b"") -> None:
     if status not in (204, 304):
         headers = [*headers, (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})

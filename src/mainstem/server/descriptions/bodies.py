@@ -16,6 +16,7 @@ from mainstem.server.descriptions.model import JsonSchema, group_digits
 from mainstem.server.endpoints.jobs import JobReport, ReportedRound
 from mainstem.server.endpoints.partitions import PruneRequest, SnapshotRequest
 from mainstem.server.endpoints.stream_snapshots import StreamSnapshotRequest
+from mainstem.server.log_api.cuts import Cut, Division
 from mainstem.server.log_api.index import INDEXES
 from mainstem.streams.reading.sets import SetEvent
 from mainstem.streams.rules.sse import Control
@@ -141,6 +142,7 @@ class Caller(Described):
         list[str], Meta(description="The caller may also use the partitions that begin with one of these.")
     ]
     expires_at: Annotated[Time | None, Meta(description="When the token expires; null if it never does.")]
+    arrow: Annotated[bool, Meta(description="Whether the server can send the log as Arrow.")]
     version: Annotated[str, Meta(description="The version of the server.")]
 
 
@@ -304,13 +306,38 @@ class JobList(Described):
 # The log
 
 
+class LogEpoch(Described):
+    after: Annotated[Whole, Meta(description="The committed id after which the epoch begins.")]
+    name: Annotated[str, Meta(description="The name of the epoch.")]
+
+
 class LogHead(Described):
+    log: Annotated[
+        str | None,
+        Meta(
+            description="The id of the log, which it keeps for ever; null until a store of an older version, which "
+            "refuses writes, has been started again."
+        ),
+    ]
+    epoch: Annotated[
+        str | None, Meta(description="The name of the current epoch. A log that is restored begins a new one.")
+    ]
+    epochs: Annotated[
+        list[LogEpoch],
+        Meta(
+            description="The epochs of the log, oldest first. A record belongs to the last one that begins before it."
+        ),
+    ]
     head: Annotated[Whole, Meta(description="The highest committed id.")]
     lowest: Annotated[Whole, Meta(description="The lowest committed id that is kept; `head` + 1 if there is none.")]
     pruned: Annotated[
         Whole,
-        Meta(description="The highest committed id that retention or pruning has erased; 0 if it has erased nothing."),
+        Meta(
+            description="The highest committed id that retention or pruning has erased of what the filters select; 0 "
+            "if it has erased nothing. Without filters it includes what was erased of streams that are deleted now."
+        ),
     ]
+    now: Annotated[str, Meta(description="The time of the server's clock, which sets the times of commits.")]
     appends: Annotated[int | msgspec.UnsetType, Meta(description="Appends to streams. Only with `counts=true`.")] = (
         msgspec.UNSET
     )
@@ -323,6 +350,14 @@ class LogHead(Described):
     bytes: Annotated[int | msgspec.UnsetType, Meta(description="Bytes in both. Only with `counts=true`.")] = (
         msgspec.UNSET
     )
+
+
+class LogId(Described):
+    committed_id: Annotated[
+        Whole, Meta(description="The committed id of the record; the highest one + 1 if there is no such record.")
+    ]
+    committed_at: Annotated[str | None, Meta(description="When it was committed; null if there is no such record.")]
+    age_s: Annotated[float | None, Meta(description="How many seconds ago that was, by the clock of the server.")]
 
 
 class LogControl(Described):
@@ -400,10 +435,12 @@ INDEX_COLUMNS: Final[dict[str, dict[str, str]]] = {
         "read_seq": "The first half of the stream's offsets. It differs between streams that had the same path.",
         "content_type": "The stream's content type.",
         "begins": "The position of the first of the stream's own data that is kept.",
+        "earliest": "The position of the first data that can be read, including what a fork has inherited.",
         "tail": "The position after the last byte.",
         "messages": "How many messages of its own the stream keeps.",
         "last_id": "The committed id of the newest data.",
         "trimmed": "Whether the beginning of the stream was discarded.",
+        "forks": "How many streams are forks of this one.",
         "closed": "Whether the stream is closed.",
         "deleted": "Whether the stream was deleted.",
         "soft_deleted": "Whether the stream was deleted while forks still read its data.",
@@ -609,6 +646,16 @@ FIELDS: Final[dict[type, dict[str, str | JsonSchema]]] = {
         "until": "The last committed id of the range.",
         "rows": "How many messages the range holds.",
         "bytes": "How many bytes the range holds.",
+    },
+    Division: {
+        "rows": "How many messages the range holds.",
+        "bytes": "How many bytes the range holds.",
+        "exact": "Whether all records were measured. In a range of more than 256 000 ids, a sample is.",
+        "cuts": "Where to divide the range, in order.",
+    },
+    Cut: {
+        "after": "The part ends with this committed id ...",
+        "position": "... and so many messages of the record after it.",
     },
     SetEvent: {
         "stream": _STREAM_PATH,

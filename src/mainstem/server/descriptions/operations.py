@@ -27,6 +27,7 @@ from mainstem.server.descriptions.stream_operations import CURSOR, LIVE, OFFSET,
 from mainstem.server.descriptions.subscription_operations import SUBSCRIPTION, SUBSCRIPTION_CONTROLS
 from mainstem.server.endpoints.partitions import PruneRequest, SnapshotRequest
 from mainstem.server.endpoints.stream_snapshots import StreamSnapshotRequest
+from mainstem.server.log_api.cuts import Division
 from mainstem.server.log_api.formats import ARROW, NDJSON
 from mainstem.server.log_api.index import INDEXES
 from mainstem.server.log_api.selection import COLUMNS
@@ -359,6 +360,17 @@ PRUNE: Final = Path(
     },
 )
 
+_FILTERS: Final = (
+    Parameter("kind", "Only messages of streams, or only events.", choice("stream", "event")),
+    Parameter("prefix", "Only streams whose paths begin with this."),
+    Parameter(
+        "stream",
+        "Only this stream: a path or a glob (`*` within a segment, `**` for any number of segments). May be repeated.",
+        repeats=True,
+    ),
+    Parameter("partition", "Only events of this partition. May be repeated.", repeats=True),
+)
+
 LOG: Final = Path(
     "/v1/log",
     {
@@ -383,15 +395,7 @@ LOG: Final = Path(
                     f" {limits.LOG_PAGE_BYTES_MAX // limits.MIB} MiB at most. A page holds at least one record.",
                     integer(0, limits.INTEGER_MAX, default=limits.LOG_PAGE_BYTES),
                 ),
-                Parameter("kind", "Only messages of streams, or only events.", choice("stream", "event")),
-                Parameter("prefix", "Only streams whose paths begin with this."),
-                Parameter(
-                    "stream",
-                    "Only this stream: a path or a glob (`*` within a segment, `**` for any number of segments). May be"
-                    " repeated.",
-                    repeats=True,
-                ),
-                Parameter("partition", "Only events of this partition. May be repeated.", repeats=True),
+                *_FILTERS,
                 Parameter("since", "Committed at or after this time, in microseconds since 1970.", _TIME),
                 Parameter("before", "Committed before this time, in microseconds since 1970.", _TIME),
                 Parameter("columns", f"Only these columns, separated by commas: {', '.join(COLUMNS)}."),
@@ -437,9 +441,10 @@ LOG_HEAD: Final = Path(
         "get": Operation(
             "getLogHead",
             "Log",
-            "Look up where the log begins and ends",
-            "",
+            "Look up which log this is, and where it begins and ends",
+            "The filters are those of `/v1/log`. They affect `pruned` only.",
             (
+                *_FILTERS,
                 Parameter(
                     "counts",
                     "`true` also counts appends, events, messages and bytes, which reads every record.",
@@ -447,8 +452,8 @@ LOG_HEAD: Final = Path(
                 ),
             ),
             None,
-            (Reply(200, "The bounds of the log.", (), {JSON: bodies.LogHead}),),
-            (errors.BadQuery,),
+            (Reply(200, "The identity and the bounds of the log.", (), {JSON: bodies.LogHead}),),
+            (errors.BadQuery, errors.BadRequest),
             access=Access.ADMIN,
         )
     },
@@ -477,6 +482,61 @@ LOG_BOUNDS: Final = Path(
     },
 )
 
+LOG_CUTS: Final = Path(
+    "/v1/log/cuts",
+    {
+        "get": Operation(
+            "divideLog",
+            "Log",
+            "Divide a range among several readers",
+            "Returns cuts that divide a range into parts with about the same number of bytes. A large record is"
+            " divided, too: a cut then has a `position`.",
+            (
+                Parameter("after", "Begin after this committed id. The default is 0.", _ID),
+                Parameter("until", "End with this committed id. The default is the end of the log.", _ID),
+                Parameter(
+                    "parts",
+                    f"How many parts to make: 1, the default, to {group_digits(limits.LOG_CUTS_MAX)}.",
+                    integer(1, limits.LOG_CUTS_MAX, default=1),
+                ),
+                Parameter("min_bytes", "Make fewer parts rather than parts with fewer bytes than this.", _ID),
+                Parameter("max_bytes", "Make more parts rather than parts with more bytes than this.", _ID),
+                Parameter("max_rows", "Make more parts rather than parts with more messages than this.", _ID),
+                Parameter("kind", "Consider only messages of streams, or only events.", choice("stream", "event")),
+                Parameter("prefix", "Consider only streams whose paths begin with this."),
+                Parameter("stream", "Consider only this stream: a path or a glob. May be repeated.", repeats=True),
+                Parameter("partition", "Consider only events. May be repeated.", repeats=True),
+            ),
+            None,
+            (Reply(200, "The cuts.", (), {JSON: Division}),),
+            (errors.BadQuery, errors.BadRequest),
+            access=Access.ADMIN,
+        )
+    },
+)
+
+LOG_ID: Final = Path(
+    "/v1/log/id",
+    {
+        "get": Operation(
+            "findLogId",
+            "Log",
+            "Find the committed id of a time or an offset",
+            "",
+            (
+                Parameter("after", "Only records after this committed id. The default is 0.", _ID),
+                Parameter("time", "The first record that was committed at or after this RFC 3339 time."),
+                Parameter("stream", "The path of a stream, together with `offset`."),
+                Parameter("offset", "The record of that stream with the message at this offset."),
+            ),
+            None,
+            (Reply(200, "The record.", (), {JSON: bodies.LogId}),),
+            (errors.BadQuery, errors.BadOffset, errors.StreamNotFound),
+            access=Access.ADMIN,
+        )
+    },
+)
+
 LOG_INDEX: Final = Path(
     "/v1/log/index",
     {
@@ -484,9 +544,10 @@ LOG_INDEX: Final = Path(
             "readLogIndex",
             "Log",
             "Read what the server remembers beside the log",
-            "For audits: compare it with the log itself.",
+            "For jobs: an audit compares it with the log itself, and retention reads how much a stream keeps.",
             (
                 Parameter("of", "Which index to read.", choice(*INDEXES), required=True),
+                Parameter("prefix", "Only names that begin with this."),
                 Parameter("after", "Begin after this name: the `Log-Next` of the page before."),
                 Parameter(
                     "limit",
@@ -636,6 +697,8 @@ PATHS_BY_ROUTE: Final[dict[bytes, Path | None]] = {
     b"/v1/log": LOG,
     b"/v1/log/head": LOG_HEAD,
     b"/v1/log/bounds": LOG_BOUNDS,
+    b"/v1/log/cuts": LOG_CUTS,
+    b"/v1/log/id": LOG_ID,
     b"/v1/log/index": LOG_INDEX,
     b"/v1/log/": None,  # 404
     b"/metrics": METRICS,

@@ -214,7 +214,7 @@ class Connection(asyncio.Protocol):
 
     # Replies
 
-    def send(self, data: bytes) -> None:
+    def send(self, data: bytes | bytearray | memoryview) -> None:
         if not self.transport.is_closing():
             self.transport.write(data)
 

@@ -216,7 +216,7 @@ class RequestCycle(msgspec.Struct, eq=False):
         parts.append(b"\r\n")
         return b"".join(parts)
 
-    def write(self, head: bytes, data: bytes) -> None:
+    def write(self, head: bytes, data: bytes | bytearray | memoryview) -> None:
         """Send a part of the body, after the head if it is the first one."""
         if self.lost:
             return
@@ -228,14 +228,14 @@ class RequestCycle(msgspec.Struct, eq=False):
             if self._left < 0:
                 raise AssertionError("a reply is longer than its Content-Length")
         elif self._chunked and data:
-            data = b"%x\r\n%b\r\n" % (len(data), data)
+            data = b"".join((b"%x\r\n" % len(data), data, b"\r\n"))
         if len(data) > limits.WRITE_JOINED_BYTES_MAX:
             self.sent += len(head)
             self.connection.send(head)
             head = b""
         if head or data:
             self.sent += len(head) + len(data)
-            self.connection.send(head + data if head else data)
+            self.connection.send(b"".join((head, data)) if head else data)
 
     def end(self) -> None:
         if self.lost:

@@ -1,5 +1,7 @@
 """`GET /v1/whoami`: who the server takes the caller for, and what the caller may do."""
 
+from importlib.util import find_spec
+
 from mainstem import __version__
 from mainstem.access import Identity
 from mainstem.http.asgi import Receive, Scope, Send
@@ -11,6 +13,7 @@ class Whoami:
     def __init__(self, *, authenticates: bool) -> None:
         """`authenticates` says whether the server asks for tokens; without them, everybody may do everything."""
         self.authenticates = authenticates
+        self.arrow = find_spec("pyarrow") is not None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] != "GET":
@@ -26,6 +29,7 @@ class Whoami:
             "partitions": sorted(identity.partitions),
             "partition_prefixes": identity.partition_prefixes,
             "expires_at": None if identity.expires_at_s is None else format_seconds(identity.expires_at_s),
+            "arrow": self.arrow,
             "version": __version__,
         }
         await respond_json(send, body)

@@ -5,15 +5,18 @@ import os
 import sys
 import time
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 
 from mainstem import limits
 from mainstem.errors import RETRY_AFTER, MainstemError, Overloaded, Unavailable, error_class
+from mainstem.log.records import CommittedId, TopicId
 from mainstem.log.store import SqliteStore, Store
 from mainstem.metrics.catalogue import Metrics
 from mainstem.server.log_api.formats import ARROW, NDJSON
+from mainstem.server.log_api.pacing import Pacing
 from mainstem.server.log_api.pages import EncodedPage, LogPages, encode
+from mainstem.server.log_api.pipes import PipeReader, open_pipe
 from mainstem.server.log_api.selection import Selection
 from mainstem.server.log_api.worker import LENGTH, PageRequest, decode_reply, encode_message
 
@@ -37,6 +40,7 @@ class Exporters:
         self.store = store
         self._metrics = metrics or Metrics()
         self._turns = asyncio.Semaphore(limits.LOG_EXPORTERS)
+        self._pacing = Pacing(store.head)
         self._waiting = 0
         self._idle: list[Worker] = []
         self._pages = LogPages(store)
@@ -49,16 +53,26 @@ class Exporters:
         self._waiting += 1
         try:
             async with self._turns:
+                if wait_s := self._pacing.measure_wait():
+                    await asyncio.sleep(wait_s)
                 began_s = time.perf_counter()
                 if isinstance(self.store, SqliteStore):
-                    await self.store.fold()  # the worker reads the database only
+                    # The worker reads the database only. A page from further back leaves the newest records where they
+                    # are: folding them for every page would be work that commits wait for.
+                    await self.store.fold(CommittedId(min(selection.until, head)))
                     page = await self._by_worker(self.store, PageRequest(selection, head, format_))
                 else:
                     page = await self._here(selection, head, format_)
-                self._count(page, FORMATS[format_], time.perf_counter() - began_s)
+                took_s = time.perf_counter() - began_s
+                self._count(page, FORMATS[format_], took_s)
+                self._pacing.note_page(took_s, self.store.head)
                 return page
         finally:
             self._waiting -= 1
+
+    async def find_topics(self, selection: Selection) -> Collection[TopicId] | None:
+        """Return the topics with the rows of a selection; None if these are too many, or all."""
+        return await self._pages.find_topics(selection)
 
     def _count(self, page: EncodedPage, format_: str, seconds: float) -> None:
         self._metrics.export_pages.of(format_).add()
@@ -100,27 +114,35 @@ class Exporters:
 class Worker:
     """One process, see worker.py. It encodes one page at a time."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: Process, replies: PipeReader) -> None:
         self.process = process
+        self._replies = replies
         self._timer: asyncio.TimerHandle | None = None
 
     @classmethod
     async def start(cls, directory: str) -> "Worker":
         command = [sys.executable, "-c", PROGRAM, directory, str(os.getpid())]
-        process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, limit=limits.LOG_PIPE_BYTES)
-        return cls(process)
+        reads, writes = open_pipe()
+        replies = PipeReader(reads)
+        try:
+            process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=writes)
+        except BaseException:
+            replies.close()
+            raise
+        finally:
+            os.close(writes)
+        return cls(process, replies)
 
     async def page(self, request: PageRequest) -> EncodedPage:
-        stdin, stdout = self.process.stdin, self.process.stdout
+        stdin = self.process.stdin
         assert stdin is not None
-        assert stdout is not None
         body = encode_message(request)
         try:
             stdin.write(LENGTH.pack(len(body)) + body)
             await stdin.drain()
-            (size,) = LENGTH.unpack(await stdout.readexactly(LENGTH.size))
-            reply = decode_reply(await stdout.readexactly(size))
-            page = await stdout.readexactly(reply.body_bytes)
+            (size,) = LENGTH.unpack(await self._replies.read(LENGTH.size))
+            reply = decode_reply(await self._replies.read(size))
+            page = await self._replies.read(reply.body_bytes)
         except (OSError, EOFError, RuntimeError) as error:  # uvloop raises the last one if the pipe is closed already
             raise Unavailable("the process that reads the log has ended; try again", headers=RETRY_AFTER) from error
         if reply.error:
@@ -140,5 +162,6 @@ class Worker:
 
     def end(self) -> None:
         self.stay()
+        self._replies.close()
         if self.process.returncode is None:
             self.process.kill()

@@ -9,7 +9,7 @@ from mainstem import limits
 from mainstem.errors import ArrowMissing
 from mainstem.log.records import RECORD_BYTES, CommittedId, Kind, Record, TopicId
 from mainstem.log.store import Store
-from mainstem.server.log_api.formats import encode_rows
+from mainstem.server.log_api.formats import Body, encode_rows
 from mainstem.server.log_api.paging import ResumePoints, take_page
 from mainstem.server.log_api.rows import Names, Rows
 from mainstem.server.log_api.selection import Selection
@@ -30,7 +30,7 @@ class Found(NamedTuple):
 
 
 class EncodedPage(NamedTuple):
-    body: bytes
+    body: Body
     next: int
     """Every id up to this one was examined."""
     rows: int
@@ -64,7 +64,7 @@ class LogPages:
     async def _of_log(self, selection: Selection, until: int) -> tuple[list[Record], int]:
         """Read pages of the store until the page is full, or the log ends."""
         kinds = selection.kinds
-        topics = await self._topics(selection)
+        topics = await self.find_topics(selection)
         found: list[Record] = []
         after, left = selection.after, selection.bytes_max
         while after < until and left > 0:
@@ -86,7 +86,7 @@ class LogPages:
         more = await self.store.read_tagged(selection.partitions, last, end, 1, 1)
         return records, last if more else until
 
-    async def _topics(self, selection: Selection) -> Sequence[TopicId] | None:
+    async def find_topics(self, selection: Selection) -> Sequence[TopicId] | None:
         """Return the topics that can have rows, so that the store can skip the others; None if there are too many."""
         if not selection.names_streams:
             return (NO_TOPIC,) if selection.kinds == (Kind.EVENT,) else None

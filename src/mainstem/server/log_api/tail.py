@@ -45,7 +45,7 @@ class LogFeed:
         return events, "caught up" if up_to_date else "behind"
 
     def _encode(self, page: EncodedPage, up_to_date: bool) -> bytes:
-        data = b"event: data\n%b\n" % sse.encode_lines(page.body[:-1]) if page.rows else b""
+        data = b"event: data\n%b\n" % sse.encode_lines(bytes(page.body[:-1])) if page.rows else b""
         control: dict[str, Any] = {"next": page.next, "head": self._log.store.head, "upToDate": up_to_date}
         event_id = b"%d" % page.next
         if page.position:

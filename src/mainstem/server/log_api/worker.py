@@ -16,11 +16,12 @@ import msgspec
 
 from mainstem.errors import MainstemError, Unavailable
 from mainstem.log.store.sqlite import ReadOnlySqliteStore
+from mainstem.server.log_api.formats import Body
 from mainstem.server.log_api.pages import LogPages, encode
 from mainstem.server.log_api.selection import Selection
 
 LENGTH = struct.Struct(">Q")
-NICENESS = 5  # commits come first
+NICENESS = 12  # commits come first, as before the Spark of the same machine
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +48,7 @@ decode_request = msgspec.msgpack.Decoder(PageRequest).decode
 decode_reply = msgspec.msgpack.Decoder(PageReply).decode
 
 
-async def answer(pages: LogPages, request: PageRequest) -> tuple[PageReply, bytes]:
+async def answer(pages: LogPages, request: PageRequest) -> tuple[PageReply, Body]:
     try:
         found = await pages.find(request.selection, request.head)
         page = encode(found, request.selection, pages.resume_points, request.format)

@@ -1,6 +1,7 @@
 """Errors of the process that makes the pages keep their code on the way to the server."""
 
 import asyncio
+import os
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 from mainstem.errors import ArrowMissing, BadQuery, MainstemError, RecordTooLarge, StoreFailed, Unavailable
 from mainstem.server.log_api.exporters import PageRefused, Worker
+from mainstem.server.log_api.pipes import PipeReader, open_pipe
 from mainstem.server.log_api.selection import Selection
 from mainstem.server.log_api.worker import LENGTH, PageRequest, answer, encode_message
 
@@ -39,11 +41,14 @@ async def ask(error: Exception) -> MainstemError:
     pages: Any = Pages(error)
     reply, body = await answer(pages, REQUEST)
     about = encode_message(reply)
-    stdout = asyncio.StreamReader()
-    stdout.feed_data(LENGTH.pack(len(about)) + about + body)
-    process: Any = SimpleNamespace(stdin=Pipe(), stdout=stdout)
+    reads, writes = open_pipe()
+    os.write(writes, LENGTH.pack(len(about)) + about + body)
+    os.close(writes)
+    process: Any = SimpleNamespace(stdin=Pipe(), returncode=0)
+    worker = Worker(process, PipeReader(reads))
     with pytest.raises(PageRefused) as refused:
-        await Worker(process).page(REQUEST)
+        await worker.page(REQUEST)
+    worker.end()
     return refused.value.error
 
 
