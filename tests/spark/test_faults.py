@@ -107,7 +107,7 @@ def test_a_server_that_stays_down_ends_the_query_and_the_next_run_continues(
         query.awaitTermination(90)
     server.start()
     assert 0 < len(log.read("out")) < ROWS
-    writing(reading(spark, log, splits=7), log, tmp_path).start().awaitTermination(90)
+    writing(reading(spark, log, minPartitions=7), log, tmp_path).start().awaitTermination(90)
     assert_once(log)
 
 
@@ -125,7 +125,7 @@ def test_tasks_that_fail_at_first_and_are_retried(spark, start_server, open_log,
                 raise RuntimeError("this attempt fails in the middle of its rows")
             yield batch
 
-    frame = reading(spark, log, pageBytes=2_000).mapInArrow(stumble, "n INT")
+    frame = reading(spark, log, pageBytes=2_000, minPartitions=4).mapInArrow(stumble, "n INT")
     query = writing(frame, log, tmp_path, chunkBytes=500).start()
     assert query.awaitTermination(90)
     assert_once(log)
@@ -145,8 +145,9 @@ def test_tasks_that_fail_permanently_leave_nothing_in_the_stream(spark, start_se
                 raise RuntimeError("always")
             yield batch
 
+    frame = reading(spark, log, minPartitions=4).mapInArrow(fail, "n INT")
     with pytest.raises(StreamingQueryException, match="always"):
-        writing(reading(spark, log).mapInArrow(fail, "n INT"), log, tmp_path).start().awaitTermination(90)
+        writing(frame, log, tmp_path).start().awaitTermination(90)
     assert log.read("out") == []
     writing(reading(spark, log), log, tmp_path).start().awaitTermination(90)
     assert_once(log)

@@ -26,6 +26,7 @@ def plan(log, tmp_path):
 
     def make(writing, **changes):
         fixed = {"url": log.url, "checkpoint": str(tmp_path / "checkpoint"), "work": str(tmp_path / "work")}
+        fixed["reading"] = {"minPartitions": "4"}
         return fixed | {"writing": writing} | changes
 
     return make
@@ -62,7 +63,7 @@ def test_killed_while_tasks_write(spark, log, plan, drive, tmp_path):
         lambda: reached.exists() and any((tmp_path / "checkpoint").rglob("*.frames")),
     )
     assert numbers(log) == []
-    run(spark, plan(SMALL, reading={"splits": "3"}))
+    run(spark, plan(SMALL, reading={"minPartitions": "3"}))
     assert_once(numbers(log))
 
 
@@ -72,7 +73,7 @@ def test_killed_in_commit_and_replayed_with_another_layout_and_order(spark, log,
     kill_when(drive(plan(SMALL)), lambda: log.head_id() > before + 20)
     sent = numbers(log)
     assert 0 < len(sent) < ROWS
-    run(spark, plan(SMALL, reading={"splits": "7"}, turned=True))
+    run(spark, plan(SMALL, reading={"minPartitions": "7"}, turned=True))
     assert numbers(log)[: len(sent)] == sent
     assert_once(numbers(log))
 
@@ -83,7 +84,7 @@ def test_killed_between_the_sinks_commit_and_sparks(spark, log, plan, tmp_path):
     (note,) = (tmp_path / "checkpoint" / "commits").glob("[0-9]*")
     note.unlink()
     note.with_name(f".{note.name}.crc").unlink()
-    run(spark, plan(SMALL, reading={"splits": "6"}, turned=True))
+    run(spark, plan(SMALL, reading={"minPartitions": "6"}, turned=True))
     assert_once(numbers(log))
 
 
@@ -91,6 +92,6 @@ def test_a_kill_while_events_are_submitted_stores_each_event_once(spark, log, pl
     before = log.head_id()
     kill_when(drive(plan({"partitions": "room"})), lambda: log.head_id() > before + 150)
     assert log.head_id() < before + ROWS
-    run(spark, plan({"partitions": "room"}, reading={"splits": "5"}, turned=True))
+    run(spark, plan({"partitions": "room"}, reading={"minPartitions": "5"}, turned=True))
     rows = log.rows(partition="room", max_bytes=60_000_000)
     assert_once([json.loads(row["data"])["n"] for row in rows])

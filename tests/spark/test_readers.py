@@ -64,7 +64,7 @@ def test_a_message_has_every_column(spark, shared, name):
 
 
 def test_a_batch_read_is_split_into_tasks_and_is_complete(spark, filled, name):
-    frame = read(spark, filled, streams=name, splits=3)
+    frame = read(spark, filled, streams=name, minPartitions=3)
     assert frame.rdd.getNumPartitions() == 3
     assert frame.count() == 1_000
     assert frame.select("offset").distinct().count() == 1_000
@@ -150,7 +150,7 @@ def test_available_now_reads_up_to_the_head_and_continues_from_its_checkpoint(sp
     offsets = [
         file.read_text().splitlines()[-1] for file in sorted((tmp_path / "checkpoint" / "offsets").glob("[0-9]*"))
     ]
-    assert [list(json.loads(offset)) for offset in offsets] == [["committed_id"], ["committed_id"]]
+    assert [list(json.loads(offset)) for offset in offsets] == [["committed_id", "log", "epoch"]] * 2
 
 
 @pytest.mark.parametrize("limit", [{"maxRowsPerTrigger": 300}, {"maxBytesPerTrigger": 9_000}])
@@ -187,7 +187,9 @@ def test_starting_at_the_latest_skips_older_messages(spark, filled, name, tmp_pa
 
 
 def test_a_query_with_invalid_options_is_refused(spark, shared, tmp_path):
-    with pytest.raises((PySparkException, StreamingQueryException), match="endingId is for batch reads"):
+    with pytest.raises(
+        (PySparkException, StreamingQueryException), match="endingId and endingTimestamp are for batch reads"
+    ):
         land(follow(spark, shared, endingId=5), tmp_path).awaitTermination(60)
 
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import quote, urlencode, urlsplit
 
 from mainstem import limits
@@ -142,14 +142,16 @@ class HttpClient:
                 wait_s = max(wait_s, _retry_after(reply))
             if time.monotonic() + wait_s > deadline_s:
                 if reply is not None and reply.status == 401:
+                    waited = f" within {self.server.retry_s:g} s" if self.server.retry_s else ""
                     raise RequestRefused(
                         f"{method} {path} at {self.server.url}: {failure}. Nobody renewed the token in "
-                        f"{self.server.token_file} within {self.server.retry_s:g} s: put a valid one there, and run "
-                        "this again",
+                        f"{self.server.token_file}{waited}: put a valid one there, and run this again",
                         refused=401,
                     )
                 raise ServerUnreachable(
-                    f"{self.server.url} did not answer {method} {path} within {self.server.retry_s:g} s: {failure}"
+                    f"{self.server.url} did not answer {method} {path} within {self.server.retry_s:g} s: {failure}",
+                    reason=failure,
+                    refused=None if reply is None else reply.status,
                 )
             if not notified and time.monotonic() + wait_s > silent_until_s:
                 notified = True
@@ -190,6 +192,14 @@ class HttpClient:
             kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
             self._connection = kind(self._host, self._port, timeout=self._timeout_s)
         return self._connection
+
+    def refuse(self, reply: Reply, method: str, path: str) -> NoReturn:
+        """Raise `RequestRefused` for a reply that the caller allowed, but cannot use."""
+        problem = reply.problem
+        text = f"{reply.status} {problem.get('code', '')}: {problem.get('detail', '')}".rstrip(": ")
+        raise RequestRefused(
+            f"{method} {path} at {self.server.url}: {text}", refusal=problem.get("code"), refused=reply.status
+        )
 
     def _check_refusal(self, reply: Reply, method: str, path: str) -> str:
         """Return the text of a refusal that is worth a retry. Raise `RequestRefused` for any other."""

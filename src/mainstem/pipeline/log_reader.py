@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
+import msgspec
 import pyarrow as pa
 
 from mainstem.errors import HistoryLost, OtherLog
+from mainstem.log.identity import find_epoch
 from mainstem.pipeline.http_client import HttpClient, ServerOptions
+from mainstem.pipeline.log_pages import LogPages
 from mainstem.pipeline.log_schema import LOG_COLUMNS
-
-ARROW = "application/vnd.apache.arrow.stream"
+from mainstem.timestamps import parse_time
 
 
 @dataclass(frozen=True)
@@ -39,18 +43,54 @@ class Selection:
         return query + [(name, str(value)) for name, value in named if value not in ("", None)]
 
 
+EVERYTHING = Selection()
+
+
+class Position(msgspec.Struct, frozen=True):
+    """A committed id that a reader has reached, the id of its log, and the epoch of the record.
+
+    Together they name one record and everything before it. Checkpoints of older versions have only the committed id.
+    """
+
+    committed_id: int
+    log: str | None = None
+    epoch: str | None = None
+
+
+class Point(NamedTuple):
+    """A point between two rows: after `position` messages of the record that follows the committed id `after`."""
+
+    after: int
+    position: int = 0
+
+
 @dataclass(frozen=True)
 class Head:
-    """The newest committed id, and the highest one that was pruned."""
+    """The newest committed id, the highest one that was pruned of what is read, and the identity of the log."""
 
     head: int
     pruned: int
+    url: str = ""
+    log: str | None = None
+    """None if the server is of an older version."""
+    epochs: tuple[tuple[int, str], ...] = ()
+    """Where each epoch begins, and its name."""
+    now_us: int = 0
+    """The time of the server, or of this machine if the server is of an older version."""
+
+    def locate(self, committed_id: int) -> Position:
+        return Position(committed_id, self.log, find_epoch(self.epochs, max(committed_id, 1)))
 
 
-def read_head(client: HttpClient) -> Head:
-    """Ask the server for the head of its log."""
-    found = client.get_json("/v1/log/head")
-    return Head(int(found["head"]), int(found["pruned"]))
+def read_head(client: HttpClient, selection: Selection = EVERYTHING) -> Head:
+    """Ask the server for the head of its log, and for what was pruned of a selection."""
+    if selection.matches_nothing:  # the server would refuse it
+        selection = EVERYTHING
+    filters = [(name, value) for name, value in selection.as_query() if name not in ("since", "before")]
+    found = client.get_json("/v1/log/head", filters)
+    epochs = tuple((int(epoch["after"]), str(epoch["name"])) for epoch in found.get("epochs", ()))
+    now_us = parse_time(found["now"]) if "now" in found else time.time_ns() // 1000
+    return Head(int(found["head"]), int(found["pruned"]), client.server.url, found.get("log"), epochs, now_us)
 
 
 def read_bound(client: HttpClient, after: int, until: int, rows: int | None, size: int | None = None) -> int:
@@ -68,30 +108,62 @@ def read_range(
     server: ServerOptions, selection: Selection, columns: tuple[str, ...], after: int, until: int, page_bytes: int
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of `after` < committed_id <= `until`, each exactly once, even if the server restarts."""
-    if selection.matches_nothing or after >= until:
+    return read_span(server, selection, columns, Point(after), Point(until), page_bytes)
+
+
+def read_span(
+    server: ServerOptions, selection: Selection, columns: tuple[str, ...], begin: Point, end: Point, page_bytes: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows from one point up to another, each exactly once, even if the server restarts."""
+    if selection.matches_nothing:
         return
-    fixed = [*selection.as_query(), ("until", str(until)), ("max_bytes", str(page_bytes))]
+    fixed = [*selection.as_query(), ("max_bytes", str(page_bytes))]
     if len(columns) < len(LOG_COLUMNS):
         fixed.append(("columns", ",".join(columns)))
-    position = 0  # a large record spans several pages
+    at = begin  # a large record spans several pages
     with HttpClient(server) as client:
-        while after < until:
-            start = [("after", str(after)), ("position", str(position))]
-            reply = client.request("GET", "/v1/log", query=[*start, *fixed], headers={"Accept": ARROW})
-            with pa.ipc.open_stream(pa.py_buffer(reply.body)) as batches:
-                yield from (batch for batch in batches if batch.num_rows)
-            following = int(reply.headers["Log-Next"]), int(reply.headers.get("Log-Position") or 0)
-            if following <= (after, position):
-                raise OtherLog(f"the log at {server.url} ends at committed id {after}, but it reached {until} before")
-            after, position = following
+        pages = LogPages(client)
+        while at < end:
+            # If only a part of the last record is left, its rows are the first ones of the page.
+            within = at.after == end.after
+            span = [("after", at.after), ("position", at.position), ("until", end.after + within)]
+            query = [*((name, str(value)) for name, value in span), *fixed]
+            batches, headers = pages.read(query)
+            rows = end.position - at.position
+            for batch in batches:
+                wanted = batch.slice(0, rows) if within else batch
+                rows -= wanted.num_rows
+                if wanted.num_rows:
+                    yield wanted
+            following = Point(int(headers["Log-Next"]), int(headers.get("Log-Position") or 0))
+            if following <= at:
+                raise OtherLog(
+                    f"the log at {server.url} ends at committed id {at.after}, but it reached {end.after} before"
+                )
+            at = following
 
 
-def check_head(head: Head, after: int) -> None:
-    """Raise `OtherLog` if the log ends before `after`: a log never gets shorter."""
-    if head.head < after:
+def check_position(head: Head, position: Position, subject: str = "this query") -> None:
+    """Raise `OtherLog` unless the log has the record that `subject` has reached. A position without a log passes."""
+    if position.log is None or head.log is None:
+        return
+    if position.log != head.log:
+        raise OtherLog(f"{subject} belongs to log {position.log}, but {head.url} serves log {head.log}")
+    reached, epoch = position.committed_id, find_epoch(head.epochs, position.committed_id)
+    if reached and epoch != position.epoch:
         raise OtherLog(
-            f"the log ends at committed id {head.head}, but this query had read up to {after}: the url is that of "
-            "another server, or the server was restored from an older backup"
+            f"{subject} has reached committed id {reached} in epoch {position.epoch} of the log, but {head.url} is in "
+            f"epoch {head.epochs[-1][1]} since committed id {head.epochs[-1][0]}: it was restored from a backup, or is "
+            "another copy of the log"
+        )
+
+
+def check_reached(subject: str, reached: int, head: Head) -> None:
+    """Raise `OtherLog` if the log ends before the id that `subject` has reached: a log never gets shorter."""
+    if reached > head.head:
+        raise OtherLog(
+            f"{subject} has reached committed id {reached}, but the log of {head.url} ends at {head.head}: that is "
+            "another server, or one that was restored from an older backup"
         )
 
 
@@ -99,6 +171,6 @@ def check_history(head: Head, known_pruned: int, after: int) -> None:
     """Raise `HistoryLost` if anything after `after` was pruned, except for what was known to be pruned."""
     if head.pruned > max(after, known_pruned):
         raise HistoryLost(
-            f"the log was pruned up to committed id {head.pruned}, but this query had only read up to {after}: rows "
-            "are lost, unless all pruned rows belong to streams or partitions that it does not read"
+            f"the streams or partitions that are read were pruned up to committed id {head.pruned}, but this query had "
+            f"only read up to {after}: rows are lost"
         )

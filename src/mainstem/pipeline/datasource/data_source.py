@@ -9,13 +9,14 @@ from pyspark.sql.datasource import (
     DataSourceStreamWriter,
     DataSourceWriter,
 )
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from mainstem.errors import BadOption
 from mainstem.pipeline.datasource.options import parse_read_options, parse_write_options
 from mainstem.pipeline.datasource.readers import LogReader, LogStreamReader
+from mainstem.pipeline.datasource.reading.schema_inference import infer_schema
 from mainstem.pipeline.datasource.writers import LogStreamWriter, LogWriter
-from mainstem.pipeline.log_schema import LOG_COLUMNS
+from mainstem.pipeline.log_schema import LOG_COLUMNS, log_struct
 
 
 class MainstemDataSource(DataSource):
@@ -25,7 +26,7 @@ class MainstemDataSource(DataSource):
     def name(cls) -> str:
         return "mainstem"
 
-    def schema(self) -> str:
+    def schema(self) -> StructType | str:
         options = parse_read_options(self.options)
         for name in options.columns:
             if name not in LOG_COLUMNS:
@@ -33,6 +34,8 @@ class MainstemDataSource(DataSource):
         if options.schema_column is not None and options.schema is None:
             raise BadOption("schemaColumn needs the option schema, which names its fields")
         chosen = options.columns or tuple(LOG_COLUMNS)
+        if options.schema is not None and options.schema.lower() == "infer":
+            return _add_inferred(log_struct(chosen), infer_schema(options), options.schema_column)
         columns = [f"`{name}` {LOG_COLUMNS[name]}" for name in chosen]
         if options.schema is not None and options.schema_column is not None:
             columns.append(f"`{options.schema_column}` STRUCT<{options.schema}>")
@@ -58,3 +61,8 @@ class MainstemDataSource(DataSource):
 def _check_append(overwrite: bool) -> None:
     if overwrite:
         raise BadOption('the log is append-only: use mode("append") or outputMode("append")')
+
+
+def _add_inferred(of_log: StructType, inferred: StructType, schema_column: str | None) -> StructType:
+    typed = inferred.fields if schema_column is None else [StructField(schema_column, inferred)]
+    return StructType([*of_log.fields, *typed])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import queue
 import threading
 import zlib
@@ -9,13 +10,52 @@ from collections.abc import Iterator
 from urllib.parse import quote
 
 from mainstem import limits
-from mainstem.errors import MainstemError, RequestRefused
+from mainstem.errors import BadOption, MainstemError, RequestRefused, StageLost
+from mainstem.pipeline.cache_dir import user_cache_dir
 from mainstem.pipeline.datasource.events import submit_events
 from mainstem.pipeline.datasource.options import WriteOptions
-from mainstem.pipeline.datasource.staging_directory import Frame, Manifest, StagingDirectory
+from mainstem.pipeline.datasource.staging_directory import Frame, Manifest, StagedFile, StagingDirectory
 from mainstem.pipeline.http_client import HttpClient, Reply
 
 REFUSALS = frozenset({403, 404, 409})
+
+
+def open_staging(options: WriteOptions, producer: str) -> StagingDirectory:
+    """Open the staging directory. The default has one directory per server, since servers do not share writes."""
+    server = hashlib.sha256(options.server.url.encode()).hexdigest()[:16]
+    return StagingDirectory(options.staging or str(user_cache_dir("staging", server)), producer)
+
+
+def commit_staged(options: WriteOptions, producer: str, staged: list[StagedFile], batch: int) -> None:
+    """Send the files that the tasks of a batch have staged, or what an earlier attempt has begun to send."""
+    staging = open_staging(options, producer)
+    manifest = staging.read_manifest(batch)
+    if manifest is not None and options.producer_id is not None:
+        _check_target(options, manifest)
+        if manifest.done and not is_still_stored(options, manifest):
+            staging.delete_manifest(batch)
+            manifest = None
+    if manifest is None:
+        files = [file for file in staged if file.frames]
+        if not files:
+            staging.clean(batch)
+            return
+        manifest = staging.write_manifest(batch, Manifest(options.target, files))
+    if not manifest.done:
+        try:
+            staging.mark_done(batch, manifest, deliver(options, staging, manifest, producer, batch))
+        except StageLost:
+            now = staging.read_manifest(batch)
+            if now is None or not now.done:  # otherwise another driver has finished the same batch
+                raise
+    staging.clean(batch)
+
+
+def _check_target(options: WriteOptions, manifest: Manifest) -> None:
+    if manifest.target != options.target:
+        raise BadOption(
+            f"producerId {options.producer_id!r} has already written to {manifest.target}: choose another producerId"
+        )
 
 
 def deliver(

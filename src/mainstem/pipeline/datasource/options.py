@@ -4,23 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import msgspec
 
 from mainstem import limits
-from mainstem.errors import BadOption, BadPath
+from mainstem.errors import BadOffset, BadOption, BadPath
+from mainstem.globs import matches
 from mainstem.pipeline.http_client import ServerOptions
+from mainstem.pipeline.jobs.durations import parse_seconds
 from mainstem.pipeline.option_checks import check_globs, check_partitions
 from mainstem.streams.rules.content_types import is_json
+from mainstem.streams.rules.offsets import parse_offset
 from mainstem.streams.rules.paths import PREFIX, check_path, check_prefix
+from mainstem.timestamps import EPOCH, format_time_exactly
 
 SERVER_OPTIONS = ("url", "token", "tokenFile", "retrySeconds", "streamPrefix")
 READ_OPTIONS = (
-    *("streams", "partitions", "kind", "startingId", "endingId", "maxRowsPerTrigger", "maxBytesPerTrigger"),
-    *("schema", "schemaColumn", "columns", "failOnDataLoss", "splits", "pageBytes"),
+    *("streams", "partitions", "kind", "startingId", "startingTimestamp", "startingOffsetsByStream"),
+    *("endingId", "endingTimestamp", "maxRowsPerTrigger", "maxBytesPerTrigger", "minRowsPerTrigger"),
+    *("maxTriggerDelay", "minPartitions", "maxRecordsPerPartition", "schema", "schemaColumn", "inferRows", "mode"),
+    *("columnNameOfCorruptRecord", "columns", "failOnDataLoss", "pageBytes"),
 )
 WRITE_OPTIONS = (
     *("stream", "streamColumn", "contentType", "valueColumn", "partitions", "partitionColumn", "idColumn", "clientId"),
     *("skipRejected", "producerId", "stagingLocation", "chunkBytes"),
 )
+MODES = ("PERMISSIVE", "DROPMALFORMED", "FAILFAST")
+"""What to do with messages that do not fit the schema; the first is the default."""
 SPARK_OPTIONS = ("path", "checkpointLocation", "queryName", "outputMode")
 
 
@@ -53,6 +64,22 @@ class OptionParser:
         if value not in ("true", "false"):
             raise BadOption(f"{name} must be true or false, not {value!r}")
         return value == "true"
+
+    def timestamp(self, name: str) -> str | None:
+        """Return a time as RFC 3339 text. It is given as ISO 8601, or in milliseconds since 1970."""
+        value = self.text(name)
+        if value is None:
+            return None
+        try:
+            if value.isascii() and value.isdigit():
+                return format_time_exactly(int(value) * 1_000)
+            time = datetime.fromisoformat(value)
+        except (ValueError, OverflowError, OSError):
+            raise BadOption(
+                f"{name} must be a time like 2026-01-31T12:00:00Z or milliseconds since 1970, not {value!r}"
+            ) from None
+        time = time if time.tzinfo else time.replace(tzinfo=UTC)
+        return format_time_exactly((time - EPOCH) // timedelta(microseconds=1))
 
     def server(self) -> ServerOptions:
         url = self.text("url")
@@ -91,15 +118,29 @@ class ReadOptions:
     kind: str | None
     starting_id: int | None
     starting_latest: bool
+    starting_time: str | None
+    starting_streams: Mapping[str, int | str]
     ending_id: int | None
+    ending_time: str | None
     rows_max: int | None
     bytes_max: int | None
+    rows_min: int | None
+    delay_s_max: float
+    min_partitions: int | None
+    partition_rows_max: int | None
     schema: str | None
     schema_column: str | None
+    infer_rows: int
+    mode: str
+    corrupt_column: str
     columns: tuple[str, ...]
     fail_on_data_loss: bool
-    splits: int | None
     page_bytes: int
+
+    @property
+    def starts_at_fixed_id(self) -> bool:
+        """Whether the read starts at the same id whenever the options are resolved."""
+        return not (self.starting_latest or self.starting_time or self.starting_streams)
 
 
 def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
@@ -114,25 +155,79 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
     if kind not in (None, "stream", "event"):
         raise BadOption(f"kind must be stream or event, not {kind!r}")
     starting = parser.text("startingId")
-    latest = starting == "latest"
-    starting_id = None if starting in ("latest", "earliest") else parser.number("startingId", 0, limits.INTEGER_MAX)
+    starting_time, ending_time = parser.timestamp("startingTimestamp"), parser.timestamp("endingTimestamp")
+    if starting is not None and starting_time is not None:
+        raise BadOption("give startingId or startingTimestamp, not both")
+    if parser.text("endingId") is not None and ending_time is not None:
+        raise BadOption("give endingId or endingTimestamp, not both")
+    rows_min, rows_max = (parser.number(f"{name}RowsPerTrigger", 1, limits.INTEGER_MAX) for name in ("min", "max"))
+    if rows_min is not None and rows_max is not None and rows_min > rows_max:
+        raise BadOption(f"minRowsPerTrigger is {rows_min}, more than maxRowsPerTrigger, {rows_max}")
+    delay = parser.text("maxTriggerDelay")
+    if delay is not None and rows_min is None:
+        raise BadOption("maxTriggerDelay limits how long minRowsPerTrigger waits: set minRowsPerTrigger, too")
+    delay_s = limits.TRIGGER_DELAY_S if delay is None else parse_seconds(delay)
+    if delay_s is None:
+        raise BadOption(f"maxTriggerDelay must be a number with a unit, like 30s or 15m, not {delay!r}")
+    starting_streams = parse_starting_streams(parser.text("startingOffsetsByStream"))
+    for path in starting_streams:
+        if partitions or kind == "event" or (streams and not any(matches(pattern, path) for pattern in streams)):
+            raise BadOption(f"startingOffsetsByStream has the stream {path!r}, which the other options exclude")
+    mode = (parser.text("mode") or MODES[0]).upper()
+    if mode not in MODES:
+        raise BadOption(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
     return ReadOptions(
         server=parser.server(),
         streams=streams,
         partitions=partitions,
         kind=kind,
-        starting_id=starting_id,
-        starting_latest=latest,
+        starting_id=None if starting in ("latest", "earliest") else parser.number("startingId", 0, limits.INTEGER_MAX),
+        starting_latest=starting == "latest",
+        starting_time=starting_time,
+        starting_streams=starting_streams,
         ending_id=parser.number("endingId", 0, limits.INTEGER_MAX),
-        rows_max=parser.number("maxRowsPerTrigger", 1, limits.INTEGER_MAX),
+        ending_time=ending_time,
+        rows_max=rows_max,
         bytes_max=parser.number("maxBytesPerTrigger", 1, limits.INTEGER_MAX),
+        rows_min=rows_min,
+        delay_s_max=delay_s,
+        min_partitions=parser.number("minPartitions", 1, limits.LOG_CUTS_MAX),
+        partition_rows_max=parser.number("maxRecordsPerPartition", 1, limits.INTEGER_MAX),
         schema=parser.text("schema"),
         schema_column=parser.text("schemaColumn"),
+        infer_rows=parser.number("inferRows", 1, limits.INFER_ROWS_MAX) or limits.INFER_ROWS,
+        mode=mode,
+        corrupt_column=parser.text("columnNameOfCorruptRecord") or "_corrupt_record",
         columns=parser.names("columns"),
         fail_on_data_loss=parser.flag("failOnDataLoss", True),
-        splits=parser.number("splits", 1, limits.SPLITS_MAX),
         page_bytes=parser.number("pageBytes", 1, limits.LOG_PAGE_BYTES_MAX) or limits.LOG_READ_BYTES,
     )
+
+
+def parse_starting_streams(text: str | None) -> dict[str, int | str]:
+    """Return the starts of streams: offsets, `-1`, `now` or committed ids, by path."""
+    if text is None:
+        return {}
+    try:
+        found = msgspec.json.decode(text, type=dict[str, int | str])
+    except msgspec.DecodeError:
+        raise BadOption(
+            'startingOffsetsByStream must be a JSON object of paths with offsets, like {"shop/orders": "now"}'
+        ) from None
+    if len(found) > limits.STARTING_STREAMS_MAX:
+        raise BadOption(
+            f"startingOffsetsByStream has {len(found)} streams; at most {limits.STARTING_STREAMS_MAX} may have a start"
+        )
+    for path, start in found.items():
+        try:
+            check_path(path)
+            if isinstance(start, str):
+                parse_offset(start)
+            elif not 0 <= start <= limits.INTEGER_MAX:
+                raise BadOffset(f"{start} is not a committed id")
+        except (BadPath, BadOffset) as error:
+            raise BadOption(f"startingOffsetsByStream: {path!r}: {error.detail}") from None
+    return found
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
 
 from mainstem import limits
 from mainstem.errors import BadOption, BadPath, BadRow, ValidationFailed
@@ -20,13 +18,22 @@ from mainstem.pipeline.datasource.staging_directory import StagedFileWriter
 from mainstem.streams.rules.paths import check_path
 from mainstem.sync.protocol.partitions import normalise
 
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
 EVENT_ID_NAMESPACE = uuid.UUID("5ad2ea0e-2f70-5e6c-9c1e-6f0d4c1f7b0a")
 """The namespace of generated event ids."""
 
 
 def check_columns(schema: StructType, options: WriteOptions) -> None:
     """Raise `BadOption` on the driver, before any task runs, if the columns do not fit the options."""
-    arrow = to_arrow_schema(schema, timezone="UTC")
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    check_arrow_columns(to_arrow_schema(schema, timezone="UTC"), options)
+
+
+def check_arrow_columns(arrow: pa.Schema, options: WriteOptions) -> None:
+    """Do the same for the columns as Arrow types."""
     encoder = MessageEncoder(arrow.names, arrow.types, options)
     empty = pa.RecordBatch.from_arrays([pa.array([], field.type) for field in arrow], schema=arrow)
     if not encoder.raw:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,11 +10,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from mainstem.errors import BadOption, StageLost
-from mainstem.pipeline.cache_dir import user_cache_dir
-from mainstem.pipeline.datasource.delivery import deliver, is_still_stored
+from mainstem.errors import BadOption
+from mainstem.pipeline.datasource.delivery import commit_staged, open_staging
 from mainstem.pipeline.datasource.options import WriteOptions
-from mainstem.pipeline.datasource.staging_directory import Manifest, StagedFile, StagingDirectory
+from mainstem.pipeline.datasource.staging_directory import StagedFile
 from mainstem.pipeline.datasource.task_writer import check_columns, stage_rows
 
 if TYPE_CHECKING:
@@ -83,12 +81,6 @@ class LogWriter(DataSourceArrowWriter):
         _abort(self.options, messages, 0)
 
 
-def open_staging(options: WriteOptions, producer: str) -> StagingDirectory:
-    """Open the staging directory. The default has one directory per server, since servers do not share writes."""
-    server = hashlib.sha256(options.server.url.encode()).hexdigest()[:16]
-    return StagingDirectory(options.staging or str(user_cache_dir("staging", server)), producer)
-
-
 def _write(
     options: WriteOptions, producer: str, batch: int, partition: int, batches: Iterator[pa.RecordBatch]
 ) -> StagedCommitMessage:
@@ -100,36 +92,8 @@ def _write(
 
 def _commit(options: WriteOptions, messages: CommitMessages, batch: int) -> None:
     staged = sorted((one for one in messages if isinstance(one, StagedCommitMessage)), key=lambda one: one.partition)
-    if not staged:
-        return
-    staging = open_staging(options, staged[0].producer)
-    manifest = staging.read_manifest(batch)
-    if manifest is not None and options.producer_id is not None:
-        _check_target(options, manifest)
-        if manifest.done and not is_still_stored(options, manifest):
-            staging.delete_manifest(batch)
-            manifest = None
-    if manifest is None:
-        files = [one.file for one in staged if one.file.frames]
-        if not files:
-            staging.clean(batch)
-            return
-        manifest = staging.write_manifest(batch, Manifest(options.target, files))
-    if not manifest.done:
-        try:
-            staging.mark_done(batch, manifest, deliver(options, staging, manifest, staged[0].producer, batch))
-        except StageLost:
-            now = staging.read_manifest(batch)
-            if now is None or not now.done:  # otherwise another driver has finished the same batch
-                raise
-    staging.clean(batch)
-
-
-def _check_target(options: WriteOptions, manifest: Manifest) -> None:
-    if manifest.target != options.target:
-        raise BadOption(
-            f"producerId {options.producer_id!r} has already written to {manifest.target}: choose another producerId"
-        )
+    if staged:
+        commit_staged(options, staged[0].producer, [one.file for one in staged], batch)
 
 
 def _abort(options: WriteOptions, messages: CommitMessages, batch: int) -> None:

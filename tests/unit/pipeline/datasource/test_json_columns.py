@@ -29,7 +29,7 @@ WIDE = t.StructType(
 
 
 def parse(messages, schema=WIDE, flags=None):
-    columns = JsonColumns(schema).parse(pa.array(messages, pa.binary()), flags)
+    columns = JsonColumns(schema).parse(pa.array(messages, pa.binary()), flags).columns
     names = schema.fieldNames()
     return [dict(zip(names, row, strict=True)) for row in zip(*(column.to_pylist() for column in columns), strict=True)]
 
@@ -77,12 +77,12 @@ def test_every_type_is_read():
         (b"\xff", {}),
         (b'{"i":1', {}),
         (b"[" * 100_000, {}),
-        (b'{"i":1.0,"s":"x"}', {"i": 1, "s": "x"}),
-        (b'{"i":"7","s":{"k": [1]}}', {"i": 7, "s": '{"k":[1]}'}),
+        (b'{"i":1.0,"s":"x"}', {"s": "x"}),
+        (b'{"i":"7","s":{"k": [1]}}', {"s": '{"k":[1]}'}),
         (b'{"i":3000000000,"s":5}', {"s": "5"}),
         (b'{"t":"soon","s":"x"}', {"s": "x"}),
         (b'{"m":123456.5,"s":"x"}', {"s": "x"}),
-        (b'{"m":"1.005"}', {"m": Decimal("1.00")}),
+        (b'{"m":"1.005"}', {"m": Decimal("1.01")}),
         (b'{"s":null,"f":null}', {}),
         (b'{"i":1,"i":2}', {"i": 2}),
     ],
@@ -98,13 +98,69 @@ def test_messages_that_are_not_json_have_nulls():
 
 def test_as_a_struct_a_message_that_is_not_an_object_is_null():
     schema = t.StructType([t.StructField("i", t.IntegerType())])
-    found = JsonColumns(schema).parse_struct(pa.array([b'{"i":1}', b"5", b"{}"], pa.binary()), None)
+    messages = pa.array([b'{"i":1}', b"5", b"{}"], pa.binary())
+    found, faults = JsonColumns(schema).parse_struct(messages, None)
     assert found.to_pylist() == [{"i": 1}, None, {"i": None}]
+    assert faults == {1: "it is not a JSON object"}
+    found, _ = JsonColumns(schema.add("bad", t.StringType()), "bad").parse_struct(messages, None)
+    assert found.to_pylist() == [{"i": 1, "bad": None}, {"i": None, "bad": "5"}, {"i": None, "bad": None}]
 
 
-def test_a_type_that_json_does_not_have_is_refused():
-    with pytest.raises(BadOption, match="binary"):
-        JsonColumns(t.StructType([t.StructField("b", t.BinaryType())]))
+def test_the_column_of_corrupt_records_has_the_text_and_the_faults_say_why():
+    schema = t.StructType(
+        [
+            t.StructField("i", t.IntegerType()),
+            t.StructField("bad", t.StringType()),
+            t.StructField("m", t.DecimalType(4, 2)),
+            t.StructField("o", t.StructType([t.StructField("x", t.ArrayType(t.IntegerType()))])),
+        ]
+    )
+    messages = [b'{"i":1}', b'{"i":"7","m":1}', b"\xff", b'{"m":12345,"bad":"x"}', b'{"i":2,"o":{"x":[1,"y"]}}', b"{}"]
+    found = JsonColumns(schema, "bad").parse(pa.array(messages, pa.binary()), [True] * 5 + [False])
+    assert found.columns[1].to_pylist() == [
+        None, '{"i":"7","m":1}', "\ufffd", '{"m":12345,"bad":"x"}', '{"i":2,"o":{"x":[1,"y"]}}', "{}",
+    ]  # fmt: skip
+    assert found.columns[0].to_pylist() == [1, None, None, None, 2, None]
+    assert found.columns[3].to_pylist() == [None, None, None, None, {"x": None}, None]
+    assert found.faults == {
+        1: 'i: "7" does not fit int',
+        2: "it is not valid JSON",
+        3: "12345 does not fit decimal(4,2)",
+        4: 'o: x: "y" does not fit int',
+        5: "it is not JSON",
+    }
+    assert found.missing == [2, 5]
+
+
+def test_maps_hold_any_type():
+    inner = t.StructType([t.StructField("x", t.DecimalType(4, 1))])
+    schema = t.StructType([t.StructField("p", t.MapType(t.StringType(), inner))])
+    rows = parse(
+        [b'{"p":{"k":{"x":1},"j":null}}', b'{"p":{"k":5}}', b'{"p":{}}', b'{"p":{"k":{"x":"q"},"l":{}}}'], schema
+    )
+    assert [row["p"] for row in rows] == [[("k", {"x": Decimal("1.0")}), ("j", None)], None, [], None]
+
+
+@pytest.mark.parametrize(
+    ("type_", "name"),
+    [
+        (t.BinaryType(), "binary"),
+        (t.VariantType(), "variant"),
+        (t.DayTimeIntervalType(), "interval"),
+        (t.MapType(t.IntegerType(), t.StringType()), "map<int"),
+        (t.ArrayType(t.VariantType()), "variant"),
+    ],
+)
+def test_a_type_that_json_does_not_have_is_refused(type_, name):
+    with pytest.raises(BadOption, match=f"b has the type .*{name}.* which cannot be read from JSON"):
+        JsonColumns(t.StructType([t.StructField("b", type_)]))
+
+
+def test_a_field_that_must_not_be_null_is_refused():
+    with pytest.raises(BadOption, match="b is NOT NULL"):
+        JsonColumns(t.StructType([t.StructField("b", t.StringType(), nullable=False)]))
+    with pytest.raises(BadOption, match="must be a STRING"):
+        JsonColumns(t.StructType([t.StructField("b", t.IntegerType())]), "b")
 
 
 JSONS = st.recursive(

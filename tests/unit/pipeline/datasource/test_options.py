@@ -22,6 +22,22 @@ URL = {"url": "http://localhost:4437/"}
         (URL | {"streams": "a", "path": "b"}, "give only one of them"),
         (URL | {"token": "a", "tokenFile": "b"}, "not both"),
         (URL | {"retrySeconds": "9999999"}, "retrySeconds"),
+        (URL | {"startingId": "5", "startingTimestamp": "2026-01-01"}, "startingId or startingTimestamp, not both"),
+        (URL | {"endingId": "5", "endingTimestamp": "2026-01-01"}, "endingId or endingTimestamp, not both"),
+        (URL | {"startingTimestamp": "yesterday"}, "startingTimestamp must be a time like"),
+        (URL | {"endingTimestamp": "9" * 30}, "endingTimestamp must be a time like"),
+        (URL | {"minRowsPerTrigger": "9", "maxRowsPerTrigger": "5"}, "minRowsPerTrigger is 9, more than"),
+        (URL | {"maxTriggerDelay": "5m"}, "set minRowsPerTrigger, too"),
+        (URL | {"minRowsPerTrigger": "9", "maxTriggerDelay": "soon"}, "maxTriggerDelay must be a number with a unit"),
+        (URL | {"minPartitions": "10001"}, "minPartitions must be"),
+        (URL | {"mode": "LENIENT"}, "mode must be one of PERMISSIVE"),
+        (URL | {"splits": "3"}, "unknown option 'splits'.*minPartitions"),
+        (URL | {"inferRows": "100001"}, "inferRows must be"),
+        (URL | {"startingOffsetsByStream": "[]"}, "must be a JSON object of paths"),
+        (URL | {"startingOffsetsByStream": '{"a": "x"}'}, "'a': 'x' is not an offset"),
+        (URL | {"startingOffsetsByStream": '{"a": -5}'}, "-5 is not a committed id"),
+        (URL | {"startingOffsetsByStream": '{"../a": "now"}'}, "segment"),
+        (URL | {"startingOffsetsByStream": '{"a": "now"}', "kind": "event"}, "the other options exclude"),
     ],
 )
 def test_an_invalid_option_for_reading_is_reported(given, said):
@@ -61,3 +77,15 @@ def test_streams_may_be_served_under_another_prefix():
     assert parse_read_options(URL | {"streamPrefix": "/v1/streams"}).server.stream_url("a") == "/v1/streams/a"
     with pytest.raises(BadOption, match="streamPrefix"):
         parse_read_options(URL | {"streamPrefix": "v1"})
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("2026-01-02", "2026-01-02T00:00:00.000000Z"),
+        ("2026-01-02T03:04:05.5+02:00", "2026-01-02T01:04:05.500000Z"),
+        ("1700000000123", "2023-11-14T22:13:20.123000Z"),
+    ],
+)
+def test_a_time_is_iso_8601_or_milliseconds(text, found):
+    assert parse_read_options(URL | {"startingTimestamp": text}).starting_time == found

@@ -1,0 +1,1 @@
+"""What the readers of the format decide: where to start, how much to read at once, how to divide it, which schema."""
