@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pyspark
 import pytest
 
@@ -23,7 +24,12 @@ def test_the_declarative_pipeline_runs_again_and_again(start_server, open_log, t
     """Each run processes what is new, and appends each large order once."""
     log = open_log(start_server().url)
     program = ROOT / "examples" / "declarative_pipeline" / "run.py"
-    for total in (50, 60):
+    changes = [
+        [{"customer": "a", "name": "Ada"}, {"customer": "b", "name": "Bo"}, {"customer": "a", "name": "Ada L."}],
+        [{"customer": "b", "deleted": True}, {"customer": "c", "name": "Cy"}],
+    ]
+    for total, changed in zip((50, 60), changes, strict=True):
+        log.append("shop/customers", changed)
         log.append(
             "shop/orders", [{"item": "tea", "cents": 600 + number} for number in range(total - 50, total + 50)][:100]
         )
@@ -38,6 +44,8 @@ def test_the_declarative_pipeline_runs_again_and_again(start_server, open_log, t
         assert done.returncode == 0, done.stdout[-3_000:] + done.stderr[-1_000:]
     found = [row["cents"] for row in log.read("shop/large-orders")]
     assert sorted(found) == sorted([*range(650, 700), *range(650, 710)])
+    customers = pq.read_table(tmp_path / "work" / "warehouse" / "customers").to_pylist()
+    assert sorted((one["customer"], one["name"]) for one in customers) == [("a", "Ada L."), ("c", "Cy")]
 
 
 CONNECT = """

@@ -156,3 +156,22 @@ def test_a_class_archive_belongs_to_one_java_and_one_spark(tmp_path, monkeypatch
         file.touch()
     remove_stale(first)
     assert sorted(file.name for file in first.parent.iterdir()) == [f"{first.stem}.base.jsa", first.name]
+
+
+QUIET = """
+import sys
+from mainstem.pipeline import session
+spark = session("quiet", "local[1]", work=sys.argv[1], verbose=sys.argv[2] == "verbose")
+spark.range(2).mapInArrow(lambda batches: batches, "id LONG").show()
+"""
+
+
+@pytest.mark.slow
+def test_a_session_prints_nothing_before_its_first_result(prepared_classes, tmp_path):
+    for how, expected in (("quiet", False), ("verbose", True)):
+        done = subprocess.run(
+            [sys.executable, "-c", QUIET, tmp_path / how, how], capture_output=True, text=True, check=True, timeout=200
+        )
+        assert done.stdout.splitlines()[3:5] == ["|  0|", "|  1|"]
+        assert ("WARN" in done.stderr) is expected
+        assert expected or done.stderr == ""

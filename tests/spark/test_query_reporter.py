@@ -1,12 +1,13 @@
 """Streaming queries of a real Spark report their batches."""
 
 import logging
+import re
 
 import pytest
 from pyspark.errors import StreamingQueryException
 
 from mainstem.errors import BadOption
-from mainstem.pipeline import report_queries
+from mainstem.pipeline import report_queries, show_progress
 from tests.support.issuers import write_secret
 from tests.support.waits import eventually
 
@@ -67,6 +68,23 @@ def test_the_lag_is_what_a_bounded_batch_has_left(spark, log, reports, tmp_path,
     reports.close()
     first = history(log)[0]
     assert (first["rows"], first["position"], first["lag"]) == (10, head - 2, 2)
+    assert first["details"]["seconds_behind"] > 0
+
+
+def test_progress_is_shown_in_a_line_per_batch(spark, log, tmp_path):
+    log.append("in", list(range(30)), at_once=10)
+    head = log.head_id()
+    lines: list[str] = []
+    printer = show_progress(spark, lines.append)
+    query = follow(spark, log, tmp_path, "bounded", maxRowsPerTrigger="20").trigger(availableNow=True).start()
+    query.awaitTermination()
+    eventually(lambda: len(lines) >= 2)
+    printer.close()
+    printer.close()
+    assert re.fullmatch(
+        rf"bounded, batch 0: 20 rows, \d+ rows/s, at id {head - 1}, 1 ids and \d+\.\d s behind", lines[0]
+    )
+    assert re.fullmatch(rf"bounded, batch 1: 10 rows, \d+ rows/s, at id {head}, up to date", lines[1])
 
 
 def test_a_query_over_the_whole_log_does_not_report_its_own_reports_for_ever(spark, log, reports, tmp_path):

@@ -6,9 +6,10 @@ from mainstem.pipeline.spark.session import session
 
 if TYPE_CHECKING:
     from mainstem.pipeline.lake.archive_table import read_archive
+    from mainstem.pipeline.spark.progress_printer import show_progress
     from mainstem.pipeline.spark.query_reporter import report_queries
 
-__all__ = ["read_archive", "report_queries", "session"]
+__all__ = ["read_archive", "report_queries", "session", "show_progress"]
 
 
 def __getattr__(name: str) -> Any:
@@ -21,4 +22,8 @@ def __getattr__(name: str) -> Any:
         from mainstem.pipeline.spark.query_reporter import report_queries
 
         return report_queries
+    if name == "show_progress":
+        from mainstem.pipeline.spark.progress_printer import show_progress
+
+        return show_progress
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

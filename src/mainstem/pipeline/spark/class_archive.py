@@ -16,7 +16,8 @@ QUIET = "-Xlog:disable"
 def class_archive_path(java_home: Path, jars: Path) -> Path:
     """Return the path of the archive for this Java and these jars, whether it exists or not. Java refuses any other."""
     release = java_home / "release"
-    key = (java_home, release.read_text("utf-8") if release.is_file() else "", jars, jars.stat().st_mtime_ns)
+    version = release.read_text("utf-8") if release.is_file() else ""
+    key = (java_home, version, jars, jars.stat().st_mtime_ns, "without incubator modules")
     name = hashlib.sha256("|".join(map(str, key)).encode()).hexdigest()[:16]
     return user_cache_dir("java", "classes") / f"{name}.jsa"
 

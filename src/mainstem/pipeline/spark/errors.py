@@ -6,10 +6,14 @@ from typing import Any
 import msgspec
 
 from mainstem import limits
-from mainstem.errors import CODE_NOTE, BadOption, BadRow, JobFailed, MainstemError, error_class
+from mainstem.errors import CODE_NOTE, BadOption, BadRow, JobFailed, MainstemError, MissingSpark, error_class
 from mainstem.pipeline.spark.session import NICENESS_VARIABLE
 
 STARVED = "Python worker failed to connect back"
+OUT_OF_MEMORY = ("java.lang.OutOfMemoryError", "Java heap space")
+NO_HADOOP_AWS = ("org.apache.hadoop.fs.s3a.S3AFileSystem not found", 'No FileSystem for scheme "s3a"')
+MISSING_MODULE = "No module named 'mainstem"
+JAVA_ENDED = ("Error while sending or receiving", "does not exist in the JVM")
 STOPPED = "Spark stopped the job: "
 TRACEBACK = "Traceback (most recent call last):\n"
 CONDITION = re.compile(r"\[([A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
@@ -31,6 +35,17 @@ def explain(error: Exception) -> MainstemError:
             "Spark could not start Python within 10 s because other programs use the whole machine. Run the job again "
             f"when the machine is less busy, or set {NICENESS_VARIABLE}=0, which gives Spark a normal priority"
         )
+    if any(sign in text for sign in OUT_OF_MEMORY):
+        return JobFailed(
+            "Java has not enough memory: give it more with PYSPARK_SUBMIT_ARGS='--driver-memory 4g pyspark-shell', and "
+            "on a cluster with --executor-memory"
+        )
+    if MISSING_MODULE in text:
+        return MissingSpark("the Python of Spark's workers, or of the Spark Connect server, has no module mainstem")
+    if any(sign in text for sign in NO_HADOOP_AWS):
+        return BadOption("Spark cannot open s3a:// without the package hadoop-aws: write s3://, or add the package")
+    if any(sign in text for sign in JAVA_ENDED) or type(error).__name__ == "Py4JNetworkError":
+        return JobFailed("Java has ended in the middle of the job, perhaps for lack of memory")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if isinstance(error, OSError):  # delta-rs prints one cause per line
         return JobFailed(" ".join(lines)[: limits.JOB_REASON_CHARS_MAX] or type(error).__name__)

