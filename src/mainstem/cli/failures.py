@@ -121,7 +121,7 @@ def explain(error: BaseException) -> Failure:
     return Failure(f"this is a bug in mainstem ({said}): please report it with the output of --verbose", ExitCode.BUG)
 
 
-OF_SPARK = frozenset(["deltalake", "numpy", "pandas", "pyarrow", "pyspark"])
+OF_SPARK = frozenset(["cronsim", "deltalake", "numpy", "pandas", "pyarrow", "pyspark"])
 """Packages that only the extra `spark` installs."""
 
 CODES: dict[type[errors.MainstemError], ExitCode] = {
@@ -132,8 +132,11 @@ CODES: dict[type[errors.MainstemError], ExitCode] = {
     errors.StoreUnusable: ExitCode.LOCAL,
     errors.StoreTooNew: ExitCode.LOCAL,
     errors.BackupTargetFull: ExitCode.LOCAL,
+    errors.PipelineLocked: ExitCode.LOCAL,
     errors.MissingJava: ExitCode.LOCAL,
     errors.MissingSpark: ExitCode.LOCAL,
+    errors.VersionMismatch: ExitCode.LOCAL,
+    errors.LocationNotWritable: ExitCode.LOCAL,
     errors.ServerUnreachable: ExitCode.UNREACHABLE,
 }
 

@@ -1,5 +1,6 @@
 """A sync connection for blocking code, which sends a message and waits for the reply."""
 
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
@@ -25,7 +26,7 @@ class SyncConnection:
         compression: str | None = "deflate",
     ) -> None:
         self._timeout_s = timeout_s
-        self._socket = connect(
+        opened = connect(
             url,
             open_timeout=timeout_s,
             max_size=message_bytes_max,
@@ -33,6 +34,8 @@ class SyncConnection:
             compression=compression,
             additional_headers=add_trace_context({}),
         )
+        self._until_closed = ExitStack()
+        self._socket = self._until_closed.enter_context(opened)
 
     def __enter__(self) -> Self:
         return self
@@ -43,7 +46,7 @@ class SyncConnection:
         self.close()
 
     def close(self) -> None:
-        self._socket.close()
+        self._until_closed.close()
 
     def send(self, message: bytes) -> None:
         self._socket.send(message, text=True)

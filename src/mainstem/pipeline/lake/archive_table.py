@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from mainstem.errors import BadOption
 from mainstem.pipeline.http_client import HttpClient, ServerOptions
-from mainstem.pipeline.lake.delta import LogTable, read_files
+from mainstem.pipeline.lake.delta import LogTable, list_files, read_files
 from mainstem.pipeline.lake.log_identity import check_same_log
 from mainstem.pipeline.log_reader import check_history, read_head
 from mainstem.pipeline.log_schema import LOG_COLUMNS
@@ -53,28 +54,43 @@ def read_archive(
     token: str | None = None,
     token_file: str | None = None,
     version: int | None = None,
+    as_of: int | None = None,
     accept_loss: bool = False,
 ) -> DataFrame:
     """Return the archive and the rows that are only in the log so far: every row once, up to one committed id.
 
     That id is the head of the log at the time of this call, however often the rows are read later. Without a `url`, the
-    result ends with the archive. `version` reads an older version of the archive. If the log was pruned beyond the
-    archive, this raises `HistoryLost`, unless `accept_loss` allows the gap.
+    result ends with the archive. `as_of` ends it with a committed id instead, so that it is the same whenever it is
+    read; the archive, or with a `url` the log, must have reached that id. `version` reads an older version of the
+    archive. If the log was pruned beyond the archive, this raises `HistoryLost`, unless `accept_loss` allows the gap.
     """
     archive = open_archive(table)
     found = archive.load(version)
     reached = archive.reached_id(found)
-    rows = read_files(spark, archive.location, found.file_uris(), ARCHIVE_DDL).select(*ARCHIVE_SCHEMA.names)
+    files = list_files(found, as_of)
+    rows = read_files(spark, archive.location, files, ARCHIVE_DDL).select(*ARCHIVE_SCHEMA.names)
+    if as_of is not None:
+        rows = rows.where(rows.committed_id <= as_of)
+    if as_of is not None and as_of <= reached:
+        return rows
     if url is None:
+        _check_reached(table, "the archive", reached, as_of)
         return rows
     server = ServerOptions(url.rstrip("/"), None if token_file else token, token_file)
     with HttpClient(server) as client:
         head = read_head(client)
-    check_same_log(archive, server, head.head)
+    check_same_log(archive, server, head)
+    _check_reached(table, f"the log of {url}", head.head, as_of)
     if not accept_loss:
         check_history(head, 0, reached)
+    until = head.head if as_of is None else as_of
     whole = "false" if accept_loss else "true"
     given = {"url": server.url, "token": server.token, "tokenFile": token_file, "failOnDataLoss": whole}
     options = {name: value for name, value in given.items() if value is not None}
-    live = spark.read.format("mainstem").options(startingId=reached + 1, endingId=head.head, **options).load()
+    live = spark.read.format("mainstem").options(startingId=reached + 1, endingId=until, **options).load()
     return rows.unionByName(live.selectExpr("*", "CAST(committed_at AS DATE) AS date"))
+
+
+def _check_reached(table: str, source: str, reached: int, as_of: int | None) -> None:
+    if as_of is not None and as_of > reached:
+        raise BadOption(f"{source} only reaches committed id {reached}: {table} cannot be read as of {as_of}")

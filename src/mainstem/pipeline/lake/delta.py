@@ -18,10 +18,12 @@ import msgspec
 import pyarrow as pa
 
 from mainstem import limits
-from mainstem.errors import BadOption, JobFailed, MissingSpark
+from mainstem.errors import BadOption, JobFailed, MissingSpark, StorageFailed
 from mainstem.pipeline.durable_files import fsync
-from mainstem.pipeline.filesystems import check_scheme, open_location
+from mainstem.pipeline.filesystems import check_scheme, delta_options, needs_python_readers, open_location
 from mainstem.pipeline.lake.files import WrittenFile
+from mainstem.pipeline.log_reader import Position
+from mainstem.pipeline.storage_errors import describe_storage_error, is_storage_error
 from mainstem.timestamps import format_time_exactly
 
 if TYPE_CHECKING:
@@ -58,7 +60,7 @@ class LogTable:
     def exists(self) -> bool:
         deltalake = _import_deltalake()
         with _explained("read", self.location):
-            return bool(deltalake.DeltaTable.is_deltatable(self.location))
+            return bool(deltalake.DeltaTable.is_deltatable(self.location, delta_options(self.location)))
 
     def create(self) -> DeltaTable:
         """Return the table, and create it first if there is none. Raise `BadOption` if it is another program's."""
@@ -68,7 +70,11 @@ class LogTable:
                 os.makedirs(self.location, exist_ok=True)  # its errors name the path; those of delta-rs may not
             with _explained("create", self.location):
                 deltalake.DeltaTable.create(
-                    self.location, self.schema, mode="ignore", partition_by=list(self.partition_by) or None
+                    self.location,
+                    self.schema,
+                    mode="ignore",
+                    partition_by=list(self.partition_by) or None,
+                    storage_options=delta_options(self.location),
                 )
         table = self.load()
         found, wanted = [field.name for field in table.schema().fields], self.schema.names
@@ -86,8 +92,8 @@ class LogTable:
             return 0
         return (table or self.load()).transaction_version(self.app) or 0
 
-    def commit(self, files: list[WrittenFile], after: int, until: int) -> None:
-        """Add the rows of `after` < committed_id <= `until` in one commit. Raise if another job has added them."""
+    def commit(self, files: list[WrittenFile], after: int, end: Position) -> None:
+        """Add the rows of `after` < committed_id <= `end` in one commit. Raise if another job has added them."""
         from deltalake import CommitProperties, Transaction
         from deltalake.exceptions import CommitFailedError
 
@@ -97,22 +103,50 @@ class LogTable:
             raise JobFailed(
                 f"another job has extended {self.location} to committed id {found} meanwhile: run one job at a time"
             )
-        properties = CommitProperties(
-            app_transactions=[Transaction(self.app, until)],
-            custom_metadata={"mainstem.after": after, "mainstem.until": until},
-        )
+        until = end.committed_id
+        transactions = [Transaction(self.app, until)]
+        metadata: dict[str, Any] = {"mainstem.after": after, "mainstem.until": until}
+        if end.log is not None:
+            transactions += [Transaction(self._app_of(end), until), Transaction(f"{self.app}-identified", until)]
+            metadata |= {"mainstem.log": end.log, "mainstem.epoch": end.epoch}
+        properties = CommitProperties(app_transactions=transactions, custom_metadata=metadata)
         try:
-            table.create_write_transaction(
-                [_make_add_action(file, self.schema) for file in files],
-                "append",
-                table.schema(),
-                partition_by=list(self.partition_by) or None,
-                commit_properties=properties,
-            )
-        except CommitFailedError:
+            with _explained("extend", self.location):
+                table.create_write_transaction(
+                    [_make_add_action(file, self.schema) for file in files],
+                    "append",
+                    table.schema(),
+                    partition_by=list(self.partition_by) or None,
+                    commit_properties=properties,
+                )
+        except CommitFailedError as error:
+            if is_storage_error(error):
+                raise _storage_failed("extend", self.location, error) from None
             # Of two jobs that began at the same id, only one may add its files.
             raise JobFailed(f"another job is writing into {self.location}: run one job at a time") from None
         self._sync_log()
+
+    def _app_of(self, position: Position) -> str:
+        """Return the name of the transactions that end in the epoch of a position."""
+        return f"{self.app}/{position.log}/{position.epoch}"
+
+    def holds_identity(self) -> bool:
+        """Whether the table knows the log of its newest rows. An older version did not record it."""
+        table = self.load()
+        return bool(table.transaction_version(f"{self.app}-identified") == self.reached_id(table))
+
+    def ends_at(self, position: Position) -> bool:
+        """Whether the newest rows of the table were copied up to this position."""
+        return bool(self.load().transaction_version(self._app_of(position)) == position.committed_id)
+
+    def find_position(self) -> Position | None:
+        """Return where the table ends, if that is in the recent part of its history."""
+        table = self.load()
+        reached = self.reached_id(table)
+        for commit in table.history(limits.TABLE_HISTORY_MAX):
+            if commit.get("mainstem.until") == reached and "mainstem.log" in commit:
+                return Position(reached, commit["mainstem.log"], commit.get("mainstem.epoch"))
+        return None
 
     def read_last_commit(self) -> LastCommit | None:
         """Return where the newest rows of the table are, from the statistics of its files."""
@@ -137,11 +171,12 @@ class LogTable:
         gone = 0
         for target in (limits.COMPACT_LARGE_BYTES, limits.COMPACT_SMALL_BYTES):
             for partition in self._find_crowded_partitions(target):
-                done = self.load().optimize.compact(
-                    partition_filters=[(name, "=", value) for name, value in partition] or None,
-                    target_size=target,
-                    max_concurrent_tasks=limits.COMPACT_TASKS_MAX,
-                )
+                with _explained("compact", self.location):
+                    done = self.load().optimize.compact(
+                        partition_filters=[(name, "=", value) for name, value in partition] or None,
+                        target_size=target,
+                        max_concurrent_tasks=limits.COMPACT_TASKS_MAX,
+                    )
                 gone += int(done["numFilesRemoved"])
         if gone:
             self._sync_log()
@@ -159,7 +194,8 @@ class LogTable:
 
     def vacuum(self, hours: int) -> int:
         """Delete files that the table has not used for this many hours, including those that killed jobs left."""
-        gone = self.load().vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
+        with _explained("vacuum", self.location):
+            gone = self.load().vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
         return len(gone)
 
     def _sync_log(self) -> None:
@@ -177,29 +213,35 @@ TIME_STATS = ("min.committed_at", "max.committed_at")
 
 def load_table(location: str, version: int | None = None) -> DeltaTable:
     deltalake = _import_deltalake()
+    where = absolute_location(location)
     try:
-        table: DeltaTable = deltalake.DeltaTable(absolute_location(location), version=version)
+        with _explained("read", location):
+            table: DeltaTable = deltalake.DeltaTable(where, version=version, storage_options=delta_options(where))
     except deltalake.exceptions.TableNotFoundError:
         raise BadOption(f"there is no Delta table at {location}") from None
-    except deltalake.exceptions.DeltaError as error:
-        raise BadOption(f"cannot read the Delta table at {location}: {last_cause(error)}") from None
     return table
 
 
 @contextmanager
 def _explained(verb: str, location: str) -> Iterator[None]:
-    """Turn the errors of delta-rs into a `BadOption` that names the table."""
-    deltalake = _import_deltalake()
+    """Turn the errors of delta-rs into a `BadOption` or `StorageFailed` that names the table."""
+    exceptions = _import_deltalake().exceptions
     try:
         yield
-    except deltalake.exceptions.DeltaError as error:
+    except (exceptions.TableNotFoundError, exceptions.CommitFailedError):
+        raise
+    except exceptions.DeltaError as error:
+        if is_storage_error(error):
+            raise _storage_failed(verb, location, error) from None
         raise BadOption(f"cannot {verb} the Delta table at {location}: {last_cause(error)}") from None
     except OSError as error:
         if error.errno is not None:
             raise
-        raise BadOption(
-            f"cannot {verb} the Delta table at {location}, check the address and your credentials: {last_cause(error)}"
-        ) from None
+        raise _storage_failed(verb, location, error) from None
+
+
+def _storage_failed(verb: str, location: str, error: Exception) -> StorageFailed:
+    return StorageFailed(f"cannot {verb} the Delta table at {location}: {describe_storage_error(error)}")
 
 
 def absolute_location(location: str) -> str:
@@ -210,10 +252,26 @@ def absolute_location(location: str) -> str:
     return location
 
 
+def list_files(table: DeltaTable, until: int | None = None) -> list[str]:
+    """Return the files of a table that may hold a committed id up to `until`, according to their statistics."""
+    files = table.file_uris()
+    if until is None or not files:
+        return files
+    known = pa.table(table.get_add_actions(flatten=True))
+    if "min.committed_id" not in known.column_names:
+        return files
+    first = {os.path.basename(row["path"]): row["min.committed_id"] for row in known.to_pylist()}
+    return [file for file in files if (first[os.path.basename(file)] or 0) <= until]
+
+
 def read_files(spark: SparkSession, root: str, files: list[str], ddl: str | None) -> DataFrame:
     """Return the rows of a table's Parquet files, including the columns that are encoded in their paths."""
     if not files:
         return spark.createDataFrame([], ddl or "value STRING")
+    if needs_python_readers(root):
+        from mainstem.pipeline.lake.object_files import read_parquet_objects
+
+        return read_parquet_objects(spark, root, files, ddl)
     reader = spark.read.option("basePath", root)
     return (reader.schema(ddl) if ddl else reader).parquet(*files)
 

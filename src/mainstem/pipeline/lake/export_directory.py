@@ -7,8 +7,11 @@ journal and deletes all other temporary files.
 
 from __future__ import annotations
 
+import functools
 import posixpath
+from collections.abc import Callable
 from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
 
 import msgspec
 from pyarrow import fs
@@ -18,10 +21,16 @@ from mainstem.pipeline.durable_files import fsync, replace_file
 from mainstem.pipeline.filesystems import open_location
 from mainstem.pipeline.lake.delta import LastCommit
 from mainstem.pipeline.lake.files import WrittenFile
+from mainstem.pipeline.log_reader import Position
+from mainstem.pipeline.storage_errors import explain_storage
 
 JOURNAL = "_export.json"
 SUCCESS = "_SUCCESS"
 TEMPORARY = "_temporary"
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Method = Callable[Concatenate["ExportDirectory", P], T]
 
 
 class Journal(msgspec.Struct, frozen=True):
@@ -35,6 +44,27 @@ class Journal(msgspec.Struct, frozen=True):
     rows: int = 0
     moves: dict[str, str] = {}
     last_commit: LastCommit | None = msgspec.field(default=None, name="place")
+    log: str | None = None
+    """The id of the log; None in the journal of an older version."""
+    epoch: str | None = None
+
+    @property
+    def position(self) -> Position:
+        return Position(self.until, self.log, self.epoch)
+
+
+def _explained(verb: str) -> Callable[[Method[P, T]], Method[P, T]]:
+    """Decorate a method so that it raises `StorageFailed` for errors of the disk or object store."""
+
+    def decorate(method: Method[P, T]) -> Method[P, T]:
+        @functools.wraps(method)
+        def wrapped(self: ExportDirectory, /, *args: P.args, **kwargs: P.kwargs) -> T:
+            with explain_storage(self.location, verb):
+                return method(self, *args, **kwargs)
+
+        return wrapped
+
+    return decorate
 
 
 class ExportDirectory:
@@ -46,6 +76,7 @@ class ExportDirectory:
         self._extension = extension
         self.location = location if "://" in location else self._root
 
+    @_explained("read")
     def open(self, request: str) -> Journal | None:
         """Return the journal of this export, or None for a new one. Raise if the directory holds something else."""
         found = self._list("")
@@ -60,6 +91,7 @@ class ExportDirectory:
             )
         return journal
 
+    @_explained("write")
     def recover(self, journal: Journal) -> Journal:
         """Finish the moves of a killed round, and delete its other temporary files."""
         journal = self._move(journal)
@@ -67,19 +99,25 @@ class ExportDirectory:
             self._fs.delete_dir(self._path(TEMPORARY))
         return journal
 
+    @_explained("write")
     def mark_incomplete(self) -> None:
         """Mark the export as incomplete until `finish`."""
         if self._fs.get_file_info(self._path(SUCCESS)).type != fs.FileType.NotFound:
             self._fs.delete_file(self._path(SUCCESS))
 
-    def add(self, files: list[WrittenFile], journal: Journal, until: int) -> Journal:
+    @_explained("write")
+    def add(self, files: list[WrittenFile], journal: Journal, end: Position) -> Journal:
         """Make the files of a batch part of the export."""
         moves = {file.path: f"{file.first:016d}-{file.last:016d}.{self._extension}" for file in files}
         rows = journal.rows + sum(file.rows for file in files)
         last = max(files, key=lambda file: file.last, default=None)
         last_commit = LastCommit(last.last, last.since_us, last.until_us) if last else journal.last_commit
-        return self._move(Journal(journal.request, until, journal.pruned, rows, moves, last_commit), write=True)
+        extended = Journal(
+            journal.request, end.committed_id, journal.pruned, rows, moves, last_commit, end.log, end.epoch
+        )
+        return self._move(extended, write=True)
 
+    @_explained("write")
     def finish(self, journal: Journal) -> None:
         self.recover(journal)
         self._write(SUCCESS, b"")
@@ -101,6 +139,7 @@ class ExportDirectory:
         with self._fs.open_input_stream(path) as file:
             return msgspec.json.decode(file.read(), type=Journal)
 
+    @_explained("write")
     def start(self, journal: Journal) -> Journal:
         """Write the first journal, before any rows."""
         self._write(JOURNAL, msgspec.json.encode(journal))

@@ -14,8 +14,9 @@ from pyarrow import fs
 
 from mainstem import limits
 from mainstem.errors import BadOption
-from mainstem.pipeline.filesystems import open_location
+from mainstem.pipeline.filesystems import needs_python_readers, open_location
 from mainstem.pipeline.lake.delta import load_table
+from mainstem.pipeline.lake.object_files import infer_object_schema, read_parquet_objects, read_text_objects
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -96,7 +97,11 @@ def _list_plain(source: ImportSource) -> list[SourceFile]:
         found = system.get_file_info(sorted(glob.glob(root, recursive=True)))
     if not found:
         raise BadOption(f"there are no files at {source.location}")
-    files = [SourceFile(file.path, file.size, file.mtime_ns) for file in found if file.is_file and file.size]
+    scheme, separator, _ = source.location.partition("://")
+    prefix = f"{scheme}://" if separator and scheme != "file" else ""
+    files = [
+        SourceFile(f"{prefix}{file.path}", file.size, file.mtime_ns) for file in found if file.is_file and file.size
+    ]
     return sorted(files, key=lambda file: file.path)
 
 
@@ -166,6 +171,8 @@ def infer_schema(spark: SparkSession, source: ImportSource, files: list[SourceFi
 
         columns = load_table(source.location, source.version).schema().to_arrow()
         return str(from_arrow_schema(pa.schema(columns)).json())
+    if needs_python_readers(source.location):
+        return _infer_object_schema(source, files[0])
     if source.format == "csv":
         reader = spark.read.options(**CSV_OPTIONS, header=source.header, inferSchema=source.infer)
         found = (reader.schema(source.schema) if source.schema else reader).csv(
@@ -178,14 +185,32 @@ def infer_schema(spark: SparkSession, source: ImportSource, files: list[SourceFi
     return found.schema.json()
 
 
+def _infer_object_schema(source: ImportSource, file: SourceFile) -> str:
+    if source.format == "csv":
+        raise BadOption(
+            f"cannot import CSV from {source.location}: copy the files to a disk that all machines share, or write "
+            "s3a:// if Spark has the package hadoop-aws"
+        )
+    if source.schema is not None:
+        from pyspark.sql.types import StructType
+
+        return str(StructType.fromDDL(source.schema).json())
+    read_parquet_schema(*open_location(file.path))
+    return str(infer_object_schema(_base(source), file.path).json())
+
+
 def read_file(spark: SparkSession, source: ImportSource, schema: str | None, file: SourceFile) -> DataFrame:
     from pyspark.sql.types import StructType
 
     path = escape_glob(file.path)
+    on_objects = needs_python_readers(source.location)
     if source.format == "ndjson":
-        return spark.read.text(path).where("trim(value) != ''")
+        lines = read_text_objects(spark, [file.path]) if on_objects else spark.read.text(path)
+        return lines.where("trim(value) != ''")
     assert schema is not None
     struct = StructType.fromJson(msgspec.json.decode(schema))
+    if on_objects:
+        return read_parquet_objects(spark, _base(source), [file.path], struct)
     if source.format == "csv":
         return spark.read.schema(struct).options(**CSV_OPTIONS, header=source.header).csv(path)
     return spark.read.schema(struct).option("basePath", _base(source)).parquet(path)
@@ -195,7 +220,8 @@ def _base(source: ImportSource) -> str:
     """Return the directory below which directory names are columns (`date=2026-01-31`)."""
     system, root = open_location(source.location)
     if "://" in source.location:
-        return source.location
+        is_file = system.get_file_info(root).type == fs.FileType.File
+        return posixpath.dirname(source.location) if is_file else source.location
     return root if system.get_file_info(root).type == fs.FileType.Directory else posixpath.dirname(root)
 
 

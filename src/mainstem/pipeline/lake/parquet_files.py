@@ -13,6 +13,7 @@ from mainstem import limits
 from mainstem.pipeline.durable_files import fsync
 from mainstem.pipeline.filesystems import open_location
 from mainstem.pipeline.lake.files import FileStats, WrittenFile
+from mainstem.pipeline.storage_errors import explain_storage
 
 DICTIONARY_COLUMNS = ("stream", "producer_id", "client_id", "content_type", "partitions.list.element")
 """Columns with few distinct values. For the others, a dictionary only costs time."""
@@ -28,22 +29,24 @@ class ParquetFileWriter:
     """Writes one Parquet file, a row group at a time."""
 
     def __init__(self, location: str, folder: str, schema: pa.Schema, partition: dict[str, str] | None = None) -> None:
+        self._location = location
         self._fs, root = open_location(location)
         self.path = posixpath.join(folder, f"part-{uuid.uuid4()}.zstd.parquet")
         self._full_path = posixpath.join(root, self.path)
-        self._fs.create_dir(posixpath.dirname(self._full_path), recursive=True)
         self._partition = partition or {}
         names = set(schema.names)
         encodings = {name: encoding for name, encoding in ENCODINGS.items() if name in names}
-        self._writer = pq.ParquetWriter(
-            self._full_path,
-            schema,
-            filesystem=self._fs,
-            compression="zstd",
-            compression_level=1,
-            use_dictionary=[name for name in DICTIONARY_COLUMNS if name.partition(".")[0] in names],
-            column_encoding=encodings,
-        )
+        with explain_storage(location):
+            self._fs.create_dir(posixpath.dirname(self._full_path), recursive=True)
+            self._writer = pq.ParquetWriter(
+                self._full_path,
+                schema,
+                filesystem=self._fs,
+                compression="zstd",
+                compression_level=1,
+                use_dictionary=[name for name in DICTIONARY_COLUMNS if name.partition(".")[0] in names],
+                column_encoding=encodings,
+            )
         self._schema = schema
         self._buffer: list[pa.RecordBatch] = []
         self._buffer_rows = self._buffer_bytes = 0
@@ -59,15 +62,18 @@ class ParquetFileWriter:
 
     def close(self) -> WrittenFile:
         self._flush()
-        self._writer.close()
-        if self._fs.type_name == "local":
-            fsync(self._full_path)
-        return self._stats.describe(self.path, self._fs.get_file_info(self._full_path).size, self._partition)
+        with explain_storage(self._location):
+            self._writer.close()
+            if self._fs.type_name == "local":
+                fsync(self._full_path)
+            size = self._fs.get_file_info(self._full_path).size
+        return self._stats.describe(self.path, size, self._partition)
 
     def _flush(self) -> None:
         if self._buffer:
             table = pa.Table.from_batches(self._buffer, self._schema)
-            self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
+            with explain_storage(self._location):
+                self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
         self._buffer, self._buffer_rows, self._buffer_bytes = [], 0, 0
 
 

@@ -18,6 +18,7 @@ from mainstem.errors import BadRow
 from mainstem.pipeline.durable_files import fsync
 from mainstem.pipeline.filesystems import open_location
 from mainstem.pipeline.lake.files import FileStats, WrittenFile
+from mainstem.pipeline.storage_errors import explain_storage
 from mainstem.streams.rules.content_types import is_json
 
 Lines = Any  # bytes, or a buffer of Arrow, which has no type hints
@@ -29,26 +30,30 @@ class TextFileWriter:
     def __init__(
         self, location: str, folder: str, extension: str, encode: Callable[[pa.RecordBatch], Lines], header: bytes = b""
     ) -> None:
+        self._location = location
         self._fs, root = open_location(location)
         self.path = posixpath.join(folder, f"{uuid.uuid4().hex}.{extension}")
         self._full_path = posixpath.join(root, self.path)
-        self._fs.create_dir(posixpath.dirname(self._full_path), recursive=True)
-        self._file = self._fs.open_output_stream(self._full_path)
-        self._file.write(header)
+        with explain_storage(location):
+            self._fs.create_dir(posixpath.dirname(self._full_path), recursive=True)
+            self._file = self._fs.open_output_stream(self._full_path)
+            self._file.write(header)
         self._size = len(header)
         self._encode = encode
         self._stats = FileStats()
 
     def write(self, batch: pa.RecordBatch, ids: pa.Array, times: pa.Array) -> None:
         lines = self._encode(batch)
-        self._file.write(lines)
+        with explain_storage(self._location):
+            self._file.write(lines)
         self._size += len(lines)
         self._stats.add(ids, times)
 
     def close(self) -> WrittenFile:
-        self._file.close()
-        if self._fs.type_name == "local":
-            fsync(self._full_path)
+        with explain_storage(self._location):
+            self._file.close()
+            if self._fs.type_name == "local":
+                fsync(self._full_path)
         return self._stats.describe(self.path, self._size)
 
 
