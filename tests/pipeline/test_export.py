@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from mainstem.errors import BadOption, BadRow, HistoryLost, JobFailed
+from mainstem.errors import BadOption, BadRow, HistoryLost, JobFailed, OtherLog
 from mainstem.pipeline.http_client import ServerOptions
 from mainstem.pipeline.jobs.context import JobContext
 from mainstem.pipeline.jobs.export import ExportOptions, make_export
@@ -184,7 +184,7 @@ def test_the_log_of_another_server_is_refused(log, context, output, start_server
     export(context, output)
     other = open_log(start_server(data=tmp_path / "other").url)
     other.append("b", list(range(9)), at_once=1)
-    with pytest.raises(BadOption, match="another log"):
+    with pytest.raises(OtherLog, match=f"belongs to log .* serves log {other.head()['log']}"):
         export(JobContext(ServerOptions(other.url), tmp_path / "c", master=context.master), output)
     assert len(exported(output)) == 2
 
@@ -237,7 +237,7 @@ def test_pruning_between_two_rounds_is_an_error(log, context, output):
 @pytest.mark.timeout(600)
 def test_a_job_killed_while_exporting_exports_every_row_once(spark, log, pipeline, output, chance):
     log.append("orders", list(range(2_000)), at_once=10)
-    arguments = ("export", output, "--url", log.url, "--master", "local[2]", "--commit-rows", 200)
+    arguments = ("export", output, "--url", log.url, "--master", "local[2]", "--commit-rows", 200, "--engine", "spark")
     # Some of the ten groups of rows are exported, the others are not.
     wanted = chance.randint(1, 3)
     kill_when(pipeline.spawn(*arguments), lambda: len(files(output, "parquet")) >= wanted, then_s=chance.random() * 0.3)

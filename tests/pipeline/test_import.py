@@ -259,6 +259,8 @@ def test_a_job_killed_while_importing_imports_every_row_once(spark, log, pipelin
         log.url,
         "--master",
         "local[2]",
+        "--engine",
+        "spark",
         "--group-files",
         1,
     )

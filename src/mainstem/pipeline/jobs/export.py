@@ -6,32 +6,30 @@ import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, Protocol
 
 import msgspec
 import pyarrow as pa
 
 from mainstem import limits
 from mainstem.errors import BadOption
-from mainstem.pipeline.datasource.batch_converter import BatchConverter
 from mainstem.pipeline.jobs.context import Job, JobContext, Summary
-from mainstem.pipeline.jobs.copy import CopyBatch, CopySource, copy_batches
+from mainstem.pipeline.jobs.copy import CopyBatch, CopySource, copy_batches, is_small
+from mainstem.pipeline.jobs.engines import Engine, EngineName
 from mainstem.pipeline.lake.delta import LogTable
 from mainstem.pipeline.lake.export_directory import TEMPORARY, ExportDirectory, Journal
 from mainstem.pipeline.lake.files import FileWriter, RowCounter, WrittenFile
 from mainstem.pipeline.lake.log_identity import check_last_commit, check_same_log
 from mainstem.pipeline.lake.parquet_files import ParquetFileWriter
 from mainstem.pipeline.lake.text_files import TextFileWriter, csv_header, encode_csv, encode_messages, encode_ndjson
-from mainstem.pipeline.log_reader import Selection, check_history, read_head
-from mainstem.pipeline.log_schema import LOG_COLUMNS, log_struct
+from mainstem.pipeline.log_pages import log_arrow
+from mainstem.pipeline.log_reader import Head, Selection, check_history, check_position, check_reached, read_head
+from mainstem.pipeline.log_schema import LOG_COLUMNS
 from mainstem.pipeline.option_checks import check_globs, check_partitions
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
 
 Format = Literal["parquet", "delta", "ndjson", "csv"]
 APP = "mainstem-export"
-CHANGEABLE = ("commit_rows", "accept_loss")
+CHANGEABLE = ("commit_rows", "accept_loss", "engine")
 """Options that may change between rounds, since they do not affect which rows are exported."""
 ALWAYS_READ = ("committed_id", "committed_at")
 """Columns that are always read, since the ids are part of the file names."""
@@ -41,6 +39,8 @@ class ExportSummary(Summary, kw_only=True):
     """What a round has written."""
 
     output: str
+    engine: EngineName = "local"
+    """What has copied the rows; a round without rows needs no Spark."""
     files: int = 0
     bytes: int = 0
     dry_run: bool = False
@@ -62,6 +62,7 @@ class ExportOptions:
     commit_rows: int = limits.COPY_ROWS
     accept_loss: bool = False
     """Continue even if the log was pruned before it was exported."""
+    engine: Engine = "auto"
 
     @property
     def request(self) -> str:
@@ -76,6 +77,8 @@ def make_export(location: str, options: ExportOptions) -> Job:
     for name in options.columns:
         if name not in LOG_COLUMNS:
             raise BadOption(f"--columns: there is no column {name!r}; the columns are {', '.join(LOG_COLUMNS)}")
+    if options.engine == "local" and options.schema is not None:
+        raise BadOption("--schema needs Spark, which parses it: leave out --engine local")
     check_globs("--stream", options.selection.streams)
     check_partitions("--partition", options.selection.partitions)
     if options.selection.matches_nothing:
@@ -87,54 +90,52 @@ def make_export(location: str, options: ExportOptions) -> Job:
 
 def _export_files(context: JobContext, output: ExportDirectory, options: ExportOptions) -> ExportSummary:
     journal = output.open(options.request)
+    context.check_writable(output.location)
     with context.open_client() as client:
-        head = read_head(client)
+        head = read_head(client, options.selection)
     if journal is None:
         if options.schema:
-            _schema(context, options)  # raises, if it is invalid, before the directory is claimed
-        journal = Journal(options.request, options.from_id - 1, head.pruned)
+            _choose_converter(context, options)()  # raises, if it is invalid, before the directory is claimed
+        start = head.locate(options.from_id - 1)
+        journal = Journal(options.request, start.committed_id, head.pruned, log=start.log, epoch=start.epoch)
         if not context.dry_run:
             output.start(journal)
     elif not context.dry_run:
         journal = output.recover(journal)
     until = _end(options, head.head)
-    if journal.until > head.head:
-        raise BadOption(
-            f"{output.location} has reached committed id {journal.until}, but the log of {context.server.url} ends at "
-            f"{head.head}: that is another server, or one that was restored from an older backup"
-        )
-    if journal.last_commit is not None:
+    check_position(head, journal.position, output.location)
+    check_reached(output.location, journal.until, head)
+    if journal.log is None and journal.last_commit is not None:
         check_last_commit(output.location, journal.last_commit, context.server)
     if not options.accept_loss:
         check_history(head, journal.pruned, journal.until)
     done = ExportSummary(job="export", output=output.location, committed_id=journal.until, dry_run=context.dry_run)
     if journal.until < until and not context.dry_run:
         output.mark_incomplete()
-    for batch, files in _copy(context, options, output.location, done, until, journal.pruned):
+    for batch, files in _copy(context, options, output.location, done, until, journal.pruned, head):
         if not context.dry_run:
-            journal = output.add(files, journal, batch.until)
+            journal = output.add(files, journal, head.locate(batch.until))
     if not context.dry_run:
         output.finish(journal)
     return done
 
 
 def _export_delta(context: JobContext, location: str, options: ExportOptions) -> ExportSummary:
-    from pyspark.sql.pandas.types import to_arrow_schema
-
     name = hashlib.sha256(options.request.encode()).hexdigest()[:16]
-    table = LogTable(location, f"{APP}-{name}", to_arrow_schema(_schema(context, options), timezone="UTC"))
+    table = LogTable(location, f"{APP}-{name}", _choose_converter(context, options)().arrow)
+    context.check_writable(table.location)
     with context.open_client() as client:
-        head = read_head(client)
-    check_same_log(table, context.server, head.head)
+        head = read_head(client, options.selection)
+    check_same_log(table, context.server, head)
     after = max(table.reached_id(), options.from_id - 1)
     if table.reached_id() and not options.accept_loss:
         check_history(head, 0, after)
     done = ExportSummary(job="export", output=table.location, committed_id=after, dry_run=context.dry_run)
     if not context.dry_run:
         table.create()
-    for batch, files in _copy(context, options, table.location, done, _end(options, head.head), head.pruned):
+    for batch, files in _copy(context, options, table.location, done, _end(options, head.head), head.pruned, head):
         if not context.dry_run:
-            table.commit(files, table.reached_id(), batch.until)
+            table.commit(files, table.reached_id(), head.locate(batch.until))
     return done
 
 
@@ -143,32 +144,80 @@ def _end(options: ExportOptions, head: int) -> int:
 
 
 def _copy(
-    context: JobContext, options: ExportOptions, location: str, done: ExportSummary, until: int, pruned: int
+    context: JobContext,
+    options: ExportOptions,
+    location: str,
+    done: ExportSummary,
+    until: int,
+    pruned: int,
+    head: Head,
 ) -> Iterator[tuple[CopyBatch, list[WrittenFile]]]:
     if done.committed_id >= until:
         return
-    schema = _schema(context, options)
-    wanted = ("committed_id",) if context.dry_run else BatchConverter(schema, None).columns
+    make_converter = _choose_converter(context, options)
+    wanted = ("committed_id",) if context.dry_run else make_converter().columns
     columns = tuple(name for name in LOG_COLUMNS if name in {*wanted, *ALWAYS_READ})
-    source = CopySource(context.server, options.selection, columns, None if options.accept_loss else pruned)
-    opener = partial(open_rows, options.format, options.messages, location, schema)
+    known_pruned = None if options.accept_loss else pruned
+    source = CopySource(context.server, options.selection, columns, known_pruned, head.locate(head.head))
+    opener = partial(open_rows, options.format, options.messages, location, make_converter)
     open_writer = open_counter if context.dry_run else opener
-    yield from copy_batches(context, source, open_writer, done, until, options.commit_rows)
+    local = _runs_locally(context, options, done.committed_id, until)
+    done.engine = "local" if local else "spark"
+    yield from copy_batches(context, source, open_writer, done, until, options.commit_rows, local=local)
 
 
-def _schema(context: JobContext, options: ExportOptions) -> StructType:
-    """Return the columns as in the data source. Only typed columns need Spark, which parses their types."""
+def _runs_locally(context: JobContext, options: ExportOptions, after: int, until: int) -> bool:
+    if options.engine != "auto":
+        return options.engine == "local"
+    if options.schema is not None:
+        context.notify("this export uses Spark, which parses --schema")
+        return False
+    with context.open_client() as client:
+        return is_small(client, after, until)
+
+
+class RowConverter(Protocol):
+    """Converts the server's batches to the columns of the files."""
+
+    arrow: pa.Schema
+    columns: tuple[str, ...]
+    """What the server must send."""
+
+    def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch: ...
+
+
+class ColumnSelector:
+    """Selects columns of the log."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.arrow = log_arrow(names)
+        self.columns = tuple(name for name in LOG_COLUMNS if name in names)
+
+    def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        arrays = [batch.column(field.name).cast(field.type) for field in self.arrow]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.arrow)
+
+
+MakeConverter = Callable[[], RowConverter]
+"""It is pickled and sent to the workers, which a converter of typed columns cannot be."""
+
+
+def _choose_converter(context: JobContext, options: ExportOptions) -> MakeConverter:
+    """Return what makes a converter to the columns of the data source. Only for typed ones, Spark parses a schema."""
     columns = ("content_type", "data") if options.messages else options.columns
     if options.schema is None:
-        return log_struct(columns or tuple(LOG_COLUMNS))
+        return partial(ColumnSelector, columns or tuple(LOG_COLUMNS))
+    from mainstem.pipeline.datasource.batch_converter import BatchConverter
+
     given = {"schema": options.schema} | ({"columns": ",".join(columns)} if columns else {})
-    return context.spark.read.format("mainstem").options(**context.options, **given).load().schema
+    schema = context.spark.read.format("mainstem").options(**context.options, **given).load().schema
+    return partial(BatchConverter, schema, None)
 
 
 class OneFileWriter:
     """Writes the rows of a split into one file, or no file if no row is selected."""
 
-    def __init__(self, open_file: Callable[[pa.Schema], FileWriter], converter: BatchConverter | None) -> None:
+    def __init__(self, open_file: Callable[[pa.Schema], FileWriter], converter: RowConverter | None) -> None:
         self._open_file = open_file
         self._converter = converter
         self._file: FileWriter | None = None
@@ -187,8 +236,8 @@ def open_counter() -> OneFileWriter:
     return OneFileWriter(lambda schema: RowCounter(), None)
 
 
-def open_rows(format_: Format, messages: bool, location: str, schema: StructType) -> OneFileWriter:
-    return OneFileWriter(partial(_open_file, format_, messages, location), BatchConverter(schema, None))
+def open_rows(format_: Format, messages: bool, location: str, make_converter: MakeConverter) -> OneFileWriter:
+    return OneFileWriter(partial(_open_file, format_, messages, location), make_converter())
 
 
 def _open_file(format_: Format, messages: bool, location: str, schema: pa.Schema) -> FileWriter:

@@ -2,17 +2,13 @@
 
 The job first stores a plan: which files, in which order and in which groups. A group is one Spark write by a producer
 whose id is derived from the contents of the group. If the job is killed during a group, the next round writes the group
-again, and the server recognises what it has already.
+again, and the server recognises what it has already. A few small files are written without Spark, in the same requests.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from functools import partial, reduce
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from functools import partial
 
 import msgspec
 
@@ -20,31 +16,14 @@ from mainstem import limits
 from mainstem.errors import BadOption
 from mainstem.pipeline.datasource.options import parse_write_options
 from mainstem.pipeline.datasource.staging_directory import StagingDirectory
-from mainstem.pipeline.durable_files import replace_file
+from mainstem.pipeline.filesystems import open_location
 from mainstem.pipeline.jobs.context import Job, JobContext, Summary
-from mainstem.pipeline.lake.import_source import (
-    ImportSource,
-    SourceFile,
-    check_files,
-    infer_schema,
-    list_files,
-    read_file,
-)
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-SPLIT_CONF = {
-    "spark.sql.files.maxPartitionBytes": str(limits.IMPORT_SPLIT_BYTES),
-    "spark.sql.files.minPartitionNum": "1",
-    "spark.sql.files.openCostInBytes": "0",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
-}
-"""Settings that decide how rows are split into requests. They are fixed, so that a repeated request is identical."""
-
-
-LINE_COLUMNS = ("streamColumn", "idColumn", "partitionColumn")
-"""Options of the writer that name a field of a JSON line."""
+from mainstem.pipeline.jobs.engines import Engine, EngineChoice, EngineName
+from mainstem.pipeline.jobs.import_plan import ImportRequest, Plan, PlanFile
+from mainstem.pipeline.jobs.import_write import LINE_COLUMNS, ImportWrite
+from mainstem.pipeline.lake import local_files
+from mainstem.pipeline.lake.import_source import ImportSource, SourceFile, check_files, infer_schema, list_files
+from mainstem.pipeline.log_reader import check_position
 
 
 class ImportSummary(Summary, kw_only=True):
@@ -52,38 +31,39 @@ class ImportSummary(Summary, kw_only=True):
 
     source: str
     target: str
+    engine: EngineName = "local"
+    """What has read the files; a round without files needs no Spark."""
     files: int = 0
     bytes: int = 0
     dry_run: bool = False
 
 
-class ImportRequest(msgspec.Struct, frozen=True):
-    """Identifies an import. Its hash names the import's directory in the checkpoint."""
-
-    source: ImportSource
-    target: dict[str, str]
-    """Options of the sink."""
-    name: str = ""
-    url: str = ""
-
-
-class Plan(msgspec.Struct, frozen=True):
-    """The files of an import in groups. It is stored in the checkpoint."""
-
-    request: ImportRequest = msgspec.field(name="asked")
-    schema: str | None
-    groups: list[list[SourceFile]]
-    done: int = 0
-    """How many groups have been written."""
-
-
 def make_import(
-    source: ImportSource, target: Mapping[str, str], *, name: str = "", group_files: int | None = None
+    source: ImportSource,
+    target: Mapping[str, str],
+    *,
+    name: str = "",
+    group_files: int | None = None,
+    engine: Engine = "auto",
+    staging: str | None = None,
 ) -> Job:
-    """Return a job that imports `source`. `target` has options of the writer of `format("mainstem")`."""
+    """Return a job that imports `source`. `target` has options of the writer of `format("mainstem")`.
+
+    Rows are staged in the checkpoint, or at `staging` if the executors do not share a disk with the driver.
+    """
     _check_target(source, target)
+    if staging is not None:
+        open_location(staging)  # raises, before Spark starts, if it cannot be opened
     most = group_files or limits.IMPORT_GROUP_FILES
-    return partial(_import, source=source, target=dict(target), name=name, group_files=most)
+    return partial(
+        _import,
+        source=source,
+        target=dict(target),
+        name=name,
+        group_files=most,
+        engine=engine,
+        staging=staging,
+    )
 
 
 def _check_target(source: ImportSource, target: Mapping[str, str]) -> None:
@@ -96,33 +76,48 @@ def _check_target(source: ImportSource, target: Mapping[str, str]) -> None:
 
 
 def _import(
-    context: JobContext, source: ImportSource, target: dict[str, str], name: str, group_files: int
+    context: JobContext,
+    source: ImportSource,
+    target: dict[str, str],
+    name: str,
+    group_files: int,
+    engine: Engine,
+    staging: str | None,
 ) -> ImportSummary:
+    if parse_write_options(context.options | target, streaming=False).into_events:
+        context.check_client_id(target.get("clientId"))
     request = ImportRequest(source, target, name, context.server.url)
     plan_file = PlanFile(context.checkpoint, request)
-    plan = _extend_plan(context, plan_file.read(), request, group_files)
+    stage = str(plan_file.folder) if staging is None else f"{staging.rstrip('/')}/{plan_file.folder.name}"
+    chosen = EngineChoice(context, engine)
+    before, head = plan_file.read(), context.identify_head()
+    if before is not None and before.reached is not None:
+        check_position(head, before.reached, f"the import in {plan_file.folder}")
+    plan = _extend_plan(chosen, before, request, group_files)
     where = " ".join(f"{option}={value}" for option, value in target.items())
     done = ImportSummary(job="import", source=source.location, target=where, dry_run=context.dry_run)
-    done.committed_id = context.read_head()
+    done.committed_id = head.head
     left = plan.groups[plan.done :]
-    if context.dry_run:
-        for group in left:
-            check_files(source, plan.schema, group)
-            _count(done, group, _read(context, plan, group).count())
-        return done
-    plan_file.write(plan)
+    chosen.weigh(file for group in left for file in group)
+    if not context.dry_run:
+        plan = msgspec.structs.replace(plan, reached=head.locate(head.head))
+        plan_file.write(plan)
     for number, group in enumerate(left, plan.done + 1):
         phase = f"{number} of {len(plan.groups)}"
         context.progress.show(rows=done.rows, committed_id=done.committed_id, head=done.committed_id, phase=phase)
         check_files(source, plan.schema, group)
-        producer = _make_producer_id(context, request, group)
-        with _fixed_splits(context.spark):
-            _count(done, group, _write(context, plan_file, plan, group, producer))
-        plan = msgspec.structs.replace(plan, done=number)
+        write = ImportWrite(context, plan, group, stage)
+        if context.dry_run:
+            _count(done, group, chosen.run(write.count_locally, write.count_in_spark))
+            continue
+        _count(done, group, chosen.run(write.write_locally, write.write_in_spark))
+        head = context.identify_head()
+        plan = msgspec.structs.replace(plan, done=number, reached=head.locate(head.head))
         plan_file.write(plan)
         # Not earlier: a repeated write looks in this directory for what it has sent.
-        StagingDirectory(str(plan_file.folder), producer).discard_all()
-        done.committed_id = context.read_head()
+        StagingDirectory(stage, write.producer).discard_all()
+        done.committed_id = head.head
+    done.engine = chosen.name
     return done
 
 
@@ -132,7 +127,7 @@ def _count(done: ImportSummary, group: list[SourceFile], rows: int) -> None:
     done.bytes += sum(file.size for file in group)
 
 
-def _extend_plan(context: JobContext, plan: Plan | None, request: ImportRequest, group_files: int) -> Plan:
+def _extend_plan(chosen: EngineChoice, plan: Plan | None, request: ImportRequest, group_files: int) -> Plan:
     """Return the plan with the files that are new since it was made."""
     source = request.source
     if plan is not None and source.format == "delta":
@@ -145,8 +140,14 @@ def _extend_plan(context: JobContext, plan: Plan | None, request: ImportRequest,
     new = [file for file in found if file.path not in known]
     if plan is not None:
         return msgspec.structs.replace(plan, groups=[*plan.groups, *_group(new, group_files)])
-    schema = infer_schema(context.spark, source, new) if new else None
-    return Plan(request, schema, _group(new, group_files))
+    chosen.weigh(new)
+    schema, spark_version = None, ""
+    if new:
+        schema = chosen.run(
+            lambda: local_files.infer_schema(source, new), lambda: infer_schema(chosen.context.spark, source, new)
+        )
+        spark_version = chosen.find_spark_version()
+    return Plan(request, schema, _group(new, group_files), spark_version=spark_version)
 
 
 def _group(files: list[SourceFile], files_max: int) -> list[list[SourceFile]]:
@@ -159,84 +160,3 @@ def _group(files: list[SourceFile], files_max: int) -> list[list[SourceFile]]:
         groups[-1].append(file)
         size += file.size
     return groups
-
-
-def _read(context: JobContext, plan: Plan, group: list[SourceFile]) -> DataFrame:
-    """Return the rows of the files, one file after the other."""
-    source = plan.request.source
-    rows = reduce(
-        lambda before, after: before.unionAll(after),
-        (read_file(context.spark, source, plan.schema, file) for file in group),
-    )
-    return _extract_columns(rows, plan.request.target) if source.format == "ndjson" else rows
-
-
-@contextmanager
-def _fixed_splits(spark: SparkSession) -> Iterator[None]:
-    """Set `SPLIT_CONF` during the block only, since other code may share the session."""
-    before = {name: spark.conf.get(name, None) for name in SPLIT_CONF}
-    for name, value in SPLIT_CONF.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, kept in before.items():
-            if kept is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, kept)
-
-
-def _extract_columns(lines: DataFrame, target: Mapping[str, str]) -> DataFrame:
-    """Return the lines unchanged, with the columns that the writer needs."""
-    from pyspark.sql import functions as f
-
-    columns = [f.col("value").cast("binary").alias("value")]
-    for option in LINE_COLUMNS:
-        name = target.get(option)
-        if name is None:
-            continue
-        found = f.get_json_object("value", f"$['{name}']")
-        if option == "partitionColumn":
-            several = f.from_json(found, "array<string>")
-            found = f.when(found.startswith("["), several).otherwise(f.array(found))
-        columns.append(found.alias(name))
-    return lines.select(*columns)
-
-
-def _write(context: JobContext, plan_file: PlanFile, plan: Plan, group: list[SourceFile], producer: str) -> int:
-    from pyspark.sql import Observation
-    from pyspark.sql import functions as f
-
-    target = plan.request.target
-    if plan.request.source.format == "ndjson":
-        target = {"valueColumn": "value", **target}
-    seen = Observation()
-    rows = _read(context, plan, group).observe(seen, f.count(f.lit(1)).alias("rows"))
-    options = {**context.options, **target, "producerId": producer, "stagingLocation": str(plan_file.folder)}
-    rows.write.format("mainstem").mode("append").options(**options).save()
-    return int(seen.get["rows"])
-
-
-def _make_producer_id(context: JobContext, request: ImportRequest, group: list[SourceFile]) -> str:
-    """Derive the id from what is written and how it is split, so that the same id means the same requests."""
-    facts = [msgspec.to_builtins(request), msgspec.to_builtins(group), SPLIT_CONF, context.spark.version]
-    return f"import-{hashlib.sha256(msgspec.json.encode(facts)).hexdigest()[:32]}"
-
-
-class PlanFile:
-    """The file with the plan of an import, in a separate directory below the checkpoint."""
-
-    def __init__(self, checkpoint: Path, request: ImportRequest) -> None:
-        name = hashlib.sha256(msgspec.json.encode(request)).hexdigest()[:16]
-        self.folder = checkpoint.absolute() / name
-        self._path = self.folder / "plan.json"
-
-    def read(self) -> Plan | None:
-        try:
-            return msgspec.json.decode(self._path.read_bytes(), type=Plan)
-        except FileNotFoundError:
-            return None
-
-    def write(self, plan: Plan) -> None:
-        replace_file(self._path, msgspec.json.encode(plan))
