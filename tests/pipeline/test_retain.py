@@ -6,10 +6,13 @@ import time
 
 import pytest
 
+from mainstem import limits
 from mainstem.errors import BadPolicy
 from mainstem.pipeline.jobs.archive import make_archive
+from mainstem.pipeline.jobs.retain.ages import find_older
+from mainstem.pipeline.jobs.retain.floors import Record, find_floor
 from mainstem.pipeline.jobs.retain.job import RetainOptions, make_retain
-from mainstem.pipeline.jobs.retain.policies import Record, find_floor, parse_policies
+from mainstem.pipeline.jobs.retain.policies import parse_policies
 from mainstem.pipeline.jobs.runner import run_once
 from tests.support.waits import eventually
 
@@ -18,7 +21,7 @@ JSON = {"Content-Type": "application/json"}
 
 def retain(context, text, *, now_s=None, dry_run=False):
     context.dry_run = dry_run
-    clock = time.time if now_s is None else (lambda: now_s)
+    clock = None if now_s is None else (lambda: int(now_s * 1_000_000))
     return run_once(make_retain(RetainOptions(parse_policies(text), clock)), context)
 
 
@@ -151,6 +154,112 @@ def test_streams_that_forks_read_or_that_were_deleted_are_not_pruned(context, lo
     assert (done.faults, done.streams, done.given_up, done.held) == (0, 1, 1, 1)
     assert log.read("forked") == log.read("fork") == list(range(5))
     assert log.read("again") == [11]
+
+
+def test_a_dry_run_knows_forks_and_says_why_nothing_is_removed(context, log, tmp_path):
+    table = tmp_path / "lake"
+    log.append("a", [1])
+    run_once(make_archive(str(table)), context)
+    log.append("forked", list(range(5)), at_once=1)
+    log.http.put("/v1/stream/fork", headers={"Stream-Forked-From": "/v1/stream/forked"}).raise_for_status()
+    log.submit("room", [{"n": n} for n in range(3)])
+    log.submit("bare", [{"n": n} for n in range(3)])
+    log.append("late", list(range(3)), at_once=1)
+    policy = f"""
+        [[policy]]
+        name = "forks"
+        streams = "forked"
+        max_age = "1s"
+        [[policy]]
+        name = "rooms"
+        partitions = "room"
+        max_events = 3
+        [[policy]]
+        name = "folded"
+        partitions = "bare"
+        require_snapshot = true
+        [[policy]]
+        name = "archived"
+        streams = "late"
+        max_events = 1
+        require_archive = "{table}"
+        [[policy]]
+        name = "nothing"
+        streams = "no/**"
+        max_events = 1
+    """
+    later = time.time() + 60
+    for told in (retain(context, policy, now_s=later, dry_run=dry) for dry in (True, False, True)):
+        assert (told.given_up, told.streams, told.held, told.erased in (0, None)) == (0, 0, 1, True)
+        assert told.kept == {
+            "forks": "1 stream: held by forks",
+            "rooms": "1 partition: nothing exceeds max_events = 3",
+            "folded": "1 partition: no snapshot yet",
+            "archived": f"1 stream: the archive reaches only committed id {told.archived[str(table)]}",
+            "nothing": "matches no stream, or only those that an earlier policy matches",
+        }
+    assert told.read == 0  # the round before has counted the events
+
+
+def test_a_round_reads_only_what_is_new_or_prunable(context, log, monkeypatch):
+    monkeypatch.setattr(limits, "RETAIN_PAGE_BYTES", 500)
+    policy = """
+        [[policy]]
+        partitions = "counted-*"
+        max_events = 1_000
+        [[policy]]
+        partitions = "sized"
+        max_bytes = "1MB"
+        [[policy]]
+        partitions = "aged"
+        max_age = "1h"
+        [[policy]]
+        streams = "s/**"
+        max_events = 900
+        max_age = "1h"
+    """
+    for name in ("counted-1", "counted-2", "sized", "aged", "other"):
+        log.submit(name, [{"n": n} for n in range(1_000)])
+    log.append("s/1", list(range(1_000)), at_once=10)
+    log.append("unrelated", list(range(5_000)), at_once=10)
+    first = retain(context, policy)
+    assert (first.given_up, first.streams) == (100, 1)
+    assert 4_000 <= first.read < 5_000 + 500  # events are counted once; of the stream, only its beginning is read
+    monkeypatch.setattr(type(context), "spark", property(lambda self: pytest.fail("Spark was started")))
+    assert (again := retain(context, policy)).given_up == 0
+    assert again.read == 0
+    log.submit("counted-1", [{"n": 1}] * 3, client="later")
+    log.append("unrelated", [1])
+    monkeypatch.undo()
+    monkeypatch.setattr(limits, "RETAIN_PAGE_BYTES", 500)
+    third = retain(context, policy)
+    assert (third.given_up, third.partitions) == (3, 1)
+    assert third.read < 100
+
+
+def test_a_floor_that_somebody_else_has_raised_is_counted_again(context, log):
+    policy = '[[policy]]\npartitions = "room"\nmax_events = 5'
+    log.submit("room", [{"n": n} for n in range(5)])
+    assert retain(context, policy).given_up == 0
+    rows = ids(log, partition="room")
+    log.prune("room", rows[2])
+    log.submit("room", [{"n": n} for n in range(3)], client="later")
+    assert retain(context, policy).given_up == 0  # 2 + 3 are left; with the old count there would be 8
+    log.submit("room", [{"n": 1}], client="last")
+    assert retain(context, policy).given_up == 1
+    eventually(lambda: len(ids(log, partition="room")) == 5)
+
+
+def test_the_id_of_a_time_is_found_with_few_requests(context, log):
+    for number in range(20):
+        log.append("s", [number] * 3)
+        log.create(f"empty/{number}")
+    rows = log.rows()
+    with context.open_client() as client:
+        for row in rows[::7]:
+            older = [one["committed_id"] for one in rows if one["committed_at"] < row["committed_at"]]
+            assert find_older(client, micros(row["committed_at"]), log.head_id()) == max(older, default=0)
+        assert find_older(client, micros(rows[-1]["committed_at"]) + 1, log.head_id()) == rows[-1]["committed_id"]
 
 
 def test_an_empty_log_or_policies_that_keep_everything_need_no_spark(log, context, monkeypatch):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -47,7 +47,12 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def bounded(self) -> bool:
-        return self.max_age_s is not None or self.max_events is not None or self.max_bytes is not None
+        return self.max_age_s is not None or self.counted
+
+    @property
+    def counted(self) -> bool:
+        """Whether it has a bound that depends on how much is left."""
+        return self.max_events is not None or self.max_bytes is not None
 
 
 class Policies:
@@ -71,41 +76,15 @@ class Policies:
     def has(self, kind: str) -> bool:
         return any(policy.kind == kind and not policy.keep for policy in self.all)
 
+    def list_prefixes(self, kind: str) -> list[str]:
+        """Return the prefixes of the names that the policies may prune, none of which is a prefix of another."""
+        globs = [glob for policy in self.all if policy.kind == kind and not policy.keep for glob in policy.globs]
+        prefixes = {glob.partition("*")[0].removesuffix("/") for glob in globs}
+        return sorted(one for one in prefixes if not any(one != other and one.startswith(other) for other in prefixes))
+
     @property
     def archives(self) -> list[str]:
         return sorted({policy.require_archive for policy in self.all if policy.require_archive is not None})
-
-
-class Record(NamedTuple):
-    """One record of a target. An append to a stream is kept or pruned as a whole."""
-
-    committed_id: int
-    committed_at_us: int
-    messages: int
-    size: int
-
-
-def find_floor(policy: Policy, records: Iterable[Record], now_us: int, cap: int) -> int:
-    """Return the newest committed id to prune, given a target's records in committed order; 0 if there is none.
-
-    History is pruned from its beginning: nothing after the first record that stays is pruned, whatever its age. The
-    newest record of a stream always stays. Spark computes the same for all targets at once (`jobs/retain/job.py`).
-    """
-    ordered = list(records)
-    messages, size = sum(record.messages for record in ordered), sum(record.size for record in ordered)
-    floor = 0
-    for number, record in enumerate(ordered):
-        newest = policy.kind == STREAM and number == len(ordered) - 1
-        too_old = policy.max_age_s is not None and record.committed_at_us < now_us - policy.max_age_s * 1_000_000
-        too_many = policy.max_events is not None and messages > policy.max_events
-        too_large = policy.max_bytes is not None and size > policy.max_bytes
-        prunable = not policy.bounded or too_old or too_many or too_large
-        if newest or not prunable or record.committed_id > cap:
-            return floor
-        floor = record.committed_id
-        messages -= record.messages
-        size -= record.size
-    return floor
 
 
 # The policy file

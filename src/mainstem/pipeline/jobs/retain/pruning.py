@@ -1,98 +1,109 @@
-"""The work of Spark's workers for retention: they extract records per target from the log, and send floors back."""
+"""The work of Spark's workers for retention: they read what a policy can touch, find floors, and send them back."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from mainstem import limits
 from mainstem.pipeline.http_client import HttpClient, ServerOptions
-from mainstem.pipeline.jobs.batches import TARGET_COLUMNS, iter_rows, to_batch
-from mainstem.pipeline.jobs.retain.policies import Policies, Policy
+from mainstem.pipeline.jobs.batches import TARGET_COLUMNS, to_batch
+from mainstem.pipeline.jobs.retain.floors import FloorFinder, Record
+from mainstem.pipeline.jobs.retain.planning import Group, Work, select_targets
+from mainstem.pipeline.jobs.retain.policies import Policy
 from mainstem.pipeline.jobs.snapshot_client import SnapshotClient, TargetGone
 from mainstem.pipeline.jobs.targets import PARTITION, STREAM, Target
+from mainstem.pipeline.log_reader import Selection, read_range
 from mainstem.streams.rules.content_types import is_json
 from mainstem.streams.rules.offsets import Offset
 
-_RECORD_FIELDS = ("committed_at", "messages", "size", "start", "shares")
-RECORDS = pa.schema(
-    [*TARGET_COLUMNS, ("policy", pa.int32()), ("committed_id", pa.int64()), *((n, pa.int64()) for n in _RECORD_FIELDS)]
-)
-"""One row per record and target. `shares` is the number of partitions of an event."""
-_FLOOR_COLUMNS = [("policy", pa.int32()), ("status", pa.string()), ("floor", pa.int64()), ("reached", pa.int64())]
-FLOORS = pa.schema(
-    [*TARGET_COLUMNS, *_FLOOR_COLUMNS, ("messages", pa.int64()), ("size", pa.int64()), ("detail", pa.string())]
+COLUMNS = ("committed_id", "stream", "offset", "partitions", "content_type", "committed_at")
+RESULTS = pa.schema(
+    [
+        *TARGET_COLUMNS,
+        ("policy", pa.int32()),
+        ("status", pa.string()),
+        *((name, pa.int64()) for name in ("floor", "first", "messages", "size", "read")),
+        ("detail", pa.string()),
+        ("partitions", pa.list_(pa.string())),
+    ]
 )
 REFUSED = frozenset({400, 404, 409, 410})
 REQUEST_BYTES = limits.CONTROL_BODY_BYTES_MAX // 2
 
 
-class Floor(NamedTuple):
-    """The floor of one target, and its outcome."""
+class Result(NamedTuple):
+    """The outcome for one target; or, in a dry run, an event of several partitions (`shared`) that one would prune."""
 
     kind: str
     name: str
     read_seq: int
     policy: int
     status: str
-    """pruned, unchanged, held (forks read it), gone, or failed."""
+    """pruned, unchanged, changed (another client has pruned it), held (forks read it), gone, failed, or shared."""
     floor: int
     """The newest committed id to prune."""
-    reached: int
-    """The newest committed id that is pruned, by this round or earlier."""
-    messages: int
-    size: int
-    detail: str | None
+    first: int
+    """No row that stays has a lower id than this."""
+    messages: int = 0
+    size: int = 0
+    read: int = 0
+    """Rows that were read for this target; those of a group are in its first result."""
+    detail: str | None = None
+    partitions: list[str] | None = None
+    """Of a shared event: the partitions that must all prune it before the server erases it."""
 
 
-def extract_records(policies: Policies, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the records that any policy applies to. All messages of one record are in one batch."""
-    for batch in batches:
-        times = batch.column("committed_at").cast(pa.int64()).to_pylist()
-        names = ("committed_id", "stream", "offset", "partitions", "content_type")
-        ids, streams, offsets, partitions, types = (batch.column(name).to_pylist() for name in names)
-        sizes = _sizes(batch)
-        rows: list[tuple[Any, ...]] = []
-        number = 0
-        while number < len(ids):
-            stream, committed_id = streams[number], ids[number]
-            if stream is None:
-                rows += _event_records(policies, partitions[number], committed_id, times[number], sizes[number])
-                number += 1
-                continue
-            end = number
-            while end < len(ids) and ids[end] == committed_id:
-                end += 1
-            policy = policies.find(STREAM, stream)
-            if policy is not None:
-                offset = Offset.parse(offsets[number])
-                size = sum(sizes[number:end]) + (end - number if is_json(types[number] or "") else 0)
-                fields = (times[number], end - number, size, offset.position, 1)
-                rows.append((STREAM, stream, offset.read_seq, policy, committed_id, *fields))
-            number = end
-        if rows:
-            yield to_batch(rows, RECORDS)
+class TargetRecord(NamedTuple):
+    name: str
+    read_seq: int
+    record: Record
+    partitions: list[str]
 
 
-def _event_records(
-    policies: Policies, names: list[str], committed_id: int, time_us: int, size: int
-) -> list[tuple[Any, ...]]:
-    found = [(name, policies.find(PARTITION, name)) for name in names]
-    fields = (time_us, 1, size, 0, len(names))
-    return [(PARTITION, name, 0, policy, committed_id, *fields) for name, policy in found if policy is not None]
+class Examined(NamedTuple):
+    """What was found out about one target, before anything is sent."""
+
+    work: Work
+    finder: FloorFinder
+    offset: str
+    """For a stream, the offset of the first append that stays."""
+    first: int
+
+
+def iter_records(batch: pa.RecordBatch, kind: str) -> Iterator[TargetRecord]:
+    """Yield the records of a batch, one for each partition of an event. All messages of one record are in one batch."""
+    times = batch.column("committed_at").cast(pa.int64()).to_pylist()
+    ids = batch.column("committed_id").to_pylist()
+    sizes = _sizes(batch)
+    if kind == PARTITION:
+        for number, names in enumerate(batch.column("partitions").to_pylist()):
+            record = Record(ids[number], times[number], 1, sizes[number])
+            for name in names:
+                yield TargetRecord(name, 0, record, names)
+        return
+    streams, offsets, types = (batch.column(name).to_pylist() for name in ("stream", "offset", "content_type"))
+    number = 0
+    while number < len(ids):
+        end = number
+        while end < len(ids) and ids[end] == ids[number]:
+            end += 1
+        offset = Offset.parse(offsets[number])
+        size = sum(sizes[number:end]) + (end - number if is_json(types[number] or "") else 0)
+        record = Record(ids[number], times[number], end - number, size, offset.position)
+        yield TargetRecord(streams[number], offset.read_seq, record, [])
+        number = end
 
 
 def _sizes(batch: pa.RecordBatch) -> list[int]:
     """Return the sizes of the messages, or zeros if the data was not requested."""
     if "data" not in batch.schema.names:
         return [0] * batch.num_rows
-    import pyarrow.compute as pc
-
     return cast("list[int]", pc.binary_length(batch.column("data")).to_pylist())
 
 
@@ -102,49 +113,110 @@ class Pruner:
 
     server: ServerOptions
     policies: tuple[Policy, ...]
-    archived: dict[str, int]
-    """The committed id that each archive has reached."""
+    now_us: int
     dry_run: bool
+    measured: bool
+    """Whether sizes are needed, and so the data of the messages."""
+    page_bytes: int
 
-    def prune(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Prune the given rows, which no bound keeps. They come target by target, in committed order."""
+    def prune(self, group: Group) -> Iterator[pa.RecordBatch]:
+        """Read the targets of a group, prune them, and yield the results."""
+        reader = _GroupReader(self, group)
         with HttpClient(self.server) as client:
+            for shared in reader.read():
+                yield to_batch(shared, RESULTS)
             request = _PruneRequest(client, self.dry_run)
-            for key, rows in itertools.groupby(iter_rows(batches), lambda row: row[:3]):
-                target = Target(*cast("tuple[str, str, int]", key))
-                request.add(target, *self._find_floor(SnapshotClient(client), target, rows))
+            read = reader.rows
+            for examined in reader.list_examined(client):
+                request.add(examined, read)
+                read = 0
                 if request.full:
-                    yield to_batch(request.send(), FLOORS)
+                    yield to_batch(request.send(), RESULTS)
             if request.pending:
-                yield to_batch(request.send(), FLOORS)
+                yield to_batch(request.send(), RESULTS)
 
-    def _find_floor(self, snapshots: SnapshotClient, target: Target, rows: Iterator[Any]) -> tuple[Floor, str]:
-        """Return the floor, and for a stream the offset after it."""
-        first = next(rows)
-        number = first[3]
-        policy = self.policies[number]
-        try:
-            stored = snapshots.fetch(target, whole=False)
-        except TargetGone:
-            return Floor(*target, number, "gone", 0, 0, 0, 0, None), ""
-        cap = limits.INTEGER_MAX
-        if policy.require_snapshot:
-            cap = stored.committed_id if stored.state is not None else 0
-        if policy.require_archive is not None:
-            cap = min(cap, self.archived[policy.require_archive])
-        floor = reached = messages = size = following = 0
-        for row in itertools.chain([first], rows):
-            committed_id, _, row_messages, row_size, start, row_following = row[4:10]
-            if committed_id > cap:
-                break
-            floor, following = committed_id, row_following
-            if (start if target.kind == STREAM else committed_id - 1) >= stored.floor:
-                messages += row_messages
-                size += row_size
-        reached = max(floor, stored.floor) if target.kind == PARTITION else floor
-        status = "pruned" if messages else "unchanged"
-        offset = str(Offset(target.read_seq, following)) if target.kind == STREAM else ""
-        return Floor(*target, number, status, floor, reached, messages, size, None), offset
+
+class _GroupReader:
+    """Reads the rows of a group in committed order, until nothing more of it can be pruned."""
+
+    def __init__(self, pruner: Pruner, group: Group) -> None:
+        self._pruner = pruner
+        self._group = group
+        self._works = {(work.target.name, work.target.read_seq): work for work in group.work}
+        self._finders = {
+            key: FloorFinder(pruner.policies[work.policy], work.messages, work.size, pruner.now_us, work.until)
+            for key, work in self._works.items()
+        }
+        self._open = dict(self._works)
+        self.rows = 0
+
+    def read(self) -> Iterator[list[Result]]:
+        """Read as far as necessary. In a dry run, yield the events of several partitions that one would prune."""
+        after: int | None = self._group.after
+        while after is not None and self._open:
+            after = yield from self._read_open(after)
+
+    def _read_open(self, after: int) -> Generator[list[Result], None, int | None]:
+        """Read the targets that are still open. Once some of them are done, return the id after which to read on
+        without them; return None at the end."""
+        kind = self._group.work[0].target.kind
+        columns = (*COLUMNS, "data") if self._pruner.measured else COLUMNS
+        selection = select_targets(kind, self._open.values()) if self._group.named else self._group.selection
+        until = max(work.until for work in self._open.values())
+        for batch in read_range(self._pruner.server, selection, columns, after, until, self._pruner.page_bytes):
+            self.rows += batch.num_rows
+            before, shared, last = len(self._open), [], ("", 0)
+            for found in iter_records(batch, kind):
+                last = (found.name, found.read_seq)
+                result = self._take(found)
+                if result is not None:
+                    shared.append(result)
+            if shared:
+                yield shared
+            reached: int = batch.column("committed_id")[-1].as_py()
+            self._open = {key: work for key, work in self._open.items() if work.until > reached}
+            # A large append may continue in the next page, so its stream has to be done, too.
+            if not self._open or (self._group.named and len(self._open) < before and last not in self._open):
+                return reached
+        return None
+
+    def _take(self, found: TargetRecord) -> Result | None:
+        key = (found.name, found.read_seq)
+        work = self._open.get(key)
+        if work is None or found.record.committed_id < work.first:
+            return None
+        if not self._finders[key].take(found.record) or work.forked:  # of a forked stream, one record tells enough
+            del self._open[key]
+            return None
+        if not self._pruner.dry_run or len(found.partitions) < 2:
+            return None
+        record = found.record
+        return Result(
+            PARTITION, "", 0, work.policy, "shared", record.committed_id, 0, 1, record.size, 0, None, found.partitions
+        )
+
+    def list_examined(self, client: HttpClient) -> Iterator[Examined]:
+        for key, work in self._works.items():
+            finder = self._finders[key]
+            kept, first = finder.first_kept, max(work.until + 1, work.first)
+            position = 0
+            if kept is not None:
+                first, position = kept.committed_id, kept.start
+            elif work.target.kind == STREAM:
+                first, position = self._find_next(work, max(finder.floor, work.until))
+            elif finder.floor:
+                first = finder.floor + 1
+            yield Examined(work, finder, str(Offset(work.target.read_seq, position)), first)
+
+    def _find_next(self, work: Work, after: int) -> tuple[int, int]:
+        """Return the id and the position of a stream's first append after an id."""
+        selection = Selection(streams=(work.target.name,))
+        rows = read_range(self._pruner.server, selection, COLUMNS, after, work.last, 1)
+        for batch in rows:
+            for found in iter_records(batch, STREAM):
+                if (found.name, found.read_seq) == (work.target.name, work.target.read_seq):
+                    return found.record.committed_id, found.record.start
+        return after + 1, 0  # the stream was deleted meanwhile
 
 
 class _PruneRequest:
@@ -153,12 +225,28 @@ class _PruneRequest:
     def __init__(self, client: HttpClient, dry_run: bool) -> None:
         self._client = client
         self._dry_run = dry_run
-        self._pending: list[tuple[Floor, str]] = []
+        self._pending: list[tuple[Result, str]] = []
         self._size = 0
 
-    def add(self, target: Target, floor: Floor, offset: str) -> None:
-        self._pending.append((floor, offset))
-        self._size += len(target.name.encode()) * 6 + 64  # JSON may escape a character
+    def add(self, examined: Examined, read: int) -> None:
+        self._pending.append((self._judge(examined, read), examined.offset))
+        self._size += len(examined.work.target.name.encode()) * 6 + 64  # JSON may escape a character
+
+    def _judge(self, examined: Examined, read: int) -> Result:
+        """Return what to do with a target, if nobody else has pruned or deleted it since its rows were counted."""
+        work, finder = examined.work, examined.finder
+        found = Result(*work.target, work.policy, "unchanged", 0, examined.first, read=read)
+        if not finder.floor:
+            return found
+        if work.forked:
+            return found._replace(status="held", first=work.first)
+        try:
+            stored = SnapshotClient(self._client).fetch(work.target, whole=False)
+        except TargetGone:
+            return found._replace(status="gone")
+        if stored.floor != work.floor:
+            return found._replace(status="changed", first=work.first)
+        return found._replace(status="pruned", floor=finder.floor, messages=finder.messages, size=finder.size)
 
     @property
     def pending(self) -> bool:
@@ -168,30 +256,30 @@ class _PruneRequest:
     def full(self) -> bool:
         return len(self._pending) >= limits.FLOORS_MAX or self._size >= REQUEST_BYTES
 
-    def send(self) -> list[Floor]:
+    def send(self) -> list[Result]:
         """Send the collected floors, and return the result of each target."""
         pending, self._pending, self._size = self._pending, [], 0
         wanted = [one for one in pending if one[0].status == "pruned"]
         if not wanted or self._dry_run:
-            return [floor for floor, _ in pending]
+            return [result for result, _ in pending]
         refused = self._post(wanted) is not None
         # One floor may be refused, for example because its stream was just deleted: send the others one by one.
         results = {id(one[0]): self._prune_one(one) if refused else one[0] for one in wanted}
-        return [self._check_stream(results.get(id(floor), floor), offset) for floor, offset in pending]
+        return [self._check_stream(results.get(id(result), result), offset) for result, offset in pending]
 
-    def _check_stream(self, floor: Floor, offset: str) -> Floor:
+    def _check_stream(self, result: Result, offset: str) -> Result:
         """Return what was really pruned of a stream: the server keeps what its forks read, without an error."""
-        if floor.kind != STREAM or floor.status != "pruned":
-            return floor
+        if result.kind != STREAM or result.status != "pruned":
+            return result
         try:
-            stored = SnapshotClient(self._client).fetch(Target(floor.kind, floor.name, floor.read_seq), whole=False)
+            stored = SnapshotClient(self._client).fetch(Target(*result[:3]), whole=False)
         except TargetGone:
-            return floor._replace(status="gone", messages=0, size=0)
+            return result._replace(status="gone", messages=0, size=0)
         if stored.floor >= Offset.parse(offset).position:
-            return floor
-        return floor._replace(status="held", messages=0, size=0)
+            return result
+        return result._replace(status="held", messages=0, size=0)
 
-    def _prune_one(self, one: tuple[Floor, str]) -> Floor:
+    def _prune_one(self, one: tuple[Result, str]) -> Result:
         refusal = self._post([one])
         if refusal is None:
             return one[0]
@@ -199,11 +287,11 @@ class _PruneRequest:
         gone = status in (404, 410) or (status == 400 and one[0].kind == STREAM)
         return one[0]._replace(status="gone" if gone else "failed", messages=0, size=0, detail=detail)
 
-    def _post(self, wanted: list[tuple[Floor, str]]) -> tuple[int, str] | None:
+    def _post(self, wanted: list[tuple[Result, str]]) -> tuple[int, str] | None:
         """Return None if the server has accepted all floors, or else its status and reason."""
         body = {
-            "floors": {floor.name: floor.floor for floor, _ in wanted if floor.kind == PARTITION},
-            "streams": {floor.name: offset for floor, offset in wanted if floor.kind == STREAM},
+            "floors": {result.name: result.floor for result, _ in wanted if result.kind == PARTITION},
+            "streams": {result.name: offset for result, offset in wanted if result.kind == STREAM},
         }
         reply = self._client.request("POST", "/v1/prune", body=msgspec.json.encode(body), allowed=REFUSED)
         return None if reply.status < 400 else (reply.status, str(reply.problem.get("detail", "")))
