@@ -99,6 +99,7 @@ lock:
 	$(LOCK) -o requirements/serve.txt
 	$(LOCK) --extra dev -o requirements/dev.txt
 	$(LOCK) --extra postgres --extra arrow --constraint requirements/dev.txt -o requirements/image.txt
+	$(LOCK) --extra spark --constraint requirements/dev.txt -o requirements/pipeline.txt
 
 clean:
 	rm -rf $(VENV) .cache site

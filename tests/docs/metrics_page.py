@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from mainstem.metrics.catalogue import Metrics
+from mainstem.metrics.catalogue import Catalogue, Metrics
+from mainstem.metrics.pipeline import PipelineMetrics
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 HEAD = """# Metrics
@@ -12,17 +13,29 @@ how to read them, and what to watch. Labels have few values, whatever clients se
 client. A histogram is exported as `_bucket`, `_sum` and `_count`. Metrics that do not apply, such as those of
 PostgreSQL on SQLite, are 0 or absent.
 
-| metric | type | labels | meaning |
+"""
+SERVICE = """
+## The pipeline service
+
+Everything at `/metrics` of [`mainstem pipeline run`](pipeline.md#run), made from `src/mainstem/metrics/pipeline.py`.
+The label `name` is the name of a job in its file, and `kind` is what it does.
+
+"""
+TABLE = """| metric | type | labels | meaning |
 |---|---|---|---|
 """
 
 
 def write_page() -> str:
+    return HEAD + write_table(Metrics()) + SERVICE + write_table(PipelineMetrics())
+
+
+def write_table(catalogue: Catalogue) -> str:
     rows = []
-    for family in Metrics().families:
+    for family in catalogue.families:
         labels = ", ".join(f"`{label}`" for label in family.labels)
         rows.append(f"| `{family.name}` | {family.kind} | {labels} | {family.meaning.replace('|', '/')} |\n")
-    return HEAD + "".join(rows)
+    return TABLE + "".join(rows)
 
 
 if __name__ == "__main__":

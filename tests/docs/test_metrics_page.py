@@ -6,9 +6,10 @@ import pytest
 
 from mainstem.metrics.catalogue import Metrics
 from mainstem.metrics.instruments import Kind
+from mainstem.metrics.pipeline import PipelineMetrics
 from tests.docs.metrics_page import PAGE, write_page
 
-FAMILIES = Metrics().families
+FAMILIES = [*Metrics().families, *PipelineMetrics().families]
 
 
 def test_the_page_is_made_from_the_code():

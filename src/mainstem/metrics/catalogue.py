@@ -15,12 +15,36 @@ DISK_SECONDS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02
 BATCH_SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096)
 
 
-class Metrics:
-    """The metrics of one server. Families appear in a scrape in this order."""
+class Catalogue:
+    """The metrics of one program. Families appear in a scrape in the order in which they are added."""
 
     def __init__(self) -> None:
         self.families: list[Family[Any]] = []
 
+    def _counter(
+        self, name: str, meaning: str, *labels: str, children_max: int = limits.METRIC_SERIES_MAX
+    ) -> Family[Counter]:
+        return self._add(Family(name, Kind.COUNTER, meaning, labels, Counter, children_max))
+
+    def _gauge(self, name: str, meaning: str, *labels: str) -> Family[Gauge]:
+        return self._add(Family(name, Kind.GAUGE, meaning, labels, Gauge, limits.METRIC_SERIES_MAX))
+
+    def _histogram(self, name: str, meaning: str, bounds: Sequence[float], *labels: str) -> Family[Histogram]:
+        make = lambda: Histogram(bounds)  # noqa: E731
+        return self._add(Family(name, Kind.HISTOGRAM, meaning, labels, make, limits.METRIC_SERIES_MAX))
+
+    def _add(self, family: Family[Instrument]) -> Family[Instrument]:
+        if not family.labels:
+            family.of()  # so that it is 0 rather than absent
+        self.families.append(family)
+        return family
+
+
+class Metrics(Catalogue):
+    """The metrics of one server."""
+
+    def __init__(self) -> None:
+        super().__init__()
         self.build = self._gauge("mainstem_build_info", "Always 1; the labels say what runs.", "version", "store")
         self._add_http()
         self._add_log()
@@ -194,21 +218,3 @@ class Metrics:
         self.collections = self._counter(
             "python_gc_collections_total", "Runs of the garbage collector, by generation.", "generation"
         )
-
-    def _counter(
-        self, name: str, meaning: str, *labels: str, children_max: int = limits.METRIC_SERIES_MAX
-    ) -> Family[Counter]:
-        return self._add(Family(name, Kind.COUNTER, meaning, labels, Counter, children_max))
-
-    def _gauge(self, name: str, meaning: str, *labels: str) -> Family[Gauge]:
-        return self._add(Family(name, Kind.GAUGE, meaning, labels, Gauge, limits.METRIC_SERIES_MAX))
-
-    def _histogram(self, name: str, meaning: str, bounds: Sequence[float], *labels: str) -> Family[Histogram]:
-        make = lambda: Histogram(bounds)  # noqa: E731
-        return self._add(Family(name, Kind.HISTOGRAM, meaning, labels, make, limits.METRIC_SERIES_MAX))
-
-    def _add(self, family: Family[Instrument]) -> Family[Instrument]:
-        if not family.labels:
-            family.of()  # so that it is 0 rather than absent
-        self.families.append(family)
-        return family

@@ -13,6 +13,8 @@ JOBS = {
     "rollup": Lazy(f"{PACKAGE}.rollup", "rollup", "Count messages per time window into a stream."),
     "import": Lazy(f"{PACKAGE}.import_", "import_", "Import Parquet, Delta, NDJSON or CSV into the log."),
     "export": Lazy(f"{PACKAGE}.export", "export", "Export the log as Parquet, Delta, NDJSON or CSV."),
+    "run": Lazy(f"{PACKAGE}.run", "run", "Run the jobs of a file at their times, in one Spark."),
+    "status": Lazy(f"{PACKAGE}.status", "status", "Show the jobs of a file: last rounds, lag, faults, next runs."),
     "prepare": Lazy(f"{PACKAGE}.prepare", "prepare", "Speed up every later start of Spark."),
 }
 

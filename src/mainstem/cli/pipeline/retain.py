@@ -1,22 +1,19 @@
 """`mainstem pipeline retain`."""
 
-from pathlib import Path
-
 import click
 
 from mainstem.cli.pipeline.runner import Runner, job_options
+from mainstem.cli.pipeline.spec_options import spec_options
+from mainstem.pipeline.jobs.specs.retain import RetainSpec
 
 
 @click.command()
-@click.argument("policies", type=click.Path(dir_okay=False, path_type=Path))
+@spec_options(RetainSpec)
 @job_options(changes=True)
-def retain(policies: Path, runner: Runner) -> None:
+def retain(spec: RetainSpec, runner: Runner) -> None:
     """Prune the history that the policies in the TOML file POLICIES do not keep.
 
     The server erases an event once every partition of it has pruned it. It remembers the event's id, so that it still
     recognises a late retry. --dry-run shows what would be pruned.
     """
-    from mainstem.pipeline.jobs.retain.job import RetainOptions, make_retain
-    from mainstem.pipeline.jobs.retain.policies import load_policies
-
-    runner.run(make_retain(RetainOptions(load_policies(policies))))
+    runner.run(spec.make_job())

@@ -37,6 +37,8 @@ class Runner:
     every_s: float | None
     dry_run: bool
     as_json: bool
+    patient: bool = False
+    """Whether --retry asks for waiting, even for the first reply of the server."""
 
     def run(self, job: Job) -> None:
         """Run one round, or with --every round after round. Exit with 1 if a single round has found faults."""
@@ -50,6 +52,8 @@ class Runner:
                 dry_run=self.dry_run,
                 progress=progress,
                 on_wait=warn,
+                verbose=not quiet,
+                patient=self.patient,
             )
             reporter = JobReporter(self.server, self.name, self.checkpoint, warn)
             if self.every_s is not None:
@@ -95,9 +99,8 @@ def job_options(*, changes: bool = False) -> Callable[[Callable[..., Any]], Call
             "retry_s",
             type=click.IntRange(0, int(limits.PIPELINE_RETRY_S_MAX)),
             metavar="SECONDS",
-            default=int(limits.PIPELINE_RETRY_S),
-            show_default=True,
-            help="How long to wait for a server that does not answer.",
+            help="How long to wait for a server that does not answer.  "
+            f"[default: {limits.PIPELINE_RETRY_S:.0f}, but not for the first reply]",
         )
         @functools.wraps(function)
         def wrapped(
@@ -108,7 +111,7 @@ def job_options(*, changes: bool = False) -> Callable[[Callable[..., Any]], Call
             checkpoint: Path | None,
             once: bool,
             every_s: float | None,
-            retry_s: int,
+            retry_s: int | None,
             as_json: bool,
             dry_run: bool = False,
             **options: Any,
@@ -121,7 +124,7 @@ def job_options(*, changes: bool = False) -> Callable[[Callable[..., Any]], Call
                     address.url,
                     None if token_file else address.token,
                     token_file,
-                    retry_s,
+                    limits.PIPELINE_RETRY_S if retry_s is None else retry_s,
                     address.stream_prefix,
                 ),
                 name,
@@ -130,6 +133,7 @@ def job_options(*, changes: bool = False) -> Callable[[Callable[..., Any]], Call
                 every_s=every_s,
                 dry_run=dry_run,
                 as_json=as_json,
+                patient=retry_s is not None,
             )
             note_request(click.get_current_context(), address.url, has_token=bool(token_file or address.token))
             return function(*args, runner=runner, **options)

@@ -39,6 +39,8 @@ def map_ranges(
     from pyspark.sql.pandas.types import from_arrow_schema
 
     from mainstem.pipeline.log_reader import read_range
+    from mainstem.pipeline.read_ahead import read_ahead
+    from mainstem.pipeline.spark.workers import settle_worker
 
     server = context.server
 
@@ -47,7 +49,8 @@ def map_ranges(
             for number in batch.column(0).to_pylist():
                 after, until = ranges[number]
                 rows = read_range(server, selection, columns, after, until, limits.LOG_READ_BYTES)
-                yield from make_transform()(rows)
+                yield from make_transform()(read_ahead(rows))
+        settle_worker()
 
     count = max(len(ranges), 1)
     numbers = context.spark.range(0, len(ranges), 1, count)
@@ -57,7 +60,7 @@ def map_ranges(
 @contextmanager
 def show_task_progress(context: JobContext, until: int, phase: str) -> Iterator[None]:
     """Show how many of Spark's tasks are done while an action runs. Spark Connect does not report that."""
-    spark_context = getattr(context.spark, "_sc", None)
+    spark_context = getattr(context.spark, "sparkContext", None)
     if spark_context is None:
         yield
         return

@@ -6,18 +6,30 @@ import time
 from collections.abc import Callable
 from types import FrameType
 
-from mainstem.errors import MainstemError
+from mainstem.errors import JobRunning, MainstemError
 from mainstem.pipeline.jobs.context import Job, JobContext, Summary
 from mainstem.pipeline.jobs.reporter import JobReporter
+from mainstem.pipeline.process_locks import hold_lock
 from mainstem.pipeline.spark.errors import explain
 
 
 def run_once(job: Job, context: JobContext, reporter: JobReporter | None = None) -> Summary:
-    """Run one round, and report it unless it is a dry run.
+    """Run one round, and report it unless it is a dry run or cannot begin.
 
     Failures of Spark are raised as errors of `mainstem.errors`.
     """
-    if reporter is None or context.dry_run:
+    context.check()
+    if context.dry_run:
+        return _run(job, context)
+    with hold_lock(
+        context.checkpoint / ".lock",
+        lambda holder: JobRunning(f"{holder} runs a job with the checkpoint {context.checkpoint}"),
+    ):
+        return _run_and_report(job, context, reporter)
+
+
+def _run_and_report(job: Job, context: JobContext, reporter: JobReporter | None) -> Summary:
+    if reporter is None:
         return _run(job, context)
     begun_us, begun_s = time.time_ns() // 1000, time.monotonic()
     context.details = {}
@@ -32,7 +44,6 @@ def run_once(job: Job, context: JobContext, reporter: JobReporter | None = None)
 
 def _run(job: Job, context: JobContext) -> Summary:
     """Run one round and time it."""
-    context.check()
     begun_s = time.monotonic()
     try:
         summary = job(context)

@@ -42,7 +42,7 @@ def nothing_starts(monkeypatch, tmp_path):
         ("retain missing.toml", "cannot read missing.toml"),
         ("rollup --into /bad//path", "--into"),
         ("rollup --into a --window soon", "--window"),
-        ("rollup --into a --late soon", "--late"),
+        ("rollup --into a --lateness soon", "--lateness"),
         ("rollup --into a --by colour", "--by"),
         ("rollup --into a --streams a**b", "--streams: 'a**b'"),
         ("rollup --into a --streams a --partitions b", "--streams or --partitions, not both"),

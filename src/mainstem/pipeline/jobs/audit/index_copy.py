@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from urllib.parse import unquote
 
-import pyarrow as pa
-
 from mainstem import limits
 from mainstem.pipeline.http_client import HttpClient
 from mainstem.pipeline.jobs.audit.findings import FindingsWriter
 from mainstem.pipeline.jobs.audit.scan import ScanOptions
-from mainstem.pipeline.log_reader import ARROW
+from mainstem.pipeline.log_pages import LogPages
 
 
 def copy_index(scan: ScanOptions, of: str) -> int:
@@ -18,15 +16,14 @@ def copy_index(scan: ScanOptions, of: str) -> int:
     rows = 0
     after = ""
     with FindingsWriter(scan.folder, f"index_{of}", of) as found, HttpClient(scan.server) as client:
-        names = found.schema.names
+        pages = LogPages(client)
         while True:
             query = [("of", of), ("limit", str(limits.INDEX_PAGE_MAX)), ("after", after)]
-            reply = client.request("GET", "/v1/log/index", query=query, headers={"Accept": ARROW})
-            with pa.ipc.open_stream(pa.py_buffer(reply.body)) as batches:
-                for batch in batches:
-                    rows += batch.num_rows
-                    found.add_batch(batch.select(names).cast(found.schema))
-            following = reply.headers.get("Log-Next")
+            batches, headers = pages.read_index(query, found.schema)
+            for batch in batches:
+                rows += batch.num_rows
+                found.add_batch(batch)
+            following = headers.get("Log-Next")
             if following is None:
                 return rows
             after = unquote(following)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from mainstem import limits
+from mainstem.errors import StageLost
 from mainstem.pipeline.durable_files import replace_file
 from mainstem.pipeline.jobs.audit.rules import Bounds, Tables, check_spans, check_tables
 from mainstem.pipeline.jobs.context import Job, JobContext, Summary, poll_while
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from mainstem.pipeline.jobs.audit.scan import ScanOptions, Span
+    from mainstem.pipeline.log_reader import Head
 
 VIOLATIONS_DDL = "rule STRING, committed_id BIGINT, name STRING, detail STRING"
 
@@ -62,6 +64,9 @@ class Plan(msgspec.Struct, frozen=True):
     until: int
     sample: int
     skew_us: int
+    log: str | None = None
+    """The id of the log, and the epoch of `until`; None in the plan of an older version."""
+    epoch: str | None = None
 
 
 def make_audit(options: AuditOptions) -> Job:
@@ -76,14 +81,17 @@ def make_audit(options: AuditOptions) -> Job:
 def _audit(context: JobContext, options: AuditOptions) -> AuditSummary:
     from mainstem.pipeline.jobs.audit.archive_check import ArchiveCheck
     from mainstem.pipeline.jobs.audit.index_copy import copy_index
-    from mainstem.pipeline.jobs.audit.scan import SAMPLE_OF, ScanOptions
+    from mainstem.pipeline.jobs.audit.scan import ScanOptions
+    from mainstem.pipeline.lake.archive_table import open_archive
     from mainstem.pipeline.lake.delta import absolute_location, load_table
+    from mainstem.pipeline.lake.log_identity import check_identity
 
+    head = context.identify_head()
     if options.archive is not None:
         load_table(absolute_location(options.archive))  # raises now, not only after the whole log was read
+        check_identity(open_archive(options.archive), head)
     folder = context.checkpoint / "findings"
-    plan = Plan(context.server.url, context.read_head(), round(options.sample * SAMPLE_OF), round(options.skew_s * 1e6))
-    plan = _resume(folder, plan)
+    plan = _resume(folder, _make_plan(context.server.url, head, head.head, options), head)
     scan = ScanOptions(context.server, folder.resolve(), plan.sample, plan.skew_us)
     done = AuditSummary(job="audit", committed_id=plan.until)
     spans, done.event_ids = _scan_log(context, scan, plan.until)
@@ -113,12 +121,20 @@ def _audit(context: JobContext, options: AuditOptions) -> AuditSummary:
     return done
 
 
-def _resume(folder: Path, plan: Plan) -> Plan:
-    """Return the plan of an interrupted audit with the same options, or else start with the given plan."""
+def _make_plan(url: str, head: Head, until: int, options: AuditOptions) -> Plan:
+    from mainstem.pipeline.jobs.audit.scan import SAMPLE_OF
+
+    end = head.locate(until)
+    return Plan(url, until, round(options.sample * SAMPLE_OF), round(options.skew_s * 1e6), end.log, end.epoch)
+
+
+def _resume(folder: Path, plan: Plan, head: Head) -> Plan:
+    """Return the plan of an interrupted audit of the same log with the same options, or else start with this plan."""
     path = folder / "plan.json"
     if path.exists():
         before = msgspec.json.decode(path.read_bytes(), type=Plan)
-        if msgspec.structs.replace(before, until=plan.until) == plan and before.until <= plan.until:
+        wanted = msgspec.structs.replace(plan, until=before.until, epoch=head.locate(before.until).epoch)
+        if before == wanted and before.until <= plan.until:
             return before
     shutil.rmtree(folder, ignore_errors=True)
     replace_file(path, msgspec.json.encode(plan))
@@ -146,6 +162,10 @@ def _scan_log(context: JobContext, scan: ScanOptions, until: int) -> tuple[list[
     with _show_progress(context, scan.folder / "spans", until):
         ids, *_ = _run_tasks(context, scan, [Task(index="events"), *ranges])
     files = sorted((scan.folder / "spans").glob("*.json"))
+    if len(files) < len(ranges):
+        raise StageLost(
+            f"{len(ranges) - len(files)} of {len(ranges)} findings of the executors are not in {scan.folder}"
+        )
     return [msgspec.json.decode(file.read_bytes(), type=Span) for file in files], ids
 
 
@@ -156,10 +176,13 @@ def _run_tasks(context: JobContext, scan: ScanOptions, tasks: list[Task]) -> lis
     def work(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
+        from mainstem.pipeline.spark.workers import settle_worker
+
         for batch in numbers:
             done = [(number, _run_task(scan, tasks[number])) for number in batch.column(0).to_pylist()]
             columns = [pa.array(column, pa.int64()) for column in zip(*done, strict=True)]
             yield pa.RecordBatch.from_arrays(columns, ["number", "rows"])
+        settle_worker()
 
     counts = context.spark.range(0, count, 1, count).mapInArrow(work, "number BIGINT, rows BIGINT").collect()
     return [int(row["rows"]) for row in sorted(counts, key=lambda row: int(row["number"]))]

@@ -19,6 +19,7 @@ from mainstem.pipeline.durable_files import replace_file
 from mainstem.pipeline.http_client import ServerOptions
 from mainstem.pipeline.jobs.audit.findings import FindingsWriter
 from mainstem.pipeline.log_reader import Selection, read_range
+from mainstem.pipeline.read_ahead import read_ahead
 from mainstem.streams.rules.content_types import is_json
 from mainstem.sync.protocol.canonical import content_hash
 
@@ -70,7 +71,7 @@ def scan_range(options: ScanOptions, after: int, until: int) -> Span:
         found = {kind: stack.enter_context(FindingsWriter(options.folder, kind, name)) for kind in kinds}
         scanner = RangeScanner(options, found)
         pages = read_range(options.server, Selection(), COLUMNS, after, until, limits.LOG_READ_BYTES)
-        for batch in pages:
+        for batch in read_ahead(pages):
             scanner.add(batch)
         scanner.finish()
     span = scanner.describe(after, until)

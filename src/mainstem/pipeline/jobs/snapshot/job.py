@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from mainstem.pipeline.jobs.snapshot.reducers import Function, LastWriterWins, StateProtocol, Tree
+    from mainstem.pipeline.log_reader import Head
 
 ORDERED_COLUMNS = (*COLUMNS, "id", "client_id", "committed_at")
 
@@ -70,6 +71,9 @@ class SnapshotCheckpoint(msgspec.Struct, frozen=True):
     url: str
     committed_id: int = 0
     lagging: tuple[LaggingTarget, ...] = msgspec.field(default=(), name="behind")
+    log: str | None = None
+    """The id of the log, and the epoch of `committed_id`; None in the checkpoint of an older version."""
+    epoch: str | None = None
 
 
 def make_snapshot(options: SnapshotOptions) -> Job:
@@ -79,17 +83,18 @@ def make_snapshot(options: SnapshotOptions) -> Job:
 
 
 def _snapshot(context: JobContext, options: SnapshotOptions) -> SnapshotSummary:
-    until = context.read_head()
+    head = context.identify_head()
+    until = head.head
     path = context.checkpoint / "place.json"
-    checkpoint = _load(path, SnapshotCheckpoint(options.describe(), context.server.url), until)
+    checkpoint = _load(path, SnapshotCheckpoint(options.describe(), context.server.url), head)
     done = SnapshotSummary(job="snapshot", committed_id=until, dry_run=context.dry_run)
     if until == checkpoint.committed_id and not checkpoint.lagging:
         return done
     lagging = _fold(context, options, checkpoint, until, done)
     if not context.dry_run and len(lagging) <= limits.SNAPSHOTS_BEHIND_MAX:
-        replace_file(
-            path, msgspec.json.encode(SnapshotCheckpoint(checkpoint.plan, checkpoint.url, until, tuple(lagging)))
-        )
+        end = head.locate(until)
+        reached = SnapshotCheckpoint(checkpoint.plan, context.server.url, until, tuple(lagging), end.log, end.epoch)
+        replace_file(path, msgspec.json.encode(reached))
     return done
 
 
@@ -195,7 +200,9 @@ def _find_lagging(results: DataFrame, done: SnapshotSummary) -> list[LaggingTarg
     return [LaggingTarget(row["kind"], row["name"], int(row["after"])) for row in failed]
 
 
-def _load(path: Path, fresh: SnapshotCheckpoint, head: int) -> SnapshotCheckpoint:
+def _load(path: Path, fresh: SnapshotCheckpoint, head: Head) -> SnapshotCheckpoint:
+    from mainstem.pipeline.log_reader import Position, check_position, check_reached
+
     if not path.exists():
         return fresh
     try:
@@ -206,11 +213,8 @@ def _load(path: Path, fresh: SnapshotCheckpoint, head: int) -> SnapshotCheckpoin
         ) from None
     if found.plan != fresh.plan:
         raise BadOption(f"{path.parent} is the checkpoint of other snapshots ({found.plan}): give another --checkpoint")
-    if found.url != fresh.url:
+    check_position(head, Position(found.committed_id, found.log, found.epoch), str(path.parent))
+    if found.url != fresh.url and (found.log is None or head.log is None):
         return fresh  # perhaps the same log at another address: the stored snapshots show how far they go
-    if found.committed_id > head:
-        raise BadOption(
-            f"{path.parent} has reached committed id {found.committed_id}, but the log of {fresh.url} ends at {head}: "
-            "that is another server, or one that was restored from an older backup. Give another --checkpoint"
-        )
+    check_reached(str(path.parent), found.committed_id, head)
     return found
