@@ -66,6 +66,13 @@ def measure_archive(server: Server, pace: Pace) -> list[Measurement]:
     return [
         Measurement("archive", f"{title}, warm", figures["rows_per_s"], "rows/s", details=figures),
         Measurement("archive-cold", f"{title}, first time", figures["cold_rows_per_s"], "rows/s", details=figures),
+        Measurement(
+            "archive-rewrite",
+            f"{title}: time / time in which Spark rewrites them as Parquet",
+            figures["rewrite_rows_per_s"] / figures["rows_per_s"],
+            "x",
+            "less",
+        ),
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import time
 
 from bench.generator import ROOT, LoadFailed, module_environment, run_load, run_module
 from bench.load_jobs import Append, Figures
@@ -48,15 +49,36 @@ def append_during_reads(server: Server, pace: Pace) -> float:
         spark.stdout.close()
 
 
+def run_first_query(server: Server) -> Figures:
+    arguments = (server.port, server.folder / "spark", time.time())
+    return run_module("bench.first_query_workload", *arguments, name="the first query", limit_s=LIMIT_S)
+
+
 def measure_spark(server: Server, pace: Pace) -> list[Measurement]:
     rows = int(ROWS * pace.fill)
     figures = run_spark(server, rows)
+    first = run_first_query(server)
+    parquet = figures["parquet_rows_per_s"]
     alone = append(server, pace)
     during = append_during_reads(server, pace)
     shutil.rmtree(server.folder / "spark", ignore_errors=True)
     title = f"Spark, {rows / 1e6:g} million rows of 190 bytes"
     return [
         Measurement("spark-read", f"{title}: aggregate", figures["rows_per_s"], "rows/s", details=figures),
+        Measurement(
+            "spark-read-parquet", f"{title}: time / time from Parquet", parquet / figures["rows_per_s"], "x", "less"
+        ),
+        Measurement(
+            "spark-columns", f"{title}: only the columns of the query", figures["columns_rows_per_s"], "rows/s"
+        ),
+        Measurement(
+            "spark-columns-parquet",
+            f"{title}: only the columns of the query, time / time from Parquet",
+            parquet / figures["columns_rows_per_s"],
+            "x",
+            "less",
+        ),
+        Measurement("spark-first", "the first query of a new process", first["query_s"], "s", "less", first),
         Measurement("spark-tuples", f"{title}: as Python tuples", figures["tuple_rows_per_s"], "rows/s"),
         Measurement(
             "spark-times", f"{title}: times the tuples", figures["rows_per_s"] / figures["tuple_rows_per_s"], "x"

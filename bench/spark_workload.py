@@ -123,7 +123,9 @@ def measure(url: str, folder: Path, rows: int, times: int) -> Figures:
     fill(url, rows)
     spark = session("bench", MASTER, work=folder / "spark")
     spark.dataSource.register(TupleSource)
-    read = fastest(lambda: aggregate(spark.read.format("mainstem").option("url", url).load(STREAM), rows), times)
+    log = spark.read.format("mainstem").option("url", url)
+    read = fastest(lambda: aggregate(log.load(STREAM), rows), times)
+    columns = fastest(lambda: aggregate(log.option("columns", "committed_id,data").load(STREAM), rows), times)
     tuples = fastest(lambda: aggregate(spark.read.format("tuples").option("url", url).load(), rows), 1)
     landed = fastest(lambda: land(spark, url, folder / "landed"), times)
     files = str(folder / "landed" / "rows")
@@ -132,6 +134,7 @@ def measure(url: str, folder: Path, rows: int, times: int) -> Figures:
     spark.stop()
     return {
         "rows_per_s": rows / read,
+        "columns_rows_per_s": rows / columns,
         "tuple_rows_per_s": rows / tuples,
         "parquet_rows_per_s": rows / parquet,
         "available_now_s": landed,
