@@ -25,7 +25,7 @@ from .transcript import Transcript
 
 COUNTS = "demo/per-second"
 REPORTS = "_mainstem/jobs"
-ROLLUP = ("--into", COUNTS, "--window", "1s", "--late", "1s", "--by", "stream,partition,type")
+ROLLUP = ("--into", COUNTS, "--window", "1s", "--lateness", "1s", "--by", "stream,partition,type")
 SNAPSHOT = ("lww", "--partitions", "board-*", "--key", "key")
 SECONDS = 20.0
 SECONDS_MAX = 600.0
@@ -107,7 +107,7 @@ def _tour(out: Transcript, jobs: Jobs, url: str, folder: Path, seconds: float) -
             sent = traffic.wait()
         sampler.end_traffic()
         out.say(f"{sent.messages:,} messages and {sent.events:,} events are committed. One more round counts the rest.")
-        time.sleep(2.5)  # so that the marker is newer than the last window, by more than --late
+        time.sleep(2.5)  # so that the marker is newer than the last window, by more than --lateness
         _mark(url, "end")
         last = jobs.run("rollup", *ROLLUP)
         sampler.reach(last["committed_id"])
