@@ -183,7 +183,7 @@ LOG_PACING_WINDOW_S: Final = 0.1
 """The shortest time over which that is measured."""
 LOG_PACING_PAUSES: Final = 16
 """How many times as long as its page such a pause is."""
-LOG_PACING_S_MAX: Final = 0.5
+LOG_PACING_S_MAX: Final = 1.0
 """The longest of these pauses, so that readers never stop."""
 LOG_READS_WAITING_MAX: Final = 64
 """Readers of the log that are being served or are waiting; more get 503."""
@@ -191,6 +191,13 @@ INDEX_PAGE_MAX: Final = 10_000
 """Entries in one page of `/v1/log/index`: about 20 ms of a thread."""
 LOG_PIPE_BYTES: Final = MIB
 """Read ahead from a worker process before the server pauses it."""
+BACKGROUND_SLICE_NS: Final = 100_000_000
+"""The time slice of background work, the longest that Linux accepts: whatever wakes up interrupts a longer slice than
+its own at once."""
+FREED_BYTES_KEPT_MAX: Final = 64 * MIB
+"""Freed memory that a process keeps for the next page of the log: a few pages of Spark."""
+KEPT_BLOCK_BYTES_MAX: Final = 32 * MIB
+"""The largest block of memory that is kept in this way; the C library accepts no more."""
 LOG_CUT_WINDOWS: Final = 256
 """Parts of a range that are measured to divide it (`/v1/log/cuts`)."""
 LOG_CUT_SAMPLE_IDS: Final = 1_000

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import warnings
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mainstem import limits
+from mainstem.background_priority import enter_background
 from mainstem.errors import BadOption
 from mainstem.pipeline.cache_dir import user_cache_dir
 from mainstem.pipeline.spark.class_archive import class_archive_path, is_usable, use_options
@@ -219,9 +219,7 @@ def _start_java(confs: Mapping[str, str], quiet: bool) -> None:
     niceness = read_niceness()
 
     def start() -> None:
-        if sys.platform == "linux":
-            mine = threading.get_native_id()
-            os.setpriority(os.PRIO_PROCESS, mine, max(niceness, os.getpriority(os.PRIO_PROCESS, mine)))
+        enter_background(niceness)
         with use_quiet_java() if quiet else nullcontext():
             SparkContext._ensure_initialized(conf=SparkConf().setAll(list(confs.items())))
 

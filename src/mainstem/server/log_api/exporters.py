@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from mainstem import limits
 from mainstem.errors import RETRY_AFTER, MainstemError, Overloaded, Unavailable, error_class
+from mainstem.freed_memory import keep_freed_memory
 from mainstem.log.records import CommittedId, TopicId
 from mainstem.log.store import SqliteStore, Store
 from mainstem.metrics.catalogue import Metrics
@@ -86,6 +87,7 @@ class Exporters:
         return await loop.run_in_executor(self._encoding, encode, found, selection, self._pages.resume_points, format_)
 
     async def _by_worker(self, store: SqliteStore, request: PageRequest) -> EncodedPage:
+        keep_freed_memory()
         worker = self._idle.pop() if self._idle else await Worker.start(str(store.directory))
         worker.stay()
         try:

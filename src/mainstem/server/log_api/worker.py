@@ -14,6 +14,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from mainstem.background_priority import enter_background
 from mainstem.errors import MainstemError, Unavailable
 from mainstem.log.store.sqlite import ReadOnlySqliteStore
 from mainstem.server.log_api.formats import Body
@@ -83,6 +84,7 @@ def serve(directory: str, server: int, requests: BinaryIO, replies: BinaryIO) ->
 
 def main() -> None:
     os.nice(NICENESS)
+    enter_background(NICENESS)
     try:
         serve(sys.argv[1], int(sys.argv[2]), sys.stdin.buffer, sys.stdout.buffer)
     except BrokenPipeError:
