@@ -10,7 +10,8 @@ exact serialiser handles the others.
 
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
@@ -22,6 +23,12 @@ FLOAT_PLAIN_MIN: Final = 1e-4
 FLOAT_PLAIN_MAX: Final = 1e15  # from about here, and below 1e-6, encoders use exponents differently
 
 BMP_LAST: Final = "\uffff"  # up to here, the order of code points is the order of UTF-16 units
+
+HASHED: Final = b'{"event":%b,"partitions":%b}'
+"""What the digest is made of: the canonical form of an event, and the names of its partitions."""
+
+PLAIN_TYPES: Final = frozenset({str, bool, type(None)})
+"""Values that msgspec always encodes as JCS does."""
 
 _encode_sorted = msgspec.json.Encoder(order="sorted").encode
 
@@ -48,10 +55,20 @@ def content_hash(partitions: Sequence[str], event: bytes) -> bytes:
     return decoded_content_hash(partitions, decode_event(event))
 
 
+def content_hashes(partitions: Iterable[Sequence[str]], events: Iterable[bytes]) -> list[str]:
+    """Return the same digests for many events, in hexadecimal. This takes about half as long as one by one."""
+    decoded = list(map(decode_event, events))
+    try:
+        forms = list(map(_encode_sorted if _are_plain(decoded) else canonicalize, decoded))
+    except UnicodeEncodeError:
+        raise _lone_surrogate() from None
+    names = map(_encode_sorted, partitions)
+    return [hashlib.sha256(HASHED % both).hexdigest() for both in zip(forms, names, strict=True)]
+
+
 def decoded_content_hash(partitions: Sequence[str], event: dict[str, Any]) -> bytes:
     """Return the same digest for a decoded event."""
-    names = _encode_sorted(partitions)
-    return hashlib.sha256(b'{"event":%b,"partitions":%b}' % (canonicalize(event), names)).digest()
+    return hashlib.sha256(HASHED % (canonicalize(event), _encode_sorted(partitions))).digest()
 
 
 def canonicalize(value: Any) -> bytes:
@@ -61,7 +78,7 @@ def canonicalize(value: Any) -> bytes:
             return _encode_sorted(value)
         return _serialize(value)
     except UnicodeEncodeError:
-        raise ValidationFailed("a string in the event has a lone surrogate", field="event") from None
+        raise _lone_surrogate() from None
     except RecursionError:  # the caller's stack was almost full
         raise _too_deep() from None
 
@@ -80,6 +97,10 @@ def decode_event(event: bytes) -> dict[str, Any]:
         raise ValidationFailed("the event is not valid JSON", field="event") from None
     except RecursionError:
         raise _too_deep() from None
+
+
+def _lone_surrogate() -> ValidationFailed:
+    return ValidationFailed("a string in the event has a lone surrogate", field="event")
 
 
 def _too_deep() -> ValidationFailed:
@@ -110,6 +131,28 @@ def _is_plain(value: Any) -> bool:
             return True
         level = inner
     raise _too_deep()
+
+
+def _are_plain(values: Sequence[Any]) -> bool:
+    """Return whether `_is_plain` is true of all these containers: level by level, with little Python code per value."""
+    level = values
+    for _ in range(limits.JSON_DEPTH_MAX):
+        keys = "".join(chain.from_iterable([container for container in level if type(container) is dict]))
+        if not keys.isascii() and max(keys) > BMP_LAST:
+            return False
+        parts = [container.values() if type(container) is dict else container for container in level]
+        kinds = set(map(type, chain.from_iterable(parts))) - PLAIN_TYPES
+        if not kinds:
+            return True
+        others = [item for item in chain.from_iterable(parts) if type(item) in kinds]
+        level = [item for item in others if type(item) is dict or type(item) is list]
+        if len(level) < len(others) and not all(
+            _is_plain_number(item) for item in others if type(item) is not dict and type(item) is not list
+        ):
+            return False
+    if level:
+        raise _too_deep()
+    return True
 
 
 def _is_plain_number(value: Any) -> bool:

@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 import struct
+from contextlib import nullcontext
 
 import pytest
 import rfc8785
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from mainstem import limits
 from mainstem.errors import ValidationFailed
 from mainstem.sync.protocol import canonical
-from mainstem.sync.protocol.canonical import canonicalize, content_hash
+from mainstem.sync.protocol.canonical import canonicalize, content_hash, content_hashes
 from tests.support.examples import examples
 
 RFC_8785_APPENDIX_B = [
@@ -223,6 +224,20 @@ def test_other_values_are_other_content(one, other):
     assert not same(one, other)
 
 
+@given(st.lists(st.tuples(st.lists(any_text, max_size=3), json_objects), max_size=5))
+@settings(max_examples=examples(300))
+def test_many_events_have_the_same_hashes_as_one_by_one(pairs):
+    texts = [(names, json.dumps(event).encode()) for names, event in pairs]
+    found = content_hashes([names for names, _ in texts], [text for _, text in texts])
+    assert found == [content_hash(names, text).hex() for names, text in texts]
+
+
+@given(st.lists(json_objects, max_size=3))
+@settings(max_examples=examples(300))
+def test_a_batch_takes_the_fast_path_if_every_event_of_it_does(events):
+    assert canonical._are_plain(events) == all(map(canonical._is_plain, events))
+
+
 def test_different_partitions_are_different_content():
     assert hash_of("{}", ["a"]) != hash_of("{}", ["a", "b"])
 
@@ -272,6 +287,9 @@ def test_an_event_without_a_canonical_form_is_refused(event):
     with pytest.raises(ValidationFailed) as refused:
         content_hash(["p"], event)
     assert refused.value.field == "event"
+    with pytest.raises(ValidationFailed) as refused_too:
+        content_hashes([["p"], ["p"]], [b"{}", event])
+    assert refused_too.value.detail == refused.value.detail
 
 
 @pytest.mark.parametrize("value", ["\ud800", ["a\udfff"], {"\ud800": 1}, {"\ud800": 1.0}, [1.0, "\ud800"]])
@@ -292,6 +310,10 @@ def test_the_depth_limit_is_the_same_on_both_paths(innermost):
     assert canonicalize(nested(limits.JSON_DEPTH_MAX, innermost)).count(b"[") == limits.JSON_DEPTH_MAX
     with pytest.raises(ValidationFailed, match="levels deep"):
         canonicalize(nested(limits.JSON_DEPTH_MAX + 1, innermost))
+    for levels, is_refused in ((limits.JSON_DEPTH_MAX - 1, False), (limits.JSON_DEPTH_MAX, True)):
+        text = json.dumps({"a": nested(levels, innermost)}).encode()
+        with pytest.raises(ValidationFailed, match="levels deep") if is_refused else nullcontext():
+            content_hashes([["p"], ["p"]], [b"{}", text])
 
 
 def test_an_empty_container_counts_as_a_level():

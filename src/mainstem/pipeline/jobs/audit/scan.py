@@ -15,19 +15,21 @@ import pyarrow.compute as pc
 
 from mainstem import limits
 from mainstem.errors import ValidationFailed
+from mainstem.freed_memory import keep_freed_memory
 from mainstem.pipeline.durable_files import replace_file
 from mainstem.pipeline.http_client import ServerOptions
 from mainstem.pipeline.jobs.audit.findings import FindingsWriter
 from mainstem.pipeline.log_reader import Selection, read_range
 from mainstem.pipeline.read_ahead import read_ahead
 from mainstem.streams.rules.content_types import is_json
-from mainstem.sync.protocol.canonical import content_hash
+from mainstem.sync.protocol.canonical import content_hashes
 
 COLUMNS = (
     *("committed_id", "position", "kind", "stream", "offset", "producer_id", "partitions", "id"),
     *("content_type", "data", "committed_at"),
 )
 SAMPLE_OF = 1_000
+HASHED_AT_ONCE = 1_000  # events that are Python objects at the same time, which the processor can cache
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 _decode_values = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -71,6 +73,7 @@ def scan_range(options: ScanOptions, after: int, until: int) -> Span:
         found = {kind: stack.enter_context(FindingsWriter(options.folder, kind, name)) for kind in kinds}
         scanner = RangeScanner(options, found)
         pages = read_range(options.server, Selection(), COLUMNS, after, until, limits.LOG_READ_BYTES)
+        keep_freed_memory()
         for batch in read_ahead(pages):
             scanner.add(batch)
         scanner.finish()
@@ -169,11 +172,16 @@ class RangeScanner:
 
     def _hash_all(self, events: pa.RecordBatch) -> list[str | None]:
         """Hash a whole batch, which takes most of an audit's time. Raise if an event has no canonical form."""
-        pairs = zip(_lists(events.column("partitions")), events.column("data").to_pylist(), strict=True)
-        if self.options.sample >= SAMPLE_OF:
-            return [content_hash(partitions, event).hex() for partitions, event in pairs]
         wanted = _numbers(events.column("committed_id")) % SAMPLE_OF < self.options.sample
-        return [content_hash(*pair).hex() if of_sample else None for of_sample, pair in zip(wanted, pairs, strict=True)]
+        chosen = events if wanted.all() else events.filter(pa.array(wanted))
+        digests: list[str | None] = []
+        for first in range(0, chosen.num_rows, HASHED_AT_ONCE):
+            part = chosen.slice(first, HASHED_AT_ONCE)
+            digests += content_hashes(_lists(part.column("partitions")), part.column("data").to_pylist())
+        if chosen is events:
+            return digests
+        following = iter(digests)
+        return [next(following) if of_sample else None for of_sample in wanted]
 
     def _hash_each(self, events: pa.RecordBatch) -> list[str | None]:
         digests: list[str | None] = []
