@@ -1,7 +1,7 @@
 """`/v1/log/index`: the states that the server keeps besides the log (event ids, streams, producers), for jobs."""
 
-from collections.abc import Callable, Mapping
-from operator import itemgetter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -19,13 +19,16 @@ from mainstem.sync.states import EVENT_IDS
 
 Entry = tuple[str, Any]
 """A name, and the state with that name."""
+Names = Sequence[str]
+States = Sequence[Any]
 
 
 class Column(NamedTuple):
     name: str
     type: str
     """The name of the type in Arrow."""
-    read: Callable[[Entry], Any]
+    read: Callable[[Names, States], Iterable[Any]]
+    """Returns the values of the whole column."""
 
 
 class Index(NamedTuple):
@@ -48,49 +51,50 @@ class IndexPage(NamedTuple):
     """The name to continue after; None at the end."""
 
 
-def _digest(entry: Entry) -> str:
-    digest: bytes = entry[1].digest
-    return digest.hex()
+def _names(names: Names, states: States) -> Names:
+    return names
 
 
-def _begins(entry: Entry) -> int:
-    """Return where a stream's own data begins: after what it has inherited, and after what is no longer kept."""
-    state: StreamState = entry[1]
-    return max(state.earliest, state.lineage[-1].end if state.lineage else 0)
+def _parts_of_names(part: int) -> Callable[[Names, States], Iterable[str]]:
+    """Return a column of one part of producers' names. Each is the path of a stream, NUL, and the id of a producer."""
+    return lambda names, states: [name.split("\0", 1)[part] for name in names]
 
 
-def _is_trimmed(entry: Entry) -> bool:
-    state: StreamState = entry[1]
-    return state.earliest > 0
+def _digests(names: Names, states: States) -> Iterable[str]:
+    return map(bytes.hex, map(attrgetter("digest"), states))
 
 
-def _of_name(part: int) -> Callable[[Entry], str]:
-    """Return a function for one part of a producer's name, which is the path of its stream, NUL, and its id."""
-    return lambda entry: entry[0].split("\0", 1)[part]
+def _begins(names: Names, states: Sequence[StreamState]) -> Iterable[int]:
+    """Return where each stream's own data begins: after what it has inherited, and after what is no longer kept."""
+    return [max(state.earliest, state.lineage[-1].end if state.lineage else 0) for state in states]
+
+
+def _trimmed(names: Names, states: Sequence[StreamState]) -> Iterable[bool]:
+    return [state.earliest > 0 for state in states]
 
 
 def _fields(type_: str, *names: str) -> list[Column]:
     return [Column(name, type_, _field(name)) for name in names]
 
 
-def _field(name: str) -> Callable[[Entry], Any]:
-    return lambda entry: getattr(entry[1], name)
+def _field(name: str) -> Callable[[Names, States], Iterable[Any]]:
+    return lambda names, states: map(attrgetter(name), states)
 
 
 INDEXES: Final = {
     "events": Index(
         EVENT_IDS,
-        (Column("id", "string", itemgetter(0)), *_fields("int64", "committed_id"), Column("digest", "string", _digest)),
+        (Column("id", "string", _names), *_fields("int64", "committed_id"), Column("digest", "string", _digests)),
     ),
     "streams": Index(
         STREAMS,
         (
-            Column("path", "string", itemgetter(0)),
+            Column("path", "string", _names),
             *_fields("int64", "topic", "read_seq"),
             *_fields("string", "content_type"),
             Column("begins", "int64", _begins),
             *_fields("int64", "earliest", "tail", "messages", "last_id"),
-            Column("trimmed", "bool", _is_trimmed),
+            Column("trimmed", "bool", _trimmed),
             *_fields("int64", "forks"),
             *_fields("bool", "closed", "deleted", "soft_deleted"),
         ),
@@ -98,8 +102,8 @@ INDEXES: Final = {
     "producers": Index(
         PRODUCERS,
         (
-            Column("path", "string", _of_name(0)),
-            Column("id", "string", _of_name(1)),
+            Column("path", "string", _parts_of_names(0)),
+            Column("id", "string", _parts_of_names(1)),
             *_fields("int64", "topic", "epoch", "last_seq"),
         ),
     ),
@@ -127,10 +131,11 @@ _lines = msgspec.json.Encoder()
 
 def encode_index(page: IndexPage, of: str, format_: str) -> Body:
     columns = INDEXES[of].columns
-    values = [[column.read(entry) for entry in page.found] for column in columns]
+    names, states = zip(*page.found, strict=True) if page.found else ((), ())
+    values = [list(column.read(names, states)) for column in columns]
     if format_ != ARROW:
-        names = [column.name for column in columns]
-        return _lines.encode_lines([dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)])
+        keys = [column.name for column in columns]
+        return _lines.encode_lines([dict(zip(keys, row, strict=True)) for row in zip(*values, strict=True)])
     try:
         import pyarrow as pa
     except ModuleNotFoundError:

@@ -72,7 +72,7 @@ class LogPages:
             if not page:
                 return found, until
             after = page[-1].committed_id
-            left -= sum(len(record.data) + RECORD_BYTES for record in page)
+            left -= sum([len(record.data) for record in page]) + RECORD_BYTES * len(page)
             found += page if kinds == EVERYTHING and _is_data(page) else [r for r in page if r.kind in kinds]
         return found, after
 

@@ -63,6 +63,8 @@ def take_page(
             "position"
         )
     rows = 0
+    if sum([record.messages for record in taken]) <= rows_max:
+        return PageRecords(taken, first_position, None, 0)
     for number, record in enumerate(taken):
         rows += record.messages
         if number and rows > rows_max:

@@ -354,6 +354,8 @@ class SqliteStore(Store):
         }
         removed = sum([state is None for state in recent.values()])  # these may take the place of others in the page
         older = await self._read(queries.scan, space, prefix, after, limit + removed)
+        if not recent:
+            return older
         states = sorted((dict(older) | recent).items())
         return [(name, state) for name, state in states if state is not None][:limit]
 
