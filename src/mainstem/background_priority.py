@@ -49,4 +49,4 @@ def _set_attributes(niceness: int) -> bool:
         return False
     size = ctypes.sizeof(SchedulingAttributes)
     wanted = SchedulingAttributes(size, os.SCHED_BATCH, 0, niceness, 0, limits.BACKGROUND_SLICE_NS)
-    return ctypes.CDLL(None).syscall(number, 0, ctypes.byref(wanted), 0) == 0
+    return bool(ctypes.CDLL(None).syscall(number, 0, ctypes.byref(wanted), 0) == 0)
