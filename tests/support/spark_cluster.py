@@ -126,6 +126,13 @@ class SparkCluster:
         """Return the process ids of all executors."""
         return [pid for worker in self.workers if worker.running for pid in worker.children()]
 
+    def read_logs(self) -> dict[str, str]:
+        """Return what the master, the workers and all executors have printed, by name."""
+        daemons = {"master": self._master} | {f"worker {at}": worker for at, worker in enumerate(self.workers)}
+        files = self._folder.glob("worker-*/*/*/std*")
+        executors = {f"executor {file}": file.read_text(errors="replace") for file in files}
+        return {name: daemon.said for name, daemon in daemons.items()} | executors
+
     def close(self) -> None:
         for daemon in [*self.workers, self._master]:
             daemon.stop()
