@@ -44,9 +44,16 @@ def test_cron_follows_the_clocks_of_its_time_zone():
     berlin = parse_cron("0 3 * * *", "Europe/Berlin")
     assert berlin.begin(at(2026, 3, 10, 12)) == at(2026, 3, 11, 2)
     assert berlin.begin(at(2026, 7, 10, 12)) == at(2026, 7, 11, 1)
-    # On 29 March 2026 the clocks of Berlin go from 2 to 3, and at night there is no half past two.
+
+
+def test_cron_runs_once_in_nights_in_which_clocks_change():
     night = parse_cron("30 2 * * *", "Europe/Berlin")
-    assert night.begin(at(2026, 3, 28, 12)) in (at(2026, 3, 29, 1), at(2026, 3, 29, 1, 30), at(2026, 3, 30, 0, 30))
+    # On 29 March 2026 the clocks of Berlin go from 2 to 3: the round begins then.
+    assert night.begin(at(2026, 3, 28, 12)) == at(2026, 3, 29, 1)
+    assert night.follow(at(2026, 3, 29, 1), at(2026, 3, 29, 1, 1)) == at(2026, 3, 30, 0, 30)
+    # On 25 October they go from 3 to 2, and half past two comes twice: only the first counts.
+    assert night.begin(at(2026, 10, 24, 12)) == at(2026, 10, 25, 0, 30)
+    assert night.follow(at(2026, 10, 25, 0, 30), at(2026, 10, 25, 0, 31)) == at(2026, 10, 26, 1, 30)
 
 
 @pytest.mark.parametrize("text", ["", "x", "0 3 * *", "61 * * * *", "0 0 31 2 *", "@daily"])
