@@ -216,21 +216,19 @@ def check_events(tables: Tables, bounds: Bounds) -> DataFrame | None:
 
 
 def _differing_buckets(log: DataFrame, index: DataFrame, bounds: Bounds) -> list[int]:
-    """Return the buckets of ids whose entries beyond `pruned` differ between the log and the index."""
+    """Return the buckets of ids whose entries beyond `pruned` differ between the log and the index.
+
+    An entry of the log and the same entry of the index cancel each other out, in the count and in the hash.
+    """
     from pyspark.sql import functions as f
 
-    def fingerprint(table: DataFrame) -> DataFrame:
-        sampled = f.col("committed_id") % SAMPLE_OF < bounds.sample
-        hashed = f.xxhash64("id", "committed_id", f.when(sampled, f.col("digest")))
-        return (
-            table.where(f.col("committed_id") > bounds.pruned)
-            .groupBy(f.pmod(f.xxhash64("id"), f.lit(BUCKETS)).alias("bucket"))
-            .agg(f.count("*").alias("entries"), f.bit_xor(hashed).alias("hash"))
-        )
-
-    ours, theirs = fingerprint(log).alias("ours"), fingerprint(index).alias("theirs")
-    same = f.col("ours.entries").eqNullSafe(f.col("theirs.entries")) & f.col("ours.hash").eqNullSafe(
-        f.col("theirs.hash")
+    both = log.withColumn("side", f.lit(1)).unionByName(index.withColumn("side", f.lit(-1)))
+    sampled = f.col("committed_id") % SAMPLE_OF < bounds.sample
+    hashed = f.xxhash64("id", "committed_id", f.when(sampled, f.col("digest")))
+    differing = (
+        both.where(f.col("committed_id") > bounds.pruned)
+        .groupBy(f.pmod(f.xxhash64("id"), f.lit(BUCKETS)).alias("bucket"))
+        .agg(f.sum("side").alias("more"), f.bit_xor(hashed).alias("hash"))
+        .where("more <> 0 OR hash <> 0")
     )
-    differing = ours.join(theirs, "bucket", "full_outer").where(~same).select("bucket")
-    return [int(row["bucket"]) for row in differing.collect()]
+    return [int(row["bucket"]) for row in differing.select("bucket").collect()]
