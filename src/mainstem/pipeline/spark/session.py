@@ -219,7 +219,8 @@ def _start_java(confs: Mapping[str, str], quiet: bool) -> None:
     niceness = read_niceness()
 
     def start() -> None:
-        enter_background(niceness)
+        if niceness:
+            enter_background(niceness)
         with use_quiet_java() if quiet else nullcontext():
             SparkContext._ensure_initialized(conf=SparkConf().setAll(list(confs.items())))
 
