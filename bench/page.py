@@ -30,9 +30,10 @@ Run = dict[str, Any]  # bench.json
 def write_figures(runs: Sequence[Run]) -> str:
     run, *others = runs
     [other] = [name for name in run["peers"] if name != OURS]
-    rows: Run = {}
-    for row in (row for some in runs for row in some["measurements"]):
-        rows.setdefault(row["name"], row)
+    # A scenario that was measured again takes the place of its older figures.
+    rows: Run = {row["name"]: row for row in run["measurements"]}
+    for some in sorted(runs, key=lambda some: str(some["machine"]["date"])):
+        rows |= {row["name"]: row for row in some["measurements"]}
     growth = {f"growth-{figure}-{size}" for figure in FIGURES for size in SIZES}
     beside = [row for row in rows.values() if row["ratio"] is not None]
     alone = [row for row in rows.values() if row["ratio"] is None and row["name"] not in growth]
