@@ -101,7 +101,7 @@ class JsonColumns:
         return Parsed(columns, faults, missing)
 
     def _find_overflows(self, rows: list[Any], faults: dict[int, str]) -> None:
-        """Convert the rows once more, one by one, to find those with values that are too large."""
+        """Convert the rows once more, one by one, to find those with values that are out of range."""
         for number, row in enumerate(rows):
             self._overflows.clear()
             for read, finish in self._columns:
@@ -174,14 +174,14 @@ def _python_type(type_: t.DataType, where: str) -> Any:
 def _finish(type_: t.DataType, overflows: Faults) -> Finish | None:
     """Return a function that turns a decoded value into one that Arrow accepts, or None if it does already.
 
-    It adds decimals that are too large, which become null, to `overflows`.
+    It adds values that are out of range, which become null, to `overflows`.
     """
     if isinstance(type_, t.DecimalType):
         return _fit_decimals(type_, overflows)
     if isinstance(type_, t.TimestampType):
         return lambda value: value if value.tzinfo else value.replace(tzinfo=datetime.UTC)
     if isinstance(type_, t.TimestampNTZType):
-        return lambda value: value.astimezone(datetime.UTC).replace(tzinfo=None) if value.tzinfo else value
+        return _drop_zones(overflows)
     if isinstance(type_, t.ArrayType):
         inner = _finish(type_.elementType, overflows)
         return None if inner is None else lambda values: [None if value is None else inner(value) for value in values]
@@ -196,6 +196,17 @@ def _finish(type_: t.DataType, overflows: Faults) -> Finish | None:
 
 def _finish_field(value: Any, finish: Finish | None) -> Any:
     return value if value is None or finish is None else finish(value)
+
+
+def _drop_zones(overflows: Faults) -> Finish:
+    def drop(value: datetime.datetime) -> datetime.datetime | None:
+        try:
+            return value.astimezone(datetime.UTC).replace(tzinfo=None) if value.tzinfo else value
+        except OverflowError:  # before the year 1 or after 9999 in UTC
+            overflows.append(f"{value.isoformat()} does not fit timestamp_ntz")
+            return None
+
+    return drop
 
 
 def _fit_decimals(type_: t.DecimalType, overflows: Faults) -> Finish:

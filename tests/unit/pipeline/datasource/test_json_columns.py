@@ -178,3 +178,13 @@ def test_any_json_gives_one_row(values):
 @given(st.lists(st.binary(max_size=30), max_size=5))
 def test_any_bytes_give_one_row(messages):
     assert len(parse(messages)) == len(messages)
+
+
+@pytest.mark.parametrize("text", ["9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00"])
+def test_a_time_that_is_out_of_range_without_its_zone_is_a_fault_of_its_message(text):
+    schema = t.StructType([t.StructField("n", t.TimestampNTZType()), t.StructField("s", t.StringType())])
+    messages = [json.dumps({"n": text, "s": "kept"}).encode(), b'{"n": "2026-01-31T12:00:00+01:00"}']
+    found = JsonColumns(schema).parse(pa.array(messages, pa.binary()), None)
+    assert found.columns[0].to_pylist() == [None, datetime.datetime(2026, 1, 31, 11)]
+    assert found.columns[1].to_pylist() == ["kept", None]
+    assert found.faults == {0: f"{text} does not fit timestamp_ntz"}
