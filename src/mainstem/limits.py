@@ -181,7 +181,7 @@ LOG_PACING_RECORDS_S: Final = 10_000
 """If more records are committed per second, readers of the log wait between pages: writers come first."""
 LOG_PACING_WINDOW_S: Final = 0.1
 """The shortest time over which that is measured."""
-LOG_PACING_PAUSES: Final = 16
+LOG_PACING_PAUSES: Final = 24
 """How many times as long as its page such a pause is."""
 LOG_PACING_S_MAX: Final = 1.0
 """The longest of these pauses, so that readers never stop."""
