@@ -37,3 +37,20 @@ def test_figures_are_written_as_tables():
     assert "| both, 3 million records | 1 u | 2 | 0.5x | >= 1: missed |" in lines
     assert "| one, 3 million records | 3 u | >= 1: reached |" in lines
     assert "| growth-rss-0, u | 2 | 2 | 2 (missed) | 2 |" in lines
+
+
+def test_a_scenario_that_was_measured_again_replaces_its_older_figures():
+    def make_run(date, value):
+        run = read_runs()[0]
+        return run | {
+            "machine": run["machine"] | {"date": date},
+            "peers": {"mainstem": {"version": "m"}, "electric": {"version": "e"}},
+            "measurements": [make_row("audit", value, None, "pass")],
+        }
+
+    old, new = make_run("2026-11-01 10:00 UTC", 3.0), make_run("2026-11-02 09:00 UTC", 5.0)
+    for runs in ([old, new], [new, old]):
+        lines = write_figures(runs).splitlines()
+        assert [line for line in lines if line.startswith("| audit")] == [
+            "| audit, 3 million records | 5 u | >= 1: reached |"
+        ]
