@@ -11,6 +11,7 @@ import msgspec
 import pyarrow as pa
 
 from mainstem.errors import HistoryLost, OtherLog
+from mainstem.freed_memory import keep_freed_memory
 from mainstem.log.identity import find_epoch
 from mainstem.pipeline.http_client import HttpClient, ServerOptions
 from mainstem.pipeline.log_pages import LogPages
@@ -120,6 +121,7 @@ def read_span(
     fixed = [*selection.as_query(), ("max_bytes", str(page_bytes))]
     if len(columns) < len(LOG_COLUMNS):
         fixed.append(("columns", ",".join(columns)))
+    keep_freed_memory()
     at = begin  # a large record spans several pages
     with HttpClient(server) as client:
         pages = LogPages(client)

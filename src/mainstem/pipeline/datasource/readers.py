@@ -11,7 +11,6 @@ from pyspark.sql.types import StructType
 
 from mainstem import limits
 from mainstem.errors import BadOption
-from mainstem.freed_memory import keep_freed_memory
 from mainstem.pipeline.datasource.batch_converter import BatchConverter
 from mainstem.pipeline.datasource.filters import Scan, push_filters
 from mainstem.pipeline.datasource.options import ReadOptions
@@ -65,7 +64,6 @@ class RangeReader:
     def read_batches(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Range)
         options, starts, span = self.options, partition.starts, partition.span
-        keep_freed_memory()
         converter = self._make_converter()
         needed = {*converter.columns, *(STARTS_COLUMNS if starts is not None else ())}
         columns = tuple(name for name in LOG_COLUMNS if name in needed)

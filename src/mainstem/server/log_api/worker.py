@@ -83,7 +83,7 @@ def serve(directory: str, server: int, requests: BinaryIO, replies: BinaryIO) ->
 
 
 def main() -> None:
-    os.nice(NICENESS)
+    os.nice(NICENESS)  # on every system; on Linux there is more to do
     enter_background(NICENESS)
     try:
         serve(sys.argv[1], int(sys.argv[2]), sys.stdin.buffer, sys.stdout.buffer)

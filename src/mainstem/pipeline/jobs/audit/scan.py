@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 
 from mainstem import limits
 from mainstem.errors import ValidationFailed
-from mainstem.freed_memory import keep_freed_memory
 from mainstem.pipeline.durable_files import replace_file
 from mainstem.pipeline.http_client import ServerOptions
 from mainstem.pipeline.jobs.audit.findings import FindingsWriter
@@ -73,7 +72,6 @@ def scan_range(options: ScanOptions, after: int, until: int) -> Span:
         found = {kind: stack.enter_context(FindingsWriter(options.folder, kind, name)) for kind in kinds}
         scanner = RangeScanner(options, found)
         pages = read_range(options.server, Selection(), COLUMNS, after, until, limits.LOG_READ_BYTES)
-        keep_freed_memory()
         for batch in read_ahead(pages):
             scanner.add(batch)
         scanner.finish()
