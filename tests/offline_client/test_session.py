@@ -132,6 +132,22 @@ def test_fetching_a_partition_resumes_where_it_was_interrupted(harness, server):
     assert harness.copy() == harness.truth()
 
 
+def test_a_partition_that_is_removed_and_added_again_during_its_fetch_is_fetched_from_0(harness, server):
+    commit(server, 5, "q")
+    commit(server, 1)
+    harness.come_to_rest()
+    harness.store.follow(["q"])
+    harness.effects += harness.session.follow(["q"])
+    while harness.store.facts().partitions[1].since != 2:
+        harness.step()
+    harness.store.apply([StoreUpdate(left=("q",))])
+    harness.effects += harness.session.unfollow(["q"])
+    harness.store.follow(["q"])
+    harness.effects += harness.session.follow(["q"])
+    harness.settle()
+    assert harness.copy() == harness.truth()
+
+
 def test_a_refused_partition_is_dropped_and_the_others_continue(harness, server):
     server.forbidden.add("secret")
     commit(server, 1, "q")

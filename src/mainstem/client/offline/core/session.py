@@ -250,8 +250,9 @@ class Session:
             return [*self._forget(detail), *self._begin()]
         events = tuple(check_event(event) for event in page.events)
         self._check_page(cycle, page, events)
+        update = self._page_update(cycle, page, events)
         cycle.since, cycle.until = page.next_since_committed_id, page.sync_to_committed_id
-        effects: Effects = [Save(self._page_update(cycle, page, events))]
+        effects: Effects = [Save(update)]
         if page.has_more:
             return [*effects, self._request_page(cycle, first=False)]
         return [*effects, *self._flush_early(), *self._continue()]
@@ -269,13 +270,15 @@ class Session:
         snapshots = tuple(
             Snapshot(snapshot.partition, snapshot.committed_id, bytes(snapshot.state)) for snapshot in page.snapshots
         )
+        following = page.next_since_committed_id
         if not cycle.fetches:
-            self._cursor = cycle.since
-            return StoreUpdate(snapshots=snapshots, events=events, cursor=cycle.since, truncated=page.history_truncated)
-        names = [name for name in cycle.partitions if name in self._pending]
+            self._cursor = following
+            return StoreUpdate(snapshots=snapshots, events=events, cursor=following, truncated=page.history_truncated)
+        # A partition that was removed and added again meanwhile needs its earlier pages once more.
+        names = [name for name in cycle.partitions if self._pending.get(name) == cycle.since]
         if page.has_more:
-            self._pending.update(dict.fromkeys(names, cycle.since))
-            fetched = tuple((name, cycle.since) for name in names)
+            self._pending.update(dict.fromkeys(names, following))
+            fetched = tuple((name, following) for name in names)
             return StoreUpdate(snapshots=snapshots, events=events, fetched=fetched, truncated=page.history_truncated)
         for name in names:
             del self._pending[name]
