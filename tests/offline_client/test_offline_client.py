@@ -4,6 +4,7 @@ import asyncio
 import gc
 import hmac
 import json
+import os
 import time
 from base64 import urlsafe_b64encode
 from typing import Any
@@ -39,6 +40,7 @@ from mainstem.client.offline import (
     ViewFailed,
 )
 from tests.offline_client.waiting import next_of, until, until_events, until_offline, until_state
+from tests.offline_client.wires import Wire
 
 NOWHERE = "ws://127.0.0.1:9/v1/sync"  # the port of the discard service, on which nothing listens
 QUICK = Retries(attempts_max=None, delay_s=0.01, delay_s_max=0.05)
@@ -500,6 +502,33 @@ async def test_a_snapshot_of_the_server_replaces_pruned_history(make_client, roo
         assert await bodies(bob, room) == [(3, False), (4, False)]
         kept = await bob.snapshot(room)
         assert (kept.committed_id, json.loads(kept.state)) == (ids[1], {"sum": 3})
+
+
+async def test_a_client_that_reconnects_does_not_download_a_snapshot_again(make_client, room, shared_server):
+    size = 200_000
+    async with make_client("ada") as ada:
+        ids = [await (await ada.submit([room], {"n": n})).committed() for n in range(2)]
+    with httpx2.Client(base_url=shared_server.url, trust_env=False) as http:
+        snapshot = {"committed_id": ids[1], "state": os.urandom(size // 2).hex()}  # which no compression makes small
+        assert http.put(f"/v1/snapshot/{room}", json=snapshot).status_code == 204
+        assert http.post("/v1/prune", json={"floors": {room: ids[1]}}).status_code == 202
+    received = 0
+
+    def count(data: bytes) -> bool:
+        nonlocal received
+        received += len(data)
+        return False
+
+    async with Wire(shared_server.address) as wire:
+        wire.watch = count
+        store = MemoryClientStore()
+        for connection in range(2):
+            received = 0
+            async with make_client("bob", url=wire.url, store=store) as bob:
+                await bob.synced()
+                assert (await bob.snapshot(room)).committed_id == ids[1]
+                assert bob.cursor >= ids[1]
+            assert (received > size / 2) == (connection == 0)
 
 
 async def test_pruned_history_is_reported(make_client, room, shared_server):

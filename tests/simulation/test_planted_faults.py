@@ -18,7 +18,7 @@ from mainstem.streams.states import Segment
 from mainstem.streams.subscriptions.dispatcher import Dispatcher
 from mainstem.sync import pruner
 from mainstem.sync.commands import NotePruned
-from mainstem.sync.pages import PageReader
+from mainstem.sync.pages import MissingHistory, PageReader
 from mainstem.testing.simulation.disk import SimulatedDirectWriter
 from mainstem.testing.simulation.runner import run_seed
 
@@ -179,7 +179,7 @@ def test_it_finds_events_that_a_crash_saves_from_being_pruned(monkeypatch):
 
 def test_it_finds_pages_that_do_not_say_what_was_pruned(monkeypatch):
     async def find_nothing(self, cycle, since):
-        return [], [], ()
+        return MissingHistory([], [], (), 0)
 
     monkeypatch.setattr(PageReader, "_missing_history", find_nothing)
     assert find_problem().startswith("pruned without notice")

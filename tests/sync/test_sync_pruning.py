@@ -126,6 +126,128 @@ async def test_history_that_is_pruned_within_a_cycle_is_reported(sync_server, ht
         assert complete or {"snapshots", "history_truncated"} & rest.keys()
 
 
+# The cursor after pruned history
+
+
+def store_snapshot(http: httpx2.Client, room: str, committed_id: int) -> None:
+    body = {"committed_id": committed_id, "state": {"at": committed_id}}
+    assert http.put(f"/v1/snapshot/{room}", json=body).status_code == 204
+
+
+async def test_a_cursor_moves_past_a_snapshot_so_that_it_is_not_sent_again(sync_server, http, room):
+    async with Peers(sync_server.address) as peers:
+        peer = await peers.join()
+        ids = await peer.commit(draft(room), draft(room), draft(room))
+        store_snapshot(http, room, ids[-1])
+        raise_floors(http, {room: ids[-1]})
+        assert await read_until(peer, room, []) == []
+        page = await peer.sync([room])
+        assert [snapshot["committed_id"] for snapshot in page["snapshots"]] == ids[-1:]
+        assert (page["next_since_committed_id"], page["has_more"]) == (ids[-1], False)
+        again = await peer.sync([room], page["next_since_committed_id"])
+        assert "snapshots" not in again
+        assert again["next_since_committed_id"] == ids[-1]
+        later = await peer.commit(draft(room))
+        assert ids_of((await peer.sync([room], again["next_since_committed_id"]))["events"]) == later
+
+
+async def test_a_cursor_moves_past_truncated_history_so_that_it_is_reported_once(sync_server, http, room):
+    async with Peers(sync_server.address) as peers:
+        peer = await peers.join()
+        ids = await peer.commit(draft(room), draft(room))
+        raise_floors(http, {room: ids[-1]})
+        assert await read_until(peer, room, []) == []
+        page = await peer.sync([room])
+        assert (page["history_truncated"], page["next_since_committed_id"]) == ([room], ids[-1])
+        assert "history_truncated" not in await peer.sync([room], ids[-1])
+
+
+async def test_a_cursor_moves_to_the_snapshot_even_if_it_is_newer_than_the_floor(sync_server, http, room):
+    """Otherwise the client would download the same snapshot again as soon as the floor reaches it."""
+    async with Peers(sync_server.address) as peers:
+        peer = await peers.join()
+        [first] = await peer.commit(draft(room))
+        [second] = await peer.commit(draft(fresh("room")))
+        store_snapshot(http, room, second)
+        raise_floors(http, {room: first})
+        page = await peer.sync([room])
+        assert page["next_since_committed_id"] == second
+        raise_floors(http, {room: second})
+        assert "snapshots" not in await peer.sync([room], second)
+
+
+async def test_a_snapshot_of_one_partition_hides_no_event_of_another(sync_server, http, room, other_room):
+    async with Peers(sync_server.address) as peers:
+        writer, reader = await peers.join(), await peers.join()
+        before = await writer.commit_many(other_room, 60)
+        [pruned] = await writer.commit(draft(room))
+        store_snapshot(http, room, pruned)
+        raise_floors(http, {room: pruned})
+        assert await read_until(writer, room, []) == []
+        first = await reader.sync([room, other_room], limit=50)
+        assert [snapshot["committed_id"] for snapshot in first["snapshots"]] == [pruned]
+        assert (first["next_since_committed_id"], first["has_more"]) == (before[49], True), "more events follow"
+        last = await reader.sync([room, other_room], before[49], limit=50)
+        assert ids_of(last["events"]) == before[50:]
+        assert (last["next_since_committed_id"], last["has_more"]) == (pruned, False)
+        after = await writer.commit(draft(other_room))
+        assert ids_of((await reader.sync([room, other_room], pruned))["events"]) == after
+
+
+async def test_a_cursor_stays_within_the_end_of_its_cycle_if_the_snapshot_is_newer(sync_server, http, room, other_room):
+    """The snapshot says nothing about the events of the other partition between the end of the cycle and itself."""
+    async with Peers(sync_server.address) as peers:
+        writer, reader = await peers.join(), await peers.join()
+        await writer.commit(draft(room))
+        await writer.commit_many(other_room, 60)
+        first = await reader.sync([room, other_room], limit=50, subscription_partitions=[other_room])
+        [meanwhile] = await writer.commit(draft(other_room))
+        [pruned] = await writer.commit(draft(room))
+        store_snapshot(http, room, pruned)
+        raise_floors(http, {room: pruned})
+        last = await reader.sync([room, other_room], first["next_since_committed_id"], limit=50)
+        assert [snapshot["committed_id"] for snapshot in last["snapshots"]] == [pruned]
+        assert not last["has_more"]
+        end = last["sync_to_committed_id"]
+        assert last["next_since_committed_id"] == end < meanwhile
+        assert ids_of(await reader.next_broadcasts(1)) == [meanwhile], "what was committed meanwhile follows the cycle"
+        following = await reader.sync([room, other_room], end)
+        assert meanwhile in ids_of(following["events"])
+        assert following["next_since_committed_id"] >= pruned
+        assert "snapshots" not in await reader.sync([room, other_room], following["next_since_committed_id"])
+
+
+async def test_a_floor_that_rises_within_a_cycle_moves_the_cursor_of_its_last_page(sync_server, http, room, other_room):
+    async with Peers(sync_server.address) as peers:
+        writer, reader = await peers.join(), await peers.join()
+        before = await writer.commit_many(other_room, 120)
+        [pruned] = await writer.commit(draft(room))
+        first = await reader.sync([room, other_room], limit=50)
+        assert "history_truncated" not in first
+        raise_floors(http, {room: pruned})
+        assert await read_until(writer, room, []) == []
+        second = await reader.sync([room, other_room], before[49], limit=50)
+        assert (second["history_truncated"], second["next_since_committed_id"]) == ([room], before[99])
+        last = await reader.sync([room, other_room], before[99], limit=50)
+        assert "history_truncated" not in last, "an earlier page has reported it"
+        assert ids_of(last["events"]) == before[100:]
+        assert last["next_since_committed_id"] == pruned
+
+
+async def test_a_subscriber_receives_each_event_once_after_a_cycle_that_moved_past_a_snapshot(sync_server, http, room):
+    async with Peers(sync_server.address) as peers:
+        writer, reader = await peers.join(), await peers.join()
+        ids = await writer.commit(draft(room), draft(room))
+        store_snapshot(http, room, ids[-1])
+        raise_floors(http, {room: ids[-1]})
+        assert await read_until(writer, room, []) == []
+        page = await reader.sync([room], subscription_partitions=[room])
+        later = await writer.commit(draft(room), draft(room))
+        assert ids_of(await reader.next_broadcasts(2)) == later
+        assert ids_of((await reader.sync([room], page["next_since_committed_id"]))["events"]) == later
+        assert await reader.flush() == []
+
+
 async def test_a_snapshot_is_returned_as_it_was_stored(http, room):
     body = '{"committed_id": 0, "state": {"z": 1.0, "a": [12345678901234567890, "☃"]}}'
     assert http.put(f"/v1/snapshot/{room}", content=body.encode()).status_code == 204

@@ -80,7 +80,7 @@ class SyncResponsePayload(Described):
     partitions: Annotated[list[str], Meta(description="The partitions of the request, normalised.")]
     effective_subscriptions: Annotated[list[str], Meta(description="The subscriptions in force, sorted.")]
     events: Annotated[list[CommittedEvent], Meta(description="The events of the page, in committed order.")]
-    next_since_committed_id: Annotated[Whole, Meta(description="The cursor for the next page.")]
+    next_since_committed_id: Annotated[Whole, Meta(description="The cursor for the next page, or for the next cycle.")]
     sync_to_committed_id: Annotated[Whole, Meta(description="Where the cycle ends.")]
     has_more: Annotated[bool, Meta(description="Whether another page follows in this cycle.")]
     snapshots: Annotated[

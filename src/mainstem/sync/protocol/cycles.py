@@ -18,6 +18,8 @@ class Cycle(msgspec.Struct, frozen=True, gc=False):
     next_since: int
     reported_floors: tuple[tuple[str, int], ...] = ()
     """The floors that earlier pages have reported, so that each is reported once."""
+    covered: int = 0
+    """The highest committed id of the snapshots, and of the floors without a snapshot, that earlier pages reported."""
 
     def is_continued_by(self, partitions: tuple[str, ...], since: int) -> bool:
         return partitions == self.partitions and since == self.next_since
@@ -44,6 +46,7 @@ class SyncPage(msgspec.Struct, frozen=True):
     snapshots: list[dict[str, Any]]
     truncated: list[str]
     reported_floors: tuple[tuple[str, int], ...]
+    covered: int
 
     def describe(self, subscriptions: list[str]) -> dict[str, Any]:
         """Return the payload of a `sync_response`."""

@@ -65,7 +65,9 @@ class Feed:
 
     def turn_page(self, page: SyncPage) -> None:
         """Record that a page was sent. The last page ends the cycle."""
-        cycle = msgspec.structs.replace(page.cycle, next_since=page.next_since, reported_floors=page.reported_floors)
+        cycle = msgspec.structs.replace(
+            page.cycle, next_since=page.next_since, reported_floors=page.reported_floors, covered=page.covered
+        )
         if page.has_more:
             self.cycle = cycle
         else:

@@ -107,7 +107,7 @@ def record(committed_id, *partitions, origin=0):
 
 def page_of(read, *records, has_more=False):
     next_since = records[-1].committed_id if records else read.since
-    return SyncPage(read.cycle, list(records), next_since, has_more, [], [], ())
+    return SyncPage(read.cycle, list(records), next_since, has_more, [], [], (), 0)
 
 
 def ask(session, partitions, since=0, head=0, **fields) -> tuple[list, ReadPage]:

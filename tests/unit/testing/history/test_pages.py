@@ -48,6 +48,18 @@ def test_a_page_whose_cursor_skips_something(story, events):
     assert story.rules() == {"wrong cursor"}
 
 
+def test_the_last_page_of_a_cycle_may_move_its_cursor_past_what_it_reports_as_pruned(story, events):
+    story.sync(next=story.head, truncated=("p",))
+    assert story.rules() == set()
+
+
+@pytest.mark.parametrize("fields", [{"truncated": ()}, {"truncated": ("p",), "next": 100}])
+def test_a_cursor_moves_neither_without_a_reason_nor_beyond_the_cycle(story, events, fields):
+    story.append("a")
+    story.sync(**{"next": story.head, **fields})
+    assert story.rules() == {"wrong cursor"}
+
+
 def test_a_cycle_whose_end_moves(story, events):
     first = story.sync(size=2)
     story.append("a")

@@ -263,6 +263,8 @@ class Session:
         last = ids[-1] if ids else cycle.since
         if not ordered or page.next_since_committed_id < last:
             raise ProtocolFault(f"the page after committed id {cycle.since} is not in order")
+        if page.next_since_committed_id > page.sync_to_committed_id:
+            raise ProtocolFault(f"the page after committed id {cycle.since} goes beyond the end of its cycle")
         if page.has_more and page.next_since_committed_id <= cycle.since:
             raise ProtocolFault(f"the page after committed id {cycle.since} announces more events but does not advance")
 
