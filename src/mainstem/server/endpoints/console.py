@@ -3,39 +3,28 @@
 The files are public: they hold no data, and every request that the pages send is checked like any other request.
 """
 
-import hashlib
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from html import escape
 from importlib import resources
-from importlib.resources.abc import Traversable
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
 from mainstem import __version__
 from mainstem.errors import NotFound
 from mainstem.http.asgi import HeaderList, Receive, Scope, Send
-from mainstem.http.compression import ENCODERS, choose_encoding
 from mainstem.http.requests import collect_headers, request_origin
-from mainstem.http.responses import NO_STORE, method_not_allowed, respond, respond_head
-from mainstem.long_work import run_long
+from mainstem.http.responses import NO_STORE, respond, respond_head
 from mainstem.server.addresses import is_loopback
+from mainstem.server.endpoints.static_files import MEDIA_TYPES, File, StaticFiles, load_files, make_file, require_read
 from mainstem.server.settings import Settings
-from mainstem.streams.rules.etags import matches
 
 PATH: Final = b"/console"
 FRONT_PATH: Final = b"/"
 INDEX: Final = "index.html"
 CONFIG: Final = "config.json"
 DOCUMENTATION: Final = "https://mainstem.github.io/mainstem/"
-MEDIA_TYPES: Final = {
-    "html": b"text/html; charset=utf-8",
-    "css": b"text/css; charset=utf-8",
-    "js": b"text/javascript; charset=utf-8",
-    "json": b"application/json",
-    "svg": b"image/svg+xml",
-}
 CONTENT_SECURITY_POLICY: Final = "; ".join(
     [
         "default-src 'none'",
@@ -60,12 +49,6 @@ PAGE_HEADERS: Final[HeaderList] = [
 ]
 REVALIDATE: Final = (b"cache-control", b"no-cache")
 """Browsers keep the files, and ask each time whether they are still those of the server, so that none is outdated."""
-
-
-class File(NamedTuple):
-    media_type: bytes
-    etag: str
-    body: bytes
 
 
 def choose_console(settings: Settings, address: str | None = None) -> bool:
@@ -93,7 +76,7 @@ class Console:
         self._head = head
         self._enabled = enabled
         self._files = _load_files(settings) if enabled else {}
-        self._encoded: dict[tuple[str, str], bytes] = {}
+        self._static = StaticFiles(self._files, "the console has no such file")
 
     async def redirect(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Add the slash, which relative URLs in the pages need. A proxy may serve this server under a path that only
@@ -104,10 +87,7 @@ class Console:
     async def serve_file(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._check(scope)
         name = scope["mainstem.subpath"].decode("latin-1") or INDEX
-        file = self._files.get(name)
-        if file is None:
-            raise NotFound("the console has no such file")
-        await self._respond(name, file, scope, send)
+        await self._static.respond(name, scope, send, [*PAGE_HEADERS, REVALIDATE])
 
     async def serve_front_page(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Reply to a browser with a page that says what this is. Other clients get 404: nothing is served at `/`."""
@@ -125,35 +105,10 @@ class Console:
     def _check(self, scope: Scope) -> None:
         if not self._enabled:
             raise self._nothing()
-        if scope["method"] not in ("GET", "HEAD"):
-            raise method_not_allowed(scope["method"], "GET, HEAD")
+        require_read(scope)
 
     def _nothing(self) -> NotFound:
         return NotFound(f"nothing is served at this path; streams are under {self._settings.stream_prefix}/")
-
-    async def _respond(self, name: str, file: File, scope: Scope, send: Send) -> None:
-        headers = collect_headers(scope["headers"])
-        reply = [*PAGE_HEADERS, (b"etag", file.etag.encode()), REVALIDATE, (b"vary", b"accept-encoding")]
-        if matches(headers.get(b"if-none-match", b"").decode("latin-1"), file.etag):
-            await respond(send, 304, reply)
-            return
-        reply.append((b"content-type", file.media_type))
-        if scope["method"] == "HEAD":
-            await respond_head(send, reply)
-            return
-        body = file.body
-        encoding = choose_encoding(headers.get(b"accept-encoding", b"").decode("latin-1"), len(body))
-        if encoding is not None:
-            reply.append((b"content-encoding", encoding.encode()))
-            body = await self._encode(name, encoding, body)
-        await respond(send, 200, reply, body)
-
-    async def _encode(self, name: str, encoding: str, body: bytes) -> bytes:
-        """Return a compressed file. Each is compressed once per encoding, of which there are four."""
-        key = name, encoding
-        if key not in self._encoded:
-            self._encoded[key] = await run_long(ENCODERS[encoding], body)
-        return self._encoded[key]
 
     def _write_front_page(self, url: str) -> str:
         template = self._files["front.html"].body.decode()
@@ -185,19 +140,5 @@ def _load_files(settings: Settings) -> dict[str, File]:
         "authenticates": settings.authenticates,
         "documentation": DOCUMENTATION,
     }
-    files = {CONFIG: _make_file(CONFIG, msgspec.json.encode(config))}
-    for name, source in _walk(resources.files("mainstem.console") / "static", ""):
-        files[name] = _make_file(name, source.read_bytes())
-    return files
-
-
-def _walk(directory: Traversable, above: str) -> Iterator[tuple[str, Traversable]]:
-    for entry in directory.iterdir():
-        if entry.is_dir():
-            yield from _walk(entry, f"{above}{entry.name}/")
-        elif entry.name.rpartition(".")[2] in MEDIA_TYPES:
-            yield above + entry.name, entry
-
-
-def _make_file(name: str, body: bytes) -> File:
-    return File(MEDIA_TYPES[name.rpartition(".")[2]], f'"{hashlib.sha256(body).hexdigest()[:32]}"', body)
+    files = load_files(resources.files("mainstem.console") / "static")
+    return files | {CONFIG: make_file(CONFIG, msgspec.json.encode(config))}
