@@ -26,6 +26,7 @@ from mainstem.server.auth.gate import open_gate
 from mainstem.server.edge.heads import RequestHead, normalise_path
 from mainstem.server.edge.request_cycle import Plan, RequestCycle
 from mainstem.server.endpoints.append import plan_append
+from mainstem.server.endpoints.browser_client import BrowserClient
 from mainstem.server.endpoints.console import Console
 from mainstem.server.endpoints.descriptions import Descriptions
 from mainstem.server.endpoints.health import Health
@@ -278,6 +279,7 @@ class Mainstem:
             health=Health(self.store, self.live),
             descriptions=Descriptions(self._describe_http, self._describe_sync),
             console=Console(settings, lambda: self.store.head, enabled=self._has_console),
+            browser_client=BrowserClient(),
             sync=sync,
         )
 

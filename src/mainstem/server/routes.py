@@ -4,6 +4,8 @@ from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
 from mainstem.http.asgi import Receive, Scope, Send
+from mainstem.server.endpoints.browser_client import PATH as CLIENT_PATH
+from mainstem.server.endpoints.browser_client import BrowserClient
 from mainstem.server.endpoints.console import FRONT_PATH, Console
 from mainstem.server.endpoints.descriptions import Descriptions
 from mainstem.server.endpoints.health import Health
@@ -44,6 +46,7 @@ class Endpoints(NamedTuple):
     health: Health
     descriptions: Descriptions
     console: Console
+    browser_client: BrowserClient
     sync: SyncSocket
 
 
@@ -92,6 +95,7 @@ ROUTES: Final = (
     Route(b"/asyncapi.json", lambda endpoints: endpoints.descriptions.asyncapi),
     Route(b"/console", lambda endpoints: endpoints.console.redirect),
     Route(b"/console/", lambda endpoints: endpoints.console.serve_file),
+    Route(CLIENT_PATH, lambda endpoints: endpoints.browser_client),
     # endpoints/fault_injection.py serves it before this table is used, and only with --test-endpoints.
     Route(b"/_test/", _not_served, frozenset(), admin=True),
 )

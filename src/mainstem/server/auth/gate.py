@@ -15,6 +15,7 @@ from mainstem.http.requests import parse_query
 from mainstem.http.responses import make_private
 from mainstem.server.auth.authenticator import NO_TOKEN, Authenticator, Clock, configure_authenticator
 from mainstem.server.auth.rates import RateLimits
+from mainstem.server.endpoints.browser_client import is_client_file
 from mainstem.server.endpoints.console import is_page
 from mainstem.server.settings import Settings
 from mainstem.streams.rules.paths import Mount
@@ -97,7 +98,7 @@ class Gate:
     async def _identify(self, scope: Scope, method: str, path: bytes, client: Any) -> Identity:
         if self.authenticator is None:
             return EVERYBODY
-        if path in DESCRIPTION_PATHS or (self._console and is_page(scope, path)):
+        if path in DESCRIPTION_PATHS or is_client_file(path) or (self._console and is_page(scope, path)):
             return NOBODY
         if path.startswith(self._control) and needs_no_token(method, path[len(self._control) :]):
             return NOBODY

@@ -708,6 +708,7 @@ PATHS_BY_ROUTE: Final[dict[bytes, Path | None]] = {
     b"/asyncapi.json": ASYNCAPI,
     b"/console": None,  # web pages, for people
     b"/console/": None,
+    b"/client/": None,  # a file of JavaScript, for pages
     b"/_test/": None,  # see fault_operations.py
 }
 """The path that each route serves; None for a route that serves nothing of its own."""
