@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     )
     from mainstem.errors import MainstemError
     from mainstem.server import Settings, create_app
+    from mainstem.signed_urls import sign_url
 
 __version__ = "0.1.0"
 
@@ -32,6 +33,7 @@ __all__ = [
     "Streams",
     "__version__",
     "create_app",
+    "sign_url",
 ]
 
 _MODULES = {
@@ -44,6 +46,7 @@ _MODULES = {
     "Settings": "server",
     "Streams": "client",
     "create_app": "server",
+    "sign_url": "signed_urls",
 }
 
 

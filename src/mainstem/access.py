@@ -10,6 +10,13 @@ from mainstem.errors import Forbidden
 from mainstem.globs import matches
 
 
+class ReadUrl(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a signed URL allows reading: one stream or one partition, and never a glob."""
+
+    stream: str | None = None
+    partition: str | None = None
+
+
 class Identity(msgspec.Struct, frozen=True, gc=False):
     """A caller and its grants. Subscriptions only filter what is delivered; they grant nothing."""
 
@@ -23,6 +30,10 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
     stream_reads: tuple[str, ...] = ()
     """Globs of the streams that the caller may read."""
     stream_writes: tuple[str, ...] = ()
+    sign_urls: bool = False
+    """Whether the caller may have URLs signed for what it may read. An administrator may anyway."""
+    read_url: ReadUrl | None = None
+    """What the caller may read because it has a signed URL. Such a caller has no other grants."""
     expires_at_s: float | None = None
     """When the token expires, in seconds since 1970; None if there is no token or it never expires."""
 
@@ -34,7 +45,11 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
         return None if self.subject is None else "subject " + self.subject
 
     def may_read(self, path: str) -> bool:
-        return self.admin or any(matches(pattern, path) for pattern in self.stream_reads)
+        return (
+            self.admin
+            or any(matches(pattern, path) for pattern in self.stream_reads)
+            or (self.read_url is not None and self.read_url.stream == path)
+        )
 
     def may_write(self, path: str) -> bool:
         return self.admin or any(matches(pattern, path) for pattern in self.stream_writes)
@@ -50,7 +65,18 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
         )
 
     def may_use(self, partition: str) -> bool:
-        return self.admin or partition in self.partitions or partition.startswith(self.partition_prefixes)
+        return (
+            self.admin
+            or partition in self.partitions
+            or partition.startswith(self.partition_prefixes)
+            or (self.read_url is not None and self.read_url.partition == partition)
+        )
+
+    def may_read_target(self, target: ReadUrl) -> bool:
+        """Return whether the caller may read what a signed URL would be for."""
+        if target.stream is not None:
+            return self.may_read(target.stream)
+        return target.partition is not None and self.may_use(target.partition)
 
     def has_expired(self, now_us: int) -> bool:
         return self.expires_at_s is not None and now_us >= self.expires_at_s * 1_000_000
@@ -85,5 +111,7 @@ def name_address(host: str) -> str:
     return f"address {IPv6Address(int(address) >> 64 << 64)}/64"
 
 
+NOBODY: Final = Identity()
+"""The caller of a request to a path that needs no token."""
 EVERYBODY: Final = Identity(admin=True)
 """The caller of every request while the server runs without authentication, on loopback."""

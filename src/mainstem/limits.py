@@ -478,6 +478,16 @@ JWKS_WAIT_S_MAX: Final = 10.0
 """Connecting and reading together."""
 SECRET_BYTES_MIN: Final = 32
 """An HS256 key must be at least as long as its hash (RFC 7518, section 3.2)."""
+SIGNED_URL_S: Final = 300
+"""How long a signed URL is valid if its maker does not say: enough for a page to open it."""
+SIGNED_URL_S_MAX: Final = 3_600
+"""How far ahead the expiry of a signed URL may be. URLs end up in logs and histories, so none may be valid for long."""
+SIGNED_URL_SKEW_S_MAX: Final = 60
+"""How much more is tolerated, for a signer whose clock is ahead of the server's."""
+COOKIE_BYTES_MAX: Final = 4_096
+"""The name and the value of a cookie; browsers silently drop a larger one (RFC 6265bis, section 5.6)."""
+ORIGINS_ALLOWED_MAX: Final = 100
+"""Origins in `allow_origin`; long-polls share a response only if their origins are equal."""
 CALLERS_MAX: Final = 10_000
 """Callers whose rate is counted; the one that was silent for the longest time is dropped first."""
 

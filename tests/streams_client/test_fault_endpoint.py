@@ -6,7 +6,7 @@ import pytest
 from mainstem.client import AsyncStreams
 from mainstem.errors import SettingsError
 from mainstem.server import create_app
-from mainstem.server.auth.keys import sign_with_secret
+from mainstem.signed_urls import sign_with_secret
 from mainstem.testing.server import ServerNotReady
 
 

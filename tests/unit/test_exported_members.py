@@ -19,6 +19,7 @@ HOMES = {
     "Settings": "mainstem.server",
     "Streams": "mainstem.client",
     "create_app": "mainstem.server",
+    "sign_url": "mainstem.signed_urls",
 }
 
 
@@ -60,6 +61,12 @@ def test_importing_a_client_does_not_import_the_server():
     assert "mainstem.client.blocking.streams" in imported
     assert "mainstem.server" not in imported
     assert "mainstem.log" not in imported
+
+
+def test_signing_a_url_does_not_import_the_server():
+    imported = imported_after("from mainstem import sign_url")
+    assert "mainstem.signed_urls" in imported
+    assert not imported & {"mainstem.server", "mainstem.log", "mainstem.client", "uvloop", "apsw"}
 
 
 def test_a_star_import_brings_every_name():

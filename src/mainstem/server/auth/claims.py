@@ -7,7 +7,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from mainstem import limits
-from mainstem.access import Identity
+from mainstem.access import Identity, ReadUrl
 from mainstem.errors import BadRequest, Unauthorized
 from mainstem.globs import check_glob
 from mainstem.json_errors import explain_json_error
@@ -16,6 +16,13 @@ from mainstem.json_errors import explain_json_error
 class StreamGrants(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
+
+
+class ReadUrlClaim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a signed URL is for: exactly one of these."""
+
+    stream: str | UnsetType = UNSET
+    partition: str | UnsetType = UNSET
 
 
 class Claims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -30,6 +37,9 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     allowed_partition_prefixes: tuple[str, ...] = ()
     streams: tuple[str, ...] | StreamGrants = ()
     """Globs, either for both reading and writing or for each of them."""
+    sign_urls: bool = False
+    read_url: ReadUrlClaim | UnsetType = UNSET
+    """Makes the token the signature of a URL, and nothing else."""
     iss: str | UnsetType = UNSET
     aud: str | tuple[str, ...] | UnsetType = UNSET
     iat: float | UnsetType = UNSET
@@ -67,7 +77,27 @@ def grant(claims: Claims) -> Identity:
         partition_prefixes=tuple(normalize("NFC", prefix) for prefix in claims.allowed_partition_prefixes),
         stream_reads=grants.read,
         stream_writes=grants.write,
+        sign_urls=claims.sign_urls,
         expires_at_s=_given(claims.exp),
+    )
+
+
+def grant_url(claims: Claims, now_us: int) -> Identity:
+    """Return the caller whose URL has these claims: it may read what they name. All other grants are ignored."""
+    if claims.read_url is UNSET:
+        raise Unauthorized("the token is not for a signed URL: it has no read_url claim")
+    if claims.exp is UNSET:
+        raise Unauthorized("the token has no exp claim, and a signed URL must expire")
+    if claims.exp > now_us / 1_000_000 + limits.SIGNED_URL_S_MAX + limits.SIGNED_URL_SKEW_S_MAX:
+        raise Unauthorized(f"the token expires too late: a signed URL is valid for at most {limits.SIGNED_URL_S_MAX} s")
+    stream, partition = _given(claims.read_url.stream), _given(claims.read_url.partition)
+    if (stream is None) == (partition is None):
+        raise Unauthorized("the token is not valid: its read_url claim must name either a stream or a partition")
+    return Identity(
+        client_id=_given(claims.client_id),
+        subject=_subject(claims.sub),
+        read_url=ReadUrl(stream, None if partition is None else normalize("NFC", partition)),
+        expires_at_s=claims.exp,
     )
 
 

@@ -5,7 +5,6 @@ has, so neither `none` nor a public key used as a secret is accepted.
 """
 
 import logging
-import re
 import ssl
 import time
 from collections.abc import Iterable
@@ -26,6 +25,7 @@ from mainstem import limits
 from mainstem.errors import SettingsError
 from mainstem.json_errors import explain_json_error
 from mainstem.server.addresses import is_loopback
+from mainstem.signed_urls import KEY_FILE
 from mainstem.streams.rules.base64url import decode_base64url
 
 logger = logging.getLogger(__name__)
@@ -46,9 +46,6 @@ PUBLIC_ALGORITHMS: Final = {
 # All other members of a JWK are dropped, above all the private ones.
 PUBLIC_MEMBERS: Final = {"RSA": ("kty", "n", "e"), "EC": ("kty", "crv", "x", "y"), "OKP": ("kty", "crv", "x")}
 ANY_PUBLIC_ALGORITHM: Final = frozenset[str]().union(*PUBLIC_ALGORITHMS.values())
-
-# A key pair or a public key is not a secret: anybody with the public half could sign tokens.
-KEY_FILE = re.compile(rb"---- ?BEGIN |ssh-(?:rsa|dss|ed25519) |ecdsa-sha2-")
 
 
 class JwksUnreadable(Exception):
@@ -119,11 +116,6 @@ def import_secret(secret: bytes) -> VerificationKey:
         raise SettingsError(
             "the secret cannot be used as an HS256 key; make one with `mainstem token --new-secret FILE`"
         ) from None
-
-
-def sign_with_secret(payload: bytes, secret: bytes) -> str:
-    """Return a token with this payload, for development and tests."""
-    return jws.serialize_compact({"alg": "HS256", "typ": "JWT"}, payload, OctKey.import_key(secret))
 
 
 # Public keys

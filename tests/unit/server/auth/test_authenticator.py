@@ -7,9 +7,9 @@ import pytest
 from mainstem.errors import Unauthorized
 from mainstem.server.auth import authenticator as auth
 from mainstem.server.auth.authenticator import Authenticator
-from mainstem.server.auth.keys import sign_with_secret
 from mainstem.server.auth.rates import CALLERS_MAX, RateLimits
 from mainstem.server.settings import Settings
+from mainstem.signed_urls import sign_with_secret
 from mainstem.testing.clock import SECOND_US, START_US, FakeClock
 
 SECRET = b"s" * 32
