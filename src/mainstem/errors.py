@@ -166,6 +166,12 @@ class Unauthorized(MainstemError):
         super().__init__(detail, headers={"WWW-Authenticate": challenge}, **facts)
 
 
+class SignatureInvalid(Unauthorized):
+    code = "signature_invalid"
+    title = "A valid signed URL is required"
+    hint = "Get a new signed URL: one is valid for a short time, for reading one stream or partition."
+
+
 class LocalOnly(MainstemError):
     code = "local_only"
     status = 403
@@ -188,7 +194,17 @@ class OriginNotAllowed(MainstemError):
     code = "origin_not_allowed"
     status = 403
     title = "Web pages of this origin may not do this"
-    hint = "A server without tokens allows only local pages. Allow the origin with --allow-origin, or require tokens."
+    hint = "Allow the origin with --allow-origin. A server allows its own pages, and one without tokens local pages."
+
+
+class ForgedRequest(MainstemError):
+    code = "csrf"
+    status = 403
+    title = "A page of another site may have sent this request with the cookie of its visitor"
+    hint = (
+        "Send it from a page of the server's own origin, or list the page's origin in --allow-origin. A proxy must pass"
+        " X-Forwarded-Proto and X-Forwarded-Host. A program sends its token as Authorization: Bearer TOKEN."
+    )
 
 
 class HostNotAllowed(MainstemError):
@@ -201,7 +217,19 @@ class HostNotAllowed(MainstemError):
 class TokenInUrl(BadRequest):
     code = "token_in_url"
     title = "A token does not belong in a URL"
-    hint = "URLs end up in logs. Send the token as Authorization: Bearer TOKEN."
+    hint = "URLs end up in logs. Send the token as Authorization: Bearer TOKEN, or make a signed URL for reading."
+
+
+class TwoCredentials(BadRequest):
+    code = "two_credentials"
+    title = "The request has a signature and a token"
+    hint = "Open a signed URL without an Authorization header, or send the token to the URL without its signature."
+
+
+class CookieTooLarge(BadRequest):
+    code = "cookie_too_large"
+    title = "The token is too long for a cookie"
+    hint = "Browsers drop cookies of more than 4096 bytes. Use a token with fewer claims."
 
 
 # 403 to 431: the request is well-formed, but it conflicts with the current state, or exceeds a limit
@@ -286,6 +314,18 @@ class JobsStreamUnusable(Conflict):
     code = "jobs_stream_unusable"
     title = "Reports of jobs cannot be stored"
     hint = "Delete the stream _mainstem/jobs. The next report creates it again."
+
+
+class TokensNotRequired(Conflict):
+    code = "tokens_not_required"
+    title = "This server requires no tokens"
+    hint = "Send your requests without a token, a cookie or a signature."
+
+
+class NoSigningSecret(Conflict):
+    code = "no_signing_secret"
+    title = "This server cannot sign URLs"
+    hint = "It only has public keys. Sign the URL where you sign your tokens: a JWT with the claims read_url and exp."
 
 
 class SequenceRegression(Conflict):

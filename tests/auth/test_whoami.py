@@ -15,6 +15,7 @@ NOTHING: dict[str, Any] = {
     "subject": None,
     "admin": False,
     "metrics": False,
+    "sign_urls": False,
     "streams": {"read": [], "write": []},
     "partitions": [],
     "partition_prefixes": [],
@@ -35,8 +36,9 @@ def ask(client, token):
     ("claims", "expected"),
     [
         ({"client_id": "c", "sub": "ann"}, {"client_id": "c", "subject": "ann"}),
-        ({"admin": True}, {"admin": True, "metrics": True}),
+        ({"admin": True}, {"admin": True, "metrics": True, "sign_urls": True}),
         ({"metrics": True}, {"metrics": True}),
+        ({"sign_urls": True}, {"sign_urls": True}),
         ({"streams": ["a/*", "<b>"]}, {"streams": {"read": ["a/*", "<b>"], "write": ["a/*", "<b>"]}}),
         ({"streams": {"read": ["**"]}}, {"streams": {"read": ["**"], "write": []}}),
         (
@@ -58,7 +60,12 @@ def test_the_expiry_of_the_token_is_shown(guarded, client):
 
 def test_a_server_without_tokens_allows_everything(start_thread, connect_to):
     reply = connect_to(start_thread(store="memory")).get("/v1/whoami")
-    assert reply.json() == NOTHING | {"authenticates": False, "admin": True, "metrics": True}
+    assert reply.json() == NOTHING | {
+        "authenticates": False,
+        "admin": True,
+        "metrics": True,
+        "sign_urls": True,
+    }
 
 
 def test_a_rate_limit_alone_asks_for_no_tokens(start_thread, connect_to):

@@ -22,8 +22,10 @@ CLIENT_HEADERS = {
     "connection",
     "content-length",
     "content-type",
+    "cookie",
     "host",
     "origin",
+    "sec-fetch-site",
     "transfer-encoding",
     "user-agent",
 }

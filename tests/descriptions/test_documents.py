@@ -111,7 +111,7 @@ def test_every_error_that_a_client_can_meet_is_described(operations):
     everywhere = (
         {"unavailable", "overloaded", "store_full", "store_failed", "store_unreachable", "store_busy"}
         | {"shutting_down", "token_in_url", "unauthorized", "forbidden", "rate_limited", "origin_not_allowed"}
-        | {"host_not_allowed"}
+        | {"host_not_allowed", "signature_invalid", "two_credentials", "csrf"}
     )
     of_http = {"method_not_allowed", "request_timeout", "expectation_failed", "headers_too_large", "internal_error"}
     codes = {fault.code for fault in described} | everywhere | of_http | {"store_damaged"}
@@ -231,7 +231,10 @@ def test_a_server_with_tokens_shows_its_documents_to_everybody_and_names_the_sch
     assert client.get("/asyncapi.json").status_code == 200
     assert client.get("/v1/streams").status_code == 401
     assert document["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
-    assert document["paths"]["/v1/streams"]["get"]["security"] == [{"token": []}]
+    assert document["paths"]["/v1/streams"]["get"]["security"] == [{"token": []}, {"cookie": []}]
+    signed = document["paths"]["/v1/stream/{path}"]
+    assert {"signature": []} in signed["get"]["security"]
+    assert {"signature": []} not in signed["put"]["security"]
     assert "401" in document["paths"]["/v1/streams"]["get"]["responses"]
     assert document["paths"]["/openapi.json"]["get"]["security"] == []
     assert document["paths"]["/healthz"]["get"]["security"] == []

@@ -91,6 +91,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "putPartitionSnapshot": {"json": {"committed_id": 0, "state": {}}},
     "reportRound": {"json": ROUND},
     "prune": {"json": {"floors": {"sweep": 0}}},
+    "signUrl": {"json": {"stream": "sweep/s"}},
     "injectFault": {"json": {"path": "nothing"}},
 }
 QUERIES = {
@@ -341,6 +342,8 @@ def run_callers_and_sessions(servers: Servers) -> Run:
     recorder = servers.record()
     ask = recorder.request
     assert ask("GET", "/v1/whoami", 200).json()["admin"]
+    for method, path in (("PUT", "/v1/cookie"), ("DELETE", "/v1/cookie"), ("POST", "/v1/signed-urls")):
+        ask(method, path, 409)
     url = str(recorder.client.base_url).rstrip("/")
     with connect_websocket(url.replace("http", "ws") + "/v1/sync") as socket:
         (session,) = ask("GET", "/v1/sessions", 200, params={"after": "0", "limit": "1"}).json()["sessions"]
@@ -589,10 +592,34 @@ def run_tokens_are_asked_for(servers: Servers) -> Run:
             assert reply.status_code == 401, operation["operationId"]
     nobody = bearer(secret.token(sub="b", exp=2**33))
     for operation, reply in sweep(recorder, document, headers=nobody.items()):
-        if "403" in operation["responses"]:
+        if "`forbidden`" in operation["responses"].get("403", {}).get("description", ""):
+            assert reply.status_code == 403, operation["operationId"]
+    cookie = {"cookie": admin["authorization"].replace("Bearer ", "mainstem="), "sec-fetch-site": "cross-site"}
+    for operation, reply in sweep(recorder, document, headers=cookie.items()):
+        if "`csrf`" in operation["responses"].get("403", {}).get("description", ""):
             assert reply.status_code == 403, operation["operationId"]
     for operation, reply in sweep(recorder, document, query="token=x", headers=admin.items()):
         assert reply.status_code == 400, operation
+    return recorder, read_document(recorder)
+
+
+def run_web_pages_use_cookies_and_signed_urls(servers: Servers) -> Run:
+    folder = Path(servers.start().data).parent
+    secret = write_secret(folder / "secret")
+    recorder = servers.record(jwt_secret_file=str(folder / "secret"))
+    ask, url = recorder.request, str(recorder.client.base_url)
+    admin = bearer(secret.token(admin=True))
+    proxied = {"x-forwarded-proto": "http", "x-forwarded-host": url.removeprefix("http://"), "origin": url}
+    ask("PUT", "/v1/stream/s", 201, headers=TEXT | admin)
+    for target, path in ({"stream": "s"}, "/v1/stream/s"), ({"partition": "p"}, "/v1/partition/p"):
+        made = ask("POST", "/v1/signed-urls", 201, headers=admin | proxied, json=target | {"expires_in_s": 60}).json()
+        for method in ("GET", "HEAD"):
+            ask(method, made["url"], 200)
+        ask("POST", "/v1/signed-urls", 201, headers=admin, json={"url": path})
+    ask("POST", "/v1/signed-urls", 400, headers=admin, json={"url": "/v1/log"})
+    ask("POST", "/v1/signed-urls", 413, headers=JSON | admin, content=b"x" * (3 * limits.KIB))
+    ask("PUT", "/v1/cookie", 204, headers=admin | proxied)
+    ask("DELETE", "/v1/cookie", 204, headers=proxied)
     return recorder, read_document(recorder)
 
 
@@ -650,6 +677,7 @@ SCENARIOS: tuple[Callable[[Servers], Run], ...] = (
     run_every_path_answers_a_preflight_and_refuses_other_methods,
     run_pages_of_other_sites_and_unknown_hosts_are_refused,
     run_tokens_are_asked_for,
+    run_web_pages_use_cookies_and_signed_urls,
     run_a_rate_is_limited,
     run_the_share_of_a_client_is_limited,
     run_faults_are_injected,

@@ -66,6 +66,8 @@ STATUSES = {
     "/v1/log/cuts?parts=2": LOG_READ,
     "/v1/log/id?after=1": LOG_READ,
     "/v1/log/index?of=streams": LOG_READ,
+    "/v1/cookie": (405, 405, 405, 409, 409, 405, 405),
+    "/v1/signed-urls": (405, 405, 409, 405, 405, 405, 405),
     "/v1/sync": NOWHERE,
     "/v1/sync/core": NOWHERE,
     "/openapi.json": (200, 200, 405, 405, 405, 405, 405),

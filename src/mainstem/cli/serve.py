@@ -22,9 +22,7 @@ import click
     metavar="LIST",
     help="Proxies to trust: networks, loopback, private or none, separated by commas.  [default: loopback]",
 )
-@click.option(
-    "--allow-origin", metavar="LIST", help="Web origins whose pages may write without a token.  [default: none]"
-)
+@click.option("--allow-origin", metavar="LIST", help="Web origins whose pages may use the server.  [default: none]")
 @click.option("--allow-active-content", is_flag=True, default=None, help="Let browsers display stored HTML and SVG.")
 @click.option("--data", help="Directory that holds the log.  [default: ./mainstem-data]")
 @click.option("--store", help="sqlite, memory (keeps nothing), or postgresql://user@host/db.  [default: sqlite]")

@@ -41,20 +41,20 @@ def base_headers(headers: Headers) -> HeaderList:
     return CORS_HEADERS if b"origin" in headers else SECURITY_HEADERS
 
 
-def make_private(headers: HeaderList) -> HeaderList:
-    """Return the headers changed so that no shared cache stores the reply."""
+def make_private(headers: HeaderList, vary: bytes = b"authorization") -> HeaderList:
+    """Return the headers changed so that no shared cache stores the reply; `vary` names what decides who gets it."""
     directives = next((value for name, value in headers if name == b"cache-control"), b"no-store")
     if b"no-store" in directives:
         return headers
     private = b"private, " + directives.removeprefix(b"private, ").removeprefix(b"public, ")
-    vary = b", ".join([*(value for name, value in headers if name == b"vary"), b"authorization"])
-    kept = [header for header in headers if header[0] not in (b"cache-control", b"vary")]
-    return [*kept, (b"cache-control", private), (b"vary", vary)]
+    kept = [header for header in headers if header[0] != b"cache-control"]
+    return add_vary([*kept, (b"cache-control", private)], vary)
 
 
-def make_private_response(response: Response) -> Response:
-    status, headers, body = response
-    return status, make_private(headers), body
+def add_vary(headers: HeaderList, names: bytes) -> HeaderList:
+    """Return the headers with further names in Vary."""
+    vary = b", ".join([*(value for name, value in headers if name == b"vary"), names])
+    return [*(header for header in headers if header[0] != b"vary"), (b"vary", vary)]
 
 
 def encode_headers(headers: HeaderList) -> bytes:

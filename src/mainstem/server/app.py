@@ -15,19 +15,22 @@ from mainstem import __version__
 from mainstem.access import EVERYBODY, Identity
 from mainstem.errors import MainstemError, NotFound, SettingsError, Unavailable
 from mainstem.http.asgi import Headers, Receive, Scope, Send
-from mainstem.http.responses import PREFLIGHT_HEADERS, make_private_response, respond, respond_problem
+from mainstem.http.reply_policies import ReplyPolicy
+from mainstem.http.responses import PREFLIGHT_HEADERS, respond, respond_problem
 from mainstem.log.commit import SECURE_RANDOM, CommitLog
 from mainstem.log.live import Live
 from mainstem.log.store import MemoryStore, SqliteStore, Store
 from mainstem.log.store.base import UNKNOWN
 from mainstem.log.store.postgres.urls import describe_url
 from mainstem.metrics.catalogue import Metrics
+from mainstem.server.auth.credentials import Source, restrict
 from mainstem.server.auth.gate import open_gate
 from mainstem.server.edge.heads import RequestHead, normalise_path
 from mainstem.server.edge.request_cycle import Plan, RequestCycle
 from mainstem.server.endpoints.append import plan_append
 from mainstem.server.endpoints.browser_client import BrowserClient
 from mainstem.server.endpoints.console import Console
+from mainstem.server.endpoints.cookie import CookieHttp
 from mainstem.server.endpoints.descriptions import Descriptions
 from mainstem.server.endpoints.health import Health
 from mainstem.server.endpoints.jobs import Jobs
@@ -36,14 +39,15 @@ from mainstem.server.endpoints.partition_list import PartitionList
 from mainstem.server.endpoints.partitions import PartitionsHttp
 from mainstem.server.endpoints.reads import plan_read
 from mainstem.server.endpoints.sessions import Sessions
+from mainstem.server.endpoints.signed_urls import SignedUrls
 from mainstem.server.endpoints.stream_offsets import StreamOffsets
 from mainstem.server.endpoints.stream_snapshots import StreamSnapshots
 from mainstem.server.endpoints.whoami import Whoami
 from mainstem.server.log_api.http import LogHttp
 from mainstem.server.log_api.identity import settle_identity
-from mainstem.server.origins import READ_ONLY, open_origins
+from mainstem.server.origins import PUBLIC, READ_ONLY, open_origins, open_page_origins
 from mainstem.server.proxies import open_proxies
-from mainstem.server.routes import ADMIN_PATHS, SYNC, SYNC_CORE, Endpoints, find_route
+from mainstem.server.routes import ADMIN_PATHS, PUBLIC_FILES, SYNC, SYNC_CORE, Endpoints, find_route
 from mainstem.server.settings import Settings, SettingsKeywords, make_settings
 from mainstem.server.telemetry.access_log import AccessLog
 from mainstem.server.telemetry.otel import open_telemetry
@@ -162,9 +166,11 @@ class Mainstem:
         self.settings = settings
         self.proxies = open_proxies(settings)
         self.origins = open_origins(settings, guard_hosts=guard_hosts)
+        self.pages = open_page_origins(settings)
+        """The rules for web pages: the first without tokens, the second with tokens; the other one is None."""
         self.mount = Mount(settings.stream_prefix)
         self._has_console = settings.console == "on" if console is None else console
-        self.gate = open_gate(settings, clock_us, console=self._has_console)
+        self.gate = open_gate(settings, clock_us, self.pages, console=self._has_console)
         self.store = store or open_store(settings)
         self.clock_us = clock_us
         self.random = random
@@ -244,6 +250,7 @@ class Mainstem:
         pruner = Pruner(log)
         pruner.start()
         stack.push_async_callback(pruner.stop)
+        authenticator = None if self.gate is None else self.gate.authenticator
         log_http = LogHttp(log)
         stack.push_async_callback(log_http.stop)
         sync = SyncSocket(
@@ -273,7 +280,9 @@ class Mainstem:
             ),
             jobs=jobs,
             sessions=Sessions(sync),
-            whoami=Whoami(authenticates=self.gate is not None and self.gate.authenticator is not None),
+            whoami=Whoami(authenticates=authenticator is not None),
+            cookie=CookieHttp(self.pages, self.clock_us),
+            signed_urls=SignedUrls(authenticator, self.mount, self.clock_us),
             log=log_http,
             metrics=MetricsHttp(self.metrics, log, dispatcher, settings.metrics),
             health=Health(self.store, self.live),
@@ -328,7 +337,9 @@ class Mainstem:
         if self.observer is not None:
             self.observer.find_route(head)  # here, because heads of the same kind inherit it from the first
         if head.method == b"POST":
-            append = plan_append(head, self.mount, self.settings.max_body_bytes, self._admit_append)
+            append = plan_append(
+                head, self.mount, self.settings.max_body_bytes, self._admit_append, self._choose_token_policy
+            )
             return None if append is None or not self._is_admissible(append.headers, command=True) else append
         read = plan_read(head, self.mount, self._respond_from_memory)
         return None if read is None or not self._is_admissible(read.headers, command=False) else read
@@ -369,10 +380,16 @@ class Mainstem:
             client = self.proxies.client_of(cycle.connection.client, headers.get(b"x-forwarded-for"))
             if not self.gate.count_known(identity, client):
                 return False
-            if self.gate.authenticator is not None:
-                response = make_private_response(response)
-        cycle.respond(*response)
+        policy = self._choose_token_policy(headers)
+        status, reply, body = response
+        cycle.respond(status, reply if policy is None else policy.apply(reply), body)
         return True
+
+    def _choose_token_policy(self, headers: Headers) -> ReplyPolicy | None:
+        """Return the policy for replies on the fast path, where callers have a token; None on a server without."""
+        if self.pages is None:
+            return None
+        return restrict(self.pages.choose_policy(headers.get(b"origin")), Source.HEADER)
 
     def reads_from_memory(self, head: RequestHead) -> bool:
         """Return whether a request reads a stream whose state is in memory, so that it may not have to wait at all."""
@@ -410,12 +427,13 @@ class Mainstem:
                 request.finish()
 
     async def _serve_http(self, path: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+        send = self.follow_policy(scope, path, send)
         try:
             self._check_origin(scope, path)
             if self.gate is None:
                 scope["mainstem.identity"] = EVERYBODY
             else:
-                send = await self.gate.admit(scope, path, send)
+                await self.gate.admit(scope, path)
         except MainstemError as error:
             await respond_problem(scope, send, error)
             return
@@ -428,6 +446,22 @@ class Mainstem:
             await respond(send, 204, PREFLIGHT_HEADERS)  # browsers ask before they send a token
         else:
             await self._serve_route(endpoints, path, scope, receive, send)
+
+    def follow_policy(self, scope: Scope, path: bytes, send: Send) -> Send:
+        """Return a `send` that applies the policy of the scope, which the gate may still restrict, to the reply."""
+        if self.pages is None:
+            return send
+        origins = [value for name, value in scope["headers"] if name == b"origin"]
+        origin = origins[0] if len(origins) == 1 else None
+        scope["mainstem.policy"] = PUBLIC if path.startswith(PUBLIC_FILES) else self.pages.choose_policy(origin)
+
+        async def send_by_policy(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                policy: ReplyPolicy = scope["mainstem.policy"]
+                message = {**message, "headers": policy.apply(message["headers"])}
+            await send(message)
+
+        return send_by_policy
 
     async def _serve_route(self, endpoints: Endpoints, path: bytes, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -459,7 +493,7 @@ class Mainstem:
                 self.gate.admit_socket(scope)
         except MainstemError as error:
             await receive()
-            await respond_problem(scope, as_handshake_denial(send), error)
+            await respond_problem(scope, self.follow_policy(scope, path, as_handshake_denial(send)), error)
             return
         await self.endpoints.sync(scope, receive, send, core=path == SYNC_CORE)
 

@@ -4,9 +4,11 @@ from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
 from mainstem.http.asgi import Receive, Scope, Send
+from mainstem.server.auth.gate import COOKIE_PATH
 from mainstem.server.endpoints.browser_client import PATH as CLIENT_PATH
 from mainstem.server.endpoints.browser_client import BrowserClient
 from mainstem.server.endpoints.console import FRONT_PATH, Console
+from mainstem.server.endpoints.cookie import CookieHttp
 from mainstem.server.endpoints.descriptions import Descriptions
 from mainstem.server.endpoints.health import Health
 from mainstem.server.endpoints.jobs import Jobs
@@ -14,6 +16,7 @@ from mainstem.server.endpoints.metrics import MetricsHttp
 from mainstem.server.endpoints.partition_list import PartitionList
 from mainstem.server.endpoints.partitions import PartitionsHttp
 from mainstem.server.endpoints.sessions import Sessions
+from mainstem.server.endpoints.signed_urls import SignedUrls
 from mainstem.server.endpoints.stream_offsets import StreamOffsets
 from mainstem.server.endpoints.stream_snapshots import StreamSnapshots
 from mainstem.server.endpoints.whoami import Whoami
@@ -41,6 +44,8 @@ class Endpoints(NamedTuple):
     jobs: Jobs
     sessions: Sessions
     whoami: Whoami
+    cookie: CookieHttp
+    signed_urls: SignedUrls
     log: LogHttp
     metrics: MetricsHttp
     health: Health
@@ -81,6 +86,8 @@ ROUTES: Final = (
     Route(b"/v1/sessions", lambda endpoints: endpoints.sessions.list, admin=True),
     Route(b"/v1/sessions/", lambda endpoints: endpoints.sessions.disconnect, admin=True),
     Route(b"/v1/whoami", lambda endpoints: endpoints.whoami),
+    Route(COOKIE_PATH, lambda endpoints: endpoints.cookie),
+    Route(b"/v1/signed-urls", lambda endpoints: endpoints.signed_urls),
     Route(b"/v1/log", lambda endpoints: endpoints.log.read, admin=True),
     Route(b"/v1/log/head", lambda endpoints: endpoints.log.read_head, admin=True),
     Route(b"/v1/log/bounds", lambda endpoints: endpoints.log.read_bounds, admin=True),
@@ -105,6 +112,8 @@ SYNC: Final = b"/v1/sync"
 SYNC_CORE: Final = b"/v1/sync/core"
 """Paths of WebSockets."""
 
+PUBLIC_FILES: Final = (b"/client/",)
+"""Files that pages of every origin may load, even from a server with tokens."""
 ADMIN_PATHS: Final = tuple(route.path for route in ROUTES if route.admin)
 _EXACT: Final = {route.path: route for route in [FRONT, *(r for r in ROUTES if not r.path.endswith(b"/"))]}
 _BELOW: Final = tuple(route for route in ROUTES if route.path.endswith(b"/"))

@@ -16,11 +16,12 @@ from msgspec import UNSET
 
 from mainstem import limits
 from mainstem.access import Identity
-from mainstem.errors import SettingsError, Unauthorized, Unavailable
+from mainstem.errors import SettingsError, SignatureInvalid, Unauthorized, Unavailable
 from mainstem.server.auth import keys
-from mainstem.server.auth.claims import Claims, check_addressee, grant, parse_claims
+from mainstem.server.auth.claims import Claims, check_addressee, grant, grant_url, parse_claims
 from mainstem.server.auth.keys import JwksUnreadable, TokenHeader, VerificationKey
 from mainstem.server.settings import Settings
+from mainstem.signed_urls import UrlSigner
 
 logger = logging.getLogger(__name__)
 
@@ -58,9 +59,15 @@ class Authenticator:
         self._issuer = settings.jwt_issuer
         self._audience = settings.jwt_audience
         self._secret: tuple[VerificationKey, ...] = ()
+        self.signer: UrlSigner | None = None
+        """Signs URLs; None if the server only has public keys."""
         if settings.jwt_secret_file is not None:
-            self._secret = (keys.import_secret(keys.read_secret(settings.jwt_secret_file)),)
+            secret = keys.read_secret(settings.jwt_secret_file)
+            self._secret = (keys.import_secret(secret),)
+            self.signer = UrlSigner(secret, issuer=settings.jwt_issuer, audience=settings.jwt_audience)
         self._known: dict[str, KnownToken] = {}
+        # The signatures of URLs have a cache of their own, so that no signature is ever taken for a token.
+        self._known_signatures: dict[str, KnownToken] = {}
         self._jwks = settings.jwks
         self._jwks_data: bytes | None = None
         self._public: tuple[VerificationKey, ...] = ()
@@ -101,28 +108,55 @@ class Authenticator:
 
     def known(self, token: str) -> Identity | None:
         """Return the identity of a cached token that is still valid. None is no verdict: call `identify`."""
-        known = self._known.get(token)
-        if known is None:
-            return None
-        now_us = self._clock_us()
-        if known.identity.has_expired(now_us) or now_us < known.valid_from_us:
-            del self._known[token]
-            return None
-        return known.identity
+        return self._find(self._known, token)
 
     async def identify(self, token: str) -> Identity:
         """Return the identity of a token. Raises `Unauthorized`, with the reason as far as its sender may know it."""
         identity = self.known(token)
         if identity is not None:
             return identity
+        claims = await self._read(token)
+        if claims.read_url is not UNSET:
+            raise Unauthorized("the token is the signature of a URL, and is only valid there")
+        identity = grant(claims)
+        self._keep(self._known, token, identity, claims)
+        return identity
+
+    async def identify_signature(self, signature: str) -> Identity:
+        """Return the identity of the signature of a URL. Raises `SignatureInvalid`, with the reason."""
+        identity = self._find(self._known_signatures, signature)
+        if identity is not None:
+            return identity
+        try:
+            claims = await self._read(signature)
+            identity = grant_url(claims, self._clock_us())
+            self._keep(self._known_signatures, signature, identity, claims)
+        except Unauthorized as error:
+            raise SignatureInvalid(f"the signature of this URL is not accepted: {error.detail}") from None
+        return identity
+
+    async def _read(self, token: str) -> Claims:
+        """Return the claims of a token that a trusted key has signed for this server."""
         claims = parse_claims(await self._verify(token))
         check_addressee(claims, self._issuer, self._audience)
-        identity = grant(claims)
+        return claims
+
+    def _find(self, cache: dict[str, KnownToken], token: str) -> Identity | None:
+        known = cache.get(token)
+        if known is None:
+            return None
+        now_us = self._clock_us()
+        if known.identity.has_expired(now_us) or now_us < known.valid_from_us:
+            del cache[token]
+            return None
+        return known.identity
+
+    def _keep(self, cache: dict[str, KnownToken], token: str, identity: Identity, claims: Claims) -> None:
+        """Remember a token. Raises `Unauthorized` if it is not valid now."""
         valid_from_us = self._check_time(claims, identity)
-        if len(self._known) >= TOKENS_KNOWN_MAX:
-            del self._known[next(iter(self._known))]
-        self._known[token] = KnownToken(identity, valid_from_us)
-        return identity
+        if len(cache) >= TOKENS_KNOWN_MAX:
+            del cache[next(iter(cache))]
+        cache[token] = KnownToken(identity, valid_from_us)
 
     def _check_time(self, claims: Claims, identity: Identity) -> float:
         """Return when the token became valid. Raises `Unauthorized` if it is not valid now."""
@@ -190,6 +224,7 @@ class Authenticator:
         self._public = keys.parse_jwks(data)
         self._jwks_data = data
         self._known.clear()  # tokens that a withdrawn key has signed must not stay valid
+        self._known_signatures.clear()
         if not self._public:
             logger.warning("the JWKS has no key that can verify tokens; all tokens of this issuer are refused")
 

@@ -15,6 +15,7 @@ from mainstem.server.descriptions.headers import OFFSET
 from mainstem.server.descriptions.model import JsonSchema, group_digits
 from mainstem.server.endpoints.jobs import JobReport, ReportedRound
 from mainstem.server.endpoints.partitions import PruneRequest, SnapshotRequest
+from mainstem.server.endpoints.signed_urls import SignedUrlRequest
 from mainstem.server.endpoints.stream_snapshots import StreamSnapshotRequest
 from mainstem.server.log_api.cuts import Cut, Division
 from mainstem.server.log_api.index import INDEXES
@@ -136,6 +137,7 @@ class Caller(Described):
     subject: Annotated[str | None, Meta(description="The subject that the token names.")]
     admin: Annotated[bool, Meta(description="Whether the caller may do everything. Always true without tokens.")]
     metrics: Annotated[bool, Meta(description="Whether the caller may read the server's metrics.")]
+    sign_urls: Annotated[bool, Meta(description="Whether the caller may sign URLs of what it may read.")]
     streams: Annotated[StreamRights, Meta(description="The streams that the token allows.")]
     partitions: Annotated[list[str], Meta(description="The partitions that the token allows.")]
     partition_prefixes: Annotated[
@@ -144,6 +146,11 @@ class Caller(Described):
     expires_at: Annotated[Time | None, Meta(description="When the token expires; null if it never does.")]
     arrow: Annotated[bool, Meta(description="Whether the server can send the log as Arrow.")]
     version: Annotated[str, Meta(description="The version of the server.")]
+
+
+class SignedUrl(Described):
+    url: Annotated[str, Meta(description="The URL with its signature.")]
+    expires_at: Annotated[Time, Meta(description="When it expires: at the latest with the token of the caller.")]
 
 
 class SessionEntry(Described):
@@ -542,6 +549,12 @@ _LINK_TYPE: Final[JsonSchema] = {
 }
 
 FIELDS: Final[dict[type, dict[str, str | JsonSchema]]] = {
+    SignedUrlRequest: {
+        "url": "The URL of a stream or partition, or its path; its query is kept. One of these three is needed.",
+        "stream": "The path of a stream.",
+        "partition": "The name of a partition.",
+        "expires_in_s": f"After how many seconds it expires: {limits.SIGNED_URL_S} by default.",
+    },
     SnapshotRequest: {
         "committed_id": {"description": "The committed id up to which the snapshot goes.", "minimum": 0},
         "state": "Any JSON value. The server returns it byte for byte.",

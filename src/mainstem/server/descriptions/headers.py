@@ -17,10 +17,18 @@ def _header(name: str, description: str, schema: JsonSchema = TEXT) -> Parameter
 
 COMMON_REQUEST_HEADERS: Final = (
     _header("Authorization", "`Bearer <token>`, on a server that asks for tokens."),
+    _header(
+        "Cookie",
+        "`mainstem=<token>`, or over https `__Host-mainstem=<token>`: the token, if there is no `Authorization`. Other"
+        " cookies are ignored.",
+    ),
     _header("Host", "The name by which the client addresses the server. Without tokens, an unknown name is refused."),
     _header(
-        "Origin", "Set by browsers. Without tokens, pages of other sites may read streams but not change anything."
+        "Origin",
+        "Set by browsers. Without tokens, pages of other sites may read streams but not change anything. With tokens,"
+        " only pages of the server's own origin and of those in `allow_origin` may read replies and use the cookie.",
     ),
+    _header("Sec-Fetch-Site", "Set by browsers: which site a request with the cookie comes from."),
     _header(
         "Traceparent",
         "The trace that the request belongs to, as W3C Trace Context defines it. A malformed one is ignored.",
@@ -106,15 +114,20 @@ WAKE_TOKEN: Final = _header("Authorization", "`Bearer <token>`, with the token o
 # Replies
 
 COMMON_RESPONSE_HEADERS: Final[dict[str, str]] = {
-    "Access-Control-Allow-Origin": "`*`: pages of any origin may read the reply.",
+    "Access-Control-Allow-Credentials": "With tokens, `true` for an origin in `allow_origin`: its pages may use the"
+    " cookie.",
+    "Access-Control-Allow-Origin": "`*`: pages of any origin may read the reply. With tokens, an origin in"
+    " `allow_origin`.",
     "Access-Control-Expose-Headers": "The headers that such pages may read.",
     "Cache-Control": "Who may keep the reply, and for how long.",
     "Connection": "`close` if the server closes the connection after this reply.",
     "Content-Length": "The size of the body in bytes.",
     "Content-Security-Policy": "`sandbox`: a browser runs no script of stored content as this server's own.",
-    "Cross-Origin-Resource-Policy": "`cross-origin`.",
+    "Cross-Origin-Resource-Policy": "`cross-origin`; `same-origin` in reply to a request with the cookie.",
     "Date": "When the server sent the reply.",
+    "Referrer-Policy": "`no-referrer` in reply to a signed URL.",
     "Transfer-Encoding": "`chunked` for an event stream.",
+    "Vary": "The request headers that a cache must compare.",
     "X-Request-Id": "The id of the request: the client's, or one that the server made. Errors always have one.",
     "X-Content-Type-Options": "`nosniff`.",
 }
@@ -146,6 +159,7 @@ RESPONSE_HEADERS: Final[dict[str, tuple[str, JsonSchema]]] = {
     "Producer-Received-Seq": ("The sequence number that the request had.", integer()),
     "Producer-Seq": ("The highest sequence number that is stored.", integer()),
     "Retry-After": ("Seconds to wait before the next attempt.", integer()),
+    "Set-Cookie": ("The cookie with the token, or its deletion.", TEXT),
     "Snapshot-Committed-Id": ("The committed id up to which the snapshot goes.", integer()),
     "Snapshot-Offset": ("The offset of the first message that is not in the snapshot.", OFFSET),
     "Stream-Closed": ("`true` if the stream is closed and nothing follows.", FLAG),
@@ -160,13 +174,13 @@ RESPONSE_HEADERS: Final[dict[str, tuple[str, JsonSchema]]] = {
     ),
     "Stream-TTL": ("Seconds after the last use until the stream expires.", integer()),
     "Stream-Up-To-Date": ("`true` if nothing followed this data when the server read it.", FLAG),
-    "Vary": ("The request headers that a cache must compare.", TEXT),
     "WWW-Authenticate": ("`Bearer`, with the reason in `error_description`, even in a reply to HEAD.", TEXT),
     "X-Accel-Buffering": ("`no`, so that nginx does not hold events back.", {"type": "string", "const": "no"}),
 }
 
 ERROR_HEADERS: Final[dict[type[MainstemError], tuple[str, ...]]] = {
     errors.Unauthorized: ("WWW-Authenticate",),
+    errors.SignatureInvalid: ("WWW-Authenticate",),
     errors.Forbidden: ("WWW-Authenticate",),
     errors.TokenInvalid: ("WWW-Authenticate",),
     errors.MethodNotAllowed: ("Allow",),

@@ -9,6 +9,7 @@ import mainstem
 from mainstem import errors
 from mainstem.errors import MainstemError
 from mainstem.http.responses import PREFLIGHT_HEADERS
+from mainstem.server.auth.credentials import COOKIE_NAME
 from mainstem.server.auth.gate import HEALTH_PATHS
 from mainstem.server.descriptions import bodies, headers
 from mainstem.server.descriptions.model import (
@@ -24,10 +25,11 @@ from mainstem.server.descriptions.model import (
     Reply,
 )
 from mainstem.server.descriptions.operations import FURTHER_PATHS, PATHS_BY_ROUTE
-from mainstem.server.descriptions.stream_operations import CONTROL, STREAM
+from mainstem.server.descriptions.stream_operations import CONTROL, SIGNATURE, STREAM
 from mainstem.server.origins import READ_ONLY
 from mainstem.server.routes import ADMIN_PATHS, ROUTES
 from mainstem.server.settings import Settings
+from mainstem.signed_urls import PARAMETER
 from mainstem.streams.rules.paths import Mount
 from mainstem.streams.subscriptions.webhook_sender import WebhookBody, WebhookResult
 
@@ -168,7 +170,20 @@ def _security_schemes(settings: Settings) -> dict[str, Any]:
         "bearerFormat": "JWT",
         "description": "A token of this server's issuer. Its claims say what the bearer may do.",
     }
-    return {"token": token, "wakeToken": wake}
+    cookie = {
+        "type": "apiKey",
+        "in": "cookie",
+        "name": COOKIE_NAME,
+        "description": "The same token, in the cookie that `PUT /v1/cookie` sets. Over https, its name begins with"
+        " `__Host-`, or with `__Secure-` if the app is mounted below a path of its own.",
+    }
+    signature = {
+        "type": "apiKey",
+        "in": "query",
+        "name": PARAMETER,
+        "description": "The signature of a signed URL: a JWT with the claims `read_url` and `exp`.",
+    }
+    return {"token": token, "cookie": cookie, "signature": signature, "wakeToken": wake}
 
 
 class _Builder:
@@ -214,7 +229,7 @@ class _Builder:
             "tags": [operation.tag],
             "summary": operation.summary,
             **({"description": operation.description} if operation.description else {}),
-            **self._security(operation.access),
+            **self._security(operation.access, signed=SIGNATURE in operation.parameters),
         }
         parameters = [
             parameter
@@ -248,12 +263,14 @@ class _Builder:
             },
         }
 
-    def _security(self, access: Access) -> dict[str, Any]:
+    def _security(self, access: Access, *, signed: bool = False) -> dict[str, Any]:
         if access is Access.WAKE:
             return {"security": [{"wakeToken": []}]}
         if not self.settings.authenticates:
             return {}
-        return {"security": [] if access is Access.PUBLIC else [{"token": []}]}
+        if access is Access.PUBLIC:
+            return {"security": []}
+        return {"security": [{"token": []}, {"cookie": []}, *([{"signature": []}] if signed else [])]}
 
     def _describe_body(self, body: Body) -> dict[str, Any]:
         content = {media: self._describe_media(content) for media, content in body.content.items()}
@@ -280,7 +297,8 @@ class _Builder:
         if settings.authenticates:
             faults.append(errors.TokenInUrl)
             if access in (Access.ANY, Access.TOKEN, Access.ADMIN, Access.METRICS):
-                faults.append(errors.Unauthorized)
+                faults += [errors.TwoCredentials, errors.BadQuery, errors.Unauthorized, errors.SignatureInvalid]
+                faults.append(errors.ForgedRequest)
             if access in (Access.TOKEN, Access.ADMIN, Access.METRICS):
                 faults.append(errors.Forbidden)
         elif method.upper() not in READ_ONLY or path.startswith(ADMIN_PATHS):

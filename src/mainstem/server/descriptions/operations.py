@@ -6,6 +6,7 @@ from mainstem import errors, limits
 from mainstem.log.records import Extent
 from mainstem.metrics import exposition
 from mainstem.server.descriptions import bodies, headers
+from mainstem.server.descriptions.credential_operations import COOKIE, SIGNED_URLS
 from mainstem.server.descriptions.job_operations import JOBS
 from mainstem.server.descriptions.model import (
     EVENT_STREAM,
@@ -23,7 +24,7 @@ from mainstem.server.descriptions.model import (
     integer,
 )
 from mainstem.server.descriptions.session_operations import SESSION, SESSIONS, WHOAMI
-from mainstem.server.descriptions.stream_operations import CURSOR, LIVE, OFFSET, STREAM_PATH
+from mainstem.server.descriptions.stream_operations import CURSOR, LIVE, OFFSET, SIGNATURE, STREAM_PATH
 from mainstem.server.descriptions.subscription_operations import SUBSCRIPTION, SUBSCRIPTION_CONTROLS
 from mainstem.server.endpoints.partitions import PruneRequest, SnapshotRequest
 from mainstem.server.endpoints.stream_snapshots import StreamSnapshotRequest
@@ -253,7 +254,7 @@ PARTITION: Final = Path(
             "Partitions",
             "Read the events of a partition",
             "Reads like a JSON stream whose offsets are committed ids. A partition is never closed and never 404.",
-            (PARTITION_NAME, OFFSET, LIVE, CURSOR, headers.IF_NONE_MATCH, headers.LAST_EVENT_ID),
+            (PARTITION_NAME, OFFSET, LIVE, CURSOR, SIGNATURE, headers.IF_NONE_MATCH, headers.LAST_EVENT_ID),
             None,
             (
                 Reply(
@@ -280,7 +281,7 @@ PARTITION: Final = Path(
             "Partitions",
             "Look up the end of a partition",
             "",
-            (PARTITION_NAME, OFFSET),
+            (PARTITION_NAME, OFFSET, SIGNATURE),
             None,
             (Reply(200, "The partition's end.", ("Stream-Next-Offset",)),),
             _PARTITION_READ,
@@ -604,7 +605,6 @@ READY: Final = Path(
 )
 
 _METRICS_ERRORS: Final = (errors.RepeatedHeader, errors.NotFound, errors.LocalOnly)
-_METRICS_ABOUT: Final = ("Vary",)
 
 METRICS: Final = Path(
     "/metrics",
@@ -620,7 +620,7 @@ METRICS: Final = Path(
                 Reply(
                     200,
                     "The current values of all metrics.",
-                    _METRICS_ABOUT,
+                    (),
                     {exposition.TEXT: TEXT, exposition.OPEN_METRICS: TEXT},
                 ),
             ),
@@ -634,7 +634,7 @@ METRICS: Final = Path(
             "",
             (headers.ACCEPT_METRICS,),
             None,
-            (Reply(200, "They can.", _METRICS_ABOUT),),
+            (Reply(200, "They can."),),
             _METRICS_ERRORS,
             access=Access.METRICS,
         ),
@@ -647,7 +647,7 @@ _ETAGS: Final = headers.IF_NONE_MATCH._replace(
 
 
 def _document(id_: str, summary: str) -> dict[str, Operation]:
-    about = ("ETag", "Vary")
+    about = ("ETag",)
     get = Operation(
         id_,
         "Server",
@@ -694,6 +694,8 @@ PATHS_BY_ROUTE: Final[dict[bytes, Path | None]] = {
     b"/v1/sessions": SESSIONS,
     b"/v1/sessions/": SESSION,
     b"/v1/whoami": WHOAMI,
+    b"/v1/cookie": COOKIE,
+    b"/v1/signed-urls": SIGNED_URLS,
     b"/v1/log": LOG,
     b"/v1/log/head": LOG_HEAD,
     b"/v1/log/bounds": LOG_BOUNDS,

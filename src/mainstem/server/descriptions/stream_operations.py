@@ -63,6 +63,9 @@ LIVE: Final = Parameter(
     choice("long-poll", "sse", "false"),
 )
 CURSOR: Final = Parameter("cursor", "The last `Stream-Cursor` that the client received. Only with `live`.")
+SIGNATURE: Final = Parameter(
+    "signature", "The signature of a signed URL, in place of a token. Ignored by a server without tokens."
+)
 TAIL: Final = Parameter(
     "tail",
     f"Begin at the last N messages, 1 to {group_digits(limits.TAIL_MESSAGES_MAX)}; in a stream of bytes, at the"
@@ -179,6 +182,7 @@ STREAM: Final = Path(
                 LIVE,
                 CURSOR,
                 TAIL,
+                SIGNATURE,
                 headers.IF_NONE_MATCH,
                 headers.ACCEPT_ENCODING,
                 headers.LAST_EVENT_ID,
@@ -194,7 +198,6 @@ STREAM: Final = Path(
                         "Stream-Closed",
                         "Stream-Cursor",
                         "ETag",
-                        "Vary",
                         "Content-Encoding",
                         "Content-Disposition",
                         "Stream-SSE-Data-Encoding",
@@ -211,7 +214,7 @@ STREAM: Final = Path(
                 Reply(
                     304,
                     "The client has this page.",
-                    ("Stream-Next-Offset", "Stream-Up-To-Date", "Stream-Closed", "ETag", "Vary"),
+                    ("Stream-Next-Offset", "Stream-Up-To-Date", "Stream-Closed", "ETag"),
                 ),
             ),
             (
@@ -228,7 +231,7 @@ STREAM: Final = Path(
             "Streams",
             "Describe a stream",
             "Returns the stream's properties as headers. It does not count as a use for the TTL.",
-            (STREAM_PATH,),
+            (STREAM_PATH, SIGNATURE),
             None,
             (
                 Reply(

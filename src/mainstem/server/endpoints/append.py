@@ -15,6 +15,7 @@ from mainstem import limits
 from mainstem.access import Identity
 from mainstem.errors import MainstemError
 from mainstem.http.asgi import Headers
+from mainstem.http.reply_policies import ReplyPolicy
 from mainstem.http.requests import collect_headers
 from mainstem.http.responses import base_headers, encode_headers, problem_headers
 from mainstem.server.edge.heads import RequestHead
@@ -26,6 +27,8 @@ from mainstem.streams.rules import paths
 
 Admit = Callable[[Headers, tuple[str, int] | None], tuple[Streams, Identity] | None]
 """Returns the streams and the caller's identity; None if ASGI must decide about the request."""
+ChoosePolicy = Callable[[Headers], ReplyPolicy | None]
+"""Returns the policy for replies to requests with a token."""
 
 
 class AppendPlan(msgspec.Struct, frozen=True):
@@ -38,6 +41,7 @@ class AppendPlan(msgspec.Struct, frozen=True):
     known: AppendHeaders
     reply_lines: bytes
     """The headers that every reply to such a request has."""
+    policy: ReplyPolicy | None
 
     def begin(self, cycle: RequestCycle) -> "AppendHandler | None":
         if cycle.head.length > self.bytes_max:
@@ -46,7 +50,9 @@ class AppendPlan(msgspec.Struct, frozen=True):
         return None if admitted is None else AppendHandler(cycle, self, *admitted)
 
 
-def plan_append(head: RequestHead, mount: paths.Mount, bytes_max: int, admit: Admit) -> AppendPlan | None:
+def plan_append(
+    head: RequestHead, mount: paths.Mount, bytes_max: int, admit: Admit, choose_policy: ChoosePolicy
+) -> AppendPlan | None:
     """Return the plan for requests with this head; None if they are no appends, or invalid ones."""
     if (
         head.method != b"POST"
@@ -63,9 +69,10 @@ def plan_append(head: RequestHead, mount: paths.Mount, bytes_max: int, admit: Ad
         known = read_append_headers(headers)
     except MainstemError:
         return None  # ASGI replies with the error
-    return AppendPlan(
-        admit, min(limits.FAST_APPEND_BYTES_MAX, bytes_max), path, headers, known, encode_headers(base_headers(headers))
-    )
+    bytes_max = min(limits.FAST_APPEND_BYTES_MAX, bytes_max)
+    policy = choose_policy(headers)
+    reply = base_headers(headers) if policy is None else policy.apply(base_headers(headers))
+    return AppendPlan(admit, bytes_max, path, headers, known, encode_headers(reply), policy)
 
 
 class AppendHandler(msgspec.Struct, eq=False):
@@ -132,4 +139,5 @@ class AppendHandler(msgspec.Struct, eq=False):
     def set_exception(self, error: BaseException) -> None:
         if not isinstance(error, MainstemError):
             error = MainstemError("an unexpected error occurred; see the log of the server")
-        self._cycle.respond_problem(error, problem_headers(error))
+        headers, policy = problem_headers(error), self._plan.policy
+        self._cycle.respond_problem(error, headers if policy is None else policy.apply(headers))

@@ -88,10 +88,11 @@ class FaultInjectingMainstem(Mainstem):
                 await self._apply(fault, scope, receive, send)
 
     async def _serve_control(self, scope: Scope, receive: Receive, send: Send) -> None:
+        send = self.follow_policy(scope, PATH.encode(), send)
         try:
             self._check_origin(scope, PATH.encode())
             if self.gate is not None:
-                send = await self.gate.admit(scope, PATH.encode(), send)
+                await self.gate.admit(scope, PATH.encode())
                 identity: Identity = scope["mainstem.identity"]
                 identity.require_admin()
             if scope["method"] == "POST":

@@ -25,6 +25,7 @@ class Whoami:
             "subject": identity.subject,
             "admin": identity.admin,
             "metrics": identity.admin or identity.metrics,
+            "sign_urls": identity.admin or identity.sign_urls,
             "streams": {"read": identity.stream_reads, "write": identity.stream_writes},
             "partitions": sorted(identity.partitions),
             "partition_prefixes": identity.partition_prefixes,

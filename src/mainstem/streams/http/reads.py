@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol, cast
 from mainstem import limits
 from mainstem.http.asgi import HeaderList, Headers, Receive, Scope, Send
 from mainstem.http.compression import ENCODERS, choose_encoding, prefer_encoding
-from mainstem.http.responses import CORS_HEADERS, NO_STORE, Response, make_private_response, respond
+from mainstem.http.responses import CORS_HEADERS, NO_STORE, Response, respond
 from mainstem.log.commit import CommitLog
 from mainstem.streams.jitter import draw_cursor_jitter_s
 from mainstem.streams.reading.live import LiveReads
@@ -85,13 +85,11 @@ class Reads:
         if request.live is None:
             await respond(send, *await self._make_page(source, request, content, [], with_etag))
             return
-        private: bool = scope.get("mainstem.private", False)
 
         async def make_response(source: LiveSource, tail: Tail) -> Response:
-            response = await self._make_poll(cast("ReadSource", source), request, content, tail, with_etag)
-            return make_private_response(response) if private else response
+            return await self._make_poll(cast("ReadSource", source), request, content, tail, with_etag)
 
-        like = (self._distinguish(request), private, with_etag)
+        like = (self._distinguish(request), with_etag)
         tail = await self.live.wait(source, request.start, like, make_response, scope, receive)
         if tail is not None:
             await respond(send, *await self._make_poll(source, request, content, tail, with_etag))

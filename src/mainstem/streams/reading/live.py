@@ -11,6 +11,7 @@ from collections.abc import Hashable
 from mainstem import limits
 from mainstem.errors import OffsetGone, StreamGone, StreamNotFound
 from mainstem.http.asgi import Receive, Scope, Send
+from mainstem.http.reply_policies import ReplyPolicy
 from mainstem.log.commit import CommitLog
 from mainstem.log.live import Topic, wait_for_change
 from mainstem.streams.jitter import draw_cursor_jitter_s
@@ -58,7 +59,7 @@ class LiveReads:
         """Return the end of a source, which was just refreshed, once it is after `start`, or when the wait times out.
 
         Return None if the client disconnects, or if the reader waits without a task; then it gets the response of
-        `make_response`, which it shares with readers that are equal in `like`.
+        `make_response`, which it shares with readers that are equal in `like` and in the policy for their replies.
         """
         if has_news(source.tail, start):
             return source.tail
@@ -74,7 +75,8 @@ class LiveReads:
                 if has_news(tail, start) or left_s <= 0 or self.live.closing:
                     return tail
                 if seen == reader.topic.version and (reply := _detach(reader, scope)) is not None:
-                    self._waiting.add_poll(reader, start, like, make_response, reply)
+                    policy: ReplyPolicy | None = scope.get("mainstem.policy")
+                    self._waiting.add_poll(reader, start, like, make_response, reply, policy)
                     return None
                 client = client or DisconnectWatcher(receive)
                 await wait_for_change((reader.topic,), (seen,), left_s, client.end_on_disconnect)

@@ -17,6 +17,7 @@ from mainstem import limits
 from mainstem.eager import run_eagerly
 from mainstem.errors import MainstemError
 from mainstem.http.asgi import HeaderList, Receive, Scope, Send
+from mainstem.http.reply_policies import ReplyPolicy
 from mainstem.http.responses import Response, encode_headers, problem_response
 from mainstem.log.live import Live, Topic
 from mainstem.streams.reading.pump import Progress, count_readers, release_readers
@@ -321,7 +322,7 @@ MakeResponse = Callable[[LiveSource, Tail], Awaitable[Response]]
 class PollGroup(ReaderGroup):
     """Long-polls from the same offset that get the same response."""
 
-    __slots__ = ("_ends", "_like", "_make_response", "_start_offset")
+    __slots__ = ("_ends", "_like", "_make_response", "_policy", "_start_offset")
 
     def __init__(
         self,
@@ -331,21 +332,29 @@ class PollGroup(ReaderGroup):
         start: Offset,
         like: Hashable,
         make_response: MakeResponse,
+        policy: ReplyPolicy | None,
     ) -> None:
         super().__init__(waiting, source, topic)
         self._start_offset = start
         self._like = like
         self._make_response = make_response
+        self._policy = policy
         self._ends = False
 
     @property
     def key(self) -> Hashable:
-        return "long-poll", self._start_offset, self._like
+        return "long-poll", self._start_offset, self._like, self._policy
 
     def expire(self, reader: LiveReader) -> None:
         self.remove(reader)
         alone = PollGroup(
-            self._waiting, self.source.copy(), self.topic, self._start_offset, self._like, self._make_response
+            self._waiting,
+            self.source.copy(),
+            self.topic,
+            self._start_offset,
+            self._like,
+            self._make_response,
+            self._policy,
         )
         alone.add(reader)
         alone.end()
@@ -367,7 +376,7 @@ class PollGroup(ReaderGroup):
             except MainstemError as error:
                 status, headers, body = problem_response(error)
                 failure = error
-            encoded = encode_headers(headers)
+            encoded = encode_headers(headers if self._policy is None else self._policy.apply(headers))
             readers = list(self.readers)
             metrics = self._waiting.live.metrics
             metrics.live_frames.of(LONG_POLL).value += len(readers)
@@ -404,12 +413,18 @@ class WaitingReaders:
         self._await_deadline(reader, reply)
 
     def add_poll(
-        self, reader: LiveReader, start: Offset, like: Hashable, make_response: MakeResponse, reply: Reply
+        self,
+        reader: LiveReader,
+        start: Offset,
+        like: Hashable,
+        make_response: MakeResponse,
+        reply: Reply,
+        policy: ReplyPolicy | None = None,
     ) -> None:
-        """Let a long-poll wait. Those from the same offset that are equal in `like` get the same response."""
+        """Let a long-poll wait. Those from the same offset that are equal in `like` and `policy` share a response."""
         self.loop = asyncio.get_running_loop()
-        if not self._join(reader, ("long-poll", start, like)):
-            self._open(PollGroup(self, reader.source, reader.topic, start, like, make_response), reader)
+        if not self._join(reader, ("long-poll", start, like, policy)):
+            self._open(PollGroup(self, reader.source, reader.topic, start, like, make_response, policy), reader)
         self._await_deadline(reader, reply)
 
     def _join(self, reader: LiveReader, key: Hashable) -> bool:

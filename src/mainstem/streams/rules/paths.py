@@ -17,6 +17,7 @@ JOBS_PATH = "_mainstem/jobs"
 BROKEN_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 PREFIX_FORM = re.compile(r"(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+")
 TAKEN = (
+    "/v1/cookie",
     "/v1/jobs",
     "/v1/log",
     "/v1/partition",
@@ -24,6 +25,7 @@ TAKEN = (
     "/v1/prune",
     "/v1/snapshot",
     "/v1/sessions",
+    "/v1/signed-urls",
     "/v1/stream-offset",
     "/v1/stream-set",
     "/v1/stream-snapshot",

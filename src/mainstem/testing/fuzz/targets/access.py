@@ -5,7 +5,7 @@ from typing import Final
 from mainstem.errors import MainstemError
 from mainstem.server.auth.authenticator import read_header
 from mainstem.server.auth.claims import check_addressee, grant, parse_claims
-from mainstem.server.auth.gate import read_bearer
+from mainstem.server.auth.credentials import read_bearer
 from mainstem.server.auth.keys import JwksUnreadable, parse_jwks
 from mainstem.testing.fuzz.target import Target
 
