@@ -89,11 +89,11 @@ def test_the_asyncapi_document_refers_to_its_own_channels():
 
 
 def test_every_route_is_described_and_nothing_else():
-    """Routes without a path of their own answer 404, belong to --test-endpoints, or are web pages."""
+    """Routes without a path of their own answer 404, belong to --test-endpoints, or are files for browsers."""
     assert set(PATHS_BY_ROUTE) == {route.path for route in ROUTES}
     for route, path in PATHS_BY_ROUTE.items():
         if path is None:
-            assert route in (b"/v1/log/", b"/_test/", b"/console", b"/console/")
+            assert route in (b"/v1/log/", b"/_test/", b"/console", b"/console/", b"/client/")
         else:
             assert path.template.partition("{")[0].encode() == route
 

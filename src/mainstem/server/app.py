@@ -28,7 +28,7 @@ from mainstem.server.auth.gate import open_gate
 from mainstem.server.edge.heads import RequestHead, normalise_path
 from mainstem.server.edge.request_cycle import Plan, RequestCycle
 from mainstem.server.endpoints.append import plan_append
-from mainstem.server.endpoints.browser_client import BrowserClient
+from mainstem.server.endpoints.browser_client import BrowserClient, is_client_file
 from mainstem.server.endpoints.console import Console
 from mainstem.server.endpoints.cookie import CookieHttp
 from mainstem.server.endpoints.descriptions import Descriptions
@@ -47,7 +47,7 @@ from mainstem.server.log_api.http import LogHttp
 from mainstem.server.log_api.identity import settle_identity
 from mainstem.server.origins import PUBLIC, READ_ONLY, open_origins, open_page_origins
 from mainstem.server.proxies import open_proxies
-from mainstem.server.routes import ADMIN_PATHS, PUBLIC_FILES, SYNC, SYNC_CORE, Endpoints, find_route
+from mainstem.server.routes import ADMIN_PATHS, SYNC, SYNC_CORE, Endpoints, find_route
 from mainstem.server.settings import Settings, SettingsKeywords, make_settings
 from mainstem.server.telemetry.access_log import AccessLog
 from mainstem.server.telemetry.otel import open_telemetry
@@ -453,7 +453,7 @@ class Mainstem:
             return send
         origins = [value for name, value in scope["headers"] if name == b"origin"]
         origin = origins[0] if len(origins) == 1 else None
-        scope["mainstem.policy"] = PUBLIC if path.startswith(PUBLIC_FILES) else self.pages.choose_policy(origin)
+        scope["mainstem.policy"] = PUBLIC if is_client_file(path) else self.pages.choose_policy(origin)
 
         async def send_by_policy(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":

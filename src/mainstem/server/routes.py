@@ -112,8 +112,6 @@ SYNC: Final = b"/v1/sync"
 SYNC_CORE: Final = b"/v1/sync/core"
 """Paths of WebSockets."""
 
-PUBLIC_FILES: Final = (b"/client/",)
-"""Files that pages of every origin may load, even from a server with tokens."""
 ADMIN_PATHS: Final = tuple(route.path for route in ROUTES if route.admin)
 _EXACT: Final = {route.path: route for route in [FRONT, *(r for r in ROUTES if not r.path.endswith(b"/"))]}
 _BELOW: Final = tuple(route for route in ROUTES if route.path.endswith(b"/"))
