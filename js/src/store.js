@@ -109,19 +109,15 @@ export class Store {
     return this.#write(async (rows) => {
       const meta = await rows.get("meta", "client");
       let rejections = await rows.count("rejections");
-      const results = [];
-      for (const draft of drafts) {
-        const known = await find(rows, draft.id);
+      // All at once: a request that waits for the last one takes ten times as long.
+      const found = await Promise.all(drafts.map(({ id }) => find(rows, id)));
+      const added = new Map();
+      const results = drafts.map((draft, index) => {
+        const known = added.get(draft.id) ?? found[index];
         const isReplaced = known?.kind === "rejected" && !isSame(draft, known.row);
-        if (known && !isReplaced) {
-          results.push(isSame(draft, known.row) ? known : { error: idInUse(draft.id) });
-          continue;
-        }
+        if (known && !isReplaced) return isSame(draft, known.row) ? known : { error: idInUse(draft.id) };
         const error = checkCapacity(meta, rejections - (isReplaced ? 1 : 0), draft);
-        if (error) {
-          results.push({ error });
-          continue;
-        }
+        if (error) return { error };
         if (isReplaced) {
           rows.delete("rejections", known.row.clock);
           rejections -= 1;
@@ -129,10 +125,11 @@ export class Store {
         meta.clock += 1;
         meta.drafts += 1;
         meta.draftsBytes += draft.bytes;
-        const row = { ...draft, clock: meta.clock };
-        await rows.put("drafts", row);
-        results.push({ kind: "draft", row });
-      }
+        const result = { kind: "draft", row: { ...draft, clock: meta.clock } };
+        rows.put("drafts", result.row);
+        added.set(draft.id, result);
+        return result;
+      });
       await rows.put("meta", meta);
       return results;
     }, { isDurable: true });
@@ -213,11 +210,10 @@ export async function readFacts(rows) {
 }
 
 async function find(rows, id) {
-  for (const [table, kind] of [["events", "committed"], ["drafts", "draft"], ["rejections", "rejected"]]) {
-    const row = await rows.getById(table, id);
-    if (row) return { kind, row };
-  }
-  return null;
+  const kinds = { events: "committed", drafts: "draft", rejections: "rejected" };
+  const found = await Promise.all(Object.keys(kinds).map((table) => rows.getById(table, id)));
+  const at = found.findIndex(Boolean);
+  return at < 0 ? null : { kind: Object.values(kinds)[at], row: found[at] };
 }
 
 /** Return events with after < committed id <= until that are shown in any of the partitions; null stands for all. */
@@ -295,7 +291,10 @@ class UpdateWriter {
   async #applyOne(update) {
     if (update.reset) await this.#reset();
     for (const snapshot of update.snapshots ?? []) await this.#cover(snapshot);
-    if (update.events?.length) await this.#insert(update.events);
+    if (update.events?.length) {
+      if (this.#meta.drafts) await this.#settle(update.events);
+      await this.#insert(update.events);
+    }
     if (update.commits?.length) await this.#commit(update.commits);
     for (const refusal of update.refusals ?? []) await this.#refuse(refusal);
     if (update.cursor !== undefined) this.#meta.cursor = update.cursor;
@@ -361,7 +360,6 @@ class UpdateWriter {
 
   async #insert(events) {
     const rows = this.#rows;
-    if (this.#meta.drafts) await this.#settle(events);
     const kept = [];
     for (const event of events) {
       const shown = event.partitions.filter(
@@ -409,22 +407,28 @@ class UpdateWriter {
 
   /** Remove the drafts of committed events. An event of another client with the same id does not count. */
   async #settle(events) {
-    const drafts = await Promise.all(events.map(({ id }) => this.#rows.getById("drafts", id)));
+    const drafts = await this.#findDrafts(events);
     drafts.forEach((draft, index) => {
-      const event = events[index];
-      if (draft && isSame(draft, event)) {
-        this.#drop(draft);
-        this.#applied.settled.push([event.id, event.committedId]);
-      }
+      if (draft && isSame(draft, events[index])) this.#accept(draft, events[index].committedId);
     });
   }
 
+  #findDrafts(items) {
+    return Promise.all(items.map(({ id }) => this.#rows.getById("drafts", id)));
+  }
+
+  #accept(draft, committedId) {
+    this.#drop(draft);
+    this.#applied.settled.push([draft.id, committedId]);
+  }
+
   async #commit(commits) {
-    const drafts = await Promise.all(commits.map(({ id }) => this.#rows.getById("drafts", id)));
+    const drafts = await this.#findDrafts(commits);
     const events = [];
     commits.forEach(({ committedId, committedAt }, index) => {
       const draft = drafts[index];
       if (!draft) return; // an event of a page has settled it
+      this.#accept(draft, committedId);
       const { id, partitions, event } = draft;
       events.push({ committedId, id, clientId: this.#clientId, partitions, event, committedAt });
     });

@@ -46,7 +46,7 @@ class Transaction {
   }
 
   async all(table, { after, until, limit } = {}) {
-    if (until != null && after > until) return [];
+    if (until != null && after >= until) return [];
     let range = null;
     if (after !== undefined && until != null) range = IDBKeyRange.bound(after, until, true);
     else if (after !== undefined) range = IDBKeyRange.lowerBound(after, true);
@@ -85,14 +85,14 @@ export class IndexedDbBackend {
   }
 
   async open() {
-    const request = indexedDB.open(this.#name, VERSION);
-    request.onupgradeneeded = () => {
-      for (const [name, { key, hasIds }] of Object.entries(TABLES)) {
-        const table = request.result.createObjectStore(name, { keyPath: key });
-        if (hasIds) table.createIndex("id", "id", { unique: true });
-      }
-    };
     try {
+      const request = indexedDB.open(this.#name, VERSION);
+      request.onupgradeneeded = () => {
+        for (const [name, { key, hasIds }] of Object.entries(TABLES)) {
+          const table = request.result.createObjectStore(name, { keyPath: key });
+          if (hasIds) table.createIndex("id", "id", { unique: true });
+        }
+      };
       this.#db = await promise(request);
     } catch (error) {
       throw failure(error);
