@@ -12,11 +12,9 @@ import { Views, draftOf, eventOf } from "./views.js";
 /** Return a random UUID. Browsers have `crypto.randomUUID` only with https and on localhost. */
 function newId() {
   if (crypto.randomUUID) return crypto.randomUUID();
-  const bytes = crypto.getRandomValues(new Uint8Array(16));
-  bytes[6] = (bytes[6] & 0x0f) | 0x40;
-  bytes[8] = (bytes[8] & 0x3f) | 0x80;
-  const hex = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
-  return hex.replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-");
+  const url = URL.createObjectURL(new Blob()); // it ends in one
+  URL.revokeObjectURL(url);
+  return url.slice(-36);
 }
 
 /** A store in memory, whose drafts end with the page or the process. */
@@ -26,10 +24,8 @@ export const memoryStore = () =>
 /** A store in IndexedDB, which the tabs of an origin share. */
 export const indexedDbStore = (name) => new Store(() => new IndexedDbBackend(name), name);
 
-// Errors cross from tab to tab as plain objects.
-const packError = (error) => error && { ...error, message: error.message };
-const unpackError = (packed) =>
-  packed && Object.assign(new MainstemError(packed.code, packed.message, packed.details), packed);
+/** Return an error as a plain object, which can go from tab to tab. */
+const describe = (error) => error && { ...error, message: error.message };
 
 export class OfflineClient {
   #options;
@@ -116,10 +112,6 @@ export class OfflineClient {
       this.#stopWaiting(new MainstemError("client_closed", "the client was closed"));
       this.#listeners.clear();
     }
-  }
-
-  async [Symbol.asyncDispose ?? Symbol.for("Symbol.asyncDispose")]() {
-    await this.close();
   }
 
   #requireOpen() {
@@ -358,7 +350,7 @@ export class OfflineClient {
         signal?.throwIfAborted();
         this.#requireOpen();
         const { state, error } = this.#status;
-        if (error && !error.retryable) throw error;
+        if (error && !error.retryable) throw new MainstemError(error.code, error.message, error.details);
         const isComplete = !this.#facts.drafts && this.#facts.partitions.every(({ since }) => since === null);
         if (state === "live" && isComplete) return;
         await new Promise((resolve) => (wake = resolve));
@@ -385,7 +377,7 @@ export class OfflineClient {
         save: (updates) => this.#save(updates),
         load: (itemsMax, bytesMax) => this.#store.drafts(0, itemsMax, bytesMax),
         report: (error) => this.#report(error),
-        setStatus: (status) => this.#setStatus(status),
+        setState: (state, error = null) => this.#setState(state, describe(error)),
         fail: (error) => this.#fail(error),
       },
       this.#options,
@@ -420,11 +412,11 @@ export class OfflineClient {
       return;
     }
     if (changes.some(({ type }) => type === "drafted")) this.#connector?.sendDrafts();
-    this.#announce(changes.map(unpackChange));
+    this.#announce(changes);
   }
 
   #postStatus() {
-    this.#tabs.post({ changes: [packChange({ type: "status", status: this.#status })] });
+    this.#tabs.post({ changes: [{ type: "status", status: this.#status }] });
   }
 
   // Changes
@@ -439,7 +431,7 @@ export class OfflineClient {
     }
     for (const partition of applied.truncated) {
       const text = `the server has pruned the beginning of ${JSON.stringify(partition)}`;
-      changes.push({ type: "reported", error: new MainstemError("history_truncated", text, { partition }) });
+      changes.push({ type: "reported", error: describe(new MainstemError("history_truncated", text, { partition })) });
     }
     if (applied.reset) changes.push({ type: "reset" });
     // A page may change only the cursor, and a caller of `synced` waits for that, too.
@@ -447,23 +439,25 @@ export class OfflineClient {
   }
 
   #report(error) {
-    this.#publish([{ type: "reported", error }]);
+    this.#publish([{ type: "reported", error: describe(error) }]);
+    if (error.isFromServer && !error.retryable) this.#setState(this.#status.state, describe(error));
   }
 
-  #setStatus(status) {
-    this.#publish([{ type: "status", status }]);
+  #setState(state, error) {
+    if (state === this.#status.state && error?.message === this.#status.error?.message) return;
+    this.#publish([{ type: "status", status: { state, error } }]);
   }
 
   #fail(error) {
     this.#failure = error instanceof MainstemError ? error : new MainstemError("client_store_failed", String(error));
     this.#stopWaiting(this.#failure);
-    this.#announce([{ type: "status", status: { state: "offline", error: this.#failure } }]);
+    this.#announce([{ type: "status", status: { state: "offline", error: describe(this.#failure) } }]);
   }
 
   /** Tell the listeners of all tabs. */
   #publish(changes) {
     this.#announce(changes);
-    if (this.#state === "open") this.#tabs?.post({ changes: changes.map(packChange) });
+    if (this.#state === "open") this.#tabs?.post({ changes });
   }
 
   #announce(changes) {
@@ -487,18 +481,6 @@ export class OfflineClient {
     }
   }
 }
-
-const packChange = (change) => {
-  if (change.type === "reported") return { ...change, error: packError(change.error) };
-  if (change.type !== "status") return change;
-  return { ...change, status: { ...change.status, error: packError(change.status.error) } };
-};
-
-const unpackChange = (change) => {
-  if (change.type === "reported") return { ...change, error: unpackError(change.error) };
-  if (change.type !== "status") return change;
-  return { ...change, status: { ...change.status, error: unpackError(change.status.error) } };
-};
 
 /** Report an error that nobody can catch, as the environment reports errors that nobody has caught. */
 function reportFailure(error) {

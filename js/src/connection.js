@@ -37,6 +37,7 @@ export class Connection {
   #socket;
   #session;
   #owner;
+  #onProgress;
   #texts = [];
   #calls = [];
   #size = 0;
@@ -48,16 +49,17 @@ export class Connection {
   #heartbeat;
   #pauses = new Set();
 
-  /** `owner` has save(updates), load(itemsMax, bytesMax), report(error) and updateStatus(session). */
-  constructor(socket, session, owner) {
+  /** `owner` has save(updates), load(itemsMax, bytesMax) and report(error); `onProgress` is called after each step. */
+  constructor(socket, session, owner, onProgress) {
     this.#socket = socket;
     this.#session = session;
     this.#owner = owner;
+    this.#onProgress = onProgress;
     socket.onmessage = ({ data }) => this.#receive(data);
     socket.onerror = null;
     socket.onclose = ({ code, reason }) =>
       this.end(lost(code === 1006 ? "the connection broke" : `the server closed the connection: ${code} ${reason}`.trim()));
-    this.#heartbeat = setTimeout(() => this.#checkSilence(), limits.HEARTBEAT_S * 1000);
+    this.#watchSilence();
   }
 
   /** Send the drafts that were added to the store. */
@@ -127,17 +129,16 @@ export class Connection {
   }
 
   /** Send a heartbeat if the server is silent. Browsers delay the timers of hidden tabs, so an answer may take long. */
-  #checkSilence() {
-    const now = performance.now();
-    if (this.#askedAt === null && now - this.#lastMessageAt >= limits.HEARTBEAT_S * 1000) {
-      this.#askedAt = now;
-      this.#socket.send(encodeMessage("heartbeat", {}));
-    } else if (this.#askedAt !== null && now - this.#askedAt >= (limits.SILENCE_S_MAX - limits.HEARTBEAT_S) * 1000) {
-      const silence = Math.round((now - this.#lastMessageAt) / 1000);
-      this.end(new MainstemError("server_silent", `the server sent nothing for ${silence} s`));
-      return;
-    }
-    this.#heartbeat = setTimeout(() => this.#checkSilence(), limits.HEARTBEAT_S * 1000);
+  #watchSilence() {
+    this.#heartbeat = setTimeout(() => {
+      const now = performance.now();
+      if (this.#askedAt === null && now - this.#lastMessageAt >= limits.HEARTBEAT_S * 1000) {
+        this.#askedAt = now;
+        this.#socket.send(encodeMessage("heartbeat", {}));
+      }
+      if (now - (this.#askedAt ?? now) < (limits.SILENCE_S_MAX - limits.HEARTBEAT_S) * 1000) this.#watchSilence();
+      else this.end(new MainstemError("server_silent", `the server sent nothing after a heartbeat`));
+    }, limits.HEARTBEAT_S * 1000);
   }
 
   // Output
@@ -162,7 +163,7 @@ export class Connection {
       else effects.push(...this.#session.offer(await this.#owner.load(effect.itemsMax, effect.bytesMax)));
     }
     await saveAll();
-    this.#owner.updateStatus(this.#session);
+    this.#onProgress();
   }
 
   #resumeAfter(seconds) {

@@ -34,7 +34,7 @@ const closed = () => new MainstemError("client_closed", "the client was closed")
 export class Connector {
   #owner;
   #options;
-  #status = { state: "offline", error: null };
+  #wasLive = false;
   #pageLimit = limits.PAGE;
   #mismatches = 0;
   #connection = null;
@@ -43,7 +43,7 @@ export class Connector {
   #tryNow = () => {};
 
   /**
-   * `owner` has facts(), save(updates), load(itemsMax, bytesMax), report(error), setStatus(status) and fail(error).
+   * `owner` has facts(), save(updates), load(itemsMax, bytesMax), report(error), setState(state, error) and fail(error).
    * `options` are url, clientId, token, random and WebSocket.
    */
   constructor(owner, options) {
@@ -74,27 +74,22 @@ export class Connector {
     this.#tryNow();
   }
 
-  #setState(state, error = null) {
-    if (state === this.#status.state && error === this.#status.error) return;
-    this.#status = { state, error };
-    this.#owner.setStatus(this.#status);
-  }
-
   // Connecting
 
   async #run() {
     let failures = 0;
     while (!this.#closing.signal.aborted) {
-      this.#setState("connecting");
+      this.#wasLive = false;
+      this.#owner.setState("connecting");
       const error = await this.#connectOnce();
       if (this.#closing.signal.aborted) break;
       this.#mismatches = error.code === "history_behind" ? this.#mismatches + 1 : 0;
-      failures = this.#status.state === "live" ? 1 : failures + 1;
-      this.#setState("offline", error);
+      failures = this.#wasLive ? 1 : failures + 1;
+      this.#owner.setState("offline", error);
       if (error.code === "client_store_failed") throw error; // the store could not keep anything that arrives
       await this.#backOff(failures);
     }
-    this.#setState("offline");
+    this.#owner.setState("offline");
   }
 
   /** Run one connection, and return why it ended. */
@@ -110,7 +105,10 @@ export class Connector {
       session = new Session(facts, { clientId, token: current, pageLimit: this.#pageLimit, isCertain });
       if (this.#closing.signal.aborted) throw closed();
       // Partitions that are added from here on go to the session; earlier ones are in the facts.
-      this.#connection = new Connection(socket, session, this);
+      this.#connection = new Connection(socket, session, this.#owner, () => {
+        this.#wasLive ||= session.phase === "live";
+        this.#owner.setState(session.phase, session.refusal);
+      });
       await this.#connection.run();
     } catch (error) {
       if (error.code === "server_silent" && session?.awaitsPage) {
@@ -133,7 +131,7 @@ export class Connector {
     } catch (failure) {
       return failure;
     }
-    this.report(error);
+    this.#owner.report(error);
     return error;
   }
 
@@ -154,24 +152,5 @@ export class Connector {
       };
       if (this.#closing.signal.aborted) this.#tryNow();
     });
-  }
-
-  // Calls of a connection
-
-  save(updates) {
-    return this.#owner.save(updates);
-  }
-
-  load(itemsMax, bytesMax) {
-    return this.#owner.load(itemsMax, bytesMax);
-  }
-
-  report(error) {
-    this.#owner.report(error);
-    if (error.isFromServer && !error.retryable) this.#setState(this.#status.state, error);
-  }
-
-  updateStatus(session) {
-    this.#setState(session.phase, session.isRefused ? this.#status.error : null);
   }
 }

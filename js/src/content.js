@@ -15,108 +15,76 @@ export function compareNames(a, b) {
   return left[at].codePointAt(0) - right[at].codePointAt(0);
 }
 
-const invalid = (field, text) => new MainstemError("invalid_draft", text, { field });
+function require(condition, field, rule) {
+  if (!condition) throw new MainstemError("invalid_draft", `${field} must ${rule}`, { field });
+}
 
 /** Return the names as a sorted set in NFC, as the server compares them. */
-export function normaliseFilter(names) {
-  const most = limits.FILTER_PARTITIONS_MAX;
-  const partitions = [...new Set(toArray(names).map(normaliseName))].sort(compareNames);
-  if (partitions.length > most) throw invalid("partitions", `a client can follow at most ${most} partitions`);
+export function normaliseFilter(names, least = 0, most = limits.FILTER_PARTITIONS_MAX) {
+  require(Array.isArray(names), "partitions", "be an array of names");
+  const partitions = [...new Set(names.map(normaliseName))].sort(compareNames);
+  const count = partitions.length;
+  require(count >= least && count <= most, "partitions", `have ${least} to ${most} names`);
   return partitions;
 }
 
-/** Return the same for the partitions of an event, of which there is at least one. */
-export function normalisePartitions(names) {
-  const partitions = normaliseFilter(names);
-  const most = limits.EVENT_PARTITIONS_MAX;
-  if (!partitions.length) throw invalid("partitions", "an event must have at least one partition");
-  if (partitions.length > most) throw invalid("partitions", `an event can have at most ${most} partitions`);
-  return partitions;
-}
-
-function toArray(names) {
-  if (typeof names === "string" || typeof names?.[Symbol.iterator] !== "function") {
-    throw invalid("partitions", "partitions must be an array of strings");
-  }
-  return [...names];
-}
+/** Return the same for the partitions of an event. */
+export const normalisePartitions = (names) => normaliseFilter(names, 1, limits.EVENT_PARTITIONS_MAX);
 
 function normaliseName(name) {
   const most = limits.PARTITION_NAME_BYTES_MAX;
-  if (typeof name !== "string") throw invalid("partitions", "partitions must be an array of strings");
-  if (!name) throw invalid("partitions", "a partition name must not be empty");
-  if (!name.isWellFormed()) throw invalid("partitions", "a partition name has a lone surrogate");
   // A composed character decomposes into at most four; the cost of normalising a longer name has no bound.
-  const normal = name.length > 8 * most ? name : name.normalize("NFC");
-  if (byteLength(normal) > most) {
-    throw invalid("partitions", `a partition name can have at most ${most} bytes of UTF-8`);
-  }
+  const normal = isText(name) && name.length <= 8 * most ? name.normalize("NFC") : "";
+  require(hasBytes(normal, most), "partitions", `have names of 1 to ${most} bytes of UTF-8`);
   return normal;
 }
+
+const isText = (value) => typeof value === "string" && value.isWellFormed();
+const hasBytes = (text, most) => text.length > 0 && byteLength(text) <= most;
 
 /** Return the text by which a retry is recognised (RFC 8785). Both arguments must be valid. */
 export const canonicalContent = (partitions, event) =>
   `{"event":${canonicalize(event)},"partitions":${JSON.stringify(partitions)}}`;
 
-export function canonicalize(value) {
+function canonicalize(value, levels = Infinity) {
   if (value === null || typeof value !== "object") return JSON.stringify(value);
-  if (Array.isArray(value)) return `[${value.map(canonicalize).join()}]`;
+  require(levels > 0, "event", `have at most ${limits.JSON_DEPTH_MAX} levels`);
+  const write = (inner) => canonicalize(inner, levels - 1);
+  if (Array.isArray(value)) return `[${value.map(write).join()}]`;
   const members = Object.keys(value).sort(); // by UTF-16 units, as the RFC asks
-  return `{${members.map((key) => `${JSON.stringify(key)}:${canonicalize(value[key])}`).join()}}`;
+  return `{${members.map((key) => `${JSON.stringify(key)}:${write(value[key])}`).join()}}`;
 }
 
 /** Return a copy of an event, made of what JSON has. Throw `invalid_draft` if no server would accept it. */
 export function copyEvent(event) {
-  if (event === null || typeof event !== "object" || Array.isArray(event)) {
-    throw invalid("event", "the event must be an object");
-  }
-  let copy;
+  let text;
   try {
-    copy = JSON.parse(JSON.stringify(event, refuseUnencodable));
+    text = JSON.stringify(event, requireJson);
   } catch (error) {
-    throw error instanceof MainstemError ? error : invalid("event", `the event cannot be written as JSON: ${error.message}`);
+    require(error instanceof MainstemError, "event", `be JSON: ${error.message}`); // a cycle, or a toJSON that fails
+    throw error;
   }
-  if (copy === null || typeof copy !== "object" || Array.isArray(copy)) {
-    throw invalid("event", "the event must be an object");
-  }
-  if (depth(copy) > limits.JSON_DEPTH_MAX) {
-    throw invalid("event", `the event is nested more than ${limits.JSON_DEPTH_MAX} levels deep`);
-  }
+  require(text?.[0] === "{", "event", "be an object");
+  const copy = JSON.parse(text);
+  canonicalize(copy, limits.JSON_DEPTH_MAX);
   return copy;
 }
 
-function refuseUnencodable(key, value) {
-  const kind = typeof value;
-  if (!key.isWellFormed() || (kind === "string" && !value.isWellFormed())) {
-    throw invalid("event", "a string in the event has a lone surrogate");
-  }
-  if (kind === "number" && !Number.isFinite(value)) throw invalid("event", "JSON has no NaN and no Infinity");
-  if (kind === "bigint" || kind === "function" || kind === "symbol") throw invalid("event", `JSON has no ${kind}`);
+/** Refuse what JSON.stringify would silently leave out or write as null. */
+function requireJson(key, value) {
+  require(isText(key) && (typeof value !== "string" || isText(value)), "event", "have no lone surrogate");
+  require(typeof value !== "number" || Number.isFinite(value), "event", "have no NaN and no Infinity");
+  require(!["bigint", "function", "symbol"].includes(typeof value), "event", `have no ${typeof value}`);
   return value;
-}
-
-/** Return how many levels of arrays and objects a value has. */
-function depth(value) {
-  let level = [value];
-  let levels = 0;
-  while ((level = level.filter((inner) => inner !== null && typeof inner === "object")).length) {
-    levels += 1;
-    level = level.flatMap((inner) => Object.values(inner));
-  }
-  return levels;
 }
 
 /** Return a draft, or throw `invalid_draft`. The store assigns its clock. */
 export function makeDraft(id, partitions, event) {
-  if (typeof id !== "string" || !id || byteLength(id) > limits.EVENT_ID_BYTES_MAX) {
-    throw invalid("id", `the id must be 1 to ${limits.EVENT_ID_BYTES_MAX} bytes long`);
-  }
-  if (!id.isWellFormed()) throw invalid("id", "the id is not valid Unicode text");
+  const most = limits.EVENT_ID_BYTES_MAX;
+  require(isText(id) && hasBytes(id, most), "id", `be a text of 1 to ${most} bytes`);
   const draft = { clock: 0, id, partitions: normalisePartitions(partitions), event: copyEvent(event) };
   const size = draftBytes(draft) + SUBMIT_OVERHEAD_BYTES + 1;
-  if (size > limits.SUBMIT_BYTES_MAX) {
-    throw invalid("event", `the event takes ${size} bytes; the limit is ${limits.SUBMIT_BYTES_MAX}`);
-  }
+  require(size <= limits.SUBMIT_BYTES_MAX, "event", `take at most ${limits.SUBMIT_BYTES_MAX} bytes, not ${size}`);
   return { ...draft, bytes: byteLength(JSON.stringify(draft.event)) };
 }
 

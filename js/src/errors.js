@@ -24,7 +24,9 @@ export class MainstemError extends Error {
   }
 }
 
-export const protocolFault = (text) => new MainstemError("protocol_fault", text);
+/** Return the error for a message that a server must not send. */
+export const protocolFault = (reason) =>
+  new MainstemError("protocol_fault", `the server broke the sync protocol: ${reason}`);
 
 /** Return the error for an error message of the server. */
 export const serverRefused = ({ code, message, details }) =>

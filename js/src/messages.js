@@ -11,129 +11,103 @@ export function encodeMessage(type, payload, msgId) {
   return JSON.stringify(message);
 }
 
+// Checks of values. A field with a default may be absent or null.
+
 const isText = (value) => typeof value === "string";
 const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
 const isId = (value) => Number.isSafeInteger(value) && value >= 0;
-const isTexts = (value) => Array.isArray(value) && value.every(isText);
+const isList = (isItem) => (value) => Array.isArray(value) && value.every(isItem);
+const isTexts = isList(isText);
 
-function check(condition) {
-  if (!condition) {
-    throw protocolFault("the server sent something that is not a message of the sync protocol");
-  }
+function check(condition, reason) {
+  if (!condition) throw protocolFault(reason);
 }
 
-/** Return the value of an optional field. */
-function optional(object, name, isValid, fallback) {
-  const value = object[name] ?? undefined;
-  check(value === undefined || isValid(value));
-  return value ?? fallback;
+/** Return the value of a field, or its default. */
+function field(object, name, isValid, ...fallback) {
+  const value = object[name] ?? fallback[0];
+  check((value === fallback[0] && fallback.length) || isValid(value), `the field ${name}`);
+  return value;
 }
 
-function list(object, name, decode) {
-  check(Array.isArray(object[name]));
-  return object[name].map((item) => {
-    check(isObject(item));
-    return decode(item);
-  });
-}
+const list = (object, name, decode, ...fallback) => field(object, name, isList(isObject), ...fallback).map(decode);
 
-const optionalList = (object, name, decode) => (object[name] == null ? [] : list(object, name, decode));
+const decodeFault = (fault) => ({ field: field(fault, "field", isText, ""), message: field(fault, "message", isText, "") });
 
-function decodeFault(fault) {
-  return { field: optional(fault, "field", isText, ""), message: optional(fault, "message", isText, "") };
-}
+const decodeResult = (result) => ({
+  id: field(result, "id", isText),
+  status: field(result, "status", isText),
+  committedId: field(result, "committed_id", isId, null),
+  reason: field(result, "reason", isText, null),
+  errors: list(result, "errors", decodeFault, []),
+  committedAt: field(result, "status_updated_at", isText, ""),
+});
 
-function decodeResult(result) {
-  check(isText(result.id) && isText(result.status));
+const decodeEvent = (event) => ({
+  committedId: field(event, "committed_id", (id) => isId(id) && id > 0),
+  id: field(event, "id", (id) => isText(id) && id),
+  clientId: field(event, "client_id", isText, ""),
+  partitions: field(event, "partitions", (names) => isTexts(names) && names.length),
+  event: field(event, "event", isObject),
+  committedAt: field(event, "status_updated_at", isText, ""),
+});
+
+const decodeSnapshot = (snapshot) => {
+  check("state" in snapshot, "the field state");
   return {
-    id: result.id,
-    status: result.status,
-    committedId: optional(result, "committed_id", isId, null),
-    reason: optional(result, "reason", isText, null),
-    errors: optionalList(result, "errors", decodeFault),
-    committedAt: optional(result, "status_updated_at", isText, ""),
+    partition: field(snapshot, "partition", isText),
+    committedId: field(snapshot, "committed_id", isId),
+    state: snapshot.state,
   };
-}
-
-function decodeEvent(event) {
-  check(isId(event.committed_id) && isText(event.id) && isTexts(event.partitions));
-  if (!isObject(event.event)) {
-    throw protocolFault(`the event at committed id ${event.committed_id} is not a JSON object`);
-  }
-  if (event.committed_id < 1 || !event.id || !event.partitions.length) {
-    throw protocolFault(`the event at committed id ${event.committed_id} is malformed`);
-  }
-  return {
-    committedId: event.committed_id,
-    id: event.id,
-    clientId: optional(event, "client_id", isText, ""),
-    partitions: event.partitions,
-    event: event.event,
-    committedAt: optional(event, "status_updated_at", isText, ""),
-  };
-}
-
-function decodeSnapshot(snapshot) {
-  check(isText(snapshot.partition) && isId(snapshot.committed_id) && snapshot.state !== undefined);
-  return { partition: snapshot.partition, committedId: snapshot.committed_id, state: snapshot.state };
-}
+};
 
 const PAYLOADS = {
   connected(payload) {
-    const announced = optional(payload, "limits", isObject, {});
+    const announced = field(payload, "limits", isObject, {});
     return {
-      head: optional(payload, "server_last_committed_id", isId, null),
-      limits: {
-        messageBytesMax: optional(announced, "message_bytes_max", Number.isInteger, limits.SUBMIT_BYTES_MAX),
-        batchItemsMax: optional(announced, "batch_items_max", Number.isInteger, limits.BATCH_ITEMS_MAX),
-        draftsMax: optional(announced, "drafts_max", Number.isInteger, limits.IN_FLIGHT_MAX),
-      },
+      head: field(payload, "server_last_committed_id", isId, null),
+      messageBytesMax: field(announced, "message_bytes_max", Number.isInteger, limits.SUBMIT_BYTES_MAX),
+      batchItemsMax: field(announced, "batch_items_max", Number.isInteger, limits.BATCH_ITEMS_MAX),
+      draftsMax: field(announced, "drafts_max", Number.isInteger, limits.IN_FLIGHT_MAX),
     };
   },
-  submit_events_result: (payload) => ({ results: list(payload, "results", decodeResult) }),
+  submit_events_result: (payload) => list(payload, "results", decodeResult),
   event_broadcast: decodeEvent,
-  sync_response(payload) {
-    check(isId(payload.next_since_committed_id) && isId(payload.sync_to_committed_id));
-    check(typeof payload.has_more === "boolean");
-    return {
-      events: list(payload, "events", decodeEvent),
-      nextSince: payload.next_since_committed_id,
-      until: payload.sync_to_committed_id,
-      hasMore: payload.has_more,
-      snapshots: optionalList(payload, "snapshots", decodeSnapshot),
-      truncated: optional(payload, "history_truncated", isTexts, []),
-    };
-  },
-  error(payload) {
-    check(isText(payload.code));
-    return {
-      code: payload.code,
-      message: optional(payload, "message", isText, ""),
-      details: optional(payload, "details", isObject, {}),
-    };
-  },
+  sync_response: (payload) => ({
+    events: list(payload, "events", decodeEvent),
+    nextSince: field(payload, "next_since_committed_id", isId),
+    until: field(payload, "sync_to_committed_id", isId),
+    hasMore: field(payload, "has_more", (value) => value === !!value),
+    snapshots: list(payload, "snapshots", decodeSnapshot, []),
+    truncated: field(payload, "history_truncated", isTexts, []),
+  }),
+  error: (payload) => ({
+    code: field(payload, "code", isText),
+    message: field(payload, "message", isText, ""),
+    details: field(payload, "details", isObject, {}),
+  }),
 };
 
 // A number with as many digits, or such an exponent, may be beyond the range of a double. JSON.parse makes it Infinity.
 const HUGE = /\d{309}|[eE]\+?\d{3}/;
-const refuseInfinity = (_, value) => (check(value !== Infinity && value !== -Infinity), value);
+const refuseInfinity = (_, value) => (check(Math.abs(value) !== Infinity, "a number out of range"), value);
 
 /** Return the type, the msg_id and the payload of a message; the payload is null for a type that clients do not use. */
 export function decodeMessage(text) {
-  check(isText(text) && text.length <= limits.MESSAGE_BYTES_MAX);
-  let message = null;
+  check(isText(text) && text.length <= limits.MESSAGE_BYTES_MAX, "a message that is binary or too long");
+  let message;
   try {
-    message = HUGE.test(text) ? JSON.parse(text, refuseInfinity) : JSON.parse(text);
+    message = JSON.parse(text, HUGE.test(text) ? refuseInfinity : undefined);
   } catch {
-    check(false);
+    check(false, "a message that is not JSON");
   }
-  check(isObject(message) && isText(message.type) && isObject(message.payload) && isText(message.protocol_version));
-  const version = message.protocol_version;
-  if (version !== VERSION) {
-    const shown = JSON.stringify(version.slice(0, 16));
-    throw protocolFault(`the server speaks protocol version ${shown}, and this client ${VERSION}`);
-  }
-  const msgId = optional(message, "msg_id", (value) => isText(value) || Number.isInteger(value), null);
-  const decode = Object.hasOwn(PAYLOADS, message.type) ? PAYLOADS[message.type] : null;
-  return { type: message.type, msgId, payload: decode && decode(message.payload) };
+  check(isObject(message), "a message that is not an object");
+  const type = field(message, "type", isText);
+  const payload = field(message, "payload", isObject);
+  field(message, "protocol_version", (version) => version === VERSION);
+  return {
+    type,
+    msgId: field(message, "msg_id", (id) => isText(id) || Number.isInteger(id), null),
+    payload: Object.hasOwn(PAYLOADS, type) ? PAYLOADS[type](payload) : null,
+  };
 }

@@ -74,10 +74,10 @@ export class SubmitQueue {
   settle(msgId, results) {
     const batch = this.#takeBatch();
     if (!batch.length || (msgId !== null && msgId !== this.#batchId)) {
-      throw protocolFault("the server sent results for a request that the client did not make");
+      throw protocolFault("results without a request");
     }
     if (results.length !== batch.length || results.some(({ id }, index) => id !== batch[index].id)) {
-      throw protocolFault("the results do not match the drafts that the client sent");
+      throw protocolFault("results of other drafts");
     }
     const update = {};
     for (const { id, status, committedId, committedAt, reason, errors } of results) {
@@ -86,7 +86,7 @@ export class SubmitQueue {
       } else if (status === "rejected") {
         (update.refusals ??= []).push({ id, reason: reason || "rejected", errors });
       } else {
-        throw protocolFault(`the result of the draft ${id} is neither committed nor rejected`);
+        throw protocolFault(`the status ${status}`);
       }
     }
     return update;

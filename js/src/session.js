@@ -69,9 +69,9 @@ export class Session {
     return this.#cycle !== null;
   }
 
-  /** Whether the server refuses to let this client follow its partitions. */
-  get isRefused() {
-    return this.#refused !== null;
+  /** Why the server does not let this client follow its partitions; null if it does. */
+  get refusal() {
+    return this.#refused;
   }
 
   // Input
@@ -87,7 +87,7 @@ export class Session {
     if (!payload) return []; // heartbeat_ack, or a type that only newer clients know
     if (type === "error") return this.#onError(msgId, payload);
     if (type === "connected") return this.#onConnected(payload);
-    if (this.phase === "connecting") throw protocolFault(`the server sent ${type} before connected`);
+    if (this.phase === "connecting") throw protocolFault(`${type} before connected`);
     if (type === "submit_events_result") return this.#onResults(msgId, payload);
     if (type === "sync_response") return this.#onPage(msgId, payload);
     return this.#onBroadcast(payload);
@@ -134,8 +134,8 @@ export class Session {
 
   // Connecting
 
-  #onConnected({ head, limits: announced }) {
-    if (this.phase !== "connecting") throw protocolFault("the server sent connected twice");
+  #onConnected({ head, ...announced }) {
+    if (this.phase !== "connecting") throw protocolFault("connected twice");
     this.phase = "syncing";
     const seen = Math.max(this.#cursor, this.#highest);
     const effects = head !== null && head < seen ? this.#forget(head, seen) : [];
@@ -215,7 +215,7 @@ export class Session {
   #onPage(msgId, page) {
     const cycle = this.#cycle;
     if (!cycle || (msgId !== null && msgId !== cycle.msgId)) {
-      throw protocolFault("the server sent a page that the client did not request");
+      throw protocolFault("a page without a request");
     }
     if (page.until < cycle.since) return [...this.#forget(page.until, cycle.since), ...this.#begin()];
     checkPage(cycle, page);
@@ -281,7 +281,7 @@ export class Session {
 
   // Submitting
 
-  #onResults(msgId, { results }) {
+  #onResults(msgId, results) {
     const update = this.#queue.settle(msgId, results);
     this.#ahead += update.commits?.length ?? 0;
     return [save(update), ...this.#queue.load(), ...this.#renew()];
@@ -321,14 +321,11 @@ export class Session {
 
 function checkPage(cycle, { events, nextSince, until, hasMore }) {
   let last = cycle.since;
-  let isOrdered = true;
   for (const { committedId } of events) {
-    isOrdered &&= committedId > last;
+    if (committedId <= last) throw protocolFault(`committed id ${committedId} after ${last}`);
     last = committedId;
   }
-  if (!isOrdered || nextSince < last) throw protocolFault(`the page after committed id ${cycle.since} is not in order`);
-  if (nextSince > until) throw protocolFault(`the page after committed id ${cycle.since} goes beyond its end`);
-  if (hasMore && nextSince <= cycle.since) {
-    throw protocolFault(`the page after committed id ${cycle.since} announces more events but does not advance`);
+  if (nextSince < last || nextSince > until || (hasMore && nextSince === cycle.since)) {
+    throw protocolFault(`the cursor ${nextSince} after a page from ${cycle.since} to ${last} of ${until}`);
   }
 }

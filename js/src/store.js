@@ -50,12 +50,9 @@ export class Store {
     try {
       await this.#write(async (rows) => {
         const meta = (await rows.get("meta", "client")) ?? { ...NEW_CLIENT, clientId };
-        if (meta.version !== NEW_CLIENT.version) {
-          throw new MainstemError("client_store_wrong", `this store has version ${meta.version}, which is not known here`);
-        }
-        if (meta.clientId !== clientId) {
-          const [owner, other] = [meta.clientId, clientId].map((name) => JSON.stringify(name));
-          throw new MainstemError("client_store_wrong", `this store belongs to the client ${owner}, not to ${other}`);
+        if (meta.version !== NEW_CLIENT.version || meta.clientId !== clientId) {
+          const text = `this store belongs to the client ${meta.clientId}, and has version ${meta.version}`;
+          throw new MainstemError("client_store_wrong", text);
         }
         await rows.put("meta", meta);
       });
@@ -238,23 +235,14 @@ export async function readSnapshots(rows, partitions) {
     .sort((a, b) => compareNames(a.partition, b.partition));
 }
 
-const idInUse = (id) =>
-  new MainstemError("id_in_use", `the id ${JSON.stringify(id)} is already used for an event with other content`, {
-    field: "id",
-  });
+const idInUse = (id) => new MainstemError("id_in_use", `the id ${id} belongs to another event`, { field: "id" });
 
+/** Return the error if a limit of the store leaves no space for the draft. */
 function checkCapacity({ drafts, draftsBytes }, rejections, draft) {
-  if (drafts >= limits.DRAFTS_MAX) {
-    return new MainstemError("draft_queue_full", `${drafts} drafts are waiting to be sent, which is the limit`);
-  }
-  if (draftsBytes + draft.bytes > limits.DRAFTS_BYTES_MAX) {
-    const text = `drafts of ${draftsBytes} bytes are waiting to be sent; the limit is ${limits.DRAFTS_BYTES_MAX}`;
-    return new MainstemError("draft_queue_full", text);
-  }
-  if (rejections >= limits.REJECTIONS_MAX) {
-    return new MainstemError("rejections_full", `${rejections} rejections have not been dismissed, which is the limit`);
-  }
-  return null;
+  const full = (code, what) => new MainstemError(code, `the store is full: it has ${what}`);
+  if (drafts >= limits.DRAFTS_MAX) return full("draft_queue_full", `${drafts} drafts`);
+  if (draftsBytes + draft.bytes > limits.DRAFTS_BYTES_MAX) return full("draft_queue_full", `drafts of ${draftsBytes} bytes`);
+  return rejections >= limits.REJECTIONS_MAX ? full("rejections_full", `${rejections} rejections`) : null;
 }
 
 /** Applies updates within one transaction, and notes what they changed. */

@@ -29,7 +29,6 @@ function stableUntil(facts, partitions) {
   return Math.min(facts.cursor, ...pending.map(({ since }) => since));
 }
 
-const failed = (text, cause) => Object.assign(new MainstemError("view_failed", text), { cause });
 
 /** A registered view, and the states that have been folded so far. */
 class View {
@@ -48,17 +47,20 @@ class View {
     this.initial = this.encode(initial);
   }
 
+  #fail(reason, cause) {
+    throw Object.assign(new MainstemError("view_failed", `the view ${this.name}: ${reason}`), { cause });
+  }
+
   /** Return a state as JSON. Copies are made this way, so a reducer may change its argument or return a new state. */
   encode(state) {
     let text;
     try {
       text = JSON.stringify(state);
     } catch (error) {
-      throw failed(`the state of the view ${this.name} cannot be written as JSON: ${error.message}`, error);
+      this.#fail(`its state is not JSON: ${error.message}`, error);
     }
-    if (text === undefined) throw failed(`the state of the view ${this.name} cannot be written as JSON`);
-    if (text.length > limits.VIEW_BYTES_MAX) {
-      throw failed(`the state of the view ${this.name} takes more than ${limits.VIEW_BYTES_MAX} bytes: keep less in it`);
+    if (!text || text.length > limits.VIEW_BYTES_MAX) {
+      this.#fail(text ? `its state has ${text.length} characters, which is too much` : "its state is undefined");
     }
     return text;
   }
@@ -67,9 +69,19 @@ class View {
     try {
       return this.reducer(state, event);
     } catch (error) {
-      const culprit = event.isDraft ? `the draft ${event.id}` : `committed id ${event.committedId}`;
-      throw failed(`the reducer of the view ${this.name} failed at ${culprit}: ${error}`, error);
+      this.#fail(`its reducer failed at the event ${event.id}: ${error}`, error);
     }
+  }
+
+  /** Return the initial state, with the server's snapshots in it. */
+  begin(snapshots) {
+    let state = JSON.parse(this.initial);
+    for (const { partition, state: snapshot } of snapshots) {
+      if (this.restore) state = this.restore(state, partition, snapshot);
+      else if (this.partitions?.length === 1) state = snapshot;
+      else this.#fail(`it needs the option restore, for the server's snapshot of ${partition}`);
+    }
+    return state;
   }
 
   forget() {
@@ -164,29 +176,11 @@ export class Views {
       view.stable = JSON.parse(found.state);
       view.stableAt = found.committedId;
     } else {
-      view.stable = this.#restore(view, await readSnapshots(rows, view.partitions));
+      view.stable = view.begin(await readSnapshots(rows, view.partitions));
       view.stableAt = 0;
     }
     view.folded = 0;
     view.rewrites = facts.rewrites;
-  }
-
-  /** Return the initial state, with the server's snapshots in it. */
-  #restore(view, snapshots) {
-    let state = JSON.parse(view.initial);
-    for (const { partition, committedId, state: snapshot } of snapshots) {
-      if (view.restore) {
-        state = view.restore(state, partition, snapshot);
-      } else if (view.partitions?.length === 1) {
-        state = snapshot;
-      } else {
-        throw failed(
-          `the server has pruned ${partition} up to committed id ${committedId} and sent a snapshot; register the view` +
-            ` ${view.name} with restore, a function that adds a partition's snapshot to the state`,
-        );
-      }
-    }
-    return state;
   }
 
   /** Fold the events that the cursor now covers. */

@@ -37,8 +37,19 @@ def texts_of(server: ServerProcess) -> list[str]:
 
 
 def wait_for_view(page: Page, texts: list[str]) -> None:
-    page.wait_for_function(
-        "async (texts) => JSON.stringify(await client.view('list')) === JSON.stringify(texts)", arg=texts
+    page.evaluate(
+        """(texts) => new Promise((resolve, reject) => {
+            let last;
+            const timer = setTimeout(() => reject(new Error(`the view is ${JSON.stringify(last)}`)), 25_000);
+            const stop = client.watch("list", (state) => {
+                last = state;
+                if (JSON.stringify(state) !== JSON.stringify(texts)) return;
+                clearTimeout(timer);
+                stop();
+                resolve();
+            });
+        })""",
+        texts,
     )
 
 
