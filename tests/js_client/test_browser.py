@@ -481,7 +481,7 @@ def test_the_client_is_small(node):
             size = sum(map(len, reply.iter_raw()))
         assert reply.headers["content-encoding"] == "gzip"
         assert "immutable" in reply.headers["cache-control"]
-        assert size < 12_288
+        assert size < 13_500
         assert http.get(f"{node.url}/client/nonsense/mainstem.js").status_code == 404
         assert http.post(f"{node.url}/client/mainstem.js").status_code == 405
     assert (ROOT / "src/mainstem/browser_client/memory.js").exists()
