@@ -113,6 +113,7 @@ TARGETS: dict[str, Target] = {
     "spark-first": Below(8),
     "spark-appends-kept": AtLeast(85),
     "audit": AtLeast(400_000),
+    "browser-view": Below(1_000),
     "archive-rewrite": Below(2),
     "archive-growth": AtLeast(0.8),
     "rss-sse": Below(6),
