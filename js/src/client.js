@@ -132,7 +132,7 @@ export class OfflineClient {
     const draft = makeDraft(id, partitions, event);
     await new Promise((resolve, reject) => {
       this.#waiting.push({ draft, resolve, reject });
-      this.#adding ??= this.#addWaiting().finally(() => (this.#adding = null));
+      this.#adding ??= this.#addWaiting();
     });
     return { id, committed: () => this.outcome(id) };
   }
@@ -156,6 +156,7 @@ export class OfflineClient {
         for (const { reject } of taken) reject(error);
       }
     }
+    this.#adding = null; // at once, so that no later caller waits for this one
   }
 
   /** Wait for the commit of a draft in this store, and return its committed id. Throw `draft_rejected` otherwise. */

@@ -59,6 +59,7 @@ export class Connection {
     socket.onerror = null;
     socket.onclose = ({ code, reason }) =>
       this.end(lost(code === 1006 ? "the connection broke" : `the server closed the connection: ${code} ${reason}`.trim()));
+    if (socket.readyState > 1) this.end(lost("the connection broke")); // before there was somebody to hear of it
     this.#watchSilence();
   }
 

@@ -40,6 +40,7 @@ export class Connector {
   #connection = null;
   #running = null;
   #closing = new AbortController();
+  #closed = new Promise((resolve) => this.#closing.signal.addEventListener("abort", resolve));
   #tryNow = () => {};
 
   /**
@@ -98,7 +99,8 @@ export class Connector {
     let session;
     try {
       const { url, clientId, token, WebSocket } = this.#options;
-      const current = typeof token === "function" ? await token() : token;
+      const current = typeof token === "function" ? await Promise.race([token(), this.#closed]) : token;
+      if (this.#closing.signal.aborted) throw closed();
       socket = await openSocket(WebSocket, url, this.#closing.signal);
       const isCertain = this.#mismatches + 1 >= limits.MISMATCHES;
       const facts = await this.#owner.facts();

@@ -485,3 +485,43 @@ def test_the_client_is_small(node):
         assert http.get(f"{node.url}/client/nonsense/mainstem.js").status_code == 404
         assert http.post(f"{node.url}/client/mainstem.js").status_code == 405
     assert (ROOT / "src/mainstem/browser_client/memory.js").exists()
+
+
+def test_closing_does_not_wait_for_a_token_that_never_comes(node, open_page):
+    page = open_page()
+    page.wait_for_function("window.isReady")
+    assert (
+        page.evaluate(
+            """async (url) => {
+            const { OfflineClient } = await import(`${url}/client/mainstem.js`);
+            const token = () => new Promise(() => {});
+            const client = await new OfflineClient(url, { clientId: "patient", token, partitions: ["p"] }).open();
+            await client.submit(["p"], { text: "kept" });
+            await client.close();
+            return client.status.state;
+        }""",
+            node.url,
+        )
+        == "offline"
+    )
+
+
+def test_clients_that_are_opened_and_closed_at_once_leave_nothing_behind(node, open_page):
+    """Closing may come at any moment of connecting."""
+    page = open_page()
+    page.wait_for_function("window.isReady")
+    assert (
+        page.evaluate(
+            """async (url) => {
+            const { OfflineClient } = await import(`${url}/client/mainstem.js`);
+            for (let wait = 0; wait < 30; wait += 1) {
+                const client = await new OfflineClient(url, { clientId: "hasty", partitions: ["p"] }).open();
+                for (let turn = 0; turn < wait; turn += 1) await new Promise((resolve) => setTimeout(resolve));
+                await client.close();
+            }
+            return (await navigator.locks.query()).held.length;
+        }""",
+            node.url,
+        )
+        == 0
+    )
