@@ -24,8 +24,12 @@ export const memoryStore = () =>
 /** A store in IndexedDB, which the tabs of an origin share. */
 export const indexedDbStore = (name) => new Store(() => new IndexedDbBackend(name), name);
 
-/** Return an error as a plain object, which can go from tab to tab. */
-const describe = (error) => error && { ...error, message: error.message };
+/** Return an error as a plain object, which can go from tab to tab; its cause may be anything, and stays here. */
+const describe = (error) => error && { ...error, message: error.message, cause: undefined };
+
+const NETWORK_EVENTS = ["online", "offline"];
+
+const clamp = (limit) => Math.max(1, Math.min(limit, limits.EVENTS_MAX));
 
 export class OfflineClient {
   #options;
@@ -77,7 +81,7 @@ export class OfflineClient {
     const name = this.#store.sharedName;
     this.#tabs = name === null ? new OnlyTab(calls) : new Tabs(name, calls);
     this.#tabs.post({ hello: true });
-    globalThis.addEventListener?.("online", this.connectNow);
+    for (const type of NETWORK_EVENTS) globalThis.addEventListener?.(type, this.connectNow);
     if (!this.#isDurable) {
       this.#report(new MainstemError("store_not_durable", "this page cannot keep drafts: there is no IndexedDB to share"));
     }
@@ -101,7 +105,7 @@ export class OfflineClient {
   async close() {
     if (this.#state !== "open") return;
     this.#state = "closed";
-    globalThis.removeEventListener?.("online", this.connectNow);
+    for (const type of NETWORK_EVENTS) globalThis.removeEventListener?.(type, this.connectNow);
     await this.#adding;
     await this.#connector?.stop();
     try {
@@ -186,20 +190,22 @@ export class OfflineClient {
   /** Return the drafts that are not committed yet, in the order in which they were submitted. */
   async drafts({ limit = limits.EVENTS_MAX } = {}) {
     this.#requireOpen();
-    const found = await this.#store.drafts(0, limit, limits.DRAFTS_BYTES_MAX);
+    const found = await this.#store.drafts(0, clamp(limit), limits.DRAFTS_BYTES_MAX);
     return found.map((draft) => draftOf(draft, this.#options.clientId));
   }
 
   /** Return the drafts that the server refused and that were not dismissed, oldest first, even after a restart. */
   async rejections({ limit = limits.EVENTS_MAX } = {}) {
     this.#requireOpen();
-    return this.#store.rejections(limit);
+    return this.#store.rejections(clamp(limit));
   }
 
   /** Discard rejections that the application has dealt with, and return how many there were. */
   async dismiss(...ids) {
     this.#requireOpen();
-    return this.#store.dismiss(ids);
+    const count = await this.#store.dismiss(ids);
+    this.#publish([{ type: "dismissed", ids }]);
+    return count;
   }
 
   // Partitions
@@ -237,6 +243,7 @@ export class OfflineClient {
    * of the server; a view of one partition uses the snapshot as its state by default.
    */
   registerView(name, reducer, initial, { partitions, version, restore } = {}) {
+    if (typeof reducer !== "function") throw new MainstemError("bad_argument", "the reducer must be a function");
     const names = partitions === undefined ? null : normaliseFilter(partitions);
     this.#views.register(name, reducer, initial, { partitions: names, version, restore });
   }
@@ -258,12 +265,11 @@ export class OfflineClient {
       isRunning = true;
       while (isDue && !isOver && this.#state === "open") {
         isDue = false;
-        try {
-          const state = await this.view(name);
-          if (!isOver) show(state);
-        } catch (error) {
-          if (!isOver && this.#state === "open") onError(error);
-        }
+        const [call, value] = await this.view(name).then(
+          (state) => [show, state],
+          (error) => [onError, error],
+        );
+        if (!isOver && this.#state === "open") callSafely(call, value);
       }
       isRunning = false;
     };
@@ -287,7 +293,7 @@ export class OfflineClient {
     if (!this.partitions.includes(name)) {
       throw new MainstemError("partition_not_followed", `this client does not follow ${name}`);
     }
-    const most = Math.max(1, Math.min(limit, limits.EVENTS_MAX));
+    const most = clamp(limit);
     const events = (await this.#store.events([name], after, null, most + 1)).map(eventOf);
     if (events.length > most || !drafts) return events.slice(0, most);
     const own = (await this.drafts()).filter((draft) => draft.partitions.includes(name));
@@ -362,7 +368,10 @@ export class OfflineClient {
     }
   }
 
-  /** Connect now, without waiting for the next attempt. The client does so itself when the browser is online again. */
+  /**
+   * Connect now, without waiting for the next attempt; or find out whether the connection still works. The client does
+   * so itself when the browser goes online or offline.
+   */
   connectNow = () => {
     if (this.#connector) this.#connector.connectNow();
     else this.#tabs?.post({ ask: { connectNow: true } });
@@ -472,14 +481,17 @@ export class OfflineClient {
           for (const { resolve } of this.#outcomes.get(id) ?? []) resolve(committedId);
         }
       }
-      for (const listener of [...this.#listeners]) {
-        try {
-          listener(change);
-        } catch (error) {
-          reportFailure(error); // a listener that fails does not stop the others
-        }
-      }
+      for (const listener of [...this.#listeners]) callSafely(listener, change);
     }
+  }
+}
+
+/** Call a function of the application. If it fails, nothing else does. */
+function callSafely(call, value) {
+  try {
+    call(value);
+  } catch (error) {
+    reportFailure(error);
   }
 }
 

@@ -4,6 +4,7 @@ import { MainstemError } from "./errors.js";
 import * as limits from "./limits.js";
 import { encodeMessage } from "./messages.js";
 
+const silent = () => new MainstemError("server_silent", "the server does not answer a heartbeat");
 const lost = (text) => new MainstemError("connection_lost", text);
 
 /** Open a socket, and return it once it is connected. */
@@ -47,7 +48,7 @@ export class Connection {
   #lastMessageAt = performance.now();
   #askedAt = null;
   #heartbeat;
-  #pauses = new Set();
+  #timers = new Set();
 
   /** `owner` has save(updates), load(itemsMax, bytesMax) and report(error); `onProgress` is called after each step. */
   constructor(socket, session, owner, onProgress) {
@@ -76,6 +77,12 @@ export class Connection {
     this.#wake();
   }
 
+  /** Find out soon whether the server still answers. */
+  probe() {
+    this.#ask();
+    this.#callAfter(limits.PROBE_S_MAX, () => this.#askedAt !== null && this.end(silent()));
+  }
+
   /** End the session with an error. */
   end(error) {
     this.#error ??= error;
@@ -94,7 +101,7 @@ export class Connection {
       }
     } finally {
       clearTimeout(this.#heartbeat);
-      for (const timer of this.#pauses) clearTimeout(timer);
+      for (const timer of this.#timers) clearTimeout(timer);
       this.#socket.onmessage = this.#socket.onclose = null;
     }
   }
@@ -133,13 +140,15 @@ export class Connection {
   #watchSilence() {
     this.#heartbeat = setTimeout(() => {
       const now = performance.now();
-      if (this.#askedAt === null && now - this.#lastMessageAt >= limits.HEARTBEAT_S * 1000) {
-        this.#askedAt = now;
-        this.#socket.send(encodeMessage("heartbeat", {}));
-      }
+      if (this.#askedAt === null && now - this.#lastMessageAt >= limits.HEARTBEAT_S * 1000) this.#ask();
       if (now - (this.#askedAt ?? now) < (limits.SILENCE_S_MAX - limits.HEARTBEAT_S) * 1000) this.#watchSilence();
-      else this.end(new MainstemError("server_silent", `the server sent nothing after a heartbeat`));
+      else this.end(silent());
     }, limits.HEARTBEAT_S * 1000);
+  }
+
+  #ask() {
+    this.#askedAt ??= performance.now();
+    this.#socket.send(encodeMessage("heartbeat", {}));
   }
 
   // Output
@@ -159,7 +168,9 @@ export class Connection {
       }
       await saveAll();
       if (effect.type === "send") this.#socket.send(effect.text);
-      else if (effect.type === "pause") this.#resumeAfter(effect.seconds);
+      else if (effect.type === "pause") {
+        this.#callAfter(effect.seconds, () => this.call((session) => session.resume()));
+      }
       else if (effect.type === "report") this.#owner.report(effect.error);
       else effects.push(...this.#session.offer(await this.#owner.load(effect.itemsMax, effect.bytesMax)));
     }
@@ -167,11 +178,11 @@ export class Connection {
     this.#onProgress();
   }
 
-  #resumeAfter(seconds) {
+  #callAfter(seconds, work) {
     const timer = setTimeout(() => {
-      this.#pauses.delete(timer);
-      this.call((session) => session.resume());
+      this.#timers.delete(timer);
+      work();
     }, seconds * 1000);
-    this.#pauses.add(timer);
+    this.#timers.add(timer);
   }
 }

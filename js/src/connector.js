@@ -72,6 +72,7 @@ export class Connector {
   }
 
   connectNow() {
+    this.#connection?.probe();
     this.#tryNow();
   }
 

@@ -23,6 +23,8 @@ export const VIEW_BYTES_MAX = 64 * MIB;
 export const OPEN_S_MAX = 10;
 export const HEARTBEAT_S = 20;
 export const SILENCE_S_MAX = 60;
+/** For an answer after the browser has gone online or offline. */
+export const PROBE_S_MAX = 5;
 export const BACKOFF_S = 0.2;
 export const BACKOFF_S_MAX = 30;
 export const REFUSED_S = 30;

@@ -182,6 +182,8 @@ export type Change =
   | { type: "committed"; events: number; first: number; last: number; drafts: [id: string, committedId: number][] }
   /** The server refused a draft. */
   | { type: "rejected"; id: string; reason: string; errors: Fault[] }
+  /** Rejections were dismissed, in this tab or in another one. */
+  | { type: "dismissed"; ids: string[] }
   /** The connection has changed. */
   | { type: "status"; status: Status }
   /** Something happened that the application may want to know about, and that stops nothing. */

@@ -123,6 +123,7 @@ export async function use(): Promise<void> {
 function describe(change: Change): string {
   switch (change.type) {
     case "drafted":
+    case "dismissed":
       return change.ids.join();
     case "committed":
       return `${change.events} ${change.first} ${change.last} ${change.drafts.map(([id, at]) => id + at)}`;

@@ -180,6 +180,25 @@ def test_a_killed_browser_loses_nothing_and_sends_nothing_twice(server, browser,
     assert texts_of(server) == drafts
 
 
+def test_a_connection_that_hangs_is_noticed_when_the_network_changes(server, open_page):
+    page = open_page()
+    with NetworkLink(server.address) as link:
+        start(page, link, "ada")
+        page.evaluate("() => synced()")
+        page.evaluate("() => dispatchEvent(new Event('offline'))")
+        page.evaluate("() => client.submit(['p'], { text: 'one' }).then((draft) => draft.committed())")
+        assert page.evaluate("() => client.status.state") == "live"  # the server has answered
+        link.stall()
+        submit(page, "two")
+        page.evaluate("() => dispatchEvent(new Event('offline'))")
+        page.wait_for_function("client.status.error?.code === 'server_silent'")
+        link.cut()
+        link.restore()
+        page.evaluate("() => dispatchEvent(new Event('online'))")
+        page.evaluate("() => synced()")
+    assert texts_of(server) == ["one", "two"]
+
+
 # Servers
 
 
@@ -485,6 +504,30 @@ def test_the_client_is_small(node):
         assert http.get(f"{node.url}/client/nonsense/mainstem.js").status_code == 404
         assert http.post(f"{node.url}/client/mainstem.js").status_code == 405
     assert (ROOT / "src/mainstem/browser_client/memory.js").exists()
+
+
+def test_a_token_function_may_fail_with_anything(node, open_page):
+    page = open_page()
+    page.wait_for_function("window.isReady")
+    seen = page.evaluate(
+        """async (url) => {
+            const { OfflineClient } = await import(`${url}/client/mainstem.js`);
+            let fails = true;
+            const token = () => (fails ? Promise.reject(() => "not even an error") : "");
+            const client = await new OfflineClient(url, { clientId: "unlucky", token, partitions: ["p"] }).open();
+            await client.submit(["p"], { text: "kept" });
+            const error = await new Promise((resolve) =>
+                client.onChange(({ status }) => status?.error && resolve(status.error)),
+            );
+            fails = false;
+            client.connectNow();
+            await client.synced({ signal: AbortSignal.timeout(20_000) });
+            await client.close();
+            return error.code;
+        }""",
+        node.url,
+    )
+    assert seen == "connection_lost"
 
 
 def test_closing_does_not_wait_for_a_token_that_never_comes(node, open_page):

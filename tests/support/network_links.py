@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -36,14 +37,25 @@ class NetworkLink:
     def cut(self) -> None:
         """Cut all connections, and refuse new ones."""
         self._proxy.target = None
-        self._call(lambda: [client.cut() for client in list(self._proxy.clients)])
+        self._call(self._cut_all)
+
+    def stall(self) -> None:
+        """Keep the connections, and pass nothing on."""
+        self._call(self._hold_all)
 
     def restore(self) -> None:
         self._proxy.target = self._target
 
-    def _call(self, work: object) -> None:
+    def _hold_all(self) -> None:
+        for client in list(self._proxy.clients):
+            client.hold()
+
+    def _cut_all(self) -> None:
+        for client in list(self._proxy.clients):
+            client.cut()
+
+    def _call(self, work: Callable[[], None]) -> None:
         async def run() -> None:
-            assert callable(work)
             work()
 
         asyncio.run_coroutine_threadsafe(run(), self._loop).result()

@@ -1,1 +1,1 @@
-"""The JavaScript client as the server serves it. `make client` builds it from js/."""
+"""The JavaScript client as the server serves it. `npm run build` in js/ builds it."""
