@@ -7,13 +7,15 @@ import { compareNames, isSame } from "./content.js";
 import { MainstemError } from "./errors.js";
 import * as limits from "./limits.js";
 
+// A transaction has get, getById, all, put, delete and clear for the rows of these tables, and `events` with get, getById,
+// all, last, insert, write and clear for committed events, which are far more and mostly arrive in order.
+
 /** The tables: the key of their rows, and whether their rows can also be found by `id`, of which there is one each. */
 export const TABLES = {
   meta: { key: "key", hasIds: false },
   partitions: { key: "name", hasIds: false },
   drafts: { key: "clock", hasIds: true },
   rejections: { key: "clock", hasIds: true },
-  events: { key: "committedId", hasIds: true },
   snapshots: { key: "partition", hasIds: false },
   checkpoints: { key: "name", hasIds: false },
 };
@@ -200,24 +202,27 @@ export async function readFacts(rows) {
   const [meta, partitions, highest] = await Promise.all([
     rows.get("meta", "client"),
     rows.all("partitions"),
-    rows.last("events"),
+    rows.events.last(),
   ]);
   partitions.sort((a, b) => compareNames(a.name, b.name));
   return { ...meta, highest: highest ?? 0, partitions };
 }
 
 async function find(rows, id) {
-  const kinds = { events: "committed", drafts: "draft", rejections: "rejected" };
-  const found = await Promise.all(Object.keys(kinds).map((table) => rows.getById(table, id)));
+  const found = await Promise.all([
+    rows.events.getById(id),
+    rows.getById("drafts", id),
+    rows.getById("rejections", id),
+  ]);
   const at = found.findIndex(Boolean);
-  return at < 0 ? null : { kind: Object.values(kinds)[at], row: found[at] };
+  return at < 0 ? null : { kind: ["committed", "draft", "rejected"][at], row: found[at] };
 }
 
 /** Return events with after < committed id <= until that are shown in any of the partitions; null stands for all. */
 export async function readEvents(rows, partitions, after, until, limit) {
   const found = [];
   while (found.length < limit) {
-    const read = await rows.all("events", { after, until, limit: limits.FOLD_EVENTS });
+    const read = await rows.events.all({ after, until, limit: limits.FOLD_EVENTS });
     for (const event of read) {
       const isWanted = partitions ? event.shown.some((name) => partitions.includes(name)) : event.shown.length;
       if (isWanted && found.length < limit) found.push(event);
@@ -267,7 +272,7 @@ class UpdateWriter {
     this.#meta = await rows.get("meta", "client");
     this.#followed = new Map((await rows.all("partitions")).map((row) => [row.name, row]));
     this.#covered = new Map((await rows.all("snapshots")).map((row) => [row.partition, row.committedId]));
-    this.#highest = (await rows.last("events")) ?? 0;
+    this.#highest = (await rows.events.last()) ?? 0;
     for (const update of updates) await this.#applyOne(update);
     await this.#dropStaleCheckpoints();
     if (this.#isRewritten) this.#meta.rewrites += 1;
@@ -309,7 +314,8 @@ class UpdateWriter {
   }
 
   async #reset() {
-    for (const table of ["events", "snapshots", "checkpoints"]) this.#rows.clear(table);
+    this.#rows.events.clear();
+    for (const table of ["snapshots", "checkpoints"]) this.#rows.clear(table);
     this.#meta.cursor = this.#highest = 0;
     this.#covered.clear();
     for (const name of this.#followed.keys()) {
@@ -329,11 +335,13 @@ class UpdateWriter {
 
   /** Show the events of a partition up to a committed id no longer; discard those that no other partition shows. */
   async #hide(partition, until) {
+    const [kept, deleted] = [[], []];
     for (const event of await readEvents(this.#rows, [partition], 0, until, Infinity)) {
       const shown = event.shown.filter((name) => name !== partition);
-      if (shown.length) this.#rows.put("events", { ...event, shown });
-      else this.#rows.delete("events", event.committedId);
+      if (shown.length) kept.push({ ...event, shown });
+      else deleted.push(event.committedId);
     }
+    await this.#rows.events.write(kept, deleted);
   }
 
   async #leave(name) {
@@ -347,7 +355,7 @@ class UpdateWriter {
   }
 
   async #insert(events) {
-    const rows = this.#rows;
+    const { events: table } = this.#rows;
     const kept = [];
     for (const event of events) {
       const shown = event.partitions.filter(
@@ -355,17 +363,17 @@ class UpdateWriter {
       );
       if (shown.length || event.clientId === this.#clientId) {
         kept.push({ ...event, shown });
-      } else if ((await rows.get("events", event.committedId)) || (await rows.getById("events", event.id))) {
+      } else if ((await table.get(event.committedId)) || (await table.getById(event.id))) {
         await this.#compare(event);
       }
     }
-    const known = new Set(await rows.insert("events", kept));
+    const known = new Set(await table.insert(kept));
     for (const row of kept) {
       let shown = row.shown;
       if (known.has(row)) {
         const held = await this.#compare(row);
         shown = shown.filter((name) => !held.shown.includes(name));
-        if (shown.length) await rows.put("events", { ...held, shown: [...held.shown, ...shown] });
+        if (shown.length) await table.write([{ ...held, shown: [...held.shown, ...shown] }]);
       }
       if (shown.length) this.#show(row.committedId, shown);
     }
@@ -384,8 +392,8 @@ class UpdateWriter {
   /** Return what the store has at the place of an event, which must be this event. */
   async #compare({ id, committedId }) {
     const [held, sameId] = await Promise.all([
-      this.#rows.get("events", committedId),
-      this.#rows.getById("events", id),
+      this.#rows.events.get(committedId),
+      this.#rows.events.getById(id),
     ]);
     if (held?.id !== id || sameId?.committedId !== committedId) {
       throw new Diverged(`the event ${id} at committed id ${committedId} contradicts the local copy`);

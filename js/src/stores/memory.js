@@ -56,6 +56,29 @@ class Transaction {
   #tables;
   #undo = [];
 
+  /** Committed events, which other backends keep in another way than the other rows. */
+  events = {
+    get: (key) => this.get("events", key),
+    getById: (id) => this.getById("events", id),
+    all: (range) => this.all("events", range),
+    last: async () => this.#tables.events.keys().at(-1),
+    clear: () => this.clear("events"),
+    write: async (rows, deleted = []) => {
+      for (const row of rows) this.put("events", row);
+      for (const key of deleted) this.delete("events", key);
+    },
+    /** Add events, and return those whose committed id or id is taken. */
+    insert: async (rows) => {
+      const { rows: held, ids } = this.#tables.events;
+      const taken = [];
+      for (const row of rows) {
+        if (held.has(row.committedId) || ids.has(row.id)) taken.push(row);
+        else this.put("events", row);
+      }
+      return taken;
+    },
+  };
+
   constructor(tables) {
     this.#tables = tables;
   }
@@ -64,7 +87,6 @@ class Transaction {
   get = async (table, key) => structuredClone(this.#tables[table].rows.get(key));
   getById = async (table, id) => this.get(table, this.#tables[table].ids.get(id));
   count = async (table) => this.#tables[table].rows.size;
-  last = async (table) => this.#tables[table].keys().at(-1);
   all = async (table, { after, until, limit } = {}) => structuredClone(this.#tables[table].range(after, until, limit));
 
   async put(table, row) {
@@ -85,17 +107,6 @@ class Transaction {
     for (const key of this.#tables[table].keys()) this.delete(table, key);
   }
 
-  /** Add rows, and return those whose key or id is taken. */
-  async insert(table, rows) {
-    const place = this.#tables[table];
-    const taken = [];
-    for (const row of rows) {
-      if (place.rows.has(row[place.key]) || place.ids.has(row.id)) taken.push(row);
-      else this.put(table, row);
-    }
-    return taken;
-  }
-
   #remember(table, key) {
     const before = this.#tables[table].rows.get(key);
     this.#undo.push(() => (before ? this.#tables[table].put(before) : this.#tables[table].delete(key)));
@@ -111,7 +122,8 @@ export class MemoryBackend {
   #last = Promise.resolve();
 
   constructor(tables) {
-    this.tables = Object.fromEntries(Object.entries(tables).map(([name, shape]) => [name, new Table(shape)]));
+    const shapes = { ...tables, events: { key: "committedId", hasIds: true } };
+    this.tables = Object.fromEntries(Object.entries(shapes).map(([name, shape]) => [name, new Table(shape)]));
   }
 
   async open() {}
