@@ -75,6 +75,8 @@ STATUSES = {
     "/console": (307, 307, 405, 405, 405, 405, 405),
     "/console/": READS,
     "/console/nothing": (404, 404, 405, 405, 405, 405, 405),
+    "/client/mainstem.js": (307, 307, 405, 405, 405, 405, 405),
+    "/client/nothing": (404, 404, 405, 405, 405, 405, 405),
     "/metrics": READS,
     "/metrics/": NOWHERE,
     "/healthz": (200,) * 7,

@@ -33,6 +33,7 @@ TAKEN = (
     "/v1/sync",
     "/v1/whoami",
     "/asyncapi.json",
+    "/client",
     "/console",
     "/healthz",
     "/metrics",
