@@ -168,14 +168,16 @@ export class Connection {
       }
       await saveAll();
       if (effect.type === "send") this.#socket.send(effect.text);
-      else if (effect.type === "pause") {
-        this.#callAfter(effect.seconds, () => this.call((session) => session.resume()));
-      }
+      else if (effect.type === "pause") this.#resumeAfter(effect.seconds);
       else if (effect.type === "report") this.#owner.report(effect.error);
       else effects.push(...this.#session.offer(await this.#owner.load(effect.itemsMax, effect.bytesMax)));
     }
     await saveAll();
     this.#onProgress();
+  }
+
+  #resumeAfter(seconds) {
+    this.#callAfter(seconds, () => this.call((session) => session.resume()));
   }
 
   #callAfter(seconds, work) {

@@ -135,8 +135,8 @@ export class Views {
           await this.#fold(view, async () => {});
           if (view.folded) await this.#saveCheckpoint(view);
         } catch (error) {
-          // A reducer that fails stops nothing else; the application gets the error when it reads the view.
-          if (error.code !== "view_failed") throw error;
+          // A reducer that fails, or a full disk, stops nothing else: the next client folds the view again.
+          if (!(error instanceof MainstemError)) throw error;
         }
       }
     });
