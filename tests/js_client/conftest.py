@@ -68,3 +68,11 @@ def open_page(browser: Browser, site: str) -> Iterator[OpenPage]:
     for context in contexts:
         context.close()
     assert problems == []
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ServerProcess]:
+    """A server of its own, which keeps its port when it is started again."""
+    with ServerProcess(tmp_path / "data") as server:
+        server.flags = ("--port", str(server.address[1]))
+        yield server
