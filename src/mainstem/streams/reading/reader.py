@@ -84,12 +84,13 @@ class Streams:
     async def find(self, path: str, topic: TopicId | None = None) -> StreamState:
         """Return the stream at a path; with a topic, only that incarnation of it. Raise an error if there is none."""
         key = stream_key(path)
+        touched_us = self.touched_us(path)  # before the read: once durable, it is forgotten, and the state may be older
         state = await self.log.store.get(key)
         current = self.log.store.peek(key)
         if current is not UNKNOWN:
             # A save may have overtaken the read. A reader of the new stream does not keep an expired one alive.
             state = current
-        state = lifecycle.check_alive(path, state, self.log.clock_us(), self.touched_us(path))
+        state = lifecycle.check_alive(path, state, self.log.clock_us(), max(touched_us, self.touched_us(path)))
         if topic is not None and state.topic != topic:
             raise StreamNotFound(f"there is no stream at {path!r}")
         return state

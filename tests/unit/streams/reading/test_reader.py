@@ -8,10 +8,12 @@ from mainstem.errors import StreamNotFound
 from mainstem.log.commit import CommitLog
 from mainstem.log.live import Live
 from mainstem.log.store import MemoryStore
+from mainstem.log.store.base import UNKNOWN
 from mainstem.streams.commands.append import Append
 from mainstem.streams.commands.create import Create, Created, Lifetime
 from mainstem.streams.commands.fork import Fork
 from mainstem.streams.reading.reader import Streams
+from mainstem.streams.reaper import Reaper
 from mainstem.streams.rules.json_mode import Messages
 from mainstem.streams.rules.offsets import Offset
 from mainstem.testing.clock import START_US, FakeClock
@@ -43,6 +45,39 @@ async def test_a_reader_of_the_next_incarnation_does_not_keep_an_expired_one_ali
         assert (await store.streams.find("s")).read_seq == 1
         with pytest.raises(StreamNotFound):
             await store.streams.find("s", created.state.topic)
+    finally:
+        await log.stop()
+
+
+class SlowStore(MemoryStore):
+    """Returns a state that was read before the last read of the stream became durable. It knows no state at once."""
+
+    streams: Streams
+
+    def peek(self, key):
+        return UNKNOWN
+
+    async def get(self, key):
+        found = await super().get(key)
+        await Reaper(self.streams).stop()  # makes the reads durable, and forgets them
+        return found
+
+
+async def test_a_read_that_becomes_durable_meanwhile_keeps_the_stream_alive():
+    store, clock = SlowStore(), FakeClock()
+    log = CommitLog(store, Live(), clock)
+    store.streams = Streams(log, 1_000)
+    log.start()
+    try:
+        created: Created = await log.submit(CREATE)
+        clock.advance(0.8)
+        store.streams.touch("s", created.state)
+        clock.advance(0.8)  # it would have expired without that read
+        assert (await store.streams.find("s")).topic == created.state.topic
+        assert not store.streams.touches
+        clock.advance(0.3)
+        with pytest.raises(StreamNotFound):
+            await store.streams.find("s")
     finally:
         await log.stop()
 
