@@ -5,6 +5,7 @@ from typing import Any
 
 from mainstem import limits
 from mainstem.access import Identity
+from mainstem.errors import StreamGone, StreamNotFound
 from mainstem.http.asgi import Receive, Scope, Send
 from mainstem.http.requests import parse_count, read_query
 from mainstem.http.responses import respond_json
@@ -53,7 +54,10 @@ class StreamsListing:
                     compared, last = compared + 1, path
                     if wanted not in path.casefold():
                         continue
-                if state.soft_deleted or lifecycle.is_gone(state, log.clock_us(), self.streams.touched_us(path)):
+                if lifecycle.is_gone(state, log.clock_us(), self.streams.touched_us(path)):
+                    # The scan may be older than the last read, which is forgotten once it is durable: look again.
+                    state = None if state.ttl_s is None else await self._find_again(path)
+                if state is None or state.soft_deleted:
                     continue
                 if len(found) == limit:
                     return found, found[-1][0]
@@ -61,6 +65,12 @@ class StreamsListing:
             if len(page) < limits.SCAN_PAGE:
                 return found, None
             after = page[-1][0]
+
+    async def _find_again(self, path: str) -> StreamState | None:
+        try:
+            return await self.streams.find(path)
+        except (StreamNotFound, StreamGone):
+            return None
 
 
 def narrow_prefix(prefix: str, identity: Identity) -> str:
