@@ -90,14 +90,14 @@ dist: install
 	tar --extract --gzip --file dist/*.tar.gz --directory .cache/dist/sdist --strip-components 1
 	cd .cache/dist/sdist && PYTHONPATH=src $(CURDIR)/$(BIN)/python -m pytest -m "not slow" $(WORKERS) $(ARGS)
 
-# Pins every dependency for every supported Python; run it after changing pyproject.toml. The image gets what is tested.
+# Pins every dependency for every supported Python; run it after changing pyproject.toml. Everything gets what is tested.
 LOCK := .cache/lock/bin/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --no-header \
 	--python-version 3.11 pyproject.toml requirements/build.in
 lock:
 	$(PYTHON) -m venv .cache/lock
 	.cache/lock/bin/pip install --quiet uv
-	$(LOCK) -o requirements/serve.txt
 	$(LOCK) --extra dev -o requirements/dev.txt
+	$(LOCK) --constraint requirements/dev.txt -o requirements/serve.txt
 	$(LOCK) --extra postgres --extra arrow --constraint requirements/dev.txt -o requirements/image.txt
 	$(LOCK) --extra spark --constraint requirements/dev.txt -o requirements/pipeline.txt
 
