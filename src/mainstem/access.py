@@ -9,6 +9,9 @@ import msgspec
 from mainstem.errors import Forbidden
 from mainstem.globs import matches
 
+OWN_STREAMS: Final = "_mainstem/"
+"""The prefix of the streams in which the server and `mainstem.ai` keep records of their own."""
+
 
 class ReadUrl(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a signed URL allows reading: one stream or one partition, and never a glob."""
@@ -36,6 +39,10 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
     """What the caller may read because it has a signed URL. Such a caller has no other grants."""
     expires_at_s: float | None = None
     """When the token expires, in seconds since 1970; None if there is no token or it never expires."""
+    public: bool = False
+    """Whether the caller is any visitor, who may read a stream whose path it knows, and nothing else."""
+    refusal: str = "this token does not allow"
+    """How an error about a missing grant begins."""
 
     @property
     def name(self) -> str | None:
@@ -49,6 +56,7 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
             self.admin
             or any(matches(pattern, path) for pattern in self.stream_reads)
             or (self.read_url is not None and self.read_url.stream == path)
+            or (self.public and not path.startswith(OWN_STREAMS))
         )
 
     def may_write(self, path: str) -> bool:
@@ -83,11 +91,16 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
 
     def require_read(self, path: str) -> None:
         if not self.may_read(path):
-            raise Forbidden(f"this token does not allow reading {path!r}")
+            raise Forbidden(f"{self.refusal} reading {path!r}")
 
     def require_write(self, path: str) -> None:
         if not self.may_write(path):
-            raise Forbidden(f"this token does not allow writing {path!r}")
+            raise Forbidden(f"{self.refusal} writing {path!r}")
+
+    def require_grants(self, action: str) -> None:
+        """Refuse what visitors may not do, even with streams that they may read."""
+        if self.public:
+            raise Forbidden(f"{self.refusal} {action}")
 
     def require_admin(self) -> None:
         if not self.admin:
@@ -115,3 +128,7 @@ NOBODY: Final = Identity()
 """The caller of a request to a path that needs no token."""
 EVERYBODY: Final = Identity(admin=True)
 """The caller of every request while the server runs without authentication, on loopback."""
+PUBLIC_READER: Final = Identity(public=True, refusal="this app lets its visitors read streams, and does not allow")
+"""The caller of every request to an embedded app that is public for reading."""
+PRIVATE: Final = Identity(refusal="only the program that embeds this app may use it, which does not allow")
+"""The caller of every request to an embedded app that is not public."""

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Callable, MutableMapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from random import Random
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
 from urllib.parse import quote
 
 from mainstem import __version__
-from mainstem.access import EVERYBODY, Identity
+from mainstem.access import EVERYBODY, PRIVATE, PUBLIC_READER, Identity
 from mainstem.errors import MainstemError, NotFound, SettingsError, Unavailable
 from mainstem.http.asgi import Headers, Receive, Scope, Send
 from mainstem.http.reply_policies import ReplyPolicy
@@ -23,6 +23,7 @@ from mainstem.log.store import MemoryStore, SqliteStore, Store
 from mainstem.log.store.base import UNKNOWN
 from mainstem.log.store.postgres.urls import describe_url
 from mainstem.metrics.catalogue import Metrics
+from mainstem.server.app_transport import AppTransport
 from mainstem.server.auth.credentials import Source, restrict
 from mainstem.server.auth.gate import open_gate
 from mainstem.server.edge.heads import RequestHead, normalise_path
@@ -74,7 +75,14 @@ from mainstem.sync.validation.validators import Validator, load_hook, load_schem
 from mainstem.sync.websocket import SyncSocket
 from mainstem.traces import current_trace
 
+if TYPE_CHECKING:
+    from mainstem.client.aio.streams import AsyncStreams
+
 logger = logging.getLogger(__name__)
+
+
+Public = Literal["write", "read", "none"]
+VISITORS: Final[dict[Public, Identity]] = {"write": EVERYBODY, "read": PUBLIC_READER, "none": PRIVATE}
 
 
 def wall_clock_us() -> int:
@@ -82,7 +90,11 @@ def wall_clock_us() -> int:
 
 
 def create_app(
-    settings: Settings | None = None, *, validate: Validator | None = None, **values: Unpack[SettingsKeywords]
+    settings: Settings | None = None,
+    *,
+    validate: Validator | None = None,
+    public: Public = "write",
+    **values: Unpack[SettingsKeywords],
 ) -> "Mainstem":
     """Return the server as an ASGI app.
 
@@ -90,6 +102,9 @@ def create_app(
 
     `validate` checks sync events, in place of the validation that `sync_validation` names. It may be
     `model_validator({"task": check_task})`, with callables of your own.
+
+    `public` is what everybody who can reach the app may do, without tokens: "write" everything, "read" streams, or
+    "none". Your own program writes with `Mainstem.client`.
 
     If you mount the app in another one, run `Mainstem.lifespan` in the lifespan of that app, to open and close the log.
 
@@ -102,7 +117,11 @@ def create_app(
         raise SettingsError(
             "test_endpoints needs `mainstem serve`: an embedded app cannot break its host's connections"
         )
-    return Mainstem(settings, validate=validate)
+    if public not in VISITORS:
+        raise SettingsError(f"public is {public!r}; it must be one of: {', '.join(VISITORS)}")
+    if public != "write" and settings.authenticates:
+        raise SettingsError("with tokens, every caller needs one, whose claims say what it may do: leave out `public`")
+    return Mainstem(settings, validate=validate, visitor=VISITORS[public])
 
 
 def open_store(settings: Settings) -> Store:
@@ -157,11 +176,12 @@ class Mainstem:
         validate: Validator | None = None,
         guard_hosts: bool = False,
         console: bool | None = None,
+        visitor: Identity = EVERYBODY,
     ) -> None:
         """`guard_hosts` refuses unknown host names, for `mainstem serve`: an embedded app cannot know its names.
 
         `console` says whether to serve the web console. None leaves it to the settings, and an embedded app has none
-        unless they ask for it.
+        unless they ask for it. `visitor` is the caller of every request if there are no tokens.
         """
         self.settings = settings
         self.proxies = open_proxies(settings)
@@ -170,13 +190,15 @@ class Mainstem:
         """The rules for web pages: the first without tokens, the second with tokens; the other one is None."""
         self.mount = Mount(settings.stream_prefix)
         self._has_console = settings.console == "on" if console is None else console
-        self.gate = open_gate(settings, clock_us, self.pages, console=self._has_console)
+        self._visitor = visitor
+        self.gate = open_gate(settings, clock_us, self.pages, console=self._has_console, visitor=visitor)
         self.store = store or open_store(settings)
         self.clock_us = clock_us
         self.random = random
         self._webhooks = webhooks
         self.validate = validate
         self._guard_hosts = guard_hosts
+        self._client: AsyncStreams | None = None
         self.endpoints: Endpoints | None = None
         """None while the log is not open."""
         self.shares = Shares(
@@ -218,6 +240,18 @@ class Mainstem:
             stack.callback(self.release_readers)
             yield
         self.endpoints = None
+
+    def client(self) -> "AsyncStreams":
+        """Return the client of the program that embeds this app. It needs no port and no token, and may do everything.
+
+        It works while the lifespan of the app runs, on the same event loop.
+        """
+        if self._client is None:
+            from mainstem.client.aio.streams import AsyncStreams  # most servers need no client, and start sooner
+
+            transport = AppTransport(self)
+            self._client = AsyncStreams(transport.url, prefix=self.settings.stream_prefix, transport=transport)
+        return self._client
 
     async def _open_endpoints(self, log: CommitLog, stack: AsyncExitStack) -> Endpoints:
         """Start the background work, and create the handlers of requests."""
@@ -323,7 +357,7 @@ class Mainstem:
 
     async def _identify(self, token: str) -> Identity:
         if self.gate is None or self.gate.authenticator is None:
-            return EVERYBODY
+            return self._visitor
         return await self.gate.authenticator.identify(token)
 
     def release_readers(self) -> None:
@@ -360,7 +394,7 @@ class Mainstem:
         """Check the token and the rate of one append; None leaves it to ASGI."""
         if self.endpoints is None:
             return None
-        identity: Identity | None = EVERYBODY
+        identity: Identity | None = self._visitor
         if self.gate is not None:
             client = self.proxies.client_of(client, headers.get(b"x-forwarded-for"))
             identity = self.gate.admit_known(headers, client)
@@ -370,7 +404,7 @@ class Mainstem:
         """Reply to a catch-up read if everything that it needs is in memory; otherwise ASGI replies."""
         if self.endpoints is None:
             return False
-        identity = EVERYBODY if self.gate is None else self.gate.find_known(headers)
+        identity = self._visitor if self.gate is None else self.gate.find_known(headers)
         if identity is None or not identity.may_read(read.path):
             return False
         response = self.endpoints.streams.find_page(read, headers)
@@ -431,12 +465,16 @@ class Mainstem:
         try:
             self._check_origin(scope, path)
             if self.gate is None:
-                scope["mainstem.identity"] = EVERYBODY
+                scope["mainstem.identity"] = self._visitor
             else:
                 await self.gate.admit(scope, path)
         except MainstemError as error:
             await respond_problem(scope, send, error)
             return
+        await self.serve_admitted(path, scope, receive, send)
+
+    async def serve_admitted(self, path: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request whose caller is known: the scope has its identity."""
         endpoints = self.endpoints
         if endpoints is None:
             await respond_problem(scope, send, Unavailable("the log is not open: run the lifespan of the Mainstem app"))

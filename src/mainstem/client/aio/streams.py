@@ -6,7 +6,8 @@ import random
 import ssl
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -16,6 +17,7 @@ import httpx2
 from mainstem import limits
 from mainstem.client import transports
 from mainstem.client.aio.keyed_lock import KeyedLock
+from mainstem.client.aio.transport import HttpTransport, Reply, Transport
 from mainstem.client.core.effects import Effect, Invoke, NoResponse, Open, Operation, Receive, Wait
 from mainstem.client.core.follower import Follower, Live
 from mainstem.client.core.operations import Collector, Operations
@@ -37,7 +39,8 @@ class AsyncStreams:
     `token` and each value of `headers` and `params` is a str, or a callable that returns one for each request.
     `timeout_s` is how long the server may be silent. `on_retry` is called with a `Retry` before each retry; without it,
     the client logs a warning.
-    `http` is an `httpx2.AsyncClient` of your own, which the client does not close.
+    `http` is an `httpx2.AsyncClient` of your own, which the client does not close. `transport` reaches the server in
+    another way than HTTP; `Mainstem.client` uses it.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class AsyncStreams:
         exactly_once: bool = True,
         verify: ssl.SSLContext | bool = True,
         http: httpx2.AsyncClient | None = None,
+        transport: Transport | None = None,
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.operations = Operations(
@@ -70,10 +74,11 @@ class AsyncStreams:
             clock_s=clock_s,
         )
         self.url = self.operations.sender.url
-        self._timeout_s = timeout_s
         self._seq_lock = KeyedLock()
-        self._owns_http = http is None
-        self._http = http or httpx2.AsyncClient(**transports.client_options(self.url, timeout_s, verify))
+        if transport is None:
+            client = http or httpx2.AsyncClient(**transports.client_options(self.url, timeout_s, verify))
+            transport = HttpTransport(client, self.url, timeout_s, owns_http=http is None)
+        self._transport = transport
 
     async def __aenter__(self) -> Self:
         return self
@@ -85,8 +90,7 @@ class AsyncStreams:
 
     async def disconnect(self) -> None:
         """Close the connections of this client. It does not touch any stream."""
-        if self._owns_http:
-            await self._http.aclose()
+        await self._transport.close()
 
     # Streams
 
@@ -236,7 +240,7 @@ class AsyncStreams:
 
     async def run(self, operation: Operation[T]) -> T:
         """Run an operation and return its result. The producers of this package use it."""
-        performer = _Performer(self._http, self.url, self._timeout_s)
+        performer = _Performer(self._transport)
         advance = partial(operation.send, None)
         try:
             while True:
@@ -251,7 +255,7 @@ class AsyncStreams:
             await performer.close()
 
     async def _iterate(self, operation: Generator[Effect | T, Any, None], kind: type[T]) -> AsyncGenerator[T, None]:
-        performer = _Performer(self._http, self.url, self._timeout_s)
+        performer = _Performer(self._transport)
         advance = partial(operation.send, None)
         try:
             while True:
@@ -270,14 +274,11 @@ class AsyncStreams:
 
 
 class _Performer:
-    """Performs the effects of one operation, and holds its open response."""
+    """Performs the effects of one operation, and holds its open reply."""
 
-    def __init__(self, http: httpx2.AsyncClient, url: str, timeout_s: float) -> None:
-        self._http = http
-        self._url = url
-        self._timeout_s = timeout_s
-        self._opened: httpx2.Response | None = None
-        self._pieces: AsyncIterator[bytes] | None = None
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._opened: Reply | None = None
 
     async def perform(self, effect: Any, operation: Generator[Any, Any, Any]) -> "partial[Any]":
         """Perform an effect, and return a call that resumes the operation with the result."""
@@ -288,53 +289,31 @@ class _Performer:
 
     async def _perform(self, effect: Any) -> Any:
         if isinstance(effect, Receive):
-            return await self._receive()
+            assert self._opened is not None
+            return await self._opened.receive()
         await self.close()
         if isinstance(effect, Wait):
             return await asyncio.sleep(effect.seconds)
         if isinstance(effect, Invoke):
             value = effect.function()
             return await value if inspect.isawaitable(value) else value
-        try:
-            return await self._send(effect.request, keep=isinstance(effect, Open))
-        except transports.HTTP_ERRORS as error:
-            raise transports.translate_error(error) from error
+        return await self._send(effect.request, keep=isinstance(effect, Open))
 
     async def close(self) -> None:
-        opened, self._opened, self._pieces = self._opened, None, None
+        opened, self._opened = self._opened, None
         if opened is not None:
-            await opened.aclose()
+            await opened.close()
 
     async def _send(self, request: Request, *, keep: bool) -> Response:
-        transports.check_open(self._http.is_closed)
-        options = transports.request_options(self._url, request, self._timeout_s)
-        if request.on_body_sent is not None:
-            options["content"] = _stream_body(request.body, request.on_body_sent)
-        response = await self._http.send(self._http.build_request(**options), stream=True)
-        if keep and response.is_success:
-            self._opened = response
-            self._pieces = response.aiter_bytes() if "content-encoding" in response.headers else response.aiter_raw()
-            return transports.read_head(response)
+        reply = await self._transport.send(request)
+        if keep and reply.head.ok:
+            self._opened = reply
+            return reply.head
         try:
             body = bytearray()
-            async for piece in response.aiter_bytes():
+            while piece := await reply.receive():
                 body += piece
                 transports.check_size(len(body))
-            return transports.read_head(response, bytes(body))
+            return replace(reply.head, body=bytes(body))
         finally:
-            await response.aclose()
-
-    async def _receive(self) -> bytes:
-        assert self._pieces is not None
-        try:
-            async for piece in self._pieces:
-                if piece:
-                    return piece
-        except transports.HTTP_ERRORS as error:
-            raise transports.translate_error(error) from error
-        return b""
-
-
-async def _stream_body(body: bytes, on_body_sent: Callable[[], None]) -> AsyncIterator[bytes]:
-    yield body
-    on_body_sent()
+            await reply.close()

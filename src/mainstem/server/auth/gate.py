@@ -31,17 +31,23 @@ TOKEN_PARAMETERS: Final = frozenset(["token", "access_token", "jwt", "authorizat
 
 
 def open_gate(
-    settings: Settings, clock_us: Clock, pages: PageOrigins | None, *, console: bool = False
+    settings: Settings,
+    clock_us: Clock,
+    pages: PageOrigins | None,
+    *,
+    console: bool = False,
+    visitor: Identity = EVERYBODY,
 ) -> "Gate | None":
     """Return the gate that the settings ask for; None if there are neither tokens nor a rate limit.
 
-    `console` says whether the server has web pages, which need no token.
+    `console` says whether the server has web pages, which need no token. `visitor` is the caller of every request to
+    a server without tokens.
     """
     authenticator = configure_authenticator(settings, clock_us)
     rates = RateLimits(settings.max_requests_per_second, clock_us) if settings.max_requests_per_second else None
     if authenticator is None and rates is None:
         return None
-    return Gate(authenticator, rates, Mount(settings.stream_prefix), pages, console=console)
+    return Gate(authenticator, rates, Mount(settings.stream_prefix), pages, console=console, visitor=visitor)
 
 
 class Gate:
@@ -53,7 +59,9 @@ class Gate:
         pages: PageOrigins | None,
         *,
         console: bool = False,
+        visitor: Identity = EVERYBODY,
     ) -> None:
+        self._visitor = visitor
         self.authenticator = authenticator
         self._mount = mount
         self._pages = pages
@@ -66,7 +74,7 @@ class Gate:
         if method != "OPTIONS":  # a preflight carries no token, and changes nothing
             self.check_url(scope)
         if method == "OPTIONS" or path in HEALTH_PATHS:
-            scope["mainstem.identity"] = NOBODY if self.authenticator else EVERYBODY
+            scope["mainstem.identity"] = NOBODY if self.authenticator else self._visitor
             return
         client = scope.get("client")
         identity = await self._identify(scope, method, path, client)
@@ -84,7 +92,7 @@ class Gate:
         Cookies and signatures are left to `admit`, which also checks where the request comes from.
         """
         if self.authenticator is None:
-            return EVERYBODY
+            return self._visitor
         token = read_bearer(headers.get(b"authorization", b""))
         return None if token is None else self.authenticator.known(token)
 
@@ -110,7 +118,7 @@ class Gate:
 
     async def _identify(self, scope: Scope, method: str, path: bytes, client: Any) -> Identity:
         if self.authenticator is None:
-            return EVERYBODY
+            return self._visitor
         if path in DESCRIPTION_PATHS or is_client_file(path) or (self._console and is_page(scope, path)):
             return NOBODY
         control = self._mount.control

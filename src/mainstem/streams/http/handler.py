@@ -93,7 +93,9 @@ class StreamsHttp:
                 await self.control(path.removeprefix(paths.RESERVED + "/"), headers, scope, receive, send)
             elif method == "POST":
                 identity.require_write(path)
-                await self._append(path, headers, receive, send)
+                body = await self._read_body(headers, receive)
+                status, reply = await self.append(path, headers, body)
+                await respond(send, status, [*base_headers(headers), *reply])
             elif method == "GET":
                 identity.require_read(path)
                 await self._read(path, headers, scope, receive, send)
@@ -116,8 +118,8 @@ class StreamsHttp:
 
     # Writing
 
-    async def _append(self, path: str, headers: Headers, receive: Receive, send: Send) -> None:
-        body = await self._read_body(headers, receive)
+    async def append(self, path: str, headers: Headers, body: bytes) -> tuple[int, HeaderList]:
+        """Append a body, and return the status of the reply and its headers besides `base_headers`."""
         content_type = headers.get(b"content-type", b"")[: limits.CONTENT_TYPE_BYTES_MAX].decode("latin-1")
         size = parsed_size(content_type, body)
         known = read_append_headers(headers)
@@ -126,8 +128,7 @@ class StreamsHttp:
         )
         done = await self.streams.log.submit(command)
         self.streams.touch(path, done.state)  # a retry that stores nothing still counts as use
-        status, reply = append_reply(done)
-        await respond(send, status, [*base_headers(headers), *reply])
+        return append_reply(done)
 
     async def _read_body(self, headers: Headers, receive: Receive) -> bytes:
         """Return the whole body, unless the log is too busy to store it."""

@@ -25,6 +25,7 @@ class StreamsListing:
         query = read_query(scope)
         limit = parse_count(query.get("limit", str(limits.LISTED_STREAMS)), "limit", limits.LISTED_STREAMS_MAX)
         identity: Identity = scope["mainstem.identity"]
+        identity.require_grants("listing them")
         prefix, search = query.get("prefix", ""), query.get("search", "")
         found, following = await self._find(prefix, search, query.get("after", ""), limit, identity)
         body = {"streams": [describe(path, state, identity) for path, state in found], "next": following}

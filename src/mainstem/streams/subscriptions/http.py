@@ -130,6 +130,8 @@ class ControlHttp:
         self, method: str, name: str, action: str, headers: Headers, body: bytes, scope: Scope, send: Send
     ) -> None:
         identity: Identity = scope["mainstem.identity"]
+        if action not in ("callback", "ack", "release"):  # those carry the token of a wake
+            identity.require_grants("using subscriptions")
         if not action and method == "PUT":
             base = base_url(scope, headers, self.mount)
             await self._put(name, decode_json(body, SubscriptionRequest, InvalidSubscription), base, identity, send)
