@@ -1,0 +1,91 @@
+"""Reading a state: batches of a stream become changes of a view. Offsets and transactions are noted on the way."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from mainstem import limits
+from mainstem.client.core.errors import InvalidResponse
+from mainstem.client.core.results import Batch
+from mainstem.client.state.errors import InvalidMessage
+from mainstem.client.state.messages import Change, Control, Malformed, parse_message
+from mainstem.client.state.view import Decoded, RowChanged, View
+from mainstem.streams.rules.content_types import is_json
+
+OnInvalid = Callable[[InvalidMessage], object]
+
+
+class _Body(msgspec.Struct):
+    value: msgspec.Raw = msgspec.Raw()
+
+
+_read_value = msgspec.json.Decoder(_Body).decode
+
+
+class StateReader:
+    """Applies the batches of one stream to a view. A batch with an invalid message changes nothing if that is raised.
+
+    `on_invalid` is called with each invalid message, which is then skipped. Without it, `apply` raises the error.
+    """
+
+    def __init__(self, path: str, view: View, on_invalid: OnInvalid | None = None) -> None:
+        self.view = view
+        self.offset: str | None = None
+        """The offset up to which the view holds the stream."""
+        self.synced = False
+        """Whether the view has reached the end of the stream since it was opened or reset."""
+        self.closed = False
+        self._path = path
+        self._on_invalid = on_invalid
+        self._txids: dict[str, None] = {}
+
+    def apply(self, batch: Batch) -> list[RowChanged | Control]:
+        """Apply a batch, and return what changed."""
+        if not is_json(batch.content_type):
+            raise InvalidResponse(
+                f"state {self._path}: the stream has the content type {batch.content_type}",
+                hint="A state needs a stream of application/json.",
+            )
+        messages = [] if batch.empty else self._decode(batch)
+        changes = self.view.apply(messages)
+        for decoded in messages:
+            self._note(decoded)
+        self.offset = batch.offset
+        self.synced = self.synced or batch.up_to_date or batch.closed
+        self.closed = batch.closed
+        return changes
+
+    def has_seen(self, txid: str) -> bool:
+        """Return whether a change with this txid was applied. Only the most recent txids are kept."""
+        return txid in self._txids
+
+    def _note(self, decoded: Decoded) -> None:
+        message = decoded.message
+        if isinstance(message, Control):
+            self.synced = self.synced and message.kind != "reset"
+        elif message.txid is not None:
+            self._txids.pop(message.txid, None)  # it becomes the most recent one
+            self._txids[message.txid] = None
+            if len(self._txids) > limits.CLIENT_STATE_TXIDS_MAX:
+                del self._txids[next(iter(self._txids))]
+
+    def _decode(self, batch: Batch) -> list[Decoded]:
+        decoded = []
+        for index, (message, raw) in enumerate(zip(batch.messages, batch.raw_messages, strict=True)):
+            try:
+                parsed = parse_message(message)
+                has_value = isinstance(parsed, Change) and parsed.operation != "delete"
+                value_json = bytes(_read_value(raw).value) if has_value else b""
+                decoded.append(self.view.decode(parsed, value_json))
+            except Malformed as fault:
+                error = self._describe(batch, index, str(fault))
+                if self._on_invalid is None:
+                    raise error from fault
+                self._on_invalid(error)
+        return decoded
+
+    def _describe(self, batch: Batch, index: int, reason: str) -> InvalidMessage:
+        where = f"message {index + 1} of the {len(batch.messages)} that end at offset {batch.offset}"
+        return InvalidMessage(
+            f"state {self._path}: {where} is invalid: {reason}", reason=reason, offset=batch.offset, index=index
+        )
