@@ -578,6 +578,41 @@ CLIENT_KEEP_ALIVE_S: Final = 60.0
 """Below the 75 s of the server, so that the client closes first."""
 CLIENT_REDIRECTS_MAX: Final = 5
 """Redirects that one request follows; more are a loop."""
+APP_REPLY_PIECES_MAX: Final = 16
+"""Pieces of a reply that an embedded app has sent and its own client has not received. The app waits at more."""
+RUN_LINGER_S: Final = 0.03
+"""The shortest time between two appends of a run of `mainstem.ai`: readers notice no delay, and a model that yields 100
+tokens per second needs 33 appends. The first piece is never delayed."""
+RUN_PIECE_BYTES_MAX: Final = 1 * MIB
+"""One piece of a run, encoded as JSON. A source that yields more than that has a fault, which ends the run."""
+RUN_BUFFER_BYTES_MAX: Final = 4 * MIB
+"""Pieces of a run that are not stored yet, because the server is slow or restarting. The source waits at more."""
+RUN_BATCH_BYTES_MAX: Final = 1 * MIB
+"""One append of a run."""
+RUN_HEARTBEAT_S: Final = 5.0
+"""How often a process with runs says that it is alive."""
+RUN_LEASE_S: Final = 20.0
+"""A process that has been silent for so long is lost, and another one ends its runs: four heartbeats, so that one slow
+commit does not end them."""
+RUN_SILENCE_S: Final = 600.0
+"""How long a source may yield nothing. Models that think for minutes exist; one that hangs must not run forever."""
+RUN_STOP_S: Final = 5.0
+"""How long a source that was stopped may take to clean up; then the run ends without it."""
+RUN_WRITE_S: Final = 120.0
+"""How long a run tries to store a batch: longer than a server takes to restart."""
+RUN_TTL_S: Final = 86_400
+"""The TTL of a run's stream unless the caller chooses one: a day after its last use."""
+RUNS_MAX: Final = 10_000
+"""Runs of one process at the same time."""
+RUNS_ENDED_MAX: Final = 10_000
+"""Runs that have ended and that a process can still find by their ids."""
+RUN_ID_BYTES_MAX: Final = 512
+"""The id of a run."""
+RUN_REGISTRY_BYTES: Final = 16 * MIB
+"""What is kept of the stream in which processes note the starts, stops and ends of runs. A process that starts reads
+all of it."""
+RUN_REQUEST_BYTES_MAX: Final = 4 * MIB
+"""The body of a request that starts a run: the messages of a chat so far."""
 CLIENT_STREAMS_KNOWN_MAX: Final = 10_000
 """Content types, and producers of plain appends, that are cached."""
 PRODUCER_BATCH_BYTES: Final = 240 * KIB
@@ -592,6 +627,70 @@ PRODUCER_IN_FLIGHT: Final = 5
 """Requests of one producer at once."""
 PRODUCER_IN_FLIGHT_MAX: Final = 100
 """Each has a connection of its own and, in `Streams`, a thread."""
+CLIENT_STATE_BYTES_MAX: Final = 256 * MIB
+"""The keys and values of a state, as JSON; in memory they take several times as much."""
+CLIENT_STATE_ROW_BYTES: Final = 100
+"""What a row counts in addition to its key and value, so that very many small rows reach the limit too."""
+CLIENT_STATE_TXIDS_MAX: Final = 10_000
+"""The most recent txids that a state remembers, for calls of `wait_for_txid` that come after the change."""
+CLIENT_STATE_TXID_S: Final = 5.0
+"""How long `wait_for_txid` waits by default, as in the JavaScript package of the protocol."""
+CLIENT_STATE_SYNCED_S: Final = 300.0
+"""How long `synced` waits by default: time to read the largest state at 1 MiB/s."""
+CLIENT_STATE_CHANGES_MAX: Final = 1_000
+"""Changes that wait for one listener; beyond this, it receives `Missed`."""
+CLIENT_STATE_SNAPSHOT_ATTEMPTS: Final = 10
+"""Attempts to append a snapshot while other writers append; then `write_snapshot` raises `TailMoved`."""
+
+# Workers
+WORKER_CONCURRENCY: Final = 8
+"""Streams that one worker processes at the same time; each holds one page of data in memory."""
+WORKER_CONCURRENCY_MAX: Final = 500
+"""The most streams that one wake contains."""
+WORKER_LEASE_S: Final = 30.0
+"""The default of the public protocol. A worker that crashes delays its streams by this time at most."""
+WORKER_HEARTBEATS_PER_LEASE: Final = 3
+"""Heartbeats in one lease time, so that one that is lost does not end the lease."""
+WORKER_HEARTBEAT_RETRY_S: Final = 0.2
+"""Between attempts to extend a lease while the server does not answer."""
+WORKER_LATE_HEARTBEAT_S: Final = 0.25
+"""A worker that was suspended beyond its lease asks the server once whether it still holds it, for this time."""
+WORKER_CLAIM_S: Final = 30.0
+"""How often a worker asks for work without a wake message, in case one was lost."""
+WORKER_LOOK_S: Final = 1.0
+"""How often a worker looks for new data of other streams while all that it knows of wait for a retry."""
+WORKER_ATTEMPTS: Final = 5
+"""Calls for the same data, before `on_failure` is called."""
+WORKER_BACKOFF_S: Final = 0.5
+"""The pause after the first failure of a function; it doubles each time."""
+WORKER_BACKOFF_S_MAX: Final = 60.0
+"""The longest such pause, so that a repaired function continues within a minute."""
+WORKER_FAILING_STREAMS_MAX: Final = 10_000
+"""Streams that wait for a retry; beyond this, the one that has waited longest is tried again early."""
+WORKER_STOP_S: Final = 20.0
+"""How long running functions may take after a stop: less than the 30 s after which Kubernetes kills a process."""
+WORKER_RELEASE_S: Final = 2.0
+"""For the last request of a worker that ends. If it fails, the lease expires."""
+WORKER_WAKES_KEPT: Final = 1_000
+"""Messages that a wake stream keeps. Only the latest one matters; the others help when something has to be explained."""
+WORKER_WEBHOOK_BYTES_MAX: Final = 1 * MIB
+"""The body of a webhook: 500 streams with the longest paths, and their offsets."""
+WORKER_WEBHOOK_AGE_S_MAX: Final = 300.0
+"""Between the signature and its verification; a call that is older may be a replay."""
+WORKER_SIGNATURE_BYTES_MAX: Final = 512
+"""A Webhook-Signature header; that of this server has about 150 bytes."""
+WORKER_KEYS_MAX: Final = 64
+"""Keys of one key set that are considered; this server publishes 9 at most."""
+WORKER_KEYS_BYTES_MAX: Final = 64 * KIB
+"""A key set, which is kept in memory."""
+WORKER_KEYS_S: Final = 3_600.0
+"""The age at which a key set is fetched again, so that a key that the server has retired is forgotten."""
+WORKER_KEYS_REFETCH_S: Final = 10.0
+"""Between requests for a key set because of unknown keys, which anybody can send."""
+WORKER_KEYS_FETCH_S_MAX: Final = 5.0
+"""For one such request: the server waits 15 s for the reply to its webhook."""
+WORKER_KEY_SETS_MAX: Final = 16
+"""Servers whose key sets one event loop keeps."""
 
 # Offline client
 OFFLINE_DRAFTS_MAX: Final = 100_000

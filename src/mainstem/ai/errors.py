@@ -1,0 +1,31 @@
+"""The errors of runs. They belong to the tree of the client's errors, with stable codes."""
+
+from mainstem.client.core.errors import ClientError
+
+
+class RunNotFound(ClientError):
+    """No process remembers a run with this id."""
+
+    code = "run_not_found"
+
+
+class RunInProgress(ClientError):
+    """Another run with this id is active, for another message."""
+
+    code = "run_in_progress"
+    hint = "Stop it, or wait until it has ended."
+
+
+class TooManyRuns(ClientError):
+    """This process has as many runs as it may have."""
+
+    code = "too_many_runs"
+    retryable = True
+    hint = "Try again later."
+
+
+class StreamInUse(ClientError):
+    """The stream of a new run has data that no run wrote."""
+
+    code = "stream_in_use"
+    hint = "Choose another stream."

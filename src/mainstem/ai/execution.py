@@ -1,0 +1,178 @@
+"""The execution of one run: its source is read in one task, and written to the stream in another."""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from mainstem import limits
+from mainstem.ai.formats import last_message
+from mainstem.ai.pieces import PieceBuffer, encode_piece
+from mainstem.ai.registry import Outcome, RunRecord
+from mainstem.client.aio.streams import AsyncStreams
+from mainstem.client.core.errors import BadArgument, ClientError, StaleEpoch, StreamClosed, StreamGone
+from mainstem.client.core.protocol import Producer
+
+logger = logging.getLogger(__name__)
+
+JSON = "application/json"
+TAKEN_OVER = (StaleEpoch, StreamClosed, StreamGone)
+"""What the writer of a run gets if another process has declared the run lost, or somebody has ended its stream."""
+Source = AsyncIterator[Any] | Callable[[], AsyncIterator[Any]]
+DescribeError = Callable[[Exception], str]
+
+
+class Execution:
+    """Reads a source to its end, and appends its pieces to the stream of a run, each of them once."""
+
+    def __init__(self, streams: AsyncStreams, run: RunRecord, source: Source, describe: DescribeError) -> None:
+        self._streams = streams
+        self._run = run
+        self._source = source
+        self._describe = describe
+        self._buffer = PieceBuffer()
+        self._arrived = asyncio.Event()
+        self._room = asyncio.Event()
+        self._ended: tuple[Outcome, str] | None = None
+        self._seq = 0
+        self._reader: asyncio.Task[None] | None = None
+        self.active_s = asyncio.get_running_loop().time()
+        """When the source last yielded, by the clock of the event loop."""
+
+    async def run(self) -> tuple[Outcome, str]:
+        """Run to the end, and return the outcome and its reason. The stream has them by then."""
+        self._reader = asyncio.create_task(self._read(), name=f"mainstem-run-source {self._run.id}")
+        try:
+            return await self._write()
+        except TAKEN_OVER:
+            return "lost", "another process or program has ended the stream of this run"
+        except (ClientError, TimeoutError) as error:
+            logger.error("the run %s could not be stored: %s", self._run.id, error)
+            return "lost", "the run could not be stored"
+        finally:
+            await self._release_source()
+
+    def end(self, outcome: Outcome, reason: str) -> None:
+        """End the run early: nothing more is read from its source."""
+        if self._ended is None:
+            self._ended = (outcome, reason)
+            if self._reader is not None:
+                self._reader.cancel()
+            self._arrived.set()
+
+    # Reading the source
+
+    async def _read(self) -> None:
+        buffer, loop = self._buffer, asyncio.get_running_loop()
+        try:
+            if callable(self._source):
+                self._source = self._source()
+            async for piece in self._source:
+                self.active_s = loop.time()
+                buffer.add(encode_piece(piece))
+                self._arrived.set()
+                while buffer.full:
+                    self._room.clear()
+                    await self._room.wait()
+            self.end("finished", "")
+        except asyncio.CancelledError:
+            self.end("failed", "the source of the run was cancelled")
+            raise
+        except BadArgument as error:
+            logger.error("the source of the run %s yielded an invalid piece: %s", self._run.id, error.detail)
+            self.end("failed", error.detail)
+        except Exception as error:
+            logger.exception("the source of the run %s failed", self._run.id)
+            self.end("failed", self._describe(error))
+
+    async def _release_source(self) -> None:
+        """Wait until the source has cleaned up, but not for ever."""
+        assert self._reader is not None
+        self._reader.cancel()
+        await asyncio.wait([self._reader], timeout=limits.RUN_STOP_S)
+        if not self._reader.done():
+            logger.warning("the source of the run %s does not end although it was cancelled", self._run.id)
+            return
+        await close_source(self._source)
+
+    # Writing the stream
+
+    async def _write(self) -> tuple[Outcome, str]:
+        loop = asyncio.get_running_loop()
+        next_s = 0.0
+        while True:
+            await self._arrived.wait()
+            self._arrived.clear()
+            delay_s = next_s - loop.time()
+            if delay_s > 0 and self._ended is None:
+                await self._linger(delay_s)
+            next_s = loop.time() + limits.RUN_LINGER_S
+            if self._ended is not None:
+                return await self._finish(*self._ended)
+            if self._buffer:
+                await self._append(self._buffer.take())
+                self._room.set()
+                if self._buffer:
+                    self._arrived.set()
+
+    async def _linger(self, delay_s: float) -> None:
+        """Wait for more pieces, or for the end."""
+        deadline_s = asyncio.get_running_loop().time() + delay_s
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                while self._ended is None:
+                    await self._arrived.wait()
+                    self._arrived.clear()
+        except TimeoutError:
+            return
+
+    async def _finish(self, outcome: Outcome, reason: str) -> tuple[Outcome, str]:
+        run = self._run
+        message = last_message(run.format, outcome, reason, run.id)
+        if message is not None:
+            self._buffer.add(encode_piece(message))
+        while self._buffer:
+            body = self._buffer.take()
+            await self._append(body, close=run.closes and not self._buffer)
+            if not self._buffer:
+                return outcome, reason
+        if run.closes:
+            await self._append(b"", close=True)
+        return outcome, reason
+
+    async def _append(self, body: bytes, *, close: bool = False) -> None:
+        producer = (self._run.token, 0, self._seq)
+        self._seq += 1
+        async with asyncio.timeout(limits.RUN_WRITE_S):
+            await append(self._streams, self._run.stream, body, producer, close=close)
+
+
+async def append(streams: AsyncStreams, path: str, body: bytes, producer: Producer, *, close: bool) -> None:
+    """Append a JSON array, or close a stream if there is none, and retry until the server has done it."""
+    while True:
+        try:
+            if body:
+                await streams.append(path, body, content_type=JSON, producer=producer, close=close)
+            else:
+                await streams.close(path, producer=producer)
+            return
+        except ClientError as error:
+            if not error.retryable:
+                raise
+            logger.warning("a run could not be stored yet: %s", error)
+            await asyncio.sleep(1)
+
+
+async def close_source(source: Any) -> None:
+    """Close a source that is not read any further, so that it can release what it holds."""
+    close = getattr(source, "aclose", None)
+    if close is None:
+        return
+    try:
+        result = close()
+        if inspect.isawaitable(result):
+            async with asyncio.timeout(limits.RUN_STOP_S):
+                await result
+    except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the run has ended; its source may not change that
+        logger.warning("closing the source of a run failed: %r", error)

@@ -1,0 +1,31 @@
+"""How a run says in its stream that it did not finish: the last message, in the vocabulary of the readers."""
+
+from typing import Any, Final, Literal
+
+from mainstem.ai.registry import Outcome
+
+Format = Literal["plain", "ui-messages", "ag-ui"]
+
+DEFAULT_REASONS: Final[dict[Outcome, str]] = {
+    "failed": "The run failed.",
+    "stopped": "The run was stopped.",
+    "lost": "The process that produced this run was lost.",
+}
+
+
+def last_message(format: str, outcome: Outcome, reason: str, run_id: str) -> Any:
+    """Return the message that ends a run; None for a run that has finished, whose source has said everything.
+
+    Readers of "plain" runs and of UI message chunks (AI SDK) get an `abort` or `error` chunk, readers of AG-UI events
+    (TanStack AI, CopilotKit) a RUN_ERROR or, after a stop, a RUN_FINISHED event.
+    """
+    if outcome == "finished":
+        return None
+    reason = reason or DEFAULT_REASONS[outcome]
+    if format == "ag-ui":
+        if outcome == "stopped":
+            return {"type": "RUN_FINISHED", "threadId": run_id, "runId": run_id, "result": {"stopped": reason}}
+        return {"type": "RUN_ERROR", "message": reason, "code": outcome}
+    if outcome == "stopped":
+        return {"type": "abort", "reason": reason}
+    return {"type": "error", "errorText": reason}

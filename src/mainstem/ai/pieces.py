@@ -1,0 +1,61 @@
+"""The pieces of a run: how they become JSON messages, and the buffer between their source and the stream."""
+
+import dataclasses
+from collections import deque
+from typing import Any
+
+import msgspec
+
+from mainstem import limits
+from mainstem.client.core.errors import BadArgument
+
+_encoder = msgspec.json.Encoder()
+
+
+def encode_piece(piece: Any) -> bytes:
+    """Return a piece as one JSON message: text, a JSON value, a dataclass, a Struct, or a model with `model_dump`."""
+    kind = type(piece).__name__
+    try:
+        if hasattr(piece, "model_dump"):  # pydantic
+            piece = piece.model_dump(mode="json", by_alias=True, exclude_none=True)
+        elif dataclasses.is_dataclass(piece) and not isinstance(piece, type):
+            piece = dataclasses.asdict(piece)
+        elif isinstance(piece, (bytes, bytearray, memoryview)):
+            piece = bytes(piece).decode()
+        encoded = _encoder.encode(piece)
+    except (TypeError, ValueError, msgspec.MsgspecError, RecursionError):
+        raise BadArgument(f"a piece of type {kind} cannot be stored: yield text, JSON values or models") from None
+    if len(encoded) > limits.RUN_PIECE_BYTES_MAX:
+        raise BadArgument(
+            f"a piece of {len(encoded)} bytes is larger than {limits.RUN_PIECE_BYTES_MAX}: yield smaller ones"
+        )
+    return encoded
+
+
+class PieceBuffer:
+    """Encoded pieces that are not stored yet, in order."""
+
+    def __init__(self) -> None:
+        self._pieces: deque[bytes] = deque()
+        self._size = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._pieces)
+
+    @property
+    def full(self) -> bool:
+        return self._size >= limits.RUN_BUFFER_BYTES_MAX
+
+    def add(self, piece: bytes) -> None:
+        self._pieces.append(piece)
+        self._size += len(piece)
+
+    def take(self) -> bytes:
+        """Return the body of the next append, as a JSON array: all pieces, as far as they fit into one append."""
+        taken: list[bytes] = []
+        size = 0
+        while self._pieces and (not taken or size + len(self._pieces[0]) <= limits.RUN_BATCH_BYTES_MAX):
+            size += len(self._pieces[0])
+            taken.append(self._pieces.popleft())
+        self._size -= size
+        return b"[%b]" % b",".join(taken)

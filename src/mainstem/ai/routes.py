@@ -1,0 +1,381 @@
+"""Routes for chats in FastAPI and Starlette apps: start a run, follow it, stop it, and list runs.
+
+`chat_routes` speaks the contract of `@durable-streams/aisdk-transport`, for `useChat` of the AI SDK, with a stream per
+answer. `session_routes` speaks that of `@durable-streams/tanstack-ai-transport`, with a stream per chat.
+"""
+
+import inspect
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from mainstem import limits
+from mainstem.ai.ag_ui import to_ag_ui
+from mainstem.ai.errors import RunInProgress, RunNotFound, TooManyRuns
+from mainstem.ai.execution import close_source
+from mainstem.ai.runs import Run, Runs
+from mainstem.ai.ui_messages import text_chunks
+from mainstem.client.core.errors import BadArgument, ClientError, NotFound, StreamGone
+
+try:
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse, RedirectResponse, Response
+    from starlette.routing import BaseRoute, Route
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f"the routes of mainstem.ai need the package {error.name}; install it with: pip install 'mainstem[ai]'"
+    ) from None
+
+NO_STORE = {"cache-control": "no-store"}
+PROBLEM = "application/problem+json"
+
+Authorize = Callable[[Request, str | None], Awaitable[None] | None]
+"""Raises an error, such as Starlette's `HTTPException`, unless the caller may use the chat; None stands for all."""
+
+
+class ChatRequest(msgspec.Struct):
+    """A message to a chat."""
+
+    id: str
+    """The id of the chat."""
+    messages: list[dict[str, Any]]
+    """The messages of the chat, as the front end has them."""
+    trigger: str
+    """"submit-message" or "regenerate-message"."""
+    message_id: str | None
+    body: dict[str, Any]
+    """Everything that the front end sent."""
+    request: Request
+
+    @property
+    def text(self) -> str:
+        """The text of the last message."""
+        return message_text(self.messages[-1]) if self.messages else ""
+
+
+Answer = Callable[[ChatRequest], AsyncIterator[Any]]
+"""Returns the answer to a message: text, or UI message chunks, as the adapters of `mainstem.ai` yield them."""
+
+
+def chat_routes(
+    path: str,
+    runs: Runs,
+    answer: Answer,
+    *,
+    read_url: str | Callable[[str], str] = "",
+    prefix: str = "chats",
+    authorize: Authorize | None = None,
+) -> list[BaseRoute]:
+    """Return the routes of chats for `createDurableChatTransport({ api: path })`.
+
+    `read_url` is the URL under which browsers reach the server, for example "/log" for an app that is mounted there. It
+    may be a callable that returns the URL of a stream, for signed URLs. `authorize` decides who may use which chat;
+    without it, everybody may use a chat whose id they know, and nobody may list them.
+    """
+    return ChatRoutes(path, runs, answer, read_url, prefix, authorize).routes
+
+
+def session_routes(
+    path: str,
+    runs: Runs,
+    answer: Answer,
+    *,
+    read_url: str | Callable[[str], str] = "",
+    prefix: str = "sessions",
+    authorize: Authorize | None = None,
+) -> list[BaseRoute]:
+    """Return the routes of chats for `durableStreamConnection({ sendUrl: path/ID, readUrl: path/ID/stream })`."""
+    return SessionRoutes(path, runs, answer, read_url, prefix, authorize).routes
+
+
+class ChatRoutes:
+    """A run per answer, each with a stream of its own. The id of a run is that of its chat."""
+
+    def __init__(
+        self,
+        path: str,
+        runs: Runs,
+        answer: Answer,
+        read_url: str | Callable[[str], str],
+        prefix: str,
+        authorize: Authorize | None,
+    ) -> None:
+        self.path = path.rstrip("/")
+        self.runs = runs
+        self.answer = answer
+        self.prefix = prefix
+        self._read_url = read_url
+        self._authorize = authorize
+
+    @property
+    def routes(self) -> list[BaseRoute]:
+        return [
+            Route(self.path, self._serve(self.start), methods=["POST"]),
+            *self._shared_routes(),
+        ]
+
+    def _shared_routes(self) -> list[BaseRoute]:
+        return [
+            Route(self.path, self._serve(self.list_runs), methods=["GET"]),
+            Route(self.path + "/{id}/stream", self._serve(self.follow), methods=["GET"]),
+            Route(self.path + "/{id}/stop", self._serve(self.stop), methods=["POST"]),
+        ]
+
+    # Requests
+
+    async def start(self, request: Request) -> Response:
+        chat = await read_chat(request)
+        await self.check(request, chat.id)
+        run_id, tag = self.run_id(chat.id), f"{chat.trigger}:{chat.message_id or last_id(chat)}"
+        found = self.runs.find(run_id)
+        if found is not None and found.tag == tag and (found.active or is_submitted_again(chat, tag)):
+            return self.point_to(found)
+        if found is not None and found.active:
+            raise RunInProgress(f"the chat {chat.id!r} is still being answered")
+        stream = f"{self.stream_prefix(chat.id)}/{uuid.uuid4().hex}"
+        run = await self.runs.start(
+            lambda: as_chunks(self.answer(chat)), id=run_id, stream=stream, tag=tag, format="ui-messages"
+        )
+        if run.tag != tag:
+            raise RunInProgress(f"the chat {chat.id!r} is still being answered")
+        return self.point_to(run)
+
+    async def follow(self, request: Request) -> Response:
+        """Point to the stream of the chat's answer. If nothing is left to read: 204, which ends an EventSource."""
+        chat_id: str = request.path_params["id"]
+        await self.check(request, chat_id)
+        run = self.runs.find(self.run_id(chat_id))
+        if run is None:
+            return Response(status_code=204, headers=NO_STORE)
+        if "text/event-stream" in request.headers.get("accept", ""):
+            last = request.headers.get("last-event-id")
+            if not run.active and (last is None or await self._is_at_end(run, last)):
+                return Response(status_code=204, headers=NO_STORE)
+            return redirect(self.stream_url(run.stream), "offset=-1&live=sse")
+        return self.point_to(run, 200) if run.active else Response(status_code=204, headers=NO_STORE)
+
+    async def stop(self, request: Request) -> Response:
+        chat_id: str = request.path_params["id"]
+        await self.check(request, chat_id)
+        status = await self.runs.stop(self.run_id(chat_id))
+        return JSONResponse({"id": chat_id, "status": status}, 202 if status == "stopping" else 200, NO_STORE)
+
+    async def list_runs(self, request: Request) -> Response:
+        if self._authorize is None:
+            detail = "the runs of all chats are listed only if `authorize` decides who may see them"
+            return problem(403, "forbidden", detail)
+        await self.check(request, None)
+        runs = [
+            {
+                "id": run.id.removeprefix(self.prefix + "/"),
+                "status": run.status,
+                "startedAt": run.started_at,
+                "streamUrl": self.stream_url(run.stream),
+            }
+            for run in self.runs.all()
+            if run.id.startswith(self.prefix + "/")
+        ]
+        return JSONResponse({"runs": runs}, headers=NO_STORE)
+
+    # Replies
+
+    def point_to(self, run: Run, status: int | None = None) -> Response:
+        url = self.stream_url(run.stream)
+        headers = {**NO_STORE, "location": url, "access-control-expose-headers": "Location"}
+        return JSONResponse({"streamUrl": url}, status or (201 if run.new else 200), headers)
+
+    def stream_url(self, stream: str) -> str:
+        if callable(self._read_url):
+            return self._read_url(stream)
+        return self._read_url + self.runs.streams.operations.requests.target(stream)
+
+    def run_id(self, chat_id: str) -> str:
+        return f"{self.prefix}/{chat_id}"
+
+    def stream_prefix(self, chat_id: str) -> str:
+        name = quote(chat_id, safe="")
+        return f"{self.prefix}/{name if name.strip('.') else name.replace('.', '%2E')}"
+
+    async def _is_at_end(self, run: Run, offset: str) -> bool:
+        try:
+            return (await self.runs.streams.head(run.stream)).next_offset == offset
+        except (NotFound, StreamGone):
+            return True
+
+    # What all requests share
+
+    async def check(self, request: Request, chat_id: str | None) -> None:
+        if self._authorize is not None:
+            allowed = self._authorize(request, chat_id)
+            if inspect.isawaitable(allowed):
+                await allowed
+
+    def _serve(self, handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+        async def serve(request: Request) -> Response:
+            if request.method == "POST" and request.headers.get("sec-fetch-site") == "cross-site":
+                return problem(403, "forbidden", "pages of other sites may not start or stop runs here")
+            try:
+                return await handler(request)
+            except ClientError as error:
+                return problem(STATUSES.get(type(error), 503 if error.retryable else 500), error.code, error.detail)
+
+        return serve
+
+
+class SessionRoutes(ChatRoutes):
+    """A stream per chat, which stays open: messages of people and answers of models follow each other in it."""
+
+    @property
+    def routes(self) -> list[BaseRoute]:
+        return [Route(self.path + "/{id}", self._serve(self.start), methods=["POST"]), *self._shared_routes()]
+
+    async def start(self, request: Request) -> Response:
+        chat = await read_chat(request, request.path_params["id"])
+        await self.check(request, chat.id)
+        run_id, tag, stream = self.run_id(chat.id), last_id(chat), self.stream_prefix(chat.id)
+        found = self.runs.find(run_id)
+        if found is not None and found.tag == tag and tag:
+            return Response(status_code=202, headers=NO_STORE)
+        if found is not None and found.active:
+            raise RunInProgress(f"the chat {chat.id!r} is still being answered")
+        run = await self.runs.start(
+            lambda: self._answer(chat), id=run_id, stream=stream, tag=tag, format="ag-ui", close=False, ttl_s=None
+        )
+        if run.tag != tag:
+            raise RunInProgress(f"the chat {chat.id!r} is still being answered")
+        return Response(status_code=202, headers=NO_STORE)
+
+    async def follow(self, request: Request) -> Response:
+        """Redirect to the stream of the chat, which is created if it does not exist yet."""
+        chat_id: str = request.path_params["id"]
+        await self.check(request, chat_id)
+        stream = self.stream_prefix(chat_id)
+        await self.runs.streams.create(stream, "application/json")
+        return redirect(self.stream_url(stream), request.url.query)
+
+    async def _answer(self, chat: ChatRequest) -> AsyncGenerator[Any, None]:
+        if chat.messages:
+            for event in echo_events(chat.messages[-1]):
+                yield event
+        async with aclosing(
+            to_ag_ui(as_chunks(self.answer(chat)), thread_id=chat.id, run_id=uuid.uuid4().hex)
+        ) as events:
+            async for event in events:
+                yield event
+
+
+STATUSES: dict[type[ClientError], int] = {
+    BadArgument: 400,
+    RunNotFound: 404,
+    RunInProgress: 409,
+    TooManyRuns: 503,
+}
+
+
+async def read_chat(request: Request, chat_id: str | None = None) -> ChatRequest:
+    """Return the message of a request. Raises `BadArgument` if it is none."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise BadArgument("the request must have the content type application/json")
+    content = bytearray()
+    async for piece in request.stream():
+        content += piece
+        if len(content) > limits.RUN_REQUEST_BYTES_MAX:
+            raise BadArgument(f"the request is larger than {limits.RUN_REQUEST_BYTES_MAX} bytes")
+    try:
+        body = msgspec.json.decode(content)
+    except msgspec.DecodeError:
+        raise BadArgument("the request is not JSON") from None
+    if not isinstance(body, dict):
+        raise BadArgument("the request must be a JSON object")
+    chat_id = chat_id or body.get("id")
+    messages = body.get("messages", [])
+    if not isinstance(chat_id, str) or not 0 < len(chat_id) <= 128 or not chat_id.isprintable():
+        raise BadArgument("`id` must be a string of 1 to 128 printable characters: the id of the chat")
+    if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
+        raise BadArgument("`messages` must be a list of objects")
+    trigger, message_id = body.get("trigger"), body.get("messageId")
+    return ChatRequest(
+        id=chat_id,
+        messages=messages,
+        trigger=trigger if isinstance(trigger, str) else "submit-message",
+        message_id=message_id if isinstance(message_id, str) else None,
+        body=body,
+        request=request,
+    )
+
+
+def last_id(chat: ChatRequest) -> str:
+    found = chat.messages[-1].get("id") if chat.messages else None
+    return found[:128] if isinstance(found, str) else ""
+
+
+def is_submitted_again(chat: ChatRequest, tag: str) -> bool:
+    """Return whether the message may be a retry of one that was answered already."""
+    return chat.trigger == "submit-message" and not tag.endswith(":")
+
+
+def message_text(message: dict[str, Any]) -> str:
+    """Return the text of a message of the AI SDK, of TanStack AI, or with plain `content`."""
+    parts = message.get("parts")
+    if not isinstance(parts, list):
+        content = message.get("content")
+        return content if isinstance(content, str) else ""
+    texts = (part.get("text", part.get("content", "")) for part in parts if isinstance(part, dict))
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def echo_events(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a person's message as AG-UI events, so that all readers of a session see it."""
+    found, role = message.get("id"), message.get("role")
+    message_id = found if isinstance(found, str) and found else uuid.uuid4().hex
+    events: list[dict[str, Any]] = [
+        {
+            "type": "TEXT_MESSAGE_START",
+            "messageId": message_id,
+            "role": role if role in ("assistant", "system", "tool") else "user",
+        }
+    ]
+    if text := message_text(message):
+        events.append({"type": "TEXT_MESSAGE_CONTENT", "messageId": message_id, "delta": text})
+    events.append({"type": "TEXT_MESSAGE_END", "messageId": message_id})
+    return events
+
+
+async def as_chunks(source: AsyncIterator[Any]) -> AsyncGenerator[Any, None]:
+    """Yield the UI message chunks of an answer, which may be plain text instead."""
+    try:
+        first = await anext(source, None)
+        if first is None:
+            return
+        if not isinstance(first, str):
+            yield first
+            async for chunk in source:
+                yield chunk
+            return
+        async with aclosing(text_chunks(_chain(first, source))) as chunks:
+            async for chunk in chunks:
+                yield chunk
+    finally:
+        await close_source(source)
+
+
+async def _chain(first: str, rest: AsyncIterator[str]) -> AsyncGenerator[str, None]:
+    yield first
+    async for piece in rest:
+        yield piece
+
+
+def redirect(url: str, query: str) -> Response:
+    if query:
+        url += ("&" if "?" in url else "?") + query
+    return RedirectResponse(url, 307, NO_STORE)
+
+
+def problem(status: int, code: str, detail: str) -> Response:
+    """Return a problem document, like those of the server."""
+    body = {"type": "about:blank", "status": status, "code": code, "detail": detail}
+    return JSONResponse(body, status, NO_STORE, media_type=PROBLEM)

@@ -1,0 +1,179 @@
+"""The routes of chats, over real HTTP."""
+
+import json
+from uuid import uuid4
+
+import httpx2
+import pytest
+
+from mainstem import limits
+from tests.support.waits import eventually
+
+
+@pytest.fixture
+def http(chat_app):
+    with httpx2.Client(base_url=chat_app.url, timeout=30) as http:
+        http.post("/hold")
+        yield http
+
+
+@pytest.fixture
+def chat():
+    return uuid4().hex
+
+
+def say(chat, text="hi", message="m1", **body):
+    return {
+        "id": chat,
+        "messages": [{"id": message, "role": "user", "parts": [{"type": "text", "text": text}]}],
+        **body,
+    }
+
+
+def test_start_points_to_a_stream_of_ui_message_chunks(http, chat):
+    reply = http.post("/api/chat", json=say(chat))
+    assert reply.status_code == 201
+    assert reply.headers["location"] == reply.json()["streamUrl"]
+    assert reply.headers["cache-control"] == "no-store"
+    assert "Location" in reply.headers["access-control-expose-headers"]
+    eventually(lambda: http.head(reply.headers["location"]).headers.get("stream-closed"))
+    chunks = http.get(reply.headers["location"]).json()
+    assert (chunks[0]["type"], chunks[-1]["type"]) == ("start", "finish")
+    assert "".join(chunk["delta"] for chunk in chunks if chunk["type"] == "text-delta") == "Hello, world"
+
+
+def test_a_double_click_starts_one_run(http, chat):
+    first = http.post("/api/chat", json=say(chat, "wait"))
+    second = http.post("/api/chat", json=say(chat, "wait"))
+    assert (first.status_code, second.status_code) == (201, 200)
+    assert first.headers["location"] == second.headers["location"]
+    other = http.post("/api/chat", json=say(chat, "wait", message="m2"))
+    assert (other.status_code, other.json()["code"]) == (409, "run_in_progress")
+    http.post("/release")
+    eventually(lambda: http.get(f"/api/chat/{chat}/stream").status_code == 204)
+    again = http.post("/api/chat", json=say(chat, "wait"))
+    assert again.headers["location"] == first.headers["location"]
+    anew = http.post("/api/chat", json=say(chat, "wait", trigger="regenerate-message"))
+    assert anew.status_code == 201
+    assert anew.headers["location"] != first.headers["location"]
+
+
+def test_reconnecting_finds_the_run_and_then_nothing(http, chat):
+    assert http.get(f"/api/chat/{chat}/stream").status_code == 204
+    started = http.post("/api/chat", json=say(chat, "wait"))
+    found = http.get(f"/api/chat/{chat}/stream")
+    assert (found.status_code, found.json()) == (200, started.json())
+    http.post("/release")
+    eventually(lambda: http.get(f"/api/chat/{chat}/stream").status_code == 204)
+
+
+def test_an_event_source_follows_to_the_end_and_is_then_told_to_stop(http, chat):
+    events = {"accept": "text/event-stream"}
+    url = http.post("/api/chat", json=say(chat, "wait")).headers["location"]
+    redirected = http.get(f"/api/chat/{chat}/stream", headers=events)
+    assert (redirected.status_code, redirected.headers["location"]) == (307, url + "?offset=-1&live=sse")
+    http.post("/release")
+    eventually(lambda: http.head(url).headers.get("stream-closed"))
+    behind = {**events, "last-event-id": "0000000000000000_0000000000000000"}
+    eventually(lambda: http.get(f"/api/chat/{chat}/stream").status_code == 204)
+    assert http.get(f"/api/chat/{chat}/stream", headers=behind).status_code == 307
+    done = {**events, "last-event-id": http.head(url).headers["stream-next-offset"]}
+    assert http.get(f"/api/chat/{chat}/stream", headers=done).status_code == 204
+    assert http.get(f"/api/chat/{chat}/stream", headers=events).status_code == 204
+
+
+def test_stop(http, chat):
+    assert http.post(f"/api/chat/{chat}/stop").json()["code"] == "run_not_found"
+    url = http.post("/api/chat", json=say(chat, "wait")).headers["location"]
+    stopped = http.post(f"/api/chat/{chat}/stop")
+    assert (stopped.status_code, stopped.json()) == (202, {"id": chat, "status": "stopping"})
+    eventually(lambda: http.head(url).headers.get("stream-closed"))
+    assert http.get(url).json()[-1]["type"] == "abort"
+    eventually(lambda: http.post(f"/api/chat/{chat}/stop").json()["status"] == "stopped")
+
+
+def test_a_failure_is_in_the_stream_and_reveals_nothing(http, chat):
+    url = http.post("/api/chat", json=say(chat, "fail")).headers["location"]
+    eventually(lambda: http.head(url).headers.get("stream-closed"))
+    assert http.get(url).json()[-1] == {"type": "error", "errorText": "The run failed."}
+
+
+def test_the_list_needs_permission(http, chat):
+    http.post("/api/chat", json=say(chat))
+    assert http.get("/api/chat").status_code == 403
+    listed = http.get("/api/chat", headers={"admin": "1"}).json()["runs"]
+    assert chat in [run["id"] for run in listed]
+    assert http.get("/api/session").json()["code"] == "forbidden"
+
+
+@pytest.mark.parametrize("method", ["start", "follow", "stop"])
+def test_a_caller_without_permission_reaches_no_chat(http, method):
+    reply = {
+        "start": lambda: http.post("/api/chat", json=say("forbidden")),
+        "follow": lambda: http.get("/api/chat/forbidden/stream"),
+        "stop": lambda: http.post("/api/chat/forbidden/stop"),
+    }[method]()
+    assert reply.status_code == 403
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'{"messages":[]}',
+        b'{"id":5}',
+        b'{"id":""}',
+        b'{"id":"a\\nb"}',
+        b'{"id":"a","messages":5}',
+        b'{"id":"a","messages":[5]}',
+        json.dumps({"id": "x" * 129}).encode(),
+        b"x" * (limits.RUN_REQUEST_BYTES_MAX + 1),
+    ],
+)
+def test_bad_requests_start_nothing(http, body):
+    reply = http.post("/api/chat", content=body, headers={"content-type": "application/json"})
+    assert (reply.status_code, reply.json()["code"]) == (400, "bad_argument")
+    assert reply.headers["content-type"] == "application/problem+json"
+
+
+def test_pages_of_other_sites_start_and_stop_nothing(http, chat):
+    assert (
+        http.post("/api/chat", content=json.dumps(say(chat)), headers={"content-type": "text/plain"}).status_code == 400
+    )
+    other = {"sec-fetch-site": "cross-site"}
+    assert http.post("/api/chat", json=say(chat), headers=other).status_code == 403
+    assert http.post(f"/api/chat/{chat}/stop", headers=other).status_code == 403
+
+
+@pytest.mark.parametrize("chat_id", ["../../etc", "a/b", "ü ?#%", "_mainstem", "."])
+def test_any_printable_id_is_a_chat_of_its_own(http, chat_id):
+    reply = http.post("/api/chat", json=say(chat_id, message=uuid4().hex))
+    assert reply.status_code == 201
+    assert reply.headers["location"].startswith("/log/v1/stream/chats/")
+    eventually(lambda: http.head(reply.headers["location"]).headers.get("stream-closed"))
+
+
+def test_visitors_cannot_write_to_the_streams_of_runs(http, chat):
+    url = http.post("/api/chat", json=say(chat, "wait")).headers["location"]
+    json_type = {"content-type": "application/json"}
+    assert http.post(url, content=b"1", headers=json_type).status_code == 403
+    assert http.delete(url).status_code == 403
+    assert http.get("/log/v1/stream/_mainstem/runs").status_code == 403
+
+
+def test_a_session_keeps_one_stream_for_all_messages(http, chat):
+    for number in (1, 2):
+        reply = http.post(f"/api/session/{chat}", json={"messages": say(chat, message=f"m{number}")["messages"]})
+        assert reply.status_code == 202
+        url = http.get(f"/api/session/{chat}/stream?offset=-1").headers["location"]
+        eventually(lambda number=number, url=url: types(http, url).count("RUN_FINISHED") == number)
+    assert types(http, url)[:3] == ["TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END"]
+    repeated = http.post(f"/api/session/{chat}", json={"messages": say(chat, message="m2")["messages"]})
+    assert repeated.status_code == 202
+    assert types(http, url).count("RUN_FINISHED") == 2
+
+
+def types(http, url):
+    return [event["type"] for event in http.get(url).json()]

@@ -1,0 +1,79 @@
+import dataclasses
+
+import msgspec
+import pytest
+from pydantic import BaseModel
+
+from mainstem import limits
+from mainstem.ai.pieces import PieceBuffer, encode_piece
+from mainstem.client import BadArgument
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+
+
+class Struct(msgspec.Struct):
+    x: int
+
+
+class Model(BaseModel):
+    x: int
+    y: int | None = None
+
+
+@pytest.mark.parametrize(
+    ("piece", "message"),
+    [
+        ("tö\n", '"tö\\n"'.encode()),
+        ({"a": [1, None]}, b'{"a":[1,null]}'),
+        (Point(1), b'{"x":1}'),
+        (Struct(1), b'{"x":1}'),
+        (Model(x=1), b'{"x":1}'),
+        (b"text", b'"text"'),
+        (None, b"null"),
+    ],
+)
+def test_a_piece_is_one_json_message(piece, message):
+    assert encode_piece(piece) == message
+
+
+@pytest.mark.parametrize("piece", [object(), {1: object()}, b"\xff", Point, "\ud800"])
+def test_garbage_is_refused_without_the_text_of_a_library(piece):
+    with pytest.raises(BadArgument, match=r"cannot be stored: yield text, JSON values or models"):
+        encode_piece(piece)
+
+
+def test_a_piece_that_contains_itself_is_refused():
+    piece: dict = {}
+    piece["self"] = piece
+    with pytest.raises(BadArgument, match="cannot be stored"):
+        encode_piece(piece)
+
+
+def test_a_piece_that_is_too_large_is_refused():
+    with pytest.raises(BadArgument, match="larger than 1048576: yield smaller ones"):
+        encode_piece("x" * (10 << 20))
+
+
+def test_the_buffer_returns_all_pieces_in_order_as_far_as_they_fit(monkeypatch):
+    monkeypatch.setattr(limits, "RUN_BATCH_BYTES_MAX", 4)
+    monkeypatch.setattr(limits, "RUN_BUFFER_BYTES_MAX", 6)
+    buffer = PieceBuffer()
+    for piece in (b"1", b"22", b"333"):
+        assert not buffer.full
+        buffer.add(piece)
+    assert buffer.full
+    assert buffer.take() == b"[1,22]"
+    assert not buffer.full
+    assert buffer.take() == b"[333]"
+    assert not buffer
+
+
+def test_a_piece_that_is_larger_than_a_batch_is_a_batch_of_its_own(monkeypatch):
+    monkeypatch.setattr(limits, "RUN_BATCH_BYTES_MAX", 2)
+    buffer = PieceBuffer()
+    buffer.add(b"12345")
+    buffer.add(b"6")
+    assert (buffer.take(), buffer.take()) == (b"[12345]", b"[6]")
