@@ -7,6 +7,7 @@ from statistics import fmean
 
 from bench.archive_scenarios import ARCHIVE_SCENARIOS
 from bench.audit_scenarios import AUDIT_SCENARIOS
+from bench.ai_scenarios import AI_SCENARIOS
 from bench.browser_scenarios import BROWSER_SCENARIOS
 from bench.disk import measure_folder
 from bench.generator import run_load
@@ -300,6 +301,7 @@ SCENARIOS = [
     *ARCHIVE_SCENARIOS,
     *AUDIT_SCENARIOS,
     *BROWSER_SCENARIOS,
+    *AI_SCENARIOS,
     *SNAPSHOT_SCENARIOS,
     *STREAMS_CLIENT_SCENARIOS,
     *SYNC_CLIENT_SCENARIOS,

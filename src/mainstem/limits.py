@@ -580,9 +580,9 @@ CLIENT_REDIRECTS_MAX: Final = 5
 """Redirects that one request follows; more are a loop."""
 APP_REPLY_PIECES_MAX: Final = 16
 """Pieces of a reply that an embedded app has sent and its own client has not received. The app waits at more."""
-RUN_LINGER_S: Final = 0.03
+RUN_LINGER_S: Final = 0.05
 """The shortest time between two appends of a run of `mainstem.ai`: readers notice no delay, and a model that yields 100
-tokens per second needs 33 appends. The first piece is never delayed."""
+tokens per second needs 20 appends. The first piece is never delayed."""
 RUN_PIECE_BYTES_MAX: Final = 1 * MIB
 """One piece of a run, encoded as JSON. A source that yields more than that has a fault, which ends the run."""
 RUN_BUFFER_BYTES_MAX: Final = 4 * MIB
@@ -671,8 +671,10 @@ WORKER_STOP_S: Final = 20.0
 """How long running functions may take after a stop: less than the 30 s after which Kubernetes kills a process."""
 WORKER_RELEASE_S: Final = 2.0
 """For the last request of a worker that ends. If it fails, the lease expires."""
+WORKER_CANCEL_S: Final = 10.0
+"""How long a function that was cancelled may take to clean up; then the worker continues without it."""
 WORKER_WAKES_KEPT: Final = 1_000
-"""Messages that a wake stream keeps. Only the latest one matters; the others help when something has to be explained."""
+"""Messages that a wake stream keeps. Only the latest one matters; the others show what has happened."""
 WORKER_WEBHOOK_BYTES_MAX: Final = 1 * MIB
 """The body of a webhook: 500 streams with the longest paths, and their offsets."""
 WORKER_WEBHOOK_AGE_S_MAX: Final = 300.0

@@ -37,6 +37,7 @@ class Execution:
         self._ended: tuple[Outcome, str] | None = None
         self._seq = 0
         self._reader: asyncio.Task[None] | None = None
+        self._lingering: asyncio.Future[None] | None = None
         self.active_s = asyncio.get_running_loop().time()
         """When the source last yielded, by the clock of the event loop."""
 
@@ -47,7 +48,7 @@ class Execution:
             return await self._write()
         except TAKEN_OVER:
             return "lost", "another process or program has ended the stream of this run"
-        except (ClientError, TimeoutError) as error:
+        except ClientError as error:
             logger.error("the run %s could not be stored: %s", self._run.id, error)
             return "lost", "the run could not be stored"
         finally:
@@ -60,6 +61,8 @@ class Execution:
             if self._reader is not None:
                 self._reader.cancel()
             self._arrived.set()
+            if self._lingering is not None:
+                release(self._lingering)
 
     # Reading the source
 
@@ -102,30 +105,28 @@ class Execution:
         loop = asyncio.get_running_loop()
         next_s = 0.0
         while True:
-            await self._arrived.wait()
-            self._arrived.clear()
+            if not self._buffer and self._ended is None:
+                self._arrived.clear()
+                await self._arrived.wait()
             delay_s = next_s - loop.time()
             if delay_s > 0 and self._ended is None:
                 await self._linger(delay_s)
             next_s = loop.time() + limits.RUN_LINGER_S
             if self._ended is not None:
                 return await self._finish(*self._ended)
-            if self._buffer:
-                await self._append(self._buffer.take())
-                self._room.set()
-                if self._buffer:
-                    self._arrived.set()
+            await self._append(self._buffer.take())
+            self._room.set()
 
     async def _linger(self, delay_s: float) -> None:
-        """Wait for more pieces, or for the end."""
-        deadline_s = asyncio.get_running_loop().time() + delay_s
+        """Wait for more pieces, or for the end. One timer is cheaper than a timeout around an event."""
+        loop = asyncio.get_running_loop()
+        self._lingering = loop.create_future()
+        timer = loop.call_later(delay_s, release, self._lingering)
         try:
-            async with asyncio.timeout_at(deadline_s):
-                while self._ended is None:
-                    await self._arrived.wait()
-                    self._arrived.clear()
-        except TimeoutError:
-            return
+            await self._lingering
+        finally:
+            timer.cancel()
+            self._lingering = None
 
     async def _finish(self, outcome: Outcome, reason: str) -> tuple[Outcome, str]:
         run = self._run
@@ -144,12 +145,13 @@ class Execution:
     async def _append(self, body: bytes, *, close: bool = False) -> None:
         producer = (self._run.token, 0, self._seq)
         self._seq += 1
-        async with asyncio.timeout(limits.RUN_WRITE_S):
-            await append(self._streams, self._run.stream, body, producer, close=close)
+        await append(self._streams, self._run.stream, body, producer, close=close)
 
 
 async def append(streams: AsyncStreams, path: str, body: bytes, producer: Producer, *, close: bool) -> None:
-    """Append a JSON array, or close a stream if there is none, and retry until the server has done it."""
+    """Append a JSON array, or close a stream if there is none, and retry while the server is away."""
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + limits.RUN_WRITE_S
     while True:
         try:
             if body:
@@ -158,10 +160,15 @@ async def append(streams: AsyncStreams, path: str, body: bytes, producer: Produc
                 await streams.close(path, producer=producer)
             return
         except ClientError as error:
-            if not error.retryable:
+            if not error.retryable or loop.time() > deadline_s:
                 raise
             logger.warning("a run could not be stored yet: %s", error)
             await asyncio.sleep(1)
+
+
+def release(waiting: "asyncio.Future[None]") -> None:
+    if not waiting.done():
+        waiting.set_result(None)
 
 
 async def close_source(source: Any) -> None:
