@@ -1,4 +1,4 @@
-"""`python -m bench.ai_app PORT DATA`: an app with an embedded log and runs, whose model yields the time at which it spoke."""
+"""`python -m bench.ai_app PORT DATA`: an app with an embedded log, whose model yields the time at which it spoke."""
 
 from __future__ import annotations
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from statistics import fmean
 
+from bench.ai_scenarios import AI_SCENARIOS
 from bench.archive_scenarios import ARCHIVE_SCENARIOS
 from bench.audit_scenarios import AUDIT_SCENARIOS
-from bench.ai_scenarios import AI_SCENARIOS
 from bench.browser_scenarios import BROWSER_SCENARIOS
 from bench.disk import measure_folder
 from bench.generator import run_load

@@ -7,7 +7,8 @@ import time
 from pathlib import Path
 
 import msgspec
-from websockets.sync.client import ClientConnection, connect
+from websockets.sync.client import connect
+from websockets.sync.connection import Connection
 
 from bench.load_jobs import Figures, encode_figures
 from bench.wire import HOST
@@ -49,12 +50,12 @@ def draft(number: int) -> dict[str, object]:
     return {"id": f"e{number}", "partitions": [f"room-{key % PARTITIONS}"], "event": event}
 
 
-def say(socket: ClientConnection, type_: str, payload: dict[str, object]) -> None:
+def say(socket: Connection, type_: str, payload: dict[str, object]) -> None:
     message = {"type": type_, "protocol_version": "1.0", "payload": payload}
     socket.send(msgspec.json.encode(message), text=True)
 
 
-def check(socket: ClientConnection) -> None:
+def check(socket: Connection) -> None:
     reply = msgspec.json.decode(socket.recv())
     if any(result["status"] != "committed" for result in reply["payload"]["results"]):
         raise SystemExit(f"the fill was refused: {reply}")

@@ -53,9 +53,9 @@ def test_a_double_click_starts_one_run(http, chat):
     eventually(lambda: http.get(f"/api/chat/{chat}/stream").status_code == 204)
     again = http.post("/api/chat", json=say(chat, "wait"))
     assert again.headers["location"] == first.headers["location"]
-    anew = http.post("/api/chat", json=say(chat, "wait", trigger="regenerate-message"))
-    assert anew.status_code == 201
-    assert anew.headers["location"] != first.headers["location"]
+    regenerated = http.post("/api/chat", json=say(chat, "wait", trigger="regenerate-message"))
+    assert regenerated.status_code == 201
+    assert regenerated.headers["location"] != first.headers["location"]
 
 
 def test_reconnecting_finds_the_run_and_then_nothing(http, chat):
@@ -129,13 +129,18 @@ def test_a_caller_without_permission_reaches_no_chat(http, method):
         b'{"id":"a","messages":5}',
         b'{"id":"a","messages":[5]}',
         json.dumps({"id": "x" * 129}).encode(),
-        b"x" * (limits.RUN_REQUEST_BYTES_MAX + 1),
     ],
 )
 def test_bad_requests_start_nothing(http, body):
     reply = http.post("/api/chat", content=body, headers={"content-type": "application/json"})
     assert (reply.status_code, reply.json()["code"]) == (400, "bad_argument")
     assert reply.headers["content-type"] == "application/problem+json"
+
+
+def test_a_request_that_is_too_large_is_refused(http):
+    body = b"x" * (limits.RUN_REQUEST_BYTES_MAX + 1)
+    reply = http.post("/api/chat", content=body, headers={"content-type": "application/json"})
+    assert (reply.status_code, reply.json()["code"]) == (413, "body_too_large")
 
 
 def test_pages_of_other_sites_start_and_stop_nothing(http, chat):

@@ -12,7 +12,7 @@ import pytest
 from mainstem import limits
 from mainstem.ai import Runs, durable
 from mainstem.ai.errors import RunNotFound, StreamInUse
-from mainstem.client import AsyncStreams, BadArgument, Retries
+from mainstem.client import AsyncStreams, BadArgument, NotFound, Retries
 from mainstem.server import create_app
 from tests.ai.embedded import embedded
 from tests.ai.sources import Source, count
@@ -36,7 +36,10 @@ def find(runs, id):
 
 async def wait_for(runs, stream, messages):
     async def look():
-        return await read(runs, stream) == messages
+        try:
+            return await read(runs, stream) == messages
+        except NotFound:  # another process may be about to create it
+            return False
 
     await eventually_async(look)
 

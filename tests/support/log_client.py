@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import httpx2
-from websockets.sync.client import ClientConnection, connect
+from websockets.sync.client import connect
+from websockets.sync.connection import Connection
 
 from tests.support.waits import eventually
 
@@ -107,7 +108,7 @@ class LogClient:
         eventually(lambda: self.head()["pruned"] >= floor)
 
 
-def _say(socket: ClientConnection, type_: str, payload: dict[str, Any]) -> dict[str, Any]:
+def _say(socket: Connection, type_: str, payload: dict[str, Any]) -> dict[str, Any]:
     socket.send(json.dumps({"type": type_, "payload": payload, "protocol_version": "1.0"}))
     while True:
         message = json.loads(socket.recv(timeout=30))

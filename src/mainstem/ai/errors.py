@@ -24,6 +24,12 @@ class TooManyRuns(ClientError):
     hint = "Try again later."
 
 
+class RequestTooLarge(ClientError):
+    """The request that starts a run is larger than the routes accept."""
+
+    code = "body_too_large"
+
+
 class StreamInUse(ClientError):
     """The stream of a new run has data that no run wrote."""
 

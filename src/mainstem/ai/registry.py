@@ -28,6 +28,8 @@ class RunRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     tag: str = ""
     """What the caller noted at the start, for example the id of the message that the run answers."""
     started_at: str = ""
+    ttl_s: int | None = None
+    """The TTL of the stream."""
     worker: str = ""
     """The process that runs it."""
     status: Status = "running"

@@ -15,7 +15,7 @@ import msgspec
 
 from mainstem import limits
 from mainstem.ai.ag_ui import to_ag_ui
-from mainstem.ai.errors import RunInProgress, RunNotFound, TooManyRuns
+from mainstem.ai.errors import RequestTooLarge, RunInProgress, RunNotFound, TooManyRuns
 from mainstem.ai.execution import close_source
 from mainstem.ai.runs import Run, Runs
 from mainstem.ai.ui_messages import text_chunks
@@ -151,6 +151,7 @@ class ChatRoutes:
         run = self.runs.find(self.run_id(chat_id))
         if run is None:
             return Response(status_code=204, headers=NO_STORE)
+        await self.runs.ensure_stream(run)
         if "text/event-stream" in request.headers.get("accept", ""):
             last = request.headers.get("last-event-id")
             if not run.active and (last is None or await self._is_at_end(run, last)):
@@ -272,6 +273,7 @@ STATUSES: dict[type[ClientError], int] = {
     BadArgument: 400,
     RunNotFound: 404,
     RunInProgress: 409,
+    RequestTooLarge: 413,
     TooManyRuns: 503,
 }
 
@@ -284,7 +286,7 @@ async def read_chat(request: Request, chat_id: str | None = None) -> ChatRequest
     async for piece in request.stream():
         content += piece
         if len(content) > limits.RUN_REQUEST_BYTES_MAX:
-            raise BadArgument(f"the request is larger than {limits.RUN_REQUEST_BYTES_MAX} bytes")
+            raise RequestTooLarge(f"the request is larger than {limits.RUN_REQUEST_BYTES_MAX} bytes")
     try:
         body = msgspec.json.decode(content)
     except msgspec.DecodeError:

@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
@@ -44,7 +45,7 @@ from mainstem.client.core.errors import (
     StreamGone,
 )
 from mainstem.client.core.protocol import BEGINNING
-from mainstem.client.core.results import Batch
+from mainstem.client.core.results import Batch, StreamInfo
 from mainstem.timestamps import format_seconds
 
 logger = logging.getLogger(__name__)
@@ -68,6 +69,10 @@ class Run:
         self._record = record
         self.new = new
         """Whether this call has started the run."""
+
+    @property
+    def record(self) -> RunRecord:
+        return self._record
 
     @property
     def id(self) -> str:
@@ -160,7 +165,8 @@ class Runs:
             asyncio.create_task(self._follow_registry(), name="mainstem-runs-registry"),
             asyncio.create_task(self._beat(), name="mainstem-runs-heartbeat"),
         ]
-        await self._ready.wait()
+        async with asyncio.timeout(limits.RUN_WRITE_S):
+            await self._ready.wait()
         _current.append(self)
         return self
 
@@ -222,6 +228,7 @@ class Runs:
             active = self.registry.active.get(run_id)
             if active is not None:
                 await discard(source)
+                await self._create_stream(active)
                 return Run(self, active)
             if len(self._executions) >= limits.RUNS_MAX:
                 raise TooManyRuns(f"this process has {limits.RUNS_MAX} runs already")
@@ -232,12 +239,13 @@ class Runs:
                 format=format,
                 closes=close,
                 tag=tag,
+                ttl_s=ttl_s,
                 started_at=format_seconds(time.time()),
                 worker=self._worker,
             )
-            begun = asyncio.create_task(self._begin(record, source, ttl_s), name=f"mainstem-run-start {run_id}")
+            begun = asyncio.create_task(self._begin(record, source), name=f"mainstem-run-start {run_id}")
             self._beginning[record.token] = begun
-            begun.add_done_callback(lambda _: self._beginning.pop(record.token))
+            begun.add_done_callback(partial(self._note_start, record))
             run = await asyncio.shield(begun)  # the request that starts a run may be cancelled; the run goes on
         except asyncio.CancelledError:
             raise
@@ -258,7 +266,7 @@ class Runs:
         return [Run(self, record) for record in self.registry.list_runs()]
 
     async def resume(self, id: str) -> Run | None:
-        """Return the run with this id, also if it has ended so long ago that only its stream is left; or None."""
+        """Return the run with this id, even if it has ended so long ago that only its stream is left; or None."""
         found = self.find(id)
         if found is not None:
             return found
@@ -290,16 +298,22 @@ class Runs:
 
     # Executing
 
-    async def _begin(self, record: RunRecord, source: Source, ttl_s: int | None) -> Run:
+    async def _begin(self, record: RunRecord, source: Source) -> Run:
         winner = await self._claim(record)
         if winner.token != record.token:
+            await self._create_stream(winner)
             return Run(self, winner)
-        if not await self._open_stream(record, ttl_s):
+        if not await self._open_stream(record):
             return Run(self, record)
         execution = Execution(self.streams, record, source, self._describe_error)
         task = asyncio.create_task(self._execute(record, execution), name=f"mainstem-run {record.id}")
         self._executions[record.token] = (record, execution, task)
         return Run(self, record, new=True)
+
+    def _note_start(self, record: RunRecord, begun: "asyncio.Task[Run]") -> None:
+        del self._beginning[record.token]
+        if not begun.cancelled() and (error := begun.exception()) is not None:
+            logger.warning("the run %s could not be started: %s", record.id, error)
 
     async def _claim(self, record: RunRecord) -> RunRecord:
         """Note the start of a run, and return the run that has the id now: this one, or one that started before it."""
@@ -312,12 +326,21 @@ class Runs:
         finally:
             del self._claims[record.token]
 
-    async def _open_stream(self, record: RunRecord, ttl_s: int | None) -> bool:
+    async def ensure_stream(self, run: Run) -> None:
+        """Return once the stream of a run exists: another process may have started it a moment ago."""
+        if run.active:
+            await self._create_stream(run.record)
+
+    async def _create_stream(self, record: RunRecord) -> StreamInfo:
+        try:
+            return await self.streams.create(record.stream, JSON, ttl_s=record.ttl_s)
+        except StreamExists:
+            return await self.streams.head(record.stream)
+
+    async def _open_stream(self, record: RunRecord) -> bool:
         """Create the stream of a new run. Return False if an earlier run with this stream has closed it."""
         try:
-            info = await self.streams.create(record.stream, JSON, ttl_s=ttl_s)
-        except StreamExists:
-            info = await self.streams.head(record.stream)
+            info = await self._create_stream(record)
         except BaseException:
             await self._note(Ended(record.id, record.token, "failed", "its stream could not be created"))
             raise
@@ -418,6 +441,8 @@ class Runs:
                     await self._end_lost(record)
             except ClientError as error:
                 logger.warning("the heartbeat of the runs of this process failed: %s", error)
+            except Exception:
+                logger.exception("the heartbeat of the runs of this process failed")
             silent_s = loop.time() - limits.RUN_SILENCE_S
             for _, execution, _ in self._executions.values():
                 if execution.active_s < silent_s:
