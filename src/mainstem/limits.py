@@ -613,6 +613,8 @@ RUN_REGISTRY_BYTES: Final = 16 * MIB
 all of it."""
 RUN_REQUEST_BYTES_MAX: Final = 4 * MIB
 """The body of a request that starts a run: the messages of a chat so far."""
+MCP_STREAMS_KNOWN_MAX: Final = 1_000
+"""Streams of one MCP session that are known to exist. Creating one again costs a request and changes nothing."""
 CLIENT_STREAMS_KNOWN_MAX: Final = 10_000
 """Content types, and producers of plain appends, that are cached."""
 PRODUCER_BATCH_BYTES: Final = 240 * KIB

@@ -16,7 +16,7 @@ ROLE = "assistant"
 
 
 async def dump_events(events: "AsyncIterator[BaseEvent]") -> AsyncGenerator[Event, None]:
-    """Yield events of the package `ag-ui-protocol` as JSON values: camelCase, without optional fields that are None.
+    """Yield events of the package `ag-ui-protocol` as JSON values: camelCase, without empty optional fields.
 
     Closing it closes the source.
     """

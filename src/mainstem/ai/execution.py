@@ -130,7 +130,7 @@ class Execution:
 
     async def _finish(self, outcome: Outcome, reason: str) -> tuple[Outcome, str]:
         run = self._run
-        message = last_message(run.format, outcome, reason, run.id)
+        message = last_message(run.format, outcome, reason)
         if message is not None:
             self._buffer.add(encode_piece(message))
         while self._buffer:

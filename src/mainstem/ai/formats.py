@@ -13,18 +13,16 @@ DEFAULT_REASONS: Final[dict[Outcome, str]] = {
 }
 
 
-def last_message(format: str, outcome: Outcome, reason: str, run_id: str) -> Any:
+def last_message(format: str, outcome: Outcome, reason: str) -> Any:
     """Return the message that ends a run; None for a run that has finished, whose source has said everything.
 
     Readers of "plain" runs and of UI message chunks (AI SDK) get an `abort` or `error` chunk, readers of AG-UI events
-    (TanStack AI, CopilotKit) a RUN_ERROR or, after a stop, a RUN_FINISHED event.
+    (TanStack AI, CopilotKit) a RUN_ERROR event, whose code is the outcome.
     """
     if outcome == "finished":
         return None
     reason = reason or DEFAULT_REASONS[outcome]
-    if format == "ag-ui":
-        if outcome == "stopped":
-            return {"type": "RUN_FINISHED", "threadId": run_id, "runId": run_id, "result": {"stopped": reason}}
+    if format == "ag-ui":  # RUN_FINISHED is not allowed while a message is unfinished
         return {"type": "RUN_ERROR", "message": reason, "code": outcome}
     if outcome == "stopped":
         return {"type": "abort", "reason": reason}

@@ -369,7 +369,7 @@ class Runs:
 
     async def _end_lost(self, record: RunRecord, reason: str = "") -> None:
         """End a run whose process was lost. The next epoch of its producer keeps that process from writing more."""
-        message = last_message(record.format, "lost", reason, record.id)
+        message = last_message(record.format, "lost", reason)
         try:
             await append(
                 self.streams,

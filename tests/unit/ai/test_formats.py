@@ -5,18 +5,18 @@ from mainstem.ai.formats import last_message
 
 @pytest.mark.parametrize("format", ["plain", "ui-messages", "ag-ui"])
 def test_a_source_that_has_finished_has_said_everything(format):
-    assert last_message(format, "finished", "", "r") is None
+    assert last_message(format, "finished", "") is None
 
 
 @pytest.mark.parametrize("format", ["plain", "ui-messages"])
 def test_readers_of_chunks_get_an_abort_or_an_error(format):
-    assert last_message(format, "stopped", "enough", "r") == {"type": "abort", "reason": "enough"}
-    assert last_message(format, "failed", "", "r") == {"type": "error", "errorText": "The run failed."}
-    assert last_message(format, "lost", "", "r")["type"] == "error"
+    assert last_message(format, "stopped", "enough") == {"type": "abort", "reason": "enough"}
+    assert last_message(format, "failed", "") == {"type": "error", "errorText": "The run failed."}
+    assert last_message(format, "lost", "")["type"] == "error"
 
 
 def test_readers_of_ag_ui_events_get_an_event():
-    from ag_ui.core import RunErrorEvent, RunFinishedEvent
+    from ag_ui.core import RunErrorEvent
 
-    assert RunFinishedEvent.model_validate(last_message("ag-ui", "stopped", "", "r")).run_id == "r"
-    assert RunErrorEvent.model_validate(last_message("ag-ui", "lost", "", "r")).code == "lost"
+    for outcome in ("failed", "stopped", "lost"):
+        assert RunErrorEvent.model_validate(last_message("ag-ui", outcome, "")).code == outcome

@@ -1,0 +1,159 @@
+"""Resumable MCP servers: an event store of the official SDK that keeps its events in Mainstem.
+
+The SDK names the streams of a session after the ids of its requests ("1", "2", ...), which are the same in every
+session, and does not pass the session to its event store. `DurableEventStore.wrap` adds it: without it, a client could
+receive the messages of another one.
+"""
+
+import asyncio
+import re
+from contextlib import aclosing
+from contextvars import ContextVar
+from urllib.parse import quote, unquote
+from uuid import uuid4
+from weakref import WeakValueDictionary
+
+from mainstem import limits
+from mainstem.client.aio.streams import AsyncStreams
+from mainstem.client.core.errors import BadRequest, NotFound, OffsetGone, StreamExists
+
+try:
+    from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
+    from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCResponse, jsonrpc_message_adapter
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+except ImportError as error:
+    raise ImportError("mainstem.ai.mcp needs the package mcp; install it with: pip install 'mainstem[mcp]'") from error
+
+JSON = "application/json"
+RESPONSES = (JSONRPCResponse, JSONRPCError)
+SESSION_HEADER = b"mcp-session-id"
+SESSION = re.compile(r"[0-9A-Za-z_-]{1,128}")
+EVENT_ID = re.compile(SESSION.pattern.join("()") + r":([0-9A-Za-z_.~%-]{0,1024}):([0-9]{16}_[0-9]{16}):([0-9]{1,9})")
+"""Session, stream, an offset, and how many messages after it."""
+
+
+class _Session:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.known: set[str] = set()
+        self.locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+
+_current: ContextVar[_Session | None] = ContextVar("mainstem_mcp_session", default=None)
+
+
+class DurableEventStore(EventStore):
+    """An event store for servers with streamable HTTP, in one JSON stream per stream of a session.
+
+    `app = store.wrap(mcp.streamable_http_app(event_store=store))`. A transport of your own that serves one session
+    needs no `wrap`: pass its id as `session`. Events expire `ttl_s` seconds after the last use of their stream.
+    """
+
+    def __init__(
+        self, streams: AsyncStreams, prefix: str = "mcp", *, ttl_s: int = limits.RUN_TTL_S, session: str | None = None
+    ) -> None:
+        if session is not None and not SESSION.fullmatch(session):
+            raise ValueError(f"the session {session!r} must be 1 to 128 letters, digits, '_' and '-'")
+        self._streams = streams
+        self._prefix = prefix.strip("/")
+        self._ttl_s = ttl_s
+        self._only = None if session is None else _Session(session)
+        self._sessions: WeakValueDictionary[str, _Session] = WeakValueDictionary()  # by the ids that clients send
+
+    # The interface of the SDK
+
+    async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
+        """Append a message, or None for the event that tells a client where the stream begins, and return its id."""
+        session, stream = self._session(), quote(stream_id, safe="")
+        body = None if message is None else message.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        lock = session.locks.setdefault(stream, asyncio.Lock())
+        async with lock:  # so that the end of the stream after the append is the end of this message
+            offset = await self._append(session, stream, body)
+        return f"{session.name}:{stream}:{offset}:0"
+
+    async def replay_events_after(self, last_event_id: str, send_callback: EventCallback) -> None:
+        """Send the messages that follow an event, then new ones as they are stored, up to the response of the request.
+
+        It never returns the stream, so the SDK does not send new messages itself: it would miss those that are stored
+        between the replay and its own registration of the connection. An event that this session does not have has no
+        messages after it.
+        """
+        session = self._session()
+        parsed = EVENT_ID.fullmatch(last_event_id)
+        if parsed is None or parsed[1] != session.name:
+            return
+        stream, offset, skipped = parsed[2], parsed[3], int(parsed[4])
+        try:
+            async with aclosing(self._streams.follow(self._path(session, stream), offset)) as batches:
+                async for batch in batches:
+                    for number, message in enumerate(batch.messages, 1):
+                        if number > skipped and message is not None:
+                            event = jsonrpc_message_adapter.validate_python(message)
+                            await send_callback(EventMessage(event, f"{session.name}:{stream}:{offset}:{number}"))
+                            if isinstance(event, RESPONSES) and str(event.id) == unquote(stream):
+                                return
+                    skipped = max(0, skipped - len(batch.messages))
+                    offset = batch.offset
+        except (BadRequest, NotFound, OffsetGone):  # a stream or an offset that never existed, or that has expired
+            return
+
+    # Sessions
+
+    def wrap(self, app: ASGIApp) -> ASGIApp:
+        """Return an app that does the same, and tells the store which session each request belongs to."""
+
+        async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] != "http":
+                await app(scope, receive, send)
+                return
+            id = _find_session_id(scope["headers"])
+            session = self._sessions.get(id) or _Session(uuid4().hex)
+
+            async def send_on(message: Message) -> None:
+                if message["type"] == "http.response.start" and not id:
+                    new = _find_session_id(message.get("headers", ()))
+                    if new:  # the tasks of the session keep the object, and the dictionary forgets it after them
+                        self._sessions[new] = session
+                await send(message)
+
+            token = _current.set(session)
+            try:
+                await app(scope, receive, send_on)
+            finally:
+                _current.reset(token)
+
+        return wrapped
+
+    def _session(self) -> _Session:
+        session = self._only or _current.get()
+        if session is None:
+            raise RuntimeError(
+                "the event store does not know the session: serve the app that store.wrap(app) returns, "
+                "or pass the session's id to DurableEventStore"
+            )
+        return session
+
+    # Streams
+
+    def _path(self, session: _Session, stream: str) -> str:
+        return f"{self._prefix}/{session.name}/request-{stream}"
+
+    async def _append(self, session: _Session, stream: str, body: object) -> str:
+        path = self._path(session, stream)
+        if stream in session.known:
+            try:
+                return (await self._streams.append_json(path, body)).next_offset
+            except NotFound:  # it has expired
+                session.known.discard(stream)
+        try:
+            await self._streams.create(path, JSON, ttl_s=self._ttl_s)
+        except StreamExists:  # with another TTL
+            pass
+        if len(session.known) >= limits.MCP_STREAMS_KNOWN_MAX:
+            session.known.clear()
+        session.known.add(stream)
+        return (await self._streams.append_json(path, body)).next_offset
+
+
+def _find_session_id(headers: "list[tuple[bytes, bytes]]") -> str:
+    return next((value.decode("latin-1") for name, value in headers if name.lower() == SESSION_HEADER), "")
