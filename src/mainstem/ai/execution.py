@@ -52,13 +52,14 @@ class Execution:
             logger.error("the run %s could not be stored: %s", self._run.id, error)
             return "lost", "the run could not be stored"
         finally:
+            self.end("lost", "")  # if nothing else has ended it
             await self._release_source()
 
     def end(self, outcome: Outcome, reason: str) -> None:
         """End the run early: nothing more is read from its source."""
         if self._ended is None:
             self._ended = (outcome, reason)
-            if self._reader is not None:
+            if self._reader is not None and self._reader is not asyncio.current_task():
                 self._reader.cancel()
             self._arrived.set()
             if self._lingering is not None:
@@ -90,9 +91,8 @@ class Execution:
             self.end("failed", self._describe(error))
 
     async def _release_source(self) -> None:
-        """Wait until the source has cleaned up, but not for ever."""
+        """Wait until the source has cleaned up, but not for ever. Another cancellation would interrupt the clean-up."""
         assert self._reader is not None
-        self._reader.cancel()
         await asyncio.wait([self._reader], timeout=limits.RUN_STOP_S)
         if not self._reader.done():
             logger.warning("the source of the run %s does not end although it was cancelled", self._run.id)
