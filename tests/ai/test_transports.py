@@ -47,6 +47,6 @@ def test_use_chat_resumes_joins_and_stops(chat_app, node):
 @pytest.mark.timeout(360)
 def test_a_tanstack_session_follows_and_restores(chat_app, node):
     seen = run(node, chat_app.url, "tanstack")
-    assert seen["types"][-1] == "RUN_FINISHED"
+    assert seen["types"] == ["MESSAGES_SNAPSHOT", "RUN_STARTED", "RUN_FINISHED"]
     assert seen["snapshot"] == [["user", "wait"], ["assistant", "Hello, world"]]
     assert seen["materialised"] == ["user", "assistant"]

@@ -59,10 +59,12 @@ async function tanstack() {
   const readUrl = `${sendUrl}/stream`
   const connection = durableStreamConnection({ sendUrl, readUrl })
   const ended = (chunk) => chunk.type === "RUN_FINISHED"
-  const reading = collect(connection.subscribe(), ended)
+  // The transport yields no events but one snapshot for what was there when it subscribed: send only then
+  const chunks = connection.subscribe()[Symbol.asyncIterator]()
+  const first = [(await chunks.next()).value]
   await connection.send([message("u1", "wait")])
   await post("/release")
-  const first = await reading
+  first.push(...(await collect(chunks, ended)))
   const following = durableStreamConnection({ sendUrl, readUrl })
   const snapshot = await following.subscribe()[Symbol.asyncIterator]().next()
   const materialised = await materializeSnapshotFromDurableStream({ readUrl })
