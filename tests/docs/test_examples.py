@@ -4,9 +4,10 @@ import json
 import os
 import re
 import socket
+import sqlite3
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import httpx2
@@ -20,6 +21,7 @@ pytestmark = pytest.mark.slow
 EXAMPLES = Path(__file__).parents[2] / "examples"
 EMBEDDED = ("embed_fastapi.py", "embed_starlette.py")
 TEXT = {"content-type": "text/plain"}
+JSON = {"content-type": "application/json"}
 
 
 @contextmanager
@@ -203,6 +205,53 @@ def test_produce_lines_stores_each_line_once_or_reports_it(start_server):
     failed = run("produce_lines.py", server.url, "numbers", input=lines)
     assert failed.returncode == 1
     assert "stream_" in failed.stderr
+
+
+def test_workers_that_are_killed_store_each_order_once(start_server, tmp_path):
+    """Two workers share the work; each is killed again and again, and so is the server."""
+    server = start_server("--port", str(free_port()))
+    database = tmp_path / "orders.sqlite"
+
+    def start():
+        command = [sys.executable, str(EXAMPLES / "worker.py"), server.url, str(database)]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+
+    def stored():
+        with closing(sqlite3.connect(database, timeout=30)) as connection:
+            return connection.execute("SELECT stream, message FROM orders ORDER BY rowid").fetchall()
+
+    workers = [start(), start()]
+    subscription = f"{server.url}/v1/stream/__ds/subscriptions/store-orders"
+    try:
+        eventually(lambda: httpx2.get(subscription, trust_env=False).status_code == 200)
+        for stream in ("orders/1", "orders/2"):
+            httpx2.put(f"{server.url}/v1/stream/{stream}", headers=JSON, trust_env=False)
+        sent = []
+        for number in range(120):
+            if number in (20, 50, 80):
+                eventually(lambda: len(stored()) > number - 20)
+                victim = workers.pop(0)
+                victim.kill()
+                victim.communicate()
+                workers.append(start())
+            if number == 65:
+                server.kill()
+                server.start()
+            stream = f"orders/{number % 2 + 1}"
+            url = f"{server.url}/v1/stream/{stream}"
+            httpx2.post(url, headers=JSON, json={"n": number}, trust_env=False).raise_for_status()
+            sent.append((stream, json.dumps({"n": number})))
+        eventually(lambda: len(stored()) >= len(sent), within_s=90)
+        for process in workers:
+            process.terminate()
+            process.communicate(timeout=30)
+            assert process.returncode == 0
+    finally:
+        for process in workers:
+            process.kill()
+            process.communicate()
+    for stream in ("orders/1", "orders/2"):
+        assert [row for row in stored() if row[0] == stream] == [row for row in sent if row[0] == stream]
 
 
 @pytest.mark.slow

@@ -1,0 +1,474 @@
+"""The worker: claims wakes of a pull-wake subscription, and calls a function with the new data of their streams."""
+
+import asyncio
+import functools
+import inspect
+import logging
+import os
+import random
+import socket
+import time
+import uuid
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from mainstem import limits
+from mainstem.client.aio.streams import AsyncStreams
+from mainstem.client.core.errors import (
+    BadArgument,
+    ClientError,
+    NotFound,
+    OffsetGone,
+    ResponseError,
+    StreamExists,
+    StreamGone,
+)
+from mainstem.client.core.protocol import decode_json, next_offset
+from mainstem.client.core.results import Batch
+from mainstem.client.core.retries import Retries
+from mainstem.client.workers.core.batches import WorkerBatch
+from mainstem.client.workers.core.failures import Failures
+from mainstem.client.workers.core.subscription_requests import (
+    NOT_FOUND,
+    NOTHING_TO_CLAIM,
+    SubscriptionRefused,
+    SubscriptionRequests,
+    refusal_code,
+    refusal_text,
+)
+from mainstem.client.workers.core.wakes import Claim, WakeStream
+from mainstem.client.workers.lease import Lease, LeaseLost
+from mainstem.client.workers.signals import stop_on_sigterm
+
+logger = logging.getLogger("mainstem.client")
+
+T = TypeVar("T")
+Handler = Callable[[WorkerBatch], Awaitable[object]]
+OnFailure = Callable[[WorkerBatch, Exception], Awaitable[object] | object]
+Resume = Callable[[str], Awaitable[str | None] | str | None]
+
+BACKOFF = Retries(attempts_max=None, delay_s=limits.WORKER_BACKOFF_S, delay_s_max=limits.WORKER_BACKOFF_S_MAX)
+
+
+class Stopped(Exception):
+    """The worker was stopped while it waited for the server."""
+
+
+class Worker:
+    """Calls a function with the new data of the streams that match a pattern. `@worker` makes one.
+
+    It is an async function like the one that it decorates, so tests can call it with a batch.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        pattern: str,
+        *,
+        subscription: str,
+        wake_stream: str | None = None,
+        concurrency: int = limits.WORKER_CONCURRENCY,
+        lease_s: float = limits.WORKER_LEASE_S,
+        timeout_s: float | None = None,
+        stop_s: float = limits.WORKER_STOP_S,
+        backoff: Retries = BACKOFF,
+        attempts_max: int = limits.WORKER_ATTEMPTS,
+        on_failure: OnFailure | None = None,
+        resume: Resume | None = None,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if not inspect.iscoroutinefunction(handler):
+            raise BadArgument("a worker needs an async function: begin it with `async def`")
+        if not pattern or not subscription:
+            raise BadArgument("a worker needs a pattern and the id of a subscription")
+        if not 1 <= concurrency <= limits.WORKER_CONCURRENCY_MAX:
+            raise BadArgument(f"concurrency is {concurrency}; it must be 1 to {limits.WORKER_CONCURRENCY_MAX}")
+        if not limits.LEASE_MS_MIN <= lease_s * 1000 <= limits.LEASE_MS_MAX:
+            least, most = limits.LEASE_MS_MIN // 1000, limits.LEASE_MS_MAX // 1000
+            raise BadArgument(f"lease_s is {lease_s}; it must be {least} to {most}")
+        if attempts_max < 1:
+            raise BadArgument(f"attempts_max is {attempts_max}; it counts the first attempt, so 1 is the least")
+        functools.update_wrapper(self, handler)
+        self.handler = handler
+        self.pattern = pattern
+        self.subscription = subscription
+        self.wake_stream = wake_stream or f"wakes/{subscription}"
+        self.concurrency = concurrency
+        self.lease_ms = round(lease_s * 1000)
+        self.timeout_s = timeout_s
+        self.stop_s = stop_s
+        self.attempts_max = attempts_max
+        self.on_failure = on_failure
+        self.resume = resume
+        self._clock_s = clock_s
+        self._failures = Failures(replace(backoff, attempts_max=None), random.random)
+        self._stopping = asyncio.Event()
+        self._running = False
+
+    async def __call__(self, batch: WorkerBatch) -> object:
+        """Call the function itself, for tests."""
+        return await self.handler(batch)
+
+    def stop(self) -> None:
+        """Stop gracefully: finish the running functions within `stop_s`, acknowledge them, and return from `run`.
+
+        Call it from the event loop of `run`. A stop before `run` has begun counts, too. SIGTERM does the same, unless
+        the application handles that signal.
+        """
+        self._stopping.set()
+
+    async def run(self, streams: AsyncStreams) -> None:
+        """Work until `stop` is called, however often the server restarts.
+
+        Raise `SubscriptionRefused` or another `ClientError` if the server refuses the subscription or the token.
+        """
+        if self._running:
+            raise BadArgument("this worker already runs: one run per process is enough, and concurrency bounds it")
+        self._running = True
+        try:
+            with stop_on_sigterm(self.stop):
+                await _Run(self, streams, self._failures, self._stopping, self._clock_s).work()
+        except Stopped:
+            pass
+        finally:
+            self._running = False
+            self._stopping.clear()
+
+
+def worker(
+    pattern: str,
+    *,
+    subscription: str,
+    wake_stream: str | None = None,
+    concurrency: int = limits.WORKER_CONCURRENCY,
+    lease_s: float = limits.WORKER_LEASE_S,
+    timeout_s: float | None = None,
+    stop_s: float = limits.WORKER_STOP_S,
+    backoff: Retries = BACKOFF,
+    attempts_max: int = limits.WORKER_ATTEMPTS,
+    on_failure: OnFailure | None = None,
+    resume: Resume | None = None,
+) -> Callable[[Handler], Worker]:
+    """Make a worker of an async function, which is called with each batch of new data.
+
+    `subscription` is the id under which the server remembers what was acknowledged. Workers with the same id share it.
+    `wake_stream` is the stream for wake messages; by default `wakes/` and the id.
+    `concurrency` is how many streams are processed at once. The batches of one stream come one after the other.
+    `lease_s` is how long after a crash of this process another worker takes over.
+    `timeout_s` is how long one call may take; then it is cancelled and counts as failed.
+    `on_failure` is called with a batch and its error after `attempts_max` calls. If it returns, the batch counts as
+    processed; if it raises, or without it, the worker tries again for ever.
+    `resume` returns the offset up to which a stream is processed, or None, if you keep it with the effects.
+    """
+
+    def decorate(handler: Handler) -> Worker:
+        return Worker(
+            handler,
+            pattern,
+            subscription=subscription,
+            wake_stream=wake_stream,
+            concurrency=concurrency,
+            lease_s=lease_s,
+            timeout_s=timeout_s,
+            stop_s=stop_s,
+            backoff=backoff,
+            attempts_max=attempts_max,
+            on_failure=on_failure,
+            resume=resume,
+        )
+
+    return decorate
+
+
+class _Run:
+    """One run of a worker with one client."""
+
+    def __init__(
+        self,
+        worker: Worker,
+        streams: AsyncStreams,
+        failures: Failures,
+        stopping: asyncio.Event,
+        clock_s: Callable[[], float],
+    ) -> None:
+        self._worker = worker
+        self._streams = streams
+        self._operations = streams.operations
+        self._requests = SubscriptionRequests(self._operations.requests.prefix, worker.subscription)
+        self._unlimited = replace(self._operations.sender.retries, attempts_max=None)
+        self._name = f"{socket.gethostname()[:64]}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        self._failures = failures
+        self._stopping = stopping
+        self._clock_s = clock_s
+        self._woken = asyncio.Event()
+
+    # Finding work
+
+    async def work(self) -> None:
+        offset = await self._until_stopped(self._subscribe())
+        follower = asyncio.create_task(self._follow_wakes(offset))
+        try:
+            while not self._stopping.is_set():
+                self._woken.clear()
+                asked_s = self._clock_s()
+                claim = await self._until_stopped(self._claim())
+                if claim is None:
+                    await _wait_for_any(limits.WORKER_CLAIM_S, self._woken, self._stopping)
+                    continue
+                lease = Lease(self._streams, self._requests, claim, asked_s, self._clock_s)
+                if due := self._failures.select_due(claim.streams, self._clock_s()):
+                    if not await self._process(lease, due):
+                        await _wait_for_any(limits.WORKER_CLAIM_S, self._woken, self._stopping)
+                else:
+                    await self._release(lease)
+                    # Wake messages do not matter here: the release has just caused one.
+                    wait_s = self._failures.wait_s(claim.streams, self._clock_s())
+                    await _wait_for_any(min(wait_s, limits.WORKER_LOOK_S), self._stopping)
+        finally:
+            await _cancel(follower)
+
+    async def _subscribe(self) -> str:
+        """Create the wake stream and the subscription if they are missing. Return the end of the wake stream."""
+        worker = self._worker
+        retention = f"max-messages={limits.WORKER_WAKES_KEPT}"
+        create = self._operations.requests.create(worker.wake_stream, "application/json", retention=retention)
+        try:
+            await self._streams.run(self._operations.send(create, retries=self._unlimited))
+        except StreamExists:
+            pass  # somebody made it with other settings, which is fine
+        head = self._operations.requests.head(worker.wake_stream)
+        end = next_offset(await self._streams.run(self._operations.send(head, retries=self._unlimited)))
+        request = self._requests.put(worker.pattern, worker.wake_stream, worker.lease_ms)
+        try:
+            await self._streams.run(self._operations.send(request, retries=self._unlimited))
+        except ResponseError as error:
+            if error.status in (400, 409, 422):
+                raise SubscriptionRefused(refusal_text(error)) from error
+            raise
+        return end
+
+    async def _follow_wakes(self, offset: str) -> None:
+        """Set `_woken` at every wake message. Recover if the wake stream was trimmed or deleted."""
+        failures = 0
+        while True:
+            try:
+                async for batch in self._streams.follow(self._worker.wake_stream, offset):
+                    failures, offset = 0, batch.offset
+                    if not batch.empty:
+                        self._woken.set()
+                offset = "now"  # somebody closed the wake stream; the regular claims have to be enough
+            except OffsetGone as error:
+                offset = error.earliest_offset or "now"
+            except (NotFound, StreamGone):
+                with suppress(ClientError):
+                    offset = await self._subscribe()
+            except ClientError as error:
+                logger.warning("cannot follow the wake stream %s: %s", self._worker.wake_stream, error.detail)
+            self._woken.set()
+            failures += 1
+            await asyncio.sleep(BACKOFF.delay(failures, random.random))
+
+    async def _claim(self) -> Claim | None:
+        """Return the wake that this worker now holds; None if there is no work for it."""
+        request = self._requests.claim(self._name)
+        try:
+            response = await self._streams.run(self._operations.send(request, retries=self._unlimited))
+        except ResponseError as error:
+            code = refusal_code(error)
+            if code in NOTHING_TO_CLAIM:
+                return None
+            if code == NOT_FOUND:
+                logger.warning("somebody deleted the subscription %r; the worker creates it", self._worker.subscription)
+                await self._subscribe()
+                return None
+            raise
+        return decode_json(response.body, Claim, "the reply to a claim")
+
+    async def _until_stopped(self, call: Coroutine[Any, Any, T]) -> T:
+        """Return the result of a call to the server. Once the worker is stopped, the call gets WORKER_RELEASE_S more,
+        because a claim that is abandoned delays its streams by a lease time."""
+        task = asyncio.create_task(call)
+        try:
+            stopped = asyncio.create_task(self._stopping.wait())
+            try:
+                await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                await _cancel(stopped)
+            if not task.done():
+                await asyncio.wait({task}, timeout=limits.WORKER_RELEASE_S)
+            if not task.done():
+                raise Stopped
+            return task.result()
+        finally:
+            await _cancel(task)
+
+    # Working
+
+    async def _process(self, lease: Lease, due: list[WakeStream]) -> bool:
+        """Process the streams of a wake while the lease lasts. Return whether to claim again at once."""
+        waiting = deque(due)
+        count = min(self._worker.concurrency, len(waiting))
+        runners = [asyncio.create_task(self._process_streams(lease, waiting)) for _ in range(count)]
+        holder = asyncio.create_task(lease.hold())
+        stopper = asyncio.create_task(self._wait_for_stop())
+        try:
+            unfinished: set[asyncio.Task[Any]] = set(runners)
+            while unfinished and not holder.done() and not stopper.done():
+                watched = unfinished | {holder, stopper}
+                await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
+                unfinished = {runner for runner in runners if not runner.done()}
+            if holder.done():
+                return self._report_loss(holder)
+            await _cancel(*runners)
+            for runner in runners:
+                if runner.done() and not runner.cancelled():
+                    runner.result()  # a fault of the worker itself must not pass silently
+            lease.finish()
+            await asyncio.wait({holder})
+            return self._report_loss(holder)
+        finally:
+            await _cancel(stopper, *runners)
+            if not holder.done():
+                lease.finish()
+                await asyncio.wait({holder}, timeout=limits.WORKER_RELEASE_S)
+                await _cancel(holder)
+
+    def _report_loss(self, holder: asyncio.Task[bool]) -> bool:
+        try:
+            return holder.result()
+        except (LeaseLost, ClientError) as error:
+            logger.warning("lost the lease of the subscription %r: %s", self._worker.subscription, error)
+            return False
+
+    async def _wait_for_stop(self) -> None:
+        """Return when the time is over that running functions have after a stop."""
+        await self._stopping.wait()
+        await asyncio.sleep(self._worker.stop_s)
+
+    async def _release(self, lease: Lease) -> None:
+        lease.finish()
+        try:
+            await lease.hold()
+        except LeaseLost as error:
+            logger.warning("cannot release the subscription %r: %s", self._worker.subscription, error)
+
+    async def _process_streams(self, lease: Lease, waiting: deque[WakeStream]) -> None:
+        while waiting and not self._stopping.is_set():
+            stream = waiting.popleft()
+            try:
+                await self._process_stream(lease, stream)
+            except Exception:  # the server refuses to read the stream, or `resume` failed
+                failures = self._failures.record(stream.path, stream.acked_offset, self._clock_s())
+                logger.exception("cannot process %s (failure %d)", stream.path, failures)
+
+    async def _process_stream(self, lease: Lease, stream: WakeStream) -> None:
+        """Process a stream up to the offset where it ended when it was claimed."""
+        offset, trimmed = await self._find_start(stream), False
+        if offset > stream.acked_offset:
+            lease.note(stream.path, min(offset, stream.tail_offset))
+        while offset < stream.tail_offset and not self._stopping.is_set():
+            try:
+                page = await self._read(stream.path, offset)
+            except OffsetGone as error:
+                if error.earliest_offset is None or error.earliest_offset <= offset:
+                    raise
+                logger.warning("%s was trimmed before it was processed, up to %s", stream.path, error.earliest_offset)
+                offset, trimmed = error.earliest_offset, True
+                continue
+            except NotFound:
+                return  # the stream was deleted
+            if not page.empty:
+                batch = _make_batch(page, stream.path, offset, lease.claim.generation, trimmed, self._failures)
+                if not await self._call(batch):
+                    return
+                trimmed = False
+            if page.offset == offset:
+                return
+            offset = page.offset
+            lease.note(stream.path, offset)
+
+    async def _find_start(self, stream: WakeStream) -> str:
+        """Return where to read: the acknowledged offset, or the one that the application has kept if it is later."""
+        if self._worker.resume is None:
+            return stream.acked_offset
+        known = self._worker.resume(stream.path)
+        kept = await known if inspect.isawaitable(known) else known
+        return stream.acked_offset if kept is None else max(kept, stream.acked_offset)
+
+    async def _read(self, path: str, offset: str) -> Batch:
+        request = self._operations.requests.read(path, offset)
+        response = await self._streams.run(self._operations.send(request, retries=self._unlimited))
+        return self._operations.read_page(path, response)
+
+    async def _call(self, batch: WorkerBatch) -> bool:
+        """Call the function. Return whether the batch counts as processed."""
+        try:
+            async with asyncio.timeout(self._worker.timeout_s):
+                await self._worker.handler(batch)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            return await self._fail(batch, RuntimeError(f"the function was cancelled from within: {error!r}"))
+        except Exception as error:  # noqa: BLE001 (any error of the function is a failed attempt)
+            return await self._fail(batch, error)
+        self._failures.forget(batch.stream)
+        return True
+
+    async def _fail(self, batch: WorkerBatch, error: Exception) -> bool:
+        """Record a failed call. Return whether `on_failure` has taken care of the batch."""
+        failures = self._failures.record(batch.stream, batch.start_offset, self._clock_s())
+        place = f"{batch.stream} at {batch.start_offset}"
+        logger.warning("the worker's function failed for %s (attempt %d)", place, failures, exc_info=error)
+        on_failure = self._worker.on_failure
+        if on_failure is None or failures < self._worker.attempts_max:
+            return False
+        try:
+            answer = on_failure(batch, error)
+            if inspect.isawaitable(answer):
+                await answer
+        except Exception:
+            logger.exception("on_failure failed for %s; the worker tries the batch again", place)
+            return False
+        self._failures.forget(batch.stream)
+        return True
+
+
+def _make_batch(page: Batch, path: str, offset: str, generation: int, trimmed: bool, failures: Failures) -> WorkerBatch:
+    return WorkerBatch(
+        data=page.data,
+        offset=page.offset,
+        content_type=page.content_type,
+        up_to_date=page.up_to_date,
+        closed=page.closed,
+        stream=path,
+        start_offset=offset,
+        attempt=failures.count(path, offset) + 1,
+        generation=generation,
+        trimmed=trimmed,
+    )
+
+
+async def _wait_for_any(wait_s: float, *events: asyncio.Event) -> None:
+    waits = [asyncio.create_task(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waits, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await _cancel(*waits)
+
+
+async def _cancel(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel tasks and wait until they have ended. Their errors are for those who ask for their results."""
+    for task in tasks:
+        task.cancel()
+    if not tasks:
+        return
+    ended, stuck = await asyncio.wait(tasks, timeout=limits.WORKER_CANCEL_S)
+    for task in ended:
+        if not task.cancelled():
+            task.exception()
+    if stuck:
+        logger.error("%d functions of a worker ignore their cancellation and still run", len(stuck))

@@ -1,0 +1,162 @@
+"""`verify_webhook` in a real Starlette app, with webhooks of a real server and with forged ones."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx2
+import pytest
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from mainstem import limits
+from mainstem.client import AsyncStreams, Streams
+from mainstem.client.workers import Wake, WebhookRefused, verify_webhook
+from tests.support.waits import eventually
+
+
+class App:
+    """An app with a webhook. It records the genuine calls as they came, and the wakes in them."""
+
+    def __init__(self, server: str, *, over_client: bool = False) -> None:
+        self.calls: list[tuple[dict[str, str], bytes]] = []
+        self.wakes: list[Wake] = []
+        self.refusals: list[str] = []
+        self.url = ""
+        self._server = server
+        self._over_client = over_client
+
+    async def hook(self, request: Request) -> Response:
+        body, stream = bytearray(), request.stream()
+
+        class Recorded:
+            headers = request.headers
+
+            @staticmethod
+            async def stream() -> Any:
+                async for piece in stream:
+                    body.extend(piece)
+                    yield piece
+
+        try:
+            if self._over_client:
+                async with AsyncStreams(self._server) as streams:
+                    wake = await verify_webhook(Recorded(), streams, subscription="mailer")
+            else:
+                wake = await verify_webhook(Recorded(), self._server, subscription="mailer")
+        except WebhookRefused as error:
+            self.refusals.append(error.code)
+            return JSONResponse({"code": error.code}, error.status)
+        self.calls.append((dict(request.headers), bytes(body)))
+        self.wakes.append(wake)
+        return JSONResponse({"done": True})
+
+
+@contextmanager
+def serving(app: App) -> Iterator[App]:
+    routes = [Route("/hook", app.hook, methods=["POST"])]
+    server = uvicorn.Server(uvicorn.Config(Starlette(routes=routes), port=0, log_level="error"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        eventually(lambda: server.started)
+        app.url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/hook"
+        yield app
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def subscribe(server: str, url: str, name: str = "mailer") -> None:
+    config = {"type": "webhook", "pattern": "orders/*", "webhook": {"url": url}, "lease_ttl_ms": 30_000}
+    target = f"{server}/v1/stream/__ds/subscriptions/{name}"
+    httpx2.put(target, json=config, trust_env=False).raise_for_status()
+
+
+def append(server: str) -> None:
+    with Streams(server) as streams:
+        streams.create("orders/1", "application/json")
+        streams.append("orders/1", {"n": 1})
+
+
+@pytest.mark.parametrize("over_client", [False, True], ids=["url", "client"])
+def test_a_webhook_of_the_server_is_verified(own_server, over_client):
+    with serving(App(own_server.url, over_client=over_client)) as app:
+        subscribe(own_server.url, app.url)
+        append(own_server.url)
+        eventually(lambda: app.wakes)
+        wake = app.wakes[0]
+        assert (wake.subscription_id, [stream.path for stream in wake.streams]) == ("mailer", ["orders/1"])
+        assert wake.callback_token not in repr(wake)
+        assert app.refusals == []
+        rotated = httpx2.post(f"{own_server.url}/v1/stream/__ds/keys/rotate", trust_env=False)
+        assert rotated.status_code < 300
+        # The next call has a key that the app does not know yet: it fetches the keys again, at most every ten seconds.
+        append(own_server.url)
+        eventually(lambda: len(app.wakes) == 2)
+
+
+def test_forged_altered_old_and_misdirected_calls_are_refused(own_server, monkeypatch):
+    with serving(App(own_server.url)) as app:
+        subscribe(own_server.url, app.url)
+        append(own_server.url)
+        eventually(lambda: app.calls)
+        headers, body = app.calls[0]
+        signature = headers["webhook-signature"]
+        timestamp, kid, proof = signature.split(",")
+        wake = json.loads(body)
+
+        def post(content: bytes, header: str | None) -> tuple[int, str]:
+            sent = {} if header is None else {"webhook-signature": header}
+            reply = httpx2.post(app.url, content=content, headers=sent, trust_env=False)
+            return reply.status_code, reply.json().get("code", "")
+
+        assert post(body, signature) == (200, "")  # within the tolerance, a call may come twice
+        other = json.dumps(wake | {"generation": 2}).encode()
+        assert post(other, signature) == (401, "signature_invalid")
+        assert post(body, f"t={int(time.time()) - 1},{kid},{proof}") == (401, "signature_invalid")
+        assert post(body, f"{timestamp},{kid},ed25519={'A' * 86}") == (401, "signature_invalid")
+        assert post(body, f"{timestamp},{kid},ed25519=AAAA") == (401, "signature_invalid")
+        assert post(body, f"t=1,{kid},{proof}") == (401, "timestamp_refused")
+        assert post(body, f"t={int(time.time()) + 3600},{kid},{proof}") == (401, "timestamp_refused")
+        assert post(body, f"{timestamp},kid=ds_forged,{proof}") == (401, "key_unknown")
+        assert post(body, None) == (401, "signature_missing")
+        assert post(body, "nonsense") == (401, "signature_malformed")
+        assert post(body, f"{signature},{signature}") == (401, "signature_malformed")
+        monkeypatch.setattr(limits, "WORKER_WEBHOOK_BYTES_MAX", len(body) - 1)
+        assert post(body, signature) == (413, "body_too_large")
+        assert len(app.wakes) == 2
+
+
+def test_a_call_for_another_subscription_is_refused(own_server):
+    with serving(App(own_server.url)) as app:
+        subscribe(own_server.url, app.url, "somebody-else")
+        append(own_server.url)
+        eventually(lambda: app.refusals)
+        assert app.refusals[0] == "wrong_subscription"
+        assert app.wakes == []
+
+
+def test_a_body_without_a_length_is_read_no_further_than_the_limit(own_server, monkeypatch):
+    monkeypatch.setattr(limits, "WORKER_WEBHOOK_BYTES_MAX", 1000)
+    with serving(App(own_server.url)) as app:
+        pieces = iter([b"x" * 600] * 3)
+        reply = httpx2.post(app.url, content=pieces, trust_env=False)
+        assert (reply.status_code, reply.json()) == (413, {"code": "body_too_large"})
+
+
+def test_without_the_keys_a_call_may_come_again(own_server):
+    """The receiver answers 503, so the server tries again later."""
+    with serving(App("http://127.0.0.1:9")) as app:
+        subscribe(own_server.url, app.url)
+        append(own_server.url)
+        eventually(lambda: app.refusals)
+        assert set(app.refusals) == {"keys_unavailable"}
+        app._server = own_server.url
+        eventually(lambda: app.wakes)

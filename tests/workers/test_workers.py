@@ -1,0 +1,441 @@
+"""Workers with a real server: delivery, acknowledgements, failures, leases and stops."""
+
+import asyncio
+
+import pytest
+
+from mainstem import limits
+from mainstem.client import AsyncStreams, BadArgument
+from mainstem.client.workers import SubscriptionRefused, WorkerBatch, worker
+from tests.support.waits import eventually_async
+from tests.workers.running import HASTE, JSON, Record, describe, is_processed, running
+
+
+async def test_new_data_reaches_the_function_and_is_acknowledged(own_server):
+    record = Record()
+    async with AsyncStreams(own_server.url) as streams:
+        await streams.create("orders/1", JSON)
+        await streams.append("orders/1", {"old": True})
+        async with running(record.make_worker("orders/*"), streams):
+            start = (await streams.head("orders/1")).next_offset
+            await streams.append_json("orders/1", {"n": 1}, {"n": 2})
+            await eventually_async(lambda: is_processed(streams, "orders/1"))
+            await streams.append("orders/1", {"n": 3})
+            await eventually_async(lambda: record.messages == [{"n": 1}, {"n": 2}, {"n": 3}])
+        assert await is_processed(streams, "orders/1")
+        first = record.batches[0]
+        assert (first.stream, first.start_offset, first.attempt, first.trimmed) == ("orders/1", start, 1, False)
+        assert first.offset == record.batches[1].start_offset
+        assert first.generation < record.batches[1].generation
+
+
+async def test_streams_that_are_created_later_and_bytes_are_delivered(own_server):
+    record = Record()
+    async with AsyncStreams(own_server.url) as streams, running(record.make_worker("logs/**"), streams):
+        await streams.create("logs/a/b", "text/plain")
+        await streams.append("logs/a/b", "one line\n")
+        await eventually_async(lambda: [batch.text for batch in record.batches] == ["one line\n"])
+
+
+async def test_a_pattern_without_streams_waits(own_server):
+    record = Record()
+    async with AsyncStreams(own_server.url) as streams:
+        async with running(record.make_worker("none/*"), streams) as task:
+            await streams.create("other/1", JSON, body={"n": 1})
+            assert not task.done()
+        assert record.started == []
+
+
+async def test_streams_are_processed_at_the_same_time_up_to_the_concurrency(own_server):
+    everybody = asyncio.Event()
+
+    async def meet(batch):
+        if record.most_active == 3:
+            everybody.set()
+        await everybody.wait()
+
+    record = Record(meet)
+    paths = [f"orders/{number}" for number in range(10)]
+    async with AsyncStreams(own_server.url) as streams:
+        for path in paths:
+            await streams.create(path, JSON)
+        first = record.make_worker("orders/*")
+        async with running(first, streams):
+            pass  # it has subscribed, and does not work yet
+        for path in paths:
+            await streams.append(path, {"path": path})
+        async with running(record.make_worker("orders/*", concurrency=3), streams):
+            await eventually_async(lambda: is_processed(streams, *paths))
+    assert record.most_active == 3
+    assert sorted(message["path"] for message in record.messages) == paths
+
+
+async def test_a_long_stream_comes_in_pages_and_in_order(start_thread, hasty):
+    server = start_thread(store="memory", page_bytes=1024)
+    record = Record()
+    async with AsyncStreams(server.url) as streams:
+        await streams.create("orders/1", JSON)
+        async with running(record.make_worker("orders/*"), streams):
+            await streams.append_json("orders/1", *[{"n": number} for number in range(100)])
+            for number in range(100, 300):
+                await streams.append("orders/1", {"n": number})
+            await eventually_async(lambda: is_processed(streams, "orders/1"))
+    assert [message["n"] for message in record.messages] == list(range(300))
+
+
+# Failures
+
+
+async def test_a_function_that_fails_is_called_again_with_the_same_data(own_server):
+    async def fail_twice(batch):
+        if batch.attempt < 3:
+            raise ValueError("not now")
+
+    record = Record(fail_twice)
+    async with AsyncStreams(own_server.url) as streams:
+        await streams.create("orders/1", JSON)
+        async with running(record.make_worker("orders/*"), streams):
+            await streams.append("orders/1", {"n": 1})
+            await eventually_async(lambda: is_processed(streams, "orders/1"))
+    assert [batch.attempt for batch in record.started] == [1, 2, 3]
+    assert len({batch.start_offset for batch in record.started}) == 1
+    assert record.messages == [{"n": 1}]
+
+
+async def test_a_failing_stream_does_not_hold_up_the_others(own_server):
+    async def fail(batch):
+        if batch.stream == "orders/bad":
+            raise ValueError("never")
+
+    record = Record(fail)
+    async with AsyncStreams(own_server.url) as streams:
+        for path in ("orders/bad", "orders/good"):
+            await streams.create(path, JSON)
+        async with running(record.make_worker("orders/*"), streams):
+            await streams.append("orders/bad", {"n": 0})
+            await eventually_async(lambda: len(record.started) >= 3)
+            for number in range(3):
+                await streams.append("orders/good", {"n": number})
+                await eventually_async(lambda: is_processed(streams, "orders/good"))
+            assert not await is_processed(streams, "orders/bad")
+    assert [message["n"] for message in record.messages] == [0, 1, 2]
+
+
+async def test_after_the_last_attempt_on_failure_decides(own_server):
+    failures = []
+
+    async def fail(batch):
+        if {"poison": True} in batch.messages:
+            raise ValueError("poison")
+
+    async def on_failure(batch, error):
+        failures.append((batch.attempt, str(error)))
+        if len(failures) == 1:
+            raise OSError("the table for failures is full")
+
+    record = Record(fail)
+    async with AsyncStreams(own_server.url) as streams:
+        await streams.create("orders/1", JSON)
+        async with running(record.make_worker("orders/*", attempts_max=2, on_failure=on_failure), streams):
+            await streams.append("orders/1", {"poison": True})
+            await eventually_async(lambda: is_processed(streams, "orders/1"))
+            await streams.append("orders/1", {"n": 1})
+            await eventually_async(lambda: record.messages == [{"n": 1}])
+    assert failures == [(2, "poison"), (3, "poison")]
+
+
+async def test_a_function_that_takes_too_long_is_cancelled_and_called_again(own_server):
+    async def hang_once(batch):
+        if batch.attempt == 1:
+            await asyncio.Event().wait()
+
+    record = Record(hang_once)
+    async with AsyncStreams(own_server.url) as streams:
+        await streams.create("orders/1", JSON)
+        async with running(record.make_worker("orders/*", timeout_s=0.1), streams):
+            await streams.append("orders/1", {"n": 1})
+            await eventually_async(lambda: record.messages == [{"n": 1}])
+    assert [batch.attempt for batch in record.started] == [1, 2]
+
+
+async def test_a_function_that_cancels_itself_has_failed(own_server):
+    async def cancel(batch):
+        if batch.attempt == 1:
+            raise asyncio.CancelledError
+
+    record = Record(cancel)
+    async with AsyncStreams(own_server.url) as streams:
+        await streams.create("orders/1", JSON)
+        async with running(record.make_worker("orders/*"), streams):
+            await streams.append("orders/1", {"n": 1})
+            await eventually_async(lambda: record.messages == [{"n": 1}])
+
+
+# Leases
+
+
+async def test_heartbeats_keep_the_lease_of_a_slow_function(own_server):
+    release, generations = asyncio.Event(), []
+
+    async def wait(batch):
+        generations.append(batch.generation)
+        await release.wait()
+
+    record = Record(wait)
+    async with AsyncStreams(own_server.url) as streams:
+        await streams.create("orders/1", JSON)
+        async with running(record.make_worker("orders/*", lease_s=1), streams):
+            await streams.append("orders/1", {"n": 1})
+            loop = asyncio.get_running_loop()
+            began_s = loop.time()
+            await eventually_async(lambda: loop.time() - began_s > 2.5)
+            release.set()
+            await eventually_async(lambda: is_processed(streams, "orders/1"))
+    assert len(generations) == 1
+
+
+async def test_a_worker_that_is_fenced_cancels_its_function_and_acknowledges_nothing(own_server):
+    cancelled: list[WorkerBatch] = []
+
+    async def wait(batch):
+        if not cancelled:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                cancelled.append(batch)
+                raise
+
+    record = Record(wait)
+    async with AsyncStreams(own_server.url) as streams:
+        await streams.create("orders/1", JSON)
+        async with running(record.make_worker("orders/*", lease_s=1), streams):
+            await streams.append("orders/1", {"n": 1})
+            await eventually_async(lambda: record.started)
+            await streams.request("POST", "/v1/subscriptions/billing/redeliver", body=b"{}")
+            await eventually_async(lambda: cancelled)
+            await eventually_async(lambda: is_processed(streams, "orders/1"))
+    first, second = record.started
+    assert cancelled == [first]
+    assert first.generation < second.generation
+    assert (first.start_offset, second.attempt) == (second.start_offset, 1)
+
+
+async def test_two_workers_share_a_subscription_and_no_data_is_processed_twice(own_server):
+    record = Record()
+    seen_by = {"ann": 0, "bob": 0}
+
+    def count(name):
+        async def handle(batch: WorkerBatch) -> None:
+            await record(batch)
+            seen_by[name] += 1
+
+        return worker("orders/*", subscription="billing", backoff=HASTE)(handle)
+
+    async with AsyncStreams(own_server.url) as streams, AsyncStreams(own_server.url) as others:
+        await streams.create("orders/1", JSON)
+        sent = 0
+        async with running(count("ann"), streams), running(count("bob"), others):
+            while sent < 20 or (not all(seen_by.values()) and sent < 500):
+                await streams.append("orders/1", sent)
+                sent += 1
+                await eventually_async(lambda: is_processed(streams, "orders/1"))
+    assert record.messages == list(range(sent))
+    assert all(seen_by.values())
+
+
+# Stops
+
+
+async def test_a_stop_waits_for_the_function_and_acknowledges_it(own_server):
+    release = asyncio.Event()
+
+    async def wait(batch):
+        await release.wait()
+
+    record = Record(wait)
+    async with AsyncStreams(own_server.url) as streams:
+        for path in ("orders/1", "orders/2"):
+            await streams.create(path, JSON)
+        made = record.make_worker("orders/*", concurrency=1)
+        async with running(made, streams) as task:
+            await streams.append("orders/1", {"n": 1})
+            await eventually_async(lambda: record.started)
+            await streams.append("orders/2", {"n": 2})
+            made.stop()
+            release.set()
+            await asyncio.wait_for(task, 10)
+        assert await is_processed(streams, "orders/1")
+        assert not await is_processed(streams, "orders/2")
+        async with running(made, streams):  # a stopped worker can run again
+            await eventually_async(lambda: is_processed(streams, "orders/1", "orders/2"))
+    assert record.messages == [{"n": 1}, {"n": 2}]
+
+
+@pytest.mark.parametrize("how", ["stop", "cancel"])
+async def test_a_function_that_does_not_end_is_cancelled_and_its_work_released(own_server, how):
+    async def hang(batch):
+        await asyncio.Event().wait()
+
+    record, other = Record(hang), Record()
+    async with AsyncStreams(own_server.url) as streams:
+        await streams.create("orders/1", JSON)
+        made = record.make_worker("orders/*", stop_s=0.05, lease_s=600)
+        async with running(made, streams) as task:
+            await streams.append("orders/1", {"n": 1})
+            await eventually_async(lambda: record.started)
+            if how == "stop":
+                made.stop()
+                await asyncio.wait_for(task, 10)
+            else:
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+        # The lease of ten minutes is not in the way.
+        async with running(other.make_worker("orders/*", lease_s=600), streams):
+            await eventually_async(lambda: is_processed(streams, "orders/1"))
+    assert (record.batches, other.messages) == ([], [{"n": 1}])
+
+
+# Trouble with streams and subscriptions
+
+
+async def test_a_stream_that_is_deleted_while_it_is_processed_does_not_stop_the_others(own_server):
+    async with AsyncStreams(own_server.url) as streams:
+
+        async def delete(batch):
+            if batch.stream == "orders/1":
+                await streams.delete("orders/1")
+
+        record = Record(delete)
+        for path in ("orders/1", "orders/2"):
+            await streams.create(path, JSON)
+        async with running(record.make_worker("orders/*"), streams):
+            await streams.append("orders/1", {"n": 1})
+            await eventually_async(lambda: len(record.batches) == 1)
+            await streams.append("orders/2", {"n": 2})
+            await eventually_async(lambda: is_processed(streams, "orders/2"))
+    assert record.messages == [{"n": 1}, {"n": 2}]
+
+
+async def test_data_that_was_trimmed_is_reported_as_missing(own_server):
+    record = Record()
+    async with AsyncStreams(own_server.url) as streams:
+        await streams.create("orders/1", JSON, retention="max-messages=2")
+        async with running(record.make_worker("orders/*"), streams):
+            pass
+        for number in range(10):
+            await streams.append("orders/1", {"n": number})
+        await eventually_async(lambda: is_trimmed(streams))
+        async with running(record.make_worker("orders/*"), streams):
+            await eventually_async(lambda: is_processed(streams, "orders/1"))
+    assert record.batches[0].trimmed
+    assert record.messages[-1] == {"n": 9}
+    assert len(record.messages) < 10
+
+
+async def is_trimmed(streams):
+    earliest = (await streams.head("orders/1")).earliest_offset
+    return earliest is not None and not earliest.endswith("_0000000000000000")
+
+
+async def test_a_subscription_and_a_wake_stream_that_are_deleted_are_created_again(own_server, monkeypatch):
+    monkeypatch.setattr(limits, "WORKER_CLAIM_S", 0.1)
+    record = Record()
+    async with AsyncStreams(own_server.url) as streams:
+        await streams.create("orders/1", JSON)
+        async with running(record.make_worker("orders/*"), streams):
+            await streams.request("DELETE", "/v1/stream/__ds/subscriptions/billing")
+            await streams.delete("wakes/billing")
+            await eventually_async(lambda: describe(streams))
+            await streams.append("orders/1", {"n": 1})
+            await eventually_async(lambda: record.messages == [{"n": 1}])
+
+
+async def test_another_configuration_is_refused(own_server):
+    record = Record()
+    async with AsyncStreams(own_server.url) as streams:
+        async with running(record.make_worker("orders/*"), streams):
+            pass
+        with pytest.raises(SubscriptionRefused, match="different configuration") as caught:
+            await record.make_worker("other/*").run(streams)
+    assert caught.value.code == "subscription_refused"
+
+
+async def test_a_paused_subscription_continues_when_it_is_resumed(own_server):
+    record = Record()
+    async with AsyncStreams(own_server.url) as streams:
+        await streams.create("orders/1", JSON)
+        async with running(record.make_worker("orders/*"), streams):
+            await streams.request("POST", "/v1/subscriptions/billing/pause")
+            await streams.append("orders/1", {"n": 1})
+            await streams.request("POST", "/v1/subscriptions/billing/resume")
+            await eventually_async(lambda: record.messages == [{"n": 1}])
+
+
+async def test_a_worker_continues_from_the_offset_that_the_application_has_kept(own_server):
+    kept = {}
+    fail_once = [True]
+
+    async def keep(batch):
+        kept[batch.stream] = batch.offset
+        if fail_once:
+            fail_once.clear()
+            raise ConnectionError("after the commit")
+
+    record = Record(keep)
+    async with AsyncStreams(own_server.url) as streams:
+        await streams.create("orders/1", JSON)
+        async with running(record.make_worker("orders/*", resume=kept.get), streams):
+            await streams.append("orders/1", {"n": 1})
+            await eventually_async(lambda: is_processed(streams, "orders/1"))
+            await streams.append("orders/1", {"n": 2})
+            await eventually_async(lambda: is_processed(streams, "orders/1"))
+    assert [batch.messages for batch in record.started] == [[{"n": 1}], [{"n": 2}]]
+
+
+async def test_a_resume_that_fails_is_tried_again(own_server):
+    calls = []
+
+    async def resume(path):
+        calls.append(path)
+        if len(calls) == 1:
+            raise OSError("the database restarts")
+
+    record = Record()
+    async with AsyncStreams(own_server.url) as streams:
+        await streams.create("orders/1", JSON)
+        async with running(record.make_worker("orders/*", resume=resume), streams):
+            await streams.append("orders/1", {"n": 1})
+            await eventually_async(lambda: record.messages == [{"n": 1}])
+    assert calls == ["orders/1", "orders/1"]
+
+
+# Declarations
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"concurrency": 0}, {"concurrency": 501}, {"lease_s": 0.5}, {"lease_s": 601}, {"attempts_max": 0}],
+)
+def test_values_that_cannot_work_are_refused(options):
+    with pytest.raises(BadArgument, match=next(iter(options))):
+        Record().make_worker("orders/*", **options)
+
+
+def test_a_function_without_async_is_refused():
+    with pytest.raises(BadArgument, match="async"):
+        worker("orders/*", subscription="billing")(lambda batch: None)  # type: ignore[arg-type,return-value]
+
+
+async def test_a_worker_runs_once_and_can_be_called_by_tests(own_server):
+    @worker("orders/*", subscription="billing")
+    async def bill(batch):
+        """Bill an order."""
+        return batch.messages
+
+    batch = WorkerBatch(data=b"[1]", offset="2", content_type=JSON, stream="a", start_offset="1", generation=1)
+    assert await bill(batch) == [1]
+    assert bill.__doc__ == "Bill an order."
+    async with AsyncStreams(own_server.url) as streams, running(bill, streams):
+        with pytest.raises(BadArgument, match="already runs"):
+            await bill.run(streams)
