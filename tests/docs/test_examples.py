@@ -229,7 +229,7 @@ def test_workers_that_are_killed_store_each_order_once(start_server, tmp_path):
         sent = []
         for number in range(120):
             if number in (20, 50, 80):
-                eventually(lambda: len(stored()) > number - 20)
+                eventually(lambda least=number - 20: len(stored()) > least)
                 victim = workers.pop(0)
                 victim.kill()
                 victim.communicate()

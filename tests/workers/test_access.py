@@ -20,7 +20,7 @@ async def test_a_worker_inside_an_embedded_app_that_visitors_can_only_read():
 
 async def test_a_worker_with_a_token(start_thread, hasty, tmp_path):
     issuer = write_secret(tmp_path / "secret")
-    server = start_thread(store="memory", auth_secret_file=tmp_path / "secret")
+    server = start_thread(store="memory", jwt_secret_file=str(tmp_path / "secret"))
     token = issuer.token(sub="billing", admin=True)
     record = Record()
     async with AsyncStreams(server.url, token=token) as streams:

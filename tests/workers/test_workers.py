@@ -59,9 +59,7 @@ async def test_streams_are_processed_at_the_same_time_up_to_the_concurrency(own_
     async with AsyncStreams(own_server.url) as streams:
         for path in paths:
             await streams.create(path, JSON)
-        first = record.make_worker("orders/*")
-        async with running(first, streams):
-            pass  # it has subscribed, and does not work yet
+        await record.make_worker("orders/*").subscribe(streams)
         for path in paths:
             await streams.append(path, {"path": path})
         async with running(record.make_worker("orders/*", concurrency=3), streams):
@@ -321,8 +319,7 @@ async def test_data_that_was_trimmed_is_reported_as_missing(own_server):
     record = Record()
     async with AsyncStreams(own_server.url) as streams:
         await streams.create("orders/1", JSON, retention="max-messages=2")
-        async with running(record.make_worker("orders/*"), streams):
-            pass
+        await record.make_worker("orders/*").subscribe(streams)
         for number in range(10):
             await streams.append("orders/1", {"n": number})
         await eventually_async(lambda: is_trimmed(streams))
@@ -354,8 +351,7 @@ async def test_a_subscription_and_a_wake_stream_that_are_deleted_are_created_aga
 async def test_another_configuration_is_refused(own_server):
     record = Record()
     async with AsyncStreams(own_server.url) as streams:
-        async with running(record.make_worker("orders/*"), streams):
-            pass
+        await record.make_worker("orders/*").subscribe(streams)
         with pytest.raises(SubscriptionRefused, match="different configuration") as caught:
             await record.make_worker("other/*").run(streams)
     assert caught.value.code == "subscription_refused"

@@ -130,12 +130,19 @@ class Worker:
         self._running = True
         try:
             with stop_on_sigterm(self.stop):
-                await _Run(self, streams, self._failures, self._stopping, self._clock_s).work()
+                await self._prepare(streams).work()
         except Stopped:
             pass
         finally:
             self._running = False
             self._stopping.clear()
+
+    async def subscribe(self, streams: AsyncStreams) -> None:
+        """Create the subscription if it is missing, as `run` does. Data that is appended from now on is delivered."""
+        await self._prepare(streams).subscribe()
+
+    def _prepare(self, streams: AsyncStreams) -> "_Run":
+        return _Run(self, streams, self._failures, self._stopping, self._clock_s)
 
 
 def worker(
@@ -208,7 +215,7 @@ class _Run:
     # Finding work
 
     async def work(self) -> None:
-        offset = await self._until_stopped(self._subscribe())
+        offset = await self._until_stopped(self.subscribe())
         follower = asyncio.create_task(self._follow_wakes(offset))
         try:
             while not self._stopping.is_set():
@@ -230,7 +237,7 @@ class _Run:
         finally:
             await _cancel(follower)
 
-    async def _subscribe(self) -> str:
+    async def subscribe(self) -> str:
         """Create the wake stream and the subscription if they are missing. Return the end of the wake stream."""
         worker = self._worker
         retention = f"max-messages={limits.WORKER_WAKES_KEPT}"
@@ -264,7 +271,7 @@ class _Run:
                 offset = error.earliest_offset or "now"
             except (NotFound, StreamGone):
                 with suppress(ClientError):
-                    offset = await self._subscribe()
+                    offset = await self.subscribe()
             except ClientError as error:
                 logger.warning("cannot follow the wake stream %s: %s", self._worker.wake_stream, error.detail)
             self._woken.set()
@@ -282,7 +289,7 @@ class _Run:
                 return None
             if code == NOT_FOUND:
                 logger.warning("somebody deleted the subscription %r; the worker creates it", self._worker.subscription)
-                await self._subscribe()
+                await self.subscribe()
                 return None
             raise
         return decode_json(response.body, Claim, "the reply to a claim")
