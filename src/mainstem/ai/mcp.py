@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 from mainstem import limits
 from mainstem.client.aio.streams import AsyncStreams
 from mainstem.client.core.errors import BadRequest, NotFound, OffsetGone, StreamExists
+from mainstem.streams.rules.json_mode import JSON
 
 try:
     from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
@@ -24,7 +25,6 @@ try:
 except ImportError as error:
     raise ImportError("mainstem.ai.mcp needs the package mcp; install it with: pip install 'mainstem[mcp]'") from error
 
-JSON = "application/json"
 RESPONSES = (JSONRPCResponse, JSONRPCError)
 SESSION_HEADER = b"mcp-session-id"
 SESSION = re.compile(r"[0-9A-Za-z_-]{1,128}")

@@ -18,10 +18,9 @@ from mainstem.client.state.reader import OnInvalid, StateReader
 from mainstem.client.state.snapshot import Snapshot, encode_snapshot
 from mainstem.client.state.subscription import StateChanges, StateListeners
 from mainstem.client.state.view import Rows, View
+from mainstem.streams.rules.json_mode import JSON
 
 T = TypeVar("T")
-
-JSON = "application/json"
 
 
 class AsyncState:
