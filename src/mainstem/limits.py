@@ -587,19 +587,27 @@ RUN_PIECE_BYTES_MAX: Final = 1 * MIB
 """One piece of a run, encoded as JSON. A source that yields more than that has a fault, which ends the run."""
 RUN_BUFFER_BYTES_MAX: Final = 4 * MIB
 """Pieces of a run that are not stored yet, because the server is slow or restarting. The source waits at more."""
+RUNS_BUFFER_BYTES_MAX: Final = 256 * MIB
+"""The same for all runs of a process together. At more, each source waits until its earlier pieces are stored."""
 RUN_BATCH_BYTES_MAX: Final = 1 * MIB
 """One append of a run."""
 RUN_HEARTBEAT_S: Final = 5.0
-"""How often a process with runs says that it is alive."""
-RUN_LEASE_S: Final = 20.0
-"""A process that has been silent for so long is lost, and another one ends its runs: four heartbeats, so that one slow
-commit does not end them."""
+"""How often a process says that it is alive while there are runs."""
+RUN_HEARTBEATS_MISSED_MAX: Final = 3
+"""Heartbeats that a process may miss. At the next one of another process, 15 to 20 s after its own last one, it is
+lost, and its runs are ended. Nobody misses any while the server is away."""
 RUN_SILENCE_S: Final = 600.0
 """How long a source may yield nothing. Models that think for minutes exist; one that hangs must not run forever."""
 RUN_STOP_S: Final = 5.0
 """How long a source that was stopped may take to clean up; then the run ends without it."""
 RUN_WRITE_S: Final = 120.0
 """How long a run tries to store a batch: longer than a server takes to restart."""
+RUN_END_S: Final = 2.0
+"""How long a message to a chat waits for the end of the answer before it, which readers see before it is noted."""
+RUN_RETRY_S: Final = 1.0
+"""Between attempts to store a batch, or to follow what other processes note, while the server is away."""
+RUN_REFRESH_S: Final = 10.0
+"""How long a process waits for what others have noted about runs before it answers a question about one."""
 RUN_TTL_S: Final = 86_400
 """The TTL of a run's stream unless the caller chooses one: a day after its last use."""
 RUNS_MAX: Final = 10_000
@@ -608,6 +616,8 @@ RUNS_ENDED_MAX: Final = 10_000
 """Runs that have ended and that a process can still find by their ids."""
 RUN_ID_BYTES_MAX: Final = 512
 """The id of a run."""
+RUN_REASON_CHARS_MAX: Final = 500
+"""The reason of a stop; every reader gets it."""
 RUN_REGISTRY_BYTES: Final = 16 * MIB
 """What is kept of the stream in which processes note the starts, stops and ends of runs. A process that starts reads
 all of it."""

@@ -5,13 +5,15 @@ import logging
 import multiprocessing
 import os
 import signal
+import socket
 from pathlib import Path
 
 import pytest
 
 from mainstem import limits
 from mainstem.ai import Runs, durable
-from mainstem.ai.errors import RunNotFound, StreamInUse
+from mainstem.ai.errors import RunNotFound, RunsNotOpen, StreamInUse
+from mainstem.ai.runs import REGISTRY
 from mainstem.client import AsyncStreams, BadArgument, NotFound, Retries
 from mainstem.server import create_app
 from tests.ai.embedded import embedded
@@ -28,8 +30,8 @@ async def read(runs, stream):
     return await runs.streams.read_json(stream)
 
 
-def find(runs, id):
-    run = runs.find(id)
+async def find(runs, id):
+    run = await runs.find(id)
     assert run is not None
     return run
 
@@ -146,7 +148,29 @@ async def test_resume_finds_active_finished_and_forgotten_runs(runs, log):
     assert await runs.resume("missing") is None
     async with Runs(log, registry="other/registry") as strangers:
         assert getattr(await strangers.resume("done"), "status", None) == "finished"
-        assert strangers.find("done") is None
+        assert await strangers.find("done") is None
+
+
+@embedded
+@pytest.mark.parametrize("outcome", ["stopped", "failed", "lost"])
+@pytest.mark.parametrize("format", ["plain", "ui-messages", "ag-ui"])
+async def test_a_run_that_did_not_finish_is_not_taken_for_one_that_did(runs, log, outcome, format):
+    """Neither by a second start, nor by a process that knows nothing but the stream."""
+    source = Source()
+    run = await durable(source.read(), stream="ended", format=format)
+    if outcome == "stopped":
+        await run.stop("enough")
+    elif outcome == "failed":
+        source.give(ValueError())
+    else:
+        await runs._end_lost(run.record)
+    assert await run.wait() == outcome
+    again = await durable(Source().read, stream="ended", format=format)
+    assert (again.new, await again.wait(), again.reason) == (False, outcome, run.reason or again.reason)
+    async with Runs(log, registry="other/registry") as strangers:
+        resumed = await strangers.resume("ended")
+        assert resumed is not None
+        assert (resumed.status, resumed.reason) == (outcome, again.reason)
 
 
 @embedded
@@ -155,7 +179,7 @@ async def test_a_stream_with_other_data_is_refused_and_unchanged(runs):
     with pytest.raises(StreamInUse):
         await durable(count(1), stream="taken")
     assert await read(runs, "taken") == ["mine"]
-    assert runs.find("taken").status == "failed"
+    assert (await find(runs, "taken")).status == "failed"
 
 
 @embedded
@@ -165,6 +189,32 @@ async def test_a_stream_that_stays_open_takes_one_run_after_the_other(runs):
         assert await run.wait() == "finished"
     assert await read(runs, "session") == ["0 ", "0 "]
     assert not (await runs.streams.head("session")).closed
+
+
+@embedded
+async def test_the_end_of_a_run_is_never_taken_for_a_loss(log, monkeypatch):
+    """Between the end of a run and the moment at which its process learns of it, nobody appends that it was lost."""
+    monkeypatch.setattr(limits, "RUN_HEARTBEAT_S", 0)
+    async with Runs(log) as runs:
+        for _ in range(100):
+            await (await runs.start(count(1), id="session", stream="session", close=False)).wait()
+        assert await read(runs, "session") == ["0 "] * 100
+
+
+@embedded
+async def test_nothing_is_written_while_there_are_no_runs(log, monkeypatch):
+    monkeypatch.setattr(limits, "RUN_HEARTBEAT_S", 0)
+    async with Runs(log) as runs:
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert await read(runs, REGISTRY) == []
+        await (await runs.start(count(1), stream="one")).wait()
+        for _ in range(100):  # a heartbeat may have been on its way
+            await asyncio.sleep(0)
+        written = len(await read(runs, REGISTRY))
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert len(await read(runs, REGISTRY)) == written
 
 
 # Stopping
@@ -188,11 +238,23 @@ async def test_a_stop_works_from_another_process(runs, log):
     source = Source()
     run = await durable(source.read(), id="far", runs=runs)
     async with Runs(log) as others:
-        found = others.find("far")
-        assert found is not None
+        found = await find(others, "far")
         await found.stop("enough")
         assert await found.wait() == "stopped"
     assert await run.wait() == "stopped"
+
+
+@embedded
+async def test_another_process_knows_what_was_started_before_it_was_asked(runs, log):
+    async with Runs(log) as others:
+        for number in range(20):
+            source = Source()
+            run = await durable(source.read(), id=f"fresh-{number}", runs=runs)
+            assert await others.stop(run.id, "enough") == "stopping"
+            assert await run.wait() == "stopped"
+            found = await find(others, run.id)
+            assert found.status == "stopped"
+        assert [run.id for run in await others.all()] == [f"fresh-{number}" for number in range(20)]
 
 
 @embedded
@@ -290,7 +352,7 @@ async def test_a_run_starts_although_its_request_is_cancelled(runs):
     request.cancel()
     await eventually_async(lambda: source.started)
     source.finish()
-    assert await runs.find("cancelled").wait() == "finished"
+    assert await (await find(runs, "cancelled")).wait() == "finished"
 
 
 @embedded
@@ -306,7 +368,7 @@ async def test_a_run_whose_start_failed_halfway_is_ended(log, monkeypatch):
         with pytest.raises(asyncio.CancelledError):
             await runs.start(count(1), stream="half")
         monkeypatch.setattr(runs.streams, "create", real)
-        assert await find(runs, "half").wait() in ("failed", "lost")
+        assert await (await find(runs, "half")).wait() in ("failed", "lost")
 
 
 @embedded
@@ -350,8 +412,11 @@ async def test_runs_end_with_their_app(log):
         await wait_for(runs, "deployed", ["a"])
     assert run.status == "failed"
     assert await read(runs, "deployed") == ["a", {"type": "error", "errorText": "The server is stopping."}]
-    with pytest.raises(BadArgument, match="are not open"):
-        await runs.start(count(1), stream="late")
+    for late in (runs.start(count(1), stream="late"), runs.find("deployed"), runs.all(), runs.stop("deployed")):
+        with pytest.raises(RunsNotOpen):
+            await late
+    with pytest.raises(BadArgument, match="opened before"):
+        await runs.__aenter__()
 
 
 @embedded
@@ -363,9 +428,9 @@ async def test_durable_needs_runs_that_are_open(log):
             await durable(count(1), stream="x")
 
 
-def run_forever(url: str, lease_s: float) -> None:
+def run_forever(url: str, heartbeat_s: float) -> None:
     """A process with one run that never ends."""
-    limits.RUN_HEARTBEAT_S, limits.RUN_LEASE_S = lease_s / 4, lease_s  # type: ignore[misc]
+    limits.RUN_HEARTBEAT_S = heartbeat_s  # type: ignore[misc]
 
     async def main():
         async with AsyncStreams(url) as streams, Runs(streams) as runs:
@@ -380,9 +445,8 @@ def run_forever(url: str, lease_s: float) -> None:
 @pytest.mark.slow
 def test_another_process_ends_the_runs_of_one_that_was_killed(start_server, monkeypatch):
     monkeypatch.setattr(limits, "RUN_HEARTBEAT_S", 0.25)
-    monkeypatch.setattr(limits, "RUN_LEASE_S", 1.0)
     server = start_server()
-    process = multiprocessing.get_context("spawn").Process(target=run_forever, args=(server.url, 1.0))
+    process = multiprocessing.get_context("spawn").Process(target=run_forever, args=(server.url, 0.25))
     process.start()
 
     async def main():
@@ -390,7 +454,7 @@ def test_another_process_ends_the_runs_of_one_that_was_killed(start_server, monk
             await eventually_async(lambda: runs.find("doomed"))
             await wait_for(runs, "doomed", ["so far"])
             os.kill(process.pid or 0, signal.SIGKILL)
-            run = find(runs, "doomed")
+            run = await find(runs, "doomed")
             assert await run.wait() == "lost"
             messages = [message async for batch in run.follow() for message in batch.messages]
             assert messages[0] == "so far"
@@ -415,7 +479,7 @@ def test_a_process_that_was_declared_lost_writes_nothing_more(start_server, monk
             run = await runs.start(source.read(), id="zombie", stream="zombie")
             source.give("a")
             await wait_for(runs, "zombie", ["a"])
-            await runs._end_lost(runs.registry.active["zombie"])  # as another process would
+            await runs._end_lost((await find(runs, "zombie")).record)  # as another process would
             source.give("b")
             await source.closed.wait()
             assert await run.wait() == "lost"
@@ -448,10 +512,63 @@ def test_a_run_survives_the_restart_of_the_server(start_server, caplog):
 
 
 @pytest.mark.slow
+def test_no_run_is_lost_because_the_server_was_away(start_server, monkeypatch):
+    """The process that is heard first after the outage must not conclude that the others were lost in it."""
+    monkeypatch.setattr(limits, "RUN_HEARTBEAT_S", 0.05)
+    monkeypatch.setattr(limits, "RUN_RETRY_S", 0.05)
+    server = start_server("--port", str(free_port()))
+
+    async def main():
+        async with (
+            AsyncStreams(server.url, retries=PATIENT) as streams,
+            Runs(streams) as runs,
+            Runs(streams) as others,
+        ):
+            sources = [Source(), Source()]
+            started = [
+                await mine.start(source.read(), id=f"patient-{number}", stream=f"patient-{number}")
+                for number, (mine, source) in enumerate(zip((runs, others), sources, strict=True))
+            ]
+            for _ in range(3):
+                await asyncio.to_thread(server.kill)
+                await asyncio.sleep(0.05 * 2 * (limits.RUN_HEARTBEATS_MISSED_MAX + 1))  # the outage
+                await asyncio.to_thread(server.start)
+                for run, source in zip(started, sources, strict=True):
+                    before = len(await read(runs, run.stream))
+                    source.give("still here")
+                    await wait_for(runs, run.stream, ["still here"] * (before + 1))
+            for run, source in zip(started, sources, strict=True):
+                source.finish()
+                assert await run.wait() == "finished"
+
+    asyncio.run(main())
+
+
+@pytest.mark.slow
+def test_a_reader_that_never_reads_holds_up_nobody(start_server):
+    server = start_server()
+    piece, pieces = "x" * 100_000, 200
+
+    async def main():
+        async with AsyncStreams(server.url) as streams, Runs(streams) as runs:
+            source = Source()
+            run = await runs.start(source.read(), stream="ignored")
+            with socket.create_connection(server.address) as stuck:
+                stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                stuck.sendall(b"GET /v1/stream/ignored?offset=-1&live=sse HTTP/1.1\r\nhost: localhost\r\n\r\n")
+                for _ in range(pieces):
+                    source.give(piece)
+                source.finish()
+                assert await run.wait() == "finished"
+                assert await read(runs, "ignored") == [piece] * pieces
+
+    asyncio.run(main())
+
+
+@pytest.mark.slow
 def test_a_log_that_is_opened_again_ends_the_runs_of_the_process_before(tmp_path, monkeypatch):
     """The only process was killed in the middle of an answer, and starts again."""
     monkeypatch.setattr(limits, "RUN_HEARTBEAT_S", 0.1)
-    monkeypatch.setattr(limits, "RUN_LEASE_S", 0.4)
     context = multiprocessing.get_context("spawn")
     process = context.Process(target=run_embedded, args=(str(tmp_path / "data"), str(tmp_path / "written")))
     process.start()
@@ -463,8 +580,7 @@ def test_a_log_that_is_opened_again_ends_the_runs_of_the_process_before(tmp_path
         log = create_app(data=str(tmp_path / "data"))
         runs = Runs(log)
         async with runs.lifespan():
-            run = runs.find("doomed")
-            assert run is not None
+            run = await find(runs, "doomed")
             assert await run.wait() == "lost"
             assert (await runs.streams.head("doomed")).closed
             assert (await read(runs, "doomed"))[0] == "so far"

@@ -16,12 +16,34 @@ class RunInProgress(ClientError):
     hint = "Stop it, or wait until it has ended."
 
 
+class RunsNotOpen(ClientError):
+    """The `Runs` of this process are not open yet, or no longer."""
+
+    code = "runs_not_open"
+    retryable = True
+    hint = "Use them inside `async with Runs(...)`, or in an app with their lifespan."
+
+
 class TooManyRuns(ClientError):
     """This process has as many runs as it may have."""
 
     code = "too_many_runs"
     retryable = True
     hint = "Try again later."
+
+
+class RequestForbidden(ClientError):
+    """The routes refuse such requests, whatever token they have."""
+
+    code = "forbidden"
+
+
+class RunsUnavailable(ClientError):
+    """The log of the runs does not answer as it should. What a visitor gets in place of an error of the log."""
+
+    code = "runs_unavailable"
+    retryable = True
+    hint = "Try again in a moment."
 
 
 class RequestTooLarge(ClientError):

@@ -8,15 +8,15 @@ from typing import Any
 
 from mainstem import limits
 from mainstem.ai.formats import last_message
-from mainstem.ai.pieces import PieceBuffer, encode_piece
+from mainstem.ai.pieces import BufferedBytes, PieceBuffer, encode_piece
 from mainstem.ai.registry import Outcome, RunRecord
 from mainstem.client.aio.streams import AsyncStreams
 from mainstem.client.core.errors import BadArgument, ClientError, StaleEpoch, StreamClosed, StreamGone
 from mainstem.client.core.protocol import Producer
+from mainstem.streams.rules.json_mode import JSON
 
 logger = logging.getLogger(__name__)
 
-JSON = "application/json"
 TAKEN_OVER = (StaleEpoch, StreamClosed, StreamGone)
 """What the writer of a run gets if another process has declared the run lost, or somebody has ended its stream."""
 Source = AsyncIterator[Any] | Callable[[], AsyncIterator[Any]]
@@ -26,12 +26,19 @@ DescribeError = Callable[[Exception], str]
 class Execution:
     """Reads a source to its end, and appends its pieces to the stream of a run, each of them once."""
 
-    def __init__(self, streams: AsyncStreams, run: RunRecord, source: Source, describe: DescribeError) -> None:
+    def __init__(
+        self,
+        streams: AsyncStreams,
+        run: RunRecord,
+        source: Source,
+        describe: DescribeError,
+        buffered: BufferedBytes,
+    ) -> None:
         self._streams = streams
         self._run = run
         self._source = source
         self._describe = describe
-        self._buffer = PieceBuffer()
+        self._buffer = PieceBuffer(buffered)
         self._arrived = asyncio.Event()
         self._room = asyncio.Event()
         self._ended: tuple[Outcome, str] | None = None
@@ -53,6 +60,7 @@ class Execution:
             return "lost", "the run could not be stored"
         finally:
             self.end("lost", "")  # if nothing else has ended it
+            self._buffer.clear()
             await self._release_source()
 
     def end(self, outcome: Outcome, reason: str) -> None:
@@ -163,7 +171,7 @@ async def append(streams: AsyncStreams, path: str, body: bytes, producer: Produc
             if not error.retryable or loop.time() > deadline_s:
                 raise
             logger.warning("a run could not be stored yet: %s", error)
-            await asyncio.sleep(1)
+            await asyncio.sleep(limits.RUN_RETRY_S)
 
 
 def release(waiting: "asyncio.Future[None]") -> None:

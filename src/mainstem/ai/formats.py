@@ -27,3 +27,19 @@ def last_message(format: str, outcome: Outcome, reason: str) -> Any:
     if outcome == "stopped":
         return {"type": "abort", "reason": reason}
     return {"type": "error", "errorText": reason}
+
+
+def read_outcome(message: Any) -> tuple[Outcome, str]:
+    """Return how a run has ended, and why, from the last message of its stream."""
+    if not isinstance(message, dict):
+        return "finished", ""
+    match message.get("type"):
+        case "RUN_ERROR":
+            code = message.get("code")
+            return (code if code in DEFAULT_REASONS else "failed"), str(message.get("message", ""))
+        case "abort":
+            return "stopped", str(message.get("reason", ""))
+        case "error":
+            reason = str(message.get("errorText", ""))
+            return ("lost" if reason == DEFAULT_REASONS["lost"] else "failed"), reason
+    return "finished", ""

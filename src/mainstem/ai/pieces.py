@@ -32,10 +32,22 @@ def encode_piece(piece: Any) -> bytes:
     return encoded
 
 
+class BufferedBytes:
+    """How much all runs of a process have buffered together."""
+
+    def __init__(self) -> None:
+        self.total = 0
+
+    @property
+    def full(self) -> bool:
+        return self.total >= limits.RUNS_BUFFER_BYTES_MAX
+
+
 class PieceBuffer:
     """Encoded pieces that are not stored yet, in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, shared: BufferedBytes) -> None:
+        self._shared = shared
         self._pieces: deque[bytes] = deque()
         self._size = 0
 
@@ -44,11 +56,12 @@ class PieceBuffer:
 
     @property
     def full(self) -> bool:
-        return self._size >= limits.RUN_BUFFER_BYTES_MAX
+        """Whether the source must wait. It never waits with an empty buffer, because nothing would wake it."""
+        return bool(self._pieces) and (self._size >= limits.RUN_BUFFER_BYTES_MAX or self._shared.full)
 
     def add(self, piece: bytes) -> None:
         self._pieces.append(piece)
-        self._size += len(piece)
+        self._resize(len(piece))
 
     def take(self) -> bytes:
         """Return the body of the next append, as a JSON array: all pieces, as far as they fit into one append."""
@@ -57,5 +70,13 @@ class PieceBuffer:
         while self._pieces and (not taken or size + len(self._pieces[0]) <= limits.RUN_BATCH_BYTES_MAX):
             size += len(self._pieces[0])
             taken.append(self._pieces.popleft())
-        self._size -= size
+        self._resize(-size)
         return b"[%b]" % b",".join(taken)
+
+    def clear(self) -> None:
+        self._pieces.clear()
+        self._resize(-self._size)
+
+    def _resize(self, change: int) -> None:
+        self._size += change
+        self._shared.total += change

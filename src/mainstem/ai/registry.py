@@ -1,7 +1,7 @@
 """Which runs there are, from the messages of one stream that all processes with runs write and follow.
 
 The order of that stream decides: of two starts with one id, the first wins, and every process comes to the same result.
-This module has no clock; the time at which a message was received is an argument.
+It replaces clocks, too: a worker is lost if this process was heard several times in a row and that one was not.
 """
 
 from collections import OrderedDict
@@ -81,12 +81,15 @@ def decode_entry(message: bytes) -> Entry | None:
 
 
 class Registry:
-    def __init__(self) -> None:
+    """The runs of all processes, as the worker of this process sees them."""
+
+    def __init__(self, worker: str) -> None:
+        self.worker = worker
         self.active: dict[str, RunRecord] = {}
         self.ended: OrderedDict[str, RunRecord] = OrderedDict()
         """The latest runs that have ended, one per id."""
-        self._heard_s: dict[str, float] = {}
-        """When each worker that has runs was last heard of."""
+        self._missed: dict[str, int] = {}
+        """For each other worker with runs: how many heartbeats of this worker came since the last one of that one."""
 
     def find(self, run_id: str) -> RunRecord | None:
         """Return the run with this id: the active one, or else the last one that has ended."""
@@ -96,43 +99,42 @@ class Registry:
         """Return all runs that are known, the oldest first."""
         return sorted([*self.ended.values(), *self.active.values()], key=lambda run: run.started_at)
 
-    def apply(self, entry: Entry, now_s: float) -> RunRecord | None:
-        """Apply an entry, and return the run that it has changed, if any."""
+    def apply(self, entry: Entry) -> None:
         if isinstance(entry, Heartbeat):
-            self._heard_s[entry.worker] = now_s
+            self._hear(entry.worker)
             for running in entry.runs:
                 self._start(msgspec.structs.replace(running, worker=entry.worker))
-            return None
-        if isinstance(entry, Started):
-            self._heard_s[entry.run.worker] = now_s
-            return self._start(entry.run)
-        run = self.active.get(entry.id)
-        if run is None or run.token != entry.token:
-            return None
+        elif isinstance(entry, Started):
+            self._missed.pop(entry.run.worker, None)
+            self._start(entry.run)
+        else:
+            run = self.active.get(entry.id)
+            if run is not None and run.token == entry.token:
+                self._stop_or_end(run, entry)
+
+    def find_lost(self) -> list[RunRecord]:
+        """Return the runs of workers that are silent although this one is heard."""
+        lost = {worker for worker, missed in self._missed.items() if missed > limits.RUN_HEARTBEATS_MISSED_MAX}
+        return [run for run in self.active.values() if run.worker in lost]
+
+    def _hear(self, worker: str) -> None:
+        if worker != self.worker:
+            self._missed.pop(worker, None)
+            return
+        others = {run.worker for run in self.active.values()} - {worker}
+        self._missed = {other: self._missed.get(other, 0) + 1 for other in others}
+
+    def _start(self, run: RunRecord) -> None:
+        ended = self.ended.get(run.id)
+        if run.id not in self.active and (ended is None or ended.token != run.token):
+            self.active[run.id] = run
+
+    def _stop_or_end(self, run: RunRecord, entry: Stopped | Ended) -> None:
         if isinstance(entry, Stopped):
-            changed = msgspec.structs.replace(run, status="stopping", reason=entry.reason)
-            self.active[run.id] = changed
-            return changed
+            self.active[run.id] = msgspec.structs.replace(run, status="stopping", reason=entry.reason)
+            return
         del self.active[run.id]
-        changed = msgspec.structs.replace(run, status=entry.outcome, reason=entry.reason or run.reason)
-        self.ended[run.id] = changed
+        self.ended[run.id] = msgspec.structs.replace(run, status=entry.outcome, reason=entry.reason or run.reason)
         self.ended.move_to_end(run.id)
         if len(self.ended) > limits.RUNS_ENDED_MAX:
             self.ended.popitem(last=False)
-        return changed
-
-    def find_lost(self, observer: str) -> list[RunRecord]:
-        """Return the runs of workers that were silent for a lease in which the observer, a worker too, was heard."""
-        now_s = self._heard_s.get(observer, 0.0)
-        lost = {worker for worker, heard_s in self._heard_s.items() if now_s - heard_s > limits.RUN_LEASE_S}
-        with_runs = {run.worker for run in self.active.values()}
-        for worker in lost - with_runs:
-            del self._heard_s[worker]
-        return [run for run in self.active.values() if run.worker in lost]
-
-    def _start(self, run: RunRecord) -> RunRecord | None:
-        ended = self.ended.get(run.id)
-        if run.id in self.active or (ended is not None and ended.token == run.token):
-            return None
-        self.active[run.id] = run
-        return run

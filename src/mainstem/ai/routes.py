@@ -131,7 +131,7 @@ class ChatRoutes:
         chat = await read_chat(request)
         await self.check(request, chat.id)
         run_id, tag = self.run_id(chat.id), f"{chat.trigger}:{chat.message_id or last_id(chat)}"
-        found = self.runs.find(run_id)
+        found = await self.runs.find(run_id)
         if found is not None and found.tag == tag and (found.active or is_submitted_again(chat, tag)):
             return self.point_to(found)
         if found is not None and found.active:
@@ -148,7 +148,7 @@ class ChatRoutes:
         """Point to the stream of the chat's answer. If nothing is left to read: 204, which ends an EventSource."""
         chat_id: str = request.path_params["id"]
         await self.check(request, chat_id)
-        run = self.runs.find(self.run_id(chat_id))
+        run = await self.runs.find(self.run_id(chat_id))
         if run is None:
             return Response(status_code=204, headers=NO_STORE)
         await self.runs.ensure_stream(run)
@@ -177,7 +177,7 @@ class ChatRoutes:
                 "startedAt": run.started_at,
                 "streamUrl": self.stream_url(run.stream),
             }
-            for run in self.runs.all()
+            for run in await self.runs.all()
             if run.id.startswith(self.prefix + "/")
         ]
         return JSONResponse({"runs": runs}, headers=NO_STORE)
@@ -238,7 +238,7 @@ class SessionRoutes(ChatRoutes):
         chat = await read_chat(request, request.path_params["id"])
         await self.check(request, chat.id)
         run_id, tag, stream = self.run_id(chat.id), last_id(chat), self.stream_prefix(chat.id)
-        found = self.runs.find(run_id)
+        found = await self.runs.find(run_id)
         if found is not None and found.tag == tag and tag:
             return Response(status_code=202, headers=NO_STORE)
         if found is not None and found.active:

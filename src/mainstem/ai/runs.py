@@ -14,26 +14,14 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
-import msgspec
-
 from mainstem import limits
 from mainstem.access import OWN_STREAMS
-from mainstem.ai.errors import RunNotFound, StreamInUse, TooManyRuns
-from mainstem.ai.execution import JSON, Execution, Source, append, close_source
-from mainstem.ai.formats import DEFAULT_REASONS, Format, last_message
-from mainstem.ai.pieces import encode_piece
-from mainstem.ai.registry import (
-    Ended,
-    Entry,
-    Heartbeat,
-    Registry,
-    RunRecord,
-    Started,
-    Status,
-    Stopped,
-    decode_entry,
-    encode_entry,
-)
+from mainstem.ai.errors import RunNotFound, RunsNotOpen, StreamInUse, TooManyRuns
+from mainstem.ai.execution import Execution, Source, append, close_source
+from mainstem.ai.formats import DEFAULT_REASONS, Format, last_message, read_outcome
+from mainstem.ai.pieces import BufferedBytes, encode_piece
+from mainstem.ai.registry import Ended, Entry, Heartbeat, Outcome, Registry, RunRecord, Status, Stopped
+from mainstem.ai.shared_registry import SharedRegistry
 from mainstem.client.aio.streams import AsyncStreams
 from mainstem.client.core.errors import (
     BadArgument,
@@ -42,10 +30,10 @@ from mainstem.client.core.errors import (
     StaleEpoch,
     StreamClosed,
     StreamExists,
-    StreamGone,
 )
 from mainstem.client.core.protocol import BEGINNING
 from mainstem.client.core.results import Batch, StreamInfo
+from mainstem.streams.rules.json_mode import JSON
 from mainstem.timestamps import format_seconds
 
 logger = logging.getLogger(__name__)
@@ -62,7 +50,7 @@ class App(Protocol):
 
 
 class Run:
-    """A run, wherever it runs. `runs.find(id)` returns its present state again."""
+    """A run, wherever it runs. `status`, `reason` and `active` follow what this process learns about it."""
 
     def __init__(self, runs: "Runs", record: RunRecord, *, new: bool = False) -> None:
         self._runs = runs
@@ -107,7 +95,7 @@ class Run:
     async def wait(self) -> Status:
         """Wait until the run has ended, and return how."""
         while self._current.active:
-            await self._runs.wait_for_change()
+            await self._runs.shared.wait_for_change()
         return self._current.status
 
     async def stop(self, reason: str = "") -> Status:
@@ -120,7 +108,7 @@ class Run:
 
     @property
     def _current(self) -> RunRecord:
-        found = self._runs.registry.find(self.id)
+        found = self._runs.shared.registry.find(self.id)
         if found is not None and found.token == self._record.token:
             self._record = found
         return self._record
@@ -145,28 +133,27 @@ class Runs:
         self._app = None if isinstance(server, AsyncStreams) else server
         self.streams: AsyncStreams = server if isinstance(server, AsyncStreams) else server.client()
         self.prefix = prefix
-        self.registry = Registry()
-        self._registry_path = registry
-        self._describe_error = describe_error
         self._worker = uuid.uuid4().hex
+        self.shared = SharedRegistry(self.streams, registry, Registry(self._worker), self._take_entry)
+        self._describe_error = describe_error
+        self._buffered = BufferedBytes()
         self._executions: dict[str, tuple[RunRecord, Execution, asyncio.Task[None]]] = {}
         self._beginning: dict[str, asyncio.Task[Run]] = {}
-        self._claims: dict[str, asyncio.Future[RunRecord]] = {}
-        self._changed = asyncio.Event()
-        self._ready = asyncio.Event()
+        self._held: set[str] = set()
+        """The tokens of runs that this process is to end, until the registry says that they have ended."""
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = False
 
     # Its own life
 
     async def __aenter__(self) -> Self:
-        await self._create_registry()
+        if self._tasks:
+            raise BadArgument("these runs were opened before: create new ones")
+        await self.shared.__aenter__()
         self._tasks = [
-            asyncio.create_task(self._follow_registry(), name="mainstem-runs-registry"),
             asyncio.create_task(self._beat(), name="mainstem-runs-heartbeat"),
+            asyncio.create_task(self._end_others(), name="mainstem-runs-lost"),
         ]
-        async with asyncio.timeout(limits.RUN_WRITE_S):
-            await self._ready.wait()
         _current.append(self)
         return self
 
@@ -175,16 +162,20 @@ class Runs:
     ) -> None:
         """End the runs of this process, so that their readers learn of it."""
         self._stopping = True
-        if self in _current:
-            _current.remove(self)
+        _current.remove(self)
         await asyncio.gather(*self._beginning.values(), return_exceptions=True)
         executing = list(self._executions.values())
         for _, execution, _ in executing:
             execution.end("failed", "The server is stopping.")
         await asyncio.gather(*(task for _, _, task in executing), return_exceptions=True)
+        try:
+            await self.shared.refresh()  # so that the runs have their last status
+        except ClientError as failure:
+            logger.warning("the ends of runs could not be read at the end: %s", failure)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.shared.__aexit__(kind, error, trace)
 
     @asynccontextmanager
     async def lifespan(self, app: object = None) -> AsyncIterator[None]:
@@ -223,14 +214,13 @@ class Runs:
                 raise BadArgument(
                     f"the id of a run must be printable, and at most {limits.RUN_ID_BYTES_MAX} bytes long"
                 )
-            if self._stopping or not self._tasks:
-                raise BadArgument("these runs are not open: use `async with Runs(...)`, or their lifespan")
-            active = self.registry.active.get(run_id)
+            self._require_open()
+            active = self.shared.registry.active.get(run_id)
             if active is not None:
                 await discard(source)
                 await self._create_stream(active)
                 return Run(self, active)
-            if len(self._executions) >= limits.RUNS_MAX:
+            if len(self._executions) + len(self._beginning) >= limits.RUNS_MAX:
                 raise TooManyRuns(f"this process has {limits.RUNS_MAX} runs already")
             record = RunRecord(
                 id=run_id,
@@ -243,6 +233,7 @@ class Runs:
                 started_at=format_seconds(time.time()),
                 worker=self._worker,
             )
+            self._held.add(record.token)
             begun = asyncio.create_task(self._begin(record, source), name=f"mainstem-run-start {run_id}")
             self._beginning[record.token] = begun
             begun.add_done_callback(partial(self._note_start, record))
@@ -256,27 +247,34 @@ class Runs:
             await discard(source)
         return run
 
-    def find(self, id: str) -> Run | None:
-        """Return the run with this id that is active or has ended last; None if no process remembers one."""
-        record = self.registry.find(id)
+    async def find(self, id: str) -> Run | None:
+        """Return the run with this id that is active or has ended last, in any process; None if none remembers one."""
+        self._require_open()
+        registry = self.shared.registry
+        if id not in registry.active:
+            await self.shared.refresh()
+        record = registry.find(id)
         return None if record is None else Run(self, record)
 
-    def all(self) -> list[Run]:
+    async def all(self) -> list[Run]:
         """Return the runs of all processes that are active or have ended lately, the oldest first."""
-        return [Run(self, record) for record in self.registry.list_runs()]
+        self._require_open()
+        await self.shared.refresh()
+        return [Run(self, record) for record in self.shared.registry.list_runs()]
 
     async def resume(self, id: str) -> Run | None:
         """Return the run with this id, even if it has ended so long ago that only its stream is left; or None."""
-        found = self.find(id)
+        found = await self.find(id)
         if found is not None:
             return found
         for stream in dict.fromkeys([id, f"{self.prefix}/{id}"]):
             try:
                 info = await self.streams.head(stream)
-            except (NotFound, StreamGone, BadArgument):
+            except (NotFound, BadArgument):
                 continue
             if info.closed:
-                return Run(self, RunRecord(id=id, stream=stream, token="", status="finished"))
+                outcome, reason = await self._read_outcome(stream)
+                return Run(self, RunRecord(id=id, stream=stream, token="", status=outcome, reason=reason))
         return None
 
     async def stop(self, id: str, reason: str = "") -> Status:
@@ -284,47 +282,39 @@ class Runs:
 
         Raises `RunNotFound` if there is no such run.
         """
-        record = self.registry.find(id)
-        if record is None:
+        run = await self.find(id)
+        if run is None:
             raise RunNotFound(f"there is no run {id!r}")
-        if record.status == "running":
-            await self._note(Stopped(record.id, record.token, reason[: limits.RUN_ID_BYTES_MAX]))
+        if run.status == "running":
+            await self.shared.note(Stopped(run.id, run.record.token, reason[: limits.RUN_REASON_CHARS_MAX]))
             return "stopping"
-        return record.status
+        return run.status
 
-    async def wait_for_change(self) -> None:
-        """Wait until any run has changed."""
-        await self._changed.wait()
+    def _require_open(self) -> None:
+        if self._stopping or not self._tasks:
+            raise RunsNotOpen("these runs are not open")
 
     # Executing
 
     async def _begin(self, record: RunRecord, source: Source) -> Run:
-        winner = await self._claim(record)
+        winner = await self.shared.claim(record)
         if winner.token != record.token:
+            self._held.discard(record.token)
             await self._create_stream(winner)
             return Run(self, winner)
         if not await self._open_stream(record):
             return Run(self, record)
-        execution = Execution(self.streams, record, source, self._describe_error)
+        execution = Execution(self.streams, record, source, self._describe_error, self._buffered)
         task = asyncio.create_task(self._execute(record, execution), name=f"mainstem-run {record.id}")
         self._executions[record.token] = (record, execution, task)
         return Run(self, record, new=True)
 
     def _note_start(self, record: RunRecord, begun: "asyncio.Task[Run]") -> None:
         del self._beginning[record.token]
-        if not begun.cancelled() and (error := begun.exception()) is not None:
+        if begun.cancelled() or begun.exception() is not None:
+            self._held.discard(record.token)  # if it has started nevertheless, it is ended
+            error = "it was cancelled" if begun.cancelled() else begun.exception()
             logger.warning("the run %s could not be started: %s", record.id, error)
-
-    async def _claim(self, record: RunRecord) -> RunRecord:
-        """Note the start of a run, and return the run that has the id now: this one, or one that started before it."""
-        claim: asyncio.Future[RunRecord] = asyncio.get_running_loop().create_future()
-        self._claims[record.token] = claim
-        try:
-            await self._note(Started(record))
-            async with asyncio.timeout(limits.RUN_WRITE_S):
-                return await claim
-        finally:
-            del self._claims[record.token]
 
     async def ensure_stream(self, run: Run) -> None:
         """Return once the stream of a run exists: another process may have started it a moment ago."""
@@ -341,31 +331,40 @@ class Runs:
         """Create the stream of a new run. Return False if an earlier run with this stream has closed it."""
         try:
             info = await self._create_stream(record)
+            if info.closed:
+                outcome, reason = await self._read_outcome(record.stream)
+                await self.shared.note(Ended(record.id, record.token, outcome, reason))
+                return False
+            if record.closes and not info.created and not (await self.streams.read_tail(record.stream, 1)).empty:
+                raise StreamInUse(f"the stream {record.stream!r} has data already, and no run writes it")
         except BaseException:
-            await self._note(Ended(record.id, record.token, "failed", "its stream could not be created"))
+            await self.shared.note(Ended(record.id, record.token, "failed", "its stream could not be used"))
             raise
-        if info.closed:
-            await self._note(Ended(record.id, record.token, "finished"))
-            return False
-        if record.closes and not info.created and int(info.next_offset.rpartition("_")[2]):
-            await self._note(Ended(record.id, record.token, "failed", "its stream has data already"))
-            raise StreamInUse(f"the stream {record.stream!r} has data already, and no run writes it")
         return True
 
+    async def _read_outcome(self, stream: str) -> tuple[Outcome, str]:
+        """Return how the run that has closed a stream ended, and why."""
+        messages = (await self.streams.read_tail(stream, 1)).messages
+        return read_outcome(messages[-1] if messages else None)
+
     async def _execute(self, record: RunRecord, execution: Execution) -> None:
+        noted = False
         try:
-            current = self.registry.active.get(record.id)
+            current = self.shared.registry.active.get(record.id)
             if current is not None and current.status == "stopping":  # stopped before it began
                 execution.end("stopped", current.reason)
             outcome, reason = await execution.run()
             if outcome == "lost":
                 await self._end_lost(record, reason)
             else:
-                await self._note(Ended(record.id, record.token, outcome, reason))
+                await self.shared.note(Ended(record.id, record.token, outcome, reason))
+            noted = True
         except ClientError as error:
             logger.error("the end of the run %s could not be noted: %s", record.id, error)
         finally:
             del self._executions[record.token]
+            if not noted:
+                self._held.discard(record.token)
 
     async def _end_lost(self, record: RunRecord, reason: str = "") -> None:
         """End a run whose process was lost. The next epoch of its producer keeps that process from writing more."""
@@ -378,81 +377,48 @@ class Runs:
                 (record.token, 1, 0),
                 close=record.closes,
             )
-        except (StreamClosed, StaleEpoch, NotFound, StreamGone) as error:
+        except (StreamClosed, StaleEpoch, NotFound) as error:
             logger.info("the stream of the lost run %s has ended already: %s", record.id, error)
-        await self._note(Ended(record.id, record.token, "lost", reason))
+        await self.shared.note(Ended(record.id, record.token, "lost", reason))
 
-    # The registry
+    # Other processes
 
-    async def _create_registry(self) -> None:
-        try:
-            await self.streams.create(self._registry_path, JSON, retention=f"max-bytes={limits.RUN_REGISTRY_BYTES}")
-        except StreamExists:
-            logger.debug("the registry of runs exists with another configuration")
-
-    async def _note(self, entry: Entry) -> None:
-        await self.streams.append_json(self._registry_path, encode_entry(entry))
-
-    async def _follow_registry(self) -> None:
-        offset = BEGINNING
-        while True:
-            try:
-                async for batch in self.streams.follow(self._registry_path, offset):
-                    offset = batch.offset
-                    self._apply(batch)
-                    if batch.up_to_date:
-                        self._ready.set()
-                raise BadArgument(f"the stream {self._registry_path}, which lists all runs, was closed: delete it")
-            except ClientError as error:
-                logger.warning("the registry of runs is not readable at the moment: %s", error)
-                if not error.retryable:
-                    offset = BEGINNING
-                await asyncio.sleep(1)
-                try:
-                    await self._create_registry()
-                except ClientError as failure:
-                    logger.warning("the registry of runs could not be created: %s", failure)
-
-    def _apply(self, batch: Batch) -> None:
-        now_s = asyncio.get_running_loop().time()
-        for message in msgspec.json.decode(batch.data, type=list[msgspec.Raw]):
-            entry = decode_entry(bytes(message))
-            if entry is None:
-                continue
-            self.registry.apply(entry, now_s)
-            if isinstance(entry, Started):
-                claim = self._claims.get(entry.run.token)
-                winner = self.registry.active.get(entry.run.id)
-                if claim is not None and not claim.done() and winner is not None:
-                    claim.set_result(winner)
-            elif isinstance(entry, Stopped) and entry.token in self._executions:
-                self._executions[entry.token][1].end("stopped", entry.reason)
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
+    def _take_entry(self, entry: Entry) -> None:
+        """Do what an entry of the registry asks of this process."""
+        if isinstance(entry, Stopped) and entry.token in self._executions:
+            self._executions[entry.token][1].end("stopped", entry.reason)
+        elif isinstance(entry, Ended):
+            self._held.discard(entry.token)
 
     async def _beat(self) -> None:
-        """Say that this process is alive, end the runs of processes that are not, and those of silent sources."""
+        """Say that this process is alive while there are runs, and end its runs whose sources are silent."""
         loop = asyncio.get_running_loop()
         while True:
-            try:
+            if self._executions or self.shared.registry.active:
                 runs = tuple(record for record, _, _ in self._executions.values())
-                await self._note(Heartbeat(self._worker, runs))
-                for record in [*self.registry.find_lost(self._worker), *self._find_abandoned()]:
-                    await self._end_lost(record)
-            except ClientError as error:
-                logger.warning("the heartbeat of the runs of this process failed: %s", error)
-            except Exception:
-                logger.exception("the heartbeat of the runs of this process failed")
+                try:
+                    await self.shared.note(Heartbeat(self._worker, runs))
+                except ClientError as error:
+                    logger.warning("the heartbeat of the runs of this process failed: %s", error)
             silent_s = loop.time() - limits.RUN_SILENCE_S
             for _, execution, _ in self._executions.values():
                 if execution.active_s < silent_s:
                     execution.end("failed", "The source of the run was silent for too long.")
             await asyncio.sleep(limits.RUN_HEARTBEAT_S)
 
-    def _find_abandoned(self) -> list[RunRecord]:
-        """Return the runs of this process that it does not execute, because their start failed halfway."""
-        own = {*self._executions, *self._beginning}
-        return [run for run in self.registry.active.values() if run.worker == self._worker and run.token not in own]
+    async def _end_others(self) -> None:
+        """End the runs of processes that are lost, and those of this one whose start or end failed halfway."""
+        while True:
+            registry = self.shared.registry
+            abandoned = [
+                run for run in registry.active.values() if run.worker == self._worker and run.token not in self._held
+            ]
+            for record in [*registry.find_lost(), *abandoned]:
+                try:
+                    await self._end_lost(record)
+                except ClientError as error:
+                    logger.warning("the lost run %s could not be ended yet: %s", record.id, error)
+            await asyncio.sleep(limits.RUN_HEARTBEAT_S)
 
 
 async def discard(source: Source) -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from mainstem.ai.formats import last_message
+from mainstem.ai.formats import last_message, read_outcome
 
 
 @pytest.mark.parametrize("format", ["plain", "ui-messages", "ag-ui"])
@@ -20,3 +20,23 @@ def test_readers_of_ag_ui_events_get_an_event():
 
     for outcome in ("failed", "stopped", "lost"):
         assert RunErrorEvent.model_validate(last_message("ag-ui", outcome, "")).code == outcome
+
+
+@pytest.mark.parametrize("format", ["plain", "ui-messages", "ag-ui"])
+@pytest.mark.parametrize(
+    ("outcome", "reason"),
+    [("failed", "no money"), ("stopped", "enough"), ("lost", "The process that produced this run was lost.")],
+)
+def test_the_last_message_tells_how_a_run_ended(format, outcome, reason):
+    assert read_outcome(last_message(format, outcome, reason)) == (outcome, reason)
+
+
+@pytest.mark.parametrize(
+    "message", [None, "text", 1, {"type": "finish"}, {"type": "RUN_FINISHED"}, {"type": ["error"]}]
+)
+def test_any_other_last_message_is_that_of_a_finished_run(message):
+    assert read_outcome(message) == ("finished", "")
+
+
+def test_an_error_of_the_agent_itself_is_a_failure():
+    assert read_outcome({"type": "RUN_ERROR", "message": "no", "code": "quota"}) == ("failed", "no")

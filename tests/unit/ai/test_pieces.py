@@ -5,7 +5,7 @@ import pytest
 from pydantic import BaseModel
 
 from mainstem import limits
-from mainstem.ai.pieces import PieceBuffer, encode_piece
+from mainstem.ai.pieces import BufferedBytes, PieceBuffer, encode_piece
 from mainstem.client import BadArgument
 
 
@@ -60,7 +60,7 @@ def test_a_piece_that_is_too_large_is_refused():
 def test_the_buffer_returns_all_pieces_in_order_as_far_as_they_fit(monkeypatch):
     monkeypatch.setattr(limits, "RUN_BATCH_BYTES_MAX", 4)
     monkeypatch.setattr(limits, "RUN_BUFFER_BYTES_MAX", 6)
-    buffer = PieceBuffer()
+    buffer = PieceBuffer(BufferedBytes())
     for piece in (b"1", b"22", b"333"):
         assert not buffer.full
         buffer.add(piece)
@@ -73,7 +73,22 @@ def test_the_buffer_returns_all_pieces_in_order_as_far_as_they_fit(monkeypatch):
 
 def test_a_piece_that_is_larger_than_a_batch_is_a_batch_of_its_own(monkeypatch):
     monkeypatch.setattr(limits, "RUN_BATCH_BYTES_MAX", 2)
-    buffer = PieceBuffer()
+    buffer = PieceBuffer(BufferedBytes())
     buffer.add(b"12345")
     buffer.add(b"6")
     assert (buffer.take(), buffer.take()) == (b"[12345]", b"[6]")
+
+
+def test_all_runs_together_have_a_limit_and_each_may_hold_one_piece(monkeypatch):
+    monkeypatch.setattr(limits, "RUNS_BUFFER_BYTES_MAX", 3)
+    shared = BufferedBytes()
+    one, other = PieceBuffer(shared), PieceBuffer(shared)
+    one.add(b"333")
+    assert one.full
+    assert not other.full
+    other.add(b"1")
+    assert other.full
+    one.clear()
+    assert not other.full
+    other.take()
+    assert shared.total == 0

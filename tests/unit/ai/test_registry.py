@@ -4,7 +4,7 @@ from mainstem import limits
 from mainstem.ai.registry import Ended, Heartbeat, Registry, RunRecord, Started, Stopped, decode_entry, encode_entry
 from mainstem.client.core.strict_json import encode_json
 
-LATER_S = limits.RUN_LEASE_S + 1
+HEARTBEATS = limits.RUN_HEARTBEATS_MISSED_MAX + 1
 
 
 def record(run_id: str = "a", token: str = "1", worker: str = "w") -> RunRecord:
@@ -13,65 +13,77 @@ def record(run_id: str = "a", token: str = "1", worker: str = "w") -> RunRecord:
 
 @pytest.fixture
 def registry() -> Registry:
-    return Registry()
+    return Registry("me")
 
 
 def test_of_two_starts_with_one_id_the_first_wins(registry):
-    registry.apply(Started(record(token="1")), 0)
-    registry.apply(Started(record(token="2")), 0)
+    registry.apply(Started(record(token="1")))
+    registry.apply(Started(record(token="2")))
     assert registry.active["a"].token == "1"
 
 
 def test_an_id_is_free_again_after_the_end(registry):
-    registry.apply(Started(record(token="1")), 0)
-    registry.apply(Ended("a", "1", "finished"), 0)
+    registry.apply(Started(record(token="1")))
+    registry.apply(Ended("a", "1", "finished"))
     assert registry.find("a").status == "finished"
-    registry.apply(Started(record(token="2")), 0)
+    registry.apply(Started(record(token="2")))
     assert registry.find("a").token == "2"
 
 
 def test_a_stop_concerns_the_start_that_it_names(registry):
-    registry.apply(Started(record(token="2")), 0)
-    registry.apply(Stopped("a", "1", "too late"), 0)
+    registry.apply(Started(record(token="2")))
+    registry.apply(Stopped("a", "1", "too late"))
     assert registry.active["a"].status == "running"
-    registry.apply(Stopped("a", "2", "enough"), 0)
+    registry.apply(Stopped("a", "2", "enough"))
     assert (registry.active["a"].status, registry.active["a"].reason) == ("stopping", "enough")
-    registry.apply(Stopped("missing", "2"), 0)
+    registry.apply(Stopped("missing", "2"))
     assert list(registry.active) == ["a"]
 
 
 def test_an_end_for_an_earlier_start_changes_nothing(registry):
-    registry.apply(Started(record(token="2")), 0)
-    registry.apply(Ended("a", "1", "lost"), 0)
+    registry.apply(Started(record(token="2")))
+    registry.apply(Ended("a", "1", "lost"))
     assert registry.active["a"].token == "2"
 
 
-def test_runs_of_a_silent_worker_are_lost_while_the_observer_is_heard(registry):
-    registry.apply(Started(record("a", worker="silent")), 0)
-    registry.apply(Started(record("b", "2", worker="me")), 0)
-    registry.apply(Heartbeat("me"), LATER_S)
-    assert [run.id for run in registry.find_lost("me")] == ["a"]
+def test_runs_of_a_silent_worker_are_lost_while_this_one_is_heard(registry):
+    registry.apply(Started(record("a", worker="silent")))
+    registry.apply(Started(record("b", "2", worker="me")))
+    registry.apply(Started(record("c", "3", worker="alive")))
+    for _ in range(HEARTBEATS):
+        assert registry.find_lost() == []
+        registry.apply(Heartbeat("alive"))
+        registry.apply(Heartbeat("me"))
+    assert [run.id for run in registry.find_lost()] == ["a"]
 
 
-def test_nobody_is_lost_while_the_observer_is_not_heard_either(registry):
-    """The server was away, or this process was: the others may have been alive all the time."""
-    registry.apply(Started(record("a", worker="other")), 0)
-    registry.apply(Heartbeat("me"), 1)
-    assert registry.find_lost("me") == []
-    registry.apply(Heartbeat("other"), 100)
-    registry.apply(Heartbeat("me"), 100)
-    assert registry.find_lost("me") == []
+def test_nobody_is_lost_while_the_server_was_away(registry):
+    """The first heartbeat after it is that of this process, however long that took."""
+    registry.apply(Started(record("a", worker="other")))
+    for _ in range(10):
+        registry.apply(Heartbeat("other"))
+        for _ in range(HEARTBEATS - 1):
+            registry.apply(Heartbeat("me"))
+        assert registry.find_lost() == []
+
+
+def test_a_worker_that_is_heard_again_is_not_lost(registry):
+    registry.apply(Started(record("a", worker="slow")))
+    for _ in range(HEARTBEATS):
+        registry.apply(Heartbeat("me"))
+    registry.apply(Started(record("b", "2", worker="slow")))
+    assert registry.find_lost() == []
 
 
 def test_a_heartbeat_brings_back_runs_whose_start_was_trimmed(registry):
-    registry.apply(Heartbeat("w", (record(),)), 0)
+    registry.apply(Heartbeat("w", (record(),)))
     assert registry.active["a"].worker == "w"
 
 
 def test_a_heartbeat_does_not_revive_a_run_that_has_ended(registry):
-    registry.apply(Started(record()), 0)
-    registry.apply(Ended("a", "1", "stopped"), 0)
-    registry.apply(Heartbeat("w", (record(),)), 0)
+    registry.apply(Started(record()))
+    registry.apply(Ended("a", "1", "stopped"))
+    registry.apply(Heartbeat("w", (record(),)))
     assert not registry.active
     assert registry.find("a").status == "stopped"
 
@@ -79,8 +91,8 @@ def test_a_heartbeat_does_not_revive_a_run_that_has_ended(registry):
 def test_it_remembers_a_bounded_number_of_ended_runs(registry, monkeypatch):
     monkeypatch.setattr(limits, "RUNS_ENDED_MAX", 2)
     for name in "abc":
-        registry.apply(Started(record(name, name)), 0)
-        registry.apply(Ended(name, name, "finished"), 0)
+        registry.apply(Started(record(name, name)))
+        registry.apply(Ended(name, name, "finished"))
     assert [run.id for run in registry.list_runs()] == ["b", "c"]
 
 

@@ -1,0 +1,141 @@
+"""The registry of runs as all processes share it: each appends to one stream of the server, and follows it."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from mainstem import limits
+from mainstem.ai.registry import Entry, Registry, RunRecord, Started, decode_entry, encode_entry
+from mainstem.client.aio.streams import AsyncStreams
+from mainstem.client.core.errors import BadArgument, ClientError, StreamExists, TimedOut
+from mainstem.client.core.protocol import BEGINNING
+from mainstem.client.core.results import Batch
+from mainstem.streams.rules.json_mode import JSON
+
+logger = logging.getLogger(__name__)
+
+_decode_messages = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+
+class SharedRegistry:
+    """Follows the stream in the background between `async with` and its end. `on_entry` is called after each entry."""
+
+    def __init__(
+        self, streams: AsyncStreams, path: str, registry: Registry, on_entry: Callable[[Entry], object]
+    ) -> None:
+        self.registry = registry
+        self._streams = streams
+        self._path = path
+        self._on_entry = on_entry
+        self._offset = BEGINNING
+        self._caught_up = False
+        self._claims: dict[str, asyncio.Future[RunRecord]] = {}
+        self._changed = asyncio.Event()
+        """Set, and replaced, when entries were applied."""
+        self._follower: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        await self._create()
+        self._follower = asyncio.create_task(self._follow(), name="mainstem-runs-registry")
+        try:
+            await self._wait_until(lambda: self._caught_up, limits.RUN_WRITE_S)
+        except BaseException:
+            self._follower.cancel()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._follower is not None
+        self._follower.cancel()
+        await asyncio.wait([self._follower])
+
+    async def note(self, entry: Entry) -> None:
+        """Append an entry. Every process applies it a moment later, this one too."""
+        await self._streams.append_json(self._path, encode_entry(entry))
+
+    async def claim(self, record: RunRecord) -> RunRecord:
+        """Note the start of a run, and return the run that has the id now: this one, or one that started before it."""
+        claim: asyncio.Future[RunRecord] = asyncio.get_running_loop().create_future()
+        self._claims[record.token] = claim
+        try:
+            await self.note(Started(record))
+            async with self._time_limit(limits.RUN_WRITE_S):
+                return await claim
+        finally:
+            del self._claims[record.token]
+
+    async def refresh(self) -> None:
+        """Return once everything that any process has noted before this call is applied here."""
+        end = (await self._streams.head(self._path)).next_offset
+        await self._wait_until(lambda: self._offset >= end, limits.RUN_REFRESH_S)
+
+    async def wait_for_change(self) -> None:
+        """Wait until entries were applied."""
+        await self._changed.wait()
+
+    async def _wait_until(self, is_true: Callable[[], bool], timeout_s: float) -> None:
+        async with self._time_limit(timeout_s):
+            while not is_true():
+                await self.wait_for_change()
+
+    @asynccontextmanager
+    async def _time_limit(self, timeout_s: float) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(timeout_s):
+                yield
+        except TimeoutError:
+            raise TimedOut(
+                f"the registry of runs, {self._path}, could not be followed for {timeout_s:g} s",
+                hint="Check that the server answers, and call again.",
+            ) from None
+
+    # Following
+
+    async def _create(self) -> None:
+        try:
+            await self._streams.create(self._path, JSON, retention=f"max-bytes={limits.RUN_REGISTRY_BYTES}")
+        except StreamExists:
+            logger.debug("the registry of runs exists with another configuration")
+
+    async def _follow(self) -> None:
+        while True:
+            try:
+                async with aclosing(self._streams.follow(self._path, self._offset)) as batches:
+                    async for batch in batches:
+                        self._apply(batch)
+                raise BadArgument(f"the stream {self._path}, which lists all runs, was closed: delete it")
+            except ClientError as error:
+                logger.warning("the registry of runs is not readable at the moment: %s", error)
+                if not error.retryable:  # it was deleted, or trimmed beyond what was applied
+                    self._offset = BEGINNING
+                await asyncio.sleep(limits.RUN_RETRY_S)
+                try:
+                    await self._create()
+                except ClientError as failure:
+                    logger.warning("the registry of runs could not be created: %s", failure)
+
+    def _apply(self, batch: Batch) -> None:
+        for message in _decode_messages(batch.data) if batch.data else ():
+            entry = decode_entry(bytes(message))
+            if entry is None:
+                continue
+            self.registry.apply(entry)
+            if isinstance(entry, Started):
+                self._settle_claim(entry.run)
+            self._on_entry(entry)
+        self._offset = batch.offset
+        self._caught_up = self._caught_up or batch.up_to_date
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    def _settle_claim(self, started: RunRecord) -> None:
+        claim, winner = self._claims.get(started.token), self.registry.active.get(started.id)
+        if claim is not None and not claim.done() and winner is not None:
+            claim.set_result(winner)
