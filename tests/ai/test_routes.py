@@ -1,12 +1,19 @@
 """The routes of chats, over real HTTP."""
 
+import asyncio
 import json
+from urllib.parse import quote
 from uuid import uuid4
 
 import httpx2
 import pytest
+from starlette.applications import Starlette
 
 from mainstem import limits
+from mainstem.ai import Runs
+from mainstem.ai.routes import chat_routes
+from mainstem.client import AsyncStreams, Retries
+from tests.ai.sources import count
 from tests.support.waits import eventually
 
 
@@ -49,6 +56,7 @@ def test_a_double_click_starts_one_run(http, chat):
     assert first.headers["location"] == second.headers["location"]
     other = http.post("/api/chat", json=say(chat, "wait", message="m2"))
     assert (other.status_code, other.json()["code"]) == (409, "run_in_progress")
+    assert "Stop it" in other.json()["hint"]
     http.post("/release")
     eventually(lambda: http.get(f"/api/chat/{chat}/stream").status_code == 204)
     again = http.post("/api/chat", json=say(chat, "wait"))
@@ -158,6 +166,21 @@ def test_any_printable_id_is_a_chat_of_its_own(http, chat_id):
     assert reply.status_code == 201
     assert reply.headers["location"].startswith("/log/v1/stream/chats/")
     eventually(lambda: http.head(reply.headers["location"]).headers.get("stream-closed"))
+    url = f"/api/chat/{quote(chat_id, safe='')}"
+    if chat_id != ".":  # clients remove it from paths
+        assert http.get(url + "/stream").status_code in (200, 204)
+        assert http.post(url + "/stop").json()["id"] == chat_id
+
+
+def test_the_next_message_may_come_as_soon_as_its_sender_sees_the_end(http, chat):
+    """Readers see the end of an answer before the registry has it."""
+    for number in range(20):
+        url = http.post("/api/chat", json=say(chat, message=f"m{number}")).headers["location"]
+        with http.stream("GET", url, params={"offset": "-1", "live": "sse"}) as reply:
+            assert reply.status_code == 200
+            for line in reply.iter_lines():
+                if "streamClosed" in line:
+                    break
 
 
 def test_visitors_cannot_write_to_the_streams_of_runs(http, chat):
@@ -182,3 +205,16 @@ def test_a_session_keeps_one_stream_for_all_messages(http, chat):
 
 def types(http, url):
     return [event["type"] for event in http.get(url).json()]
+
+
+@pytest.mark.slow
+async def test_visitors_do_not_learn_where_the_log_is(start_server, caplog):
+    server = start_server()
+    async with AsyncStreams(server.url, retries=Retries(attempts_max=1)) as streams, Runs(streams) as runs:
+        app = Starlette(routes=chat_routes("/api/chat", runs, lambda chat: count(1)))
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://app") as http:
+            await asyncio.to_thread(server.kill)
+            reply = await http.post("/api/chat", json=say("chat"))
+    assert (reply.status_code, reply.json()["code"], reply.json()["retryable"]) == (503, "runs_unavailable", True)
+    assert server.url.rpartition(":")[2] not in reply.text
+    assert "POST /api/chat failed" in caplog.text

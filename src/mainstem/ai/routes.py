@@ -4,10 +4,13 @@
 answer. `session_routes` speaks that of `@durable-streams/tanstack-ai-transport`, with a stream per chat.
 """
 
+import asyncio
 import inspect
+import logging
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
 
@@ -15,11 +18,19 @@ import msgspec
 
 from mainstem import limits
 from mainstem.ai.ag_ui import to_ag_ui
-from mainstem.ai.errors import RequestTooLarge, RunInProgress, RunNotFound, TooManyRuns
+from mainstem.ai.errors import (
+    RequestForbidden,
+    RequestTooLarge,
+    RunInProgress,
+    RunNotFound,
+    RunsUnavailable,
+    TooManyRuns,
+)
 from mainstem.ai.execution import close_source
 from mainstem.ai.runs import Run, Runs
 from mainstem.ai.ui_messages import text_chunks
-from mainstem.client.core.errors import BadArgument, ClientError, NotFound, StreamGone
+from mainstem.client.core.errors import BadArgument, ClientError, NotFound
+from mainstem.streams.rules.json_mode import JSON
 
 try:
     from starlette.requests import Request
@@ -32,6 +43,9 @@ except ModuleNotFoundError as error:
 
 NO_STORE = {"cache-control": "no-store"}
 PROBLEM = "application/problem+json"
+SUBMIT = "submit-message"
+
+logger = logging.getLogger(__name__)
 
 Authorize = Callable[[Request, str | None], Awaitable[None] | None]
 """Raises an error, such as Starlette's `HTTPException`, unless the caller may use the chat; None stands for all."""
@@ -121,8 +135,8 @@ class ChatRoutes:
     def _shared_routes(self) -> list[BaseRoute]:
         return [
             Route(self.path, self._serve(self.list_runs), methods=["GET"]),
-            Route(self.path + "/{id}/stream", self._serve(self.follow), methods=["GET"]),
-            Route(self.path + "/{id}/stop", self._serve(self.stop), methods=["POST"]),
+            Route(self.path + "/{id:path}/stream", self._serve(self.follow), methods=["GET"]),
+            Route(self.path + "/{id:path}/stop", self._serve(self.stop), methods=["POST"]),
         ]
 
     # Requests
@@ -130,18 +144,8 @@ class ChatRoutes:
     async def start(self, request: Request) -> Response:
         chat = await read_chat(request)
         await self.check(request, chat.id)
-        run_id, tag = self.run_id(chat.id), f"{chat.trigger}:{chat.message_id or last_id(chat)}"
-        found = await self.runs.find(run_id)
-        if found is not None and found.tag == tag and (found.active or is_submitted_again(chat, tag)):
-            return self.point_to(found)
-        if found is not None and found.active:
-            raise RunInProgress(f"the chat {chat.id!r} is still being answered")
         stream = f"{self.stream_prefix(chat.id)}/{uuid.uuid4().hex}"
-        run = await self.runs.start(
-            lambda: as_chunks(self.answer(chat)), id=run_id, stream=stream, tag=tag, format="ui-messages"
-        )
-        if run.tag != tag:
-            raise RunInProgress(f"the chat {chat.id!r} is still being answered")
+        run = await self.answer_once(chat, lambda: as_chunks(self.answer(chat)), stream=stream, format="ui-messages")
         return self.point_to(run)
 
     async def follow(self, request: Request) -> Response:
@@ -167,8 +171,7 @@ class ChatRoutes:
 
     async def list_runs(self, request: Request) -> Response:
         if self._authorize is None:
-            detail = "the runs of all chats are listed only if `authorize` decides who may see them"
-            return problem(403, "forbidden", detail)
+            raise RequestForbidden("the runs of all chats are listed only if `authorize` decides who may see them")
         await self.check(request, None)
         runs = [
             {
@@ -181,6 +184,26 @@ class ChatRoutes:
             if run.id.startswith(self.prefix + "/")
         ]
         return JSONResponse({"runs": runs}, headers=NO_STORE)
+
+    # Runs
+
+    async def answer_once(self, chat: ChatRequest, source: Callable[[], AsyncIterator[Any]], **options: Any) -> Run:
+        """Start the answer to a message, or return it if this is a repeated request.
+
+        Raises `RunInProgress` while another message is being answered.
+        """
+        run_id = self.run_id(chat.id)
+        message_id = chat.message_id or last_id(chat)
+        tag = f"{chat.trigger}:{message_id}"
+        found = await self.runs.find(run_id)
+        if found is not None:
+            if message_id and found.tag == tag and (found.active or chat.trigger == SUBMIT):
+                return found
+            await wait_for_end(found)
+        run = await self.runs.start(source, id=run_id, tag=tag, **options)
+        if not run.new and not (message_id and run.tag == tag):
+            raise RunInProgress(f"the chat {chat.id!r} is still being answered")
+        return run
 
     # Replies
 
@@ -204,7 +227,7 @@ class ChatRoutes:
     async def _is_at_end(self, run: Run, offset: str) -> bool:
         try:
             return (await self.runs.streams.head(run.stream)).next_offset == offset
-        except (NotFound, StreamGone):
+        except NotFound:
             return True
 
     # What all requests share
@@ -217,12 +240,15 @@ class ChatRoutes:
 
     def _serve(self, handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
         async def serve(request: Request) -> Response:
-            if request.method == "POST" and request.headers.get("sec-fetch-site") == "cross-site":
-                return problem(403, "forbidden", "pages of other sites may not start or stop runs here")
             try:
+                if request.method == "POST" and request.headers.get("sec-fetch-site") == "cross-site":
+                    raise RequestForbidden("pages of other sites may not start or stop runs here")
                 return await handler(request)
-            except ClientError as error:
-                return problem(STATUSES.get(type(error), 503 if error.retryable else 500), error.code, error.detail)
+            except tuple(STATUSES) as error:
+                return problem(error)
+            except ClientError as error:  # its text may name hosts and streams that are not for visitors
+                logger.error("%s %s failed: %s", request.method, request.url.path, error)
+                return problem(RunsUnavailable("the chats are not available at the moment"))
 
         return serve
 
@@ -232,22 +258,13 @@ class SessionRoutes(ChatRoutes):
 
     @property
     def routes(self) -> list[BaseRoute]:
-        return [Route(self.path + "/{id}", self._serve(self.start), methods=["POST"]), *self._shared_routes()]
+        return [*self._shared_routes(), Route(self.path + "/{id:path}", self._serve(self.start), methods=["POST"])]
 
     async def start(self, request: Request) -> Response:
         chat = await read_chat(request, request.path_params["id"])
         await self.check(request, chat.id)
-        run_id, tag, stream = self.run_id(chat.id), last_id(chat), self.stream_prefix(chat.id)
-        found = await self.runs.find(run_id)
-        if found is not None and found.tag == tag and tag:
-            return Response(status_code=202, headers=NO_STORE)
-        if found is not None and found.active:
-            raise RunInProgress(f"the chat {chat.id!r} is still being answered")
-        run = await self.runs.start(
-            lambda: self._answer(chat), id=run_id, stream=stream, tag=tag, format="ag-ui", close=False, ttl_s=None
-        )
-        if run.tag != tag:
-            raise RunInProgress(f"the chat {chat.id!r} is still being answered")
+        stream = self.stream_prefix(chat.id)
+        await self.answer_once(chat, lambda: self._answer(chat), stream=stream, format="ag-ui", close=False, ttl_s=None)
         return Response(status_code=202, headers=NO_STORE)
 
     async def follow(self, request: Request) -> Response:
@@ -255,7 +272,7 @@ class SessionRoutes(ChatRoutes):
         chat_id: str = request.path_params["id"]
         await self.check(request, chat_id)
         stream = self.stream_prefix(chat_id)
-        await self.runs.streams.create(stream, "application/json")
+        await self.runs.streams.create(stream, JSON)
         return redirect(self.stream_url(stream), request.url.query)
 
     async def _answer(self, chat: ChatRequest) -> AsyncGenerator[Any, None]:
@@ -271,16 +288,18 @@ class SessionRoutes(ChatRoutes):
 
 STATUSES: dict[type[ClientError], int] = {
     BadArgument: 400,
+    RequestForbidden: 403,
     RunNotFound: 404,
     RunInProgress: 409,
     RequestTooLarge: 413,
     TooManyRuns: 503,
+    RunsUnavailable: 503,
 }
 
 
 async def read_chat(request: Request, chat_id: str | None = None) -> ChatRequest:
     """Return the message of a request. Raises `BadArgument` if it is none."""
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
         raise BadArgument("the request must have the content type application/json")
     content = bytearray()
     async for piece in request.stream():
@@ -303,7 +322,7 @@ async def read_chat(request: Request, chat_id: str | None = None) -> ChatRequest
     return ChatRequest(
         id=chat_id,
         messages=messages,
-        trigger=trigger if isinstance(trigger, str) else "submit-message",
+        trigger=trigger if isinstance(trigger, str) else SUBMIT,
         message_id=message_id if isinstance(message_id, str) else None,
         body=body,
         request=request,
@@ -315,9 +334,13 @@ def last_id(chat: ChatRequest) -> str:
     return found[:128] if isinstance(found, str) else ""
 
 
-def is_submitted_again(chat: ChatRequest, tag: str) -> bool:
-    """Return whether the message may be a retry of one that was answered already."""
-    return chat.trigger == "submit-message" and not tag.endswith(":")
+async def wait_for_end(run: Run) -> None:
+    """Wait a moment for the end of a run: its readers see the end before it is noted, and may answer at once."""
+    try:
+        async with asyncio.timeout(limits.RUN_END_S):
+            await run.wait()
+    except TimeoutError:
+        logger.info("the run %s goes on while a further message arrives", run.id)
 
 
 def message_text(message: dict[str, Any]) -> str:
@@ -377,7 +400,11 @@ def redirect(url: str, query: str) -> Response:
     return RedirectResponse(url, 307, NO_STORE)
 
 
-def problem(status: int, code: str, detail: str) -> Response:
+def problem(error: ClientError) -> Response:
     """Return a problem document, like those of the server."""
-    body = {"type": "about:blank", "status": status, "code": code, "detail": detail}
+    status = next(status for kind, status in STATUSES.items() if isinstance(error, kind))
+    body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "code": error.code}
+    body |= {"detail": error.detail, "retryable": error.retryable}
+    if error.hint:
+        body["hint"] = error.hint
     return JSONResponse(body, status, NO_STORE, media_type=PROBLEM)
