@@ -1,4 +1,4 @@
-"""A real FastAPI app with chats, under uvicorn: python -m tests.ai.chat_app PORT [DATA]. Messages steer the answers."""
+"""A FastAPI app with chats, under uvicorn: python -m tests.ai.chat_app PORT [PAGES]. Messages steer the answers."""
 
 import asyncio
 import sys
@@ -8,7 +8,8 @@ import uvicorn
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.routing import Mount
+from starlette.routing import BaseRoute, Mount
+from starlette.staticfiles import StaticFiles
 
 from mainstem.ai import Runs
 from mainstem.ai.routes import ChatRequest, chat_routes, session_routes
@@ -33,14 +34,17 @@ async def check(request: Request, chat_id: str | None) -> None:
         raise HTTPException(403)
 
 
-def make_app(data: str | None = None) -> FastAPI:
-    log = create_app(data=data, public="read") if data else create_app(store="memory", public="read")
+def make_app(pages: str | None = None) -> FastAPI:
+    """`pages` is a folder with files for browsers, which are served under /pages."""
+    log = create_app(store="memory", public="read")
     runs = Runs(log)
-    routes = [
+    routes: list[BaseRoute] = [
         Mount("/log", log),
         *chat_routes("/api/chat", runs, answer, read_url="/log", authorize=check),
         *session_routes("/api/session", runs, answer, read_url="/log"),
     ]
+    if pages is not None:
+        routes.append(Mount("/pages", StaticFiles(directory=pages)))
     app = FastAPI(routes=routes, lifespan=runs.lifespan)
 
     @app.post("/release")

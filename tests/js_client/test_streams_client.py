@@ -3,7 +3,6 @@
 The page comes from another origin than the streams, so it also tests what the server allows other origins.
 """
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,17 +13,11 @@ from playwright.sync_api import Browser, Page, expect
 from mainstem.testing.server import ServerProcess
 from tests.support.browsers import WAIT_MS_MAX
 from tests.support.issuers import bearer, write_secret
-from tests.support.node_packages import install
+from tests.support.node_packages import bundle
 from tests.support.static_sites import serve_folder
 
 HERE = Path(__file__).parent
-JS = HERE.parents[1] / "js"
 PACKAGES = HERE.parent / "official_clients"
-BUNDLE = """
-import { build } from "esbuild";
-const [entry, nodePath, outfile] = process.argv.slice(1);
-await build({ entryPoints: [entry], nodePaths: [nodePath], outfile, bundle: true, format: "esm" });
-"""
 HTML = '<!doctype html><html lang="en"><title>Streams</title><ol></ol></html>'
 FOLLOW = """
 async ([url, live]) => {
@@ -40,26 +33,23 @@ async ([url, live]) => {
 
 
 @pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A page with the client, bundled as an application would do it."""
+def site_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a page with the client."""
     folder = tmp_path_factory.mktemp("streams-page")
-    install(PACKAGES)
-    arguments = [HERE / "streams_page.js", PACKAGES / "node_modules", folder / "streams.js"]
-    command = [*install(JS), "--input-type=module", "--eval", BUNDLE, *map(str, arguments)]
-    subprocess.run(command, cwd=JS, check=True, timeout=60)
+    bundle(HERE / "streams_page.js", PACKAGES, folder / "streams.js")
     (folder / "index.html").write_text(HTML)
     with serve_folder(folder) as url:
         yield url
 
 
 @pytest.fixture
-def page(browser: Browser, bundle: str) -> Iterator[Page]:
+def page(browser: Browser, site_url: str) -> Iterator[Page]:
     context = browser.new_context()
     context.set_default_timeout(WAIT_MS_MAX)
     page = context.new_page()
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
-    page.goto(bundle)
+    page.goto(site_url)
     yield page
     context.close()
     assert errors == []
@@ -102,10 +92,10 @@ def test_a_page_that_was_offline_continues_where_it_stopped(page, node, live):
     expect(page.locator("li")).to_have_text(["1", "2", "3"])
 
 
-def test_a_page_sends_a_token(page, bundle, tmp_path):
+def test_a_page_sends_a_token(page, site_url, tmp_path):
     """`EventSource` cannot do that."""
     issuer = write_secret(tmp_path / "secret")
-    flags = ("--jwt-secret-file", str(tmp_path / "secret"), "--allow-origin", bundle)
+    flags = ("--jwt-secret-file", str(tmp_path / "secret"), "--allow-origin", site_url)
     with ServerProcess(tmp_path / "data", *flags) as server:
         url = f"{server.url}/v1/stream/page/secret"
         assert call(page, "refusal", url) == 401

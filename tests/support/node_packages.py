@@ -10,6 +10,14 @@ from pathlib import Path
 from tests.support.requirements import miss
 
 INSTALL_S_MAX = 300
+BUNDLE_S_MAX = 60
+JS = Path(__file__).parents[2] / "js"
+BUNDLE = """
+import { build } from "esbuild";
+const [entry, nodePath, outfile] = process.argv.slice(1);
+const define = { "process.env.NODE_ENV": '"production"' };
+await build({ entryPoints: [entry], nodePaths: [nodePath], outfile, define, bundle: true, format: "esm" });
+"""
 
 
 def find_node() -> tuple[list[str], list[str]]:
@@ -39,6 +47,14 @@ def install(folder: Path) -> list[str]:
             subprocess.run(command, cwd=folder, env=os.environ | {"PATH": path}, check=True, timeout=INSTALL_S_MAX)
             done.write_text(lock_text)
     return node
+
+
+def bundle(entry: Path, packages: Path, outfile: Path) -> None:
+    """Bundle a script for a page with the packages of a folder, as an application would do it."""
+    install(packages)
+    arguments = [entry, packages / "node_modules", outfile]
+    command = [*install(JS), "--input-type=module", "--eval", BUNDLE, *map(str, arguments)]
+    subprocess.run(command, cwd=JS, check=True, timeout=BUNDLE_S_MAX)
 
 
 def assert_pinned(folder: Path) -> None:
