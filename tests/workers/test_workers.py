@@ -219,6 +219,7 @@ async def test_a_worker_that_is_fenced_cancels_its_function_and_acknowledges_not
 
 
 async def test_two_workers_share_a_subscription_and_no_data_is_processed_twice(own_server):
+    """Either may be quicker to claim a wake. When the one that works is stopped, the other one continues."""
     record = Record()
     seen_by = {"ann": 0, "bob": 0}
 
@@ -229,15 +230,22 @@ async def test_two_workers_share_a_subscription_and_no_data_is_processed_twice(o
 
         return worker("orders/*", subscription="billing", backoff=HASTE)(handle)
 
+    workers = {name: count(name) for name in seen_by}
     async with AsyncStreams(own_server.url) as streams, AsyncStreams(own_server.url) as others:
         await streams.create("orders/1", JSON)
-        sent = 0
-        async with running(count("ann"), streams), running(count("bob"), others):
-            while sent < 20 or (not all(seen_by.values()) and sent < 500):
-                await streams.append("orders/1", sent)
-                sent += 1
+
+        async def send(*numbers):
+            for number in numbers:
+                await streams.append("orders/1", number)
                 await eventually_async(lambda: is_processed(streams, "orders/1"))
-    assert record.messages == list(range(sent))
+
+        async with running(workers["ann"], streams) as ann, running(workers["bob"], others) as bob:
+            await send(*range(20))
+            busy = max(seen_by, key=lambda name: seen_by[name])
+            workers[busy].stop()
+            await asyncio.wait_for({"ann": ann, "bob": bob}[busy], 30)
+            await send(*range(20, 40))
+    assert record.messages == list(range(40))
     assert all(seen_by.values())
 
 
@@ -435,3 +443,27 @@ async def test_a_worker_runs_once_and_can_be_called_by_tests(own_server):
     async with AsyncStreams(own_server.url) as streams, running(bill, streams):
         with pytest.raises(BadArgument, match="already runs"):
             await bill.run(streams)
+
+
+def test_a_worker_runs_in_one_event_loop_after_the_other(own_server):
+    """A test suite starts an event loop per test. A stop event of the first one would end every call of the second."""
+    record = Record(lambda batch: asyncio.sleep(0.1))
+    made = record.make_worker("orders/*")
+
+    async def work(number):
+        async with AsyncStreams(own_server.url) as streams, running(made, streams):
+            await streams.create("orders/1", JSON)
+            await streams.append("orders/1", number)
+            await eventually_async(lambda: record.messages[-1:] == [number])
+
+    for number in (1, 2):
+        asyncio.run(work(number))
+
+
+async def test_a_stop_before_the_run_counts_once(own_server):
+    made = Record().make_worker("orders/*")
+    made.stop()
+    async with AsyncStreams(own_server.url) as streams:
+        await asyncio.wait_for(made.run(streams), 30)
+        async with running(made, streams) as task:
+            assert not task.done()

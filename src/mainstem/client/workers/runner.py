@@ -105,8 +105,10 @@ class Worker:
         self.resume = resume
         self._clock_s = clock_s
         self._failures = Failures(replace(backoff, attempts_max=None), random.random)
-        self._stopping = asyncio.Event()
-        self._running = False
+        self._stops_at_once = False
+        """Whether `stop` was called before `run`."""
+        self._stopping: asyncio.Event | None = None
+        """Of the current run. An event belongs to its event loop, and a worker may run in one after the other."""
 
     async def __call__(self, batch: WorkerBatch) -> object:
         """Call the function itself, for tests."""
@@ -118,31 +120,36 @@ class Worker:
         Call it from the event loop of `run`. A stop before `run` has begun counts, too. SIGTERM does the same, unless
         the application handles that signal.
         """
-        self._stopping.set()
+        if self._stopping is None:
+            self._stops_at_once = True
+        else:
+            self._stopping.set()
 
     async def run(self, streams: AsyncStreams) -> None:
         """Work until `stop` is called, however often the server restarts.
 
         Raise `SubscriptionRefused` or another `ClientError` if the server refuses the subscription or the token.
         """
-        if self._running:
+        if self._stopping is not None:
             raise BadArgument("this worker already runs: one run per process is enough, and concurrency bounds it")
-        self._running = True
+        if self._stops_at_once:
+            self._stops_at_once = False
+            return
+        self._stopping = asyncio.Event()
         try:
             with stop_on_sigterm(self.stop):
-                await self._prepare(streams).work()
+                await self._prepare(streams, self._stopping).work()
         except Stopped:
             pass
         finally:
-            self._running = False
-            self._stopping.clear()
+            self._stopping = None
 
     async def subscribe(self, streams: AsyncStreams) -> None:
         """Create the subscription if it is missing, as `run` does. Data that is appended from now on is delivered."""
-        await self._prepare(streams).subscribe()
+        await self._prepare(streams, asyncio.Event()).subscribe()
 
-    def _prepare(self, streams: AsyncStreams) -> "_Run":
-        return _Run(self, streams, self._failures, self._stopping, self._clock_s)
+    def _prepare(self, streams: AsyncStreams, stopping: asyncio.Event) -> "_Run":
+        return _Run(self, streams, self._failures, stopping, self._clock_s)
 
 
 def worker(
