@@ -1,4 +1,7 @@
-"""`python -m bench.ai_app PORT DATA`: an app with an embedded log, whose model yields the time at which it spoke."""
+"""`python -m bench.ai_app PORT LOG`: an app whose model yields the time at which it spoke.
+
+LOG is the folder of an embedded log, or the URL of a server.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,21 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Mount, Route
+from starlette.routing import BaseRoute, Mount, Route
 
 from bench.wire import HOST
+from mainstem import AsyncStreams
 from mainstem.ai import Runs
 from mainstem.server import create_app
 
-log = create_app(data=sys.argv[2], public="read", max_live_readers_per_client=10_000)
-runs = Runs(log)
+LOG = sys.argv[2]
+routes: list[BaseRoute] = []
+if LOG.startswith("http://"):
+    runs = Runs(AsyncStreams(LOG))
+else:
+    embedded = create_app(data=LOG, public="read", max_live_readers_per_client=10_000)
+    routes.append(Mount("/log", embedded))
+    runs = Runs(embedded)
 gates: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
 
 
@@ -37,7 +47,7 @@ async def speak(name: str, tokens: int, per_s: float) -> AsyncGenerator[str, Non
 async def start(request: Request) -> Response:
     name, tokens, per_s = (request.query_params[key] for key in ("name", "tokens", "per_s"))
     run = await runs.start(lambda: speak(name, int(tokens), float(per_s)), id=name)
-    return JSONResponse({"url": f"/log/v1/stream/{run.stream}"})
+    return JSONResponse({"path": f"/v1/stream/{run.stream}"})
 
 
 async def begin(request: Request) -> Response:
@@ -54,7 +64,8 @@ async def stop(request: Request) -> Response:
 app = Starlette(
     lifespan=runs.lifespan,
     routes=[
-        Mount("/log", log),
+        *routes,
+        Route("/ready", begin),
         Route("/start", start, methods=["POST"]),
         Route("/begin", begin, methods=["POST"]),
         Route("/stop", stop, methods=["POST"]),

@@ -116,6 +116,7 @@ TARGETS: dict[str, Target] = {
     "browser-view": Below(1_000),
     "ai-first": Below(5),
     "ai-stop": Below(100),
+    "ai-remote-stop": Below(100),
     "ai-crowd-growth": Below(1.2),
     "archive-rewrite": Below(2),
     "archive-growth": AtLeast(0.8),

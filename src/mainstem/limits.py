@@ -591,6 +591,9 @@ RUNS_BUFFER_BYTES_MAX: Final = 256 * MIB
 """The same for all runs of a process together. At more, each source waits until its earlier pieces are stored."""
 RUN_BATCH_BYTES_MAX: Final = 1 * MIB
 """One append of a run."""
+RUN_APPENDS_MAX: Final = 32
+"""Appends of all runs of a process at the same time: enough to share syncs. A process with more runs than it can send
+appends for sends fewer and larger ones. The ends of runs do not wait for their turn, so stops are still quick."""
 RUN_HEARTBEAT_S: Final = 5.0
 """How often a process says that it is alive while there are runs."""
 RUN_HEARTBEATS_MISSED_MAX: Final = 3

@@ -258,6 +258,32 @@ async def test_another_process_knows_what_was_started_before_it_was_asked(runs, 
 
 
 @embedded
+async def test_a_stop_does_not_wait_for_the_turns_of_other_runs(log, monkeypatch):
+    monkeypatch.setattr(limits, "RUN_APPENDS_MAX", 1)
+    async with Runs(log) as runs:
+        real, blocked = runs.streams.append, asyncio.Event()
+
+        async def hang(path, *args, **options):
+            if path == "first":
+                await blocked.wait()
+            return await real(path, *args, **options)
+
+        monkeypatch.setattr(runs.streams, "append", hang)
+        first, second = Source(), Source()
+        slow = await runs.start(first.read(), stream="first")
+        first.give("a")
+        await eventually_async(lambda: first.started)
+        run = await runs.start(second.read(), stream="second")
+        second.give("b")
+        await run.stop("enough")
+        assert await run.wait() == "stopped"
+        assert await read(runs, "second") == ["b", ABORT]
+        blocked.set()
+        first.finish()
+        assert await slow.wait() == "finished"
+
+
+@embedded
 async def test_stopping_twice_after_the_end_and_before_the_start(runs):
     with pytest.raises(RunNotFound):
         await runs.stop("never")

@@ -10,6 +10,7 @@ from mainstem import limits
 from mainstem.ai.formats import last_message
 from mainstem.ai.pieces import BufferedBytes, PieceBuffer, encode_piece
 from mainstem.ai.registry import Outcome, RunRecord
+from mainstem.ai.turns import Turns
 from mainstem.client.aio.streams import AsyncStreams
 from mainstem.client.core.errors import BadArgument, ClientError, StaleEpoch, StreamClosed, StreamGone
 from mainstem.client.core.protocol import Producer
@@ -33,18 +34,21 @@ class Execution:
         source: Source,
         describe: DescribeError,
         buffered: BufferedBytes,
+        turns: Turns,
     ) -> None:
         self._streams = streams
         self._run = run
         self._source = source
         self._describe = describe
         self._buffer = PieceBuffer(buffered)
+        self._turns = turns
         self._arrived = asyncio.Event()
         self._room = asyncio.Event()
         self._ended: tuple[Outcome, str] | None = None
         self._seq = 0
         self._reader: asyncio.Task[None] | None = None
-        self._lingering: asyncio.Future[None] | None = None
+        self._waiting: asyncio.Future[bool] | None = None
+        """The pause or the wait for a turn of the writer; the end of the run ends it."""
         self.active_s = asyncio.get_running_loop().time()
         """When the source last yielded, by the clock of the event loop."""
 
@@ -70,8 +74,8 @@ class Execution:
             if self._reader is not None and self._reader is not asyncio.current_task():
                 self._reader.cancel()
             self._arrived.set()
-            if self._lingering is not None:
-                release(self._lingering)
+            if self._waiting is not None:
+                release(self._waiting)
 
     # Reading the source
 
@@ -122,19 +126,34 @@ class Execution:
             next_s = loop.time() + limits.RUN_LINGER_S
             if self._ended is not None:
                 return await self._finish(*self._ended)
-            await self._append(self._buffer.take())
-            self._room.set()
+            if await self._take_turn():
+                try:
+                    await self._append(self._buffer.take())
+                finally:
+                    self._turns.give_back()
+                self._room.set()
 
     async def _linger(self, delay_s: float) -> None:
         """Wait for more pieces, or for the end. One timer is cheaper than a timeout around an event."""
         loop = asyncio.get_running_loop()
-        self._lingering = loop.create_future()
-        timer = loop.call_later(delay_s, release, self._lingering)
+        self._waiting = loop.create_future()
+        timer = loop.call_later(delay_s, release, self._waiting)
         try:
-            await self._lingering
+            await self._waiting
         finally:
             timer.cancel()
-            self._lingering = None
+            self._waiting = None
+
+    async def _take_turn(self) -> bool:
+        """Wait until this run may append. Return False if it has ended before: its last append does not wait."""
+        if self._turns.take():
+            return True
+        self._waiting = asyncio.get_running_loop().create_future()
+        self._turns.wait(self._waiting)
+        try:
+            return await self._waiting
+        finally:
+            self._waiting = None
 
     async def _finish(self, outcome: Outcome, reason: str) -> tuple[Outcome, str]:
         run = self._run
@@ -174,9 +193,9 @@ async def append(streams: AsyncStreams, path: str, body: bytes, producer: Produc
             await asyncio.sleep(limits.RUN_RETRY_S)
 
 
-def release(waiting: "asyncio.Future[None]") -> None:
+def release(waiting: "asyncio.Future[bool]") -> None:
     if not waiting.done():
-        waiting.set_result(None)
+        waiting.set_result(False)
 
 
 async def close_source(source: Any) -> None:

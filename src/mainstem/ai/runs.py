@@ -22,6 +22,7 @@ from mainstem.ai.formats import DEFAULT_REASONS, Format, last_message, read_outc
 from mainstem.ai.pieces import BufferedBytes, encode_piece
 from mainstem.ai.registry import Ended, Entry, Heartbeat, Outcome, Registry, RunRecord, Status, Stopped
 from mainstem.ai.shared_registry import SharedRegistry
+from mainstem.ai.turns import Turns
 from mainstem.client.aio.streams import AsyncStreams
 from mainstem.client.core.errors import (
     BadArgument,
@@ -137,6 +138,7 @@ class Runs:
         self.shared = SharedRegistry(self.streams, registry, Registry(self._worker), self._take_entry)
         self._describe_error = describe_error
         self._buffered = BufferedBytes()
+        self._turns = Turns(limits.RUN_APPENDS_MAX)
         self._executions: dict[str, tuple[RunRecord, Execution, asyncio.Task[None]]] = {}
         self._beginning: dict[str, asyncio.Task[Run]] = {}
         self._held: set[str] = set()
@@ -304,7 +306,7 @@ class Runs:
             return Run(self, winner)
         if not await self._open_stream(record):
             return Run(self, record)
-        execution = Execution(self.streams, record, source, self._describe_error, self._buffered)
+        execution = Execution(self.streams, record, source, self._describe_error, self._buffered, self._turns)
         task = asyncio.create_task(self._execute(record, execution), name=f"mainstem-run {record.id}")
         self._executions[record.token] = (record, execution, task)
         return Run(self, record, new=True)
