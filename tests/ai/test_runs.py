@@ -446,6 +446,33 @@ async def test_runs_end_with_their_app(log):
 
 
 @embedded
+async def test_runs_may_finish_before_their_process_stops(log):
+    source = Source()
+    async with Runs(log) as others:
+        runs = await Runs(log, drain_s=60).__aenter__()
+        run = await runs.start(source.read(), stream="drained")
+        source.give("a")
+        await wait_for(others, "drained", ["a"])
+        leaving = asyncio.create_task(runs.__aexit__(None, None, None))
+        source.give("b")
+        await wait_for(others, "drained", ["a", "b"])
+        with pytest.raises(RunsNotOpen):
+            await runs.start(count(1), stream="late")
+        assert (await find(others, "drained")).active
+        source.finish()
+        await leaving
+        assert run.status == "finished"
+        assert await (await find(others, "drained")).wait() == "finished"
+
+
+@embedded
+async def test_runs_that_do_not_finish_in_time_are_ended(log):
+    async with Runs(log, drain_s=0.05) as runs:
+        run = await runs.start(Source().read(), stream="endless")
+    assert (run.status, run.reason) == ("failed", "The server is stopping.")
+
+
+@embedded
 async def test_durable_needs_runs_that_are_open(log):
     with pytest.raises(BadArgument, match="none is: pass runs="):
         await durable(count(1), stream="x")

@@ -119,8 +119,9 @@ class Runs:
     """The runs of an app: `async with Runs(AsyncStreams(url)) as runs:`, or `FastAPI(lifespan=Runs(log).lifespan)`.
 
     `server` is a client of a server, or an embedded app from `create_app`, whose lifespan `Runs.lifespan` runs too.
-    `prefix` begins the paths of streams that are not chosen by the caller. `describe_error` returns what readers learn
-    about an exception of a source; by default they learn only that there was one, and it is logged.
+    `prefix` begins the paths of streams that are not chosen by the caller. `drain_s` is how long runs may go on when
+    the process stops; then they are ended. `describe_error` returns what readers learn about an exception of a source;
+    by default they learn only that there was one, and it is logged.
     """
 
     def __init__(
@@ -129,6 +130,7 @@ class Runs:
         *,
         prefix: str = "runs",
         registry: str = REGISTRY,
+        drain_s: float = 0,
         describe_error: Callable[[Exception], str] = lambda error: DEFAULT_REASONS["failed"],
     ) -> None:
         self._app = None if isinstance(server, AsyncStreams) else server
@@ -136,6 +138,7 @@ class Runs:
         self.prefix = prefix
         self._worker = uuid.uuid4().hex
         self.shared = SharedRegistry(self.streams, registry, Registry(self._worker), self._take_entry)
+        self._drain_s = drain_s
         self._describe_error = describe_error
         self._buffered = BufferedBytes()
         self._turns = Turns(limits.RUN_APPENDS_MAX)
@@ -162,10 +165,12 @@ class Runs:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the runs of this process, so that their readers learn of it."""
+        """Let the runs of this process finish for `drain_s`, and end the others, so that their readers learn of it."""
         self._stopping = True
         _current.remove(self)
         await asyncio.gather(*self._beginning.values(), return_exceptions=True)
+        if self._drain_s and self._executions:
+            await asyncio.wait([task for _, _, task in self._executions.values()], timeout=self._drain_s)
         executing = list(self._executions.values())
         for _, execution, _ in executing:
             execution.end("failed", "The server is stopping.")
