@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mainstem import limits
-from mainstem.ai import Runs, durable
+from mainstem.ai import Runs, durable, resume
 from mainstem.ai.errors import RunNotFound, RunsNotOpen, StreamInUse
 from mainstem.ai.runs import REGISTRY
 from mainstem.client import AsyncStreams, BadArgument, NotFound, Retries
@@ -144,8 +144,8 @@ async def test_a_start_after_the_end_returns_the_finished_run(runs):
 @embedded
 async def test_resume_finds_active_finished_and_forgotten_runs(runs, log):
     await (await durable(count(1), stream="done")).wait()
-    assert getattr(await runs.resume("done"), "status", None) == "finished"
-    assert await runs.resume("missing") is None
+    assert getattr(await resume("done"), "status", None) == "finished"
+    assert await resume("missing") is None
     async with Runs(log, registry="other/registry") as strangers:
         assert getattr(await strangers.resume("done"), "status", None) == "finished"
         assert await strangers.find("done") is None
@@ -474,11 +474,17 @@ async def test_runs_that_do_not_finish_in_time_are_ended(log):
 
 @embedded
 async def test_durable_needs_runs_that_are_open(log):
-    with pytest.raises(BadArgument, match="none is: pass runs="):
+    with pytest.raises(BadArgument, match=r"durable needs .* none is: pass runs="):
         await durable(count(1), stream="x")
-    async with Runs(log), Runs(log):
+    with pytest.raises(BadArgument, match=r"resume needs .* none is: pass runs="):
+        await resume("x")
+    async with Runs(log) as runs, Runs(log) as others:
         with pytest.raises(BadArgument, match="2 are: pass runs="):
             await durable(count(1), stream="x")
+        run = await durable(count(1), stream="x", runs=runs)
+        found = await resume("x", runs=others)
+        assert found is not None
+        assert (found.record.token, await found.wait()) == (run.record.token, "finished")
 
 
 def run_forever(url: str, heartbeat_s: float) -> None:

@@ -4,6 +4,6 @@
 modules `pydantic_ai`, `langgraph`, `openai_agents`, `ag_ui` and `mcp` connect it with other people's libraries.
 """
 
-from mainstem.ai.runs import Run, Runs, durable
+from mainstem.ai.runs import Run, Runs, durable, resume
 
-__all__ = ["Run", "Runs", "durable"]
+__all__ = ["Run", "Runs", "durable", "resume"]

@@ -449,9 +449,18 @@ async def durable(
     ttl_s: int | None = limits.RUN_TTL_S,
 ) -> Run:
     """Start a run with the `Runs` that are open in this process. See `Runs.start` for the arguments."""
-    if runs is None:
-        if len(_current) != 1:
-            found = "none is" if not _current else f"{len(_current)} are"
-            raise BadArgument(f"durable needs one `Runs` that is open in this process, and {found}: pass runs=")
-        runs = _current[0]
-    return await runs.start(source, id=id, stream=stream, format=format, tag=tag, close=close, ttl_s=ttl_s)
+    return await (runs or _find_open("durable")).start(
+        source, id=id, stream=stream, format=format, tag=tag, close=close, ttl_s=ttl_s
+    )
+
+
+async def resume(id: str, *, runs: Runs | None = None) -> Run | None:
+    """Return the run with this id, or None, from the `Runs` that are open in this process. See `Runs.resume`."""
+    return await (runs or _find_open("resume")).resume(id)
+
+
+def _find_open(call: str) -> Runs:
+    if len(_current) != 1:
+        found = "none is" if not _current else f"{len(_current)} are"
+        raise BadArgument(f"{call} needs one `Runs` that is open in this process, and {found}: pass runs=")
+    return _current[0]
