@@ -8,11 +8,13 @@ from uuid import uuid4
 import httpx2
 import pytest
 from starlette.applications import Starlette
+from starlette.routing import Mount
 
-from mainstem import limits
+from mainstem import limits, sign_url
 from mainstem.ai import Runs
 from mainstem.ai.routes import chat_routes
 from mainstem.client import AsyncStreams, Retries
+from mainstem.server import create_app
 from tests.ai.sources import count
 from tests.support.waits import eventually
 
@@ -218,3 +220,29 @@ async def test_visitors_do_not_learn_where_the_log_is(start_server, caplog):
     assert (reply.status_code, reply.json()["code"], reply.json()["retryable"]) == (503, "runs_unavailable", True)
     assert server.url.rpartition(":")[2] not in reply.text
     assert "POST /api/chat failed" in caplog.text
+
+
+@pytest.mark.parametrize("chat_id", ["plain", "ü ?#%/..", "a&b=c"])
+async def test_answers_are_read_with_signed_urls_if_the_log_requires_tokens(tmp_path, chat_id):
+    secret = "a secret that only this test and its log know"
+    (tmp_path / "secret").write_text(secret)
+    log = create_app(store="memory", jwt_secret_file=str(tmp_path / "secret"))
+    runs = Runs(log)
+
+    def read_url(path):
+        return sign_url("http://app/log" + path, secret)
+
+    routes = [Mount("/log", log), *chat_routes("/api/chat", runs, lambda chat: count(2), read_url=read_url)]
+    app = Starlette(routes=routes)
+    async with (
+        runs.lifespan(),
+        httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://app") as http,
+    ):
+        url = (await http.post("/api/chat", json=say(chat_id))).json()["streamUrl"]
+        assert (await http.get(url.partition("?")[0])).status_code == 401
+        events = (await http.get(url + "&offset=-1&live=sse")).text
+        assert '"delta":"1 "' in events
+        assert '"streamClosed":true' in events
+        source = {"accept": "text/event-stream", "last-event-id": "-1"}
+        followed = await http.get(f"/api/chat/{quote(chat_id, safe='')}/stream", headers=source, follow_redirects=True)
+        assert '"streamClosed":true' in followed.text

@@ -87,8 +87,8 @@ def chat_routes(
     """Return the routes of chats for `createDurableChatTransport({ api: path })`.
 
     `read_url` is the URL under which browsers reach the server, for example "/log" for an app that is mounted there. It
-    may be a callable that returns the URL of a stream, for signed URLs. `authorize` decides who may use which chat;
-    without it, everybody may use a chat whose id they know, and nobody may list them.
+    may be a callable that takes the path of a stream's URL and returns the whole URL, to sign it. `authorize` decides
+    who may use which chat; without it, everybody may use a chat whose id they know, and nobody may list them.
     """
     return ChatRoutes(path, runs, answer, read_url, prefix, authorize).routes
 
@@ -213,9 +213,8 @@ class ChatRoutes:
         return JSONResponse({"streamUrl": url}, status or (201 if run.new else 200), headers)
 
     def stream_url(self, stream: str) -> str:
-        if callable(self._read_url):
-            return self._read_url(stream)
-        return self._read_url + self.runs.streams.operations.requests.target(stream)
+        path = self.runs.streams.operations.requests.target(stream)
+        return self._read_url(path) if callable(self._read_url) else self._read_url + path
 
     def run_id(self, chat_id: str) -> str:
         return f"{self.prefix}/{chat_id}"
