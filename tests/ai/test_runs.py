@@ -183,6 +183,17 @@ async def test_a_stream_with_other_data_is_refused_and_unchanged(runs):
 
 
 @embedded
+@pytest.mark.parametrize("closed", [True, False])
+async def test_a_stream_of_text_is_no_run_and_takes_none(runs, closed):
+    await runs.streams.create("text", "text/plain", body=b"mine", closed=closed)
+    assert await resume("text") is None
+    for close in (True, False):
+        with pytest.raises(StreamInUse, match="text/plain"):
+            await durable(count(1), id=f"run-{close}", stream="text", close=close)
+    assert await runs.streams.read_text("text") == "mine"
+
+
+@embedded
 async def test_a_stream_that_stays_open_takes_one_run_after_the_other(runs):
     for _ in range(2):
         run = await durable(count(1), id="session", stream="session", close=False)

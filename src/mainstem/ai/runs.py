@@ -34,6 +34,7 @@ from mainstem.client.core.errors import (
 )
 from mainstem.client.core.protocol import BEGINNING
 from mainstem.client.core.results import Batch, StreamInfo
+from mainstem.streams.rules.content_types import is_json
 from mainstem.streams.rules.json_mode import JSON
 from mainstem.timestamps import format_seconds
 
@@ -279,7 +280,7 @@ class Runs:
                 info = await self.streams.head(stream)
             except (NotFound, BadArgument):
                 continue
-            if info.closed:
+            if info.closed and is_json(info.content_type):
                 outcome, reason = await self._read_outcome(stream)
                 return Run(self, RunRecord(id=id, stream=stream, token="", status=outcome, reason=reason))
         return None
@@ -338,6 +339,8 @@ class Runs:
         """Create the stream of a new run. Return False if an earlier run with this stream has closed it."""
         try:
             info = await self._create_stream(record)
+            if not is_json(info.content_type):
+                raise StreamInUse(f"the stream {record.stream!r} has the content type {info.content_type}, not {JSON}")
             if info.closed:
                 outcome, reason = await self._read_outcome(record.stream)
                 await self.shared.note(Ended(record.id, record.token, outcome, reason))
