@@ -13,6 +13,7 @@ import pytest
 from mainstem import limits
 from mainstem.ai import Runs, durable, resume
 from mainstem.ai.errors import RunNotFound, RunsNotOpen, StreamInUse
+from mainstem.ai.registry import Stopped, encode_entry
 from mainstem.ai.runs import REGISTRY
 from mainstem.client import AsyncStreams, BadArgument, NotFound, Retries
 from mainstem.server import create_app
@@ -371,6 +372,41 @@ async def test_a_source_that_ignores_its_cancellation_does_not_keep_the_run(runs
     assert await run.wait() == "stopped"
     release.set()
     assert await read(runs, "stubborn") == [ABORT]
+
+
+@embedded
+async def test_a_registry_that_was_deleted_is_created_again(runs, monkeypatch, caplog):
+    monkeypatch.setattr(limits, "RUN_RETRY_S", 0.01)
+    source = Source()
+    run = await durable(source.read(), stream="before")
+    await runs.streams.delete(REGISTRY)
+    await eventually_async(lambda: "not readable at the moment" in caplog.text)
+
+    async def can_start():
+        try:
+            return await (await durable(count(1), stream="after")).wait() == "finished"
+        except NotFound:
+            return False
+
+    await eventually_async(can_start)
+    source.finish()
+    assert await run.wait() == "finished"
+
+
+@embedded
+async def test_an_error_in_the_background_work_is_logged_and_ends_nothing(log, monkeypatch, caplog):
+    monkeypatch.setattr(limits, "RUN_HEARTBEAT_S", 0.01)
+    monkeypatch.setattr(limits, "RUN_RETRY_S", 0.01)
+    async with Runs(log) as runs:
+        source = Source()
+        run = await runs.start(source.read(), stream="tough")
+        with monkeypatch.context() as broken:
+            broken.setattr(runs.shared, "note", None)
+            broken.setattr(runs.shared, "_on_entry", None)
+            await runs.streams.append_json(REGISTRY, encode_entry(Stopped("tough", run.record.token, "enough")))
+            for text in ("the heartbeat of the runs of this process failed", "could not be followed"):
+                await eventually_async(lambda text=text: text in caplog.text)
+        assert await run.wait() == "stopped"
 
 
 @embedded

@@ -410,6 +410,8 @@ class Runs:
                     await self.shared.note(Heartbeat(self._worker, runs))
                 except ClientError as error:
                     logger.warning("the heartbeat of the runs of this process failed: %s", error)
+                except Exception:
+                    logger.exception("the heartbeat of the runs of this process failed")
             silent_s = loop.time() - limits.RUN_SILENCE_S
             for _, execution, _ in self._executions.values():
                 if execution.active_s < silent_s:
@@ -428,6 +430,8 @@ class Runs:
                     await self._end_lost(record)
                 except ClientError as error:
                     logger.warning("the lost run %s could not be ended yet: %s", record.id, error)
+                except Exception:
+                    logger.exception("the lost run %s could not be ended yet", record.id)
             await asyncio.sleep(limits.RUN_HEARTBEAT_S)
 
 

@@ -115,11 +115,13 @@ class SharedRegistry:
                 logger.warning("the registry of runs is not readable at the moment: %s", error)
                 if not error.retryable:  # it was deleted, or trimmed beyond what was applied
                     self._offset = BEGINNING
-                await asyncio.sleep(limits.RUN_RETRY_S)
-                try:
-                    await self._create()
-                except ClientError as failure:
-                    logger.warning("the registry of runs could not be created: %s", failure)
+            except Exception:
+                logger.exception("the registry of runs could not be followed")
+            await asyncio.sleep(limits.RUN_RETRY_S)
+            try:
+                await self._create()
+            except ClientError as failure:
+                logger.warning("the registry of runs could not be created: %s", failure)
 
     def _apply(self, batch: Batch) -> None:
         for message in _decode_messages(batch.data) if batch.data else ():
