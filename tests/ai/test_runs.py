@@ -13,9 +13,9 @@ import pytest
 from mainstem import limits
 from mainstem.ai import Runs, durable, resume
 from mainstem.ai.errors import RunNotFound, RunsNotOpen, StreamInUse
-from mainstem.ai.registry import Stopped, encode_entry
+from mainstem.ai.registry import Ended, Stopped, encode_entry
 from mainstem.ai.runs import REGISTRY
-from mainstem.client import AsyncStreams, BadArgument, NotFound, Retries
+from mainstem.client import AsyncStreams, BadArgument, ConnectionFailed, NotFound, Retries
 from mainstem.server import create_app
 from tests.ai.embedded import embedded
 from tests.ai.sources import Source, count
@@ -211,6 +211,39 @@ async def test_the_end_of_a_run_is_never_taken_for_a_loss(log, monkeypatch):
         for _ in range(100):
             await (await runs.start(count(1), id="session", stream="session", close=False)).wait()
         assert await read(runs, "session") == ["0 "] * 100
+
+
+@embedded
+async def test_a_run_whose_end_could_not_be_noted_has_still_finished(log, monkeypatch):
+    """The process was killed, or the server was away, between the last append and the note."""
+    monkeypatch.setattr(limits, "RUN_HEARTBEAT_S", 0.01)
+    async with Runs(log) as runs:
+        real = runs.shared.note
+        refused: list[Ended] = []
+
+        async def refuse(entry):
+            if isinstance(entry, Ended) and not refused:
+                refused.append(entry)
+                raise ConnectionFailed("the server is away")
+            await real(entry)
+
+        monkeypatch.setattr(runs.shared, "note", refuse)
+        run = await runs.start(count(1), stream="complete")
+        assert await run.wait() == "finished"
+        assert [entry.outcome for entry in refused] == ["finished"]
+        assert await read(runs, "complete") == ["0 "]
+
+
+@embedded
+async def test_a_run_whose_stream_somebody_closes_has_not_finished(runs):
+    source = Source()
+    run = await durable(source.read(), stream="cut")
+    source.give("a")
+    await wait_for(runs, "cut", ["a"])
+    await runs.streams.close("cut")
+    source.give("b")
+    assert (await run.wait(), run.reason) == ("lost", "another process or program has ended the stream of this run")
+    await source.closed.wait()
 
 
 @embedded

@@ -378,18 +378,17 @@ class Runs:
 
     async def _end_lost(self, record: RunRecord, reason: str = "") -> None:
         """End a run whose process was lost. The next epoch of its producer keeps that process from writing more."""
-        message = last_message(record.format, "lost", reason)
+        outcome: Outcome = "lost"
         try:
-            await append(
-                self.streams,
-                record.stream,
-                b"[%b]" % encode_piece(message),
-                (record.token, 1, 0),
-                close=record.closes,
-            )
-        except (StreamClosed, StaleEpoch, NotFound) as error:
+            message = encode_piece(last_message(record.format, outcome, reason))
+            await append(self.streams, record.stream, b"[%b]" % message, (record.token, 1, 0), close=record.closes)
+        except StreamClosed:
+            found, why = await self._read_outcome(record.stream)
+            if found != "finished" or not reason:  # the run has ended, and only the note is missing
+                outcome, reason = found, why
+        except (StaleEpoch, NotFound) as error:
             logger.info("the stream of the lost run %s has ended already: %s", record.id, error)
-        await self.shared.note(Ended(record.id, record.token, "lost", reason))
+        await self.shared.note(Ended(record.id, record.token, outcome, reason))
 
     # Other processes
 
