@@ -1,4 +1,4 @@
-"""An embedded log in memory for each test, and runs on it."""
+"""An embedded log in memory for each test, runs on it, and looks at them."""
 
 import functools
 import inspect
@@ -6,8 +6,12 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
-from mainstem.ai import Runs
+from mainstem.ai import Run, Runs
+from mainstem.client import NotFound
 from mainstem.server import create_app
+from tests.support.waits import eventually_async
+
+ABORT = {"type": "abort", "reason": "enough"}
 
 
 def embedded(test: Callable[..., Any]) -> Callable[..., Any]:
@@ -29,3 +33,25 @@ def embedded(test: Callable[..., Any]) -> Callable[..., Any]:
     others = [parameter for name, parameter in wanted.items() if name not in ("log", "runs")]
     run.__signature__ = signature.replace(parameters=others)  # type: ignore[attr-defined]
     return run
+
+
+async def read(runs: Runs, stream: str) -> list[Any]:
+    return await runs.streams.read_json(stream)
+
+
+async def find(runs: Runs, id: str) -> Run:
+    run = await runs.find(id)
+    assert run is not None
+    return run
+
+
+async def wait_for(runs: Runs, stream: str, messages: list[Any]) -> None:
+    """Wait until a stream has exactly these messages."""
+
+    async def look() -> bool:
+        try:
+            return await read(runs, stream) == messages
+        except NotFound:  # another process may be about to create it
+            return False
+
+    await eventually_async(look)

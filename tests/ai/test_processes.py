@@ -1,0 +1,240 @@
+"""Runs while processes stop, are killed or suspended, and while the server restarts."""
+
+import asyncio
+import logging
+import multiprocessing
+import os
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from mainstem import limits
+from mainstem.ai import Runs
+from mainstem.ai.errors import RunsNotOpen
+from mainstem.client import AsyncStreams, BadArgument, Retries
+from mainstem.server import create_app
+from tests.ai.embedded import embedded, find, read, wait_for
+from tests.ai.sources import Source, count
+from tests.streams_client.test_restarts import free_port
+from tests.support.waits import eventually, eventually_async
+
+PATIENT = Retries(attempts_max=None, delay_s=0.05, delay_s_max=0.2)
+
+
+@embedded
+async def test_runs_end_with_their_app(log):
+    source = Source()
+    async with Runs(log) as runs:
+        run = await runs.start(source.read(), stream="deployed")
+        source.give("a")
+        await wait_for(runs, "deployed", ["a"])
+    assert run.status == "failed"
+    assert await read(runs, "deployed") == ["a", {"type": "error", "errorText": "The server is stopping."}]
+    for late in (runs.start(count(1), stream="late"), runs.find("deployed"), runs.all(), runs.stop("deployed")):
+        with pytest.raises(RunsNotOpen):
+            await late
+    with pytest.raises(BadArgument, match="opened before"):
+        await runs.__aenter__()
+
+
+@embedded
+async def test_runs_may_finish_before_their_process_stops(log):
+    source = Source()
+    async with Runs(log) as others:
+        runs = await Runs(log, drain_s=60).__aenter__()
+        run = await runs.start(source.read(), stream="drained")
+        source.give("a")
+        await wait_for(others, "drained", ["a"])
+        leaving = asyncio.create_task(runs.__aexit__(None, None, None))
+        source.give("b")
+        await wait_for(others, "drained", ["a", "b"])
+        with pytest.raises(RunsNotOpen):
+            await runs.start(count(1), stream="late")
+        assert (await find(others, "drained")).active
+        source.finish()
+        await leaving
+        assert run.status == "finished"
+        assert await (await find(others, "drained")).wait() == "finished"
+
+
+@embedded
+async def test_runs_that_do_not_finish_in_time_are_ended(log):
+    async with Runs(log, drain_s=0.05) as runs:
+        run = await runs.start(Source().read(), stream="endless")
+    assert (run.status, run.reason) == ("failed", "The server is stopping.")
+
+
+def run_forever(url: str, heartbeat_s: float) -> None:
+    """A process with one run that never ends."""
+    limits.RUN_HEARTBEAT_S = heartbeat_s  # type: ignore[misc]
+
+    async def main():
+        async with AsyncStreams(url) as streams, Runs(streams) as runs:
+            source = Source()
+            await runs.start(source.read(), id="doomed", stream="doomed")
+            source.give("so far")
+            await asyncio.Event().wait()
+
+    asyncio.run(main())
+
+
+@pytest.mark.slow
+def test_another_process_ends_the_runs_of_one_that_was_killed(start_server, monkeypatch):
+    monkeypatch.setattr(limits, "RUN_HEARTBEAT_S", 0.25)
+    server = start_server()
+    process = multiprocessing.get_context("spawn").Process(target=run_forever, args=(server.url, 0.25))
+    process.start()
+
+    async def main():
+        async with AsyncStreams(server.url) as streams, Runs(streams) as runs:
+            await eventually_async(lambda: runs.find("doomed"))
+            await wait_for(runs, "doomed", ["so far"])
+            os.kill(process.pid or 0, signal.SIGKILL)
+            run = await find(runs, "doomed")
+            assert await run.wait() == "lost"
+            messages = [message async for batch in run.follow() for message in batch.messages]
+            assert messages[0] == "so far"
+            assert messages[1]["type"] == "error"
+            assert "lost" in messages[1]["errorText"]
+
+    try:
+        asyncio.run(main())
+    finally:
+        process.kill()
+        process.join()
+
+
+@pytest.mark.slow
+def test_a_process_that_was_declared_lost_writes_nothing_more(start_server, monkeypatch):
+    """It was suspended for longer than its lease: it learns of that when it writes, and stops its source."""
+    server = start_server()
+
+    async def main():
+        async with AsyncStreams(server.url) as streams, Runs(streams) as runs:
+            source = Source()
+            run = await runs.start(source.read(), id="zombie", stream="zombie")
+            source.give("a")
+            await wait_for(runs, "zombie", ["a"])
+            await runs._end_lost((await find(runs, "zombie")).record)  # as another process would
+            source.give("b")
+            await source.closed.wait()
+            assert await run.wait() == "lost"
+            first, last = await read(runs, "zombie")
+            assert (first, last["type"]) == ("a", "error")
+
+    asyncio.run(main())
+
+
+@pytest.mark.slow
+def test_a_run_survives_the_restart_of_the_server(start_server, caplog):
+    caplog.set_level(logging.ERROR)
+    server = start_server("--port", str(free_port()))
+
+    async def main():
+        async with AsyncStreams(server.url, retries=PATIENT) as streams, Runs(streams) as runs:
+            source = Source()
+            run = await runs.start(source.read(), stream="restarted")
+            for number in range(5):
+                source.give(number)
+                if number in (1, 3):
+                    await asyncio.to_thread(server.kill)
+                    source.give("down")
+                    await asyncio.to_thread(server.start)
+            source.finish()
+            assert await run.wait() == "finished"
+            assert await read(runs, "restarted") == [0, 1, "down", 2, 3, "down", 4]
+
+    asyncio.run(main())
+
+
+@pytest.mark.slow
+def test_no_run_is_lost_because_the_server_was_away(start_server, monkeypatch):
+    """The process that is heard first after the outage must not conclude that the others were lost in it."""
+    monkeypatch.setattr(limits, "RUN_HEARTBEAT_S", 0.05)
+    monkeypatch.setattr(limits, "RUN_RETRY_S", 0.05)
+    server = start_server("--port", str(free_port()))
+
+    async def main():
+        async with (
+            AsyncStreams(server.url, retries=PATIENT) as streams,
+            Runs(streams) as runs,
+            Runs(streams) as others,
+        ):
+            sources = [Source(), Source()]
+            started = [
+                await mine.start(source.read(), id=f"patient-{number}", stream=f"patient-{number}")
+                for number, (mine, source) in enumerate(zip((runs, others), sources, strict=True))
+            ]
+            for _ in range(3):
+                await asyncio.to_thread(server.kill)
+                await asyncio.sleep(0.05 * 2 * (limits.RUN_HEARTBEATS_MISSED_MAX + 1))  # the outage
+                await asyncio.to_thread(server.start)
+                for run, source in zip(started, sources, strict=True):
+                    before = len(await read(runs, run.stream))
+                    source.give("still here")
+                    await wait_for(runs, run.stream, ["still here"] * (before + 1))
+            for run, source in zip(started, sources, strict=True):
+                source.finish()
+                assert await run.wait() == "finished"
+
+    asyncio.run(main())
+
+
+@pytest.mark.slow
+def test_a_reader_that_never_reads_holds_up_nobody(start_server):
+    server = start_server()
+    piece, pieces = "x" * 100_000, 200
+
+    async def main():
+        async with AsyncStreams(server.url) as streams, Runs(streams) as runs:
+            source = Source()
+            run = await runs.start(source.read(), stream="ignored")
+            with socket.create_connection(server.address) as stuck:
+                stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                stuck.sendall(b"GET /v1/stream/ignored?offset=-1&live=sse HTTP/1.1\r\nhost: localhost\r\n\r\n")
+                for _ in range(pieces):
+                    source.give(piece)
+                source.finish()
+                assert await run.wait() == "finished"
+                assert await read(runs, "ignored") == [piece] * pieces
+
+    asyncio.run(main())
+
+
+@pytest.mark.slow
+def test_a_log_that_is_opened_again_ends_the_runs_of_the_process_before(tmp_path, monkeypatch):
+    """The only process was killed in the middle of an answer, and starts again."""
+    monkeypatch.setattr(limits, "RUN_HEARTBEAT_S", 0.1)
+    context = multiprocessing.get_context("spawn")
+    process = context.Process(target=run_embedded, args=(str(tmp_path / "data"), str(tmp_path / "written")))
+    process.start()
+    eventually((tmp_path / "written").exists)
+    process.kill()
+    process.join()
+
+    async def main():
+        log = create_app(data=str(tmp_path / "data"))
+        runs = Runs(log)
+        async with runs.lifespan():
+            run = await find(runs, "doomed")
+            assert await run.wait() == "lost"
+            assert (await runs.streams.head("doomed")).closed
+            assert (await read(runs, "doomed"))[0] == "so far"
+
+    asyncio.run(main())
+
+
+def run_embedded(data: str, written: str) -> None:
+    async def main():
+        runs = Runs(create_app(data=data))
+        async with runs.lifespan():
+            source = Source()
+            await runs.start(source.read(), id="doomed", stream="doomed")
+            source.give("so far")
+            await wait_for(runs, "doomed", ["so far"])
+            await asyncio.to_thread(Path(written).touch)
+            await asyncio.Event().wait()
+
+    asyncio.run(main())

@@ -1,0 +1,125 @@
+"""What processes know of each other's runs, and what they note."""
+
+import asyncio
+
+import pytest
+
+from mainstem import limits
+from mainstem.ai import Runs, durable
+from mainstem.ai.registry import Ended, Stopped, encode_entry
+from mainstem.ai.runs import REGISTRY
+from mainstem.client import ConnectionFailed, NotFound
+from tests.ai.embedded import embedded, find, read
+from tests.ai.sources import Source, count
+from tests.support.waits import eventually_async
+
+
+@embedded
+async def test_another_process_knows_what_was_started_before_it_was_asked(runs, log):
+    async with Runs(log) as others:
+        for number in range(20):
+            source = Source()
+            run = await durable(source.read(), id=f"fresh-{number}", runs=runs)
+            assert await others.stop(run.id, "enough") == "stopping"
+            assert await run.wait() == "stopped"
+            found = await find(others, run.id)
+            assert found.status == "stopped"
+        assert [run.id for run in await others.all()] == [f"fresh-{number}" for number in range(20)]
+
+
+@embedded
+async def test_nothing_is_written_while_there_are_no_runs(log, monkeypatch):
+    monkeypatch.setattr(limits, "RUN_HEARTBEAT_S", 0)
+    async with Runs(log) as runs:
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert await read(runs, REGISTRY) == []
+        await (await runs.start(count(1), stream="one")).wait()
+        for _ in range(100):  # a heartbeat may have been on its way
+            await asyncio.sleep(0)
+        written = len(await read(runs, REGISTRY))
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert len(await read(runs, REGISTRY)) == written
+
+
+@embedded
+async def test_the_end_of_a_run_is_never_taken_for_a_loss(log, monkeypatch):
+    """Between the end of a run and the moment at which its process learns of it, nobody appends that it was lost."""
+    monkeypatch.setattr(limits, "RUN_HEARTBEAT_S", 0)
+    async with Runs(log) as runs:
+        for _ in range(100):
+            await (await runs.start(count(1), id="session", stream="session", close=False)).wait()
+        assert await read(runs, "session") == ["0 "] * 100
+
+
+@embedded
+async def test_a_run_whose_end_could_not_be_noted_has_still_finished(log, monkeypatch):
+    """The process was killed, or the server was away, between the last append and the note."""
+    monkeypatch.setattr(limits, "RUN_HEARTBEAT_S", 0.01)
+    async with Runs(log) as runs:
+        real = runs.shared.note
+        refused: list[Ended] = []
+
+        async def refuse(entry):
+            if isinstance(entry, Ended) and not refused:
+                refused.append(entry)
+                raise ConnectionFailed("the server is away")
+            await real(entry)
+
+        monkeypatch.setattr(runs.shared, "note", refuse)
+        run = await runs.start(count(1), stream="complete")
+        assert await run.wait() == "finished"
+        assert [entry.outcome for entry in refused] == ["finished"]
+        assert await read(runs, "complete") == ["0 "]
+
+
+@embedded
+async def test_a_run_whose_start_failed_halfway_is_ended(log, monkeypatch):
+    monkeypatch.setattr(limits, "RUN_HEARTBEAT_S", 0.05)
+    async with Runs(log) as runs:
+        real = runs.streams.create
+
+        async def fail(path, *args, **options):
+            raise asyncio.CancelledError if path == "half" else AssertionError
+
+        monkeypatch.setattr(runs.streams, "create", fail)
+        with pytest.raises(asyncio.CancelledError):
+            await runs.start(count(1), stream="half")
+        monkeypatch.setattr(runs.streams, "create", real)
+        assert await (await find(runs, "half")).wait() in ("failed", "lost")
+
+
+@embedded
+async def test_a_registry_that_was_deleted_is_created_again(runs, monkeypatch, caplog):
+    monkeypatch.setattr(limits, "RUN_RETRY_S", 0.01)
+    source = Source()
+    run = await durable(source.read(), stream="before")
+    await runs.streams.delete(REGISTRY)
+    await eventually_async(lambda: "not readable at the moment" in caplog.text)
+
+    async def can_start():
+        try:
+            return await (await durable(count(1), stream="after")).wait() == "finished"
+        except NotFound:
+            return False
+
+    await eventually_async(can_start)
+    source.finish()
+    assert await run.wait() == "finished"
+
+
+@embedded
+async def test_an_error_in_the_background_work_is_logged_and_ends_nothing(log, monkeypatch, caplog):
+    monkeypatch.setattr(limits, "RUN_HEARTBEAT_S", 0.01)
+    monkeypatch.setattr(limits, "RUN_RETRY_S", 0.01)
+    async with Runs(log) as runs:
+        source = Source()
+        run = await runs.start(source.read(), stream="tough")
+        with monkeypatch.context() as broken:
+            broken.setattr(runs.shared, "note", None)
+            broken.setattr(runs.shared, "_on_entry", None)
+            await runs.streams.append_json(REGISTRY, encode_entry(Stopped("tough", run.record.token, "enough")))
+            for text in ("the heartbeat of the runs of this process failed", "could not be followed"):
+                await eventually_async(lambda text=text: text in caplog.text)
+        assert await run.wait() == "stopped"
