@@ -617,8 +617,10 @@ RUNS_MAX: Final = 10_000
 """Runs of one process at the same time."""
 RUNS_ENDED_MAX: Final = 10_000
 """Runs that have ended and that a process can still find by their ids."""
-RUN_ID_BYTES_MAX: Final = 512
-"""The id of a run."""
+RUN_NAME_BYTES_MAX: Final = 512
+"""The id of a run, and its tag: what the caller noted at the start. Each heartbeat repeats them."""
+CHAT_ID_CHARS_MAX: Final = 128
+"""The ids of a chat and of a message in the routes of chats. Front ends make them of 16 to 36 characters."""
 RUN_REASON_CHARS_MAX: Final = 500
 """The reason of a stop; every reader gets it."""
 RUN_REGISTRY_BYTES: Final = 16 * MIB

@@ -139,12 +139,34 @@ def test_a_caller_without_permission_reaches_no_chat(http, method):
         b'{"id":"a","messages":5}',
         b'{"id":"a","messages":[5]}',
         json.dumps({"id": "x" * 129}).encode(),
+        b"[" * 100_000,
+        b'{"id":' * 100_000,
+        b'{"id":"\xff"}',
+        b'{"id":"a","n":1e999}',
+        b'{"id":"a","messageId":5}',
+        b'{"id":"a","messages":[{"id":5}]}',
+        json.dumps({"id": "a", "trigger": "x" * 129}).encode(),
+        json.dumps({"id": "a", "messageId": "x" * 129}).encode(),
+        json.dumps({"id": "a", "messages": [{"id": "x" * 1_000_000}]}).encode(),
     ],
+    ids=lambda body: repr(body[:24]),
 )
 def test_bad_requests_start_nothing(http, body):
     reply = http.post("/api/chat", content=body, headers={"content-type": "application/json"})
     assert (reply.status_code, reply.json()["code"]) == (400, "bad_argument")
     assert reply.headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize("chat_id", ["x" * 129, "a%09b", "%00", "x" * 5000])
+def test_ids_that_no_chat_has_are_refused_in_paths(http, chat_id):
+    replies = [
+        http.get(f"/api/chat/{chat_id}/stream"),
+        http.post(f"/api/chat/{chat_id}/stop"),
+        http.get(f"/api/session/{chat_id}/stream"),
+        http.post(f"/api/session/{chat_id}/stop"),
+        http.post(f"/api/session/{chat_id}", json=say("a")),
+    ]
+    assert [(reply.status_code, reply.json()["code"]) for reply in replies] == [(400, "bad_argument")] * len(replies)
 
 
 def test_a_request_that_is_too_large_is_refused(http):

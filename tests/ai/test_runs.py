@@ -160,6 +160,27 @@ async def test_a_stream_of_text_is_no_run_and_takes_none(runs, closed):
 
 
 @embedded
+@pytest.mark.parametrize(
+    "names",
+    [
+        {"id": "a\nb"},
+        {"id": "x" * 513},
+        {"id": "../b"},
+        {"stream": "a/../b"},
+        {"id": "fine", "stream": "x" * 1025},
+        {"id": "fine", "tag": "x" * 513},
+        {"id": "fine", "tag": "\ud800"},
+    ],
+    ids=lambda names: repr(names)[:24],
+)
+async def test_names_that_cannot_be_kept_start_nothing(runs, names):
+    source = Source()
+    with pytest.raises(BadArgument):
+        await durable(source.read, **names)
+    assert (source.started, await runs.all()) == (False, [])
+
+
+@embedded
 async def test_a_stream_that_stays_open_takes_one_run_after_the_other(runs):
     for _ in range(2):
         run = await durable(count(1), id="session", stream="session", close=False)

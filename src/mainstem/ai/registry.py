@@ -76,7 +76,7 @@ def decode_entry(message: bytes) -> Entry | None:
     """Return a message of the registry; None for one that is not known, from a newer version for example."""
     try:
         return _decoder.decode(message)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 

@@ -30,6 +30,7 @@ from mainstem.ai.execution import close_source
 from mainstem.ai.runs import Run, Runs
 from mainstem.ai.ui_messages import text_chunks
 from mainstem.client.core.errors import BadArgument, ClientError, NotFound
+from mainstem.json_errors import explain_json_error
 from mainstem.streams.rules.json_mode import JSON
 
 try:
@@ -61,6 +62,7 @@ class ChatRequest(msgspec.Struct):
     trigger: str
     """"submit-message" or "regenerate-message"."""
     message_id: str | None
+    """The id of the message to answer: the one that the front end names, or else the last one."""
     body: dict[str, Any]
     """Everything that the front end sent."""
     request: Request
@@ -150,8 +152,7 @@ class ChatRoutes:
 
     async def follow(self, request: Request) -> Response:
         """Point to the stream of the chat's answer. If nothing is left to read: 204, which ends an EventSource."""
-        chat_id: str = request.path_params["id"]
-        await self.check(request, chat_id)
+        chat_id = await self.admit(request)
         run = await self.runs.find(self.run_id(chat_id))
         if run is None:
             return Response(status_code=204, headers=NO_STORE)
@@ -164,8 +165,7 @@ class ChatRoutes:
         return self.point_to(run, 200) if run.active else Response(status_code=204, headers=NO_STORE)
 
     async def stop(self, request: Request) -> Response:
-        chat_id: str = request.path_params["id"]
-        await self.check(request, chat_id)
+        chat_id = await self.admit(request)
         status = await self.runs.stop(self.run_id(chat_id))
         return JSONResponse({"id": chat_id, "status": status}, 202 if status == "stopping" else 200, NO_STORE)
 
@@ -193,7 +193,7 @@ class ChatRoutes:
         Raises `RunInProgress` while another message is being answered.
         """
         run_id = self.run_id(chat.id)
-        message_id = chat.message_id or last_id(chat)
+        message_id = chat.message_id
         tag = f"{chat.trigger}:{message_id}"
         found = await self.runs.find(run_id)
         if found is not None:
@@ -230,6 +230,12 @@ class ChatRoutes:
             return True
 
     # What all requests share
+
+    async def admit(self, request: Request) -> str:
+        """Return the id of the chat in the path of a request, if the caller may use that chat."""
+        chat_id = check_id(request.path_params["id"], "the id of the chat")
+        await self.check(request, chat_id)
+        return chat_id
 
     async def check(self, request: Request, chat_id: str | None) -> None:
         if self._authorize is not None:
@@ -268,8 +274,7 @@ class SessionRoutes(ChatRoutes):
 
     async def follow(self, request: Request) -> Response:
         """Redirect to the stream of the chat, which is created if it does not exist yet."""
-        chat_id: str = request.path_params["id"]
-        await self.check(request, chat_id)
+        chat_id = await self.admit(request)
         stream = self.stream_prefix(chat_id)
         await self.runs.streams.create(stream, JSON)
         return redirect(self.stream_url(stream), request.url.query)
@@ -307,30 +312,29 @@ async def read_chat(request: Request, chat_id: str | None = None) -> ChatRequest
             raise RequestTooLarge(f"the request is larger than {limits.RUN_REQUEST_BYTES_MAX} bytes")
     try:
         body = msgspec.json.decode(content)
-    except msgspec.DecodeError:
-        raise BadArgument("the request is not JSON") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as reason:
+        raise BadArgument(explain_json_error(reason, "the request")) from None
     if not isinstance(body, dict):
         raise BadArgument("the request must be a JSON object")
-    chat_id = chat_id or body.get("id")
     messages = body.get("messages", [])
-    if not isinstance(chat_id, str) or not 0 < len(chat_id) <= 128 or not chat_id.isprintable():
-        raise BadArgument("`id` must be a string of 1 to 128 printable characters: the id of the chat")
     if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
         raise BadArgument("`messages` must be a list of objects")
-    trigger, message_id = body.get("trigger"), body.get("messageId")
+    message_id = body.get("messageId") or (messages[-1].get("id") if messages else None)
     return ChatRequest(
-        id=chat_id,
+        id=check_id(chat_id or body.get("id"), "`id`, the id of the chat,"),
         messages=messages,
-        trigger=trigger if isinstance(trigger, str) else SUBMIT,
-        message_id=message_id if isinstance(message_id, str) else None,
+        trigger=check_id(body.get("trigger") or SUBMIT, "`trigger`"),
+        message_id=check_id(message_id, "the id of the message") if message_id else None,
         body=body,
         request=request,
     )
 
 
-def last_id(chat: ChatRequest) -> str:
-    found = chat.messages[-1].get("id") if chat.messages else None
-    return found[:128] if isinstance(found, str) else ""
+def check_id(found: Any, what: str) -> str:
+    """Return what a request has as an id. Raises `BadArgument` unless it is one that the registry can keep."""
+    if not isinstance(found, str) or not 0 < len(found) <= limits.CHAT_ID_CHARS_MAX or not found.isprintable():
+        raise BadArgument(f"{what} must be a string of 1 to {limits.CHAT_ID_CHARS_MAX} printable characters")
+    return found
 
 
 async def wait_for_end(run: Run) -> None:

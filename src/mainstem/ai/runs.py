@@ -218,10 +218,9 @@ class Runs:
         stream = stream or f"{self.prefix}/{id}"
         run_id = id or stream
         try:
-            if not run_id.isprintable() or len(run_id.encode()) > limits.RUN_ID_BYTES_MAX:
-                raise BadArgument(
-                    f"the id of a run must be printable, and at most {limits.RUN_ID_BYTES_MAX} bytes long"
-                )
+            check_name("id", run_id)
+            check_name("tag", tag)
+            self.streams.operations.requests.target(stream)  # raises `BadArgument` for an invalid path
             self._require_open()
             active = self.shared.registry.active.get(run_id)
             if active is not None:
@@ -432,6 +431,12 @@ class Runs:
                 except Exception:
                     logger.exception("the lost run %s could not be ended yet", record.id)
             await asyncio.sleep(limits.RUN_HEARTBEAT_S)
+
+
+def check_name(what: str, name: str) -> None:
+    """Raise `BadArgument` unless the registry can keep this name: every heartbeat repeats it."""
+    if not name.isprintable() or len(name.encode()) > limits.RUN_NAME_BYTES_MAX:
+        raise BadArgument(f"the {what} of a run must be printable, and at most {limits.RUN_NAME_BYTES_MAX} bytes long")
 
 
 async def discard(source: Source) -> None:

@@ -103,6 +103,10 @@ def test_entries_survive_the_stream(entry):
     assert decode_entry(encode_json(encode_entry(entry))) == entry
 
 
-@pytest.mark.parametrize("message", [b"1", b"{}", b'{"type":"other"}', b'{"type":"end","id":1}', b"\xff", b'"start"'])
+@pytest.mark.parametrize(
+    "message",
+    [b"1", b"{}", b'{"type":"other"}', b'{"type":"end","id":1}', b"\xff", b'"start"', b'{"a":' * 100_000],
+    ids=lambda message: repr(message[:24]),
+)
 def test_messages_of_others_are_ignored(message):
     assert decode_entry(message) is None
