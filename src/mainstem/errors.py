@@ -182,7 +182,7 @@ class LocalOnly(MainstemError):
 class Forbidden(MainstemError):
     code = "forbidden"
     status = 403
-    title = "The token does not allow this"
+    title = "Not allowed"
     hint = "Ask the issuer for a token that grants it."
 
     def __init__(self, detail: str, **facts: Any) -> None:

@@ -4,6 +4,7 @@ import httpx2
 import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
+from starlette.testclient import TestClient
 
 from mainstem.errors import SettingsError
 from mainstem.server import create_app
@@ -38,12 +39,21 @@ async def test_visitors_read_streams_whose_paths_they_know_and_nothing_else():
             await visitor.get("/metrics"),
             await visitor.put("/v1/stream/__ds/subscriptions/s", headers=JSON, json=SUBSCRIPTION),
             await visitor.post("/v1/stream/__ds/subscriptions/s/claim", headers=JSON, json={"worker": "w"}),
-            await visitor.put("/v1/partitions/p/snapshot", headers=JSON, content=b"{}"),
+            await visitor.get("/v1/stream-set?stream=answer&stream=_mainstem/runs&live=sse"),
+            await visitor.get("/v1/stream-offset/_mainstem/runs?time=2026-01-01T00:00:00Z"),
+            await visitor.put("/v1/stream-snapshot/answer", headers=JSON, content=b"{}"),
+            await visitor.get("/v1/partition/p"),
+            await visitor.get("/v1/snapshot/p"),
+            await visitor.put("/v1/snapshot/p", headers=JSON, content=b"{}"),
+            await visitor.post("/v1/prune", headers=JSON, content=b"{}"),
+            await visitor.get("/v1/jobs"),
+            await visitor.post("/v1/jobs", headers=JSON, content=b"{}"),
+            await visitor.get("/v1/subscriptions"),
+            await visitor.post("/v1/subscriptions/s/pause"),
+            await visitor.delete("/v1/sessions/1"),
         ]
-        assert {(reply.request.url.path, reply.status_code) for reply in refused if reply.status_code != 403} <= {
-            ("/log/v1/partitions/p/snapshot", 404),
-            ("/log/v1/partitions/p/snapshot", 405),
-        }
+        allowed = [reply for reply in refused if (reply.status_code, reply.json()["code"]) != (403, "forbidden")]
+        assert [(reply.request.method, reply.request.url.path) for reply in allowed] == []
         assert (
             refused[0].json()["detail"] == "this app lets its visitors read streams, and does not allow writing 'other'"
         )
@@ -58,6 +68,17 @@ async def test_an_app_that_is_not_public_serves_only_its_own_program():
         assert (await visitor.put("/v1/stream/other", headers=JSON)).status_code == 403
         assert (await visitor.get("/v1/streams")).json() == {"streams": [], "next": None}
         assert await log.client().read_json("answer") == ["Hello"]
+
+
+@pytest.mark.parametrize("public", ["read", "none"])
+def test_visitors_do_not_use_the_sync_protocol(public):
+    log = create_app(store="memory", public=public)
+    app = Starlette(routes=[Mount("/log", log)], lifespan=log.lifespan)
+    connect = {"type": "connect", "protocol_version": "1.0", "payload": {"token": "", "client_id": "visitor"}}
+    with TestClient(app) as client, client.websocket_connect("/log/v1/sync") as socket:
+        socket.send_json(connect)
+        assert socket.receive_json()["payload"]["code"] == "auth_failed"
+        assert socket.receive()["type"] == "websocket.close"
 
 
 async def test_the_program_writes_beside_tokens_without_one(secret_file):
