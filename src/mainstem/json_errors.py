@@ -62,8 +62,9 @@ def _explain_value(text: str, where: str, whole: str) -> str:
         return f"{_within(found[1], where, whole)} is missing"
     if found := _UNKNOWN.fullmatch(text):
         return f"{_within(found[1], where, whole)} is not a known field"
-    if text == "Number out of range":
-        return f"{where} is a number out of range"
+    if text in ("Number out of range", "Integer value out of range"):  # the latter has more than 4300 digits
+        known = where != whole and "[...]" not in where  # such a path leads through objects without a type
+        return f"{where} is a number out of range" if known else f"{whole} has a number out of range"
     return f"{where} has a value that is not allowed"
 
 

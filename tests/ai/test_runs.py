@@ -68,6 +68,16 @@ async def test_readers_follow_from_the_beginning_and_to_the_end(runs):
     assert b"".join([batch.data async for batch in late]) in (b'["b"]', b'["b"][]')
 
 
+@embedded
+async def test_a_message_that_python_cannot_hold_ends_no_registry(runs, log):
+    foreign = b'[{"type":"start","run":1e400},{"type":"end","id":' + b"9" * 5000 + b"}]"
+    await runs.streams.append("_mainstem/runs", foreign, content_type="application/json")
+    run = await durable(count(1), stream="after")
+    assert await run.wait() == "finished"
+    async with Runs(log) as others:
+        assert (await find(others, "after")).status == "finished"
+
+
 # One run per id
 
 

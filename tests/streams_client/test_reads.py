@@ -2,7 +2,7 @@
 
 import pytest
 
-from mainstem.client import BadArgument, BadRequest, Batch, NotFound, TooMuchData
+from mainstem.client import BadArgument, BadRequest, Batch, NotFound, TooMuchData, UnreadableMessage
 
 JSON = "application/json"
 
@@ -208,3 +208,21 @@ def test_compressed_pages_are_read_like_uncompressed_ones(streams, path):
     streams.create(path, "text/plain")
     streams.append(path, "long " * 2_000)
     assert streams.read_text(path) == "long " * 2_000
+
+
+@pytest.mark.parametrize("number", [b"1e400", b"9" * 5000], ids=["float", "integer"])
+@pytest.mark.parametrize("live", ["sse", "long-poll"])
+def test_a_number_that_python_cannot_hold_keeps_no_reader_from_the_stream(streams, path, number, live):
+    """It is valid JSON, so any writer can append it."""
+    messages = [b"1", b'{"n":' + number + b"}", b"3"]
+    streams.create(path, JSON)
+    streams.append(path, b"[" + b",".join(messages) + b"]")
+    (batch,) = streams.read(path)
+    assert batch.raw_messages == messages
+    assert streams.read_bytes(path) == b"[" + b",".join(messages) + b"]"
+    with pytest.raises(UnreadableMessage, match="a message has a number out of range"):
+        batch.messages  # noqa: B018
+    with pytest.raises(UnreadableMessage):
+        streams.read_json(path)
+    streams.close(path)
+    assert [message for batch in streams.follow(path, live=live) for message in batch.raw_messages] == messages

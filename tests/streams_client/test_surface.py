@@ -49,6 +49,7 @@ NAMES = [
     "TooMuchData",
     "Unauthorized",
     "Unavailable",
+    "UnreadableMessage",
 ]
 
 

@@ -44,6 +44,7 @@ def explain(body: bytes, type_: Any = Document) -> str:
         (b'{"a":"1"}', "a must be an integer, not a string"),
         (b'{"a":1.5}', "a must be an integer, not a decimal number"),
         (b'{"a":1e400}', "a is a number out of range"),
+        (b'{"a":1,"sized":{"k":1e400}}', "the body has a number out of range"),
         (b'{"a":1,"small":6}', "small must be at most 5"),
         (b'{"a":1,"small":-1}', "small must be at least 0"),
         (b'{"a":1,"text":""}', "text must have at least 1 character"),
@@ -65,6 +66,12 @@ def test_the_reason_names_the_field_and_what_it_must_be(body, said):
 
 def test_deep_nesting_has_its_own_reason():
     assert explain(b"[" * 100_000, Any) == "the body is nested too deeply"
+
+
+@pytest.mark.parametrize("number", [b"1e400", b"9" * 5000])
+def test_a_number_that_python_cannot_hold_has_no_path_without_types(number):
+    assert explain(b'{"a":[' + number + b"]}", Any) == "the body has a number out of range"
+    assert explain(number, Any) == "the body has a number out of range"
 
 
 def test_the_whole_can_be_named():

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from mainstem import limits
-from mainstem.client import AsyncStreams, BadArgument
+from mainstem.client import AsyncStreams, BadArgument, UnreadableMessage
 from mainstem.client.workers import SubscriptionRefused, WorkerBatch, worker
 from tests.support.waits import eventually_async
 from tests.workers.running import HASTE, JSON, Record, describe, is_processed, running
@@ -140,6 +140,26 @@ async def test_after_the_last_attempt_on_failure_decides(own_server):
             await streams.append("orders/1", {"n": 1})
             await eventually_async(lambda: record.messages == [{"n": 1}])
     assert failures == [(2, "poison"), (3, "poison")]
+
+
+async def test_a_message_that_python_cannot_hold_fails_like_any_other(own_server):
+    set_aside = []
+
+    async def decode(batch):
+        assert batch.messages
+
+    async def on_failure(batch, error):
+        set_aside.append((batch.raw_messages, type(error)))
+
+    record = Record(decode)
+    async with AsyncStreams(own_server.url) as streams:
+        await streams.create("orders/1", JSON)
+        async with running(record.make_worker("orders/*", attempts_max=2, on_failure=on_failure), streams):
+            await streams.append("orders/1", b'{"n":1e400}')
+            await eventually_async(lambda: is_processed(streams, "orders/1"))
+            await streams.append("orders/1", {"n": 1})
+            await eventually_async(lambda: record.messages == [{"n": 1}])
+    assert set_aside == [([b'{"n":1e400}'], UnreadableMessage)]
 
 
 async def test_a_function_that_takes_too_long_is_cancelled_and_called_again(own_server):

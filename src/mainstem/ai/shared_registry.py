@@ -7,8 +7,6 @@ from contextlib import aclosing, asynccontextmanager
 from types import TracebackType
 from typing import Self
 
-import msgspec
-
 from mainstem import limits
 from mainstem.ai.registry import Entry, Registry, RunRecord, Started, decode_entry, encode_entry
 from mainstem.client.aio.streams import AsyncStreams
@@ -18,8 +16,6 @@ from mainstem.client.core.results import Batch
 from mainstem.streams.rules.json_mode import JSON
 
 logger = logging.getLogger(__name__)
-
-_decode_messages = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 class SharedRegistry:
@@ -124,8 +120,8 @@ class SharedRegistry:
                 logger.warning("the registry of runs could not be created: %s", failure)
 
     def _apply(self, batch: Batch) -> None:
-        for message in _decode_messages(batch.data) if batch.data else ():
-            entry = decode_entry(bytes(message))
+        for message in batch.raw_messages:
+            entry = decode_entry(message)
             if entry is None:
                 continue
             self.registry.apply(entry)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         TooMuchData,
         Unauthorized,
         Unavailable,
+        UnreadableMessage,
     )
     from mainstem.client.core.producer_batches import Failed
     from mainstem.client.core.protocol import Response
@@ -86,6 +87,7 @@ __all__ = [
     "TooMuchData",
     "Unauthorized",
     "Unavailable",
+    "UnreadableMessage",
 ]
 
 _MODULES = {

@@ -61,6 +61,13 @@ class InvalidResponse(ClientError):
     hint = "The client used no part of it. Call again; if it fails again, check the proxies in between."
 
 
+class UnreadableMessage(ClientError):
+    """A message is valid JSON, but Python cannot hold it: it has a number like 1e400, for example."""
+
+    code = "unreadable_message"
+    hint = "`raw_messages` has the messages exactly as they were appended."
+
+
 class TooMuchData(ClientError):
     """A reply is larger than this client loads into memory."""
 

@@ -8,8 +8,9 @@ from urllib.parse import urlencode
 import msgspec
 
 from mainstem.client.core.errors import BadArgument, InvalidResponse
-from mainstem.client.core.results import Appended, Batch, StreamInfo
+from mainstem.client.core.results import Appended, Batch, StreamInfo, split_messages
 from mainstem.client.core.strict_json import NotJson, encode_json
+from mainstem.json_errors import explain_json_error
 from mainstem.streams.rules.content_types import is_json
 
 T = TypeVar("T")
@@ -151,14 +152,16 @@ def read_batch(response: Response, content_type: str = "") -> Batch:
 
 
 def check_batch(batch: Batch) -> Batch:
-    """Return the batch, or raise `InvalidResponse` if a JSON stream's data is not an array of messages."""
+    """Return the batch, or raise `InvalidResponse` if a JSON stream's data is not an array of messages.
+
+    The messages are not decoded: one that Python cannot hold must not keep a reader from the others.
+    """
     if batch.data and is_json(batch.content_type):
         try:
-            messages = batch.messages
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise InvalidResponse(f"the batch that ends at {batch.offset} is not JSON") from error
-        if not isinstance(messages, list):
-            raise InvalidResponse(f"the batch that ends at {batch.offset} is not a JSON array")
+            batch.data.decode()
+            split_messages(batch.data)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise InvalidResponse(explain_json_error(error, f"the batch that ends at {batch.offset}")) from error
     return batch
 
 

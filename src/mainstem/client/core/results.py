@@ -7,11 +7,14 @@ from typing import Any
 
 import msgspec
 
+from mainstem.client.core.errors import UnreadableMessage
+from mainstem.json_errors import explain_json_error
 from mainstem.streams.rules.content_types import is_json
 
 EMPTY_ARRAY = re.compile(rb"[ \t\r\n]*\[[ \t\r\n]*\][ \t\r\n]*")
 
-_raw = msgspec.json.Decoder(list[msgspec.Raw])
+split_messages = msgspec.json.Decoder(list[msgspec.Raw]).decode
+"""Returns the messages of an array, and checks their syntax, without decoding them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,16 +68,20 @@ class Batch:
 
     @cached_property
     def messages(self) -> list[Any]:
-        """The messages of a JSON stream, decoded."""
+        """The messages of a JSON stream, decoded. Raises `UnreadableMessage` if Python cannot hold one of them."""
         self._require_json()
-        messages: list[Any] = msgspec.json.decode(self.data) if self.data else []
+        try:
+            messages: list[Any] = msgspec.json.decode(self.data) if self.data else []
+        except (msgspec.MsgspecError, RecursionError) as error:
+            reason = explain_json_error(error, "a message")
+            raise UnreadableMessage(f"the batch that ends at {self.offset} cannot be decoded: {reason}") from error
         return messages
 
     @cached_property
     def raw_messages(self) -> list[bytes]:
         """The messages of a JSON stream as bytes, exactly as they were appended."""
         self._require_json()
-        return [bytes(message) for message in _raw.decode(self.data)] if self.data else []
+        return [bytes(message) for message in split_messages(self.data)] if self.data else []
 
     @property
     def text(self) -> str:

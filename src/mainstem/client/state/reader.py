@@ -1,6 +1,7 @@
 """Reading a state: batches of a stream become changes of a view. Offsets and transactions are noted on the way."""
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -10,6 +11,7 @@ from mainstem.client.core.results import Batch
 from mainstem.client.state.errors import InvalidMessage
 from mainstem.client.state.messages import Change, Control, Malformed, parse_message
 from mainstem.client.state.view import Decoded, RowChanged, View
+from mainstem.json_errors import explain_json_error
 from mainstem.streams.rules.content_types import is_json
 
 OnInvalid = Callable[[InvalidMessage], object]
@@ -71,21 +73,29 @@ class StateReader:
 
     def _decode(self, batch: Batch) -> list[Decoded]:
         decoded = []
-        for index, (message, raw) in enumerate(zip(batch.messages, batch.raw_messages, strict=True)):
+        messages = batch.raw_messages
+        for index, raw in enumerate(messages):
             try:
-                parsed = parse_message(message)
+                parsed = parse_message(_decode_json(raw))
                 has_value = isinstance(parsed, Change) and parsed.operation != "delete"
                 value_json = bytes(_read_value(raw).value) if has_value else b""
                 decoded.append(self.view.decode(parsed, value_json))
             except Malformed as fault:
-                error = self._describe(batch, index, str(fault))
+                error = self._describe(batch, index, len(messages), str(fault))
                 if self._on_invalid is None:
                     raise error from fault
                 self._on_invalid(error)
         return decoded
 
-    def _describe(self, batch: Batch, index: int, reason: str) -> InvalidMessage:
-        where = f"message {index + 1} of the {len(batch.messages)} that end at offset {batch.offset}"
+    def _describe(self, batch: Batch, index: int, count: int, reason: str) -> InvalidMessage:
+        where = f"message {index + 1} of the {count} that end at offset {batch.offset}"
         return InvalidMessage(
             f"state {self._path}: {where} is invalid: {reason}", reason=reason, offset=batch.offset, index=index
         )
+
+
+def _decode_json(raw: bytes) -> Any:
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise Malformed(explain_json_error(error, "it")) from error

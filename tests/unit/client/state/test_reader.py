@@ -68,10 +68,17 @@ def test_txids_are_noted_even_for_types_without_a_collection(monkeypatch):
     assert [reader.has_seen(txid) for txid in ("one", "two", "three")] == [True, False, True]
 
 
-BAD = [5, {"headers": {"operation": "explode"}}, insert("b", "not a number"), insert("", 1)]
+BAD = [
+    5,
+    {"headers": {"operation": "explode"}},
+    insert("b", "not a number"),
+    insert("", 1),
+    insert("b", msgspec.Raw(b"1e400")),
+    {"headers": {"operation": msgspec.Raw(b"9" * 5000)}},
+]
 
 
-@pytest.mark.parametrize("bad", BAD)
+@pytest.mark.parametrize("bad", BAD, ids=range(len(BAD)))
 def test_an_invalid_message_is_raised_and_its_batch_changes_nothing(bad):
     reader, view = make_reader()
     reader.apply(batch(insert("a", 1), offset="1"))
@@ -88,7 +95,8 @@ def test_invalid_messages_can_be_skipped():
     reader, view = make_reader(on_invalid=seen.append)
     reader.apply(batch(insert("a", 1), *BAD, insert("z", 26), offset="7"))
     assert dict(view[numbers]) == {"a": 1, "z": 26}
-    assert [error.index for error in seen] == [1, 2, 3, 4]
+    assert [error.index for error in seen] == list(range(1, len(BAD) + 1))
+    assert seen[-1].reason == "it has a number out of range"
     assert reader.offset == "7"
 
 
