@@ -20,17 +20,32 @@ settings.register_profile("mainstem", deadline=None, suppress_health_check=[Heal
 settings.load_profile("mainstem")
 
 # In these folders, tests that start processes or write files are slow tests: together they take many minutes.
-HEAVY = frozenset(["cli", "crash", "log_api", "offline_client", "pipeline", "spark", "streams_client"])
+HEAVY = frozenset(["cli", "crash", "log_api", "offline_client", "pipeline", "spark", "streams_client", "workers"])
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
-DATABASE = "postgres"
+# All tests of these folders and files are slow tests: they search, run whole pages, or start other servers.
+SLOW = (
+    "auth/test_command.py",
+    "descriptions/",
+    "docs/test_readme.py",
+    "forks/test_fork_endings.py",
+    "http/test_slow_readers.py",
+    "postgres/",
+    "proxy/",
+    "simulation/",
+    "telemetry/test_bad_collectors.py",
+    "unit/test_freed_memory.py",
+    "unit/testing/simulation/",
+)
 OF_PROCESSES = frozenset(["start_server", "tmp_path_factory"])
+OF_DATABASES = frozenset(["postgres", "postgres_url"])
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    folder = item.path.relative_to(Path(__file__).parent).parts[0]
+    path = item.path.relative_to(Path(__file__).parent)
     fixtures = set(getattr(item, "fixturenames", ()))
-    if folder == DATABASE or (folder in HEAVY and OF_PROCESSES & fixtures):
+    is_heavy = path.parts[0] in HEAVY and OF_PROCESSES & fixtures
+    if path.as_posix().startswith(SLOW) or is_heavy or OF_DATABASES & fixtures:
         item.add_marker(pytest.mark.slow)
     if "spark" in fixtures:
         item.add_marker(pytest.mark.xdist_group("spark"))  # one worker runs them all, and starts Java once

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 LEVELS = {"critical": {"critical"}, "error": {"error", "exception"}, "warning": {"warning"}, "info": {"info"}}
 
 
+@cache
 def find_log_calls() -> set[tuple[str, str]]:
     """Every call of a logger with a text: its level, and the text before its values are filled in."""
     found = set()
@@ -22,9 +24,6 @@ def find_log_calls() -> set[tuple[str, str]]:
                 if isinstance(logger, ast.Name) and logger.id == "logger" and isinstance(text, ast.Constant):
                     found.add((node.func.attr, str(text.value)))
     return found
-
-
-CALLS = find_log_calls()
 
 
 def read_table(page: str, heading: str) -> list[list[str]]:
@@ -40,7 +39,7 @@ def pattern_of(message: str) -> re.Pattern[str]:
 
 
 def is_written(message: str, levels: set[str]) -> bool:
-    return any(level in levels and pattern_of(message).match(text) for level, text in CALLS)
+    return any(level in levels and pattern_of(message).match(text) for level, text in find_log_calls())
 
 
 @pytest.mark.parametrize(("level", "message"), [row[:2] for row in read_table("running.md", "\n## Logs")])
@@ -54,7 +53,7 @@ def test_a_line_of_a_node_is_written(message):
 
 
 def test_lines_are_found():
-    assert len(CALLS) > 30
+    assert len(find_log_calls()) > 30
     assert len(read_table("running.md", "\n## Logs")) >= 10
     assert is_written("this node is now the leader", {"info"})
     assert not is_written("this node is not the leader", {"info"})
