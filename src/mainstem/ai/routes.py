@@ -193,15 +193,14 @@ class ChatRoutes:
         Raises `RunInProgress` while another message is being answered.
         """
         run_id = self.run_id(chat.id)
-        message_id = chat.message_id
-        tag = f"{chat.trigger}:{message_id}"
+        tag = f"{chat.trigger}:{chat.message_id or ''}"
         found = await self.runs.find(run_id)
         if found is not None:
-            if message_id and found.tag == tag and (found.active or chat.trigger == SUBMIT):
+            if chat.message_id and found.tag == tag and (found.active or chat.trigger == SUBMIT):
                 return found
             await wait_for_end(found)
         run = await self.runs.start(source, id=run_id, tag=tag, **options)
-        if not run.new and not (message_id and run.tag == tag):
+        if not run.new and not (chat.message_id and run.tag == tag):
             raise RunInProgress(f"the chat {chat.id!r} is still being answered")
         return run
 
