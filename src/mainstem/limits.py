@@ -596,6 +596,9 @@ RUN_APPENDS_MAX: Final = 32
 appends for sends fewer and larger ones. The ends of runs do not wait for their turn, so stops are still quick."""
 RUN_HEARTBEAT_S: Final = 5.0
 """How often a process says that it is alive while there are runs."""
+RUN_HEARTBEAT_WAIT_S: Final = 5.0
+"""How long a heartbeat may take, with its retries. A process whose connection hangs sends others before it counts as
+lost."""
 RUN_HEARTBEATS_MISSED_MAX: Final = 3
 """Heartbeats that a process may miss. At the next one of another process, 15 to 20 s after its own last one, it is
 lost, and its runs are ended. Nobody misses any while the server is away."""

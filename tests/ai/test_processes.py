@@ -152,9 +152,10 @@ def test_a_run_survives_the_restart_of_the_server(start_server, caplog):
 @pytest.mark.slow
 def test_no_run_is_lost_because_the_server_was_away(start_server, monkeypatch):
     """The process that is heard first after the outage must not conclude that the others were lost in it."""
-    monkeypatch.setattr(limits, "RUN_HEARTBEAT_S", 0.05)
+    monkeypatch.setattr(limits, "RUN_HEARTBEAT_S", 0.1)
     monkeypatch.setattr(limits, "RUN_RETRY_S", 0.05)
     server = start_server("--port", str(free_port()))
+    retries = Retries(attempts_max=None, delay_s=0.02, delay_s_max=0.05)  # shorter than the time between heartbeats
 
     async def main():
         async with (
@@ -169,7 +170,7 @@ def test_no_run_is_lost_because_the_server_was_away(start_server, monkeypatch):
             ]
             for _ in range(3):
                 await asyncio.to_thread(server.kill)
-                await asyncio.sleep(0.05 * 2 * (limits.RUN_HEARTBEATS_MISSED_MAX + 1))  # the outage
+                await asyncio.sleep(0.1 * 2 * (limits.RUN_HEARTBEATS_MISSED_MAX + 1))  # the outage
                 await asyncio.to_thread(server.start)
                 for run, source in zip(started, sources, strict=True):
                     before = len(await read(runs, run.stream))

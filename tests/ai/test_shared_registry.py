@@ -6,7 +6,7 @@ import pytest
 
 from mainstem import limits
 from mainstem.ai import Runs, durable
-from mainstem.ai.registry import Ended, Stopped, encode_entry
+from mainstem.ai.registry import Ended, Heartbeat, Stopped, encode_entry
 from mainstem.ai.runs import REGISTRY
 from mainstem.client import ConnectionFailed, NotFound
 from tests.ai.embedded import embedded, find, read
@@ -88,6 +88,31 @@ async def test_a_run_whose_start_failed_halfway_is_ended(log, monkeypatch):
             await runs.start(count(1), stream="half")
         monkeypatch.setattr(runs.streams, "create", real)
         assert await (await find(runs, "half")).wait() in ("failed", "lost")
+
+
+@embedded
+async def test_a_heartbeat_without_a_reply_is_followed_by_another(log, monkeypatch, caplog):
+    """The connection hangs, as it may when a load balancer has forgotten it."""
+    monkeypatch.setattr(limits, "RUN_HEARTBEAT_S", 0.01)
+    monkeypatch.setattr(limits, "RUN_HEARTBEAT_WAIT_S", 0.05)
+    async with Runs(log) as runs:
+        real = runs.shared.note
+        hanging: list[Heartbeat] = []
+
+        async def hang(entry):
+            if isinstance(entry, Heartbeat) and not hanging:
+                hanging.append(entry)
+                await asyncio.Event().wait()
+            await real(entry)
+
+        async def is_heard():
+            return any(entry["type"] == "heartbeat" for entry in await read(runs, REGISTRY))
+
+        monkeypatch.setattr(runs.shared, "note", hang)
+        await runs.start(Source().read(), stream="heard")
+        await eventually_async(is_heard)
+        assert hanging
+        assert "got no reply" in caplog.text
 
 
 @embedded

@@ -403,18 +403,28 @@ class Runs:
         loop = asyncio.get_running_loop()
         while True:
             if self._executions or self.shared.registry.active:
-                runs = tuple(record for record, _, _ in self._executions.values())
-                try:
-                    await self.shared.note(Heartbeat(self._worker, runs))
-                except ClientError as error:
-                    logger.warning("the heartbeat of the runs of this process failed: %s", error)
-                except Exception:
-                    logger.exception("the heartbeat of the runs of this process failed")
+            next_s = loop.time() + limits.RUN_HEARTBEAT_S
+                await self._send_heartbeat()
             silent_s = loop.time() - limits.RUN_SILENCE_S
             for _, execution, _ in self._executions.values():
                 if execution.active_s < silent_s:
                     execution.end("failed", "The source of the run was silent for too long.")
-            await asyncio.sleep(limits.RUN_HEARTBEAT_S)
+            await asyncio.sleep(max(0.0, next_s - loop.time()))
+
+    async def _send_heartbeat(self) -> None:
+        """Send one heartbeat. One that gets no reply is given up: the next one uses another connection."""
+        runs = tuple(record for record, _, _ in self._executions.values())
+        try:
+            async with asyncio.timeout(limits.RUN_HEARTBEAT_WAIT_S):
+                await self.shared.note(Heartbeat(self._worker, runs))
+        except TimeoutError:
+            logger.warning(
+                "the heartbeat of the runs of this process got no reply for %g s", limits.RUN_HEARTBEAT_WAIT_S
+            )
+        except ClientError as error:
+            logger.warning("the heartbeat of the runs of this process failed: %s", error)
+        except Exception:
+            logger.exception("the heartbeat of the runs of this process failed")
 
     async def _end_others(self) -> None:
         """End the runs of processes that are lost, and those of this one whose start or end failed halfway."""
