@@ -616,6 +616,9 @@ RUN_REFRESH_S: Final = 10.0
 """How long a process waits for what others have noted about runs before it answers a question about one."""
 RUN_TTL_S: Final = 86_400
 """The TTL of a run's stream unless the caller chooses one: a day after its last use."""
+CHAT_TTL_S: Final = 30 * 86_400
+"""The TTL of a chat that has one stream, unless the application chooses one. Opening a chat creates its stream, so
+without a TTL every chat that a visitor has ever opened would stay."""
 RUNS_MAX: Final = 10_000
 """Runs of one process at the same time."""
 RUNS_ENDED_MAX: Final = 10_000

@@ -159,7 +159,7 @@ def test_no_run_is_lost_because_the_server_was_away(start_server, monkeypatch):
 
     async def main():
         async with (
-            AsyncStreams(server.url, retries=PATIENT) as streams,
+            AsyncStreams(server.url, retries=retries) as streams,
             Runs(streams) as runs,
             Runs(streams) as others,
         ):

@@ -12,7 +12,7 @@ from starlette.routing import Mount
 
 from mainstem import limits, sign_url
 from mainstem.ai import Runs
-from mainstem.ai.routes import chat_routes
+from mainstem.ai.routes import chat_routes, session_routes
 from mainstem.client import AsyncStreams, Retries
 from mainstem.server import create_app
 from tests.ai.sources import count
@@ -229,6 +229,36 @@ def test_a_session_keeps_one_stream_for_all_messages(http, chat):
 
 def types(http, url):
     return [event["type"] for event in http.get(url).json()]
+
+
+async def test_streams_of_chats_expire():
+    log = create_app(store="memory", public="read")
+    runs = Runs(log)
+
+    def make_routes(name, **options):
+        chats = chat_routes(f"/{name}/chat", runs, lambda chat: count(1), read_url="/log", **options)
+        return [*chats, *session_routes(f"/{name}/session", runs, lambda chat: count(1), read_url="/log", **options)]
+
+    app = Starlette(routes=[Mount("/log", log), *make_routes("default"), *make_routes("short", ttl_s=60)])
+    async with (
+        runs.lifespan(),
+        httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://app") as http,
+    ):
+
+        async def start_answer(name):
+            url = (await http.post(f"/{name}/chat", json=say(name))).headers["location"]
+            return (await http.head(url)).headers["stream-ttl"]
+
+        async def open_session(name, chat):
+            opened = await http.get(f"/{name}/session/{chat}/stream")
+            return (await http.head(opened.headers["location"])).headers["stream-ttl"]
+
+        assert await start_answer("default") == str(limits.RUN_TTL_S)
+        assert await start_answer("short") == "60"
+        assert await open_session("default", "kept") == str(limits.CHAT_TTL_S)
+        assert await open_session("short", "other") == "60"
+        assert await open_session("short", "kept") == str(limits.CHAT_TTL_S), "a chat keeps the TTL that it began with"
+        assert (await http.post("/short/session/kept", json=say("kept"))).status_code == 202
 
 
 @pytest.mark.slow

@@ -85,14 +85,16 @@ def chat_routes(
     read_url: str | Callable[[str], str] = "",
     prefix: str = "chats",
     authorize: Authorize | None = None,
+    ttl_s: int | None = limits.RUN_TTL_S,
 ) -> list[BaseRoute]:
     """Return the routes of chats for `createDurableChatTransport({ api: path })`.
 
     `read_url` is the URL under which browsers reach the server, for example "/log" for an app that is mounted there. It
     may be a callable that takes the path of a stream's URL and returns the whole URL, to sign it. `authorize` decides
-    who may use which chat; without it, everybody may use a chat whose id they know, and nobody may list them.
+    who may use which chat; without it, everybody may use a chat whose id they know, and nobody may list them. An answer
+    is deleted `ttl_s` seconds after its last use; with None it is kept.
     """
-    return ChatRoutes(path, runs, answer, read_url, prefix, authorize).routes
+    return ChatRoutes(path, runs, answer, read_url, prefix, authorize, ttl_s).routes
 
 
 def session_routes(
@@ -103,9 +105,13 @@ def session_routes(
     read_url: str | Callable[[str], str] = "",
     prefix: str = "sessions",
     authorize: Authorize | None = None,
+    ttl_s: int | None = limits.CHAT_TTL_S,
 ) -> list[BaseRoute]:
-    """Return the routes of chats for `durableStreamConnection({ sendUrl: path/ID, readUrl: path/ID/stream })`."""
-    return SessionRoutes(path, runs, answer, read_url, prefix, authorize).routes
+    """Return the routes of chats for `durableStreamConnection({ sendUrl: path/ID, readUrl: path/ID/stream })`.
+
+    The arguments are those of `chat_routes`, except that `ttl_s` is about whole chats.
+    """
+    return SessionRoutes(path, runs, answer, read_url, prefix, authorize, ttl_s).routes
 
 
 class ChatRoutes:
@@ -119,11 +125,13 @@ class ChatRoutes:
         read_url: str | Callable[[str], str],
         prefix: str,
         authorize: Authorize | None,
+        ttl_s: int | None,
     ) -> None:
         self.path = path.rstrip("/")
         self.runs = runs
         self.answer = answer
         self.prefix = prefix
+        self.ttl_s = ttl_s
         self._read_url = read_url
         self._authorize = authorize
 
@@ -199,7 +207,7 @@ class ChatRoutes:
             if chat.message_id and found.tag == tag and (found.active or chat.trigger == SUBMIT):
                 return found
             await wait_for_end(found)
-        run = await self.runs.start(source, id=run_id, tag=tag, **options)
+        run = await self.runs.start(source, id=run_id, tag=tag, ttl_s=self.ttl_s, **options)
         if not run.new and not (chat.message_id and run.tag == tag):
             raise RunInProgress(f"the chat {chat.id!r} is still being answered")
         return run
@@ -268,14 +276,14 @@ class SessionRoutes(ChatRoutes):
         chat = await read_chat(request, request.path_params["id"])
         await self.check(request, chat.id)
         stream = self.stream_prefix(chat.id)
-        await self.answer_once(chat, lambda: self._answer(chat), stream=stream, format="ag-ui", close=False, ttl_s=None)
+        await self.answer_once(chat, lambda: self._answer(chat), stream=stream, format="ag-ui", close=False)
         return Response(status_code=202, headers=NO_STORE)
 
     async def follow(self, request: Request) -> Response:
         """Redirect to the stream of the chat, which is created if it does not exist yet."""
         chat_id = await self.admit(request)
         stream = self.stream_prefix(chat_id)
-        await self.runs.streams.create(stream, JSON)
+        await self.runs.create_stream(stream, self.ttl_s)
         return redirect(self.stream_url(stream), request.url.query)
 
     async def _answer(self, chat: ChatRequest) -> AsyncGenerator[Any, None]:

@@ -225,7 +225,7 @@ class Runs:
             active = self.shared.registry.active.get(run_id)
             if active is not None:
                 await discard(source)
-                await self._create_stream(active)
+                await self.create_stream(active.stream, active.ttl_s)
                 return Run(self, active)
             if len(self._executions) + len(self._beginning) >= limits.RUNS_MAX:
                 raise TooManyRuns(f"this process has {limits.RUNS_MAX} runs already")
@@ -307,7 +307,7 @@ class Runs:
         winner = await self.shared.claim(record)
         if winner.token != record.token:
             self._held.discard(record.token)
-            await self._create_stream(winner)
+            await self.create_stream(winner.stream, winner.ttl_s)
             return Run(self, winner)
         if not await self._open_stream(record):
             return Run(self, record)
@@ -326,18 +326,19 @@ class Runs:
     async def ensure_stream(self, run: Run) -> None:
         """Return once the stream of a run exists: another process may have started it a moment ago."""
         if run.active:
-            await self._create_stream(run.record)
+            await self.create_stream(run.stream, run.record.ttl_s)
 
-    async def _create_stream(self, record: RunRecord) -> StreamInfo:
+    async def create_stream(self, path: str, ttl_s: int | None) -> StreamInfo:
+        """Create a stream for runs. If it exists, its configuration stays as it is."""
         try:
-            return await self.streams.create(record.stream, JSON, ttl_s=record.ttl_s)
+            return await self.streams.create(path, JSON, ttl_s=ttl_s)
         except StreamExists:
-            return await self.streams.head(record.stream)
+            return await self.streams.head(path)
 
     async def _open_stream(self, record: RunRecord) -> bool:
         """Create the stream of a new run. Return False if an earlier run with this stream has closed it."""
         try:
-            info = await self._create_stream(record)
+            info = await self.create_stream(record.stream, record.ttl_s)
             if not is_json(info.content_type):
                 raise StreamInUse(f"the stream {record.stream!r} has the content type {info.content_type}, not {JSON}")
             if info.closed:
@@ -402,8 +403,8 @@ class Runs:
         """Say that this process is alive while there are runs, and end its runs whose sources are silent."""
         loop = asyncio.get_running_loop()
         while True:
-            if self._executions or self.shared.registry.active:
             next_s = loop.time() + limits.RUN_HEARTBEAT_S
+            if self._executions or self.shared.registry.active:
                 await self._send_heartbeat()
             silent_s = loop.time() - limits.RUN_SILENCE_S
             for _, execution, _ in self._executions.values():
