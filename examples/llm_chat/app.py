@@ -9,23 +9,19 @@ Without OPENAI_API_KEY, a fake model answers. OPENAI_BASE_URL and MODEL choose a
 import asyncio
 import json
 import os
+import secrets
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import uvicorn
 from fastapi import FastAPI
 from fastapi.responses import FileResponse
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
 from starlette.routing import Mount
 
+from mainstem import create_app, sign_url
 from mainstem.ai import Runs
-from mainstem.ai.routes import ChatRequest, chat_routes, message_text
-from mainstem.ai.ui_messages import data, text_chunks
-from mainstem.server import create_app
+from mainstem.ai.routes import ChatRequest, message_text, session_routes
 
 PAGE = Path(__file__).parent / "index.html"
 FAKE_ANSWER = """You wrote: {text}
@@ -37,8 +33,20 @@ the same words at the same time. Press Stop in either tab: the model stops, and 
 The page does not receive the answer from the request that asked for it. A run writes the answer to a stream, and \
 every page reads that stream."""
 
+
+def load_secret(path: Path) -> str:
+    """Return the secret of the log's tokens. The first start creates it, in a file that only its owner can read."""
+    if not path.exists():
+        with open(path, "x", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+            file.write(secrets.token_hex(32))
+    return path.read_text()
+
+
 port = int(os.environ.get("PORT", "8000"))
-log = create_app(data=os.environ.get("DATA", f"./llm-chat-data-{port}"), public="read")
+data = os.environ.get("DATA", f"./llm-chat-data-{port}")
+secret_file = Path(f"{data}.key")
+secret = load_secret(secret_file)
+log = create_app(data=data, jwt_secret_file=str(secret_file))
 runs = Runs(log)
 
 
@@ -72,23 +80,13 @@ async def ask_model(chat: ChatRequest) -> AsyncGenerator[str, None]:
                     yield piece
 
 
-async def answer(chat: ChatRequest) -> AsyncGenerator[dict[str, Any], None]:
-    """Yield the answer as UI message chunks, with the question, so that the stream shows both to every reader."""
-    model = ask_model if os.environ.get("OPENAI_API_KEY") else ask_fake_model
-    async with aclosing(text_chunks(model(chat))) as chunks:
-        async for chunk in chunks:
-            yield chunk
-            if chunk["type"] == "start":
-                yield data("question", {"text": chat.text})
+def read_url(path: str) -> str:
+    """Return the URL of a chat's stream, with a token that allows reading this stream, and nothing else, for a while."""
+    return sign_url("/log" + path, secret, expires_in_s=float(os.environ.get("URL_S", "600")))
 
 
-def authorize(request: Request, chat_id: str | None) -> None:
-    """Allow everybody to use a chat whose id they know. An app with users checks here whose chat it is."""
-    if chat_id is None:
-        raise HTTPException(403, "nobody may list the chats of all people")
-
-
-routes = [Mount("/log", log), *chat_routes("/api/chat", runs, answer, read_url="/log", authorize=authorize)]
+answer = ask_model if os.environ.get("OPENAI_API_KEY") else ask_fake_model
+routes = [Mount("/log", log), *session_routes("/api/chat", runs, answer, read_url=read_url)]
 app = FastAPI(routes=routes, lifespan=runs.lifespan)
 
 
@@ -98,4 +96,4 @@ async def home() -> FileResponse:
 
 
 if __name__ == "__main__":
-    uvicorn.run(app, port=port, timeout_graceful_shutdown=5)
+    uvicorn.run(app, port=port, timeout_graceful_shutdown=5, access_log=False)  # it would contain signed URLs

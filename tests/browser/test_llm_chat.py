@@ -1,4 +1,4 @@
-"""examples/llm_chat in a real Chromium: reloads, a second tab, stopping, hostile text, and a model over HTTP."""
+"""examples/llm_chat in a real Chromium: reloads, a second tab, stops, tokens, hostile text, and a model over HTTP."""
 
 import json
 import re
@@ -7,7 +7,10 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from uuid import uuid4
 
+import httpx2
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Page, expect
 
@@ -110,18 +113,21 @@ def test_a_reload_in_the_middle_loses_and_repeats_nothing(person):
 
 def test_a_second_tab_and_another_browser_join_in_the_middle(person, browser, chat_url):
     page = person.open()
+    send(page, "first")
+    wait_for_the_end(page)
     send(page, "join me")
-    expect(page.locator(".answer")).to_have_text(STARTED)
+    expect(page.locator(".answer").last).to_have_text(STARTED)
     stranger = Person(browser, chat_url)
     others = [person.open(page.url), stranger.open(page.url)]
     for other in others:
-        expect(other.locator(".question")).to_have_text("join me")
+        expect(other.locator(".question")).to_have_text(["first", "join me"])
     for tab in [page, *others]:
         wait_for_the_end(tab)
         assert read_answer(tab) == full_answer("join me")
-        assert tab.locator("article").count() == 1
+        assert tab.locator("article").count() == 2
     send(others[0], "and again")  # a tab that is open already follows, too
-    expect(page.locator(".question")).to_have_text(["join me", "and again"])
+    for tab in [page, *others]:
+        expect(tab.locator(".question")).to_have_text(["first", "join me", "and again"])
     stranger.context.close()
     assert stranger.problems == []
 
@@ -151,6 +157,49 @@ def test_hostile_text_is_shown_as_text(person):
     wait_for_the_end(page)
     assert read_answer(page) == full_answer(SCRIPT)
     assert page.locator("article img, article script").count() == 0
+
+
+def test_the_tokens_of_an_answer_are_counted(person):
+    page = person.open()
+    send(page, "count")
+    wait_for_the_end(page)
+    expect(page.locator(".tokens")).to_have_text(f"{len(full_answer('count').split(' '))} tokens")
+
+
+def test_an_answer_is_read_only_with_the_token_of_its_chat(person, chat_url):
+    page = person.open()
+    send(page, "mine")
+    wait_for_the_end(page)
+    other = person.open(f"{chat_url}/#{uuid4().hex}")
+    expect(other.get_by_text("Write a message to begin.")).to_be_visible()
+    mine, others = (urlsplit(httpx2.get(stream_url(tab)).headers["location"]) for tab in (page, other))
+
+    def read(path: str, query: str) -> int:
+        return httpx2.get(f"{chat_url}{path}?{query}").status_code
+
+    assert read(mine.path, mine.query) == 200
+    assert read(mine.path, "") == 401
+    assert read(mine.path, others.query) == 403
+    assert read("/log/v1/streams", mine.query) == 403
+
+
+def stream_url(page: Page) -> str:
+    address = urlsplit(page.url)
+    return f"{address.scheme}://{address.netloc}/api/chat/{address.fragment}/stream"
+
+
+def test_an_answer_goes_on_when_the_token_of_its_reader_expires(browser, tmp_path):
+    with running("llm_chat/app.py", DATA=str(tmp_path / "data"), PACE_MS="60", URL_S="1", OPENAI_API_KEY="") as url:
+        person = Person(browser, url)
+        page = person.open()
+        redirects: list[str] = []
+        page.on("request", lambda request: redirects.append(request.url) if "signature=" in request.url else None)
+        send(page, "slowly")
+        wait_for_the_end(page)
+        assert read_answer(page) == full_answer("slowly")
+        assert len(set(redirects)) > 1
+        person.context.close()
+    assert person.problems == []
 
 
 def test_a_new_chat_is_empty_and_the_old_one_stays(person):
