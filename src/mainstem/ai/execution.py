@@ -8,11 +8,11 @@ from typing import Any
 
 from mainstem import limits
 from mainstem.ai.formats import last_message
-from mainstem.ai.pieces import BufferedBytes, PieceBuffer, encode_piece
+from mainstem.ai.pieces import BufferedBytes, InvalidPiece, PieceBuffer, encode_piece
 from mainstem.ai.registry import Outcome, RunRecord
 from mainstem.ai.turns import Turns
 from mainstem.client.aio.streams import AsyncStreams
-from mainstem.client.core.errors import BadArgument, ClientError, StaleEpoch, StreamClosed, StreamGone
+from mainstem.client.core.errors import ClientError, StaleEpoch, StreamClosed, StreamGone
 from mainstem.client.core.protocol import Producer
 from mainstem.streams.rules.json_mode import JSON
 
@@ -95,7 +95,7 @@ class Execution:
         except asyncio.CancelledError:
             self.end("failed", "the source of the run was cancelled")
             raise
-        except BadArgument as error:
+        except InvalidPiece as error:
             logger.error("the source of the run %s yielded an invalid piece: %s", self._run.id, error.detail)
             self.end("failed", error.detail)
         except Exception as error:

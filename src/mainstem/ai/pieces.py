@@ -12,6 +12,10 @@ from mainstem.client.core.errors import BadArgument
 _encoder = msgspec.json.Encoder()
 
 
+class InvalidPiece(BadArgument):
+    """A source has yielded something that cannot be stored. Readers may know what: it is not an error of a library."""
+
+
 def encode_piece(piece: Any) -> bytes:
     """Return a piece as one JSON message: text, a JSON value, a dataclass, a Struct, or a model with `model_dump`."""
     kind = type(piece).__name__
@@ -24,9 +28,9 @@ def encode_piece(piece: Any) -> bytes:
             piece = bytes(piece).decode()
         encoded = _encoder.encode(piece)
     except (TypeError, ValueError, msgspec.MsgspecError, RecursionError):
-        raise BadArgument(f"a piece of type {kind} cannot be stored: yield text, JSON values or models") from None
+        raise InvalidPiece(f"a piece of type {kind} cannot be stored: yield text, JSON values or models") from None
     if len(encoded) > limits.RUN_PIECE_BYTES_MAX:
-        raise BadArgument(
+        raise InvalidPiece(
             f"a piece of {len(encoded)} bytes is larger than {limits.RUN_PIECE_BYTES_MAX}: yield smaller ones"
         )
     return encoded

@@ -101,8 +101,14 @@ class Run:
         return self._current.status
 
     async def stop(self, reason: str = "") -> Status:
-        """Stop the run, wherever it runs. Return once the stop is durable; `wait` returns once the run has ended."""
-        return await self._runs.stop(self.id, reason)
+        """Stop the run, wherever it runs. Return once the stop is durable; `wait` returns once the run has ended.
+
+        A run that has ended already stays as it is, even if another run has its id now.
+        """
+        if self.status == "running":
+            await self._runs.shared.note(Stopped(self.id, self._record.token, reason[: limits.RUN_REASON_CHARS_MAX]))
+            return "stopping"
+        return self.status
 
     def follow(self, offset: str = BEGINNING) -> AsyncGenerator[Batch, None]:
         """Yield what the run has written and what it writes, until its stream is closed."""
@@ -292,10 +298,7 @@ class Runs:
         run = await self.find(id)
         if run is None:
             raise RunNotFound(f"there is no run {id!r}")
-        if run.status == "running":
-            await self.shared.note(Stopped(run.id, run.record.token, reason[: limits.RUN_REASON_CHARS_MAX]))
-            return "stopping"
-        return run.status
+        return await run.stop(reason)
 
     def _require_open(self) -> None:
         if self._stopping or not self._tasks:
