@@ -81,7 +81,7 @@ async def ask_model(chat: ChatRequest) -> AsyncGenerator[str, None]:
 
 
 def read_url(path: str) -> str:
-    """Return the URL of a chat's stream, with a token that allows reading this stream, and nothing else, for a while."""
+    """Return the URL of a chat's stream, with a token that allows reading it, and nothing else, for a while."""
     return sign_url("/log" + path, secret, expires_in_s=float(os.environ.get("URL_S", "600")))
 
 
