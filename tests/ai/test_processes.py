@@ -13,7 +13,7 @@ import pytest
 from mainstem import limits
 from mainstem.ai import Runs
 from mainstem.ai.errors import RunsNotOpen
-from mainstem.client import AsyncStreams, BadArgument, Retries
+from mainstem.client import AsyncStreams, BadArgument, OutcomeUnknown, Retries
 from mainstem.server import create_app
 from tests.ai.embedded import embedded, find, read, wait_for
 from tests.ai.sources import Source, count
@@ -145,6 +145,38 @@ def test_a_run_survives_the_restart_of_the_server(start_server, caplog):
             source.finish()
             assert await run.wait() == "finished"
             assert await read(runs, "restarted") == [0, 1, "down", 2, 3, "down", 4]
+
+    asyncio.run(main())
+
+
+@pytest.mark.slow
+def test_a_run_waits_longer_for_the_server_than_its_client_does(start_server, monkeypatch):
+    """The reply to an append is lost, and then the retries of the client end before the server is back."""
+    monkeypatch.setattr(limits, "RUN_RETRY_S", 0.05)
+    server = start_server("--port", str(free_port()))
+
+    async def main():
+        async with AsyncStreams(server.url, retries=Retries(attempts_max=1)) as streams, Runs(streams) as runs:
+            source = Source()
+            run = await runs.start(source.read(), stream="patient")
+            real, unknown = streams.append, 0
+
+            async def lose_the_reply(*args, **options):
+                nonlocal unknown
+                appended = await real(*args, **options)
+                if unknown < 2:
+                    unknown += 1
+                    await asyncio.to_thread(server.kill)
+                    asyncio.get_running_loop().run_in_executor(None, server.start)
+                    raise OutcomeUnknown("the reply was lost")
+                return appended
+
+            monkeypatch.setattr(streams, "append", lose_the_reply)
+            source.give("once")
+            await eventually_async(lambda: unknown == 2)
+            source.finish()
+            assert await run.wait() == "finished"
+            assert await read(runs, "patient") == ["once"]
 
     asyncio.run(main())
 

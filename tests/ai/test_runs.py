@@ -277,6 +277,23 @@ async def test_stopping_twice_after_the_end_and_before_the_start(runs):
 
 
 @embedded
+async def test_a_run_that_is_stopped_before_it_begins_reads_nothing(runs, log, monkeypatch):
+    real = runs.streams.create
+
+    async def stop_first(path, *args, **options):
+        await runs.stop("early", "enough")
+        await runs.find("early")
+        return await real(path, *args, **options)
+
+    monkeypatch.setattr(runs.streams, "create", stop_first)
+    source = Source()
+    run = await durable(source.read, id="early", stream="early")
+    assert await run.wait() == "stopped"
+    assert await read(runs, "early") == [ABORT]
+    assert not source.started
+
+
+@embedded
 async def test_a_run_starts_although_its_request_is_cancelled(runs):
     source = Source()
     request = asyncio.create_task(durable(source.read, id="cancelled"))

@@ -6,6 +6,7 @@ import pytest
 
 from mainstem import limits
 from mainstem.ai import Runs, durable
+from mainstem.client import BadArgument
 from tests.ai.embedded import ABORT, embedded, read
 from tests.ai.sources import Source
 from tests.support.waits import eventually_async
@@ -47,6 +48,70 @@ async def test_garbage_ends_the_run(runs, piece, text):
 
 
 @embedded
+async def test_an_error_of_a_library_is_not_taken_for_an_invalid_piece(runs):
+    source = Source()
+    run = await durable(source.read(), stream="library")
+    source.give(BadArgument("the key k-123 is wrong"))
+    assert await run.wait() == "failed"
+    assert await read(runs, "library") == [ERROR]
+
+
+@embedded
+@pytest.mark.parametrize("described", [None, 5, "\ud800", "x" * 10_000, ZeroDivisionError()], ids=repr)
+async def test_whatever_describe_error_does_the_run_ends(log, described):
+    def describe(error):
+        if isinstance(described, Exception):
+            raise described
+        return described
+
+    async with Runs(log, describe_error=describe) as runs:
+        source = Source()
+        run = await runs.start(source.read(), stream="described")
+        source.give(RuntimeError())
+        assert await run.wait() == "failed"
+        text = (await read(runs, "described"))[-1]["errorText"]
+        assert isinstance(text, str)
+        assert 0 < len(text) <= limits.RUN_REASON_CHARS_MAX
+
+
+@embedded
+async def test_a_source_that_raises_no_exception_but_something_else_fails(runs):
+    class Exit(BaseException):
+        pass
+
+    async def leave():
+        yield "a"
+        raise Exit
+
+    run = await durable(leave(), stream="leaves")
+    assert await run.wait() == "failed"
+    assert await read(runs, "leaves") == ["a", ERROR]
+
+
+@embedded
+async def test_a_source_that_never_waits_leaves_time_for_others_and_fits_into_appends(runs, monkeypatch):
+    monkeypatch.setattr(limits, "APPEND_MESSAGES_MAX", 20_000)
+    turns = 0
+
+    async def take_turns():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def burst():
+        for _ in range(100_000):
+            yield 1
+
+    others = asyncio.create_task(take_turns())
+    run = await durable(burst(), stream="burst")
+    assert await run.wait() == "finished"
+    others.cancel()
+    assert await read(runs, "burst") == [1] * 100_000
+    assert turns >= 1_000
+
+
+@embedded
 async def test_a_source_that_hangs_ends_after_the_limit(log, monkeypatch):
     monkeypatch.setattr(limits, "RUN_HEARTBEAT_S", 0.05)
     monkeypatch.setattr(limits, "RUN_SILENCE_S", 0.2)
@@ -60,7 +125,7 @@ async def test_a_source_that_hangs_ends_after_the_limit(log, monkeypatch):
 @embedded
 async def test_a_source_that_ignores_its_cancellation_does_not_keep_the_run(runs, monkeypatch):
     monkeypatch.setattr(limits, "RUN_STOP_S", 0.05)
-    release = asyncio.Event()
+    release, late = asyncio.Event(), []
 
     async def stubborn():
         while not release.is_set():
@@ -68,12 +133,19 @@ async def test_a_source_that_ignores_its_cancellation_does_not_keep_the_run(runs
                 await release.wait()
             except asyncio.CancelledError:
                 continue
-        yield "late"
+        for number in range(3):
+            late.append(number)
+            yield "late"
 
     run = await durable(stubborn(), stream="stubborn")
     await run.stop("enough")
     assert await run.wait() == "stopped"
     release.set()
+    await eventually_async(lambda: late)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert late == [0], "nothing more is read from it"
+    assert runs._buffered.total == 0
     assert await read(runs, "stubborn") == [ABORT]
 
 
@@ -86,7 +158,7 @@ async def test_something_that_is_no_source_is_an_error_and_ends_the_run(runs):
 
 @embedded
 async def test_a_slow_server_holds_up_the_source(runs, monkeypatch):
-    monkeypatch.setattr(limits, "RUN_BUFFER_BYTES_MAX", 1000)
+    monkeypatch.setattr(limits, "RUN_BUFFER_BYTES_MAX", 2000)
     produced = 0
 
     async def endless():

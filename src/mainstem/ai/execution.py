@@ -12,7 +12,7 @@ from mainstem.ai.pieces import BufferedBytes, InvalidPiece, PieceBuffer, encode_
 from mainstem.ai.registry import Outcome, RunRecord
 from mainstem.ai.turns import Turns
 from mainstem.client.aio.streams import AsyncStreams
-from mainstem.client.core.errors import ClientError, StaleEpoch, StreamClosed, StreamGone
+from mainstem.client.core.errors import ClientError, OutcomeUnknown, StaleEpoch, StreamClosed, StreamGone
 from mainstem.client.core.protocol import Producer
 from mainstem.streams.rules.json_mode import JSON
 
@@ -54,7 +54,8 @@ class Execution:
 
     async def run(self) -> tuple[Outcome, str]:
         """Run to the end, and return the outcome and its reason. The stream has them by then."""
-        self._reader = asyncio.create_task(self._read(), name=f"mainstem-run-source {self._run.id}")
+        if self._ended is None:  # otherwise it was stopped before it began
+            self._reader = asyncio.create_task(self._read(), name=f"mainstem-run-source {self._run.id}")
         try:
             return await self._write()
         except TAKEN_OVER:
@@ -70,7 +71,7 @@ class Execution:
     def end(self, outcome: Outcome, reason: str) -> None:
         """End the run early: nothing more is read from its source."""
         if self._ended is None:
-            self._ended = (outcome, reason)
+            self._ended = (outcome, reason[: limits.RUN_REASON_CHARS_MAX])
             if self._reader is not None and self._reader is not asyncio.current_task():
                 self._reader.cancel()
             self._arrived.set()
@@ -84,10 +85,16 @@ class Execution:
         try:
             if callable(self._source):
                 self._source = self._source()
+            pieces = 0
             async for piece in self._source:
+                if self._ended is not None:  # the source goes on although it was cancelled
+                    return
                 self.active_s = loop.time()
                 buffer.add(encode_piece(piece))
                 self._arrived.set()
+                pieces += 1
+                if pieces % limits.RUN_PIECES_IN_A_ROW_MAX == 0:
+                    await asyncio.sleep(0)
                 while buffer.full:
                     self._room.clear()
                     await self._room.wait()
@@ -100,16 +107,25 @@ class Execution:
             self.end("failed", error.detail)
         except Exception as error:
             logger.exception("the source of the run %s failed", self._run.id)
-            self.end("failed", self._describe(error))
+            self.end("failed", self._explain(error))
+        finally:
+            self.end("failed", "")  # it raised something that is not an `Exception`
+
+    def _explain(self, error: Exception) -> str:
+        try:
+            return str(self._describe(error)).encode(errors="replace").decode()
+        except Exception:
+            logger.exception("`describe_error` failed for the run %s", self._run.id)
+            return ""
 
     async def _release_source(self) -> None:
         """Wait until the source has cleaned up, but not for ever. Another cancellation would interrupt the clean-up."""
-        assert self._reader is not None
-        await asyncio.wait([self._reader], timeout=limits.RUN_STOP_S)
-        if not self._reader.done():
-            logger.warning("the source of the run %s does not end although it was cancelled", self._run.id)
-            return
-        await close_source(self._source)
+        if self._reader is not None:
+            await asyncio.wait([self._reader], timeout=limits.RUN_STOP_S)
+            if not self._reader.done():
+                logger.warning("the source of the run %s does not end although it was cancelled", self._run.id)
+                return
+        await discard(self._source)
 
     # Writing the stream
 
@@ -187,7 +203,10 @@ async def append(streams: AsyncStreams, path: str, body: bytes, producer: Produc
                 await streams.close(path, producer=producer)
             return
         except ClientError as error:
-            if not error.retryable or loop.time() > deadline_s:
+            may_repeat = error.retryable or isinstance(
+                error, OutcomeUnknown
+            )  # the producer keeps it from being stored twice
+            if not may_repeat or loop.time() > deadline_s:
                 raise
             logger.warning("a run could not be stored yet: %s", error)
             await asyncio.sleep(limits.RUN_RETRY_S)
@@ -196,6 +215,12 @@ async def append(streams: AsyncStreams, path: str, body: bytes, producer: Produc
 def release(waiting: "asyncio.Future[bool]") -> None:
     if not waiting.done():
         waiting.set_result(False)
+
+
+async def discard(source: Source) -> None:
+    """Close a source that is not read, or not any further. A callable was not called."""
+    if not callable(source):
+        await close_source(source)
 
 
 async def close_source(source: Any) -> None:

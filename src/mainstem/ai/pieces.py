@@ -9,6 +9,10 @@ import msgspec
 from mainstem import limits
 from mainstem.client.core.errors import BadArgument
 
+PIECE_OVERHEAD_BYTES = 64
+"""What a buffered piece needs beside its text. It also limits how many of the smallest pieces are buffered or appended
+together."""
+
 _encoder = msgspec.json.Encoder()
 
 
@@ -65,14 +69,14 @@ class PieceBuffer:
 
     def add(self, piece: bytes) -> None:
         self._pieces.append(piece)
-        self._resize(len(piece))
+        self._resize(cost(piece))
 
     def take(self) -> bytes:
         """Return the body of the next append, as a JSON array: all pieces, as far as they fit into one append."""
         taken: list[bytes] = []
         size = 0
-        while self._pieces and (not taken or size + len(self._pieces[0]) <= limits.RUN_BATCH_BYTES_MAX):
-            size += len(self._pieces[0])
+        while self._pieces and (not taken or size + cost(self._pieces[0]) <= limits.RUN_BATCH_BYTES_MAX):
+            size += cost(self._pieces[0])
             taken.append(self._pieces.popleft())
         self._resize(-size)
         return b"[%b]" % b",".join(taken)
@@ -84,3 +88,7 @@ class PieceBuffer:
     def _resize(self, change: int) -> None:
         self._size += change
         self._shared.total += change
+
+
+def cost(piece: bytes) -> int:
+    return len(piece) + PIECE_OVERHEAD_BYTES

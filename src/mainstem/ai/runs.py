@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol, Self
 from mainstem import limits
 from mainstem.access import OWN_STREAMS
 from mainstem.ai.errors import RunNotFound, RunsNotOpen, StreamInUse, TooManyRuns
-from mainstem.ai.execution import Execution, Source, append, close_source
+from mainstem.ai.execution import Execution, Source, append, discard
 from mainstem.ai.formats import DEFAULT_REASONS, Format, last_message, read_outcome
 from mainstem.ai.pieces import BufferedBytes, encode_piece
 from mainstem.ai.registry import Ended, Entry, Heartbeat, Outcome, Registry, RunRecord, Status, Stopped
@@ -451,12 +451,6 @@ def check_name(what: str, name: str) -> None:
     """Raise `BadArgument` unless the registry can keep this name: every heartbeat repeats it."""
     if not name.isprintable() or len(name.encode()) > limits.RUN_NAME_BYTES_MAX:
         raise BadArgument(f"the {what} of a run must be printable, and at most {limits.RUN_NAME_BYTES_MAX} bytes long")
-
-
-async def discard(source: Source) -> None:
-    """Close a source that no run reads. A callable was not called."""
-    if not callable(source):
-        await close_source(source)
 
 
 _current: list[Runs] = []
