@@ -437,3 +437,23 @@ async def test_a_snapshot_that_would_not_hold_every_type_is_refused(connect, pat
         await state.insert(users, ADA, txid="u")
         await state.wait_for_txid("u")
         assert (await state.write_snapshot()).rows == 1
+
+
+async def test_a_snapshot_by_a_state_that_skipped_a_message_is_refused(connect, path):
+    """It would revert the row for readers that accept the message."""
+    newer = {
+        "type": "user",
+        "key": "1",
+        "value": {"id": "1", "name": ["Ada", "L."]},
+        "headers": {"operation": "update"},
+    }
+    async with connect() as streams, AsyncState(streams, path, users, on_invalid=lambda error: None) as state:
+        await state.insert(users, ADA)
+        await streams.append_json(path, newer)
+        with pytest.raises(IncompleteSnapshot, match="message 1 of the 1 that end at offset"):
+            await state.write_snapshot()
+        assert len(await streams.read_json(path)) == 2
+        await state.reset()
+        await state.insert(users, BOB, txid="after")
+        await state.wait_for_txid("after")
+        assert (await state.write_snapshot()).rows == 1

@@ -159,11 +159,7 @@ class AsyncState:
             await self.synced()
             offset = self._reader.offset
             assert offset is not None
-            if self._view.ignored_type is not None:
-                raise IncompleteSnapshot(
-                    f"state {self.path}: the stream has rows of the type {self._view.ignored_type!r}, which the "
-                    "snapshot would not hold"
-                )
+            self._check_complete()
             body, rows = encode_snapshot(self._view, offset)
             try:
                 appended = await self._streams.append(self.path, body, content_type=JSON, if_match=offset)
@@ -178,6 +174,21 @@ class AsyncState:
                 )
             else:
                 return Snapshot(offset=offset, next_offset=appended.next_offset, rows=rows)
+
+    def _check_complete(self) -> None:
+        """Raise an error if the rows are not all rows of the stream."""
+        if self._view.ignored_type is not None:
+            raise IncompleteSnapshot(
+                f"state {self.path}: the stream has rows of the type {self._view.ignored_type!r}, which the "
+                "snapshot would not hold",
+                hint="Open the state with a collection for every type of the stream.",
+            )
+        if self._reader.skipped is not None:
+            raise IncompleteSnapshot(
+                f"{self._reader.skipped.detail}; the state has skipped it, so the snapshot could undo what other "
+                "readers have applied",
+                hint="Open the state with models that accept the message, or reset the state and write its rows again.",
+            )
 
     # Following
 
