@@ -183,7 +183,7 @@ async def test_a_slow_listener_misses_changes_and_delays_nobody(connect, path, m
 
 async def test_waiting_ends_in_time(connect, path):
     async with connect() as streams, AsyncState(streams, path, users) as state:
-        with pytest.raises(StateTimedOut, match=r"the txid 'never' has not come within 0\.05 s"):
+        with pytest.raises(StateTimedOut, match=r"the txid 'never' did not arrive within 0\.05 s"):
             await state.wait_for_txid("never", timeout_s=0.05)
         with pytest.raises(TimeoutError):
             await state.wait_for_txid("never", timeout_s=0)
@@ -198,7 +198,7 @@ async def test_a_state_of_a_closed_stream_is_complete_and_cannot_change(connect,
             await streams.close(path)
             assert [change async for change in changes] == []
             assert dict(state[users]) == {"1": ADA}
-            with pytest.raises(StateClosed, match="the stream is closed"):
+            with pytest.raises(StateClosed, match="the stream is closed, and the txid 'never' did not arrive"):
                 await state.wait_for_txid("never")
             with pytest.raises(StreamClosed):
                 await state.insert(users, BOB)
