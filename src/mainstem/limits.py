@@ -638,6 +638,9 @@ RUN_REQUEST_BYTES_MAX: Final = 4 * MIB
 """The body of a request that starts a run: the messages of a chat so far."""
 MCP_STREAMS_KNOWN_MAX: Final = 1_000
 """Streams of one MCP session that are known to exist. Creating one again costs a request and changes nothing."""
+MCP_STORE_S: Final = 30.0
+"""How long an MCP server tries to store a message: longer than a server takes to restart. The messages of the session
+that come later wait for it."""
 CLIENT_STREAMS_KNOWN_MAX: Final = 10_000
 """Content types, and producers of plain appends, that are cached."""
 PRODUCER_BATCH_BYTES: Final = 240 * KIB

@@ -1,18 +1,18 @@
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from typing import Any, TypedDict
 
 import pytest
 from langchain_core.language_models import BaseChatModel, GenericFakeChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_stream_writer
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
-from langgraph.types import Command, interrupt
+from langgraph.types import Command, Send, interrupt
 
 from mainstem.ai.ag_ui import to_ag_ui
 from mainstem.ai.langgraph import stream_graph
@@ -130,6 +130,75 @@ async def test_models_that_stream_at_the_same_time() -> None:
         assert [chunk["delta"] for chunk in keep(chunks, "text-delta") if name in chunk["delta"]] == [
             f"{name}{number} " for number in range(5)
         ]
+
+
+class PausingModel(ScriptedModel):
+    """Waits between the two chunks of its answer."""
+
+    waiting: Any
+    go_on: Any
+
+    async def _astream(self, *_: Any, **__: Any) -> AsyncIterator[ChatGenerationChunk]:
+        first, second = next(self.answers)
+        yield ChatGenerationChunk(message=first)
+        self.waiting.set()
+        await self.go_on.wait()
+        yield ChatGenerationChunk(message=second)
+
+
+class Job(TypedDict):
+    model: str
+
+
+async def stream_in_parallel(
+    quick: list[AIMessageChunk], slow: list[AIMessageChunk], results: list[BaseMessage], seen: str
+) -> list[dict[str, Any]]:
+    """Run two tasks of one node. The quick one reads only the first chunk of its answer, and ends with `results`.
+
+    Meanwhile the slow one is in the middle of its answer. It goes on after a chunk of the type `seen`.
+    """
+    waiting, go_on = asyncio.Event(), asyncio.Event()
+    models = {
+        "quick": ScriptedModel(answers=iter([quick])),
+        "slow": PausingModel(answers=iter([slow]), waiting=waiting, go_on=go_on),
+    }
+
+    async def answer(state: Job) -> dict[str, Any]:
+        if state["model"] == "slow":
+            return {"messages": [await models["slow"].ainvoke("How is it?")]}
+        await waiting.wait()
+        return {"messages": [await anext(models["quick"].astream("How is it?")), *results]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("answer", answer)
+    graph.add_conditional_edges(START, lambda _: [Send("answer", {"model": name}) for name in models], ["answer"])
+    chunks = []
+    async with asyncio.timeout(30):
+        async for chunk in stream_graph(graph.compile(), QUESTION):
+            chunks.append(chunk)
+            if chunk["type"] == seen:
+                go_on.set()
+    check_chunks(chunks)
+    return chunks
+
+
+async def test_a_task_that_ends_does_not_end_the_message_of_another_task_of_its_node() -> None:
+    quick = [AIMessageChunk(content="Sunny"), AIMessageChunk(content=", I think.")]
+    slow = [call_chunk('{"place": ', "look", "c1"), call_chunk('"Bonn"}')]
+    chunks = await stream_in_parallel(quick, slow, [], "text-end")
+    assert join_text(chunks) == "Sunny"
+    assert keep(chunks, "tool-input-available") == [
+        {"type": "tool-input-available", "toolCallId": "c1", "toolName": "look", "input": {"place": "Bonn"}}
+    ]
+
+
+async def test_a_result_ends_only_the_message_with_its_call() -> None:
+    quick = [call_chunk('{"place": "Bonn"}', "look", "c1"), AIMessageChunk(content="Let me look.")]
+    slow = [AIMessageChunk(content="It is "), AIMessageChunk(content="sunny.")]
+    chunks = await stream_in_parallel(quick, slow, [ToolMessage("clear", tool_call_id="c1")], "tool-output-available")
+    assert keep(chunks, "tool-input-available")[0]["input"] == {"place": "Bonn"}
+    assert join_text(chunks) == "It is sunny."
+    assert len(keep(chunks, "text-start")) == 1
 
 
 async def test_an_interrupt_is_data_and_the_graph_continues_in_another_run() -> None:

@@ -15,8 +15,9 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.streamable_http import EventMessage
 from mcp_types import JSONRPCNotification, JSONRPCResponse
 
+from mainstem import limits
 from mainstem.ai.mcp import DurableEventStore
-from mainstem.client import AsyncStreams
+from mainstem.client import AsyncStreams, Retries
 from mainstem.testing.plugin import StartServer
 from mainstem.testing.server import ServerProcess
 from tests.support.waits import eventually_async
@@ -198,6 +199,56 @@ async def test_several_streams_and_sessions_do_not_mix(shared_server: ServerProc
         assert [event async for event in clients[1].resume(seen["01"])] == []
 
 
+async def test_messages_are_stored_once_the_server_is_back(
+    start_on_fixed_port: StartServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = start_on_fixed_port()
+    gates = Gates()
+    async with (
+        AsyncStreams(server.url, retries=Retries(attempts_max=1)) as streams,
+        serve(DurableEventStore(streams), gates) as url,
+        connect(url) as (client,),
+    ):
+        ids, _ = await read_until(client.call(1, "a"), "a 1")
+        server.kill()
+        gates["a"].set()
+        await eventually_async(lambda: "could not be stored yet" in caplog.text)
+        server.start()
+        _, texts = await read_until(client.resume(ids[-1]), "a done")
+        assert texts == ["a 2", "a 3", "a done"]
+
+
+async def test_a_session_goes_on_without_the_messages_that_cannot_be_stored(
+    start_on_fixed_port: StartServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = start_on_fixed_port()
+    gates = Gates()
+    async with (
+        AsyncStreams(server.url, retries=Retries(attempts_max=1)) as streams,
+        serve(DurableEventStore(streams, session="s1"), gates) as url,
+        connect(url) as (client,),
+    ):
+        refused = client.call(1, "a")
+        (_, _), (id, _) = [await anext(refused) for _ in range(2)]
+        await streams.close("mcp/s1/request-1")
+        gates["a"].set()
+        assert await read_until(refused, "a done") == ([id] * 3, ["a 2", "a 3", "a done"])
+
+        missed = client.call(2, "b")
+        (_, _), (id, _) = [await anext(missed) for _ in range(2)]
+        server.kill()
+        with monkeypatch.context() as patched:
+            patched.setattr(limits, "MCP_STORE_S", 0.1)
+            gates["b"].set()
+            assert await read_until(missed, "b done") == ([id] * 3, ["b 2", "b 3", "b done"])
+        server.start()
+        assert caplog.text.count("a message of an MCP session was not stored") == 6
+
+        gates["c"].set()
+        ids, texts = await read_until(client.call(3, "c"), "c done")
+        assert (await read_until(client.resume(ids[0]), "c done"))[1] == texts[1:] == ["c 1", "c 2", "c 3", "c done"]
+
+
 HOSTILE = [
     "",
     "1",
@@ -279,6 +330,23 @@ async def test_events_outlive_the_servers(start_on_fixed_port: StartServer) -> N
         assert await replay_messages(store, events[0].event_id) == [answer("another request"), answer(odd)]
         assert await replay_messages(store, other) == [progress(7), answer("..")]
         assert await replay(DurableEventStore(streams, session="s2"), first) == []
+
+
+async def test_the_id_of_a_first_message_that_is_not_stored_leads_to_the_second_one(
+    start_on_fixed_port: StartServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = start_on_fixed_port()
+    server.kill()
+    async with AsyncStreams(server.url) as streams:
+        store = DurableEventStore(streams, session="s1")
+        with monkeypatch.context() as patched:
+            patched.setattr(limits, "MCP_STORE_S", 0.1)
+            with pytest.raises(TimeoutError):
+                await store.store_event("1", None)
+            id = await store.store_event("1", progress(1))
+        server.start()
+        await store.store_event("1", answer("1"))
+        assert await replay_messages(store, id) == [answer("1")]
 
 
 async def test_concurrent_events_have_ids_of_their_own(shared_server: ServerProcess) -> None:

@@ -72,6 +72,16 @@ const parts = {
     return { before, after }
   },
 
+  // Change the title of a task in the database, and write the row back.
+  async edit(key, title) {
+    const db = createStreamDB({ streamOptions: { url, contentType }, state: schema, live: false })
+    await db.preload()
+    const task = { ...db.collections.tasks.get(key), title }
+    const log = new DurableStream({ url, contentType })
+    await log.append(JSON.stringify(schema.tasks.update({ value: task, headers: { txid: "edited" } })))
+    return task.id
+  },
+
   // Write with the event helpers of the package.
   async write() {
     const log = new DurableStream({ url, contentType })

@@ -117,6 +117,27 @@ async def test_python_reads_the_rows_that_the_package_writes(shared_server, path
         assert load_state(blocking, path, tasks)[tasks] == {"7": Task(7, "write"), "9": Task(9, "test")}
 
 
+async def test_python_reads_a_row_with_a_number_as_its_key_that_the_package_has_edited(shared_server, path, run_node):
+    """StreamDB replaces the key in the row by its text."""
+    async with AsyncStreams(shared_server.url) as streams, AsyncState(streams, path, tasks) as state:
+        await state.insert(tasks, Task(7, "write"))
+        assert await asyncio.to_thread(run_node, "edit", "7", "rewrite") == "7"
+        await state.wait_for_txid("edited")
+        assert dict(state[tasks]) == {"7": Task(7, "rewrite")}
+
+
+async def test_the_database_of_the_package_merges_updates(shared_server, path, run_node):
+    """The guide says so. If this test fails, the package is corrected: update both."""
+    async with AsyncStreams(shared_server.url) as streams, AsyncState(streams, path, users) as state:
+        await state.insert(users, User("1", "Ada", ["x"]))
+        await state.update(users, User("1", "Ada L."), txid="done")
+        await state.wait_for_txid("done")
+        assert dict(state[users]) == {"1": User("1", "Ada L.")}
+    assert (await asyncio.to_thread(run_node, "materialized"))["rows"]["user"] == {"1": {"id": "1", "name": "Ada L."}}
+    database = await asyncio.to_thread(run_node, "database")
+    assert database["users"] == {"1": {"id": "1", "name": "Ada L.", "tags": ["x"]}}
+
+
 def test_python_follows_the_control_messages_that_the_package_knows(shared_server, path, run_node):
     assert run_node("control") == 6
     with Streams(shared_server.url) as streams:

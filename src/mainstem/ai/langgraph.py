@@ -16,8 +16,7 @@ except ImportError as error:
         "mainstem.ai.langgraph needs the package langgraph; install it with: pip install 'mainstem[langgraph]'"
     ) from error
 
-MODES: list[StreamMode] = ["messages", "custom", "updates"]
-INTERRUPT = "__interrupt__"
+MODES: list[StreamMode] = ["messages", "custom", "tasks"]
 
 
 async def stream_graph(
@@ -47,25 +46,25 @@ async def stream_graph(
 
 
 class _Messages:
-    """The messages of one run. Models of parallel nodes may stream theirs at the same time."""
+    """The messages of one run. Models of parallel tasks, even of one node, may stream theirs at the same time."""
 
     def __init__(self) -> None:
         self._builder = MessageBuilder()
-        self._open: dict[str, tuple[str, AIMessage]] = {}  # id of an incomplete message: its node, and what came so far
+        self._open: dict[str, tuple[str, AIMessage]] = {}  # id of an incomplete message: its task, and what came so far
         self._calls: dict[tuple[str, Any], str] = {}  # message id and index of a tool call: the id of the call
 
     def take(self, mode: str, value: Any) -> list[Chunk]:
         if mode == "messages":
             message, metadata = value
-            return self._take_message(message, metadata.get("langgraph_node", ""))
+            return self._take_message(message, metadata.get("langgraph_checkpoint_ns", ""))
         if mode == "custom":
             return [_make_data(value)]
-        return self._take_update(value)
+        return self._take_task(value)
 
     def finish(self) -> list[Chunk]:
         return [*self._end(*self._open), *self._builder.finish()]
 
-    def _take_message(self, message: BaseMessage, node: str) -> list[Chunk]:
+    def _take_message(self, message: BaseMessage, namespace: str) -> list[Chunk]:
         if isinstance(message, ToolMessage):
             return self._take_result(message)
         if not isinstance(message, AIMessage):
@@ -74,9 +73,9 @@ class _Messages:
         chunks = self._builder.begin_step() if id not in self._open and not self._open else []
         so_far = self._open[id][1] if id in self._open else None
         if isinstance(so_far, AIMessageChunk) and isinstance(message, AIMessageChunk):
-            self._open[id] = (node, so_far + message)
+            self._open[id] = (namespace, so_far + message)
         else:
-            self._open[id] = (node, message)
+            self._open[id] = (namespace, message)
         for block in message.content_blocks:
             if block["type"] == "text":
                 chunks += self._builder.end_part(f"{id} reasoning") if block["text"] else []
@@ -95,17 +94,20 @@ class _Messages:
         return chunks + (self._end(id) if message.chunk_position == "last" else [])
 
     def _take_result(self, message: ToolMessage) -> list[Chunk]:
-        chunks = self._end(*self._open) if message.tool_call_id in self._calls.values() else []
+        chunks = self._end(*{id for (id, _), call_id in self._calls.items() if call_id == message.tool_call_id})
         if message.status == "error":
             return [*chunks, *self._builder.add_tool_error(message.tool_call_id, message.text)]
         output = message.content if isinstance(message.content, str) else message.text
         return [*chunks, *self._builder.add_tool_output(message.tool_call_id, output)]
 
-    def _take_update(self, update: dict[str, Any]) -> list[Chunk]:
-        """A node has ended, and so have the messages of its model."""
-        chunks = self._end(*(id for id, (node, _) in self._open.items() if node in update))
-        for interrupt in update.get(INTERRUPT, ()):
-            chunks.append(data("interrupt", {"id": interrupt.id, "value": interrupt.value}))
+    def _take_task(self, task: dict[str, Any]) -> list[Chunk]:
+        """If a task has ended without an error, so have the messages of its model."""
+        if task.get("error") is not None or "result" not in task:
+            return []
+        # The namespace of a message holds the id of its task, and those of the tasks around it.
+        chunks = self._end(*[id for id, (namespace, _) in self._open.items() if task["id"] in namespace])
+        for interrupt in task["interrupts"]:
+            chunks.append(data("interrupt", {"id": interrupt["id"], "value": interrupt["value"]}))
         return chunks
 
     def _end(self, *ids: str) -> list[Chunk]:

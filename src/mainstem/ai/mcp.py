@@ -6,6 +6,7 @@ receive the messages of another one.
 """
 
 import asyncio
+import logging
 import re
 from contextlib import aclosing
 from contextvars import ContextVar
@@ -15,7 +16,7 @@ from weakref import WeakValueDictionary
 
 from mainstem import limits
 from mainstem.client.aio.streams import AsyncStreams
-from mainstem.client.core.errors import BadRequest, NotFound, OffsetGone, StreamExists
+from mainstem.client.core.errors import BadRequest, ClientError, NotFound, OffsetGone, StreamExists
 from mainstem.streams.rules.json_mode import JSON
 
 try:
@@ -25,6 +26,10 @@ try:
 except ImportError as error:
     raise ImportError("mainstem.ai.mcp needs the package mcp; install it with: pip install 'mainstem[mcp]'") from error
 
+logger = logging.getLogger(__name__)
+
+START = "0000000000000000_0000000000000000"
+"""The offset at which every stream begins."""
 RESPONSES = (JSONRPCResponse, JSONRPCError)
 SESSION_HEADER = b"mcp-session-id"
 SESSION = re.compile(r"[0-9A-Za-z_-]{1,128}")
@@ -35,7 +40,8 @@ EVENT_ID = re.compile(SESSION.pattern.join("()") + r":([0-9A-Za-z_.~%-]{0,1024})
 class _Session:
     def __init__(self, name: str) -> None:
         self.name = name
-        self.known: set[str] = set()
+        self.ends: dict[str, str] = {}
+        """The streams that exist, and where each of them ends, as far as this process has written it."""
         self.locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
 
@@ -63,13 +69,21 @@ class DurableEventStore(EventStore):
     # The interface of the SDK
 
     async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
-        """Append a message, or None for the event that tells a client where the stream begins, and return its id."""
+        """Append a message, or None for the event that tells a client where the stream begins, and return its id.
+
+        The session of the SDK ends if storing a message fails. So a message that cannot be stored is logged instead,
+        and gets the id of the one before it.
+        """
         session, stream = self._session(), quote(stream_id, safe="")
-        body = None if message is None else message.model_dump(mode="json", by_alias=True, exclude_unset=True)
         lock = session.locks.setdefault(stream, asyncio.Lock())
         async with lock:  # so that the end of the stream after the append is the end of this message
-            offset = await self._append(session, stream, body)
-        return f"{session.name}:{stream}:{offset}:0"
+            try:
+                await self._store(session, stream, message)
+            except Exception:
+                if message is None:
+                    raise
+                logger.exception("a message of an MCP session was not stored: clients that reconnect will miss it")
+            return f"{session.name}:{stream}:{session.ends.get(stream, START)}:0"
 
     async def replay_events_after(self, last_event_id: str, send_callback: EventCallback) -> None:
         """Send the messages that follow an event, then new ones as they are stored, up to the response of the request.
@@ -138,21 +152,40 @@ class DurableEventStore(EventStore):
     def _path(self, session: _Session, stream: str) -> str:
         return f"{self._prefix}/{session.name}/request-{stream}"
 
-    async def _append(self, session: _Session, stream: str, body: object) -> str:
+    async def _store(self, session: _Session, stream: str, message: JSONRPCMessage | None) -> None:
+        """Append a message, and retry while the server is away."""
+        body = None if message is None else message.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        async with asyncio.timeout(limits.MCP_STORE_S):
+            while True:
+                try:
+                    await self._append(session, stream, body)
+                    return
+                except ClientError as error:
+                    if not error.retryable:
+                        raise
+                    logger.warning("a message of an MCP session could not be stored yet: %s", error)
+                await asyncio.sleep(limits.RUN_RETRY_S)
+
+    async def _append(self, session: _Session, stream: str, body: object) -> None:
         path = self._path(session, stream)
-        if stream in session.known:
-            try:
-                return (await self._streams.append_json(path, body)).next_offset
-            except NotFound:  # it has expired
-                session.known.discard(stream)
+        try:
+            if stream not in session.ends:
+                await self._create(path)
+            appended = await self._streams.append_json(path, body)
+        except NotFound:  # it has expired
+            session.ends.pop(stream, None)
+            await self._create(path)
+            appended = await self._streams.append_json(path, body)
+        session.ends.pop(stream, None)  # it becomes the most recent one
+        session.ends[stream] = appended.next_offset
+        if len(session.ends) > limits.MCP_STREAMS_KNOWN_MAX:
+            del session.ends[next(iter(session.ends))]
+
+    async def _create(self, path: str) -> None:
         try:
             await self._streams.create(path, JSON, ttl_s=self._ttl_s)
         except StreamExists:  # with another TTL
             pass
-        if len(session.known) >= limits.MCP_STREAMS_KNOWN_MAX:
-            session.known.clear()
-        session.known.add(stream)
-        return (await self._streams.append_json(path, body)).next_offset
 
 
 def _find_session_id(headers: "list[tuple[bytes, bytes]]") -> str:

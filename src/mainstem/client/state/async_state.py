@@ -92,11 +92,11 @@ class AsyncState:
 
     async def synced(self, timeout_s: float = limits.CLIENT_STATE_SYNCED_S) -> None:
         """Wait until the rows have reached the end of the stream since the state was opened or last reset."""
-        await self._wait_until(lambda: self._reader.synced, timeout_s, "the end of the stream")
+        await self._wait_until(lambda: self._reader.synced, timeout_s, "the rows did not reach the end of the stream")
 
     async def wait_for_txid(self, txid: str, timeout_s: float = limits.CLIENT_STATE_TXID_S) -> None:
         """Wait until the rows contain a change with this txid."""
-        await self._wait_until(lambda: self._reader.has_seen(txid), timeout_s, f"the txid {txid!r}")
+        await self._wait_until(lambda: self._reader.has_seen(txid), timeout_s, f"the txid {txid!r} did not arrive")
 
     # Changing rows
 
@@ -159,11 +159,7 @@ class AsyncState:
             await self.synced()
             offset = self._reader.offset
             assert offset is not None
-            if self._view.ignored_type is not None:
-                raise IncompleteSnapshot(
-                    f"state {self.path}: the stream has rows of the type {self._view.ignored_type!r}, which the "
-                    "snapshot would not hold"
-                )
+            self._check_complete()
             body, rows = encode_snapshot(self._view, offset)
             try:
                 appended = await self._streams.append(self.path, body, content_type=JSON, if_match=offset)
@@ -174,10 +170,25 @@ class AsyncState:
                 await self._wait_until(
                     lambda: self._reader.offset != offset,  # noqa: B023 - it is called before the next round
                     limits.CLIENT_STATE_SYNCED_S,
-                    "newer changes",
+                    "newer changes did not arrive",
                 )
             else:
                 return Snapshot(offset=offset, next_offset=appended.next_offset, rows=rows)
+
+    def _check_complete(self) -> None:
+        """Raise an error if the rows are not all rows of the stream."""
+        if self._view.ignored_type is not None:
+            raise IncompleteSnapshot(
+                f"state {self.path}: the stream has rows of the type {self._view.ignored_type!r}, which the "
+                "snapshot would not hold",
+                hint="Open the state with a collection for every type of the stream.",
+            )
+        if self._reader.skipped is not None:
+            raise IncompleteSnapshot(
+                f"{self._reader.skipped.detail}; the state has skipped it, so the snapshot could undo what other "
+                "readers have applied",
+                hint="Open the state with models that accept the message, or reset the state and write its rows again.",
+            )
 
     # Following
 
@@ -199,7 +210,8 @@ class AsyncState:
         news, self._news = self._news, asyncio.Event()
         news.set()
 
-    async def _wait_until(self, is_true: Callable[[], bool], timeout_s: float, what: str) -> None:
+    async def _wait_until(self, is_true: Callable[[], bool], timeout_s: float, otherwise: str) -> None:
+        """Wait for a condition. `otherwise` says, for the error, what did not happen."""
         try:
             async with asyncio.timeout(timeout_s):
                 while True:
@@ -208,10 +220,10 @@ class AsyncState:
                         return
                     self._check_open()
                     if self._reader.closed:
-                        raise StateClosed(f"state {self.path}: the stream is closed, and {what} has not come")
+                        raise StateClosed(f"state {self.path}: the stream is closed, and {otherwise}")
                     await self._news.wait()
         except TimeoutError as error:
-            raise StateTimedOut(f"state {self.path}: {what} has not come within {timeout_s:g} s") from error
+            raise StateTimedOut(f"state {self.path}: {otherwise} within {timeout_s:g} s") from error
 
     def _check_open(self) -> None:
         """Raise an error unless the state follows its stream, or has followed it to its end."""

@@ -1,5 +1,6 @@
 """Typed collections: which model the rows of a type have, and how values become changes."""
 
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -9,6 +10,9 @@ from mainstem.client.core.errors import BadArgument
 from mainstem.client.state.messages import Change, Malformed, Operation, check_change, name_kind, quote
 
 T = TypeVar("T")
+
+MODEL_ERRORS = (TypeError, ValueError, msgspec.MsgspecError, RecursionError)
+"""What models raise for a value that does not fit."""
 
 
 class Collection(Generic[T]):
@@ -60,14 +64,15 @@ class Collection(Generic[T]):
         try:
             encoded = self._dump(value)
             self._convert(encoded)
-        except (Malformed, TypeError, ValueError, msgspec.MsgspecError, RecursionError) as error:
+        except MODEL_ERRORS as error:
             raise BadArgument(f"this value does not fit {self!r}: {_explain(error)}") from error
         return encoded
 
     def decode(self, value: Any, key: str) -> T:
         """Return a JSON value as an instance of the model, or raise `Malformed`.
 
-        As in other clients of the protocol, the key of the message takes precedence over the one in the value.
+        As in other clients of the protocol, the key of the message takes precedence over the one in the value. It may
+        be the text of a whole number where the model needs a number.
         """
         if self.key is not None:
             if not isinstance(value, dict):
@@ -76,7 +81,10 @@ class Collection(Generic[T]):
                 value = {**value, self.key: key}
         try:
             return self._convert(value)
-        except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as error:
+        except MODEL_ERRORS as error:
+            if self.key is not None and (number := _read_integer(key)) is not None:
+                with suppress(*MODEL_ERRORS):  # StreamDB writes every key as text
+                    return self._convert({**value, self.key: number})
             raise Malformed(f"the value of {quote(self.type)} {quote(key)} does not fit: {_explain(error)}") from error
 
     def _change(
@@ -126,6 +134,15 @@ class Collection(Generic[T]):
 
 def _is_same_key(found: Any, key: str) -> bool:
     return isinstance(found, (str, int)) and not isinstance(found, bool) and str(found) == key
+
+
+def _read_integer(key: str) -> int | None:
+    """Return the whole number whose text is the key, if there is one."""
+    try:
+        number = int(key)
+    except ValueError:
+        return None
+    return number if str(number) == key else None
 
 
 def _explain(error: Exception) -> str:

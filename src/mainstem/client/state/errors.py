@@ -48,7 +48,9 @@ class StateTimedOut(ClientError, TimeoutError):
 
 
 class IncompleteSnapshot(ClientError):
-    """The stream has rows of a type that this state does not keep, so its snapshot would not hold everything."""
+    """The state does not have everything that the stream has, so a snapshot would lose or undo changes.
+
+    It has skipped an invalid message, or there are rows of a type for which it has no collection.
+    """
 
     code = "incomplete_snapshot"
-    hint = "Open the state with a collection for every type of the stream."

@@ -37,6 +37,8 @@ class StateReader:
         self.synced = False
         """Whether the view has reached the end of the stream since it was opened or reset."""
         self.closed = False
+        self.skipped: InvalidMessage | None = None
+        """The last invalid message that was skipped since the last reset."""
         self._path = path
         self._on_invalid = on_invalid
         self._txids: dict[str, None] = {}
@@ -80,11 +82,14 @@ class StateReader:
                 has_value = isinstance(parsed, Change) and parsed.operation != "delete"
                 value_json = bytes(_read_value(raw).value) if has_value else b""
                 decoded.append(self.view.decode(parsed, value_json))
+                if isinstance(parsed, Control) and parsed.kind == "reset":
+                    self.skipped = None
             except Malformed as fault:
                 error = self._describe(batch, index, len(messages), str(fault))
                 if self._on_invalid is None:
                     raise error from fault
                 self._on_invalid(error)
+                self.skipped = error
         return decoded
 
     def _describe(self, batch: Batch, index: int, count: int, reason: str) -> InvalidMessage:

@@ -20,6 +20,7 @@ class Missed(msgspec.Struct, frozen=True):
 
 
 StateChange = RowChanged | Control | Missed
+"""What `StateChanges` yields."""
 
 
 class StateChanges(AsyncIterator[StateChange]):

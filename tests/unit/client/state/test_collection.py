@@ -151,6 +151,20 @@ def test_the_key_of_the_message_takes_precedence():
     assert dicts.decode({"id": True}, "True") == {"id": "True"}
 
 
+def test_a_key_that_is_the_text_of_a_whole_number_fits_a_model_with_a_number():
+    """StreamDB writes every key as text."""
+    assert tasks.decode({"taskId": "7"}, "7") == Task(7)
+    assert tasks.decode({}, "-7") == Task(-7)
+    assert tasks.decode({"taskId": 1}, "7") == Task(7)
+    assert users.decode({"id": "7", "name": "Ada"}, "7") == User("7", "Ada")
+
+
+@pytest.mark.parametrize("key", ["07", "+7", " 7", "7_0", "7.0", "-0", "٧", "x", "9" * 5_000])
+def test_other_texts_are_not_numbers(key):
+    with pytest.raises(Malformed, match="does not fit: Expected `int`, got `str`"):
+        tasks.decode({"taskId": key}, key)
+
+
 def test_decoding_leaves_the_message_as_it_was():
     value = {"name": "Ada"}
     users.decode(value, "1")

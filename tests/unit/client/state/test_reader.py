@@ -100,6 +100,16 @@ def test_invalid_messages_can_be_skipped():
     assert reader.offset == "7"
 
 
+def test_a_skipped_message_is_remembered_until_a_reset():
+    reader, _ = make_reader(on_invalid=lambda error: None)
+    reset = {"headers": {"control": "reset"}}
+    found = []
+    for messages in ([insert("a", 1)], [insert("a", "two"), insert("b", 2)], [insert("c", 3)], [5, reset], [reset, 6]):
+        reader.apply(batch(*messages))
+        found.append(reader.skipped and reader.skipped.index)
+    assert found == [None, 0, 0, None, 1]
+
+
 def test_a_stream_of_another_type_has_no_state():
     reader, _ = make_reader()
     with pytest.raises(InvalidResponse, match="text/plain"):
