@@ -592,7 +592,7 @@ RUNS_BUFFER_BYTES_MAX: Final = 256 * MIB
 RUN_BATCH_BYTES_MAX: Final = 1 * MIB
 """One append of a run."""
 RUN_PIECES_IN_A_ROW_MAX: Final = 100
-"""Pieces that are taken from a source that never waits for anything, before other tasks of the process have their turn."""
+"""Pieces that are taken in a row from a source that never waits. Then other tasks of the process have their turn."""
 RUN_APPENDS_MAX: Final = 32
 """Appends of all runs of a process at the same time: enough to share syncs. A process with more runs than it can send
 appends for sends fewer and larger ones. The ends of runs do not wait for their turn, so stops are still quick."""
