@@ -673,7 +673,7 @@ WORKER_CONCURRENCY_MAX: Final = 500
 WORKER_LEASE_S: Final = 30.0
 """The default of the public protocol. A worker that crashes delays its streams by this time at most."""
 WORKER_HEARTBEATS_PER_LEASE: Final = 3
-"""Heartbeats in one lease time, so that one that is lost does not end the lease."""
+"""Heartbeats in one lease time, so that one that is lost or hangs does not end the lease."""
 WORKER_HEARTBEAT_RETRY_S: Final = 0.2
 """Between attempts to extend a lease while the server does not answer."""
 WORKER_LATE_HEARTBEAT_S: Final = 0.25

@@ -1,12 +1,15 @@
 """Workers with a real server: delivery, acknowledgements, failures, leases and stops."""
 
 import asyncio
+from contextlib import closing
 
 import pytest
 
 from mainstem import limits
 from mainstem.client import AsyncStreams, BadArgument, UnreadableMessage
-from mainstem.client.workers import SubscriptionRefused, WorkerBatch, worker
+from mainstem.client.workers import SubscriptionRefused, Worker, WorkerBatch, worker
+from mainstem.testing.clock import SECOND_US, FakeClock
+from tests.support.http_gates import HttpGate
 from tests.support.waits import eventually_async
 from tests.workers.running import HASTE, JSON, Record, describe, is_processed, running
 
@@ -210,6 +213,34 @@ async def test_heartbeats_keep_the_lease_of_a_slow_function(own_server):
             release.set()
             await eventually_async(lambda: is_processed(streams, "orders/1"))
     assert len(generations) == 1
+
+
+async def test_a_heartbeat_that_hangs_does_not_lose_the_lease(start_thread):
+    clock = FakeClock()  # it stands still, so the lease never expires on the server
+    server = start_thread(clock_us=clock)
+    release, acks = asyncio.Event(), []
+
+    def holds(method: str, path: str) -> bool:
+        if path.endswith("/ack"):
+            acks.append(path)
+        return path.endswith("/ack") and len(acks) == 1
+
+    record = Record(lambda batch: release.wait())
+    with closing(HttpGate(server.url, holds)) as gate:
+        async with AsyncStreams(gate.url) as streams:
+            await streams.create("orders/1", JSON)
+            async with running(make_clocked(record, clock), streams):
+                await streams.append("orders/1", {"n": 1})
+                await eventually_async(lambda: len(acks) > 1)
+                release.set()
+                await eventually_async(lambda: is_processed(streams, "orders/1"))
+    assert record.messages == [{"n": 1}]
+    assert len(record.started) == 1
+
+
+def make_clocked(record: Record, clock: FakeClock) -> Worker:
+    """Make a worker that measures its lease of one second with a clock of the test."""
+    return Worker(record.__call__, "orders/*", subscription="billing", lease_s=1, clock_s=lambda: clock() / SECOND_US)
 
 
 async def test_a_worker_that_is_fenced_cancels_its_function_and_acknowledges_nothing(own_server):
