@@ -238,6 +238,38 @@ async def test_a_heartbeat_that_hangs_does_not_lose_the_lease(start_thread):
     assert len(record.started) == 1
 
 
+async def test_a_lease_counts_from_the_claim_that_succeeded(start_thread):
+    """The first claim gets no reply for a lease time. The lease of the second one survives a heartbeat that hangs."""
+    clock = FakeClock()
+    server = start_thread(clock_us=clock)
+    release, claims, acks = asyncio.Event(), [], []
+
+    def holds(method: str, path: str) -> bool:
+        if path.endswith("/claim"):
+            claims.append(path)
+            if len(claims) == 1:
+                clock.advance(1)
+                return True
+        if path.endswith("/ack"):
+            acks.append(path)
+            return len(acks) == 1
+        return False
+
+    record = Record(lambda batch: release.wait())
+    async with AsyncStreams(server.url) as direct:
+        await direct.create("orders/1", JSON)
+        made = make_clocked(record, clock)
+        await made.subscribe(direct)
+        await direct.append("orders/1", {"n": 1})
+        with closing(HttpGate(server.url, holds)) as gate:
+            async with AsyncStreams(gate.url, timeout_s=1) as streams, running(made, streams):
+                await eventually_async(lambda: len(acks) > 1)
+                release.set()
+                await eventually_async(lambda: is_processed(direct, "orders/1"))
+    assert len(claims) >= 2
+    assert len(record.started) == 1
+
+
 def make_clocked(record: Record, clock: FakeClock) -> Worker:
     """Make a worker that measures its lease of one second with a clock of the test."""
     return Worker(record.__call__, "orders/*", subscription="billing", lease_s=1, clock_s=lambda: clock() / SECOND_US)

@@ -28,7 +28,7 @@ from mainstem.client.core.errors import (
 )
 from mainstem.client.core.protocol import decode_json, next_offset
 from mainstem.client.core.results import Batch
-from mainstem.client.core.retries import Retries
+from mainstem.client.core.retries import Retries, read_retry_after
 from mainstem.client.workers.core.batches import WorkerBatch
 from mainstem.client.workers.core.failures import Failures
 from mainstem.client.workers.core.subscription_requests import (
@@ -36,11 +36,12 @@ from mainstem.client.workers.core.subscription_requests import (
     NOTHING_TO_CLAIM,
     SubscriptionRefused,
     SubscriptionRequests,
+    may_repeat,
     refusal_code,
     refusal_text,
 )
 from mainstem.client.workers.core.wakes import Claim, WakeStream
-from mainstem.client.workers.lease import Lease, LeaseLost
+from mainstem.client.workers.lease import ONCE, Lease, LeaseLost
 from mainstem.client.workers.signals import stop_on_sigterm
 
 logger = logging.getLogger("mainstem.client")
@@ -227,19 +228,17 @@ class _Run:
         try:
             while not self._stopping.is_set():
                 self._woken.clear()
-                asked_s = self._clock_s()
-                claim = await self._until_stopped(self._claim())
-                if claim is None:
+                lease = await self._until_stopped(self._claim())
+                if lease is None:
                     await _wait_for_any(limits.WORKER_CLAIM_S, self._woken, self._stopping)
                     continue
-                lease = Lease(self._streams, self._requests, claim, asked_s, self._clock_s)
-                if due := self._failures.select_due(claim.streams, self._clock_s()):
+                if due := self._failures.select_due(lease.claim.streams, self._clock_s()):
                     if not await self._process(lease, due):
                         await _wait_for_any(limits.WORKER_CLAIM_S, self._woken, self._stopping)
                 else:
                     await self._release(lease)
                     # Wake messages do not matter here: the release has just caused one.
-                    wait_s = self._failures.wait_s(claim.streams, self._clock_s())
+                    wait_s = self._failures.wait_s(lease.claim.streams, self._clock_s())
                     await _wait_for_any(min(wait_s, limits.WORKER_LOOK_S), self._stopping)
         finally:
             await _cancel(follower)
@@ -285,21 +284,35 @@ class _Run:
             failures += 1
             await asyncio.sleep(BACKOFF.delay(failures, random.random))
 
-    async def _claim(self) -> Claim | None:
-        """Return the wake that this worker now holds; None if there is no work for it."""
+    async def _claim(self) -> Lease | None:
+        """Return the lease of the wake that this worker now holds; None if there is no work for it."""
         request = self._requests.claim(self._name)
-        try:
-            response = await self._streams.run(self._operations.send(request, retries=self._unlimited))
-        except ResponseError as error:
-            code = refusal_code(error)
-            if code in NOTHING_TO_CLAIM:
-                return None
-            if code == NOT_FOUND:
-                logger.warning("somebody deleted the subscription %r; the worker creates it", self._worker.subscription)
-                await self.subscribe()
-                return None
-            raise
-        return decode_json(response.body, Claim, "the reply to a claim")
+        failures = 0
+        while True:
+            asked_s = self._clock_s()  # of this attempt, because the lease does not begin with an earlier one
+            try:
+                response = await self._streams.run(self._operations.send(request, retries=ONCE))
+            except ClientError as error:
+                if not may_repeat(error):
+                    await self._accept_refusal(error)
+                    return None
+                logger.warning("cannot claim the subscription %r yet: %s", self._worker.subscription, error.detail)
+                failures += 1
+                wait_s = read_retry_after(error.headers) if isinstance(error, ResponseError) else None
+                await asyncio.sleep(max(wait_s or 0.0, self._unlimited.delay(failures, random.random)))
+            else:
+                claim = decode_json(response.body, Claim, "the reply to a claim")
+                return Lease(self._streams, self._requests, claim, asked_s, self._clock_s)
+
+    async def _accept_refusal(self, error: ClientError) -> None:
+        """Return if a claim was refused because there is no work, and raise any other refusal."""
+        code = refusal_code(error)
+        if code in NOTHING_TO_CLAIM:
+            return
+        if code != NOT_FOUND:
+            raise error
+        logger.warning("somebody deleted the subscription %r; the worker creates it", self._worker.subscription)
+        await self.subscribe()
 
     async def _until_stopped(self, call: Coroutine[Any, Any, T]) -> T:
         """Return the result of a call to the server. Once the worker is stopped, the call gets WORKER_RELEASE_S more,
