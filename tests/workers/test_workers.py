@@ -301,6 +301,37 @@ async def test_a_worker_that_is_fenced_cancels_its_function_and_acknowledges_not
     assert (first.start_offset, second.attempt) == (second.start_offset, 1)
 
 
+@pytest.mark.parametrize("how", ["returns", "raises"])
+async def test_a_function_that_suppresses_its_cancellation_is_neither_acknowledged_nor_failed(own_server, how):
+    """It is called for nothing else either until the worker has another lease."""
+    failures = []
+
+    async def wait(batch):
+        if len(record.started) == 1:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                if how == "raises":
+                    raise ValueError("the database connection broke") from None
+
+    record = Record(wait)
+    options = {"concurrency": 1, "attempts_max": 1, "on_failure": lambda batch, error: failures.append(batch)}
+    made = record.make_worker("orders/*", lease_s=1, **options)
+    paths = ["orders/1", "orders/2"]
+    async with AsyncStreams(own_server.url) as streams:
+        await made.subscribe(streams)
+        for path in paths:
+            await streams.create(path, JSON, body={"path": path})
+        async with running(made, streams):
+            await eventually_async(lambda: record.started)
+            await streams.request("POST", "/v1/subscriptions/billing/redeliver", body=b"{}")
+            await eventually_async(lambda: is_processed(streams, *paths))
+    first, *later = record.started
+    assert failures == []
+    assert sorted(batch.stream for batch in later) == paths
+    assert all(batch.generation > first.generation for batch in later)
+
+
 async def test_two_workers_share_a_subscription_and_no_data_is_processed_twice(own_server):
     """Either may be quicker to claim a wake. When the one that works is stopped, the other one continues."""
     record = Record()

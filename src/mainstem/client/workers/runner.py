@@ -357,6 +357,7 @@ class _Run:
             await asyncio.wait({holder})
             return self._report_loss(holder)
         finally:
+            waiting.clear()  # so that a function that suppresses its cancellation is not followed by another one
             await _cancel(stopper, *runners)
             if not holder.done():
                 lease.finish()
@@ -423,6 +424,7 @@ class _Run:
             return stream.acked_offset
         known = self._worker.resume(stream.path)
         kept = await known if inspect.isawaitable(known) else known
+        _stop_if_cancelled()
         return stream.acked_offset if kept is None else max(kept, stream.acked_offset)
 
     async def _read(self, path: str, offset: str) -> Batch:
@@ -432,16 +434,17 @@ class _Run:
 
     async def _call(self, batch: WorkerBatch) -> bool:
         """Call the function. Return whether the batch counts as processed."""
+        failure: Exception | None = None
         try:
             async with asyncio.timeout(self._worker.timeout_s):
                 await self._worker.handler(batch)
         except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise
-            return await self._fail(batch, RuntimeError(f"the function was cancelled from within: {error!r}"))
+            failure = RuntimeError(f"the function was cancelled from within: {error!r}")
         except Exception as error:  # noqa: BLE001 (any error of the function is a failed attempt)
-            return await self._fail(batch, error)
+            failure = error
+        _stop_if_cancelled()
+        if failure is not None:
+            return await self._fail(batch, failure)
         self._failures.forget(batch.stream)
         return True
 
@@ -460,6 +463,7 @@ class _Run:
         except Exception:
             logger.exception("on_failure failed for %s; the worker tries the batch again", place)
             return False
+        _stop_if_cancelled()
         self._failures.forget(batch.stream)
         return True
 
@@ -485,6 +489,16 @@ async def _wait_for_any(wait_s: float, *events: asyncio.Event) -> None:
         await asyncio.wait(waits, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
     finally:
         await _cancel(*waits)
+
+
+def _stop_if_cancelled() -> None:
+    """Raise `CancelledError` if the task was cancelled, even if a function of the application has suppressed it.
+
+    The lease may be lost by then, so the function's result no longer counts: another worker gets the data.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 async def _cancel(*tasks: asyncio.Task[Any]) -> None:
