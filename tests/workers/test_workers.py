@@ -122,6 +122,25 @@ async def test_a_failing_stream_does_not_hold_up_the_others(own_server):
     assert [message["n"] for message in record.messages] == [0, 1, 2]
 
 
+async def test_more_failing_streams_than_a_wake_contains_do_not_hold_up_the_others(start_thread, monkeypatch):
+    monkeypatch.setattr(limits, "WAKE_STREAMS_MAX", 3)
+    server = start_thread()
+
+    async def fail(batch):
+        if batch.stream.startswith("orders/bad"):
+            raise ValueError("never")
+
+    record = Record(fail)
+    async with AsyncStreams(server.url) as streams:
+        await record.make_worker("orders/*").subscribe(streams)
+        for number in range(5):
+            await streams.create(f"orders/bad{number}", JSON, body={"n": number})
+        await streams.create("orders/good", JSON, body={"n": 5})
+        async with running(record.make_worker("orders/*"), streams):
+            await eventually_async(lambda: is_processed(streams, "orders/good"))
+    assert record.messages == [{"n": 5}]
+
+
 async def test_after_the_last_attempt_on_failure_decides(own_server):
     failures = []
 
