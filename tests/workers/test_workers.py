@@ -198,6 +198,27 @@ async def test_a_function_that_takes_too_long_is_cancelled_and_called_again(own_
     assert [batch.attempt for batch in record.started] == [1, 2]
 
 
+async def test_a_call_that_hangs_holds_up_other_streams_only_until_its_timeout(own_server):
+    async def hang(batch):
+        if batch.stream == "orders/1":
+            await asyncio.Event().wait()
+
+    record = Record(hang)
+    async with AsyncStreams(own_server.url) as streams:
+        await streams.create("orders/1", JSON)
+        async with running(record.make_worker("orders/*", timeout_s=0.5), streams):
+            await streams.append("orders/1", {"n": 1})
+            await eventually_async(lambda: record.started)
+            await streams.create("orders/2", JSON, body={"n": 2})
+            await eventually_async(lambda: is_processed(streams, "orders/2"))
+    assert record.messages == [{"n": 2}]
+
+
+def test_a_call_has_a_timeout_unless_the_application_removes_it():
+    assert Record().make_worker("orders/*").timeout_s == limits.WORKER_TIMEOUT_S
+    assert Record().make_worker("orders/*", timeout_s=None).timeout_s is None
+
+
 async def test_a_function_that_cancels_itself_has_failed(own_server):
     async def cancel(batch):
         if batch.attempt == 1:

@@ -73,7 +73,7 @@ class Worker:
         wake_stream: str | None = None,
         concurrency: int = limits.WORKER_CONCURRENCY,
         lease_s: float = limits.WORKER_LEASE_S,
-        timeout_s: float | None = None,
+        timeout_s: float | None = limits.WORKER_TIMEOUT_S,
         stop_s: float = limits.WORKER_STOP_S,
         backoff: Retries = BACKOFF,
         attempts_max: int = limits.WORKER_ATTEMPTS,
@@ -160,7 +160,7 @@ def worker(
     wake_stream: str | None = None,
     concurrency: int = limits.WORKER_CONCURRENCY,
     lease_s: float = limits.WORKER_LEASE_S,
-    timeout_s: float | None = None,
+    timeout_s: float | None = limits.WORKER_TIMEOUT_S,
     stop_s: float = limits.WORKER_STOP_S,
     backoff: Retries = BACKOFF,
     attempts_max: int = limits.WORKER_ATTEMPTS,
@@ -173,7 +173,8 @@ def worker(
     `wake_stream` is the stream for wake messages; by default `wakes/` and the id.
     `concurrency` is how many streams are processed at once. The batches of one stream come one after the other.
     `lease_s` is how long after a crash of this process another worker takes over.
-    `timeout_s` is how long one call may take; then it is cancelled and counts as failed.
+    `timeout_s` is how long one call may take; then it is cancelled and counts as failed. With None there is no limit,
+    and a call that hangs holds up all streams of the subscription.
     `on_failure` is called with a batch and its error after `attempts_max` calls. If it returns, the batch counts as
     processed; if it raises, or without it, the worker tries again for ever.
     `resume` returns the offset up to which a stream is processed, or None, if you keep it with the effects.
@@ -335,7 +336,11 @@ class _Run:
     # Working
 
     async def _process(self, lease: Lease, due: list[WakeStream]) -> bool:
-        """Process the streams of a wake while the lease lasts. Return whether to claim again at once."""
+        """Process the streams of a wake while the lease lasts. Return whether to claim again at once.
+
+        A wake ends with its slowest call. The protocol offers no other streams until then: the server refuses claims
+        while a worker holds the lease, and without the lease another worker could process the same streams.
+        """
         waiting = deque(due)
         count = min(self._worker.concurrency, len(waiting))
         runners = [asyncio.create_task(self._process_streams(lease, waiting)) for _ in range(count)]
