@@ -61,7 +61,7 @@ class Stopped(Exception):
 class Worker:
     """Calls a function with the new data of the streams that match a pattern. `@worker` makes one.
 
-    It is an async function like the one that it decorates, so tests can call it with a batch.
+    To test the function, call the worker with a `WorkerBatch`: that only calls the function, and needs no server.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Worker:
         """Of the current run. An event belongs to its event loop, and a worker may run in one after the other."""
 
     async def __call__(self, batch: WorkerBatch) -> object:
-        """Call the function itself, for tests."""
+        """Call the function with a batch and return what it returns, for tests. Nothing is claimed or acknowledged."""
         return await self.handler(batch)
 
     def stop(self) -> None:
@@ -175,6 +175,7 @@ def worker(
     `lease_s` is how long after a crash of this process another worker takes over.
     `timeout_s` is how long one call may take; then it is cancelled and counts as failed. With None there is no limit,
     and a call that hangs holds up all streams of the subscription.
+    `backoff` is how long the worker waits after a failed call; its `attempts_max` is ignored.
     `on_failure` is called with a batch and its error after `attempts_max` calls. If it returns, the batch counts as
     processed; if it raises, or without it, the worker tries again for ever.
     `resume` returns the offset up to which a stream is processed, or None, if you keep it with the effects.
