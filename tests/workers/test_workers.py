@@ -595,7 +595,7 @@ async def test_a_worker_runs_once_and_can_be_called_by_tests(own_server):
     assert await bill(batch) == [1]
     assert bill.__doc__ == "Bill an order."
     async with AsyncStreams(own_server.url) as streams, running(bill, streams):
-        with pytest.raises(BadArgument, match="already runs"):
+        with pytest.raises(BadArgument, match="already running"):
             await bill.run(streams)
 
 

@@ -132,7 +132,9 @@ class Worker:
         Raise `SubscriptionRefused` or another `ClientError` if the server refuses the subscription or the token.
         """
         if self._stopping is not None:
-            raise BadArgument("this worker already runs: one run per process is enough, and concurrency bounds it")
+            raise BadArgument(
+                "this worker is already running; to process more streams at the same time, raise concurrency"
+            )
         if self._stops_at_once:
             self._stops_at_once = False
             return
