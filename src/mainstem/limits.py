@@ -675,10 +675,12 @@ WORKER_CONCURRENCY: Final = 8
 """Streams that one worker processes at the same time; each holds one page of data in memory."""
 WORKER_CONCURRENCY_MAX: Final = 500
 """The most streams that one wake contains."""
+WORKER_TIMEOUT_S: Final = 300.0
+"""How long one call of a function may take, while other streams wait for it: longer than most answers of models."""
 WORKER_LEASE_S: Final = 30.0
 """The default of the public protocol. A worker that crashes delays its streams by this time at most."""
 WORKER_HEARTBEATS_PER_LEASE: Final = 3
-"""Heartbeats in one lease time, so that one that is lost does not end the lease."""
+"""Heartbeats in one lease time, so that one that is lost or hangs does not end the lease."""
 WORKER_HEARTBEAT_RETRY_S: Final = 0.2
 """Between attempts to extend a lease while the server does not answer."""
 WORKER_LATE_HEARTBEAT_S: Final = 0.25

@@ -173,6 +173,24 @@ def test_a_worker_that_heard_of_more_may_claim_at_once(start_thread, connect_to,
     assert told == {f"e/{number}" for number in range(10)}
 
 
+@pytest.mark.parametrize("ending", ["release", "ack"])
+def test_streams_that_a_worker_does_not_acknowledge_do_not_keep_others_out_of_the_next_wake(
+    start_thread, connect_to, monkeypatch, ending
+):
+    monkeypatch.setattr("mainstem.limits.WAKE_STREAMS_MAX", 3)
+    client = connect_to(start_thread())
+    subscriber = Subscriber(client, "sub").pull("wakes", pattern="e/*")
+    paths = {f"e/{number}" for number in range(8)}
+    for path in paths:
+        append(client, path)
+    offered = set()
+    for _ in range(3):
+        wake = subscriber.claimed()
+        offered |= {stream["path"] for stream in wake["streams"]}
+        subscriber.act(ending, wake, done=ending == "ack")
+    assert offered == paths
+
+
 # Links that change while data is pending
 
 

@@ -170,6 +170,24 @@ def test_a_callback_acknowledges_and_keeps_the_wake_until_it_is_done(client, sub
     assert subscriber.finish(again.wake, "callback") is False
 
 
+def test_streams_that_a_callback_does_not_acknowledge_do_not_keep_others_out_of_the_next_call(
+    start_thread, connect_to, receive, monkeypatch
+):
+    monkeypatch.setattr(limits, "WAKE_STREAMS_MAX", 3)
+    subscriber = Subscriber(connect_to(start_thread(allow_local_webhooks=True)), "sub")
+    receiver = receive()
+    subscriber.listen(receiver.url, pattern="e/*")
+    paths = {f"e/{number}" for number in range(8)}
+    for path in paths:
+        append(subscriber.client, path)
+    offered = set()
+    for _ in range(4):  # the first call may come before all streams have data
+        call = receiver.next()
+        offered |= set(call.streams)
+        subscriber.callback(call.wake, done=True)
+    assert offered == paths
+
+
 def test_a_callback_url_works_with_any_id(client, path, receive):
     receiver = receive()
     for name in ("a b", "a?b", "a#b", "100%41", "ü"):

@@ -4,7 +4,8 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from typing import Any
 
 import httpx2
@@ -18,6 +19,7 @@ from starlette.routing import Route
 from mainstem import limits
 from mainstem.client import AsyncStreams, Streams
 from mainstem.client.workers import Wake, WebhookRefused, verify_webhook
+from tests.support.http_gates import HttpGate
 from tests.support.waits import eventually
 
 
@@ -161,3 +163,30 @@ def test_without_the_keys_a_call_may_come_again(own_server):
         assert set(app.refusals) == {"keys_unavailable"}
         app._server = own_server.url
         eventually(lambda: app.wakes)
+
+
+def test_a_forged_call_that_waits_for_keys_does_not_hold_up_genuine_ones(own_server, monkeypatch):
+    monkeypatch.setattr(limits, "WORKER_KEYS_REFETCH_S", 0.0)
+    fetches = []
+
+    def holds(method: str, path: str) -> bool:
+        fetches.append(path)
+        return len(fetches) > 1
+
+    with closing(HttpGate(own_server.url, holds)) as gate, serving(App(gate.url)) as app, ThreadPoolExecutor(1) as pool:
+        subscribe(own_server.url, app.url)
+        append(own_server.url)
+        eventually(lambda: app.calls)
+        monkeypatch.setattr(limits, "WORKER_KEYS_FETCH_S_MAX", 1.0)
+        headers, body = app.calls[0]
+        genuine = headers["webhook-signature"]
+        timestamp, _, proof = genuine.split(",")
+
+        def post(signature: str) -> int:
+            sent = {"webhook-signature": signature}
+            return httpx2.post(app.url, content=body, headers=sent, timeout=60, trust_env=False).status_code
+
+        forged = pool.submit(post, f"{timestamp},kid=ds_forged,{proof}")
+        eventually(gate.reached)
+        assert post(genuine) == 200
+        assert forged.result() == 503

@@ -1,12 +1,15 @@
 """Workers with a real server: delivery, acknowledgements, failures, leases and stops."""
 
 import asyncio
+from contextlib import closing
 
 import pytest
 
 from mainstem import limits
 from mainstem.client import AsyncStreams, BadArgument, UnreadableMessage
-from mainstem.client.workers import SubscriptionRefused, WorkerBatch, worker
+from mainstem.client.workers import SubscriptionRefused, Worker, WorkerBatch, worker
+from mainstem.testing.clock import SECOND_US, FakeClock
+from tests.support.http_gates import HttpGate
 from tests.support.waits import eventually_async
 from tests.workers.running import HASTE, JSON, Record, describe, is_processed, running
 
@@ -119,6 +122,25 @@ async def test_a_failing_stream_does_not_hold_up_the_others(own_server):
     assert [message["n"] for message in record.messages] == [0, 1, 2]
 
 
+async def test_more_failing_streams_than_a_wake_contains_do_not_hold_up_the_others(start_thread, monkeypatch):
+    monkeypatch.setattr(limits, "WAKE_STREAMS_MAX", 3)
+    server = start_thread()
+
+    async def fail(batch):
+        if batch.stream.startswith("orders/bad"):
+            raise ValueError("never")
+
+    record = Record(fail)
+    async with AsyncStreams(server.url) as streams:
+        await record.make_worker("orders/*").subscribe(streams)
+        for number in range(5):
+            await streams.create(f"orders/bad{number}", JSON, body={"n": number})
+        await streams.create("orders/good", JSON, body={"n": 5})
+        async with running(record.make_worker("orders/*"), streams):
+            await eventually_async(lambda: is_processed(streams, "orders/good"))
+    assert record.messages == [{"n": 5}]
+
+
 async def test_after_the_last_attempt_on_failure_decides(own_server):
     failures = []
 
@@ -176,6 +198,27 @@ async def test_a_function_that_takes_too_long_is_cancelled_and_called_again(own_
     assert [batch.attempt for batch in record.started] == [1, 2]
 
 
+async def test_a_call_that_hangs_holds_up_other_streams_only_until_its_timeout(own_server):
+    async def hang(batch):
+        if batch.stream == "orders/1":
+            await asyncio.Event().wait()
+
+    record = Record(hang)
+    async with AsyncStreams(own_server.url) as streams:
+        await streams.create("orders/1", JSON)
+        async with running(record.make_worker("orders/*", timeout_s=0.5), streams):
+            await streams.append("orders/1", {"n": 1})
+            await eventually_async(lambda: record.started)
+            await streams.create("orders/2", JSON, body={"n": 2})
+            await eventually_async(lambda: is_processed(streams, "orders/2"))
+    assert record.messages == [{"n": 2}]
+
+
+def test_a_call_has_a_timeout_unless_the_application_removes_it():
+    assert Record().make_worker("orders/*").timeout_s == limits.WORKER_TIMEOUT_S
+    assert Record().make_worker("orders/*", timeout_s=None).timeout_s is None
+
+
 async def test_a_function_that_cancels_itself_has_failed(own_server):
     async def cancel(batch):
         if batch.attempt == 1:
@@ -212,6 +255,66 @@ async def test_heartbeats_keep_the_lease_of_a_slow_function(own_server):
     assert len(generations) == 1
 
 
+async def test_a_heartbeat_that_hangs_does_not_lose_the_lease(start_thread):
+    clock = FakeClock()  # it stands still, so the lease never expires on the server
+    server = start_thread(clock_us=clock)
+    release, acks = asyncio.Event(), []
+
+    def holds(method: str, path: str) -> bool:
+        if path.endswith("/ack"):
+            acks.append(path)
+        return path.endswith("/ack") and len(acks) == 1
+
+    record = Record(lambda batch: release.wait())
+    with closing(HttpGate(server.url, holds)) as gate:
+        async with AsyncStreams(gate.url) as streams:
+            await streams.create("orders/1", JSON)
+            async with running(make_clocked(record, clock), streams):
+                await streams.append("orders/1", {"n": 1})
+                await eventually_async(lambda: len(acks) > 1)
+                release.set()
+                await eventually_async(lambda: is_processed(streams, "orders/1"))
+    assert record.messages == [{"n": 1}]
+    assert len(record.started) == 1
+
+
+async def test_a_lease_counts_from_the_claim_that_succeeded(start_thread):
+    """The first claim gets no reply for a lease time. The lease of the second one survives a heartbeat that hangs."""
+    clock = FakeClock()
+    server = start_thread(clock_us=clock)
+    release, claims, acks = asyncio.Event(), [], []
+
+    def holds(method: str, path: str) -> bool:
+        if path.endswith("/claim"):
+            claims.append(path)
+            if len(claims) == 1:
+                clock.advance(1)
+                return True
+        if path.endswith("/ack"):
+            acks.append(path)
+            return len(acks) == 1
+        return False
+
+    record = Record(lambda batch: release.wait())
+    async with AsyncStreams(server.url) as direct:
+        await direct.create("orders/1", JSON)
+        made = make_clocked(record, clock)
+        await made.subscribe(direct)
+        await direct.append("orders/1", {"n": 1})
+        with closing(HttpGate(server.url, holds)) as gate:
+            async with AsyncStreams(gate.url, timeout_s=1) as streams, running(made, streams):
+                await eventually_async(lambda: len(acks) > 1)
+                release.set()
+                await eventually_async(lambda: is_processed(direct, "orders/1"))
+    assert len(claims) >= 2
+    assert len(record.started) == 1
+
+
+def make_clocked(record: Record, clock: FakeClock) -> Worker:
+    """Make a worker that measures its lease of one second with a clock of the test."""
+    return Worker(record.__call__, "orders/*", subscription="billing", lease_s=1, clock_s=lambda: clock() / SECOND_US)
+
+
 async def test_a_worker_that_is_fenced_cancels_its_function_and_acknowledges_nothing(own_server):
     cancelled: list[WorkerBatch] = []
 
@@ -236,6 +339,37 @@ async def test_a_worker_that_is_fenced_cancels_its_function_and_acknowledges_not
     assert cancelled == [first]
     assert first.generation < second.generation
     assert (first.start_offset, second.attempt) == (second.start_offset, 1)
+
+
+@pytest.mark.parametrize("how", ["returns", "raises"])
+async def test_a_function_that_suppresses_its_cancellation_is_neither_acknowledged_nor_failed(own_server, how):
+    """It is called for nothing else either until the worker has another lease."""
+    failures = []
+
+    async def wait(batch):
+        if len(record.started) == 1:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                if how == "raises":
+                    raise ValueError("the database connection broke") from None
+
+    record = Record(wait)
+    options = {"concurrency": 1, "attempts_max": 1, "on_failure": lambda batch, error: failures.append(batch)}
+    made = record.make_worker("orders/*", lease_s=1, **options)
+    paths = ["orders/1", "orders/2"]
+    async with AsyncStreams(own_server.url) as streams:
+        await made.subscribe(streams)
+        for path in paths:
+            await streams.create(path, JSON, body={"path": path})
+        async with running(made, streams):
+            await eventually_async(lambda: record.started)
+            await streams.request("POST", "/v1/subscriptions/billing/redeliver", body=b"{}")
+            await eventually_async(lambda: is_processed(streams, *paths))
+    first, *later = record.started
+    assert failures == []
+    assert sorted(batch.stream for batch in later) == paths
+    assert all(batch.generation > first.generation for batch in later)
 
 
 async def test_two_workers_share_a_subscription_and_no_data_is_processed_twice(own_server):
@@ -461,7 +595,7 @@ async def test_a_worker_runs_once_and_can_be_called_by_tests(own_server):
     assert await bill(batch) == [1]
     assert bill.__doc__ == "Bill an order."
     async with AsyncStreams(own_server.url) as streams, running(bill, streams):
-        with pytest.raises(BadArgument, match="already runs"):
+        with pytest.raises(BadArgument, match="already running"):
             await bill.run(streams)
 
 

@@ -43,6 +43,8 @@ class Lease:
         self._clock_s = clock_s
         self._changed = asyncio.Event()
         self._progress = Progress()
+        self._heartbeat_s = claim.lease_s / limits.WORKER_HEARTBEATS_PER_LEASE
+        """The time between two heartbeats, and the longest that one request may take."""
         self._deadline_s = asked_s + claim.lease_s  # from before the request, so never later than the server's
         self.claim = claim
 
@@ -58,10 +60,9 @@ class Lease:
 
     async def hold(self) -> bool:
         """Keep the lease until `finish` is called. Return whether another wake follows; raise `LeaseLost`."""
-        heartbeat_s = self.claim.lease_s / limits.WORKER_HEARTBEATS_PER_LEASE
         while True:
             if not self._progress.is_waiting:
-                wait_s = max(self._deadline_s - self.claim.lease_s + heartbeat_s - self._clock_s(), 0.0)
+                wait_s = max(self._deadline_s - self.claim.lease_s + self._heartbeat_s - self._clock_s(), 0.0)
                 try:
                     async with asyncio.timeout(wait_s):
                         await self._changed.wait()
@@ -104,16 +105,17 @@ class Lease:
             sent_s = self._clock_s()
             left_s = max(self._deadline_s - sent_s, limits.WORKER_LATE_HEARTBEAT_S)
             try:
-                async with asyncio.timeout(left_s):
+                async with asyncio.timeout(min(left_s, self._heartbeat_s)):
                     response = await self._streams.run(self._streams.operations.send(request, retries=ONCE))
             except TimeoutError:
-                raise LeaseLost("the server did not answer before the lease ended") from None
+                reason = "the server did not answer in time"
             except ClientError as error:
                 if not may_repeat(error):
                     raise
-                if self._clock_s() + limits.WORKER_HEARTBEAT_RETRY_S >= self._deadline_s:
-                    raise LeaseLost(f"the lease ended while the server did not answer: {error.detail}") from error
-                await asyncio.sleep(limits.WORKER_HEARTBEAT_RETRY_S)
-                continue
-            self._deadline_s = sent_s + self.claim.lease_s
-            return response.body
+                reason = error.detail
+            else:
+                self._deadline_s = sent_s + self.claim.lease_s
+                return response.body
+            if self._clock_s() + limits.WORKER_HEARTBEAT_RETRY_S >= self._deadline_s:
+                raise LeaseLost(f"the lease ended before the server answered: {reason}")
+            await asyncio.sleep(limits.WORKER_HEARTBEAT_RETRY_S)

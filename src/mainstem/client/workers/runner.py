@@ -28,7 +28,7 @@ from mainstem.client.core.errors import (
 )
 from mainstem.client.core.protocol import decode_json, next_offset
 from mainstem.client.core.results import Batch
-from mainstem.client.core.retries import Retries
+from mainstem.client.core.retries import Retries, read_retry_after
 from mainstem.client.workers.core.batches import WorkerBatch
 from mainstem.client.workers.core.failures import Failures
 from mainstem.client.workers.core.subscription_requests import (
@@ -36,11 +36,12 @@ from mainstem.client.workers.core.subscription_requests import (
     NOTHING_TO_CLAIM,
     SubscriptionRefused,
     SubscriptionRequests,
+    may_repeat,
     refusal_code,
     refusal_text,
 )
 from mainstem.client.workers.core.wakes import Claim, WakeStream
-from mainstem.client.workers.lease import Lease, LeaseLost
+from mainstem.client.workers.lease import ONCE, Lease, LeaseLost
 from mainstem.client.workers.signals import stop_on_sigterm
 
 logger = logging.getLogger("mainstem.client")
@@ -60,7 +61,7 @@ class Stopped(Exception):
 class Worker:
     """Calls a function with the new data of the streams that match a pattern. `@worker` makes one.
 
-    It is an async function like the one that it decorates, so tests can call it with a batch.
+    To test the function, call the worker with a `WorkerBatch`: that only calls the function, and needs no server.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class Worker:
         wake_stream: str | None = None,
         concurrency: int = limits.WORKER_CONCURRENCY,
         lease_s: float = limits.WORKER_LEASE_S,
-        timeout_s: float | None = None,
+        timeout_s: float | None = limits.WORKER_TIMEOUT_S,
         stop_s: float = limits.WORKER_STOP_S,
         backoff: Retries = BACKOFF,
         attempts_max: int = limits.WORKER_ATTEMPTS,
@@ -111,7 +112,7 @@ class Worker:
         """Of the current run. An event belongs to its event loop, and a worker may run in one after the other."""
 
     async def __call__(self, batch: WorkerBatch) -> object:
-        """Call the function itself, for tests."""
+        """Call the function with a batch and return what it returns, for tests. Nothing is claimed or acknowledged."""
         return await self.handler(batch)
 
     def stop(self) -> None:
@@ -131,7 +132,9 @@ class Worker:
         Raise `SubscriptionRefused` or another `ClientError` if the server refuses the subscription or the token.
         """
         if self._stopping is not None:
-            raise BadArgument("this worker already runs: one run per process is enough, and concurrency bounds it")
+            raise BadArgument(
+                "this worker is already running; to process more streams at the same time, raise concurrency"
+            )
         if self._stops_at_once:
             self._stops_at_once = False
             return
@@ -159,7 +162,7 @@ def worker(
     wake_stream: str | None = None,
     concurrency: int = limits.WORKER_CONCURRENCY,
     lease_s: float = limits.WORKER_LEASE_S,
-    timeout_s: float | None = None,
+    timeout_s: float | None = limits.WORKER_TIMEOUT_S,
     stop_s: float = limits.WORKER_STOP_S,
     backoff: Retries = BACKOFF,
     attempts_max: int = limits.WORKER_ATTEMPTS,
@@ -172,7 +175,9 @@ def worker(
     `wake_stream` is the stream for wake messages; by default `wakes/` and the id.
     `concurrency` is how many streams are processed at once. The batches of one stream come one after the other.
     `lease_s` is how long after a crash of this process another worker takes over.
-    `timeout_s` is how long one call may take; then it is cancelled and counts as failed.
+    `timeout_s` is how long one call may take; then it is cancelled and counts as failed. With None there is no limit,
+    and a call that hangs holds up all streams of the subscription.
+    `backoff` is how long the worker waits after a failed call; its `attempts_max` is ignored.
     `on_failure` is called with a batch and its error after `attempts_max` calls. If it returns, the batch counts as
     processed; if it raises, or without it, the worker tries again for ever.
     `resume` returns the offset up to which a stream is processed, or None, if you keep it with the effects.
@@ -227,19 +232,17 @@ class _Run:
         try:
             while not self._stopping.is_set():
                 self._woken.clear()
-                asked_s = self._clock_s()
-                claim = await self._until_stopped(self._claim())
-                if claim is None:
+                lease = await self._until_stopped(self._claim())
+                if lease is None:
                     await _wait_for_any(limits.WORKER_CLAIM_S, self._woken, self._stopping)
                     continue
-                lease = Lease(self._streams, self._requests, claim, asked_s, self._clock_s)
-                if due := self._failures.select_due(claim.streams, self._clock_s()):
+                if due := self._failures.select_due(lease.claim.streams, self._clock_s()):
                     if not await self._process(lease, due):
                         await _wait_for_any(limits.WORKER_CLAIM_S, self._woken, self._stopping)
                 else:
                     await self._release(lease)
                     # Wake messages do not matter here: the release has just caused one.
-                    wait_s = self._failures.wait_s(claim.streams, self._clock_s())
+                    wait_s = self._failures.wait_s(lease.claim.streams, self._clock_s())
                     await _wait_for_any(min(wait_s, limits.WORKER_LOOK_S), self._stopping)
         finally:
             await _cancel(follower)
@@ -285,21 +288,35 @@ class _Run:
             failures += 1
             await asyncio.sleep(BACKOFF.delay(failures, random.random))
 
-    async def _claim(self) -> Claim | None:
-        """Return the wake that this worker now holds; None if there is no work for it."""
+    async def _claim(self) -> Lease | None:
+        """Return the lease of the wake that this worker now holds; None if there is no work for it."""
         request = self._requests.claim(self._name)
-        try:
-            response = await self._streams.run(self._operations.send(request, retries=self._unlimited))
-        except ResponseError as error:
-            code = refusal_code(error)
-            if code in NOTHING_TO_CLAIM:
-                return None
-            if code == NOT_FOUND:
-                logger.warning("somebody deleted the subscription %r; the worker creates it", self._worker.subscription)
-                await self.subscribe()
-                return None
-            raise
-        return decode_json(response.body, Claim, "the reply to a claim")
+        failures = 0
+        while True:
+            asked_s = self._clock_s()  # of this attempt, because the lease does not begin with an earlier one
+            try:
+                response = await self._streams.run(self._operations.send(request, retries=ONCE))
+            except ClientError as error:
+                if not may_repeat(error):
+                    await self._accept_refusal(error)
+                    return None
+                logger.warning("cannot claim the subscription %r yet: %s", self._worker.subscription, error.detail)
+                failures += 1
+                wait_s = read_retry_after(error.headers) if isinstance(error, ResponseError) else None
+                await asyncio.sleep(max(wait_s or 0.0, self._unlimited.delay(failures, random.random)))
+            else:
+                claim = decode_json(response.body, Claim, "the reply to a claim")
+                return Lease(self._streams, self._requests, claim, asked_s, self._clock_s)
+
+    async def _accept_refusal(self, error: ClientError) -> None:
+        """Return if a claim was refused because there is no work, and raise any other refusal."""
+        code = refusal_code(error)
+        if code in NOTHING_TO_CLAIM:
+            return
+        if code != NOT_FOUND:
+            raise error
+        logger.warning("somebody deleted the subscription %r; the worker creates it", self._worker.subscription)
+        await self.subscribe()
 
     async def _until_stopped(self, call: Coroutine[Any, Any, T]) -> T:
         """Return the result of a call to the server. Once the worker is stopped, the call gets WORKER_RELEASE_S more,
@@ -322,7 +339,11 @@ class _Run:
     # Working
 
     async def _process(self, lease: Lease, due: list[WakeStream]) -> bool:
-        """Process the streams of a wake while the lease lasts. Return whether to claim again at once."""
+        """Process the streams of a wake while the lease lasts. Return whether to claim again at once.
+
+        A wake ends with its slowest call. The protocol offers no other streams until then: the server refuses claims
+        while a worker holds the lease, and without the lease another worker could process the same streams.
+        """
         waiting = deque(due)
         count = min(self._worker.concurrency, len(waiting))
         runners = [asyncio.create_task(self._process_streams(lease, waiting)) for _ in range(count)]
@@ -344,6 +365,7 @@ class _Run:
             await asyncio.wait({holder})
             return self._report_loss(holder)
         finally:
+            waiting.clear()  # so that a function that suppresses its cancellation is not followed by another one
             await _cancel(stopper, *runners)
             if not holder.done():
                 lease.finish()
@@ -410,6 +432,7 @@ class _Run:
             return stream.acked_offset
         known = self._worker.resume(stream.path)
         kept = await known if inspect.isawaitable(known) else known
+        _stop_if_cancelled()
         return stream.acked_offset if kept is None else max(kept, stream.acked_offset)
 
     async def _read(self, path: str, offset: str) -> Batch:
@@ -419,16 +442,17 @@ class _Run:
 
     async def _call(self, batch: WorkerBatch) -> bool:
         """Call the function. Return whether the batch counts as processed."""
+        failure: Exception | None = None
         try:
             async with asyncio.timeout(self._worker.timeout_s):
                 await self._worker.handler(batch)
         except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise
-            return await self._fail(batch, RuntimeError(f"the function was cancelled from within: {error!r}"))
+            failure = RuntimeError(f"the function was cancelled from within: {error!r}")
         except Exception as error:  # noqa: BLE001 (any error of the function is a failed attempt)
-            return await self._fail(batch, error)
+            failure = error
+        _stop_if_cancelled()
+        if failure is not None:
+            return await self._fail(batch, failure)
         self._failures.forget(batch.stream)
         return True
 
@@ -447,6 +471,7 @@ class _Run:
         except Exception:
             logger.exception("on_failure failed for %s; the worker tries the batch again", place)
             return False
+        _stop_if_cancelled()
         self._failures.forget(batch.stream)
         return True
 
@@ -472,6 +497,16 @@ async def _wait_for_any(wait_s: float, *events: asyncio.Event) -> None:
         await asyncio.wait(waits, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
     finally:
         await _cancel(*waits)
+
+
+def _stop_if_cancelled() -> None:
+    """Raise `CancelledError` if the task was cancelled, even if a function of the application has suppressed it.
+
+    The lease may be lost by then, so the function's result no longer counts: another worker gets the data.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 async def _cancel(*tasks: asyncio.Task[Any]) -> None:

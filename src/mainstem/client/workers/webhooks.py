@@ -87,12 +87,11 @@ class KeySet:
         return self._keys
 
     def _is_due(self, kid: str, now_s: float) -> bool:
-        if self._fetching is not None:
-            return True
         is_fresh = self._fetched_s is not None and now_s - self._fetched_s <= limits.WORKER_KEYS_S
         if is_fresh and find_key(self._keys, kid) is not None:
-            return False
-        return self._asked_s is None or now_s - self._asked_s >= limits.WORKER_KEYS_REFETCH_S
+            return False  # even during a fetch, which a forged call with an unknown key may have caused
+        is_allowed = self._asked_s is None or now_s - self._asked_s >= limits.WORKER_KEYS_REFETCH_S
+        return self._fetching is not None or is_allowed
 
     async def _fetch(self, server: AsyncStreams | str) -> None:
         try:

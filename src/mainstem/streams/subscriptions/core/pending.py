@@ -72,6 +72,8 @@ class PendingStreams:
             self._add(name, state)
         else:
             self.statuses[old.status] -= 1
+            if state.wake_id != old.wake_id:
+                self._move_to_end(name, old)
         self.statuses[state.status] += 1
         self.subscriptions[name] = state
         if state.wake_id is None or state.paused or state.unacknowledged_since_us is None:
@@ -138,6 +140,14 @@ class PendingStreams:
             if not linked:
                 del self._explicit[path]
 
+    def _move_to_end(self, name: str, woken: Subscription) -> None:
+        """Let other streams come first in the next wake, in case the worker of this one acknowledged nothing."""
+        pending = self._pending[name]
+        for path, _ in woken.snapshot:
+            if path in pending:
+                del pending[path]
+                pending[path] = None
+
     # Queries
 
     def has_nonce(self, nonce: str) -> bool:
@@ -152,7 +162,8 @@ class PendingStreams:
         return min((state.created_id for state in self.subscriptions.values()), default=None)
 
     def paths(self, name: str) -> list[str]:
-        """Return the streams that may have new data for a subscription, longest waiting first."""
+        """Return the streams that may have new data for a subscription, those first that waited longest since they
+        changed or a wake contained them."""
         return list(self._pending.get(name, ()))
 
     def has_paths(self, name: str) -> bool:

@@ -197,6 +197,16 @@ def test_a_failed_wake_is_queued_again_unless_its_subscription_is_gone(ann):
     assert ann.ready() == ["ann"]
 
 
+def test_the_streams_of_a_wake_come_after_the_others_in_the_next_one(ann):
+    idle = ann.subscriptions["ann"]
+    ann.change("e/1", "e/2", "e/3")
+    snapshot = (("e/1", "end"), ("e/2", "end"), ("e/gone", "end"))
+    ann.note_subscription("ann", msgspec.structs.replace(idle, wake_id="w_1", snapshot=snapshot))
+    assert ann.paths("ann") == ["e/1", "e/2", "e/3"]
+    ann.note_subscription("ann", idle)
+    assert ann.paths("ann") == ["e/3", "e/1", "e/2"]
+
+
 # Clearing pending streams
 
 
