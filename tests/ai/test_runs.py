@@ -200,6 +200,18 @@ async def test_a_stream_that_stays_open_takes_one_run_after_the_other(runs):
 
 
 @embedded
+async def test_a_run_that_has_ended_stays_ended_for_those_who_hold_it(runs):
+    source = Source()
+    first = await durable(source.read(), id="session", stream="session", close=False)
+    source.finish()
+    await eventually_async(lambda: "session" not in runs.shared.registry.active)
+    second = await durable(Source().read(), id="session", stream="session", close=False)
+    assert await first.wait() == "finished"
+    assert await first.stop("too late") == "finished"
+    assert second.status == "running"
+
+
+@embedded
 async def test_a_run_whose_stream_somebody_closes_has_not_finished(runs):
     source = Source()
     run = await durable(source.read(), stream="cut")

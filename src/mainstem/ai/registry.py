@@ -87,17 +87,40 @@ class Registry:
         self.worker = worker
         self.active: dict[str, RunRecord] = {}
         self.ended: OrderedDict[str, RunRecord] = OrderedDict()
-        """The latest runs that have ended, one per id."""
+        """The latest runs that have ended, by their tokens: an id may have had several runs."""
+        self._last: dict[str, str] = {}
+        """For each id, the token of its run in `ended` that has ended last."""
+        self._unmentioned: set[str] = set()
+        """The tokens of active runs that nobody has mentioned since the stream was read again from its beginning."""
         self._missed: dict[str, int] = {}
         """For each other worker with runs: how many heartbeats of this worker came since the last one of that one."""
 
     def find(self, run_id: str) -> RunRecord | None:
         """Return the run with this id: the active one, or else the last one that has ended."""
-        return self.active.get(run_id) or self.ended.get(run_id)
+        active, last = self.active.get(run_id), self._last.get(run_id)
+        return self.ended[last] if active is None and last is not None else active
+
+    def look_up(self, run: RunRecord) -> RunRecord:
+        """Return what is known now of a run that was known before. Its id may belong to another run by now."""
+        active = self.active.get(run.id)
+        if active is not None and active.token == run.token:
+            return active
+        return self.ended.get(run.token) or (msgspec.structs.replace(run, status="lost") if run.active else run)
 
     def list_runs(self) -> list[RunRecord]:
-        """Return all runs that are known, the oldest first."""
-        return sorted([*self.ended.values(), *self.active.values()], key=lambda run: run.started_at)
+        """Return all runs that are known, the oldest first, and for each id the last that has ended."""
+        ended = [self.ended[token] for token in self._last.values()]
+        return sorted([*ended, *self.active.values()], key=lambda run: run.started_at)
+
+    def read_again(self) -> None:
+        """Prepare for reading the stream from its beginning: the ends of runs may have been trimmed in the meantime."""
+        self._unmentioned = {run.token for run in self.active.values() if run.worker != self.worker}
+
+    def forget_unmentioned(self) -> None:
+        """Forget the runs that nobody has mentioned since `read_again`. Their workers mention those that go on."""
+        if self._unmentioned:
+            self.active = {id: run for id, run in self.active.items() if run.token not in self._unmentioned}
+            self._unmentioned = set()
 
     def apply(self, entry: Entry) -> None:
         if isinstance(entry, Heartbeat):
@@ -125,8 +148,8 @@ class Registry:
         self._missed = {other: self._missed.get(other, 0) + 1 for other in others}
 
     def _start(self, run: RunRecord) -> None:
-        ended = self.ended.get(run.id)
-        if run.id not in self.active and (ended is None or ended.token != run.token):
+        self._unmentioned.discard(run.token)
+        if run.id not in self.active and run.token not in self.ended:
             self.active[run.id] = run
 
     def _stop_or_end(self, run: RunRecord, entry: Stopped | Ended) -> None:
@@ -134,7 +157,9 @@ class Registry:
             self.active[run.id] = msgspec.structs.replace(run, status="stopping", reason=entry.reason)
             return
         del self.active[run.id]
-        self.ended[run.id] = msgspec.structs.replace(run, status=entry.outcome, reason=entry.reason or run.reason)
-        self.ended.move_to_end(run.id)
+        self.ended[run.token] = msgspec.structs.replace(run, status=entry.outcome, reason=entry.reason or run.reason)
+        self._last[run.id] = run.token
         if len(self.ended) > limits.RUNS_ENDED_MAX:
-            self.ended.popitem(last=False)
+            token, oldest = self.ended.popitem(last=False)
+            if self._last[oldest.id] == token:
+                del self._last[oldest.id]

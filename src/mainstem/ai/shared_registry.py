@@ -111,6 +111,7 @@ class SharedRegistry:
                 logger.warning("the registry of runs is not readable at the moment: %s", error)
                 if not error.retryable:  # it was deleted, or trimmed beyond what was applied
                     self._offset = BEGINNING
+                    self.registry.read_again()
             except Exception:
                 logger.exception("the registry of runs could not be followed")
             await asyncio.sleep(limits.RUN_RETRY_S)
@@ -129,7 +130,9 @@ class SharedRegistry:
                 self._settle_claim(entry.run)
             self._on_entry(entry)
         self._offset = batch.offset
-        self._caught_up = self._caught_up or batch.up_to_date
+        if batch.up_to_date:
+            self._caught_up = True
+            self.registry.forget_unmentioned()
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 

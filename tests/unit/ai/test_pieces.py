@@ -5,7 +5,7 @@ import pytest
 from pydantic import BaseModel
 
 from mainstem import limits
-from mainstem.ai.pieces import BufferedBytes, PieceBuffer, encode_piece
+from mainstem.ai.pieces import PIECE_OVERHEAD_BYTES, BufferedBytes, PieceBuffer, encode_piece
 from mainstem.client import BadArgument
 
 
@@ -58,8 +58,8 @@ def test_a_piece_that_is_too_large_is_refused():
 
 
 def test_the_buffer_returns_all_pieces_in_order_as_far_as_they_fit(monkeypatch):
-    monkeypatch.setattr(limits, "RUN_BATCH_BYTES_MAX", 4)
-    monkeypatch.setattr(limits, "RUN_BUFFER_BYTES_MAX", 6)
+    monkeypatch.setattr(limits, "RUN_BATCH_BYTES_MAX", 2 * PIECE_OVERHEAD_BYTES + 4)
+    monkeypatch.setattr(limits, "RUN_BUFFER_BYTES_MAX", 3 * PIECE_OVERHEAD_BYTES + 6)
     buffer = PieceBuffer(BufferedBytes())
     for piece in (b"1", b"22", b"333"):
         assert not buffer.full
@@ -71,8 +71,17 @@ def test_the_buffer_returns_all_pieces_in_order_as_far_as_they_fit(monkeypatch):
     assert not buffer
 
 
+def test_the_smallest_pieces_are_limited_in_number():
+    buffer, pieces = PieceBuffer(BufferedBytes()), 0
+    while not buffer.full:
+        buffer.add(b"1")
+        pieces += 1
+    assert pieces < limits.APPEND_MESSAGES_MAX
+    assert buffer.take().count(b"1") < pieces
+
+
 def test_a_piece_that_is_larger_than_a_batch_is_a_batch_of_its_own(monkeypatch):
-    monkeypatch.setattr(limits, "RUN_BATCH_BYTES_MAX", 2)
+    monkeypatch.setattr(limits, "RUN_BATCH_BYTES_MAX", PIECE_OVERHEAD_BYTES + 2)
     buffer = PieceBuffer(BufferedBytes())
     buffer.add(b"12345")
     buffer.add(b"6")
@@ -80,7 +89,7 @@ def test_a_piece_that_is_larger_than_a_batch_is_a_batch_of_its_own(monkeypatch):
 
 
 def test_all_runs_together_have_a_limit_and_each_may_hold_one_piece(monkeypatch):
-    monkeypatch.setattr(limits, "RUNS_BUFFER_BYTES_MAX", 3)
+    monkeypatch.setattr(limits, "RUNS_BUFFER_BYTES_MAX", PIECE_OVERHEAD_BYTES + 3)
     shared = BufferedBytes()
     one, other = PieceBuffer(shared), PieceBuffer(shared)
     one.add(b"333")

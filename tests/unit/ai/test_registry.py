@@ -96,6 +96,43 @@ def test_it_remembers_a_bounded_number_of_ended_runs(registry, monkeypatch):
     assert [run.id for run in registry.list_runs()] == ["b", "c"]
 
 
+def test_it_remembers_each_run_of_an_id_and_finds_the_last(registry):
+    for token in "12":
+        registry.apply(Started(record("a", token)))
+        registry.apply(Ended("a", token, "finished" if token == "1" else "failed"))
+    registry.apply(Started(record("a", "3")))
+    assert [registry.look_up(record("a", token)).status for token in "123"] == ["finished", "failed", "running"]
+    assert registry.find("a").token == "3"
+    registry.apply(Ended("a", "3", "stopped"))
+    assert registry.find("a").token == "3"
+    assert [run.token for run in registry.list_runs()] == ["3"]
+
+
+def test_a_run_that_nobody_remembers_is_not_active(registry, monkeypatch):
+    monkeypatch.setattr(limits, "RUNS_ENDED_MAX", 1)
+    for token in "12":
+        registry.apply(Started(record("a", token)))
+        registry.apply(Ended("a", token, "finished"))
+    assert registry.look_up(record("a", "1")).status == "lost"
+    assert registry.find("a").token == "2"
+    registry.apply(Started(record("b", "3")))
+    registry.apply(Ended("b", "3", "finished"))
+    assert registry.find("a") is None
+
+
+def test_a_run_whose_end_was_trimmed_is_forgotten_once_everything_is_read_again(registry):
+    for run in (record("gone", "1"), record("goes on", "2"), record("mine", "3", worker="me")):
+        registry.apply(Started(run))
+    registry.read_again()
+    registry.apply(Heartbeat("w", (record("goes on", "2"), record("older", "4"))))
+    assert sorted(registry.active) == ["goes on", "gone", "mine", "older"]
+    registry.forget_unmentioned()
+    assert sorted(registry.active) == ["goes on", "mine", "older"]
+    assert registry.look_up(record("gone", "1")).status == "lost"
+    registry.apply(Heartbeat("w", (record("gone", "1"),)))
+    assert registry.look_up(record("gone", "1")).status == "running"
+
+
 @pytest.mark.parametrize(
     "entry", [Started(record()), Stopped("a", "1", "why"), Ended("a", "1", "failed"), Heartbeat("w", (record(),))]
 )
