@@ -54,8 +54,9 @@ async def test_the_end_of_a_run_is_never_taken_for_a_loss(log, monkeypatch):
 
 
 @embedded
-async def test_a_run_whose_end_could_not_be_noted_has_still_finished(log, monkeypatch):
-    """The process was killed, or the server was away, between the last append and the note."""
+@pytest.mark.parametrize("close", [True, False])
+async def test_a_run_whose_end_could_not_be_noted_has_still_finished(log, monkeypatch, close):
+    """The server was away between the last append and the note."""
     monkeypatch.setattr(limits, "RUN_HEARTBEAT_S", 0.01)
     async with Runs(log) as runs:
         real = runs.shared.note
@@ -68,7 +69,7 @@ async def test_a_run_whose_end_could_not_be_noted_has_still_finished(log, monkey
             await real(entry)
 
         monkeypatch.setattr(runs.shared, "note", refuse)
-        run = await runs.start(count(1), stream="complete")
+        run = await runs.start(count(1), stream="complete", close=close)
         assert await run.wait() == "finished"
         assert [entry.outcome for entry in refused] == ["finished"]
         assert await read(runs, "complete") == ["0 "]
@@ -132,6 +133,20 @@ async def test_a_registry_that_was_deleted_is_created_again(runs, monkeypatch, c
     await eventually_async(can_start)
     source.finish()
     assert await run.wait() == "finished"
+
+
+@embedded
+async def test_runs_whose_end_was_trimmed_from_the_registry_are_not_active_for_ever(runs, log, monkeypatch):
+    monkeypatch.setattr(limits, "RUN_RETRY_S", 0.01)
+    async with Runs(log) as others:
+        run = await durable(Source().read(), stream="trimmed", runs=others)
+        assert (await find(runs, "trimmed")).active
+        await runs.streams.delete(REGISTRY)  # like a registry of which only later entries are left
+        await eventually_async(lambda: "trimmed" not in runs.shared.registry.active)
+        await others._send_heartbeat()
+        await eventually_async(lambda: "trimmed" in runs.shared.registry.active)
+        await run.stop("enough")
+        assert await (await find(runs, "trimmed")).wait() == "stopped"
 
 
 @embedded

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from types import TracebackType
@@ -116,9 +116,7 @@ class Run:
 
     @property
     def _current(self) -> RunRecord:
-        found = self._runs.shared.registry.find(self.id)
-        if found is not None and found.token == self._record.token:
-            self._record = found
+        self._record = self._runs.shared.registry.look_up(self._record)
         return self._record
 
 
@@ -151,6 +149,8 @@ class Runs:
         self._turns = Turns(limits.RUN_APPENDS_MAX)
         self._executions: dict[str, tuple[RunRecord, Execution, asyncio.Task[None]]] = {}
         self._beginning: dict[str, asyncio.Task[Run]] = {}
+        self._unnoted: dict[str, Ended] = {}
+        """How runs of this process ended, by their tokens, as long as the registry does not say so."""
         self._held: set[str] = set()
         """The tokens of runs that this process is to end, until the registry says that they have ended."""
         self._tasks: list[asyncio.Task[None]] = []
@@ -370,13 +370,14 @@ class Runs:
             if outcome == "lost":
                 await self._end_lost(record, reason)
             else:
-                await self.shared.note(Ended(record.id, record.token, outcome, reason))
+                ended = self._unnoted[record.token] = Ended(record.id, record.token, outcome, reason)
+                await self.shared.note(ended)
             noted = True
         except ClientError as error:
-            logger.error("the end of the run %s could not be noted: %s", record.id, error)
+            logger.error("the end of the run %s could not be noted yet: %s", record.id, error)
         finally:
             del self._executions[record.token]
-            if not noted:
+            if not noted and record.token not in self._unnoted:
                 self._held.discard(record.token)
 
     async def _end_lost(self, record: RunRecord, reason: str = "") -> None:
@@ -401,6 +402,7 @@ class Runs:
             self._executions[entry.token][1].end("stopped", entry.reason)
         elif isinstance(entry, Ended):
             self._held.discard(entry.token)
+            self._unnoted.pop(entry.token, None)
 
     async def _beat(self) -> None:
         """Say that this process is alive while there are runs, and end its runs whose sources are silent."""
@@ -438,13 +440,18 @@ class Runs:
                 run for run in registry.active.values() if run.worker == self._worker and run.token not in self._held
             ]
             for record in [*registry.find_lost(), *abandoned]:
-                try:
-                    await self._end_lost(record)
-                except ClientError as error:
-                    logger.warning("the lost run %s could not be ended yet: %s", record.id, error)
-                except Exception:
-                    logger.exception("the lost run %s could not be ended yet", record.id)
+                await self._try_to_end(record.id, self._end_lost(record))
+            for ended in list(self._unnoted.values()):
+                await self._try_to_end(ended.id, self.shared.note(ended))
             await asyncio.sleep(limits.RUN_HEARTBEAT_S)
+
+    async def _try_to_end(self, id: str, attempt: Coroutine[Any, Any, None]) -> None:
+        try:
+            await attempt
+        except ClientError as error:
+            logger.warning("the run %s could not be ended yet: %s", id, error)
+        except Exception:
+            logger.exception("the run %s could not be ended yet", id)
 
 
 def check_name(what: str, name: str) -> None:
