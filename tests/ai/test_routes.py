@@ -15,8 +15,9 @@ from mainstem.ai import Runs
 from mainstem.ai.routes import chat_routes, session_routes
 from mainstem.client import AsyncStreams, Retries
 from mainstem.server import create_app
+from tests.ai.embedded import embedded
 from tests.ai.sources import count
-from tests.support.waits import eventually
+from tests.support.waits import eventually, eventually_async
 
 
 @pytest.fixture
@@ -66,6 +67,33 @@ def test_a_double_click_starts_one_run(http, chat):
     regenerated = http.post("/api/chat", json=say(chat, "wait", trigger="regenerate-message"))
     assert regenerated.status_code == 201
     assert regenerated.headers["location"] != first.headers["location"]
+
+
+@pytest.mark.parametrize(
+    "change", [{"text": "edited"}, {"trigger": "other"}, {"parts": [{"type": "tool-x"}]}], ids=repr
+)
+def test_another_question_with_the_same_message_gets_another_answer(http, chat, change):
+    """The person has edited the message, or the front end has added the result of a tool to it."""
+
+    def ask(**changed):
+        message = {"id": "m1", "role": "user", "parts": [{"type": "text", "text": changed.pop("text", "hi")}]}
+        message["parts"] += changed.pop("parts", [])
+        return http.post("/api/chat", json={"id": chat, "messages": [message], **changed})
+
+    first = ask()
+    eventually(lambda: http.head(first.headers["location"]).headers.get("stream-closed"))
+    assert ask().headers["location"] == first.headers["location"]
+    second = ask(**change)
+    assert (second.status_code, second.headers["location"] == first.headers["location"]) == (201, False)
+
+
+@pytest.mark.parametrize("text", ["fail", "wait"])
+def test_a_question_is_asked_again_if_its_answer_failed_or_was_stopped(http, chat, text):
+    first = http.post("/api/chat", json=say(chat, text))
+    http.post(f"/api/chat/{chat}/stop")
+    eventually(lambda: http.get(f"/api/chat/{chat}/stream").status_code == 204)
+    second = http.post("/api/chat", json=say(chat, text))
+    assert (second.status_code, second.headers["location"] == first.headers["location"]) == (201, False)
 
 
 def test_reconnecting_finds_the_run_and_then_nothing(http, chat):
@@ -222,13 +250,72 @@ def test_a_session_keeps_one_stream_for_all_messages(http, chat):
         url = http.get(f"/api/session/{chat}/stream?offset=-1").headers["location"]
         eventually(lambda number=number, url=url: types(http, url).count("RUN_FINISHED") == number)
     assert types(http, url)[:3] == ["TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END"]
-    repeated = http.post(f"/api/session/{chat}", json={"messages": say(chat, message="m2")["messages"]})
-    assert repeated.status_code == 202
-    assert types(http, url).count("RUN_FINISHED") == 2
+
+
+def test_a_session_answers_a_message_again_and_does_not_repeat_it(http, chat):
+    """As `reload` of TanStack AI asks for it: with the request that was sent before."""
+    question = {"messages": say(chat, "wait")["messages"]}
+    url = http.get(f"/api/session/{chat}/stream").headers["location"]
+    for _ in range(2):  # a double click
+        assert http.post(f"/api/session/{chat}", json=question).status_code == 202
+    http.post("/release")
+    eventually(lambda: "RUN_FINISHED" in types(http, url))
+    assert http.post(f"/api/session/{chat}", json=question).status_code == 202
+    eventually(lambda: types(http, url).count("RUN_FINISHED") == 2)
+    assert types(http, url).count("RUN_STARTED") == 2
+    assert [event["role"] for event in events(http, url) if event["type"] == "TEXT_MESSAGE_START"] == [
+        "user",
+        "assistant",
+        "assistant",
+    ]
+
+
+def test_a_session_does_not_repeat_messages_of_models(http, chat):
+    """The front end sends them again with the result of a tool."""
+    message = {"id": "a1", "role": "assistant", "parts": [{"type": "text", "content": "let me see"}]}
+    assert http.post(f"/api/session/{chat}", json={"messages": [message]}).status_code == 202
+    url = http.get(f"/api/session/{chat}/stream").headers["location"]
+    eventually(lambda: "RUN_FINISHED" in types(http, url))
+    assert types(http, url)[0] == "RUN_STARTED"
+
+
+def events(http, url):
+    return http.get(url).json()
 
 
 def types(http, url):
-    return [event["type"] for event in http.get(url).json()]
+    return [event["type"] for event in events(http, url)]
+
+
+@embedded
+async def test_a_repeated_request_points_to_a_stream_that_exists(runs, log, monkeypatch):
+    """Although the process that got the first request has not created it yet."""
+    real, continues = runs.streams.create, asyncio.Event()
+
+    async def hang_once(path, *args, **options):
+        if path.startswith("chats/"):
+            monkeypatch.setattr(runs.streams, "create", real)
+            await continues.wait()
+        return await real(path, *args, **options)
+
+    async with Runs(log) as others:
+
+        def connect(runs):
+            app = Starlette(routes=chat_routes("/api/chat", runs, lambda chat: count(1)))
+            return httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://app")
+
+        async with connect(runs) as http, connect(others) as other_http:
+            monkeypatch.setattr(runs.streams, "create", hang_once)
+            first = asyncio.create_task(http.post("/api/chat", json=say("chat")))
+            await eventually_async(lambda: others.find("chats/chat"))
+            try:
+                second = await other_http.post("/api/chat", json=say("chat"))
+                assert second.status_code == 200
+                path = second.headers["location"].removeprefix("/v1/stream/")
+                assert (await others.streams.head(path)).content_type == "application/json"
+            finally:
+                continues.set()
+            assert (await first).headers["location"] == second.headers["location"]
 
 
 async def test_streams_of_chats_expire():

@@ -5,6 +5,7 @@ answer. `session_routes` speaks that of `@durable-streams/tanstack-ai-transport`
 """
 
 import asyncio
+import hashlib
 import inspect
 import logging
 import uuid
@@ -71,6 +72,14 @@ class ChatRequest(msgspec.Struct):
     def text(self) -> str:
         """The text of the last message."""
         return message_text(self.messages[-1]) if self.messages else ""
+
+    @property
+    def tag(self) -> str:
+        """Tells the question from others with the same message, such as an edited one. Empty if it names no message."""
+        if self.message_id is None:
+            return ""
+        question = msgspec.json.encode([self.trigger, self.message_id, self.messages])
+        return hashlib.sha256(question).hexdigest()
 
 
 Answer = Callable[[ChatRequest], AsyncIterator[Any]]
@@ -155,7 +164,10 @@ class ChatRoutes:
         chat = await read_chat(request)
         await self.check(request, chat.id)
         stream = f"{self.stream_prefix(chat.id)}/{uuid.uuid4().hex}"
-        run = await self.answer_once(chat, lambda: as_chunks(self.answer(chat)), stream=stream, format="ui-messages")
+        found = await self.runs.find(self.run_id(chat.id))
+        run = await self.answer_once(
+            chat, found, lambda: as_chunks(self.answer(chat)), stream=stream, format="ui-messages"
+        )
         return self.point_to(run)
 
     async def follow(self, request: Request) -> Response:
@@ -195,22 +207,26 @@ class ChatRoutes:
 
     # Runs
 
-    async def answer_once(self, chat: ChatRequest, source: Callable[[], AsyncIterator[Any]], **options: Any) -> Run:
-        """Start the answer to a message, or return it if this is a repeated request.
+    async def answer_once(
+        self, chat: ChatRequest, found: Run | None, source: Callable[[], AsyncIterator[Any]], **options: Any
+    ) -> Run:
+        """Start the answer to a question, or return it if this is a repeated request. `found` is the chat's last run.
 
-        Raises `RunInProgress` while another message is being answered.
+        Raises `RunInProgress` while another question is being answered.
         """
-        run_id = self.run_id(chat.id)
-        tag = f"{chat.trigger}:{chat.message_id or ''}"
-        found = await self.runs.find(run_id)
         if found is not None:
-            if chat.message_id and found.tag == tag and (found.active or chat.trigger == SUBMIT):
+            if chat.tag and found.tag == chat.tag and self.is_kept(found, chat):
+                await self.runs.ensure_stream(found)
                 return found
             await wait_for_end(found)
-        run = await self.runs.start(source, id=run_id, tag=tag, ttl_s=self.ttl_s, **options)
-        if not run.new and not (chat.message_id and run.tag == tag):
+        run = await self.runs.start(source, id=self.run_id(chat.id), tag=chat.tag, ttl_s=self.ttl_s, **options)
+        if not run.new and not (chat.tag and run.tag == chat.tag):
             raise RunInProgress(f"the chat {chat.id!r} is still being answered")
         return run
+
+    def is_kept(self, run: Run, chat: ChatRequest) -> bool:
+        """Return whether the same question gets this run again, rather than a new answer."""
+        return run.active or (run.status == "finished" and chat.trigger == SUBMIT)
 
     # Replies
 
@@ -276,8 +292,16 @@ class SessionRoutes(ChatRoutes):
         chat = await read_chat(request, request.path_params["id"])
         await self.check(request, chat.id)
         stream = self.stream_prefix(chat.id)
-        await self.answer_once(chat, lambda: self._answer(chat), stream=stream, format="ag-ui", close=False)
+        found = await self.runs.find(self.run_id(chat.id))
+        is_asked_again = found is not None and chat.tag != "" and found.tag == chat.tag
+        await self.answer_once(
+            chat, found, lambda: self._answer(chat, is_asked_again), stream=stream, format="ag-ui", close=False
+        )
         return Response(status_code=202, headers=NO_STORE)
+
+    def is_kept(self, run: Run, chat: ChatRequest) -> bool:
+        """Only while it is active: `reload` of the front end, which wants another answer, sends the same request."""
+        return run.active
 
     async def follow(self, request: Request) -> Response:
         """Redirect to the stream of the chat, which is created if it does not exist yet."""
@@ -286,8 +310,8 @@ class SessionRoutes(ChatRoutes):
         await self.runs.create_stream(stream, self.ttl_s)
         return redirect(self.stream_url(stream), request.url.query)
 
-    async def _answer(self, chat: ChatRequest) -> AsyncGenerator[Any, None]:
-        if chat.messages:
+    async def _answer(self, chat: ChatRequest, is_asked_again: bool) -> AsyncGenerator[Any, None]:
+        if chat.messages and not is_asked_again:
             for event in echo_events(chat.messages[-1]):
                 yield event
         async with aclosing(
@@ -364,14 +388,19 @@ def message_text(message: dict[str, Any]) -> str:
 
 
 def echo_events(message: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return a person's message as AG-UI events, so that all readers of a session see it."""
+    """Return a person's message as AG-UI events, so that all readers of a session see it.
+
+    A model's message, to which the front end has added the result of a tool, is in the stream already.
+    """
     found, role = message.get("id"), message.get("role")
+    if role == "assistant":
+        return []
     message_id = found if isinstance(found, str) and found else uuid.uuid4().hex
     events: list[dict[str, Any]] = [
         {
             "type": "TEXT_MESSAGE_START",
             "messageId": message_id,
-            "role": role if role in ("assistant", "system", "tool") else "user",
+            "role": role if role in ("system", "tool") else "user",
         }
     ]
     if text := message_text(message):
