@@ -43,6 +43,8 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
     """Whether the caller is any visitor, who may read a stream whose path it knows, and nothing else."""
     refusal: str = "this token does not allow"
     """How an error about a missing grant begins."""
+    hint: str | None = None
+    """What to do about it; None if a better token would help."""
 
     @property
     def name(self) -> str | None:
@@ -91,20 +93,23 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
 
     def require_read(self, path: str) -> None:
         if not self.may_read(path):
-            raise Forbidden(f"{self.refusal} reading {path!r}")
+            raise self._forbid(f"reading {path!r}")
 
     def require_write(self, path: str) -> None:
         if not self.may_write(path):
-            raise Forbidden(f"{self.refusal} writing {path!r}")
+            raise self._forbid(f"writing {path!r}")
 
     def require_grants(self, action: str) -> None:
         """Refuse what visitors may not do, even with streams that they may read."""
         if self.public:
-            raise Forbidden(f"{self.refusal} {action}")
+            raise self._forbid(action)
 
     def require_admin(self) -> None:
         if not self.admin:
             raise Forbidden("this request needs a token with the admin claim")
+
+    def _forbid(self, action: str) -> Forbidden:
+        return Forbidden(f"{self.refusal} {action}", hint=self.hint)
 
 
 def name_caller(identity: Identity, client: tuple[str, int] | None) -> str:
@@ -128,7 +133,12 @@ NOBODY: Final = Identity()
 """The caller of a request to a path that needs no token."""
 EVERYBODY: Final = Identity(admin=True)
 """The caller of every request while the server runs without authentication, on loopback."""
-PUBLIC_READER: Final = Identity(public=True, refusal="this app lets its visitors read streams, and does not allow")
+FROM_INSIDE: Final = "Call the log from the program that embeds it, with `log.client()`."
+PUBLIC_READER: Final = Identity(
+    public=True, refusal="this app lets its visitors read streams, and does not allow", hint=FROM_INSIDE
+)
 """The caller of every request to an embedded app that is public for reading."""
-PRIVATE: Final = Identity(refusal="only the program that embeds this app may use it, which does not allow")
+PRIVATE: Final = Identity(
+    refusal="only the program that embeds this app may use it, which does not allow", hint=FROM_INSIDE
+)
 """The caller of every request to an embedded app that is not public."""

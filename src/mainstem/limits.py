@@ -603,7 +603,7 @@ RUN_HEARTBEAT_WAIT_S: Final = 5.0
 lost."""
 RUN_HEARTBEATS_MISSED_MAX: Final = 3
 """Heartbeats that a process may miss. At the next one of another process, 15 to 20 s after its own last one, it is
-lost, and its runs are ended. Nobody misses any while the server is away."""
+lost, and its runs are ended within another 5 s. Nobody misses any while the server is away."""
 RUN_SILENCE_S: Final = 600.0
 """How long a source may yield nothing. Models that think for minutes exist; one that hangs must not run forever."""
 RUN_STOP_S: Final = 5.0

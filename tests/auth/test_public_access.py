@@ -57,6 +57,7 @@ async def test_visitors_read_streams_whose_paths_they_know_and_nothing_else():
         assert (
             refused[0].json()["detail"] == "this app lets its visitors read streams, and does not allow writing 'other'"
         )
+        assert refused[0].json()["hint"].endswith("with `log.client()`.")
         assert [info.path async for info in log.client().list()] == ["_mainstem/runs", "answer"]
 
 

@@ -39,7 +39,7 @@ class RequestForbidden(ClientError):
 
 
 class RunsUnavailable(ClientError):
-    """The log of the runs does not answer as it should. What a visitor gets in place of an error of the log."""
+    """The routes cannot use the log. Visitors get this error in place of the log's own."""
 
     code = "runs_unavailable"
     retryable = True
@@ -53,7 +53,7 @@ class RequestTooLarge(ClientError):
 
 
 class StreamInUse(ClientError):
-    """The stream of a new run has data that no run wrote."""
+    """The stream of a new run has data already, although the run is to close it, or is no JSON stream."""
 
     code = "stream_in_use"
     hint = "Choose another stream."
