@@ -12,7 +12,7 @@ from mainstem.ai.pieces import BufferedBytes, InvalidPiece, PieceBuffer, encode_
 from mainstem.ai.registry import Outcome, RunRecord
 from mainstem.ai.turns import Turns
 from mainstem.client.aio.streams import AsyncStreams
-from mainstem.client.core.errors import ClientError, OutcomeUnknown, StaleEpoch, StreamClosed, StreamGone
+from mainstem.client.core.errors import ClientError, StaleEpoch, StreamClosed, StreamGone, may_repeat
 from mainstem.client.core.protocol import Producer
 from mainstem.streams.rules.json_mode import JSON
 
@@ -203,10 +203,7 @@ async def append(streams: AsyncStreams, path: str, body: bytes, producer: Produc
                 await streams.close(path, producer=producer)
             return
         except ClientError as error:
-            may_repeat = error.retryable or isinstance(
-                error, OutcomeUnknown
-            )  # the producer keeps it from being stored twice
-            if not may_repeat or loop.time() > deadline_s:
+            if not may_repeat(error) or loop.time() > deadline_s:
                 raise
             logger.warning("a run could not be stored yet: %s", error)
             await asyncio.sleep(limits.RUN_RETRY_S)

@@ -82,6 +82,11 @@ class OutcomeUnknown(ClientError):
     hint = "It was carried out once or not at all: read the end of the stream before you call again."
 
 
+def may_repeat(error: ClientError) -> bool:
+    """Return whether to send a request again that does no harm if it arrives twice, such as an append of a producer."""
+    return error.retryable or isinstance(error, OutcomeUnknown)
+
+
 class ProducerClosed(ClientError):
     """This producer accepts no more messages: it was closed, or it failed, and `__cause__` says why."""
 

@@ -6,16 +6,11 @@ from collections.abc import Callable
 
 from mainstem import limits
 from mainstem.client.aio.streams import AsyncStreams
-from mainstem.client.core.errors import ClientError
+from mainstem.client.core.errors import ClientError, may_repeat
 from mainstem.client.core.protocol import Request, decode_json
 from mainstem.client.core.retries import Retries
 from mainstem.client.workers.core.progress import Progress
-from mainstem.client.workers.core.subscription_requests import (
-    INVALID_OFFSET,
-    SubscriptionRequests,
-    may_repeat,
-    refusal_code,
-)
+from mainstem.client.workers.core.subscription_requests import INVALID_OFFSET, SubscriptionRequests, refusal_code
 from mainstem.client.workers.core.wakes import Acknowledged, Claim
 
 logger = logging.getLogger("mainstem.client")

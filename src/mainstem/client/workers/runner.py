@@ -25,6 +25,7 @@ from mainstem.client.core.errors import (
     ResponseError,
     StreamExists,
     StreamGone,
+    may_repeat,
 )
 from mainstem.client.core.protocol import decode_json, next_offset
 from mainstem.client.core.results import Batch
@@ -36,7 +37,6 @@ from mainstem.client.workers.core.subscription_requests import (
     NOTHING_TO_CLAIM,
     SubscriptionRefused,
     SubscriptionRequests,
-    may_repeat,
     refusal_code,
     refusal_text,
 )

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from mainstem.client.core.errors import ClientError, OutcomeUnknown, ResponseError
+from mainstem.client.core.errors import ClientError, ResponseError
 from mainstem.client.core.protocol import Request
 from mainstem.client.workers.core.wakes import Claim
 
@@ -74,8 +74,3 @@ def refusal_text(error: ClientError) -> str:
         if isinstance(refusal, dict) and isinstance(refusal.get("message"), str):
             return str(refusal["message"])
     return error.detail
-
-
-def may_repeat(error: ClientError) -> bool:
-    """Return whether the same request may succeed if it is sent again."""
-    return error.retryable or isinstance(error, OutcomeUnknown)

@@ -2,13 +2,8 @@ import json
 
 import pytest
 
-from mainstem.client.core.errors import ConnectionFailed, OutcomeUnknown, error_of
-from mainstem.client.workers.core.subscription_requests import (
-    SubscriptionRequests,
-    may_repeat,
-    refusal_code,
-    refusal_text,
-)
+from mainstem.client.core.errors import ConnectionFailed, OutcomeUnknown, error_of, may_repeat
+from mainstem.client.workers.core.subscription_requests import SubscriptionRequests, refusal_code, refusal_text
 from mainstem.client.workers.core.wakes import Claim
 
 REQUESTS = SubscriptionRequests("/v1/stream", "my/billing")
