@@ -2,6 +2,8 @@
 
 import logging
 import re
+import subprocess
+import sys
 
 import httpx2
 import pytest
@@ -155,6 +157,28 @@ async def test_warnings_and_errors_of_the_log_are_counted(tmp_path):
         assert app.metrics.log_lines.of("error").value == 1
     logging.getLogger("mainstem.anything").error("after the end")
     assert app.metrics.log_lines.of("error").value == 1
+
+
+EMBEDDING = """
+import asyncio, contextlib, logging
+from mainstem import create_app
+
+async def main():
+    async with contextlib.AsyncExitStack() as stack:
+        for _ in range(2):
+            await stack.enter_async_context(create_app(store="memory").lifespan())
+        logging.getLogger("mainstem.anything").error("a fault")
+        logging.basicConfig(format="%(levelname)s %(message)s")
+        logging.getLogger("mainstem.anything").error("another one")
+    logging.getLogger("mainstem.anything").error("after the end")
+
+asyncio.run(main())
+"""
+
+
+def test_an_app_in_a_program_that_does_not_configure_logging_prints_errors_once():
+    program = subprocess.run([sys.executable, "-c", EMBEDDING], capture_output=True, text=True, timeout=60, check=True)
+    assert program.stderr.splitlines() == ["a fault", "ERROR another one", "ERROR after the end"]
 
 
 async def test_an_embedded_app_has_metrics_too(tmp_path):

@@ -21,7 +21,10 @@ STARTED_S: Final = time.time() - time.process_time()
 
 
 class LogCounter(logging.Handler):
-    """Counts the lines of the log by level. Any thread may log: the handler holds its lock meanwhile."""
+    """Counts the lines of the log by level. Any thread may log: the handler holds its lock meanwhile.
+
+    A logger without handlers prints warnings and errors to standard error. This one must not keep it from doing so.
+    """
 
     def __init__(self, metrics: Metrics) -> None:
         super().__init__()
@@ -31,6 +34,17 @@ class LogCounter(logging.Handler):
         counter = self._lines.get(record.levelname.lower())
         if counter is not None:
             counter.value += 1
+        if logging.lastResort is not None and record.levelno >= logging.lastResort.level and self._is_alone(record.name):
+            logging.lastResort.handle(record)
+
+    def _is_alone(self, name: str) -> bool:
+        """Return whether nothing but counters handles the lines of a logger, and this is the first of them."""
+        handlers: list[logging.Handler] = []
+        logger: logging.Logger | None = logging.getLogger(name)
+        while logger is not None:
+            handlers += logger.handlers
+            logger = logger.parent if logger.propagate else None
+        return handlers[:1] == [self] and all(isinstance(handler, LogCounter) for handler in handlers)
 
 
 def measure_process(metrics: Metrics) -> None:
