@@ -1,7 +1,7 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
-from ag_ui.core import CustomEvent, Event, RunStartedEvent, TextMessageContentEvent
+from ag_ui.core import CustomEvent, Event, RunStartedEvent, StateDeltaEvent, TextMessageContentEvent
 from pydantic import TypeAdapter
 
 from mainstem.ai import ui_messages as ui
@@ -135,18 +135,21 @@ async def test_tool_calls_that_do_not_run() -> None:
     assert results == ["not JSON", "The tool call was denied."]
 
 
-async def test_events_of_the_library_are_dumped_in_camel_case_without_nulls() -> None:
+async def test_events_of_the_library_are_dumped_in_camel_case_with_the_nulls_that_mean_something() -> None:
     closed: list[str] = []
+    patch: Any = {"op": "replace", "path": "/a", "value": None}
     source = give(
         RunStartedEvent(thread_id="t", run_id="r"),
         TextMessageContentEvent(message_id="m", delta="Hi"),
         CustomEvent(name="nothing", value=None),
+        StateDeltaEvent(delta=[patch]),
         closed=closed,
     )
     assert [event async for event in dump_events(source)] == [
         {"type": "RUN_STARTED", "threadId": "t", "runId": "r"},
         {"type": "TEXT_MESSAGE_CONTENT", "messageId": "m", "delta": "Hi"},
         {"type": "CUSTOM", "name": "nothing", "value": None},
+        {"type": "STATE_DELTA", "delta": [patch]},
     ]
     assert closed == ["closed"]
 

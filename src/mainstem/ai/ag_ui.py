@@ -16,13 +16,13 @@ ROLE = "assistant"
 
 
 async def dump_events(events: "AsyncIterator[BaseEvent]") -> AsyncGenerator[Event, None]:
-    """Yield events of the package `ag-ui-protocol` as JSON values: camelCase, without empty optional fields.
+    """Yield events of the package `ag-ui-protocol` as JSON values, as its own encoder writes them.
 
     Closing it closes the source.
     """
     async with aclosing(_closable(events)) as source:
         async for event in source:
-            yield _dump(event)
+            yield event.model_dump(mode="json", by_alias=True)
 
 
 async def to_ag_ui(chunks: AsyncIterator[Chunk], *, thread_id: str, run_id: str) -> AsyncGenerator[Event, None]:
@@ -191,14 +191,6 @@ class _Translation:
 
 def _to_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-
-
-def _dump(event: "BaseEvent") -> Event:
-    dumped: Event = event.model_dump(mode="json", by_alias=True, exclude_none=True)
-    for name, field in type(event).model_fields.items():
-        if field.is_required():  # such as the value of a CUSTOM event, which may be None
-            dumped.setdefault(field.alias or name, None)
-    return dumped
 
 
 async def _closable(source: AsyncIterator[Any]) -> AsyncGenerator[Any, None]:

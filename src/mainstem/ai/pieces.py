@@ -1,6 +1,5 @@
 """The pieces of a run: how they become JSON messages, and the buffer between their source and the stream."""
 
-import dataclasses
 from collections import deque
 from typing import Any
 
@@ -12,8 +11,8 @@ from mainstem.client.core.errors import BadArgument
 PIECE_OVERHEAD_BYTES = 64
 """What a buffered piece needs beside its text. It also limits how many of the smallest pieces are buffered or appended
 together."""
-
-_encoder = msgspec.json.Encoder()
+PIECE_RESERVE_BYTES = 4096
+"""How much smaller than a piece a value must be that is only a part of it."""
 
 
 class InvalidPiece(BadArgument):
@@ -21,14 +20,13 @@ class InvalidPiece(BadArgument):
 
 
 def encode_piece(piece: Any) -> bytes:
-    """Return a piece as one JSON message: text, a JSON value, a dataclass, a Struct, or a model with `model_dump`."""
+    """Return a piece as one JSON message: text, a JSON value, a dataclass, a Struct, or a model with `model_dump`.
+
+    Models may be inside other values.
+    """
     kind = type(piece).__name__
     try:
-        if hasattr(piece, "model_dump"):  # pydantic
-            piece = piece.model_dump(mode="json", by_alias=True, exclude_none=True)
-        elif dataclasses.is_dataclass(piece) and not isinstance(piece, type):
-            piece = dataclasses.asdict(piece)
-        elif isinstance(piece, (bytes, bytearray, memoryview)):
+        if isinstance(piece, (bytes, bytearray, memoryview)):
             piece = bytes(piece).decode()
         encoded = _encoder.encode(piece)
     except (TypeError, ValueError, msgspec.MsgspecError, RecursionError):
@@ -38,6 +36,32 @@ def encode_piece(piece: Any) -> bytes:
             f"a piece of {len(encoded)} bytes is larger than {limits.RUN_PIECE_BYTES_MAX}: yield smaller ones"
         )
     return encoded
+
+
+def _simplify(value: Any) -> Any:
+    """Return a value that the encoder does not know as one that it does."""
+    if hasattr(value, "model_dump") and not isinstance(value, type):  # pydantic
+        return value.model_dump(mode="json", by_alias=True)
+    if isinstance(value, str):  # such as the text of a LangChain message, which is a subclass
+        return str.__str__(value)
+    raise TypeError(type(value).__name__)
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_simplify)
+
+
+def to_json_value(value: Any) -> Any:
+    """Return what a tool or a node has returned as a JSON value that fits into a piece.
+
+    Text stands for a value that has no such form, and for one that is too large.
+    """
+    try:
+        encoded = _encoder.encode(value)
+    except (TypeError, ValueError, msgspec.MsgspecError, RecursionError):
+        encoded = _encoder.encode(str(value).encode(errors="replace").decode())
+    if len(encoded) > limits.RUN_PIECE_BYTES_MAX - PIECE_RESERVE_BYTES:
+        return f"This result of {len(encoded)} bytes is too large to be shown."
+    return msgspec.json.decode(encoded)
 
 
 class BufferedBytes:

@@ -5,7 +5,7 @@ import pytest
 from pydantic import BaseModel
 
 from mainstem import limits
-from mainstem.ai.pieces import PIECE_OVERHEAD_BYTES, BufferedBytes, PieceBuffer, encode_piece
+from mainstem.ai.pieces import PIECE_OVERHEAD_BYTES, BufferedBytes, PieceBuffer, encode_piece, to_json_value
 from mainstem.client import BadArgument
 
 
@@ -23,6 +23,13 @@ class Model(BaseModel):
     y: int | None = None
 
 
+class Text(str):
+    """Like the text of LangChain's messages."""
+
+    def __str__(self) -> str:
+        return "something else"
+
+
 @pytest.mark.parametrize(
     ("piece", "message"),
     [
@@ -30,7 +37,10 @@ class Model(BaseModel):
         ({"a": [1, None]}, b'{"a":[1,null]}'),
         (Point(1), b'{"x":1}'),
         (Struct(1), b'{"x":1}'),
-        (Model(x=1), b'{"x":1}'),
+        (Model(x=1), b'{"x":1,"y":null}'),
+        ({"models": [Model(x=1, y=2)]}, b'{"models":[{"x":1,"y":2}]}'),
+        (Text("tea"), b'"tea"'),
+        ({"text": [Text("tea")]}, b'{"text":["tea"]}'),
         (b"text", b'"text"'),
         (None, b"null"),
     ],
@@ -39,7 +49,7 @@ def test_a_piece_is_one_json_message(piece, message):
     assert encode_piece(piece) == message
 
 
-@pytest.mark.parametrize("piece", [object(), {1: object()}, b"\xff", Point, "\ud800"])
+@pytest.mark.parametrize("piece", [object(), {1: object()}, b"\xff", Point, Model, "\ud800"])
 def test_garbage_is_refused_without_the_text_of_a_library(piece):
     with pytest.raises(BadArgument, match=r"cannot be stored: yield text, JSON values or models"):
         encode_piece(piece)
@@ -50,6 +60,19 @@ def test_a_piece_that_contains_itself_is_refused():
     piece["self"] = piece
     with pytest.raises(BadArgument, match="cannot be stored"):
         encode_piece(piece)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ([Model(x=1), Text("tea")], [{"x": 1, "y": None}, "tea"]),
+        (1j, "1j"),
+        ("\ud800", "?"),
+        ("x" * limits.RUN_PIECE_BYTES_MAX, "This result of 1048578 bytes is too large to be shown."),
+    ],
+)
+def test_a_foreign_value_becomes_json_or_text(value, expected):
+    assert to_json_value(value) == expected
 
 
 def test_a_piece_that_is_too_large_is_refused():
