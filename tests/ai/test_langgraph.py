@@ -14,8 +14,10 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import Command, Send, interrupt
 
+from mainstem import limits
 from mainstem.ai.ag_ui import to_ag_ui
 from mainstem.ai.langgraph import stream_graph
+from mainstem.client import BadArgument
 from tests.ai.test_ag_ui import check_events
 from tests.ai.ui_schema import check_chunks, collect, join_text, keep
 
@@ -111,6 +113,37 @@ async def test_tools_that_fail_and_arguments_that_are_not_json() -> None:
     check_chunks(chunks)
     assert "no such place" in keep(chunks, "tool-output-error")[0]["errorText"]
     assert join_text(chunks) == "I cannot."
+
+
+async def test_a_call_id_that_is_used_again_is_another_call() -> None:
+    answers = [[call_chunk(f'{{"place": "{place}"}}', "look", "call_0")] for place in ("Bonn", "Kiel")]
+    graph = build(ScriptedModel(answers=iter([*answers, [AIMessageChunk(content="Done.")]])))
+    chunks = [chunk async for chunk in stream_graph(graph, QUESTION)]
+    check_chunks(chunks)
+    assert [chunk["input"] for chunk in keep(chunks, "tool-input-available")] == [{"place": "Bonn"}, {"place": "Kiel"}]
+    assert [chunk["output"] for chunk in keep(chunks, "tool-output-available")] == ["clear in Bonn", "clear in Kiel"]
+
+
+async def test_values_that_are_no_json_become_json_or_text() -> None:
+    async def write(state: MessagesState) -> dict[str, Any]:
+        for value in (AIMessage("model"), 2j, "x" * limits.RUN_PIECE_BYTES_MAX):
+            get_stream_writer()(value)
+        return {"messages": []}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("write", write)
+    graph.add_edge(START, "write")
+    chunks = [chunk async for chunk in stream_graph(graph.compile(), QUESTION)]
+    check_chunks(chunks)
+    message, number, large = [chunk["data"] for chunk in keep(chunks, "data-custom")]
+    assert message["content"] == "model"
+    assert number == "2j"
+    assert large.endswith("too large to be shown.")
+
+
+async def test_options_that_the_adapter_needs_are_refused() -> None:
+    with pytest.raises(BadArgument, match="chooses version itself"):
+        await anext(stream_graph(build_failing(), QUESTION, version="v2"))
 
 
 async def test_models_that_stream_at_the_same_time() -> None:
@@ -217,6 +250,23 @@ async def test_an_interrupt_is_data_and_the_graph_continues_in_another_run() -> 
     answered = [chunk async for chunk in stream_graph(compiled, Command(resume="You may."), config)]
     check_chunks(answered)
     assert join_text(answered) == "You may."
+
+
+async def test_an_interrupt_of_a_subgraph_is_reported_once() -> None:
+    def ask(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [AIMessage(interrupt({"question": "May I?"}))]}
+
+    inner = StateGraph(MessagesState)
+    inner.add_node("ask", ask)
+    inner.add_edge(START, "ask")
+    graph = StateGraph(MessagesState)
+    graph.add_node("inner", inner.compile())
+    graph.add_edge(START, "inner")
+    compiled = graph.compile(checkpointer=InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "t"}}
+    chunks = [chunk async for chunk in stream_graph(compiled, QUESTION, config, subgraphs=True)]
+    check_chunks(chunks)
+    assert [chunk["data"]["value"] for chunk in keep(chunks, "data-interrupt")] == [{"question": "May I?"}]
 
 
 async def test_messages_of_subgraphs() -> None:

@@ -1,17 +1,30 @@
 import asyncio
+import json
 import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
+import httpx2
 import pytest
-from agents import Agent, Model, ModelResponse, RunConfig, function_tool
+from agents import (
+    Agent,
+    Model,
+    ModelResponse,
+    OpenAIChatCompletionsModel,
+    RunConfig,
+    RunState,
+    WebSearchTool,
+    function_tool,
+)
 from agents.exceptions import MaxTurnsExceeded
+from openai import AsyncOpenAI
 from openai.types.responses import (
     Response,
     ResponseCompletedEvent,
     ResponseCreatedEvent,
     ResponseFunctionCallArgumentsDeltaEvent,
     ResponseFunctionToolCall,
+    ResponseFunctionWebSearch,
     ResponseOutputItemAddedEvent,
     ResponseOutputItemDoneEvent,
     ResponseOutputMessage,
@@ -21,8 +34,11 @@ from openai.types.responses import (
     ResponseTextDeltaEvent,
     ResponseTextDoneEvent,
 )
+from openai.types.responses.response_function_web_search import ActionSearch
+from openai.types.responses.response_output_item import ImageGenerationCall, McpCall
 from openai.types.responses.response_reasoning_item import Summary
 
+from mainstem import limits
 from mainstem.ai.ag_ui import to_ag_ui
 from mainstem.ai.openai_agents import stream_agent
 from tests.ai.test_ag_ui import check_events
@@ -99,6 +115,8 @@ class ScriptedModel(Model):
                 ResponseReasoningSummaryTextDeltaEvent(delta=summary, summary_index=0, type=kind, **inner),
                 done,
             ]
+        if not isinstance(item, ResponseFunctionToolCall):  # the provider has executed it
+            return [added, done]
         half = len(item.arguments) // 2
         kind = "response.function_call_arguments.delta"
         pieces = (item.arguments[:half], item.arguments[half:])
@@ -162,6 +180,106 @@ async def test_a_tool_that_fails_answers_with_its_error() -> None:
     check_chunks(chunks)
     (output,) = keep(chunks, "tool-output-available")
     assert "error" in output["output"]  # the text that the SDK gives to the model
+
+
+def stream_completions(*answers: list[dict[str, Any]]) -> OpenAIChatCompletionsModel:
+    """Return the library's model for chat completions, with answers of a server that does not exist."""
+    left = iter(answers)
+
+    def reply(request: httpx2.Request) -> httpx2.Response:
+        chunks = [{"index": 0, "delta": delta, "finish_reason": None} for delta in next(left)]
+        events = [
+            {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [chunk]}
+            for chunk in [*chunks, {"index": 0, "delta": {}, "finish_reason": "stop"}]
+        ]
+        text = "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
+        return httpx2.Response(200, headers={"content-type": "text/event-stream"}, text=text)
+
+    http = httpx2.AsyncClient(transport=httpx2.MockTransport(reply))
+    return OpenAIChatCompletionsModel("m", AsyncOpenAI(api_key="k", http_client=http))
+
+
+def call_delta(index: int, arguments: str, name: str | None = None) -> dict[str, Any]:
+    function = {"arguments": arguments}
+    call: dict[str, Any] = {"index": index, "function": function}
+    if name is not None:
+        function["name"] = name
+        call |= {"id": f"c{index}", "type": "function"}
+    return {"tool_calls": [call]}
+
+
+async def test_the_arguments_of_parallel_calls_are_not_mixed_up() -> None:
+    begin = [call_delta(0, "", "look"), call_delta(1, "", "look")]
+    middle = [call_delta(0, '{"place":'), call_delta(1, '{"place":')]
+    end = [call_delta(0, '"Bonn"}'), call_delta(1, '"Kiel"}')]
+    model = stream_completions([*begin, *middle, *end], [{"content": "Both are sunny."}])
+    agent = Agent(name="Weather", model=model, tools=[look])
+    chunks = [chunk async for chunk in stream_agent(agent, "How is it?", run_config=QUIET)]
+    check_chunks(chunks)
+    texts = {"c0": "", "c1": ""}
+    for chunk in keep(chunks, "tool-input-delta"):
+        texts[chunk["toolCallId"]] += chunk["inputTextDelta"]
+    assert texts == {"c0": '{"place":"Bonn"}', "c1": '{"place":"Kiel"}'}
+
+
+async def test_a_call_whose_arguments_are_not_json_has_one_result() -> None:
+    model = stream_completions([call_delta(0, '{"pla', "look")], [{"content": "I cannot."}])
+    agent = Agent(name="Weather", model=model, tools=[look])
+    chunks = [chunk async for chunk in stream_agent(agent, "How is it?", run_config=QUIET)]
+    check_chunks(chunks)
+    assert [chunk["input"] for chunk in keep(chunks, "tool-input-error")] == ['{"pla']
+    assert keep(chunks, "tool-output-available", "tool-output-error") == []
+
+
+async def test_a_tool_that_needs_an_approval_continues_in_another_run() -> None:
+    @function_tool(needs_approval=True)
+    def launch(place: str) -> str:
+        """Launch a balloon."""
+        return f"launched in {place}"
+
+    model = ScriptedModel([call_item("launch", '{"place": "Bonn"}', "c1")], [text_item("Done.")])
+    agent = Agent(name="Weather", model=model, tools=[launch])
+    states: list[RunState[Any]] = []
+    asked = stream_agent(agent, "Launch it", on_interruption=states.append, run_config=QUIET)
+    chunks = [chunk async for chunk in asked]
+    check_chunks(chunks)
+    assert keep(chunks, "tool-approval-request") == [
+        {"type": "tool-approval-request", "approvalId": "c1", "toolCallId": "c1"}
+    ]
+    (state,) = states
+    state.approve(state.get_interruptions()[0])
+    chunks = [chunk async for chunk in stream_agent(agent, state, run_config=QUIET)]
+    check_chunks(chunks)
+    assert keep(chunks, "data-tool-output")[0]["data"] == {"toolCallId": "c1", "output": "launched in Bonn"}
+    assert join_text(chunks) == "Done."
+
+
+async def test_calls_that_the_provider_executes_have_their_results() -> None:
+    search = ResponseFunctionWebSearch(
+        id="ws", type="web_search_call", status="completed", action=ActionSearch(type="search", query="Bonn")
+    )
+    lookup = McpCall(
+        id="m1", type="mcp_call", name="look", server_label="s", arguments='{"place": "Bonn"}', output="sunny"
+    )
+    gone: Any = {"type": "http_error", "code": 404, "message": "no place"}
+    failed = McpCall(id="m2", type="mcp_call", name="look", server_label="s", arguments="{}", error=gone)
+    picture = ImageGenerationCall(
+        id="i1", type="image_generation_call", status="completed", result="x" * limits.RUN_PIECE_BYTES_MAX
+    )
+    model = ScriptedModel([search, lookup, failed, picture, text_item("Done.")])
+    agent = Agent(name="Weather", model=model, tools=[WebSearchTool()])
+    chunks = [chunk async for chunk in stream_agent(agent, "How is it?", run_config=QUIET)]
+    check_chunks(chunks)
+    calls = {chunk["toolCallId"]: (chunk["toolName"], chunk["input"]) for chunk in keep(chunks, "tool-input-available")}
+    assert calls["ws"][0] == "web_search"
+    assert calls["ws"][1]["query"] == "Bonn"
+    assert calls["m1"] == ("look", {"place": "Bonn"})
+    outputs = {chunk["toolCallId"]: chunk["output"] for chunk in keep(chunks, "tool-output-available")}
+    assert outputs["ws"] == "completed"
+    assert outputs["m1"] == "sunny"
+    assert outputs["i1"].endswith("too large to be shown.")
+    assert [chunk["errorText"] for chunk in keep(chunks, "tool-output-error")] == ["no place"]
+    assert all(chunk["providerExecuted"] for chunk in chunks if chunk["type"].startswith("tool-"))
 
 
 async def test_an_error_of_the_run_is_raised() -> None:

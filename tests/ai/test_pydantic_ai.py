@@ -9,6 +9,7 @@ from pydantic_ai.messages import ModelMessage, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
 from pydantic_ai.models.test import TestModel
 
+from mainstem import limits
 from mainstem.ai.ag_ui import to_ag_ui
 from mainstem.ai.pydantic_ai import stream_agent
 from tests.ai.test_ag_ui import check_events
@@ -82,6 +83,32 @@ async def test_a_tool_that_fails_and_is_called_again() -> None:
     chunks = [chunk async for chunk in stream_agent(make_agent(FunctionModel(stream_function=call_twice)), "Look")]
     check_chunks(chunks)
     assert "no such place" in keep(chunks, "tool-output-error")[0]["errorText"]
+    assert join_text(chunks) == "Done."
+
+
+async def test_a_tool_that_returns_nothing_and_one_that_returns_too_much() -> None:
+    async def call_both(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
+        if has_result(messages):
+            yield "Done."
+        else:
+            yield {0: DeltaToolCall(name="forget", json_args="{}", tool_call_id="c1")}
+            yield {1: DeltaToolCall(name="paint", json_args="{}", tool_call_id="c2")}
+
+    agent = Agent(FunctionModel(stream_function=call_both))
+
+    @agent.tool_plain
+    def forget() -> None:
+        return None
+
+    @agent.tool_plain
+    def paint() -> str:
+        return "x" * limits.RUN_PIECE_BYTES_MAX
+
+    chunks = [chunk async for chunk in stream_agent(agent, "Hi")]
+    check_chunks(chunks)
+    outputs = {chunk["toolCallId"]: chunk["output"] for chunk in keep(chunks, "tool-output-available")}
+    assert outputs["c1"] is None
+    assert outputs["c2"].endswith("too large to be shown.")
     assert join_text(chunks) == "Done."
 
 

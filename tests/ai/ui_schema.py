@@ -4,6 +4,8 @@ order that its reader requires."""
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
+from mainstem.ai.pieces import encode_piece
+
 TEXT = str
 FIELDS: dict[str, dict[str, type]] = {
     "start": {},
@@ -20,6 +22,7 @@ FIELDS: dict[str, dict[str, type]] = {
     "tool-input-error": {"toolCallId": TEXT, "toolName": TEXT, "input": object, "errorText": TEXT},
     "tool-output-available": {"toolCallId": TEXT, "output": object},
     "tool-output-error": {"toolCallId": TEXT, "errorText": TEXT},
+    "tool-approval-request": {"approvalId": TEXT, "toolCallId": TEXT},
     "message-metadata": {"messageMetadata": object},
     "finish-step": {},
     "finish": {},
@@ -40,6 +43,7 @@ def check_chunks(chunks: Iterable[dict[str, Any]], *, complete: bool = True) -> 
     in_step = False
     types = []
     for chunk in chunks:
+        encode_piece(chunk)  # `durable` can store it
         type_ = chunk["type"]
         types.append(type_)
         if type_.startswith("data-"):
@@ -60,7 +64,7 @@ def check_chunks(chunks: Iterable[dict[str, Any]], *, complete: bool = True) -> 
             assert in_step, chunk
             assert type_ != "tool-input-delta" or chunk["toolCallId"] in calls, chunk
             calls.add(chunk["toolCallId"])
-        elif type_.startswith("tool-output"):
+        elif type_.startswith(("tool-output", "tool-approval")):
             assert chunk["toolCallId"] in calls, chunk
         elif type_ in ("start-step", "finish-step"):
             assert in_step is (type_ == "finish-step"), types

@@ -4,7 +4,9 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, cast
 
+from mainstem.ai.pieces import to_json_value
 from mainstem.ai.ui_messages import Chunk, MessageBuilder, data, start
+from mainstem.client.core.errors import BadArgument
 
 try:
     from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolMessage
@@ -31,8 +33,11 @@ async def stream_graph(
 
     What nodes write with a stream writer becomes `data-custom` chunks; a dict with a `type` of text and `data`
     becomes a chunk of that name. An interrupt becomes a `data-interrupt` chunk. `options` are those of `astream`,
-    such as `context`, `durability` and `subgraphs`. Closing the generator cancels the nodes that are running.
+    such as `context`, `durability` and `subgraphs`, but not `stream_mode` and `version`. Closing the generator cancels
+    the nodes that are running.
     """
+    if unknown := sorted({"stream_mode", "version"} & options.keys()):
+        raise BadArgument(f"stream_graph chooses {unknown[0]} itself: leave it out")
     messages = _Messages()
     yield start(message_id)
     parts = cast(AsyncGenerator[Any, None], graph.astream(input, config, stream_mode=MODES, **options))
@@ -52,6 +57,7 @@ class _Messages:
         self._builder = MessageBuilder()
         self._open: dict[str, tuple[str, AIMessage]] = {}  # id of an incomplete message: its task, and what came so far
         self._calls: dict[tuple[str, Any], str] = {}  # message id and index of a tool call: the id of the call
+        self._interrupts: set[str] = set()
 
     def take(self, mode: str, value: Any) -> list[Chunk]:
         if mode == "messages":
@@ -96,9 +102,8 @@ class _Messages:
     def _take_result(self, message: ToolMessage) -> list[Chunk]:
         chunks = self._end(*{id for (id, _), call_id in self._calls.items() if call_id == message.tool_call_id})
         if message.status == "error":
-            return [*chunks, *self._builder.add_tool_error(message.tool_call_id, message.text)]
-        output = message.content if isinstance(message.content, str) else message.text
-        return [*chunks, *self._builder.add_tool_output(message.tool_call_id, output)]
+            return [*chunks, *self._builder.add_tool_error(message.tool_call_id, str(message.text))]
+        return [*chunks, *self._builder.add_tool_output(message.tool_call_id, to_json_value(message.text))]
 
     def _take_task(self, task: dict[str, Any]) -> list[Chunk]:
         """If a task has ended without an error, so have the messages of its model."""
@@ -107,7 +112,10 @@ class _Messages:
         # The namespace of a message holds the id of its task, and those of the tasks around it.
         chunks = self._end(*[id for id, (namespace, _) in self._open.items() if task["id"] in namespace])
         for interrupt in task["interrupts"]:
-            chunks.append(data("interrupt", {"id": interrupt["id"], "value": interrupt["value"]}))
+            if interrupt["id"] not in self._interrupts:  # those of a subgraph are reported by its node, too
+                self._interrupts.add(interrupt["id"])
+                value = to_json_value(interrupt["value"])
+                chunks.append(data("interrupt", {"id": interrupt["id"], "value": value}))
         return chunks
 
     def _end(self, *ids: str) -> list[Chunk]:
@@ -129,5 +137,5 @@ class _Messages:
 
 def _make_data(value: Any) -> Chunk:
     if isinstance(value, dict) and isinstance(value.get("type"), str) and "data" in value:
-        return data(value["type"].removeprefix("data-"), value["data"])
-    return data("custom", value)
+        return data(value["type"].removeprefix("data-"), to_json_value(value["data"]))
+    return data("custom", to_json_value(value))

@@ -1,15 +1,17 @@
 """Agents of the OpenAI Agents SDK as UI message chunks: `durable(stream_agent(agent, "Hello"), stream=...)`."""
 
+import inspect
 import json
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from typing import Any, cast
 
-from mainstem.ai.ui_messages import Chunk, MessageBuilder, data, start
+from mainstem.ai.pieces import to_json_value
+from mainstem.ai.ui_messages import Chunk, MessageBuilder, data, start, tool_approval_request
 
 try:
     from agents import Agent, RunItem, Runner, RunState, StreamEvent, TResponseInputItem
-    from agents.items import HandoffCallItem, HandoffOutputItem, ToolCallItem, ToolCallOutputItem
+    from agents.items import HandoffCallItem, HandoffOutputItem, ToolApprovalItem, ToolCallItem, ToolCallOutputItem
 except ImportError as error:
     raise ImportError(
         "mainstem.ai.openai_agents needs the package openai-agents; "
@@ -22,12 +24,15 @@ async def stream_agent(
     input: str | list[TResponseInputItem] | RunState[Any],
     *,
     message_id: str | None = None,
+    on_interruption: Callable[[RunState[Any]], Awaitable[object] | object] | None = None,
     **options: Any,
 ) -> AsyncGenerator[Chunk, None]:
     """Run an agent, and yield its text, reasoning, tool calls and tool outputs as UI message chunks.
 
-    A handoff to another agent becomes a `data-handoff` chunk. `options` are those of `Runner.run_streamed`, such as
-    `context`, `session`, `max_turns` and `run_config`. Closing the generator cancels the run.
+    A handoff to another agent becomes a `data-handoff` chunk, and a tool that needs an approval a
+    `tool-approval-request`. `on_interruption` is then called with the state of the run, which is the `input` of another
+    run once its tools are approved. `options` are those of `Runner.run_streamed`, such as `context`, `session`,
+    `max_turns` and `run_config`. Closing the generator cancels the run.
     """
     translation = _Translation()
     yield start(message_id)
@@ -41,16 +46,32 @@ async def stream_agent(
         except BaseException:
             result.cancel()  # before the events are closed: closing them waits for the run
             raise
+    if result.interruptions and on_interruption is not None:
+        called = on_interruption(result.to_state())
+        if inspect.isawaitable(called):
+            await called
+    for chunk in translation.ask(result.interruptions):
+        yield chunk
     for chunk in translation.finish():
         yield chunk
 
 
+PROVIDED = {
+    "web_search_call": ("action", "status"),
+    "file_search_call": ("queries", "results"),
+    "code_interpreter_call": ("code", "outputs"),
+    "image_generation_call": ("revised_prompt", "result"),
+    "mcp_call": ("arguments", "output"),
+}
+"""The tool calls that the provider of the model executes, and the fields that hold the input and the output of each."""
+
+
 class _Translation:
-    """The state of one run: tool calls by the ids of their items."""
+    """The state of one run."""
 
     def __init__(self) -> None:
         self._builder = MessageBuilder()
-        self._calls: dict[str, str] = {}  # id of an item: the id of its tool call
+        self._calls: dict[int, str] = {}  # index of an item in the response: the id of its tool call
 
     def take(self, event: StreamEvent) -> list[Chunk]:
         if event.type == "raw_response_event":
@@ -58,6 +79,10 @@ class _Translation:
         if event.type == "run_item_stream_event":
             return self._take_item(event.item)
         return []
+
+    def ask(self, interruptions: list[ToolApprovalItem]) -> list[Chunk]:
+        ids = [_field(item.raw_item, "call_id") or _field(item.raw_item, "id") for item in interruptions]
+        return [tool_approval_request(id) for id in ids if id]
 
     def finish(self) -> list[Chunk]:
         return self._builder.finish()
@@ -67,6 +92,7 @@ class _Translation:
         builder = self._builder
         match event.type:
             case "response.created":
+                self._calls.clear()
                 return builder.begin_step()
             case "response.output_text.delta" | "response.refusal.delta":
                 return builder.add_text(f"{event.item_id} {event.content_index}", event.delta)
@@ -81,10 +107,10 @@ class _Translation:
             case "response.reasoning_text.done":
                 return builder.end_part(f"{event.item_id} reasoning {event.content_index}")
             case "response.output_item.added" if event.item.type == "function_call":
-                self._calls[event.item.id or ""] = event.item.call_id
+                self._calls[event.output_index] = event.item.call_id
                 return builder.begin_tool_input(event.item.call_id, event.item.name)
             case "response.function_call_arguments.delta":
-                return builder.add_tool_input(self._calls.get(event.item_id, ""), event.delta)
+                return builder.add_tool_input(self._calls.get(event.output_index, ""), event.delta)
             case "response.output_item.done" if event.item.type == "function_call":
                 return self._end_input(event.item)
         return []
@@ -92,9 +118,11 @@ class _Translation:
     def _take_item(self, item: RunItem) -> list[Chunk]:
         """Translate something that the runner has done, or that the model has not streamed."""
         if isinstance(item, (ToolCallItem, HandoffCallItem)):
+            if _field(item.raw_item, "type") in PROVIDED:
+                return self._add_provided(item.raw_item)
             return self._end_input(item.raw_item)
         if isinstance(item, ToolCallOutputItem):
-            return self._end_call(item.raw_item, _to_json(item.output))
+            return self._end_call(item.raw_item, to_json_value(item.output))
         if isinstance(item, HandoffOutputItem):
             handoff = {"from": item.source_agent.name, "to": item.target_agent.name}
             return [*self._end_call(item.raw_item, handoff), data("handoff", handoff)]
@@ -104,11 +132,18 @@ class _Translation:
         call_id, name = _field(item, "call_id") or _field(item, "id"), _field(item, "name") or _field(item, "type")
         if not call_id or not name:
             return []
-        arguments = _field(item, "arguments") or "{}"
-        try:
-            return self._builder.end_tool_input(call_id, name, json.loads(arguments))
-        except ValueError:
-            return self._builder.end_tool_input(call_id, name, arguments, "The arguments are not valid JSON.")
+        return self._builder.end_tool_input(call_id, name, *_parse(_field(item, "arguments")))
+
+    def _add_provided(self, item: Any) -> list[Chunk]:
+        type, error = _field(item, "type"), _field(item, "error")
+        input, output = (_field(item, name) for name in PROVIDED[type])
+        return self._builder.add_provider_call(
+            _field(item, "id"),
+            _field(item, "name") or type.removesuffix("_call"),
+            _parse(input)[0] if type == "mcp_call" else to_json_value(input),
+            to_json_value(output),
+            None if error is None else _to_text(error),
+        )
 
     def _end_call(self, item: Any, output: Any) -> list[Chunk]:
         call_id = _field(item, "call_id") or _field(item, "id")
@@ -119,11 +154,13 @@ def _field(item: Any, name: str) -> Any:
     return item.get(name) if isinstance(item, Mapping) else getattr(item, name, None)
 
 
-def _to_json(value: Any) -> Any:
-    """Return what a tool returned as a JSON value; text stands for anything that has no such form."""
-    if hasattr(value, "model_dump"):
-        return value.model_dump(mode="json")
+def _parse(arguments: str | None) -> tuple[Any, str | None]:
+    """Return the arguments of a call, and an error if they are not valid JSON."""
     try:
-        return json.loads(json.dumps(value))
-    except (TypeError, ValueError):
-        return str(value)
+        return json.loads(arguments or "{}"), None
+    except ValueError:
+        return arguments, "The arguments are not valid JSON."
+
+
+def _to_text(error: Any) -> str:
+    return _field(error, "message") or json.dumps(to_json_value(error))

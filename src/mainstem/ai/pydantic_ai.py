@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from typing import Any, cast
 
+from mainstem.ai.pieces import to_json_value
 from mainstem.ai.ui_messages import Chunk
 
 try:
@@ -47,4 +48,17 @@ async def stream_agent(
         async with aclosing(chunks):
             async for chunk in chunks:
                 if not isinstance(chunk, DoneChunk):  # it ends an HTTP response; a stream is closed instead
-                    yield chunk.model_dump(mode="json", by_alias=True, exclude_none=True)
+                    yield _dump(chunk)
+
+
+def _dump(chunk: BaseChunk) -> Chunk:
+    """Return a chunk without the optional fields that it does not have. A tool may have returned None."""
+    absent = {
+        name
+        for name, field in type(chunk).model_fields.items()
+        if not field.is_required() and getattr(chunk, name) is None
+    }
+    dumped = chunk.model_dump(mode="json", by_alias=True, exclude=absent)
+    if "output" in dumped:
+        dumped["output"] = to_json_value(dumped["output"])
+    return dumped

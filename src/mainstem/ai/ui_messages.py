@@ -71,6 +71,11 @@ def tool_output_error(call_id: str, error: str) -> Chunk:
     return {"type": "tool-output-error", "toolCallId": call_id, "errorText": error}
 
 
+def tool_approval_request(call_id: str) -> Chunk:
+    """Return the chunk that asks a person to approve a tool call; the id of the call is that of the request, too."""
+    return {"type": "tool-approval-request", "approvalId": call_id, "toolCallId": call_id}
+
+
 def data(name: str, value: Any) -> Chunk:
     """Return a chunk of the application's own data; the front end finds it under the type `data-` and the name."""
     return {"type": f"data-{name}", "data": value}
@@ -102,11 +107,14 @@ class MessageBuilder:
         self._parts: dict[str, tuple[str, str]] = {}  # key of an open part: its kind and its id
         self._numbers = 0
         self._in_step = False
-        self._calls: dict[str, str] = {}  # id of a tool call: "streaming", or "available" once the input is complete
+        self._calls: dict[str, str] = {}
+        """The tool calls by their ids: "streaming", "available" once the input is complete, or else "settled"."""
 
     def begin_step(self) -> list[Chunk]:
         chunks = self.end_step()
         self._in_step = True
+        # Some models use the ids of their calls again.
+        self._calls = {id: call for id, call in self._calls.items() if call != "settled"}
         return [*chunks, start_step()]
 
     def add_text(self, key: str, delta: str) -> list[Chunk]:
@@ -131,9 +139,9 @@ class MessageBuilder:
         return [tool_input_delta(call_id, delta)] if delta and self._calls.get(call_id) == "streaming" else []
 
     def end_tool_input(self, call_id: str, name: str, input: Any, error: str | None = None) -> list[Chunk]:
-        if self._calls.get(call_id) == "available":
+        if self._calls.get(call_id) in ("available", "settled"):
             return []
-        self._calls[call_id] = "available"
+        self._calls[call_id] = "available" if error is None else "settled"
         last = tool_input(call_id, name, input) if error is None else tool_input_error(call_id, name, input, error)
         return [*self._ensure_step(), last]
 
@@ -142,6 +150,17 @@ class MessageBuilder:
 
     def add_tool_error(self, call_id: str, error: str) -> list[Chunk]:
         return self._add_result(tool_output_error(call_id, error))
+
+    def add_provider_call(
+        self, call_id: str, name: str, input: Any, output: Any, error: str | None = None
+    ) -> list[Chunk]:
+        """Return the chunks of a call that the provider of the model has executed: the front end must not do so."""
+        if call_id in self._calls:
+            return []
+        self._calls[call_id] = "settled"
+        result = tool_output(call_id, output) if error is None else tool_output_error(call_id, error)
+        chunks = [{**chunk, "providerExecuted": True} for chunk in (tool_input(call_id, name, input), result)]
+        return [*self._ensure_step(), *chunks]
 
     def end_step(self) -> list[Chunk]:
         if not self._in_step:
@@ -169,8 +188,12 @@ class MessageBuilder:
         return chunks
 
     def _add_result(self, chunk: Chunk) -> list[Chunk]:
-        if chunk["toolCallId"] not in self._calls:  # of an earlier message: a front end fails on results without calls
+        call_id = chunk["toolCallId"]
+        if call_id not in self._calls:  # of an earlier message: a front end fails on results without calls
             return [data("tool-output", {name: value for name, value in chunk.items() if name != "type"})]
+        if self._calls[call_id] == "settled":  # the error of its input is its result
+            return []
+        self._calls[call_id] = "settled"
         return [chunk]
 
     def _ensure_step(self) -> list[Chunk]:

@@ -34,7 +34,11 @@ class LogCounter(logging.Handler):
         counter = self._lines.get(record.levelname.lower())
         if counter is not None:
             counter.value += 1
-        if logging.lastResort is not None and record.levelno >= logging.lastResort.level and self._is_alone(record.name):
+        if (
+            logging.lastResort is not None
+            and record.levelno >= logging.lastResort.level
+            and self._is_alone(record.name)
+        ):
             logging.lastResort.handle(record)
 
     def _is_alone(self, name: str) -> bool:
