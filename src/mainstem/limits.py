@@ -627,7 +627,7 @@ RUNS_ENDED_MAX: Final = 10_000
 """Runs that have ended and that a process can still find by their ids."""
 RUN_NAME_BYTES_MAX: Final = 512
 """The id of a run, and its tag: what the caller noted at the start. Each heartbeat repeats them."""
-CHAT_ID_CHARS_MAX: Final = 128
+CHAT_ID_BYTES_MAX: Final = 128
 """The ids of a chat and of a message in the routes of chats. Front ends make them of 16 to 36 characters."""
 RUN_REASON_CHARS_MAX: Final = 500
 """The reason of a stop; every reader gets it."""
@@ -636,6 +636,12 @@ RUN_REGISTRY_BYTES: Final = 16 * MIB
 all of it."""
 RUN_REQUEST_BYTES_MAX: Final = 4 * MIB
 """The body of a request that starts a run: the messages of a chat so far."""
+RUN_REQUEST_VALUE_BYTES: Final = 64
+"""What a decoded JSON value takes beside its text."""
+RUN_REQUEST_MEMORY_BYTES_MAX: Final = 32 * MIB
+"""What the decoded messages of one request may take. Four megabytes of empty objects would take a hundred."""
+RUN_REQUESTS_MEMORY_BYTES_MAX: Final = 256 * MIB
+"""The same for all answers of a process that are being written; further questions are refused."""
 MCP_STREAMS_KNOWN_MAX: Final = 1_000
 """Streams of one MCP session that are known to exist. Creating one again costs a request and changes nothing."""
 MCP_STORE_S: Final = 30.0

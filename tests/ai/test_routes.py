@@ -1,7 +1,9 @@
 """The routes of chats, over real HTTP."""
 
 import asyncio
+import gc
 import json
+from contextlib import asynccontextmanager
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -12,8 +14,9 @@ from starlette.routing import Mount
 
 from mainstem import limits, sign_url
 from mainstem.ai import Runs
-from mainstem.ai.routes import chat_routes, session_routes
-from mainstem.client import AsyncStreams, Retries
+from mainstem.ai.registry import Ended
+from mainstem.ai.routes import as_chunks, chat_routes, session_routes
+from mainstem.client import AsyncStreams, BadArgument, Retries
 from mainstem.server import create_app
 from tests.ai.embedded import embedded
 from tests.ai.sources import count
@@ -171,6 +174,7 @@ def test_a_caller_without_permission_reaches_no_chat(http, method):
         b'{"id":' * 100_000,
         b'{"id":"\xff"}',
         b'{"id":"a","n":1e999}',
+        json.dumps({"id": "ü" * 65}).encode(),
         b'{"id":"a","messageId":5}',
         b'{"id":"a","messages":[{"id":5}]}',
         json.dumps({"id": "a", "trigger": "x" * 129}).encode(),
@@ -203,6 +207,13 @@ def test_a_request_that_is_too_large_is_refused(http):
     assert (reply.status_code, reply.json()["code"]) == (413, "body_too_large")
 
 
+@pytest.mark.parametrize("values", ["{}", "[[[[]]]]", '""'])
+def test_a_request_with_more_values_than_its_size_suggests_is_refused(http, values):
+    body = b'{"id":"a","messages":[{"parts":[%b]}]}' % b",".join([values.encode()] * 1_000_000)[:4_000_000]
+    reply = http.post("/api/chat", content=body, headers={"content-type": "application/json"})
+    assert (reply.status_code, reply.json()["code"]) == (413, "body_too_large")
+
+
 def test_pages_of_other_sites_start_and_stop_nothing(http, chat):
     assert (
         http.post("/api/chat", content=json.dumps(say(chat)), headers={"content-type": "text/plain"}).status_code == 400
@@ -210,6 +221,10 @@ def test_pages_of_other_sites_start_and_stop_nothing(http, chat):
     other = {"sec-fetch-site": "cross-site"}
     assert http.post("/api/chat", json=say(chat), headers=other).status_code == 403
     assert http.post(f"/api/chat/{chat}/stop", headers=other).status_code == 403
+    # Browsers do not send Sec-Fetch-Site to plain HTTP.
+    assert http.post(f"/api/chat/{chat}/stop", headers={"origin": "http://other.example"}).status_code == 403
+    assert http.post(f"/api/chat/{chat}/stop", headers={"origin": "null"}).status_code == 403
+    assert http.post(f"/api/chat/{chat}/stop", headers={"origin": str(http.base_url).rstrip("/")}).status_code == 404
 
 
 @pytest.mark.parametrize("chat_id", ["../../etc", "a/b", "ü ?#%", "_mainstem", "."])
@@ -287,6 +302,105 @@ def types(http, url):
     return [event["type"] for event in events(http, url)]
 
 
+@asynccontextmanager
+async def connect(*routes):
+    app = Starlette(routes=routes)
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://app") as http:
+        yield http
+
+
+@embedded
+async def test_a_question_whose_answer_has_expired_is_answered_again(runs):
+    async with connect(*chat_routes("/api/chat", runs, lambda chat: count(1))) as http:
+        first = await http.post("/api/chat", json=say("chat"))
+        run = await runs.find("chats/chat")
+        assert run is not None
+        assert await run.wait() == "finished"
+        await runs.streams.delete(run.stream)
+        second = await http.post("/api/chat", json=say("chat"))
+        assert (second.status_code, second.headers["location"] == first.headers["location"]) == (201, False)
+
+
+@embedded
+async def test_a_question_may_be_asked_again_as_soon_as_its_end_is_visible(runs, monkeypatch):
+    """Although the registry does not have the end yet."""
+    real, visible, continues = runs.shared.note, asyncio.Event(), asyncio.Event()
+
+    async def note_late(entry):
+        if isinstance(entry, Ended):
+            visible.set()
+            await continues.wait()
+        await real(entry)
+
+    monkeypatch.setattr(runs.shared, "note", note_late)
+    routes = [
+        *chat_routes("/chat", runs, lambda chat: count(1)),
+        *session_routes("/session", runs, lambda chat: count(1)),
+    ]
+    async with connect(*routes) as http:
+        for path, body in (("/chat", say("a", trigger="regenerate-message")), ("/session/b", say("b"))):
+            visible.clear()
+            continues.clear()
+            first = await http.post(path, json=body)
+            try:
+                async with asyncio.timeout(30):
+                    await visible.wait()
+                asking = asyncio.create_task(http.post(path, json=body))
+                await asyncio.sleep(0.05)  # it waits for the end, which it can see
+                assert not asking.done()
+            finally:
+                continues.set()
+            second = await asking
+            async with asyncio.timeout(30):
+                await asyncio.gather(*[run.wait() for run in await runs.all()])
+            assert path != "/chat" or second.headers["location"] != first.headers["location"]
+        events = await runs.streams.read_json("sessions/b")
+        assert [event["type"] for event in events].count("RUN_FINISHED") == 2
+
+
+@embedded
+async def test_routes_with_the_same_runs_do_not_share_chats(runs):
+    chat_routes("/api/chat", runs, lambda chat: count(1))
+    for prefix in ("chats", "chats/admin"):
+        with pytest.raises(BadArgument, match="overlaps with 'chats' of other routes: pass another prefix="):
+            chat_routes("/admin/chat", runs, lambda chat: count(1), prefix=prefix)
+    chat_routes("/admin/chat", runs, lambda chat: count(1), prefix="chats-of-admins")
+    chat_routes("/api/chat", Runs(AsyncStreams("http://127.0.0.1:1")), lambda chat: count(1))
+
+
+@embedded
+async def test_requests_are_counted_until_their_answers_have_ended(runs, monkeypatch):
+    ended = asyncio.Event()
+
+    async def answer(chat):
+        yield chat.text
+        await ended.wait()
+
+    monkeypatch.setattr(limits, "RUN_REQUESTS_MEMORY_BYTES_MAX", 3_000)
+    async with connect(*chat_routes("/api/chat", runs, answer)) as http:
+        assert (await http.post("/api/chat", json=say("a", "x" * 1_000))).status_code == 201
+        refused = await http.post("/api/chat", json=say("b", "x" * 1_000))
+        assert (refused.status_code, refused.json()["code"]) == (503, "too_many_runs")
+        ended.set()
+
+        async def ask():
+            gc.collect()
+            return (await http.post("/api/chat", json=say("b", "x" * 1_000))).status_code == 201
+
+        await eventually_async(ask)
+
+
+async def give(*pieces):
+    for piece in pieces:
+        yield piece
+
+
+@pytest.mark.parametrize("pieces", [(None,), (5,), ({},), ({"type": 5},), ("text", {"type": "data-x"}), ("text", 5)])
+async def test_an_answer_is_text_or_chunks(pieces):
+    with pytest.raises(BadArgument, match="an answer is text or UI message chunks, and not both"):
+        [chunk async for chunk in as_chunks(give(*pieces))]
+
+
 @embedded
 async def test_a_repeated_request_points_to_a_stream_that_exists(runs, log, monkeypatch):
     """Although the process that got the first request has not created it yet."""
@@ -300,11 +414,10 @@ async def test_a_repeated_request_points_to_a_stream_that_exists(runs, log, monk
 
     async with Runs(log) as others:
 
-        def connect(runs):
-            app = Starlette(routes=chat_routes("/api/chat", runs, lambda chat: count(1)))
-            return httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://app")
+        def serve(runs):
+            return connect(*chat_routes("/api/chat", runs, lambda chat: count(1)))
 
-        async with connect(runs) as http, connect(others) as other_http:
+        async with serve(runs) as http, serve(others) as other_http:
             monkeypatch.setattr(runs.streams, "create", hang_once)
             first = asyncio.create_task(http.post("/api/chat", json=say("chat")))
             await eventually_async(lambda: others.find("chats/chat"))
@@ -320,15 +433,16 @@ async def test_a_repeated_request_points_to_a_stream_that_exists(runs, log, monk
 
 async def test_streams_of_chats_expire():
     log = create_app(store="memory", public="read")
-    runs = Runs(log)
+    runs, others = Runs(log), Runs(log)
 
-    def make_routes(name, **options):
+    def make_routes(name, runs, **options):
         chats = chat_routes(f"/{name}/chat", runs, lambda chat: count(1), read_url="/log", **options)
         return [*chats, *session_routes(f"/{name}/session", runs, lambda chat: count(1), read_url="/log", **options)]
 
-    app = Starlette(routes=[Mount("/log", log), *make_routes("default"), *make_routes("short", ttl_s=60)])
+    app = Starlette(routes=[Mount("/log", log), *make_routes("default", runs), *make_routes("short", others, ttl_s=60)])
     async with (
         runs.lifespan(),
+        others,
         httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://app") as http,
     ):
 

@@ -13,7 +13,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
+from weakref import WeakKeyDictionary, finalize
 
 import msgspec
 
@@ -28,9 +29,11 @@ from mainstem.ai.errors import (
     TooManyRuns,
 )
 from mainstem.ai.execution import close_source
+from mainstem.ai.pieces import InvalidPiece
 from mainstem.ai.runs import Run, Runs
 from mainstem.ai.ui_messages import text_chunks
 from mainstem.client.core.errors import BadArgument, ClientError, NotFound
+from mainstem.client.core.results import StreamInfo
 from mainstem.json_errors import explain_json_error
 from mainstem.streams.rules.json_mode import JSON
 
@@ -53,7 +56,7 @@ Authorize = Callable[[Request, str | None], Awaitable[None] | None]
 """Raises an error, such as Starlette's `HTTPException`, unless the caller may use the chat; None stands for all."""
 
 
-class ChatRequest(msgspec.Struct):
+class ChatRequest(msgspec.Struct, weakref=True):
     """A message to a chat."""
 
     id: str
@@ -99,9 +102,10 @@ def chat_routes(
     """Return the routes of chats for `createDurableChatTransport({ api: path })`.
 
     `read_url` is the URL under which browsers reach the server, for example "/log" for an app that is mounted there. It
-    may be a callable that takes the path of a stream's URL and returns the whole URL, to sign it. `authorize` decides
-    who may use which chat; without it, everybody may use a chat whose id they know, and nobody may list them. An answer
-    is deleted `ttl_s` seconds after its last use; with None it is kept.
+    may be a callable that takes the path of a stream's URL and returns the whole URL, to sign it. `prefix` begins the
+    ids of the runs and the paths of their streams; other routes with the same `runs` need another one. `authorize`
+    decides who may use which chat; without it, everybody may use a chat whose id they know, and nobody may list them.
+    An answer is deleted `ttl_s` seconds after its last use; with None it is kept.
     """
     return ChatRoutes(path, runs, answer, read_url, prefix, authorize, ttl_s).routes
 
@@ -136,6 +140,7 @@ class ChatRoutes:
         authorize: Authorize | None,
         ttl_s: int | None,
     ) -> None:
+        _reserve_prefix(runs, prefix)
         self.path = path.rstrip("/")
         self.runs = runs
         self.answer = answer
@@ -163,10 +168,11 @@ class ChatRoutes:
     async def start(self, request: Request) -> Response:
         chat = await read_chat(request)
         await self.check(request, chat.id)
-        stream = f"{self.stream_prefix(chat.id)}/{uuid.uuid4().hex}"
+        answer_id = uuid.uuid4().hex
+        stream = f"{self.stream_prefix(chat.id)}/{answer_id}"
         found = await self.runs.find(self.run_id(chat.id))
         run = await self.answer_once(
-            chat, found, lambda: as_chunks(self.answer(chat)), stream=stream, format="ui-messages"
+            chat, answer_id, found, lambda: as_chunks(self.answer(chat)), stream=stream, format="ui-messages"
         )
         return self.point_to(run)
 
@@ -208,25 +214,47 @@ class ChatRoutes:
     # Runs
 
     async def answer_once(
-        self, chat: ChatRequest, found: Run | None, source: Callable[[], AsyncIterator[Any]], **options: Any
+        self,
+        chat: ChatRequest,
+        answer_id: str,
+        found: Run | None,
+        source: Callable[[], AsyncIterator[Any]],
+        **options: Any,
     ) -> Run:
         """Start the answer to a question, or return it if this is a repeated request. `found` is the chat's last run.
 
         Raises `RunInProgress` while another question is being answered.
         """
         if found is not None:
-            if chat.tag and found.tag == chat.tag and self.is_kept(found, chat):
+            if found.active and await self.has_answered(found):
+                await wait_for_end(found)
+            if is_about(found, chat) and await self.is_kept(found, chat):
                 await self.runs.ensure_stream(found)
                 return found
             await wait_for_end(found)
-        run = await self.runs.start(source, id=self.run_id(chat.id), tag=chat.tag, ttl_s=self.ttl_s, **options)
-        if not run.new and not (chat.tag and run.tag == chat.tag):
+        tag = f"{chat.tag} {answer_id}" if chat.tag else ""
+        run = await self.runs.start(source, id=self.run_id(chat.id), tag=tag, ttl_s=self.ttl_s, **options)
+        if not run.new and not is_about(run, chat):
             raise RunInProgress(f"the chat {chat.id!r} is still being answered")
         return run
 
-    def is_kept(self, run: Run, chat: ChatRequest) -> bool:
+    async def has_answered(self, run: Run) -> bool:
+        """Return whether readers of a run that is active can see its end: it is noted a moment later."""
+        info = await self._look_at(run)
+        return info is not None and info.closed
+
+    async def is_kept(self, run: Run, chat: ChatRequest) -> bool:
         """Return whether the same question gets this run again, rather than a new answer."""
-        return run.active or (run.status == "finished" and chat.trigger == SUBMIT)
+        if run.active:
+            return True
+        return run.status == "finished" and chat.trigger == SUBMIT and await self._look_at(run) is not None
+
+    async def _look_at(self, run: Run) -> StreamInfo | None:
+        """Return the state of a run's stream; None if it does not exist, for example because it has expired."""
+        try:
+            return await self.runs.streams.head(run.stream)
+        except NotFound:
+            return None
 
     # Replies
 
@@ -247,10 +275,8 @@ class ChatRoutes:
         return f"{self.prefix}/{name if name.strip('.') else name.replace('.', '%2E')}"
 
     async def _is_at_end(self, run: Run, offset: str) -> bool:
-        try:
-            return (await self.runs.streams.head(run.stream)).next_offset == offset
-        except NotFound:
-            return True
+        info = await self._look_at(run)
+        return info is None or info.next_offset == offset
 
     # What all requests share
 
@@ -269,7 +295,7 @@ class ChatRoutes:
     def _serve(self, handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
         async def serve(request: Request) -> Response:
             try:
-                if request.method == "POST" and request.headers.get("sec-fetch-site") == "cross-site":
+                if request.method == "POST" and is_from_another_site(request):
                     raise RequestForbidden("pages of other sites may not start or stop runs here")
                 return await handler(request)
             except tuple(STATUSES) as error:
@@ -291,15 +317,33 @@ class SessionRoutes(ChatRoutes):
     async def start(self, request: Request) -> Response:
         chat = await read_chat(request, request.path_params["id"])
         await self.check(request, chat.id)
-        stream = self.stream_prefix(chat.id)
+        stream, answer_id = self.stream_prefix(chat.id), uuid.uuid4().hex
         found = await self.runs.find(self.run_id(chat.id))
-        is_asked_again = found is not None and chat.tag != "" and found.tag == chat.tag
+        is_asked_again = found is not None and is_about(found, chat)
         await self.answer_once(
-            chat, found, lambda: self._answer(chat, is_asked_again), stream=stream, format="ag-ui", close=False
+            chat,
+            answer_id,
+            found,
+            lambda: self._answer(chat, answer_id, is_asked_again),
+            stream=stream,
+            format="ag-ui",
+            close=False,
         )
         return Response(status_code=202, headers=NO_STORE)
 
-    def is_kept(self, run: Run, chat: ChatRequest) -> bool:
+    async def has_answered(self, run: Run) -> bool:
+        try:
+            messages = (await self.runs.streams.read_tail(run.stream, 1)).messages
+        except NotFound:
+            return False
+        match messages[-1] if messages else None:
+            case {"type": "RUN_FINISHED", "runId": str(answer_id)}:
+                return run.tag.endswith(f" {answer_id}")
+            case {"type": "RUN_ERROR"}:
+                return True
+        return False
+
+    async def is_kept(self, run: Run, chat: ChatRequest) -> bool:
         """Only while it is active: `reload` of the front end, which wants another answer, sends the same request."""
         return run.active
 
@@ -310,15 +354,25 @@ class SessionRoutes(ChatRoutes):
         await self.runs.create_stream(stream, self.ttl_s)
         return redirect(self.stream_url(stream), request.url.query)
 
-    async def _answer(self, chat: ChatRequest, is_asked_again: bool) -> AsyncGenerator[Any, None]:
+    async def _answer(self, chat: ChatRequest, answer_id: str, is_asked_again: bool) -> AsyncGenerator[Any, None]:
         if chat.messages and not is_asked_again:
             for event in echo_events(chat.messages[-1]):
                 yield event
-        async with aclosing(
-            to_ag_ui(as_chunks(self.answer(chat)), thread_id=chat.id, run_id=uuid.uuid4().hex)
-        ) as events:
+        async with aclosing(to_ag_ui(as_chunks(self.answer(chat)), thread_id=chat.id, run_id=answer_id)) as events:
             async for event in events:
                 yield event
+
+
+_prefixes: WeakKeyDictionary[Runs, list[str]] = WeakKeyDictionary()
+"""Of all routes with the same runs. If they shared chats, visitors of one path could use the chats of another one."""
+
+
+def _reserve_prefix(runs: Runs, prefix: str) -> None:
+    used = _prefixes.setdefault(runs, [])
+    for other in used:
+        if f"{prefix}/".startswith(f"{other}/") or f"{other}/".startswith(f"{prefix}/"):
+            raise BadArgument(f"the prefix {prefix!r} overlaps with {other!r} of other routes: pass another prefix=")
+    used.append(prefix)
 
 
 STATUSES: dict[type[ClientError], int] = {
@@ -341,6 +395,11 @@ async def read_chat(request: Request, chat_id: str | None = None) -> ChatRequest
         content += piece
         if len(content) > limits.RUN_REQUEST_BYTES_MAX:
             raise RequestTooLarge(f"the request is larger than {limits.RUN_REQUEST_BYTES_MAX} bytes")
+    memory_bytes = len(content) + limits.RUN_REQUEST_VALUE_BYTES * sum(map(content.count, b",[{"))
+    if memory_bytes > limits.RUN_REQUEST_MEMORY_BYTES_MAX:
+        raise RequestTooLarge("the request has too many values")
+    if _memory.total + memory_bytes > limits.RUN_REQUESTS_MEMORY_BYTES_MAX:
+        raise TooManyRuns("the messages of the answers that are being written take too much memory")
     try:
         body = msgspec.json.decode(content)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as reason:
@@ -351,7 +410,7 @@ async def read_chat(request: Request, chat_id: str | None = None) -> ChatRequest
     if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
         raise BadArgument("`messages` must be a list of objects")
     message_id = body.get("messageId") or (messages[-1].get("id") if messages else None)
-    return ChatRequest(
+    chat = ChatRequest(
         id=check_id(chat_id or body.get("id"), "`id`, the id of the chat,"),
         messages=messages,
         trigger=check_id(body.get("trigger") or SUBMIT, "`trigger`"),
@@ -359,13 +418,45 @@ async def read_chat(request: Request, chat_id: str | None = None) -> ChatRequest
         body=body,
         request=request,
     )
+    _memory.hold(chat, memory_bytes)
+    return chat
+
+
+class _Memory:
+    """What the requests take whose answers are being written, in the whole process."""
+
+    def __init__(self) -> None:
+        self.total = 0
+
+    def hold(self, chat: ChatRequest, size: int) -> None:
+        self.total += size
+        finalize(chat, self._release, size)
+
+    def _release(self, size: int) -> None:
+        self.total -= size
+
+
+_memory = _Memory()
+
+
+def is_from_another_site(request: Request) -> bool:
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    if site is not None or origin is None:
+        return site == "cross-site"
+    # Browsers do not send Sec-Fetch-Site to plain HTTP. A proxy that ends TLS may hide the scheme, but not the host.
+    return urlsplit(origin).netloc.lower() != request.headers.get("host", "").lower()
 
 
 def check_id(found: Any, what: str) -> str:
     """Return what a request has as an id. Raises `BadArgument` unless it is one that the registry can keep."""
-    if not isinstance(found, str) or not 0 < len(found) <= limits.CHAT_ID_CHARS_MAX or not found.isprintable():
-        raise BadArgument(f"{what} must be a string of 1 to {limits.CHAT_ID_CHARS_MAX} printable characters")
+    if not isinstance(found, str) or not found.isprintable() or not 0 < len(found.encode()) <= limits.CHAT_ID_BYTES_MAX:
+        raise BadArgument(f"{what} must be printable text of 1 to {limits.CHAT_ID_BYTES_MAX} bytes")
     return found
+
+
+def is_about(run: Run, chat: ChatRequest) -> bool:
+    """Return whether a run answers this very question. Its tag is the question's, and the id of the answer."""
+    return chat.tag != "" and run.tag.partition(" ")[0] == chat.tag
 
 
 async def wait_for_end(run: Run) -> None:
@@ -412,25 +503,30 @@ def echo_events(message: dict[str, Any]) -> list[dict[str, Any]]:
 async def as_chunks(source: AsyncIterator[Any]) -> AsyncGenerator[Any, None]:
     """Yield the UI message chunks of an answer, which may be plain text instead."""
     try:
-        first = await anext(source, None)
-        if first is None:
+        async for first in source:
+            is_text = isinstance(first, str)
+            pieces = _check(str if is_text else dict, first, source)
+            async with aclosing(text_chunks(pieces) if is_text else pieces) as chunks:
+                async for chunk in chunks:
+                    yield chunk
             return
-        if not isinstance(first, str):
-            yield first
-            async for chunk in source:
-                yield chunk
-            return
-        async with aclosing(text_chunks(_chain(first, source))) as chunks:
-            async for chunk in chunks:
-                yield chunk
     finally:
         await close_source(source)
 
 
-async def _chain(first: str, rest: AsyncIterator[str]) -> AsyncGenerator[str, None]:
-    yield first
-    async for piece in rest:
+async def _check(kind: type[Any], first: Any, rest: AsyncIterator[Any]) -> AsyncGenerator[Any, None]:
+    """Yield all pieces of an answer, whose first one decides of which kind the others must be."""
+    piece = first
+    while True:
+        if not isinstance(piece, kind) or (isinstance(piece, dict) and not isinstance(piece.get("type"), str)):
+            raise InvalidPiece(
+                f"an answer is text or UI message chunks, and not both; this piece is a {type(piece).__name__}"
+            )
         yield piece
+        try:
+            piece = await anext(rest)
+        except StopAsyncIteration:
+            return
 
 
 def redirect(url: str, query: str) -> Response:
