@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 
 from mainstem import limits
 from mainstem.client.aio.streams import AsyncStreams
-from mainstem.client.core.errors import BadRequest, ClientError, NotFound, OffsetGone, StreamExists
+from mainstem.client.core.errors import BadArgument, BadRequest, ClientError, NotFound, OffsetGone, StreamExists
 from mainstem.streams.rules.json_mode import JSON
 
 try:
@@ -108,8 +108,8 @@ class DurableEventStore(EventStore):
                                 return
                     skipped = max(0, skipped - len(batch.messages))
                     offset = batch.offset
-        except (BadRequest, NotFound, OffsetGone):  # a stream or an offset that never existed, or that has expired
-            return
+        except (BadArgument, BadRequest, NotFound, OffsetGone):
+            return  # the stream or the offset cannot exist, never existed, or has expired
 
     # Sessions
 
