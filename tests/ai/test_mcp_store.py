@@ -127,6 +127,43 @@ async def test_concurrent_events_have_ids_of_their_own(shared_server: ServerProc
             assert len(following) == 20 - sorted(ids).index(id)
 
 
+async def test_a_client_that_resumes_a_stream_again_ends_its_earlier_connection(shared_server: ServerProcess) -> None:
+    async with AsyncStreams(shared_server.url) as streams:
+        store = DurableEventStore(streams, "mcp/again", session="s1")
+        id = await store.store_event("1", None)
+        first, second = [asyncio.create_task(replay_messages(store, id)) for _ in range(2)]
+        assert await first == []
+        await store.store_event("1", answer("1"))
+        assert await second == [answer("1")]
+
+
+async def test_a_session_resumes_a_limited_number_of_streams(
+    shared_server: ServerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "MCP_REPLAYS_MAX", 2)
+    async with AsyncStreams(shared_server.url) as streams:
+        store = DurableEventStore(streams, "mcp/many", session="s1")
+        ids = [await store.store_event(stream, None) for stream in "123"]
+        oldest, *others = [asyncio.create_task(replay_messages(store, id)) for id in ids]
+        assert await oldest == []
+        for stream in "23":
+            await store.store_event(stream, answer(stream))
+        assert await asyncio.gather(*others) == [[answer("2")], [answer("3")]]
+
+
+async def test_a_replay_ends_after_its_time_and_can_go_on(
+    shared_server: ServerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with AsyncStreams(shared_server.url) as streams:
+        store = DurableEventStore(streams, "mcp/time", session="s1")
+        id = await store.store_event("1", None)
+        with monkeypatch.context() as patched:
+            patched.setattr(limits, "MCP_REPLAY_S", 0.1)
+            assert await replay(store, id) == []
+        await store.store_event("1", answer("1"))
+        assert await replay_messages(store, id) == [answer("1")]
+
+
 async def test_streams_expire_and_are_made_again(shared_server: ServerProcess) -> None:
     async with AsyncStreams(shared_server.url) as streams:
         store = DurableEventStore(streams, "mcp/expiry", ttl_s=90, session="s1")

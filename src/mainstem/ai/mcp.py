@@ -8,7 +8,8 @@ receive the messages of another one.
 import asyncio
 import logging
 import re
-from contextlib import aclosing
+from collections.abc import Iterator
+from contextlib import aclosing, contextmanager
 from contextvars import ContextVar
 from urllib.parse import quote, unquote
 from uuid import uuid4
@@ -20,6 +21,7 @@ from mainstem.client.core.errors import BadArgument, BadRequest, ClientError, No
 from mainstem.streams.rules.json_mode import JSON
 
 try:
+    import anyio
     from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
     from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCResponse, jsonrpc_message_adapter
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -43,6 +45,28 @@ class _Session:
         self.ends: dict[str, str] = {}
         """The streams that exist, and where each of them ends, as far as this process has written it."""
         self.locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self.replays: dict[str, anyio.CancelScope] = {}
+        """The replays that are running, by stream."""
+
+    @contextmanager
+    def replay(self, stream: str) -> Iterator[None]:
+        """Run a replay within its limits. A client that resumes a stream again has lost its earlier connection."""
+        self.end_replay(stream)
+        with anyio.move_on_after(limits.MCP_REPLAY_S) as scope:
+            self.replays[stream] = scope
+            if len(self.replays) > limits.MCP_REPLAYS_MAX:
+                self.end_replay(next(iter(self.replays)))
+            try:
+                yield
+            finally:
+                if self.replays.get(stream) is scope:
+                    del self.replays[stream]
+
+    def end_replay(self, stream: str) -> None:
+        """End the connection that resumes a stream, if there is one."""
+        scope = self.replays.pop(stream, None)
+        if scope is not None:
+            scope.cancel()
 
 
 _current: ContextVar[_Session | None] = ContextVar("mainstem_mcp_session", default=None)
@@ -90,26 +114,16 @@ class DurableEventStore(EventStore):
 
         It never returns the stream, so the SDK does not send new messages itself: it would miss those that are stored
         between the replay and its own registration of the connection. An event that this session does not have has no
-        messages after it.
+        messages after it. A replay also ends after `limits.MCP_REPLAY_S`, and if the client resumes the same stream
+        again, or too many others; the client can always resume from the last event that it has received.
         """
         session = self._session()
         parsed = EVENT_ID.fullmatch(last_event_id)
         if parsed is None or parsed[1] != session.name:
             return
-        stream, offset, skipped = parsed[2], parsed[3], int(parsed[4])
-        try:
-            async with aclosing(self._streams.follow(self._path(session, stream), offset)) as batches:
-                async for batch in batches:
-                    for number, message in enumerate(batch.messages, 1):
-                        if number > skipped and message is not None:
-                            event = jsonrpc_message_adapter.validate_python(message)
-                            await send_callback(EventMessage(event, f"{session.name}:{stream}:{offset}:{number}"))
-                            if isinstance(event, RESPONSES) and str(event.id) == unquote(stream):
-                                return
-                    skipped = max(0, skipped - len(batch.messages))
-                    offset = batch.offset
-        except (BadArgument, BadRequest, NotFound, OffsetGone):
-            return  # the stream or the offset cannot exist, never existed, or has expired
+        stream = parsed[2]
+        with session.replay(stream):
+            await self._replay(session, stream, parsed[3], int(parsed[4]), send_callback)
 
     # Sessions
 
@@ -151,6 +165,23 @@ class DurableEventStore(EventStore):
 
     def _path(self, session: _Session, stream: str) -> str:
         return f"{self._prefix}/{session.name}/request-{stream}"
+
+    async def _replay(
+        self, session: _Session, stream: str, offset: str, skipped: int, send_callback: EventCallback
+    ) -> None:
+        try:
+            async with aclosing(self._streams.follow(self._path(session, stream), offset)) as batches:
+                async for batch in batches:
+                    for number, message in enumerate(batch.messages, 1):
+                        if number > skipped and message is not None:
+                            event = jsonrpc_message_adapter.validate_python(message)
+                            await send_callback(EventMessage(event, f"{session.name}:{stream}:{offset}:{number}"))
+                            if isinstance(event, RESPONSES) and str(event.id) == unquote(stream):
+                                return
+                    skipped = max(0, skipped - len(batch.messages))
+                    offset = batch.offset
+        except (BadArgument, BadRequest, NotFound, OffsetGone):
+            return  # the stream or the offset cannot exist, never existed, or has expired
 
     async def _store(self, session: _Session, stream: str, message: JSONRPCMessage | None) -> None:
         """Append a message, and retry while the server is away."""
