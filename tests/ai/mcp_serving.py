@@ -3,13 +3,14 @@
 import asyncio
 import json
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import Any
 
 import httpx2
 import uvicorn
 from mcp.server.mcpserver import Context, MCPServer
+from starlette.types import ASGIApp
 
 from mainstem.ai.mcp import DurableEventStore
 from tests.support.waits import eventually_async
@@ -29,7 +30,10 @@ class Gates:
 
 
 @asynccontextmanager
-async def serve(store: DurableEventStore, gates: Gates, *, wrapped: bool = True) -> AsyncIterator[str]:
+async def serve(
+    store: DurableEventStore, gates: Gates, *, guard: Callable[[ASGIApp], ASGIApp] | None = None
+) -> AsyncIterator[str]:
+    """Serve the tools; `guard` may answer requests before the app of the SDK does."""
     mcp = MCPServer("counter")
 
     @mcp.tool()
@@ -43,7 +47,11 @@ async def serve(store: DurableEventStore, gates: Gates, *, wrapped: bool = True)
     app: Any = mcp.streamable_http_app(event_store=store)
     listener = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(
-        store.wrap(app) if wrapped else app, log_level="error", ws="none", timeout_graceful_shutdown=1, lifespan="on"
+        store.wrap(guard(app) if guard else app),
+        log_level="error",
+        ws="none",
+        timeout_graceful_shutdown=1,
+        lifespan="on",
     )
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
@@ -85,6 +93,9 @@ class Client:
 
     def resume(self, event_id: str) -> AsyncGenerator[tuple[str, Any], None]:
         return self._read("GET", {"last-event-id": event_id})
+
+    async def end_session(self) -> int:
+        return (await self._http.delete(self._url, headers=self._headers)).status_code
 
     async def _read(
         self, method: str, headers: dict[str, str], **options: Any

@@ -4,6 +4,8 @@ import asyncio
 from contextlib import aclosing
 
 import pytest
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mainstem import limits
 from mainstem.ai.mcp import DurableEventStore
@@ -68,6 +70,41 @@ async def test_several_streams_and_sessions_do_not_mix(shared_server: ServerProc
             assert texts == [f"{name} 2", f"{name} 3", f"{name} done"]
         # A client that knows the id of an event of another session gets nothing.
         assert [event async for event in clients[1].resume(seen["01"])] == []
+
+
+async def test_a_resumed_connection_ends_with_its_session(shared_server: ServerProcess) -> None:
+    gates = Gates()
+    async with (
+        AsyncStreams(shared_server.url) as streams,
+        serve(DurableEventStore(streams, "mcp/ended"), gates) as url,
+        connect(url) as (client,),
+    ):
+        ids, _ = await read_until(client.call(1, "a"), "a 1")
+        async with asyncio.timeout(20), aclosing(client.resume(ids[0])) as events:
+            assert describe((await anext(events))[1]) == "a 1"
+            assert await client.end_session() == 200
+            assert [event async for event in events] == []
+
+
+async def test_a_resumed_connection_goes_on_if_its_session_may_not_be_ended(shared_server: ServerProcess) -> None:
+    def refuse_to_delete(app: ASGIApp) -> ASGIApp:
+        async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+            await (Response(status_code=403) if scope.get("method") == "DELETE" else app)(scope, receive, send)
+
+        return guarded
+
+    gates = Gates()
+    async with (
+        AsyncStreams(shared_server.url) as streams,
+        serve(DurableEventStore(streams, "mcp/refused"), gates, guard=refuse_to_delete) as url,
+        connect(url) as (client,),
+    ):
+        ids, _ = await read_until(client.call(1, "a"), "a 1")
+        async with asyncio.timeout(20), aclosing(client.resume(ids[0])) as events:
+            assert describe((await anext(events))[1]) == "a 1"
+            assert await client.end_session() == 403
+            gates["a"].set()
+            assert [describe(message) async for _, message in events] == ["a 2", "a 3", "a done"]
 
 
 async def test_messages_are_stored_once_the_server_is_back(

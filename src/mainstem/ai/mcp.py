@@ -68,6 +68,10 @@ class _Session:
         if scope is not None:
             scope.cancel()
 
+    def end_replays(self) -> None:
+        for stream in list(self.replays):
+            self.end_replay(stream)
+
 
 _current: ContextVar[_Session | None] = ContextVar("mainstem_mcp_session", default=None)
 
@@ -128,7 +132,11 @@ class DurableEventStore(EventStore):
     # Sessions
 
     def wrap(self, app: ASGIApp) -> ASGIApp:
-        """Return an app that does the same, and tells the store which session each request belongs to."""
+        """Return an app that does the same, and tells the store which session each request belongs to.
+
+        The SDK does not know the connections that resume a request. So they end here when a client ends its session.
+        The SDK's timeout for idle sessions does not run while one of them is open.
+        """
 
         async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != "http":
@@ -138,9 +146,12 @@ class DurableEventStore(EventStore):
             session = self._sessions.get(id) or _Session(uuid4().hex)
 
             async def send_on(message: Message) -> None:
-                if message["type"] == "http.response.start" and not id:
-                    new = _find_session_id(message.get("headers", ()))
-                    if new:  # the tasks of the session keep the object, and the dictionary forgets it after them
+                if message["type"] == "http.response.start":
+                    if id:
+                        if scope["method"] == "DELETE" and message["status"] < 300:
+                            session.end_replays()
+                    elif new := _find_session_id(message.get("headers", ())):
+                        # The tasks of the session keep the object, and the dictionary forgets it after them.
                         self._sessions[new] = session
                 await send(message)
 
