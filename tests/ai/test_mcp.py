@@ -150,8 +150,33 @@ async def test_a_session_goes_on_without_the_messages_that_cannot_be_stored(
             gates["b"].set()
             assert await read_until(missed, "b done") == ([id] * 3, ["b 2", "b 3", "b done"])
         server.start()
-        assert caplog.text.count("a message of an MCP session was not stored") == 6
+        assert caplog.text.count("a message of an MCP session was not stored") == 4
+        assert caplog.text.count("a response of an MCP session was not stored") == 2
 
         gates["c"].set()
         ids, texts = await read_until(client.call(3, "c"), "c done")
         assert (await read_until(client.resume(ids[0]), "c done"))[1] == texts[1:] == ["c 1", "c 2", "c 3", "c done"]
+
+
+async def test_a_resumed_client_gets_a_response_that_cannot_be_stored(
+    start_on_fixed_port: StartServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = start_on_fixed_port()
+    gates = Gates()
+    async with (
+        AsyncStreams(server.url, retries=Retries(attempts_max=1)) as streams,
+        serve(DurableEventStore(streams), gates) as url,
+        connect(url) as (client,),
+    ):
+        ids, _ = await read_until(client.call(1, "a"), "a 1")
+        with monkeypatch.context() as patched:
+            patched.setattr(limits, "MCP_STORE_S", 0.1)
+            async with asyncio.timeout(20), aclosing(client.resume(ids[0])) as events:
+                assert describe((await anext(events))[1]) == "a 1"
+                server.kill()
+                gates["a"].set()
+                assert [event async for event in events] == []
+        server.start()
+        again, texts = await read_until(client.resume(ids[0]), "a done")
+        assert texts == ["a 1", "a done"]
+        assert (await read_until(client.resume(again[0]), "a done"))[1] == ["a done"]

@@ -164,6 +164,19 @@ async def test_a_replay_ends_after_its_time_and_can_go_on(
         assert await replay_messages(store, id) == [answer("1")]
 
 
+async def test_the_latest_responses_that_cannot_be_stored_are_kept(
+    shared_server: ServerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "MCP_UNSTORED_MAX", 1)
+    async with AsyncStreams(shared_server.url) as streams:
+        store = DurableEventStore(streams, "mcp/unstored", session="s1")
+        ids = [await store.store_event(stream, progress(1)) for stream in "12"]
+        for stream in "12":
+            await streams.close(f"mcp/unstored/s1/request-{stream}")
+            await store.store_event(stream, answer(stream))
+        assert [await replay_messages(store, id) for id in ids] == [[], [answer("2")]]
+
+
 async def test_streams_expire_and_are_made_again(shared_server: ServerProcess) -> None:
     async with AsyncStreams(shared_server.url) as streams:
         store = DurableEventStore(streams, "mcp/expiry", ttl_s=90, session="s1")

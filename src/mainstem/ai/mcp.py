@@ -45,6 +45,8 @@ class _Session:
         self.ends: dict[str, str] = {}
         """The streams that exist, and where each of them ends, as far as this process has written it."""
         self.locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self.unstored: dict[str, JSONRPCMessage] = {}
+        """The responses that could not be stored, by stream."""
         self.replays: dict[str, anyio.CancelScope] = {}
         """The replays that are running, by stream."""
 
@@ -67,6 +69,13 @@ class _Session:
         scope = self.replays.pop(stream, None)
         if scope is not None:
             scope.cancel()
+
+    def keep(self, stream: str, response: JSONRPCMessage) -> None:
+        """Keep a response that could not be stored, for the next replay of its stream."""
+        self.unstored[stream] = response
+        if len(self.unstored) > limits.MCP_UNSTORED_MAX:
+            del self.unstored[next(iter(self.unstored))]
+        self.end_replay(stream)  # it follows only what is stored
 
     def end_replays(self) -> None:
         for stream in list(self.replays):
@@ -100,7 +109,7 @@ class DurableEventStore(EventStore):
         """Append a message, or None for the event that tells a client where the stream begins, and return its id.
 
         The session of the SDK ends if storing a message fails. So a message that cannot be stored is logged instead,
-        and gets the id of the one before it.
+        and gets the id of the one before it. A response is kept in memory too: the client waits until it has one.
         """
         session, stream = self._session(), quote(stream_id, safe="")
         lock = session.locks.setdefault(stream, asyncio.Lock())
@@ -110,7 +119,11 @@ class DurableEventStore(EventStore):
             except Exception:
                 if message is None:
                     raise
-                logger.exception("a message of an MCP session was not stored: clients that reconnect will miss it")
+                if _responds(message, stream):
+                    session.keep(stream, message)
+                    logger.exception("a response of an MCP session was not stored: it is only in memory")
+                else:
+                    logger.exception("a message of an MCP session was not stored: clients that reconnect will miss it")
             return f"{session.name}:{stream}:{session.ends.get(stream, START)}:0"
 
     async def replay_events_after(self, last_event_id: str, send_callback: EventCallback) -> None:
@@ -180,19 +193,23 @@ class DurableEventStore(EventStore):
     async def _replay(
         self, session: _Session, stream: str, offset: str, skipped: int, send_callback: EventCallback
     ) -> None:
+        # A stream whose response was not stored has no end to wait for.
+        read = self._streams.read if stream in session.unstored else self._streams.follow
         try:
-            async with aclosing(self._streams.follow(self._path(session, stream), offset)) as batches:
+            async with aclosing(read(self._path(session, stream), offset)) as batches:
                 async for batch in batches:
                     for number, message in enumerate(batch.messages, 1):
                         if number > skipped and message is not None:
                             event = jsonrpc_message_adapter.validate_python(message)
                             await send_callback(EventMessage(event, f"{session.name}:{stream}:{offset}:{number}"))
-                            if isinstance(event, RESPONSES) and str(event.id) == unquote(stream):
+                            if _responds(event, stream):
                                 return
                     skipped = max(0, skipped - len(batch.messages))
                     offset = batch.offset
         except (BadArgument, BadRequest, NotFound, OffsetGone):
-            return  # the stream or the offset cannot exist, never existed, or has expired
+            pass  # the stream or the offset cannot exist, never existed, or has expired
+        if stream in session.unstored:
+            await send_callback(EventMessage(session.unstored[stream], f"{session.name}:{stream}:{offset}:{skipped}"))
 
     async def _store(self, session: _Session, stream: str, message: JSONRPCMessage | None) -> None:
         """Append a message, and retry while the server is away."""
@@ -228,6 +245,11 @@ class DurableEventStore(EventStore):
             await self._streams.create(path, JSON, ttl_s=self._ttl_s)
         except StreamExists:  # with another TTL
             pass
+
+
+def _responds(message: JSONRPCMessage, stream: str) -> bool:
+    """Whether this is the response to the request of a stream, after which the stream has no more messages."""
+    return isinstance(message, RESPONSES) and str(message.id) == unquote(stream)
 
 
 def _find_session_id(headers: "list[tuple[bytes, bytes]]") -> str:
