@@ -44,7 +44,13 @@ async def serve(
         await ctx.report_progress(3, message=f"{name} 3")
         return f"{name} done"
 
-    app: Any = mcp.streamable_http_app(event_store=store)
+    @mcp.tool()
+    async def poll(name: str, ctx: Context) -> str:
+        await ctx.close_sse_stream()
+        await gates[name].wait()
+        return f"{name} done"
+
+    app: Any = mcp.streamable_http_app(event_store=store, retry_interval=50)
     listener = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(
         store.wrap(guard(app) if guard else app),

@@ -3,7 +3,10 @@
 import asyncio
 from contextlib import aclosing
 
+import mcp
 import pytest
+from mcp.server.streamable_http import EventCallback
+from mcp_types import JSONRPCMessage
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -105,6 +108,56 @@ async def test_a_resumed_connection_goes_on_if_its_session_may_not_be_ended(shar
             assert await client.end_session() == 403
             gates["a"].set()
             assert [describe(message) async for _, message in events] == ["a 2", "a 3", "a done"]
+
+
+class RecordingStore(DurableEventStore):
+    """Records the calls of the SDK, and opens a gate when a client resumes."""
+
+    def __init__(self, streams: AsyncStreams, prefix: str, gate: asyncio.Event) -> None:
+        super().__init__(streams, prefix)
+        self.gate = gate
+        self.calls: list[str] = []
+
+    async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
+        self.calls.append("store")
+        return await super().store_event(stream_id, message)
+
+    async def replay_events_after(self, last_event_id: str, send_callback: EventCallback) -> None:
+        self.calls.append("replay")
+        self.gate.set()
+        await super().replay_events_after(last_event_id, send_callback)
+
+
+async def test_the_client_of_the_sdk_resumes_in_legacy_mode(
+    shared_server: ServerProcess, caplog: pytest.LogCaptureFixture
+) -> None:
+    gates = Gates()
+    async with AsyncStreams(shared_server.url) as streams, asyncio.timeout(20):
+        store = RecordingStore(streams, "mcp/legacy", gates["a"])
+        async with serve(store, gates) as url, mcp.Client(url, mode="legacy") as client:
+            assert client.protocol_version == "2025-11-25"
+            # The tool closes the connection, and goes on when the client has resumed.
+            result = await client.call_tool("poll", {"name": "a"})
+    assert describe({"result": result.model_dump()}) == "a done"
+    assert store.calls.count("replay") == 1
+    assert "cannot resume" not in caplog.text
+
+
+async def test_the_client_of_the_sdk_does_not_resume_by_default(
+    shared_server: ServerProcess, caplog: pytest.LogCaptureFixture
+) -> None:
+    gates = Gates()
+    gates["a"].set()
+    async with AsyncStreams(shared_server.url) as streams, asyncio.timeout(20):
+        store = RecordingStore(streams, "mcp/modern", gates["a"])
+        async with serve(store, gates) as url:
+            for _ in range(2):
+                async with mcp.Client(url) as client:
+                    assert client.protocol_version == "2026-07-28"
+                    result = await client.call_tool("poll", {"name": "a"})
+                    assert describe({"result": result.model_dump()}) == "a done"
+    assert store.calls == []
+    assert caplog.text.count("protocol version 2026-07-28, which cannot resume requests") == 1
 
 
 async def test_messages_are_stored_once_the_server_is_back(

@@ -24,6 +24,7 @@ try:
     import anyio
     from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
     from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCResponse, jsonrpc_message_adapter
+    from mcp_types.version import MODERN_PROTOCOL_VERSIONS
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 except ImportError as error:
     raise ImportError("mainstem.ai.mcp needs the package mcp; install it with: pip install 'mainstem[mcp]'") from error
@@ -34,6 +35,7 @@ START = "0000000000000000_0000000000000000"
 """The offset at which every stream begins."""
 RESPONSES = (JSONRPCResponse, JSONRPCError)
 SESSION_HEADER = b"mcp-session-id"
+VERSION_HEADER = b"mcp-protocol-version"
 SESSION = re.compile(r"[0-9A-Za-z_-]{1,128}")
 EVENT_ID = re.compile(SESSION.pattern.join("()") + r":([0-9A-Za-z_.~%-]{0,1024}):([0-9]{16}_[0-9]{16}):([0-9]{1,9})")
 """Session, stream, an offset, and how many messages after it."""
@@ -90,6 +92,9 @@ class DurableEventStore(EventStore):
 
     `app = store.wrap(mcp.streamable_http_app(event_store=store))`. A transport of your own that serves one session
     needs no `wrap`: pass its id as `session`. Events expire `ttl_s` seconds after the last use of their stream.
+
+    Only clients with protocol version 2025-11-25 or earlier can resume: `mcp.Client(url, mode="legacy")`. The SDK does
+    not use an event store for requests of version 2026-07-28, which has no sessions.
     """
 
     def __init__(
@@ -102,6 +107,7 @@ class DurableEventStore(EventStore):
         self._ttl_s = ttl_s
         self._only = None if session is None else _Session(session)
         self._sessions: WeakValueDictionary[str, _Session] = WeakValueDictionary()  # by the ids that clients send
+        self._warned = False
 
     # The interface of the SDK
 
@@ -155,7 +161,8 @@ class DurableEventStore(EventStore):
             if scope["type"] != "http":
                 await app(scope, receive, send)
                 return
-            id = _find_session_id(scope["headers"])
+            self._warn_of_version(_find_header(scope["headers"], VERSION_HEADER))
+            id = _find_header(scope["headers"], SESSION_HEADER)
             session = self._sessions.get(id) or _Session(uuid4().hex)
 
             async def send_on(message: Message) -> None:
@@ -163,7 +170,7 @@ class DurableEventStore(EventStore):
                     if id:
                         if scope["method"] == "DELETE" and message["status"] < 300:
                             session.end_replays()
-                    elif new := _find_session_id(message.get("headers", ())):
+                    elif new := _find_header(message.get("headers", ()), SESSION_HEADER):
                         # The tasks of the session keep the object, and the dictionary forgets it after them.
                         self._sessions[new] = session
                 await send(message)
@@ -175,6 +182,16 @@ class DurableEventStore(EventStore):
                 _current.reset(token)
 
         return wrapped
+
+    def _warn_of_version(self, version: str) -> None:
+        """Warn once if a client cannot resume: nothing else shows that its messages are not stored."""
+        if version in MODERN_PROTOCOL_VERSIONS and not self._warned:
+            self._warned = True
+            logger.warning(
+                "an MCP client uses protocol version %s, which cannot resume requests: their messages are not stored. "
+                'Connect with version 2025-11-25 or earlier, in Python with mcp.Client(url, mode="legacy")',
+                version,
+            )
 
     def _session(self) -> _Session:
         session = self._only or _current.get()
@@ -252,5 +269,5 @@ def _responds(message: JSONRPCMessage, stream: str) -> bool:
     return isinstance(message, RESPONSES) and str(message.id) == unquote(stream)
 
 
-def _find_session_id(headers: "list[tuple[bytes, bytes]]") -> str:
-    return next((value.decode("latin-1") for name, value in headers if name.lower() == SESSION_HEADER), "")
+def _find_header(headers: "list[tuple[bytes, bytes]]", name: bytes) -> str:
+    return next((value.decode("latin-1") for key, value in headers if key.lower() == name), "")
