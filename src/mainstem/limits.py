@@ -647,6 +647,15 @@ MCP_STREAMS_KNOWN_MAX: Final = 1_000
 MCP_STORE_S: Final = 30.0
 """How long an MCP server tries to store a message: longer than a server takes to restart. The messages of the session
 that come later wait for it."""
+MCP_UNSTORED_MAX: Final = 100
+"""Responses of one MCP session that could not be stored and are kept in memory for clients that resume. At more, the
+oldest is discarded. The MCP server has had each of them in memory anyway."""
+MCP_REPLAY_S: Final = 600.0
+"""How long one connection resumes an MCP request. Then it ends, and a client that still waits for the response resumes
+again. So a connection whose client or session is gone does not stay open forever."""
+MCP_REPLAYS_MAX: Final = 100
+"""Requests of one MCP session that are resumed at the same time: each holds one of the connections to the server
+(`CLIENT_CONNECTIONS_MAX`). At more, the oldest connection ends."""
 CLIENT_STREAMS_KNOWN_MAX: Final = 10_000
 """Content types, and producers of plain appends, that are cached."""
 PRODUCER_BATCH_BYTES: Final = 240 * KIB
