@@ -1,6 +1,6 @@
 """Store the messages of all JSON streams below orders/ in a database, each of them exactly once.
 
-    python examples/worker.py http://127.0.0.1:4437 orders.sqlite
+    .venv/bin/python examples/worker.py http://127.0.0.1:4437 orders.sqlite
 
 Start it several times, and kill it whenever you like: the offset of a stream is stored in the same transaction as its
 messages, so messages that are delivered again are not stored again. Ctrl-C and SIGTERM stop a worker.
