@@ -1,7 +1,7 @@
 """Mainstem inside a FastAPI app: its streams are under /log, next to the app's own routes.
 
-pip install mainstem fastapi uvicorn
-python examples/embed_fastapi.py
+make install
+.venv/bin/python examples/embed_fastapi.py
 curl -X PUT http://127.0.0.1:8000/log/v1/stream/orders -H 'content-type: application/json'
 curl -X POST http://127.0.0.1:8000/log/v1/stream/orders -H 'content-type: application/json' -d '{"item": "tea"}'
 curl http://127.0.0.1:8000/log/v1/stream/orders

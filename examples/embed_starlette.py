@@ -1,7 +1,7 @@
 """Mainstem inside a Starlette app that has a lifespan of its own.
 
-pip install mainstem starlette uvicorn
-python examples/embed_starlette.py
+make install
+.venv/bin/python examples/embed_starlette.py
 curl http://127.0.0.1:8001/log/healthz
 
 Only one process may use a data directory, so run one worker. PORT=8002 starts another copy with its own directory.

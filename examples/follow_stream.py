@@ -1,6 +1,6 @@
 """Follow a stream with the client, and remember the offset across restarts of this program.
 
-    python examples/follow_stream.py http://127.0.0.1:4437 orders orders.offset
+    .venv/bin/python examples/follow_stream.py http://127.0.0.1:4437 orders orders.offset
 
 This prints each message of a JSON stream once, and ends when the stream is closed. The client reconnects automatically
 if the connection breaks; the file is for restarts of the program itself.

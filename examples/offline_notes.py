@@ -1,6 +1,6 @@
 """Take notes online or offline: every run adds a note, shows all notes, and syncs them if a server is running.
 
-    python examples/offline_notes.py ws://127.0.0.1:4437/v1/sync notes.db "buy milk" [TOKEN]
+    .venv/bin/python examples/offline_notes.py ws://127.0.0.1:4437/v1/sync notes.db "buy milk" [TOKEN]
 
 Run it a few times without a server, and then with one: the server commits the notes that were written offline, each
 of them once and in order. `*` marks a note that is not committed yet.

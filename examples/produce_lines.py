@@ -1,6 +1,6 @@
 """Append the lines of standard input with a producer: in batches, in order, each line once.
 
-    seq 1 1000000 | python examples/produce_lines.py http://127.0.0.1:4437 numbers
+    seq 1 1000000 | .venv/bin/python examples/produce_lines.py http://127.0.0.1:4437 numbers
 
 If lines could not be stored, this reports them on standard error, and exits with 1.
 """

@@ -1,7 +1,7 @@
 """From a live stream to a DataFrame in two minutes, cell by cell (`# %%` are cells in VS Code, PyCharm and Jupytext).
 
-    make serve                                        # in one terminal
-    python examples/spark_two_minutes.py [URL]        # in another; needs mainstem[spark], but no Java of your own
+    make serve                                              # in one terminal
+    .venv/bin/python examples/spark_two_minutes.py [URL]    # in another; you need no Java of your own
 
 Each cell prints its result. A second run continues where the first one stopped, and stores no row twice.
 """

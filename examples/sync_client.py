@@ -1,6 +1,6 @@
 """Two clients in one partition: one submits events, the other catches up and then receives them live.
 
-    python examples/sync_client.py ws://127.0.0.1:4437/v1/sync shopping [TOKEN]
+    .venv/bin/python examples/sync_client.py ws://127.0.0.1:4437/v1/sync shopping [TOKEN]
 
 This prints each event of the partition, as the reader receives it. Every run adds three. An event keeps its id when it
 is sent again, so a retry after a lost reply stores nothing twice.

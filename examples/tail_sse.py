@@ -1,6 +1,6 @@
 """Follow a stream over SSE with only the standard library, and reconnect after every disconnect.
 
-    python examples/tail_sse.py http://127.0.0.1:4437/v1/stream/orders
+    .venv/bin/python examples/tail_sse.py http://127.0.0.1:4437/v1/stream/orders
 
 This prints each piece of data once, in order, and ends when the stream is closed or deleted. To resume, even after a
 restart, a reader only has to remember the offset of the last control event.

@@ -1,16 +1,16 @@
 """Store the messages of all JSON streams below orders/ in a database, each of them exactly once.
 
-    python examples/worker.py http://127.0.0.1:4437 orders.sqlite
+    .venv/bin/python examples/worker.py http://127.0.0.1:4437 orders.sqlite
 
 Start it several times, and kill it whenever you like: the offset of a stream is stored in the same transaction as its
-messages, so messages that are delivered again are not stored again.
+messages, so messages that are delivered again are not stored again. Ctrl-C and SIGTERM stop a worker.
 """
 
 import asyncio
 import json
 import sqlite3
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 
 from mainstem.client import AsyncStreams
 from mainstem.client.workers import WorkerBatch, worker
@@ -50,11 +50,12 @@ async def main(url: str) -> None:
     with closing(sqlite3.connect(DATABASE)) as database:
         database.executescript(TABLES)
     async with AsyncStreams(url) as streams:
-        await store_orders.run(streams)  # until SIGTERM
+        await store_orders.run(streams)  # until SIGTERM or Ctrl-C
 
 
 if __name__ == "__main__":
     if len(sys.argv) != 3:
         sys.exit("usage: worker.py URL DATABASE")
     DATABASE = sys.argv[2]
-    asyncio.run(main(sys.argv[1]))
+    with suppress(KeyboardInterrupt):  # by then the worker has released its work
+        asyncio.run(main(sys.argv[1]))

@@ -1,6 +1,6 @@
 """Append lines to a stream exactly once, however often a request is retried.
 
-    seq 1 100 | python examples/write_exactly_once.py http://127.0.0.1:4437/v1/stream/numbers
+    seq 1 100 | .venv/bin/python examples/write_exactly_once.py http://127.0.0.1:4437/v1/stream/numbers
 
 Each line carries a producer id, an epoch and the next sequence number. A retry carries the same ones, so the server
 recognises it: a lost reply never stores a line twice.

@@ -1,7 +1,7 @@
 """A chat with a language model whose answers survive reloads, and that several tabs follow. See README.md.
 
-pip install 'mainstem[ai]' fastapi uvicorn
-python examples/llm_chat/app.py
+make install
+.venv/bin/python examples/llm_chat/app.py
 
 Without OPENAI_API_KEY, a fake model answers. OPENAI_BASE_URL and MODEL choose another model with the same API.
 """

@@ -93,22 +93,26 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
 
     def require_read(self, path: str) -> None:
         if not self.may_read(path):
-            raise self._forbid(f"reading {path!r}")
+            raise self.forbid(f"reading {path!r}")
 
     def require_write(self, path: str) -> None:
         if not self.may_write(path):
-            raise self._forbid(f"writing {path!r}")
+            raise self.forbid(f"writing {path!r}")
 
     def require_grants(self, action: str) -> None:
         """Refuse what visitors may not do, even with streams that they may read."""
         if self.public:
-            raise self._forbid(action)
+            raise self.forbid(action)
 
     def require_admin(self) -> None:
-        if not self.admin:
-            raise Forbidden("this request needs a token with the admin claim")
+        if self.admin:
+            return
+        if self.hint is not None:
+            raise self.forbid("this request")
+        raise Forbidden("this request needs a token with the admin claim")
 
-    def _forbid(self, action: str) -> Forbidden:
+    def forbid(self, action: str) -> Forbidden:
+        """Return the error about a grant that the caller lacks. It speaks of a token only if the caller has one."""
         return Forbidden(f"{self.refusal} {action}", hint=self.hint)
 
 
@@ -139,6 +143,6 @@ PUBLIC_READER: Final = Identity(
 )
 """The caller of every request to an embedded app that is public for reading."""
 PRIVATE: Final = Identity(
-    refusal="only the program that embeds this app may use it, which does not allow", hint=FROM_INSIDE
+    refusal="this app serves only the program that embeds it, and does not allow", hint=FROM_INSIDE
 )
 """The caller of every request to an embedded app that is not public."""

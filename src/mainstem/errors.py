@@ -640,7 +640,10 @@ class SettingsError(MainstemError):
 class StoreLocked(MainstemError):
     code = "store_locked"
     title = "Another process uses this data directory"
-    hint = "Only one process may use a data directory: run one worker, stop the other process, or set another --data."
+    hint = (
+        "Only one process may use a data directory: run one worker, stop the other process, or choose another data "
+        "directory."
+    )
 
     def __str__(self) -> str:
         """Include the hint: an ASGI server with several workers shows nothing but this text."""

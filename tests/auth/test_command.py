@@ -76,9 +76,9 @@ def test_json_output_contains_the_expiry_of_the_token(secret):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "--secret-file"),
-        (["--secret-file", "{secret}"], "--client-id"),
-        (["--client-id", "me"], "--secret-file"),
+        (["--secret-file", "{secret}"], "Error: a token needs --client-id, the name of its holder\n"),
+        (["--client-id", "me"], "Error: a token needs --secret-file, the secret file of the server (`"),
+        ([], "makes one) and --client-id, the name of its holder\n"),
         (["--secret-file", "/nowhere/secret", "--client-id", "me"], "/nowhere/secret"),
         (["--secret-file", "{secret}", "--client-id", "me", "--expires-in", "soon"], "expires-in"),
         (["--secret-file", "{secret}", "--client-id", "me", "--read", "/a"], "glob"),

@@ -58,6 +58,11 @@ async def test_visitors_read_streams_whose_paths_they_know_and_nothing_else():
             refused[0].json()["detail"] == "this app lets its visitors read streams, and does not allow writing 'other'"
         )
         assert refused[0].json()["hint"].endswith("with `log.client()`.")
+        for reply in refused:
+            if reply.request.method != "HEAD":
+                assert reply.json()["detail"].startswith("this app lets its visitors read streams, and does not allow ")
+        metrics = await visitor.get("/metrics")
+        assert metrics.json()["detail"].endswith("and does not allow reading metrics")
         assert [info.path async for info in log.client().list()] == ["_mainstem/runs", "answer"]
 
 
@@ -65,7 +70,12 @@ async def test_an_app_that_is_not_public_serves_only_its_own_program():
     log = create_app(store="memory", public="none", max_requests_per_second=1000)
     async with log.lifespan(), visit(log) as visitor:
         await log.client().create("answer", "application/json", body=b'["Hello"]')
-        assert (await visitor.get("/v1/stream/answer")).status_code == 403
+        hidden = await visitor.get("/v1/stream/answer")
+        assert hidden.status_code == 403
+        assert (
+            hidden.json()["detail"]
+            == "this app serves only the program that embeds it, and does not allow reading 'answer'"
+        )
         assert (await visitor.put("/v1/stream/other", headers=JSON)).status_code == 403
         assert (await visitor.get("/v1/streams")).json() == {"streams": [], "next": None}
         assert await log.client().read_json("answer") == ["Hello"]

@@ -14,7 +14,7 @@ import httpx2
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Page, expect
 
-from tests.docs.test_examples import EXAMPLES, running
+from tests.docs.test_examples import EXAMPLES, free_port, running
 from tests.support.browsers import DESKTOP, PHONE, WAIT_MS_MAX
 
 APP = EXAMPLES / "llm_chat" / "app.py"
@@ -202,6 +202,29 @@ def test_an_answer_goes_on_when_the_token_of_its_reader_expires(browser, tmp_pat
     assert person.problems == []
 
 
+def test_a_lost_server_is_reported_until_it_is_back(browser, tmp_path):
+    settings = {"DATA": str(tmp_path / "data"), "PORT": free_port(), "PACE_MS": "1", "OPENAI_API_KEY": ""}
+    with running("llm_chat/app.py", **settings) as url:
+        person = Person(browser, url)
+        page = person.open()
+        send(page, "hello")
+        wait_for_the_end(page)
+    notice = page.locator("#notice")
+    expect(notice).to_have_text("Reconnecting …")
+    expect(notice).not_to_have_class("bad")
+    send(page, "lost")
+    expect(notice).to_have_text("The server is not reachable. Try again in a moment.")
+    expect(notice).to_have_class("bad")
+    with running("llm_chat/app.py", **settings):
+        expect(notice).to_be_hidden()
+        page.get_by_role("button", name="Send").click()  # what was written is still there
+        expect(page.locator(".question")).to_have_text(["hello", "lost"])
+        wait_for_the_end(page)
+        expect(notice).to_be_hidden()
+        person.context.close()
+    assert [problem for problem in person.problems if "net::ERR_" not in problem] == []
+
+
 def test_a_new_chat_is_empty_and_the_old_one_stays(person):
     page = person.open()
     old = page.url
@@ -239,14 +262,15 @@ class ModelHandler(BaseHTTPRequestHandler):
         assert isinstance(self.server, Model)
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.server.requests.append((self.path, self.headers["authorization"], body))
-        failing = body["messages"][-1]["content"] == "fail"
+        question = body["messages"][-1]["content"]
+        failing = question == "fail"
         self.send_response(500 if failing else 200)
         self.send_header("content-type", "text/event-stream")
         self.end_headers()
         if failing:
             return
         deltas: list[dict[str, Any]] = [{"role": "assistant"}, {"content": "Hello, "}, {"content": "wörld"}, {}]
-        for delta in deltas:
+        for delta in deltas if question != "say nothing" else []:
             event = {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
             self.wfile.write(f"data: {json.dumps(event)}\n\n".encode())
             self.wfile.flush()
@@ -287,6 +311,19 @@ def test_a_real_model_gets_the_whole_chat_and_its_failure_is_shown(browser, mode
         ("/v1/chat/completions", "Bearer secret", {"model": "small", "messages": messages, "stream": True})
         for messages in ([hi], [hi, hello, fail])
     ]
+
+
+def test_an_answer_without_text_is_shown_as_such(browser, model, tmp_path):
+    base = f"http://127.0.0.1:{model.server_port}/v1"
+    settings = {"OPENAI_API_KEY": "secret", "OPENAI_BASE_URL": base, "NO_PROXY": "*"}
+    with running("llm_chat/app.py", DATA=str(tmp_path / "data"), **settings) as url:
+        person = Person(browser, url)
+        page = person.open()
+        send(page, "say nothing")
+        expect(page.locator(".end")).to_have_text("(no answer)")
+        expect(page.locator(".answer")).to_be_hidden()
+        person.context.close()
+    assert person.problems == []
 
 
 def test_the_app_is_short():

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import socket
 import sqlite3
 import subprocess
@@ -252,6 +253,20 @@ def test_workers_that_are_killed_store_each_order_once(start_server, tmp_path):
             process.communicate()
     for stream in ("orders/1", "orders/2"):
         assert [row for row in stored() if row[0] == stream] == [row for row in sent if row[0] == stream]
+
+
+def test_ctrl_c_ends_a_worker_without_a_traceback(start_server, tmp_path):
+    server = start_server("--store", "memory")
+    command = [sys.executable, str(EXAMPLES / "worker.py"), server.url, str(tmp_path / "orders.sqlite")]
+    subscription = f"{server.url}/v1/stream/__ds/subscriptions/store-orders"
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        eventually(lambda: httpx2.get(subscription, trust_env=False).status_code == 200)
+        httpx2.put(f"{server.url}/v1/stream/orders/1", headers=JSON, content=b'[{"n":1}]', trust_env=False)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "orders/1: 1 orders\n"
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=30) == ("", "")
+        assert process.returncode == 0
 
 
 @pytest.mark.slow

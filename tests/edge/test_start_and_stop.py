@@ -229,7 +229,7 @@ def test_a_locked_store_says_that_one_process_may_use_it(start_server):
     first = start_server()
     assert refused("--data", str(first.data)) == (
         f"mainstem: the data directory {first.data} is in use by process {first.pid}. Only one process may use a data "
-        "directory: run one worker, stop the other process, or set another --data."
+        "directory: run one worker, stop the other process, or choose another data directory."
     )
 
 

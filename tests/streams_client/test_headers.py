@@ -124,6 +124,18 @@ def test_a_header_that_is_not_one_line_is_refused(twins, value):
         assert not any("x" in asked.headers for asked in peer.asked)
 
 
+@pytest.mark.parametrize(
+    ("token", "said"),
+    [("", "token is empty"), (" ", "token is empty"), ("a\0", "token contains"), ("a ", "token contains")],
+)
+def test_a_token_that_no_header_can_carry_is_named(twins, token, said):
+    with canned(OK) as peer:
+        for source in (token, lambda: token):
+            with pytest.raises(BadArgument, match=f"{said}.*leave it out"):
+                twins(peer.url, token=source).head("s")
+        assert peer.asked == []
+
+
 @pytest.mark.parametrize("url", ["127.0.0.1:4437", "ftp://x", "http://", "http://x?a=b", ""])
 def test_an_invalid_address_is_refused(twins, url):
     with pytest.raises(BadArgument, match="http://127"):

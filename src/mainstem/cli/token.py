@@ -14,6 +14,9 @@ UNIT_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 TOKEN_LIFETIME_S = UNIT_S["h"]
 
+SECRET_FILE = "--secret-file, the secret file of the server (`mainstem token --new-secret FILE` makes one)"
+CLIENT_ID = "--client-id, the name of its holder"
+
 
 def parse_duration_s(context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
     if text is None:
@@ -29,7 +32,7 @@ def parse_duration_s(context: click.Context, parameter: click.Parameter, text: s
 @click.option("--secret-file", metavar="FILE", help="The secret file of the server (its --jwt-secret-file).")
 @click.option("--url", help="Print this URL of a stream or partition with a signature, instead of a token.")
 @click.option("--stream-prefix", help="With --url: the --stream-prefix of the server.  [default: /v1/stream]")
-@click.option("--client-id", help="The client that the token is for.")
+@click.option("--client-id", help="The client that the token is for; required for a token.")
 @click.option("--partition", multiple=True, help="Allow this partition; repeatable.")
 @click.option("--partition-prefix", multiple=True, help="Allow partitions that begin with this; repeatable.")
 @click.option("--read", metavar="GLOB", multiple=True, help="Allow reading these streams; repeatable.")
@@ -83,7 +86,8 @@ def token(
     if stream_prefix is not None:
         raise click.UsageError("--stream-prefix has no effect without --url")
     if secret_file is None or client_id is None:
-        raise click.UsageError("a token needs --secret-file and --client-id")
+        missing = [*([] if secret_file else [SECRET_FILE]), *([] if client_id else [CLIENT_ID])]
+        raise click.UsageError(f"a token needs {' and '.join(missing)}")
     try:
         made = make_token(secret_file, client_id, **grants)
     except (SettingsError, Unauthorized) as error:

@@ -49,7 +49,7 @@ def check_caller(caller: Caller, url: str) -> None:
     if not caller.admin:
         raise RequestRefused(
             f"the token for {url} lacks the admin claim, which jobs need to read the log: make one with "
-            "`mainstem token --admin`",
+            "`mainstem token --admin --client-id NAME`",
             refused=403,
         )
 

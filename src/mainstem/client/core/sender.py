@@ -149,7 +149,7 @@ class Sender:
         for name, value in self.headers.items():
             headers[name.lower()] = yield from resolve(value, name)
         if self.token is not None:
-            headers["authorization"] = "Bearer " + (yield from resolve(self.token, "token"))
+            headers["authorization"] = "Bearer " + check_token((yield from resolve(self.token, "token")))
         query = {}
         for name, value in self.params.items():
             query[name] = yield from resolve(value, name)
@@ -163,6 +163,14 @@ def resolve(value: TextSource, name: str) -> Operation[str]:
     if "\r" in resolved or "\n" in resolved:
         raise BadArgument(f"{name} must not contain a line break")
     return resolved
+
+
+def check_token(token: str) -> str:
+    """Return a token that fits into a header; whether it is valid is for the server to decide."""
+    if not token or not token.isprintable() or token != token.strip():
+        wrong = "is empty" if not token.strip() else "contains white space at its ends, or control characters"
+        raise BadArgument(f"token {wrong}: pass a valid one, or leave it out if the server requires none")
+    return token
 
 
 def was_not_processed(error: ResponseError) -> bool:

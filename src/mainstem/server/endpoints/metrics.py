@@ -6,7 +6,7 @@ from typing import Any
 
 from mainstem import limits
 from mainstem.access import Identity
-from mainstem.errors import Forbidden, LocalOnly, MainstemError, NotFound
+from mainstem.errors import LocalOnly, MainstemError, NotFound
 from mainstem.http.asgi import Receive, Scope, Send
 from mainstem.http.requests import collect_headers
 from mainstem.http.responses import NO_STORE, SECURITY_HEADERS, method_not_allowed, respond, respond_head
@@ -62,7 +62,7 @@ class MetricsHttp:
             raise NotFound("metrics are off; start the server with --metrics loopback or --metrics on")
         identity: Identity = scope["mainstem.identity"]
         if not (identity.admin or identity.metrics):
-            raise Forbidden("this token does not allow reading metrics")
+            raise identity.forbid("reading metrics")
         if self._access == "loopback" and not is_local(scope.get("client")):
             raise LocalOnly("metrics are for programs on the same machine; --metrics on serves them to others")
 

@@ -9,7 +9,7 @@ import msgspec
 
 from mainstem import limits
 from mainstem.access import Identity
-from mainstem.errors import BadOffset, BadRequest, Forbidden, NotFound, OffsetGone, ValidationFailed
+from mainstem.errors import BadOffset, BadRequest, NotFound, OffsetGone, ValidationFailed
 from mainstem.http.asgi import Headers, Receive, Scope, Send
 from mainstem.http.requests import collect_headers, decode_json, read_body
 from mainstem.http.responses import (
@@ -132,7 +132,7 @@ class PartitionsHttp:
             raise method_not_allowed(scope["method"], ALLOW)
         name = parse_name(scope["mainstem.subpath"])
         if not identity.may_use(name):
-            raise Forbidden(f"the token does not allow the partition {name!r}")
+            raise identity.forbid(f"reading the partition {name!r}")
         await self._read(name, headers, scope, receive, send)
 
     async def snapshot(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -15,7 +15,6 @@ from mainstem.errors import (
     BadOffset,
     BadPath,
     BadRequest,
-    Forbidden,
     InvalidOffset,
     InvalidSubscription,
     MethodNotAllowed,
@@ -170,7 +169,7 @@ class ControlHttp:
         """Return a subscription. Raise an error if it does not exist or the caller may not see it."""
         state = await self.dispatcher.find(name)
         if not await self._may_see(state, identity):
-            raise Forbidden("the token does not allow reading all streams of this subscription")
+            raise identity.forbid("reading all streams of this subscription")
         return state
 
     async def _may_see(self, state: Subscription, identity: Identity) -> bool:
@@ -302,7 +301,7 @@ class ControlHttp:
 def require_all(identity: Identity, config: Config, streams: tuple[str, ...]) -> None:
     """Raise an error unless the caller may read all streams of a subscription and write to its wake stream."""
     if config.pattern is not None and not identity.may_read_all(config.pattern):
-        raise Forbidden(f"the token does not allow reading all streams that match {config.pattern!r}")
+        raise identity.forbid(f"reading all streams that match {config.pattern!r}")
     for path in streams:
         identity.require_read(path)
     if config.wake_stream is not None:
