@@ -109,9 +109,12 @@ class Collection(Generic[T]):
             raise BadArgument(f"the key of a row is a string, not {type(key).__name__}")
         change = Change(type=self.type, key=key, operation=operation, value=encoded, old_value=old, **headers)
         try:
-            return check_change(change)
+            check_change(change)
+            if encoded is not UNSET:
+                self.decode(encoded, key)  # readers write the key into the value, and it may not fit there
         except Malformed as error:
             raise BadArgument(f"this {operation} of {self.type!r} is invalid: {error}") from None
+        return change
 
     def _find_key(self, encoded: Any | UnsetType, operation: Operation) -> str:
         if self.key is None or encoded is UNSET:

@@ -92,14 +92,17 @@ def parse_message(message: Any) -> Message:
 
 
 def check_change(change: Change) -> Change:
-    """Return the change, or raise `Malformed` if it has no value though it needs one, or an invalid timestamp."""
+    """Return the change, or raise `Malformed` if it has no value though it needs one, or a member that is invalid."""
     if change.value is UNSET and change.operation != "delete":
         raise Malformed(f"the {change.operation} of {quote(change.type)} {quote(change.key)} has no value")
+    for name in ("type", "key", "txid", "timestamp", "origin", "offset"):
+        text = getattr(change, name)
+        if text is not None and not isinstance(text, str):
+            raise Malformed(f"{name} is not a string")
+        if text == "":
+            raise Malformed(f"{name} is empty")
     if change.timestamp is not None and not is_time(change.timestamp):
         raise Malformed(f"headers.timestamp is {quote(change.timestamp)}, which is not RFC 3339")
-    for name in ("type", "key", "txid", "origin", "offset"):
-        if getattr(change, name) == "":
-            raise Malformed(f"{name} is empty")
     return change
 
 

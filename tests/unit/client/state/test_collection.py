@@ -208,7 +208,11 @@ def test_without_a_key_member_values_need_not_be_objects():
         lambda: users.insert(User("1", "Ada"), ""),
         lambda: users.insert(User("1", "Ada"), 5),  # type: ignore[arg-type]
         lambda: users.insert(User("1", "Ada"), txid=""),
+        lambda: users.insert(User("1", "Ada"), txid=5),  # type: ignore[arg-type]
         lambda: users.insert(User("1", "Ada"), timestamp="now"),
+        lambda: users.insert(User("1", "Ada"), timestamp=datetime.now(UTC)),  # type: ignore[arg-type]
+        lambda: tasks.insert(Task(1), "x"),
+        lambda: Collection("list", list[int], key="id").insert([1], "1"),
         lambda: users.delete(),
         lambda: users.delete(""),
         lambda: dicts.insert({"name": "no id"}),
