@@ -1,12 +1,16 @@
 """Times as RFC 3339 text in UTC."""
 
 import re
+from calendar import monthrange
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final
 
 # RFC 3339. Python's parser would also accept week dates, a missing time zone and other forms of ISO 8601.
 TIME_FORM = re.compile(r"\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:[Zz]|[+-]\d{2}:\d{2})", re.ASCII)
+TIME_PARTS = re.compile(
+    r"(\d{4})-(\d{2})-(\d{2})[Tt](\d{2}):(\d{2}):(\d{2})(?:\.\d+)?(?:[Zz]|[+-](\d{2}):(\d{2}))", re.ASCII
+)
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 LAST_S: Final = (datetime.max.replace(tzinfo=UTC) - EPOCH) // timedelta(seconds=1)
 
@@ -16,6 +20,17 @@ def parse_time(text: str) -> int:
     if not TIME_FORM.fullmatch(text):
         raise ValueError("not an RFC 3339 time")
     return (datetime.fromisoformat(text.upper()) - EPOCH) // timedelta(microseconds=1)
+
+
+def is_time(text: str) -> bool:
+    """Return whether the text is an RFC 3339 time, even one that `parse_time` refuses because a `datetime` cannot hold
+    it: with a leap second, any number of fractional digits, or the year 0."""
+    found = TIME_PARTS.fullmatch(text)
+    if found is None:
+        return False
+    year, month, day, hour, minute, second, zone_hour, zone_minute = (int(part or 0) for part in found.groups())
+    is_date = 1 <= month <= 12 and 1 <= day <= monthrange(year, month)[1]
+    return is_date and hour < 24 and minute < 60 and second <= 60 and zone_hour < 24 and zone_minute < 60
 
 
 def read_time(text: str) -> int:

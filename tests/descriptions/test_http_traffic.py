@@ -222,6 +222,8 @@ def run_streams(servers: Servers) -> Run:
     ask("POST", "/v1/stream/trimmed", 204, json=3)
     ask("POST", "/v1/prune", 202, json={"streams": {"trimmed": middle}})
     ask("GET", "/v1/stream/trimmed", 410, params={"offset": START})
+    etag = ask("GET", "/v1/stream/trimmed", 200).headers["etag"]
+    ask("GET", "/v1/stream/trimmed", 304, headers={"if-none-match": etag})
     ask("PUT", "/v1/stream/t2", 410, headers={"stream-forked-from": "/v1/stream/trimmed", "stream-fork-offset": START})
 
     # Lists

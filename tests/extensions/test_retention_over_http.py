@@ -92,6 +92,26 @@ def test_a_trimmed_offset_gets_410_with_the_earliest(client, path, clock):
     assert listed["earliest_offset"] == offsets[7]
 
 
+def test_a_reader_of_the_beginning_learns_that_it_was_trimmed(client, path, clock):
+    create(client, path, "max-messages=3")
+    offsets = fill(client, path, count=3)
+    for query in ("", "?offset=-1", f"?offset={offsets[0]}"):
+        assert "stream-earliest-offset" not in client.get(ROOT + path + query).headers
+    kept = client.get(f"{ROOT}{path}?offset={offsets[1]}")  # the server keeps this page in memory
+    offsets += fill(client, path, count=1)[1:]
+    clock.advance(6)
+    eventually(lambda: earliest(client, path) == offsets[1])
+    client.get(f"{ROOT}{path}?offset={offsets[1]}")
+    for _ in range(2):
+        trimmed = client.get(ROOT + path)
+        assert trimmed.headers["stream-earliest-offset"] == offsets[1]
+        same = client.get(ROOT + path, headers={"if-none-match": trimmed.headers["etag"]})
+        assert (same.status_code, same.headers["stream-earliest-offset"]) == (304, offsets[1])
+    assert trimmed.text.startswith(kept.text)
+    for query in ("?offset=now", f"?offset={offsets[1]}", f"?offset={offsets[2]}", "?tail=2"):
+        assert "stream-earliest-offset" not in client.get(ROOT + path + query).headers
+
+
 def test_appending_continues_after_a_trim(client, path, clock):
     create(client, path, "max-messages=2")
     offsets = fill(client, path)

@@ -457,3 +457,43 @@ async def test_a_snapshot_by_a_state_that_skipped_a_message_is_refused(connect, 
         await state.insert(users, BOB, txid="after")
         await state.wait_for_txid("after")
         assert (await state.write_snapshot()).rows == 1
+
+
+async def test_a_snapshot_by_a_state_that_began_after_some_rows_is_refused(connect, path):
+    async with connect() as streams:
+        appended = await streams.append_json(path, insert("1", "Ada"))
+        for offset in (appended.next_offset, "now"):
+            async with AsyncState(streams, path, users, offset=offset) as state:
+                with pytest.raises(IncompleteSnapshot, match="it was opened at "):
+                    await state.write_snapshot()
+        async with AsyncState(streams, path, users) as state:
+            snapshot = await state.write_snapshot()
+        async with AsyncState(streams, path, users, offset=snapshot.offset) as state:
+            assert (await state.write_snapshot()).rows == 1
+        async with AsyncState(streams, path, users, offset=snapshot.next_offset) as state:
+            assert (await state.write_snapshot()).rows == 1  # the snapshot of the previous state comes after the offset
+
+
+async def test_a_snapshot_by_a_state_whose_stream_was_trimmed_is_refused(clocked):
+    server, clock = clocked
+    async with AsyncStreams(server.url, retries=QUICK) as streams:
+        await streams.create("trimmed", "application/json", retention="max-messages=3")
+        async with AsyncState(streams, "trimmed", users) as early:
+            for number in range(5):
+                await streams.append_json("trimmed", insert(str(number), "x", txid=f"t{number}"))
+            await early.wait_for_txid("t4")
+            begin = (await streams.head("trimmed")).earliest_offset
+            clock.advance(6)
+            await eventually_async(lambda: has_moved(streams, "trimmed", begin))
+            async with AsyncState(streams, "trimmed", users) as late:
+                await late.synced()
+                assert len(late[users]) < 5
+                with pytest.raises(IncompleteSnapshot, match="its beginning was trimmed"):
+                    await late.write_snapshot()
+                assert (await early.write_snapshot()).rows == 5
+                await eventually_async(lambda: len(late[users]) == 5)
+                assert (await late.write_snapshot()).rows == 5
+
+
+async def has_moved(streams, path, begin):
+    return (await streams.head(path)).earliest_offset != begin

@@ -87,6 +87,16 @@ def test_the_database_of_the_package_fails_at_a_reset(shared_server, path, run_n
     assert run_node("failure") == "NoPendingSyncTransactionWriteError"
 
 
+def test_the_database_of_the_package_fails_at_a_value_that_is_not_an_object(shared_server, path, run_node):
+    """The guide says so. If this test fails, the package is corrected: update both."""
+    flags = Collection("user", bool)
+    with Streams(shared_server.url) as streams:
+        streams.append_json(path, flags.insert(True, "new-editor").to_message())
+        assert load_state(streams, path, flags)[flags] == {"new-editor": True}
+    assert run_node("failure") == "Error"
+    assert run_node("materialized")["rows"] == {"user": {"new-editor": True}}
+
+
 async def test_the_package_follows_what_python_writes_and_the_other_way_round(shared_server, path, run_node):
     async with AsyncStreams(shared_server.url) as streams, AsyncState(streams, path, users, tasks) as state:
         await state.insert(users, User("1", "Ada"))
@@ -124,6 +134,9 @@ async def test_python_reads_a_row_with_a_number_as_its_key_that_the_package_has_
         assert await asyncio.to_thread(run_node, "edit", "7", "rewrite") == "7"
         await state.wait_for_txid("edited")
         assert dict(state[tasks]) == {"7": Task(7, "rewrite")}
+        written = (await streams.read_json(path))[-1]["value"]
+    # The guide lists them. If this fails, the package has changed: update both.
+    assert written.keys() - {"id", "title"} == {"_seq", "$synced", "$origin", "$key", "$collectionId"}
 
 
 async def test_the_database_of_the_package_merges_updates(shared_server, path, run_node):

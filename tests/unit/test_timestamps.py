@@ -1,6 +1,6 @@
 import pytest
 
-from mainstem.timestamps import format_seconds, format_time, format_time_exactly, parse_time
+from mainstem.timestamps import format_seconds, format_time, format_time_exactly, is_time, parse_time
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,22 @@ def test_a_formatted_time_is_parsed_again(us):
 )
 def test_a_time_may_have_a_fraction_and_a_zone(text, us):
     assert parse_time(text) == us
+    assert is_time(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2016-12-31T23:59:60Z",
+        "2016-12-31T18:59:60.5-05:00",
+        "2026-05-01T12:00:00.1234567890123Z",
+        "0000-02-29T00:00:00Z",
+    ],
+)
+def test_rfc_3339_has_times_that_python_cannot_hold(text):
+    assert is_time(text)
+    with pytest.raises(ValueError):
+        parse_time(text)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +67,11 @@ def test_a_time_may_have_a_fraction_and_a_zone(text, us):
         "2026-13-01T12:00:00Z",
         "2026-02-30T12:00:00Z",
         "2026-05-01T25:00:00Z",
-        "0000-05-01T12:00:00Z",
+        "2026-05-01T12:60:00Z",
+        "2026-05-01T12:00:61Z",
+        "2026-05-01T12:00:00.Z",
+        "2026-00-01T12:00:00Z",
+        "2026-05-00T12:00:00Z",
         "9999-12-31T23:59:59-24:00",
         "\u0662026-05-01T12:00:00Z",
         "2026-05-01T12:00:00Z\n",
@@ -61,6 +81,12 @@ def test_a_time_may_have_a_fraction_and_a_zone(text, us):
 def test_anything_but_an_rfc_3339_time_is_refused(text):
     with pytest.raises(ValueError):
         parse_time(text)
+    assert not is_time(text)
+
+
+@pytest.mark.parametrize("text", ["2026-05-01T24:00:00Z", "2026-05-01T12:00:00+00:60"])
+def test_rfc_3339_lacks_times_that_some_versions_of_python_read(text):
+    assert not is_time(text)
 
 
 @pytest.mark.parametrize(

@@ -146,6 +146,7 @@ def read_batch(response: Response, content_type: str = "") -> Batch:
         content_type=response.headers.get("content-type", content_type) or BINARY,
         up_to_date="stream-up-to-date" in response.headers,
         closed=is_closed(response),
+        earliest_offset=response.headers.get("stream-earliest-offset"),
         cursor=response.headers.get("stream-cursor"),
     )
     return check_batch(batch)

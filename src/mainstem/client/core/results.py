@@ -64,6 +64,8 @@ class Batch:
     """Whether there was no data after it when the server sent it."""
     closed: bool = False
     """Whether the stream is closed and this batch is its end."""
+    earliest_offset: str | None = None
+    """Where the batch begins, if it was read from the beginning of a stream whose first data was trimmed."""
     cursor: str | None = field(default=None, repr=False)
 
     @cached_property

@@ -46,7 +46,7 @@ class AsyncState:
         self._streams = streams
         self._from = offset
         self._view = View(*collections, bytes_max=bytes_max)
-        self._reader = StateReader(path, self._view, on_invalid)
+        self._reader = StateReader(path, self._view, on_invalid, start=offset)
         self._listeners = StateListeners()
         self._task: asyncio.Task[None] | None = None
         self._failure: Exception | None = None
@@ -177,6 +177,12 @@ class AsyncState:
 
     def _check_complete(self) -> None:
         """Raise an error if the rows are not all rows of the stream."""
+        if not self._reader.has_base:
+            begun = "its beginning was trimmed" if self._from == BEGINNING else f"it was opened at {self._from}"
+            raise IncompleteSnapshot(
+                f"state {self.path}: {begun}, and the state has read no whole snapshot since, so rows may be missing",
+                hint="Open the state at the offset of a snapshot, or reset the state and write its rows again.",
+            )
         if self._view.ignored_type is not None:
             raise IncompleteSnapshot(
                 f"state {self.path}: the stream has rows of the type {self._view.ignored_type!r}, which the "

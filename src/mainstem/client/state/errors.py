@@ -50,7 +50,8 @@ class StateTimedOut(ClientError, TimeoutError):
 class IncompleteSnapshot(ClientError):
     """The state does not have everything that the stream has, so a snapshot would lose or undo changes.
 
-    It has skipped an invalid message, or there are rows of a type for which it has no collection.
+    It has skipped an invalid message, there are rows of a type for which it has no collection, or it has read neither
+    the beginning of the stream nor a whole snapshot or a reset.
     """
 
     code = "incomplete_snapshot"

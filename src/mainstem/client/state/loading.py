@@ -23,7 +23,7 @@ def load_state(
     The arguments are those of `AsyncState`. Without `on_invalid`, an invalid message raises `InvalidMessage`.
     """
     view = View(*collections, bytes_max=bytes_max)
-    reader = StateReader(path, view, on_invalid)
+    reader = StateReader(path, view, on_invalid, start=offset)
     for batch in streams.read(path, offset):
         reader.apply(batch)
     return view

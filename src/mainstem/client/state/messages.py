@@ -5,7 +5,7 @@ from typing import Any, Literal, get_args
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from mainstem.timestamps import parse_time
+from mainstem.timestamps import is_time
 
 Operation = Literal["insert", "update", "upsert", "delete"]
 ControlKind = Literal["snapshot-start", "snapshot-end", "reset"]
@@ -30,7 +30,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     txid: str | None = None
     """Names the transaction; several changes can share it."""
     timestamp: str | None = None
-    """When the change happened, in RFC 3339."""
+    """When the change happened, in RFC 3339. The state passes it on as it is."""
     origin: str | None = None
     """The header `from`, whose meaning is up to the application."""
     offset: str | None = None
@@ -92,17 +92,17 @@ def parse_message(message: Any) -> Message:
 
 
 def check_change(change: Change) -> Change:
-    """Return the change, or raise `Malformed` if it has no value though it needs one, or an invalid timestamp."""
+    """Return the change, or raise `Malformed` if it has no value though it needs one, or a member that is invalid."""
     if change.value is UNSET and change.operation != "delete":
         raise Malformed(f"the {change.operation} of {quote(change.type)} {quote(change.key)} has no value")
-    if change.timestamp is not None:
-        try:
-            parse_time(change.timestamp)
-        except (ValueError, OverflowError):
-            raise Malformed(f"headers.timestamp is {quote(change.timestamp)}, which is not RFC 3339") from None
-    for name in ("type", "key", "txid", "origin", "offset"):
-        if getattr(change, name) == "":
+    for name in ("type", "key", "txid", "timestamp", "origin", "offset"):
+        text = getattr(change, name)
+        if text is not None and not isinstance(text, str):
+            raise Malformed(f"{name} is not a string")
+        if text == "":
             raise Malformed(f"{name} is empty")
+    if change.timestamp is not None and not is_time(change.timestamp):
+        raise Malformed(f"headers.timestamp is {quote(change.timestamp)}, which is not RFC 3339")
     return change
 
 

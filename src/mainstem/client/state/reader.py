@@ -7,6 +7,7 @@ import msgspec
 
 from mainstem import limits
 from mainstem.client.core.errors import InvalidResponse
+from mainstem.client.core.protocol import BEGINNING
 from mainstem.client.core.results import Batch
 from mainstem.client.state.errors import InvalidMessage
 from mainstem.client.state.messages import Change, Control, Malformed, parse_message
@@ -27,10 +28,11 @@ _read_value = msgspec.json.Decoder(_Body).decode
 class StateReader:
     """Applies the batches of one stream to a view. A batch with an invalid message changes nothing if that is raised.
 
-    `on_invalid` is called with each invalid message, which is then skipped. Without it, `apply` raises the error.
+    `start` is the offset at which the first batch begins. `on_invalid` is called with each invalid message, which is
+    then skipped. Without it, `apply` raises the error.
     """
 
-    def __init__(self, path: str, view: View, on_invalid: OnInvalid | None = None) -> None:
+    def __init__(self, path: str, view: View, on_invalid: OnInvalid | None = None, *, start: str = BEGINNING) -> None:
         self.view = view
         self.offset: str | None = None
         """The offset up to which the view holds the stream."""
@@ -39,6 +41,10 @@ class StateReader:
         self.closed = False
         self.skipped: InvalidMessage | None = None
         """The last invalid message that was skipped since the last reset."""
+        self.has_base = False
+        """Whether the view holds what the messages build on: it began with the stream, a reset or a whole snapshot."""
+        self._start = start
+        self._in_snapshot = False
         self._path = path
         self._on_invalid = on_invalid
         self._txids: dict[str, None] = {}
@@ -52,6 +58,8 @@ class StateReader:
             )
         messages = [] if batch.empty else self._decode(batch)
         changes = self.view.apply(messages)
+        if self.offset is None:
+            self.has_base = self._start == BEGINNING and batch.earliest_offset is None
         for decoded in messages:
             self._note(decoded)
         self.offset = batch.offset
@@ -66,12 +74,20 @@ class StateReader:
     def _note(self, decoded: Decoded) -> None:
         message = decoded.message
         if isinstance(message, Control):
-            self.synced = self.synced and message.kind != "reset"
+            self._note_control(message)
         elif message.txid is not None:
             self._txids.pop(message.txid, None)  # it becomes the most recent one
             self._txids[message.txid] = None
             if len(self._txids) > limits.CLIENT_STATE_TXIDS_MAX:
                 del self._txids[next(iter(self._txids))]
+
+    def _note_control(self, control: Control) -> None:
+        if control.kind == "snapshot-start":
+            self._in_snapshot = True
+        elif control.kind == "reset":
+            self.synced, self.has_base = False, True
+        elif self._in_snapshot:
+            self._in_snapshot, self.has_base = False, True
 
     def _decode(self, batch: Batch) -> list[Decoded]:
         decoded = []

@@ -98,7 +98,7 @@ class View:
         """Decode the value of a message for its collection. It raises `Malformed` for a value that does not fit."""
         if isinstance(message, Control) or message.operation == "delete" or message.type not in self._tables:
             return Decoded(message)
-        value = self._tables[message.type].collection.decode(message.value, message.key)
+        value = self._tables[message.type].collection.decode(message.value, message.key, value_json)
         return Decoded(message, Row(value, value_json))
 
     def apply(self, messages: Iterable[Decoded]) -> list[RowChanged | Control]:

@@ -202,6 +202,7 @@ STREAM: Final = Path(
                         "Content-Disposition",
                         "Stream-SSE-Data-Encoding",
                         "X-Accel-Buffering",
+                        "Stream-Earliest-Offset",
                     ),
                     {JSON: MESSAGES, EVENT_STREAM: TEXT, ANY: BYTES},
                     events=STREAM_EVENTS,
@@ -214,7 +215,7 @@ STREAM: Final = Path(
                 Reply(
                     304,
                     "The client has this page.",
-                    ("Stream-Next-Offset", "Stream-Up-To-Date", "Stream-Closed", "ETag"),
+                    ("Stream-Next-Offset", "Stream-Up-To-Date", "Stream-Closed", "ETag", "Stream-Earliest-Offset"),
                 ),
             ),
             (

@@ -165,7 +165,7 @@ class PartitionsHttp:
             about = [(b"content-type", json_mode.JSON.encode()), (b"stream-next-offset", str(tail).encode())]
             await respond_head(send, [*CORS_HEADERS, *about, NO_STORE])
             return
-        request = ReadRequest(live, start, cursor, headers)
+        request = ReadRequest(live, start, cursor, headers, [])
         with_etag = wanted is not Sentinel.NOW
         await self.reads.respond(source, request, [], scope, receive, send, with_etag=with_etag)
 

@@ -42,7 +42,7 @@ from mainstem.streams.reading.reader import Streams, StreamSource
 from mainstem.streams.rules import content_types, paths
 from mainstem.streams.rules.forks import parse_sub_offset
 from mainstem.streams.rules.json_mode import NOTHING, Messages
-from mainstem.streams.rules.offsets import Sentinel, parse_offset
+from mainstem.streams.rules.offsets import Offset, Sentinel, parse_offset
 from mainstem.streams.rules.retention import format_retention
 from mainstem.streams.states import StreamState
 from mainstem.streams.subscriptions.http import ControlHttp
@@ -234,7 +234,8 @@ class StreamsHttp:
             await respond(send, 200, [*CORS_HEADERS, *tail, NO_STORE, *content], body)
             return
         source = StreamSource(self.streams, path, state)
-        request = ReadRequest(live, self.streams.resolve(state, offset), cursor, headers)
+        start, extra = self.streams.resolve(state, offset), describe_start(state, offset)
+        request = ReadRequest(live, start, cursor, headers, extra)
         await self.reads.respond(source, request, content, scope, receive, send)
 
     def find_page(self, read: CatchUp, headers: Headers) -> Response | None:
@@ -247,7 +248,7 @@ class StreamsHttp:
         except MainstemError:
             return None
         source, content = StreamSource(self.streams, read.path, state), self._content_headers(state)
-        response = self.reads.find_page(source, start, content, headers, [])
+        response = self.reads.find_page(source, start, content, headers, describe_start(state, read.offset))
         if response is not None:
             self.streams.touch(read.path, state)
         return response
@@ -289,6 +290,13 @@ def describe(state: StreamState) -> HeaderList:
     if state.closed:
         about.append((b"stream-closed", b"true"))
     return about
+
+
+def describe_start(state: StreamState, offset: Offset | Sentinel) -> HeaderList:
+    """Return the header from which a reader of the beginning learns that the stream has been trimmed."""
+    if offset is not Sentinel.BEGINNING or not state.earliest:
+        return []
+    return [(b"stream-earliest-offset", str(state.earliest_offset).encode())]
 
 
 def location(scope: Scope, headers: Headers) -> bytes:

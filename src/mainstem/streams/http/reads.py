@@ -41,6 +41,8 @@ class ReadRequest(NamedTuple):
     start: Offset
     cursor: str | None
     headers: Headers
+    extra: HeaderList
+    """Further headers of a catch-up reply, which depend on how the client has named the offset."""
 
 
 class Reads:
@@ -83,7 +85,7 @@ class Reads:
             await self.live.stream_events(source, request.start, request.cursor, scope, receive, send)
             return
         if request.live is None:
-            await respond(send, *await self._make_page(source, request, content, [], with_etag))
+            await respond(send, *await self._make_page(source, request, content, request.extra, with_etag))
             return
 
         async def make_response(source: LiveSource, tail: Tail) -> Response:

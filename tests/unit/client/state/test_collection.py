@@ -1,6 +1,10 @@
+import enum
+import math
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Annotated, Any, Literal, NamedTuple, NewType, TypedDict
+from uuid import UUID
 
 import msgspec
 import pytest
@@ -40,7 +44,8 @@ class Model:
         return {"id": self.id, "name": self.name}
 
     @classmethod
-    def model_validate(cls, value):
+    def model_validate_json(cls, value_json):
+        value = msgspec.json.decode(value_json)
         if not isinstance(value.get("name"), str):
             raise ValueError("1 validation error\n  name: a string, please")
         return cls(value["id"], value["name"])
@@ -67,6 +72,101 @@ def test_a_value_becomes_a_change_and_the_change_a_value(collection, value, key,
     assert (change.type, change.key, change.operation, change.txid) == (collection.type, key, "insert", "t")
     assert change.value == encoded
     assert collection.decode(change.value, change.key) == value
+
+
+class Point(NamedTuple):
+    x: int
+    y: int
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Named(TypedDict):
+    id: str
+    size: int
+
+
+@dataclass
+class Chapter:
+    pages: dict[int, str]
+    heights: dict[float, Point] = field(default_factory=dict)
+
+
+@dataclass
+class Book:
+    chapters: dict[str, Chapter]
+    printed: set[date] = field(default_factory=set)
+
+
+BOOK = Book({"one": Chapter({1: "a"}, {0.5: Point(1, 2)})}, {date(2026, 1, 1)})
+
+MODELS: list[tuple[Any, Any]] = [
+    (Named, {"id": "1", "size": 2}),
+    (Named | None, None),
+    (list[int], [1, 2]),
+    (int | str, "x"),
+    (Literal["a", "b"], "b"),
+    (NewType("Number", int), 5),
+    (Annotated[int, msgspec.Meta(ge=3)], 3),
+    (Any, {"a": [1]}),
+    (dict[int, str], {1: "a"}),
+    (dict[Colour, UUID], {Colour.RED: UUID(int=5)}),
+    (Book, BOOK),
+    (Point, Point(1, 2)),
+    (tuple[int, str], (1, "a")),
+    (frozenset[int], frozenset({1})),
+    (bytes, b"\xff"),
+    (Decimal, Decimal("1.50")),
+    (timedelta, timedelta(days=1)),
+    (int, 10**30),
+    (type(None), None),
+]
+
+
+@pytest.mark.parametrize(("model", "value"), MODELS, ids=[str(model) for model, _ in MODELS])
+def test_a_model_may_be_any_type_that_msgspec_decodes_from_json(model, value):
+    things: Collection[Any] = Collection("thing", model)
+    change = things.insert(value, "k")
+    written = msgspec.json.encode(change.value)
+    assert change.value == msgspec.json.decode(written)
+    assert things.decode(change.value, "k") == value
+    assert things.decode(change.value, "k", written) == value
+
+
+def test_a_collection_may_come_before_a_class_that_its_model_names():
+    things = Collection("thing", Shelf)
+    assert things.insert(Shelf([Late(1)]), "k").value == {"books": [{"id": 1}]}
+
+
+@dataclass
+class Shelf:
+    books: list["Late"]
+
+
+@dataclass
+class Late:
+    id: int
+
+
+def test_strict_pydantic_models_and_base64_work():
+    pydantic = pytest.importorskip("pydantic")
+    config = pydantic.ConfigDict(strict=True, val_json_bytes="base64", ser_json_bytes="base64")
+    model = pydantic.create_model("Model", __config__=config, id=int, on=date, uid=UUID, data=bytes, all=set[int])
+    strict = Collection("strict", model, key="id")
+    value = model(id=3, on=date(2026, 1, 1), uid=UUID(int=5), data=b"\xff", all={1})
+    encoded = strict.insert(value).value
+    assert isinstance(encoded, dict)
+    assert strict.decode(encoded, "3") == value
+    assert strict.decode({**encoded, "id": "3"}, "3") == value  # as StreamDB writes it
+
+
+def test_a_pydantic_model_with_a_number_that_json_does_not_have_is_refused():
+    pydantic = pytest.importorskip("pydantic")
+    model = pydantic.create_model("Model", x=(float | None, None))
+    with pytest.raises(BadArgument, match="no Infinity"):
+        Collection("model", model).insert(model(x=math.inf), "k")
 
 
 def test_a_real_pydantic_model_works():
@@ -108,7 +208,11 @@ def test_without_a_key_member_values_need_not_be_objects():
         lambda: users.insert(User("1", "Ada"), ""),
         lambda: users.insert(User("1", "Ada"), 5),  # type: ignore[arg-type]
         lambda: users.insert(User("1", "Ada"), txid=""),
+        lambda: users.insert(User("1", "Ada"), txid=5),  # type: ignore[arg-type]
         lambda: users.insert(User("1", "Ada"), timestamp="now"),
+        lambda: users.insert(User("1", "Ada"), timestamp=datetime.now(UTC)),  # type: ignore[arg-type]
+        lambda: tasks.insert(Task(1), "x"),
+        lambda: Collection("list", list[int], key="id").insert([1], "1"),
         lambda: users.delete(),
         lambda: users.delete(""),
         lambda: dicts.insert({"name": "no id"}),
@@ -116,6 +220,13 @@ def test_without_a_key_member_values_need_not_be_objects():
         lambda: dicts.insert({"id": 1.5}),
         lambda: dicts.insert({"id": None}),
         lambda: models.insert(Model("1", None)),
+        lambda: dicts.insert({"id": "1", "x": math.nan}),
+        lambda: dicts.insert({"id": "1", "x": object()}),
+        lambda: dicts.insert({"id": "1", "x": "\ud800"}),
+        lambda: dicts.insert({"id": "1", "x": {None: 1}}),
+        lambda: Collection("named", Named).insert({"id": "1"}, "k"),  # type: ignore[typeddict-item]
+        lambda: Collection("list", list[int]).insert(["a"], "k"),  # type: ignore[list-item]
+        lambda: Collection("complex", complex).insert(1j, "k"),
         lambda: Collection("", dict),
         lambda: Collection("user", dict, key=""),
     ],

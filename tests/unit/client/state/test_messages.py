@@ -36,6 +36,13 @@ def test_every_header_is_read():
     assert (change.origin, change.offset) == ("browser", "5_0")
 
 
+@pytest.mark.parametrize("timestamp", ["2016-12-31T23:59:60Z", "2026-01-15t10:30:00.1234567890123+01:00"])
+def test_a_timestamp_is_passed_on_even_if_python_cannot_hold_it(timestamp):
+    change = parse_message(with_headers(operation="insert", timestamp=timestamp))
+    assert isinstance(change, Change)
+    assert change.timestamp == timestamp
+
+
 @pytest.mark.parametrize("value", [None, False, 0, "", [], {}])
 def test_every_json_value_is_a_value(value):
     change = parse_message({**INSERT, "value": value})

@@ -15,9 +15,8 @@ def insert(key, value, **headers):
     return {"type": "number", "key": key, "value": value, "headers": {"operation": "insert", **headers}}
 
 
-def batch(*messages, offset="1", up_to_date=False, closed=False, content_type="application/json"):
-    data = msgspec.json.encode(messages)
-    return Batch(data=data, offset=offset, content_type=content_type, up_to_date=up_to_date, closed=closed)
+def batch(*messages, offset="1", content_type="application/json", **facts):
+    return Batch(data=msgspec.json.encode(messages), offset=offset, content_type=content_type, **facts)
 
 
 def make_reader(**options) -> Any:
@@ -108,6 +107,37 @@ def test_a_skipped_message_is_remembered_until_a_reset():
         reader.apply(batch(*messages))
         found.append(reader.skipped and reader.skipped.index)
     assert found == [None, 0, 0, None, 1]
+
+
+START, END, RESET = ({"headers": {"control": kind}} for kind in ("snapshot-start", "snapshot-end", "reset"))
+
+
+@pytest.mark.parametrize(
+    ("batches", "found"),
+    [
+        ([[insert("a", 1)], [END]], [False, False]),
+        ([[START, insert("a", 1)], [insert("b", 2), END], [insert("c", 3)]], [False, True, True]),
+        ([[insert("a", 1), START], [START], [END], [END]], [False, False, True, True]),
+        ([[END, RESET], [insert("a", 1)]], [True, True]),
+    ],
+)
+def test_a_reader_that_lacks_the_beginning_needs_a_whole_snapshot_or_a_reset(batches, found):
+    for options, facts in (({"start": "0"}, {}), ({}, {"earliest_offset": "0"})):
+        reader, _ = make_reader(**options)
+        seen = []
+        for messages in batches:
+            reader.apply(batch(*messages, **facts))
+            seen.append(reader.has_base)
+            facts = {}  # only the first batch names it
+        assert seen == found
+
+
+def test_a_reader_that_began_with_the_stream_keeps_its_base():
+    reader, _ = make_reader()
+    reader.apply(Batch(data=b"", offset="0", content_type="application/json", up_to_date=True))
+    assert reader.has_base
+    reader.apply(batch(insert("a", 1), END, START))
+    assert reader.has_base
 
 
 def test_a_stream_of_another_type_has_no_state():

@@ -37,7 +37,7 @@ async def test_readers_of_a_page_at_the_same_time_share_one_body():
     log.start()
     try:
         created: Created = await log.submit(Create("s", "text/plain", messages=Messages(b"x" * 500, 1)))
-        request = ReadRequest(None, created.state.earliest_offset, None, {})
+        request = ReadRequest(None, created.state.earliest_offset, None, {}, [])
         await asyncio.gather(
             *(reads.respond(SlowSource(streams, "s", created.state), request, [], {}, receive, send) for _ in range(3))
         )
