@@ -28,7 +28,6 @@ from mainstem.client.core.errors import (
     may_repeat,
 )
 from mainstem.client.core.protocol import decode_json, next_offset
-from mainstem.client.core.results import Batch
 from mainstem.client.core.retries import Retries, read_retry_after
 from mainstem.client.workers.core.batches import WorkerBatch
 from mainstem.client.workers.core.failures import Failures
@@ -42,7 +41,9 @@ from mainstem.client.workers.core.subscription_requests import (
 )
 from mainstem.client.workers.core.wakes import Claim, WakeStream
 from mainstem.client.workers.lease import ONCE, Lease, LeaseLost
+from mainstem.client.workers.processor import StreamProcessor
 from mainstem.client.workers.signals import stop_on_sigterm
+from mainstem.client.workers.tasks import cancel, wait_for_any
 
 logger = logging.getLogger("mainstem.client")
 
@@ -234,18 +235,18 @@ class _Run:
                 self._woken.clear()
                 lease = await self._until_stopped(self._claim())
                 if lease is None:
-                    await _wait_for_any(limits.WORKER_CLAIM_S, self._woken, self._stopping)
+                    await wait_for_any(limits.WORKER_CLAIM_S, self._woken, self._stopping)
                     continue
                 if due := self._failures.select_due(lease.claim.streams, self._clock_s()):
                     if not await self._process(lease, due):
-                        await _wait_for_any(limits.WORKER_CLAIM_S, self._woken, self._stopping)
+                        await wait_for_any(limits.WORKER_CLAIM_S, self._woken, self._stopping)
                 else:
                     await self._release(lease)
                     # Wake messages do not matter here: the release has just caused one.
                     wait_s = self._failures.wait_s(lease.claim.streams, self._clock_s())
-                    await _wait_for_any(min(wait_s, limits.WORKER_LOOK_S), self._stopping)
+                    await wait_for_any(min(wait_s, limits.WORKER_LOOK_S), self._stopping)
         finally:
-            await _cancel(follower)
+            await cancel(follower)
 
     async def subscribe(self) -> str:
         """Create the wake stream and the subscription if they are missing. Return the end of the wake stream."""
@@ -327,14 +328,14 @@ class _Run:
             try:
                 await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
             finally:
-                await _cancel(stopped)
+                await cancel(stopped)
             if not task.done():
                 await asyncio.wait({task}, timeout=limits.WORKER_RELEASE_S)
             if not task.done():
                 raise Stopped
             return task.result()
         finally:
-            await _cancel(task)
+            await cancel(task)
 
     # Working
 
@@ -346,7 +347,8 @@ class _Run:
         """
         waiting = deque(due)
         count = min(self._worker.concurrency, len(waiting))
-        runners = [asyncio.create_task(self._process_streams(lease, waiting)) for _ in range(count)]
+        processor = StreamProcessor(self._worker, self._streams, lease, self._failures, self._stopping, self._clock_s)
+        runners = [asyncio.create_task(processor.process(waiting)) for _ in range(count)]
         holder = asyncio.create_task(lease.hold())
         stopper = asyncio.create_task(self._wait_for_stop())
         try:
@@ -357,7 +359,7 @@ class _Run:
                 unfinished = {runner for runner in runners if not runner.done()}
             if holder.done():
                 return self._report_loss(holder)
-            await _cancel(*runners)
+            await cancel(*runners)
             for runner in runners:
                 if runner.done() and not runner.cancelled():
                     runner.result()  # a fault of the worker itself must not pass silently
@@ -366,11 +368,11 @@ class _Run:
             return self._report_loss(holder)
         finally:
             waiting.clear()  # so that a function that suppresses its cancellation is not followed by another one
-            await _cancel(stopper, *runners)
+            await cancel(stopper, *runners)
             if not holder.done():
                 lease.finish()
                 await asyncio.wait({holder}, timeout=limits.WORKER_RELEASE_S)
-                await _cancel(holder)
+                await cancel(holder)
 
     def _report_loss(self, holder: asyncio.Task[bool]) -> bool:
         try:
@@ -390,134 +392,3 @@ class _Run:
             await lease.hold()
         except LeaseLost as error:
             logger.warning("cannot release the subscription %r: %s", self._worker.subscription, error)
-
-    async def _process_streams(self, lease: Lease, waiting: deque[WakeStream]) -> None:
-        while waiting and not self._stopping.is_set():
-            stream = waiting.popleft()
-            try:
-                await self._process_stream(lease, stream)
-            except Exception:  # the server refuses to read the stream, or `resume` failed
-                failures = self._failures.record(stream.path, stream.acked_offset, self._clock_s())
-                logger.exception("cannot process %s (failure %d)", stream.path, failures)
-
-    async def _process_stream(self, lease: Lease, stream: WakeStream) -> None:
-        """Process a stream up to the offset where it ended when it was claimed."""
-        offset, trimmed = await self._find_start(stream), False
-        if offset > stream.acked_offset:
-            lease.note(stream.path, min(offset, stream.tail_offset))
-        while offset < stream.tail_offset and not self._stopping.is_set():
-            try:
-                page = await self._read(stream.path, offset)
-            except OffsetGone as error:
-                if error.earliest_offset is None or error.earliest_offset <= offset:
-                    raise
-                logger.warning("%s was trimmed before it was processed, up to %s", stream.path, error.earliest_offset)
-                offset, trimmed = error.earliest_offset, True
-                continue
-            except NotFound:
-                return  # the stream was deleted
-            if not page.empty:
-                batch = _make_batch(page, stream.path, offset, lease.claim.generation, trimmed, self._failures)
-                if not await self._call(batch):
-                    return
-                trimmed = False
-            if page.offset == offset:
-                return
-            offset = page.offset
-            lease.note(stream.path, offset)
-
-    async def _find_start(self, stream: WakeStream) -> str:
-        """Return where to read: the acknowledged offset, or the one that the application has kept if it is later."""
-        if self._worker.resume is None:
-            return stream.acked_offset
-        known = self._worker.resume(stream.path)
-        kept = await known if inspect.isawaitable(known) else known
-        _stop_if_cancelled()
-        return stream.acked_offset if kept is None else max(kept, stream.acked_offset)
-
-    async def _read(self, path: str, offset: str) -> Batch:
-        request = self._operations.requests.read(path, offset)
-        response = await self._streams.run(self._operations.send(request, retries=self._unlimited))
-        return self._operations.read_page(path, response)
-
-    async def _call(self, batch: WorkerBatch) -> bool:
-        """Call the function. Return whether the batch counts as processed."""
-        failure: Exception | None = None
-        try:
-            async with asyncio.timeout(self._worker.timeout_s):
-                await self._worker.handler(batch)
-        except asyncio.CancelledError as error:
-            failure = RuntimeError(f"the function was cancelled from within: {error!r}")
-        except Exception as error:  # noqa: BLE001 (any error of the function is a failed attempt)
-            failure = error
-        _stop_if_cancelled()
-        if failure is not None:
-            return await self._fail(batch, failure)
-        self._failures.forget(batch.stream)
-        return True
-
-    async def _fail(self, batch: WorkerBatch, error: Exception) -> bool:
-        """Record a failed call. Return whether `on_failure` has taken care of the batch."""
-        failures = self._failures.record(batch.stream, batch.start_offset, self._clock_s())
-        place = f"{batch.stream} at {batch.start_offset}"
-        logger.warning("the worker's function failed for %s (attempt %d)", place, failures, exc_info=error)
-        on_failure = self._worker.on_failure
-        if on_failure is None or failures < self._worker.attempts_max:
-            return False
-        try:
-            answer = on_failure(batch, error)
-            if inspect.isawaitable(answer):
-                await answer
-        except Exception:
-            logger.exception("on_failure failed for %s; the worker tries the batch again", place)
-            return False
-        _stop_if_cancelled()
-        self._failures.forget(batch.stream)
-        return True
-
-
-def _make_batch(page: Batch, path: str, offset: str, generation: int, trimmed: bool, failures: Failures) -> WorkerBatch:
-    return WorkerBatch(
-        data=page.data,
-        offset=page.offset,
-        content_type=page.content_type,
-        up_to_date=page.up_to_date,
-        closed=page.closed,
-        stream=path,
-        start_offset=offset,
-        attempt=failures.count(path, offset) + 1,
-        generation=generation,
-        trimmed=trimmed,
-    )
-
-
-async def _wait_for_any(wait_s: float, *events: asyncio.Event) -> None:
-    waits = [asyncio.create_task(event.wait()) for event in events]
-    try:
-        await asyncio.wait(waits, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        await _cancel(*waits)
-
-
-def _stop_if_cancelled() -> None:
-    """Raise `CancelledError` if the task was cancelled, even if a function of the application has suppressed it.
-
-    The lease may be lost by then, so the function's result no longer counts: another worker gets the data.
-    """
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
-        raise asyncio.CancelledError
-
-
-async def _cancel(*tasks: asyncio.Task[Any]) -> None:
-    """Cancel tasks and wait until they have ended. Their errors are for those who ask for their results."""
-    for task in tasks:
-        task.cancel()
-    if not tasks:
-        return
-    ended, stuck = await asyncio.wait(tasks, timeout=limits.WORKER_CANCEL_S)
-    for task in ended:
-        if not task.cancelled():
-            task.exception()
-    if stuck:
-        logger.error("%d functions of a worker ignore their cancellation and still run", len(stuck))

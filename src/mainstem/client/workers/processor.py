@@ -1,0 +1,143 @@
+"""Processes the streams of one wake: reads their data, and calls the function of the application with it."""
+
+import asyncio
+import inspect
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mainstem.client.aio.streams import AsyncStreams
+from mainstem.client.core.errors import NotFound, OffsetGone
+from mainstem.client.core.results import Batch
+from mainstem.client.workers.core.batches import WorkerBatch
+from mainstem.client.workers.core.failures import Failures
+from mainstem.client.workers.core.wakes import WakeStream
+from mainstem.client.workers.lease import Lease
+from mainstem.client.workers.tasks import stop_if_cancelled
+
+if TYPE_CHECKING:
+    from mainstem.client.workers.runner import Worker
+
+logger = logging.getLogger("mainstem.client")
+
+
+class StreamProcessor:
+    """Processes streams of one wake. Any number of tasks may run `process` at the same time."""
+
+    def __init__(
+        self,
+        worker: "Worker",
+        streams: AsyncStreams,
+        lease: Lease,
+        failures: Failures,
+        stopping: asyncio.Event,
+        clock_s: Callable[[], float],
+    ) -> None:
+        self._worker = worker
+        self._streams = streams
+        self._operations = streams.operations
+        self._unlimited = replace(self._operations.sender.retries, attempts_max=None)
+        self._lease = lease
+        self._failures = failures
+        self._stopping = stopping
+        self._clock_s = clock_s
+
+    async def process(self, waiting: deque[WakeStream]) -> None:
+        """Process one stream after the other until none is left or the worker is stopped."""
+        while waiting and not self._stopping.is_set():
+            stream = waiting.popleft()
+            try:
+                await self._process_stream(stream)
+            except Exception:  # the server refuses to read the stream, or `resume` failed
+                failures = self._failures.record(stream.path, stream.acked_offset, self._clock_s())
+                logger.exception("cannot process %s (failure %d)", stream.path, failures)
+
+    async def _process_stream(self, stream: WakeStream) -> None:
+        """Process a stream up to the offset where it ended when it was claimed."""
+        offset, trimmed = await self._find_start(stream), False
+        if offset > stream.acked_offset:
+            self._lease.note(stream.path, min(offset, stream.tail_offset))
+        while offset < stream.tail_offset and not self._stopping.is_set():
+            try:
+                page = await self._read(stream.path, offset)
+            except OffsetGone as error:
+                if error.earliest_offset is None or error.earliest_offset <= offset:
+                    raise
+                logger.warning("%s was trimmed before it was processed, up to %s", stream.path, error.earliest_offset)
+                offset, trimmed = error.earliest_offset, True
+                continue
+            except NotFound:
+                return  # the stream was deleted
+            if not page.empty:
+                if not await self._call(self._make_batch(page, stream.path, offset, trimmed)):
+                    return
+                trimmed = False
+            if page.offset == offset:
+                return
+            offset = page.offset
+            self._lease.note(stream.path, offset)
+
+    async def _find_start(self, stream: WakeStream) -> str:
+        """Return where to read: the acknowledged offset, or the one that the application has kept if it is later."""
+        if self._worker.resume is None:
+            return stream.acked_offset
+        known = self._worker.resume(stream.path)
+        kept = await known if inspect.isawaitable(known) else known
+        stop_if_cancelled()
+        return stream.acked_offset if kept is None else max(kept, stream.acked_offset)
+
+    async def _read(self, path: str, offset: str) -> Batch:
+        request = self._operations.requests.read(path, offset)
+        response = await self._streams.run(self._operations.send(request, retries=self._unlimited))
+        return self._operations.read_page(path, response)
+
+    def _make_batch(self, page: Batch, path: str, offset: str, trimmed: bool) -> WorkerBatch:
+        return WorkerBatch(
+            data=page.data,
+            offset=page.offset,
+            content_type=page.content_type,
+            up_to_date=page.up_to_date,
+            closed=page.closed,
+            stream=path,
+            start_offset=offset,
+            attempt=self._failures.count(path, offset) + 1,
+            generation=self._lease.claim.generation,
+            trimmed=trimmed,
+        )
+
+    async def _call(self, batch: WorkerBatch) -> bool:
+        """Call the function. Return whether the batch counts as processed."""
+        failure: Exception | None = None
+        try:
+            async with asyncio.timeout(self._worker.timeout_s):
+                await self._worker.handler(batch)
+        except asyncio.CancelledError as error:
+            failure = RuntimeError(f"the function was cancelled from within: {error!r}")
+        except Exception as error:  # noqa: BLE001 (any error of the function is a failed attempt)
+            failure = error
+        stop_if_cancelled()
+        if failure is not None:
+            return await self._fail(batch, failure)
+        self._failures.forget(batch.stream)
+        return True
+
+    async def _fail(self, batch: WorkerBatch, error: Exception) -> bool:
+        """Record a failed call. Return whether `on_failure` has taken care of the batch."""
+        failures = self._failures.record(batch.stream, batch.start_offset, self._clock_s())
+        place = f"{batch.stream} at {batch.start_offset}"
+        logger.warning("the worker's function failed for %s (attempt %d)", place, failures, exc_info=error)
+        on_failure = self._worker.on_failure
+        if on_failure is None or failures < self._worker.attempts_max:
+            return False
+        try:
+            answer = on_failure(batch, error)
+            if inspect.isawaitable(answer):
+                await answer
+        except Exception:
+            logger.exception("on_failure failed for %s; the worker tries the batch again", place)
+            return False
+        stop_if_cancelled()
+        self._failures.forget(batch.stream)
+        return True
