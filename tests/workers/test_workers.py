@@ -11,7 +11,7 @@ from mainstem.client.workers import SubscriptionRefused, Worker, WorkerBatch, wo
 from mainstem.testing.clock import SECOND_US, FakeClock
 from tests.support.http_gates import HttpGate
 from tests.support.waits import eventually_async
-from tests.workers.running import HASTE, JSON, Record, describe, is_processed, running
+from tests.workers.running import HASTE, JSON, Record, counting, describe, is_processed, running
 
 
 async def test_new_data_reaches_the_function_and_is_acknowledged(own_server):
@@ -495,6 +495,41 @@ async def test_data_that_was_trimmed_is_reported_as_missing(own_server):
 async def is_trimmed(streams):
     earliest = (await streams.head("orders/1")).earliest_offset
     return earliest is not None and not earliest.endswith("_0000000000000000")
+
+
+async def test_a_stream_that_was_created_again_and_is_empty_counts_as_processed(own_server):
+    record = Record()
+    made = record.make_worker("orders/*")
+    async with AsyncStreams(own_server.url) as streams:
+        await made.subscribe(streams)
+        await streams.create("orders/1", JSON, body={"n": 1})
+        async with running(made, streams):
+            await eventually_async(lambda: is_processed(streams, "orders/1"))
+            await streams.delete("orders/1")
+            await streams.create("orders/1", JSON)
+            await eventually_async(lambda: is_processed(streams, "orders/1"))
+            await streams.append("orders/1", {"n": 2})
+            await eventually_async(lambda: is_processed(streams, "orders/1"))
+    assert record.messages == [{"n": 1}, {"n": 2}]
+
+
+async def test_a_wake_that_changes_nothing_is_not_claimed_again_at_once(start_thread, monkeypatch):
+    """The stream has expired, so the worker cannot read it, but the server has not removed it yet."""
+    monkeypatch.setattr(limits, "REAP_EVERY_S", 3600.0)
+    monkeypatch.setattr(limits, "WORKER_LOOK_S", 0.5)
+    clock = FakeClock()
+    server = start_thread(clock_us=clock)
+    record = Record()
+    made = record.make_worker("orders/*")
+    with counting(server.url, "/claim") as (url, claims_s):
+        async with AsyncStreams(url) as streams:
+            await made.subscribe(streams)
+            await streams.create("orders/1", JSON, ttl_s=10, body={"n": 1})
+            clock.advance(20)
+            async with running(made, streams):
+                await eventually_async(lambda: len(claims_s) >= 3)
+    assert claims_s[2] - claims_s[0] > 0.9
+    assert record.started == []
 
 
 async def test_a_subscription_and_a_wake_stream_that_are_deleted_are_created_again(own_server, monkeypatch):

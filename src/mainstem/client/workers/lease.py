@@ -53,6 +53,11 @@ class Lease:
         self._progress.finish()
         self._changed.set()
 
+    @property
+    def moved(self) -> bool:
+        """Whether any offset has been noted."""
+        return self._progress.moved
+
     async def hold(self) -> bool:
         """Keep the lease until `finish` is called. Return whether another wake follows; raise `LeaseLost`."""
         while True:

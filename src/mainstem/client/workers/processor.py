@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mainstem.client.aio.streams import AsyncStreams
-from mainstem.client.core.errors import NotFound, OffsetGone
+from mainstem.client.core.errors import InvalidResponse, NotFound, OffsetGone
 from mainstem.client.core.results import Batch
 from mainstem.client.workers.core.batches import WorkerBatch
 from mainstem.client.workers.core.failures import Failures
@@ -65,17 +65,22 @@ class StreamProcessor:
             except OffsetGone as error:
                 if error.earliest_offset is None or error.earliest_offset <= offset:
                     raise
-                logger.warning("%s was trimmed before it was processed, up to %s", stream.path, error.earliest_offset)
-                offset, trimmed = error.earliest_offset, True
+                reason = "was trimmed, or deleted and created again, before all of it was processed"
+                logger.warning("%s %s; it now begins at %s", stream.path, reason, error.earliest_offset)
+                offset, trimmed = min(error.earliest_offset, stream.tail_offset), True
+                if offset == stream.tail_offset:  # or the same wake would come again: there is nothing to call with
+                    self._lease.note(stream.path, offset)
                 continue
             except NotFound:
                 return  # the stream was deleted
+            if page.offset == offset:
+                raise InvalidResponse(
+                    f"read {stream.path}: the server announces more data but sends none after {offset}"
+                )
             if not page.empty:
                 if not await self._call(self._make_batch(page, stream.path, offset, trimmed)):
                     return
                 trimmed = False
-            if page.offset == offset:
-                return
             offset = page.offset
             self._lease.note(stream.path, offset)
 

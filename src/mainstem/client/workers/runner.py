@@ -238,8 +238,12 @@ class _Run:
                     await wait_for_any(limits.WORKER_CLAIM_S, self._woken, self._stopping)
                     continue
                 if due := self._failures.select_due(lease.claim.streams, self._clock_s()):
+                    recorded = self._failures.recorded
                     if not await self._process(lease, due):
                         await wait_for_any(limits.WORKER_CLAIM_S, self._woken, self._stopping)
+                    elif not lease.moved and self._failures.recorded == recorded:
+                        # Nothing has changed, so the next wake is the same: its streams were just deleted, for example.
+                        await wait_for_any(limits.WORKER_LOOK_S, self._stopping)
                 else:
                     await self._release(lease)
                     # Wake messages do not matter here: the release has just caused one.

@@ -27,9 +27,12 @@ class Failures:
         self._delays = delays
         self._chance = chance
         self._failing: OrderedDict[str, Failing] = OrderedDict()
+        self.recorded = 0
+        """How many failures have been recorded in all."""
 
     def record(self, path: str, offset: str, now_s: float) -> int:
         """Record that the data from an offset failed. Return how often it has failed."""
+        self.recorded += 1
         failures = self.count(path, offset) + 1
         due_s = now_s + self._delays.delay(failures, self._chance)
         self._failing[path] = Failing(offset, failures, due_s)
