@@ -603,6 +603,24 @@ async def test_a_resume_that_fails_is_tried_again(own_server):
     assert calls == ["orders/1", "orders/1"]
 
 
+@pytest.mark.parametrize("wrong", ["now", "0000000000000000_0000000000000099"])
+async def test_a_resume_that_returns_a_wrong_offset_loses_no_data(own_server, wrong, caplog):
+    calls = []
+
+    def resume(path):
+        calls.append(path)
+        return wrong if len(calls) <= 2 else None
+
+    record = Record()
+    async with AsyncStreams(own_server.url) as streams:
+        await streams.create("orders/1", JSON)
+        async with running(record.make_worker("orders/*", resume=resume), streams):
+            await streams.append("orders/1", {"n": 1})
+            await eventually_async(lambda: is_processed(streams, "orders/1"))
+    assert record.messages == [{"n": 1}]
+    assert "resume returned" in caplog.text
+
+
 # Declarations
 
 

@@ -13,7 +13,7 @@ from mainstem.client.core.errors import InvalidResponse, NotFound, OffsetGone
 from mainstem.client.core.results import Batch
 from mainstem.client.workers.core.batches import WorkerBatch
 from mainstem.client.workers.core.failures import Failures
-from mainstem.client.workers.core.wakes import WakeStream
+from mainstem.client.workers.core.wakes import WakeStream, check_kept
 from mainstem.client.workers.lease import Lease
 from mainstem.client.workers.tasks import stop_if_cancelled
 
@@ -58,7 +58,7 @@ class StreamProcessor:
         """Process a stream up to the offset where it ended when it was claimed."""
         offset, trimmed = await self._find_start(stream), False
         if offset > stream.acked_offset:
-            self._lease.note(stream.path, min(offset, stream.tail_offset))
+            self._lease.note(stream.path, offset)
         while offset < stream.tail_offset and not self._stopping.is_set():
             try:
                 page = await self._read(stream.path, offset)
@@ -91,7 +91,10 @@ class StreamProcessor:
         known = self._worker.resume(stream.path)
         kept = await known if inspect.isawaitable(known) else known
         stop_if_cancelled()
-        return stream.acked_offset if kept is None else max(kept, stream.acked_offset)
+        if kept is None:
+            return stream.acked_offset
+        check_kept(kept, stream)
+        return max(kept, stream.acked_offset)
 
     async def _read(self, path: str, offset: str) -> Batch:
         request = self._operations.requests.read(path, offset)
