@@ -677,6 +677,8 @@ WORKER_CONCURRENCY_MAX: Final = 500
 """The most streams that one wake contains."""
 WORKER_TIMEOUT_S: Final = 300.0
 """How long one call of a function may take, while other streams wait for it: longer than most answers of models."""
+WORKER_READ_ATTEMPTS: Final = 6
+"""Attempts to read a stream, while other streams wait for it: 2 to 3 s, and then the worker tries it again later."""
 WORKER_LEASE_S: Final = 30.0
 """The default of the public protocol. A worker that crashes delays its streams by this time at most."""
 WORKER_HEARTBEATS_PER_LEASE: Final = 3

@@ -198,6 +198,58 @@ async def test_a_function_that_takes_too_long_is_cancelled_and_called_again(own_
     assert [batch.attempt for batch in record.started] == [1, 2]
 
 
+async def test_a_function_that_suppresses_its_timeout_has_failed(own_server):
+    async def hang_once(batch):
+        if batch.attempt == 1:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                return
+
+    record = Record(hang_once)
+    async with AsyncStreams(own_server.url) as streams:
+        await streams.create("orders/1", JSON)
+        async with running(record.make_worker("orders/*", timeout_s=0.1), streams):
+            await streams.append("orders/1", {"n": 1})
+            await eventually_async(lambda: is_processed(streams, "orders/1"))
+    assert [batch.attempt for batch in record.started] == [1, 2]
+
+
+@pytest.mark.parametrize("what", ["resume", "on_failure"])
+async def test_a_resume_or_an_on_failure_that_hangs_holds_up_other_streams_only_until_its_timeout(own_server, what):
+    async def hang(about, error=None):
+        if "orders/bad" in (about, getattr(about, "stream", "")):
+            await asyncio.Event().wait()
+
+    async def fail(batch):
+        if batch.stream == "orders/bad":
+            raise ValueError("never")
+
+    record = Record(fail)
+    made = record.make_worker("orders/*", timeout_s=0.2, attempts_max=1, concurrency=1, **{what: hang})
+    async with AsyncStreams(own_server.url) as streams:
+        await made.subscribe(streams)
+        for path in ("orders/bad", "orders/good"):
+            await streams.create(path, JSON, body={"path": path})
+        async with running(made, streams):
+            await eventually_async(lambda: is_processed(streams, "orders/good"))
+            assert not await is_processed(streams, "orders/bad")
+
+
+async def test_a_stream_that_cannot_be_read_does_not_hold_up_the_others(own_server, monkeypatch):
+    monkeypatch.setattr(limits, "WORKER_READ_ATTEMPTS", 2)
+    record = Record()
+    made = record.make_worker("orders/*", concurrency=1)
+    async with AsyncStreams(own_server.url) as direct:
+        await made.subscribe(direct)
+        for path in ("orders/bad", "orders/good"):
+            await direct.create(path, JSON, body={"path": path})
+        with closing(HttpGate(own_server.url, lambda method, path: "/orders/bad?" in path)) as gate:
+            async with AsyncStreams(gate.url, timeout_s=0.2) as streams, running(made, streams):
+                await eventually_async(lambda: is_processed(direct, "orders/good"))
+    assert [batch.stream for batch in record.started] == ["orders/good"]
+
+
 async def test_a_call_that_hangs_holds_up_other_streams_only_until_its_timeout(own_server):
     async def hang(batch):
         if batch.stream == "orders/1":

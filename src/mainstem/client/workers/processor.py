@@ -6,8 +6,9 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from mainstem import limits
 from mainstem.client.aio.streams import AsyncStreams
 from mainstem.client.core.errors import InvalidResponse, NotFound, OffsetGone
 from mainstem.client.core.results import Batch
@@ -38,7 +39,7 @@ class StreamProcessor:
         self._worker = worker
         self._streams = streams
         self._operations = streams.operations
-        self._unlimited = replace(self._operations.sender.retries, attempts_max=None)
+        self._retries = replace(self._operations.sender.retries, attempts_max=limits.WORKER_READ_ATTEMPTS)
         self._lease = lease
         self._failures = failures
         self._stopping = stopping
@@ -88,9 +89,7 @@ class StreamProcessor:
         """Return where to read: the acknowledged offset, or the one that the application has kept if it is later."""
         if self._worker.resume is None:
             return stream.acked_offset
-        known = self._worker.resume(stream.path)
-        kept = await known if inspect.isawaitable(known) else known
-        stop_if_cancelled()
+        kept: str | None = await self._limit(self._worker.resume, stream.path)
         if kept is None:
             return stream.acked_offset
         check_kept(kept, stream)
@@ -98,7 +97,7 @@ class StreamProcessor:
 
     async def _read(self, path: str, offset: str) -> Batch:
         request = self._operations.requests.read(path, offset)
-        response = await self._streams.run(self._operations.send(request, retries=self._unlimited))
+        response = await self._streams.run(self._operations.send(request, retries=self._retries))
         return self._operations.read_page(path, response)
 
     def _make_batch(self, page: Batch, path: str, offset: str, trimmed: bool) -> WorkerBatch:
@@ -117,17 +116,10 @@ class StreamProcessor:
 
     async def _call(self, batch: WorkerBatch) -> bool:
         """Call the function. Return whether the batch counts as processed."""
-        failure: Exception | None = None
         try:
-            async with asyncio.timeout(self._worker.timeout_s):
-                await self._worker.handler(batch)
-        except asyncio.CancelledError as error:
-            failure = RuntimeError(f"the function was cancelled from within: {error!r}")
+            await self._limit(self._worker.handler, batch)
         except Exception as error:  # noqa: BLE001 (any error of the function is a failed attempt)
-            failure = error
-        stop_if_cancelled()
-        if failure is not None:
-            return await self._fail(batch, failure)
+            return await self._fail(batch, error)
         self._failures.forget(batch.stream)
         return True
 
@@ -140,12 +132,25 @@ class StreamProcessor:
         if on_failure is None or failures < self._worker.attempts_max:
             return False
         try:
-            answer = on_failure(batch, error)
-            if inspect.isawaitable(answer):
-                await answer
+            await self._limit(on_failure, batch, error)
         except Exception:
             logger.exception("on_failure failed for %s; the worker tries the batch again", place)
             return False
-        stop_if_cancelled()
         self._failures.forget(batch.stream)
         return True
+
+    async def _limit(self, function: Callable[..., Any], *args: object) -> Any:
+        """Call a function of the application and return its answer. Raise `TimeoutError` if that took too long, even if
+        the function has suppressed its cancellation and returned."""
+        try:
+            async with asyncio.timeout(self._worker.timeout_s) as limit:
+                answer = function(*args)
+                if inspect.isawaitable(answer):
+                    answer = await answer
+        except asyncio.CancelledError as error:
+            raise RuntimeError(f"the function was cancelled from within: {error!r}") from error
+        finally:
+            stop_if_cancelled()
+        if limit.expired():
+            raise TimeoutError(f"the function took longer than {self._worker.timeout_s} s")
+        return answer
