@@ -1,7 +1,7 @@
 """Workers with a real server: delivery, acknowledgements, failures, leases and stops."""
 
 import asyncio
-from contextlib import closing
+from contextlib import closing, contextmanager
 
 import pytest
 
@@ -506,6 +506,62 @@ async def test_a_function_that_does_not_end_is_cancelled_and_its_work_released(o
         async with running(other.make_worker("orders/*", lease_s=600), streams):
             await eventually_async(lambda: is_processed(streams, "orders/1"))
     assert (record.batches, other.messages) == ([], [{"n": 1}])
+
+
+@pytest.mark.parametrize("when", ["during the call", "after the call"])
+async def test_a_stop_does_not_wait_for_a_server_that_does_not_answer(own_server, when, monkeypatch):
+    monkeypatch.setattr(limits, "WORKER_RELEASE_S", 0.2)
+    release = asyncio.Event()
+    record = Record(lambda batch: release.wait())
+    made = record.make_worker("orders/*", lease_s=600)
+    async with AsyncStreams(own_server.url) as direct:
+        await made.subscribe(direct)
+        await direct.create("orders/1", JSON, body={"n": 1})
+        with closing(HttpGate(own_server.url, lambda method, path: path.endswith("/ack"))) as gate:
+            async with AsyncStreams(gate.url) as streams, running(made, streams) as task:
+                await eventually_async(lambda: record.started)
+                if when == "after the call":
+                    release.set()
+                    await eventually_async(gate.reached)
+                made.stop()
+                release.set()
+                await asyncio.wait_for(task, 15)  # and not for the lease of ten minutes
+    assert record.messages == [{"n": 1}]
+
+
+async def test_a_run_that_is_cancelled_during_its_claim_leaves_no_lease_behind(own_server):
+    record, other = Record(), Record()
+    made = record.make_worker("orders/*", lease_s=600)
+    claiming = asyncio.Event()
+    async with AsyncStreams(own_server.url) as streams:
+        await made.subscribe(streams)
+        await streams.create("orders/1", JSON, body={"n": 1})
+        with announcing(streams, "/claim", claiming):
+            task = asyncio.create_task(made.run(streams))
+            await claiming.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        async with running(other.make_worker("orders/*", lease_s=600), streams):
+            await eventually_async(lambda: is_processed(streams, "orders/1"))
+    assert (record.started, other.messages) == ([], [{"n": 1}])
+
+
+@contextmanager
+def announcing(streams, end, event):
+    """Set an event when a client has sent a request whose path ends like this, and before it gets the reply."""
+    send = streams._transport.send
+
+    async def announce(request):
+        reply = await send(request)
+        if request.target.endswith(end):
+            event.set()
+            await asyncio.sleep(0)
+        return reply
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(streams._transport, "send", announce)
+        yield
 
 
 # Trouble with streams and subscriptions

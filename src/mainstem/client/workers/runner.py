@@ -10,7 +10,7 @@ import socket
 import time
 import uuid
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -233,7 +233,7 @@ class _Run:
         try:
             while not self._stopping.is_set():
                 self._woken.clear()
-                lease = await self._until_stopped(self._claim())
+                lease = await self._claim_until_stopped()
                 if lease is None:
                     await wait_for_any(limits.WORKER_CLAIM_S, self._woken, self._stopping)
                     continue
@@ -293,6 +293,16 @@ class _Run:
             failures += 1
             await asyncio.sleep(BACKOFF.delay(failures, random.random))
 
+    async def _claim_until_stopped(self) -> Lease | None:
+        claim = asyncio.create_task(self._claim())
+        try:
+            return await self._until_stopped(claim)
+        except asyncio.CancelledError:
+            lease = claim.result() if claim.done() and not claim.cancelled() and claim.exception() is None else None
+            if lease is not None:
+                await _end(lease, asyncio.create_task(lease.hold()))
+            raise
+
     async def _claim(self) -> Lease | None:
         """Return the lease of the wake that this worker now holds; None if there is no work for it."""
         request = self._requests.claim(self._name)
@@ -323,10 +333,10 @@ class _Run:
         logger.warning("somebody deleted the subscription %r; the worker creates it", self._worker.subscription)
         await self.subscribe()
 
-    async def _until_stopped(self, call: Coroutine[Any, Any, T]) -> T:
+    async def _until_stopped(self, call: Awaitable[T]) -> T:
         """Return the result of a call to the server. Once the worker is stopped, the call gets WORKER_RELEASE_S more,
-        because a claim that is abandoned delays its streams by a lease time."""
-        task = asyncio.create_task(call)
+        because a claim or release that is abandoned delays its streams by a lease time."""
+        task = asyncio.ensure_future(call)
         try:
             stopped = asyncio.create_task(self._stopping.wait())
             try:
@@ -338,6 +348,9 @@ class _Run:
             if not task.done():
                 raise Stopped
             return task.result()
+        except asyncio.CancelledError:
+            await asyncio.wait({task}, timeout=limits.WORKER_RELEASE_S)
+            raise
         finally:
             await cancel(task)
 
@@ -361,29 +374,24 @@ class _Run:
                 watched = unfinished | {holder, stopper}
                 await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
                 unfinished = {runner for runner in runners if not runner.done()}
-            if holder.done():
-                return self._report_loss(holder)
-            await cancel(*runners)
-            for runner in runners:
-                if runner.done() and not runner.cancelled():
-                    runner.result()  # a fault of the worker itself must not pass silently
-            lease.finish()
-            await asyncio.wait({holder})
-            return self._report_loss(holder)
+            if not holder.done():
+                await cancel(*runners)
+                for runner in runners:
+                    if runner.done() and not runner.cancelled():
+                        runner.result()  # a fault of the worker itself must not pass silently
+                lease.finish()
+            return await self._until_stopped(holder)
+        except (LeaseLost, ClientError) as error:
+            self._report_loss(error)
+            return False
         finally:
             waiting.clear()  # so that a function that suppresses its cancellation is not followed by another one
             await cancel(stopper, *runners)
             if not holder.done():
-                lease.finish()
-                await asyncio.wait({holder}, timeout=limits.WORKER_RELEASE_S)
-                await cancel(holder)
+                await _end(lease, holder)
 
-    def _report_loss(self, holder: asyncio.Task[bool]) -> bool:
-        try:
-            return holder.result()
-        except (LeaseLost, ClientError) as error:
-            logger.warning("lost the lease of the subscription %r: %s", self._worker.subscription, error)
-            return False
+    def _report_loss(self, error: LeaseLost | ClientError) -> None:
+        logger.warning("lost the lease of the subscription %r: %s", self._worker.subscription, error)
 
     async def _wait_for_stop(self) -> None:
         """Return when the time is over that running functions have after a stop."""
@@ -393,6 +401,13 @@ class _Run:
     async def _release(self, lease: Lease) -> None:
         lease.finish()
         try:
-            await lease.hold()
-        except LeaseLost as error:
-            logger.warning("cannot release the subscription %r: %s", self._worker.subscription, error)
+            await self._until_stopped(lease.hold())
+        except (LeaseLost, ClientError) as error:
+            self._report_loss(error)
+
+
+async def _end(lease: Lease, holder: asyncio.Task[bool]) -> None:
+    """End the wake of a lease after its run was cancelled."""
+    lease.finish()
+    await asyncio.wait({holder}, timeout=limits.WORKER_RELEASE_S)
+    await cancel(holder)
