@@ -3,10 +3,12 @@
 import asyncio
 from contextlib import closing, contextmanager
 
+import httpx2
 import pytest
 
 from mainstem import limits
 from mainstem.client import AsyncStreams, BadArgument, UnreadableMessage
+from mainstem.client.aio.transport import HttpReply, HttpTransport
 from mainstem.client.workers import SubscriptionRefused, Worker, WorkerBatch, worker
 from mainstem.testing.clock import SECOND_US, FakeClock
 from tests.support.http_gates import HttpGate
@@ -653,6 +655,25 @@ async def test_a_subscription_and_a_wake_stream_that_are_deleted_are_created_aga
             await eventually_async(lambda: record.messages == [{"n": 1}])
 
 
+async def test_a_wake_stream_that_is_closed_is_reported_once_and_replaced_by_regular_claims(
+    own_server, monkeypatch, caplog
+):
+    monkeypatch.setattr(limits, "WORKER_CLAIM_S", 1.0)
+    record = Record()
+    with counting(own_server.url, "/claim") as (url, claims_s):
+        async with AsyncStreams(url) as streams:
+            await streams.create("orders/1", JSON)
+            async with running(record.make_worker("orders/*"), streams):
+                await streams.close("wakes/billing")
+                await eventually_async(lambda: "is closed" in caplog.text)
+                claims_s.clear()
+                await eventually_async(lambda: len(claims_s) == 4)
+                await streams.append("orders/1", {"n": 1})
+                await eventually_async(lambda: record.messages == [{"n": 1}])
+    assert claims_s[3] - claims_s[0] > 1.5
+    assert caplog.text.count("is closed") == 1
+
+
 async def test_another_configuration_is_refused(own_server):
     record = Record()
     async with AsyncStreams(own_server.url) as streams:
@@ -727,6 +748,97 @@ async def test_a_resume_that_returns_a_wrong_offset_loses_no_data(own_server, wr
             await eventually_async(lambda: is_processed(streams, "orders/1"))
     assert record.messages == [{"n": 1}]
     assert "resume returned" in caplog.text
+
+
+# Tokens and damaged replies
+
+
+class BrokenToken:
+    """A token that comes from a service that fails at times."""
+
+    def __init__(self) -> None:
+        self.broken = False
+        self.failures = 0
+
+    def __call__(self) -> str:
+        if self.broken:
+            self.failures += 1
+            raise OSError("the identity provider is down")
+        return "token"
+
+    async def fail(self) -> None:
+        """Fail at least twice."""
+        self.broken, self.failures = True, 0
+        await eventually_async(lambda: self.failures >= 2)
+        self.broken = False
+
+
+@pytest.mark.parametrize("when", ["claim", "heartbeat"])
+async def test_a_token_that_fails_for_a_moment_does_not_end_the_run(own_server, when):
+    token = BrokenToken()
+
+    async def act(batch):
+        if when == "heartbeat" and batch.attempt == 1 and not token.failures:
+            await token.fail()
+
+    record = Record(act)
+    async with AsyncStreams(own_server.url) as direct, AsyncStreams(own_server.url, token=token) as streams:
+        await direct.create("orders/1", JSON)
+        async with running(record.make_worker("orders/*", lease_s=3), streams):
+            if when == "claim":
+                token.broken = True
+            await direct.append("orders/1", {"n": 1})
+            if when == "claim":
+                await token.fail()
+            await eventually_async(lambda: is_processed(direct, "orders/1"))
+    assert {"n": 1} in record.messages
+
+
+async def test_a_token_that_fails_for_a_moment_does_not_end_the_wake_messages(own_server, monkeypatch):
+    monkeypatch.setattr(limits, "WORKER_CLAIM_S", 600.0)
+    token, record = BrokenToken(), Record()
+    async with AsyncStreams(own_server.url) as direct, AsyncStreams(own_server.url, token=token) as streams:
+        await direct.create("orders/1", JSON)
+        async with running(record.make_worker("orders/*"), streams):
+            await direct.append("orders/1", {"n": 1})
+            await eventually_async(lambda: is_processed(direct, "orders/1"))
+            token.broken = True
+            await direct.delete("wakes/billing")
+            await token.fail()
+            for number in range(2, 5):
+                await direct.append("orders/1", {"n": number})
+                await eventually_async(lambda: is_processed(direct, "orders/1"))
+    assert record.messages == [{"n": number} for number in range(1, 5)]
+
+
+async def test_a_damaged_reply_to_a_claim_does_not_end_the_run(own_server):
+    """The lease that the reply contained expires, and the worker claims again."""
+
+    class Damaged(HttpReply):
+        async def receive(self) -> bytes:
+            return (await super().receive())[:-1]
+
+    class Damaging(HttpTransport):
+        damaged = False
+
+        async def send(self, request):
+            reply = await super().send(request)
+            if request.target.endswith("/claim") and reply.head.ok and not self.damaged:
+                self.damaged = True
+                reply.__class__ = Damaged
+            return reply
+
+    record = Record()
+    made = record.make_worker("orders/*", lease_s=1)
+    async with httpx2.AsyncClient(trust_env=False) as http:
+        transport = Damaging(http, own_server.url, 30.0, owns_http=False)
+        async with AsyncStreams(own_server.url, transport=transport) as streams:
+            await made.subscribe(streams)
+            await streams.create("orders/1", JSON, body={"n": 1})
+            async with running(made, streams):
+                await eventually_async(lambda: is_processed(streams, "orders/1"))
+    assert transport.damaged
+    assert record.messages == [{"n": 1}]
 
 
 # Declarations

@@ -22,6 +22,11 @@ class LeaseLost(Exception):
     """This worker no longer holds the wake: another one may have it. The message says why."""
 
 
+def describe_error(error: Exception) -> str:
+    """Return why a request failed: because of the server, or because the application could not give a token for it."""
+    return error.detail if isinstance(error, ClientError) else f"the client could not send a request: {error!r}"
+
+
 class Lease:
     """One claimed wake. `hold` is its only sender, so its requests never overtake each other."""
 
@@ -109,10 +114,10 @@ class Lease:
                     response = await self._streams.run(self._streams.operations.send(request, retries=ONCE))
             except TimeoutError:
                 reason = "the server did not answer in time"
-            except ClientError as error:
-                if not may_repeat(error):
+            except Exception as error:
+                if isinstance(error, ClientError) and not may_repeat(error):
                     raise
-                reason = error.detail
+                reason = describe_error(error)
             else:
                 self._deadline_s = sent_s + self.claim.lease_s
                 return response.body

@@ -11,7 +11,6 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -24,7 +23,6 @@ from mainstem.client.core.errors import (
     OffsetGone,
     ResponseError,
     StreamExists,
-    StreamGone,
     may_repeat,
 )
 from mainstem.client.core.protocol import decode_json, next_offset
@@ -40,7 +38,7 @@ from mainstem.client.workers.core.subscription_requests import (
     refusal_text,
 )
 from mainstem.client.workers.core.wakes import Claim, WakeStream
-from mainstem.client.workers.lease import ONCE, Lease, LeaseLost
+from mainstem.client.workers.lease import ONCE, Lease, LeaseLost, describe_error
 from mainstem.client.workers.processor import StreamProcessor
 from mainstem.client.workers.signals import stop_on_sigterm
 from mainstem.client.workers.tasks import cancel, wait_for_any
@@ -272,23 +270,30 @@ class _Run:
             raise
         return end
 
-    async def _follow_wakes(self, offset: str) -> None:
-        """Set `_woken` at every wake message. Recover if the wake stream was trimmed or deleted."""
-        failures = 0
+    async def _follow_wakes(self, start: str) -> None:
+        """Set `_woken` at every wake message. Recover from everything: without wake messages, work would wait."""
+        name = self._worker.wake_stream
+        failures, closed = 0, False
+        offset: str | None = start
         while True:
             try:
-                async for batch in self._streams.follow(self._worker.wake_stream, offset):
+                if offset is None:
+                    offset = await self.subscribe()
+                async for batch in self._streams.follow(name, offset):
                     failures, offset = 0, batch.offset
                     if not batch.empty:
                         self._woken.set()
-                offset = "now"  # somebody closed the wake stream; the regular claims have to be enough
+                if not closed:
+                    logger.warning("the wake stream %s is closed; the worker asks for work from time to time", name)
+                closed, offset = True, "now"
+                await asyncio.sleep(limits.WORKER_CLAIM_S)  # until then, a closed stream can only be deleted
+                continue
             except OffsetGone as error:
                 offset = error.earliest_offset or "now"
-            except (NotFound, StreamGone):
-                with suppress(ClientError):
-                    offset = await self.subscribe()
-            except ClientError as error:
-                logger.warning("cannot follow the wake stream %s: %s", self._worker.wake_stream, error.detail)
+            except NotFound:
+                offset = None
+            except Exception as error:  # noqa: BLE001 (a token of the application may fail with any error)
+                logger.warning("cannot follow the wake stream %s yet: %s", name, describe_error(error))
             self._woken.set()
             failures += 1
             await asyncio.sleep(BACKOFF.delay(failures, random.random))
@@ -311,16 +316,17 @@ class _Run:
             asked_s = self._clock_s()  # of this attempt, because the lease does not begin with an earlier one
             try:
                 response = await self._streams.run(self._operations.send(request, retries=ONCE))
-            except ClientError as error:
-                if not may_repeat(error):
+                claim = decode_json(response.body, Claim, "the reply to a claim")
+            except Exception as error:  # noqa: BLE001 (a token of the application may fail with any error)
+                if isinstance(error, ClientError) and not may_repeat(error):
                     await self._accept_refusal(error)
                     return None
-                logger.warning("cannot claim the subscription %r yet: %s", self._worker.subscription, error.detail)
+                name = self._worker.subscription
+                logger.warning("cannot claim the subscription %r yet: %s", name, describe_error(error))
                 failures += 1
                 wait_s = read_retry_after(error.headers) if isinstance(error, ResponseError) else None
                 await asyncio.sleep(max(wait_s or 0.0, self._unlimited.delay(failures, random.random)))
             else:
-                claim = decode_json(response.body, Claim, "the reply to a claim")
                 return Lease(self._streams, self._requests, claim, asked_s, self._clock_s)
 
     async def _accept_refusal(self, error: ClientError) -> None:
