@@ -721,6 +721,8 @@ WORKER_KEYS_S: Final = 3_600.0
 """The age at which a key set is fetched again, so that a key that the server has retired is forgotten."""
 WORKER_KEYS_REFETCH_S: Final = 10.0
 """Between requests for a key set because of unknown keys, which anybody can send."""
+WORKER_KEYS_RETRY_S: Final = 1.0
+"""Between requests for a key set that has never been fetched. Until then, every call is refused, forged or not."""
 WORKER_KEYS_FETCH_S_MAX: Final = 5.0
 """For one such request: the server waits 15 s for the reply to its webhook."""
 WORKER_KEY_SETS_MAX: Final = 16
