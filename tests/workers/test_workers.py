@@ -426,6 +426,35 @@ async def test_a_function_that_suppresses_its_cancellation_is_neither_acknowledg
     assert all(batch.generation > first.generation for batch in later)
 
 
+async def test_a_stream_waits_for_a_call_that_ignores_its_cancellation(own_server, monkeypatch, caplog):
+    """The worker has lost the lease of the call, so it claims the stream again. `Record` finds calls that overlap."""
+    monkeypatch.setattr(limits, "WORKER_CANCEL_S", 0.1)
+    release = asyncio.Event()
+
+    async def ignore(batch):
+        while batch.stream == "orders/1" and not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                pass
+
+    record = Record(ignore)
+    async with AsyncStreams(own_server.url) as streams:
+        await streams.create("orders/1", JSON)
+        await streams.create("orders/2", JSON)
+        async with running(record.make_worker("orders/*", lease_s=1, timeout_s=None), streams):
+            await streams.append("orders/1", {"n": 1})
+            await eventually_async(lambda: record.started)
+            await streams.request("POST", "/v1/subscriptions/billing/redeliver", body=b"{}")
+            await streams.append("orders/2", {"n": 2})
+            await eventually_async(lambda: is_processed(streams, "orders/2"))
+            assert [batch.stream for batch in record.started] == ["orders/1", "orders/2"]
+            release.set()
+            await eventually_async(lambda: is_processed(streams, "orders/1"))
+    assert [batch.stream for batch in record.started] == ["orders/1", "orders/2", "orders/1"]
+    assert "two calls" not in caplog.text
+
+
 async def test_two_workers_share_a_subscription_and_no_data_is_processed_twice(own_server):
     """Either may be quicker to claim a wake. When the one that works is stopped, the other one continues."""
     record = Record()

@@ -33,6 +33,7 @@ class StreamProcessor:
         streams: AsyncStreams,
         lease: Lease,
         failures: Failures,
+        busy: set[str],
         stopping: asyncio.Event,
         clock_s: Callable[[], float],
     ) -> None:
@@ -42,6 +43,7 @@ class StreamProcessor:
         self._retries = replace(self._operations.sender.retries, attempts_max=limits.WORKER_READ_ATTEMPTS)
         self._lease = lease
         self._failures = failures
+        self._busy = busy
         self._stopping = stopping
         self._clock_s = clock_s
 
@@ -49,11 +51,14 @@ class StreamProcessor:
         """Process one stream after the other until none is left or the worker is stopped."""
         while waiting and not self._stopping.is_set():
             stream = waiting.popleft()
+            self._busy.add(stream.path)
             try:
                 await self._process_stream(stream)
             except Exception:  # the server refuses to read the stream, or `resume` failed
                 failures = self._failures.record(stream.path, stream.acked_offset, self._clock_s())
                 logger.exception("cannot process %s (failure %d)", stream.path, failures)
+            finally:
+                self._busy.discard(stream.path)
 
     async def _process_stream(self, stream: WakeStream) -> None:
         """Process a stream up to the offset where it ended when it was claimed."""

@@ -105,6 +105,8 @@ class Worker:
         self.resume = resume
         self._clock_s = clock_s
         self._failures = Failures(replace(backoff, attempts_max=None), random.random)
+        self._busy: set[str] = set()
+        """The streams that are being processed, some of them perhaps by a call that ignores its cancellation."""
         self._stops_at_once = False
         """Whether `stop` was called before `run`."""
         self._stopping: asyncio.Event | None = None
@@ -151,7 +153,7 @@ class Worker:
         await self._prepare(streams, asyncio.Event()).subscribe()
 
     def _prepare(self, streams: AsyncStreams, stopping: asyncio.Event) -> "_Run":
-        return _Run(self, streams, self._failures, stopping, self._clock_s)
+        return _Run(self, streams, self._failures, self._busy, stopping, self._clock_s)
 
 
 def worker(
@@ -209,6 +211,7 @@ class _Run:
         worker: Worker,
         streams: AsyncStreams,
         failures: Failures,
+        busy: set[str],
         stopping: asyncio.Event,
         clock_s: Callable[[], float],
     ) -> None:
@@ -219,6 +222,7 @@ class _Run:
         self._unlimited = replace(self._operations.sender.retries, attempts_max=None)
         self._name = f"{socket.gethostname()[:64]}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._failures = failures
+        self._busy = busy
         self._stopping = stopping
         self._clock_s = clock_s
         self._woken = asyncio.Event()
@@ -235,7 +239,9 @@ class _Run:
                 if lease is None:
                     await wait_for_any(limits.WORKER_CLAIM_S, self._woken, self._stopping)
                     continue
-                if due := self._failures.select_due(lease.claim.streams, self._clock_s()):
+                now_s = self._clock_s()
+                free = [stream for stream in lease.claim.streams if stream.path not in self._busy]
+                if due := self._failures.select_due(free, now_s):
                     recorded = self._failures.recorded
                     if not await self._process(lease, due):
                         await wait_for_any(limits.WORKER_CLAIM_S, self._woken, self._stopping)
@@ -243,9 +249,9 @@ class _Run:
                         # Nothing has changed, so the next wake is the same: its streams were just deleted, for example.
                         await wait_for_any(limits.WORKER_LOOK_S, self._stopping)
                 else:
+                    wait_s = self._failures.wait_s(free, now_s) if free else limits.WORKER_LOOK_S
                     await self._release(lease)
                     # Wake messages do not matter here: the release has just caused one.
-                    wait_s = self._failures.wait_s(lease.claim.streams, self._clock_s())
                     await wait_for_any(min(wait_s, limits.WORKER_LOOK_S), self._stopping)
         finally:
             await cancel(follower)
@@ -370,7 +376,9 @@ class _Run:
         """
         waiting = deque(due)
         count = min(self._worker.concurrency, len(waiting))
-        processor = StreamProcessor(self._worker, self._streams, lease, self._failures, self._stopping, self._clock_s)
+        processor = StreamProcessor(
+            self._worker, self._streams, lease, self._failures, self._busy, self._stopping, self._clock_s
+        )
         runners = [asyncio.create_task(processor.process(waiting)) for _ in range(count)]
         holder = asyncio.create_task(lease.hold())
         stopper = asyncio.create_task(self._wait_for_stop())
