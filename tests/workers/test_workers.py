@@ -12,7 +12,7 @@ from mainstem.client.aio.transport import HttpReply, HttpTransport
 from mainstem.client.workers import SubscriptionRefused, Worker, WorkerBatch, worker
 from mainstem.testing.clock import SECOND_US, FakeClock
 from tests.support.http_gates import HttpGate
-from tests.support.waits import eventually_async
+from tests.support.waits import eventually, eventually_async
 from tests.workers.running import HASTE, JSON, Record, counting, describe, is_processed, running
 
 
@@ -453,6 +453,29 @@ async def test_a_stream_waits_for_a_call_that_ignores_its_cancellation(own_serve
             await eventually_async(lambda: is_processed(streams, "orders/1"))
     assert [batch.stream for batch in record.started] == ["orders/1", "orders/2", "orders/1"]
     assert "two calls" not in caplog.text
+
+
+@pytest.mark.parametrize("awaits", [False, True])
+async def test_a_function_that_blocks_the_event_loop_beyond_its_lease_has_failed(own_server, caplog, awaits):
+    def has_lease() -> bool:
+        target = f"{own_server.url}/v1/subscriptions/billing"
+        return httpx2.get(target, trust_env=False).json()["holder"] is not None
+
+    async def block(batch):
+        if batch.attempt < 3:
+            assert has_lease()
+            eventually(lambda: not has_lease())
+            if awaits:
+                await asyncio.Event().wait()
+
+    record = Record(block)
+    async with AsyncStreams(own_server.url) as streams:
+        await streams.create("orders/1", JSON)
+        async with running(record.make_worker("orders/*", lease_s=1), streams):
+            await streams.append("orders/1", {"n": 1})
+            await eventually_async(lambda: is_processed(streams, "orders/1"))
+    assert [batch.attempt for batch in record.started] == [1, 2, 3]
+    assert "asyncio.to_thread" in caplog.text
 
 
 async def test_two_workers_share_a_subscription_and_no_data_is_processed_twice(own_server):

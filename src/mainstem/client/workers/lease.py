@@ -47,6 +47,8 @@ class Lease:
         """The time between two heartbeats, and the longest that one request may take."""
         self._deadline_s = asked_s + claim.lease_s  # from before the request, so never later than the server's
         self.claim = claim
+        self.overslept = False
+        """Whether the latest request began only after the lease had ended: something has blocked the event loop."""
 
     def note(self, path: str, offset: str) -> None:
         """Acknowledge an offset soon."""
@@ -57,6 +59,11 @@ class Lease:
         """Let `hold` acknowledge what is left and end the wake."""
         self._progress.finish()
         self._changed.set()
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether the lease has ended, unless the server is late in noticing it."""
+        return self._clock_s() >= self._deadline_s
 
     @property
     def moved(self) -> bool:
@@ -74,6 +81,7 @@ class Lease:
                 except TimeoutError:
                     pass
             self._changed.clear()
+            self.overslept = self.is_overdue
             done = self._progress.finished
             more = await self._acknowledge(self._progress.pending(), done=done)
             if done:

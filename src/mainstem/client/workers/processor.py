@@ -46,6 +46,8 @@ class StreamProcessor:
         self._busy = busy
         self._stopping = stopping
         self._clock_s = clock_s
+        self._calls: dict[str, str] = {}
+        """Where the data of running calls begins, by stream. A call that has ended after its lease stays here."""
 
     async def process(self, waiting: deque[WakeStream]) -> None:
         """Process one stream after the other until none is left or the worker is stopped."""
@@ -121,12 +123,22 @@ class StreamProcessor:
 
     async def _call(self, batch: WorkerBatch) -> bool:
         """Call the function. Return whether the batch counts as processed."""
+        self._calls.setdefault(batch.stream, batch.start_offset)
         try:
             await self._limit(self._worker.handler, batch)
         except Exception as error:  # noqa: BLE001 (any error of the function is a failed attempt)
+            del self._calls[batch.stream]
             return await self._fail(batch, error)
-        self._failures.forget(batch.stream)
+        if not self._lease.is_overdue:
+            del self._calls[batch.stream]
+            self._failures.forget(batch.stream)
         return True
+
+    def fail_calls(self) -> None:
+        """Record a failure for the calls during which the lease was lost because the event loop was blocked."""
+        for path, offset in self._calls.items():
+            failures = self._failures.record(path, offset, self._clock_s())
+            logger.error("the lease ended during a call for %s at %s (attempt %d)", path, offset, failures)
 
     async def _fail(self, batch: WorkerBatch, error: Exception) -> bool:
         """Record a failed call. Return whether `on_failure` has taken care of the batch."""

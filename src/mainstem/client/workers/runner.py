@@ -397,6 +397,12 @@ class _Run:
             return await self._until_stopped(holder)
         except (LeaseLost, ClientError) as error:
             self._report_loss(error)
+            if lease.overslept:
+                logger.error(
+                    "the event loop did not run for longer than the lease: a function of a worker must not block it; "
+                    "run blocking code with asyncio.to_thread"
+                )
+                processor.fail_calls()
             return False
         finally:
             waiting.clear()  # so that a function that suppresses its cancellation is not followed by another one
