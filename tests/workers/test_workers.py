@@ -898,7 +898,14 @@ async def test_a_damaged_reply_to_a_claim_does_not_end_the_run(own_server):
 
 @pytest.mark.parametrize(
     "options",
-    [{"concurrency": 0}, {"concurrency": 501}, {"lease_s": 0.5}, {"lease_s": 601}, {"attempts_max": 0}],
+    [
+        {"concurrency": 0},
+        {"concurrency": 501},
+        {"lease_s": 0.5},
+        {"lease_s": 601},
+        {"attempts_max": 0},
+        {"subscription": "eu/billing"},
+    ],
 )
 def test_values_that_cannot_work_are_refused(options):
     with pytest.raises(BadArgument, match=next(iter(options))):
@@ -946,3 +953,17 @@ async def test_a_stop_before_the_run_counts_once(own_server):
         await asyncio.wait_for(made.run(streams), 30)
         async with running(made, streams) as task:
             assert not task.done()
+
+
+async def test_a_stop_after_the_run_has_no_effect_on_the_next_one(own_server):
+    record = Record()
+    made = record.make_worker("orders/*")
+    async with AsyncStreams(own_server.url) as streams:
+        await streams.create("orders/1", JSON)
+        async with running(made, streams) as task:
+            made.stop()
+            await asyncio.wait_for(task, 30)
+        made.stop()
+        async with running(made, streams):
+            await streams.append("orders/1", {"n": 1})
+            await eventually_async(lambda: record.messages == [{"n": 1}])

@@ -84,6 +84,8 @@ class Worker:
             raise BadArgument("a worker needs an async function: begin it with `async def`")
         if not pattern or not subscription:
             raise BadArgument("a worker needs a pattern and the id of a subscription")
+        if "/" in subscription:
+            raise BadArgument(f"the subscription id {subscription!r} contains a slash; use another character")
         if not 1 <= concurrency <= limits.WORKER_CONCURRENCY_MAX:
             raise BadArgument(f"concurrency is {concurrency}; it must be 1 to {limits.WORKER_CONCURRENCY_MAX}")
         if not limits.LEASE_MS_MIN <= lease_s * 1000 <= limits.LEASE_MS_MAX:
@@ -108,7 +110,8 @@ class Worker:
         self._busy: set[str] = set()
         """The streams that are being processed, some of them perhaps by a call that ignores its cancellation."""
         self._stops_at_once = False
-        """Whether `stop` was called before `run`."""
+        """Whether `stop` was called before the first `run`."""
+        self._has_run = False
         self._stopping: asyncio.Event | None = None
         """Of the current run. An event belongs to its event loop, and a worker may run in one after the other."""
 
@@ -119,11 +122,11 @@ class Worker:
     def stop(self) -> None:
         """Stop gracefully: finish the running functions within `stop_s`, acknowledge them, and return from `run`.
 
-        Call it from the event loop of `run`. A stop before `run` has begun counts, too. SIGTERM does the same, unless
-        the application handles that signal.
+        Call it from the event loop of `run`. A stop before the first `run` has begun counts, too; one after a run has
+        ended has no effect. SIGTERM does the same, unless the application handles that signal.
         """
         if self._stopping is None:
-            self._stops_at_once = True
+            self._stops_at_once = not self._has_run
         else:
             self._stopping.set()
 
@@ -136,6 +139,7 @@ class Worker:
             raise BadArgument(
                 "this worker is already running; to process more streams at the same time, raise concurrency"
             )
+        self._has_run = True
         if self._stops_at_once:
             self._stops_at_once = False
             return
