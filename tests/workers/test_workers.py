@@ -782,6 +782,7 @@ async def test_a_resume_that_fails_is_tried_again(own_server):
             await streams.append("orders/1", {"n": 1})
             await eventually_async(lambda: record.messages == [{"n": 1}])
     assert calls == ["orders/1", "orders/1"]
+    assert record.started[0].attempt == 1
 
 
 @pytest.mark.parametrize("wrong", ["now", "0000000000000000_0000000000000099"])

@@ -57,8 +57,8 @@ class StreamProcessor:
             try:
                 await self._process_stream(stream)
             except Exception:  # the server refuses to read the stream, or `resume` failed
-                failures = self._failures.record(stream.path, stream.acked_offset, self._clock_s())
-                logger.exception("cannot process %s (failure %d)", stream.path, failures)
+                failing = self._failures.record(stream.path, stream.acked_offset, self._clock_s(), called=False)
+                logger.exception("cannot process %s (failure %d)", stream.path, failing.failures)
             finally:
                 self._busy.discard(stream.path)
 
@@ -116,7 +116,7 @@ class StreamProcessor:
             closed=page.closed,
             stream=path,
             start_offset=offset,
-            attempt=self._failures.count(path, offset) + 1,
+            attempt=self._failures.count_calls(path, offset) + 1,
             generation=self._lease.claim.generation,
             trimmed=trimmed,
         )
@@ -137,16 +137,16 @@ class StreamProcessor:
     def fail_calls(self) -> None:
         """Record a failure for the calls during which the lease was lost because the event loop was blocked."""
         for path, offset in self._calls.items():
-            failures = self._failures.record(path, offset, self._clock_s())
-            logger.error("the lease ended during a call for %s at %s (attempt %d)", path, offset, failures)
+            calls = self._failures.record(path, offset, self._clock_s()).calls
+            logger.error("the lease ended during a call for %s at %s (attempt %d)", path, offset, calls)
 
     async def _fail(self, batch: WorkerBatch, error: Exception) -> bool:
         """Record a failed call. Return whether `on_failure` has taken care of the batch."""
-        failures = self._failures.record(batch.stream, batch.start_offset, self._clock_s())
+        calls = self._failures.record(batch.stream, batch.start_offset, self._clock_s()).calls
         place = f"{batch.stream} at {batch.start_offset}"
-        logger.warning("the worker's function failed for %s (attempt %d)", place, failures, exc_info=error)
+        logger.warning("the worker's function failed for %s (attempt %d)", place, calls, exc_info=error)
         on_failure = self._worker.on_failure
-        if on_failure is None or failures < self._worker.attempts_max:
+        if on_failure is None or calls < self._worker.attempts_max:
             return False
         try:
             await self._limit(on_failure, batch, error)
